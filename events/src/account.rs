@@ -1,0 +1,186 @@
+//! Accounts (client organisations) and their API credentials.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use crate::{AccountId, CategoryId, CredentialId, Moment, Percent, ProductId};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AccountCreated {
+    pub name: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AccountStatusChanged {
+    pub status: AccountStatus,
+}
+
+/// The account's discount on a product, on a category, or (neither) on everything.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DiscountSet {
+    pub product_id: Option<ProductId>,
+    pub category_id: Option<CategoryId>,
+    pub discount: Percent,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum AccountStatus {
+    Active,
+    Suspended,
+}
+
+impl AccountStatus {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "ACTIVE",
+            Self::Suspended => "SUSPENDED",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<AccountStatus> {
+        [Self::Active, Self::Suspended].into_iter().find(|s| s.as_str() == text)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DiscountRule {
+    pub product_id: Option<ProductId>,
+    pub category_id: Option<CategoryId>,
+    pub discount: Percent,
+}
+
+/// An account's state: the fold of its stream, and the row of the table `accounts`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Account {
+    pub id: AccountId,
+    pub version: i64,
+    pub name: String,
+    pub status: AccountStatus,
+    pub discounts: Vec<DiscountRule>,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}
+
+impl Account {
+    /// The most specific discount: of the product, else of its category, else the account's, else 0.00.
+    pub fn discount_on(&self, product_id: ProductId, category_id: Option<CategoryId>) -> Percent {
+        let find = |product: Option<ProductId>, category: Option<CategoryId>| {
+            self.discounts
+                .iter()
+                .find(|rule| rule.product_id == product && rule.category_id == category)
+                .map(|rule| rule.discount)
+        };
+        find(Some(product_id), None)
+            .or_else(|| category_id.and_then(|id| find(None, Some(id))))
+            .or_else(|| find(None, None))
+            .unwrap_or(Percent::ZERO)
+    }
+}
+
+/// The one fold of the account stream.
+pub fn evolve(state: Option<Account>, id: AccountId, event: &AccountEvent, at: &Moment) -> Option<Account> {
+    let mut account = match (state, event) {
+        (None, AccountEvent::AccountCreated(e)) => Account {
+            id,
+            version: at.version,
+            name: e.name.clone(),
+            status: AccountStatus::Active,
+            discounts: vec![],
+            created_at: at.recorded_at,
+            updated_at: at.recorded_at,
+        },
+        (None, _) => return None,
+        (Some(account), _) => account,
+    };
+    match event {
+        AccountEvent::AccountCreated(_) => {}
+        AccountEvent::AccountStatusChanged(e) => account.status = e.status,
+        AccountEvent::DiscountSet(e) => {
+            account.discounts.retain(|rule| (rule.product_id, rule.category_id) != (e.product_id, e.category_id));
+            account.discounts.push(DiscountRule { product_id: e.product_id, category_id: e.category_id, discount: e.discount });
+        }
+    }
+    account.version = at.version;
+    account.updated_at = at.recorded_at;
+    Some(account)
+}
+
+crate::codec::stream_events! {
+    /// What can happen to an account.
+    AccountEvent {
+        AccountCreated = 1,
+        AccountStatusChanged = 1,
+        DiscountSet = 1,
+    }
+}
+
+/// A key and a secret were issued. Only the key's first 8 characters are ever shown again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CredentialIssued {
+    pub account_id: AccountId,
+    pub name: String,
+    pub key_prefix: String,
+}
+
+/// The credential got a signing secret, or a new one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SigningSecretRotated {}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CredentialRevoked {}
+
+/// A credential's state: the fold of its stream, and the row of the table `credentials`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Credential {
+    pub id: CredentialId,
+    pub version: i64,
+    pub account_id: AccountId,
+    pub name: String,
+    pub key_prefix: String,
+    pub has_signing_secret: bool,
+    pub is_revoked: bool,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}
+
+/// The one fold of the credential stream.
+pub fn evolve_credential(
+    state: Option<Credential>,
+    id: CredentialId,
+    event: &CredentialEvent,
+    at: &Moment,
+) -> Option<Credential> {
+    let mut credential = match (state, event) {
+        (None, CredentialEvent::CredentialIssued(e)) => Credential {
+            id,
+            version: at.version,
+            account_id: e.account_id,
+            name: e.name.clone(),
+            key_prefix: e.key_prefix.clone(),
+            has_signing_secret: false,
+            is_revoked: false,
+            created_at: at.recorded_at,
+            updated_at: at.recorded_at,
+        },
+        (None, _) => return None,
+        (Some(credential), _) => credential,
+    };
+    match event {
+        CredentialEvent::CredentialIssued(_) => {}
+        CredentialEvent::SigningSecretRotated(_) => credential.has_signing_secret = true,
+        CredentialEvent::CredentialRevoked(_) => credential.is_revoked = true,
+    }
+    credential.version = at.version;
+    credential.updated_at = at.recorded_at;
+    Some(credential)
+}
+
+crate::codec::stream_events! {
+    /// What can happen to an API credential.
+    CredentialEvent {
+        CredentialIssued = 1,
+        SigningSecretRotated = 1,
+        CredentialRevoked = 1,
+    }
+}

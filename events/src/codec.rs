@@ -1,0 +1,236 @@
+//! `(type, schema_version, bytes) ⇄ event`, with upcasters.
+//!
+//! A payload that was once written is never edited: when an event's shape changes, its version in
+//! [`stream_events!`] goes up and an [`Upcaster`] from the old version is added here. `fixtures/`
+//! holds one golden payload per type and version, and a test reads every one.
+
+use serde_json::Value;
+
+use crate::account::AccountEvent;
+use crate::account::CredentialEvent;
+use crate::catalogue::{CategoryEvent, ProductEvent};
+use crate::order::OrderEvent;
+use crate::wallet::WalletEvent;
+use crate::webhook::WebhookEvent;
+
+#[derive(Debug, thiserror::Error)]
+pub enum CodecError {
+    #[error("unknown event type {0:?} in stream {1}")]
+    UnknownType(String, StreamType),
+    #[error("unknown stream type {0:?}")]
+    UnknownStream(String),
+    #[error("{event_type} has schema version {found}, this program knows {known}")]
+    UnknownVersion { event_type: String, found: i16, known: i16 },
+    #[error("the payload of {event_type} version {schema_version} is not readable: {source}")]
+    Payload { event_type: String, schema_version: i16, source: serde_json::Error },
+}
+
+/// Turns a payload of version n into one of version n + 1.
+#[derive(Debug)]
+pub struct Upcaster {
+    pub event_type: &'static str,
+    pub from_version: i16,
+    pub upcast: fn(Value) -> Value,
+}
+
+/// Every upcaster there is; none yet, since no payload has changed since the first release.
+const UPCASTERS: &[Upcaster] = &[];
+
+fn upcast(upcasters: &[Upcaster], event_type: &str, found: i16, known: i16, payload: &str) -> Result<Value, CodecError> {
+    let unreadable = |source| CodecError::Payload { event_type: event_type.to_owned(), schema_version: found, source };
+    let mut value: Value = serde_json::from_str(payload).map_err(unreadable)?;
+    for version in found..known {
+        let step = upcasters.iter().find(|u| u.event_type == event_type && u.from_version == version);
+        let step = step.ok_or_else(|| CodecError::UnknownVersion { event_type: event_type.to_owned(), found, known })?;
+        value = (step.upcast)(value);
+    }
+    Ok(value)
+}
+
+/// Reads one payload, upcast to the version that this program knows.
+pub(crate) fn read<T: serde::de::DeserializeOwned>(
+    event_type: &str,
+    found: i16,
+    known: i16,
+    payload: &str,
+) -> Result<T, CodecError> {
+    let unreadable = |source| CodecError::Payload { event_type: event_type.to_owned(), schema_version: found, source };
+    if found == known {
+        serde_json::from_str(payload).map_err(unreadable)
+    } else if (1..known).contains(&found) {
+        serde_json::from_value(upcast(UPCASTERS, event_type, found, known, payload)?).map_err(unreadable)
+    } else {
+        Err(CodecError::UnknownVersion { event_type: event_type.to_owned(), found, known })
+    }
+}
+
+/// Declares a stream's event enum: one variant per payload struct of the same name, with its
+/// schema version.
+macro_rules! stream_events {
+    ($(#[$doc:meta])* $name:ident { $($variant:ident = $version:literal),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum $name { $($variant($variant)),* }
+
+        impl $name {
+            /// Every type with its schema version.
+            pub const TYPES: &'static [(&'static str, i16)] = &[$((stringify!($variant), $version)),*];
+
+            /// The type's name in the log, and its schema version.
+            pub fn type_and_version(&self) -> (&'static str, i16) {
+                match self { $(Self::$variant(_) => (stringify!($variant), $version)),* }
+            }
+
+            /// The payload's JSON text: the bytes that the log keeps.
+            pub fn payload(&self) -> Result<String, serde_json::Error> {
+                match self { $(Self::$variant(payload) => serde_json::to_string(payload)),* }
+            }
+
+            pub(crate) fn read(event_type: &str, schema_version: i16, payload: &str) -> Result<Option<Self>, $crate::codec::CodecError> {
+                match event_type {
+                    $(stringify!($variant) => $crate::codec::read(event_type, schema_version, $version, payload).map(|p| Some(Self::$variant(p))),)*
+                    _ => Ok(None),
+                }
+            }
+        }
+
+        $(impl From<$variant> for $name {
+            fn from(payload: $variant) -> Self { Self::$variant(payload) }
+        })*
+    };
+}
+pub(crate) use stream_events;
+
+/// The streams, and the events of each.
+macro_rules! streams {
+    ($($variant:ident($event:ty) = $name:literal),* $(,)?) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum StreamType { $($variant),* }
+
+        impl StreamType {
+            pub const ALL: &'static [StreamType] = &[$(StreamType::$variant),*];
+
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $name),* }
+            }
+        }
+
+        /// Any event of any stream.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Event { $($variant($event)),* }
+
+        impl Event {
+            pub fn stream_type(&self) -> StreamType {
+                match self { $(Self::$variant(_) => StreamType::$variant),* }
+            }
+
+            /// The type's name in the log, and its schema version.
+            pub fn type_and_version(&self) -> (&'static str, i16) {
+                match self { $(Self::$variant(event) => event.type_and_version()),* }
+            }
+
+            /// The payload's JSON text: the bytes that the log keeps.
+            pub fn payload(&self) -> Result<String, serde_json::Error> {
+                match self { $(Self::$variant(event) => event.payload()),* }
+            }
+
+            /// Errors on a type, version or payload that this program does not know.
+            pub fn read(stream: StreamType, event_type: &str, schema_version: i16, payload: &str) -> Result<Event, CodecError> {
+                let event = match stream {
+                    $(StreamType::$variant => <$event>::read(event_type, schema_version, payload)?.map(Event::$variant)),*
+                };
+                event.ok_or_else(|| CodecError::UnknownType(event_type.to_owned(), stream))
+            }
+
+            /// Every type with its stream and schema version.
+            pub fn types() -> impl Iterator<Item = (StreamType, &'static str, i16)> {
+                [$((StreamType::$variant, <$event>::TYPES)),*].into_iter().flat_map(|(stream, types)| types.iter().map(move |(name, version)| (stream, *name, *version)))
+            }
+        }
+
+        $(impl From<$event> for Event {
+            fn from(event: $event) -> Event { Event::$variant(event) }
+        })*
+    };
+}
+
+streams! {
+    Order(OrderEvent) = "order",
+    Wallet(WalletEvent) = "wallet",
+    Webhook(WebhookEvent) = "webhook",
+    Account(AccountEvent) = "account",
+    Credential(CredentialEvent) = "credential",
+    Product(ProductEvent) = "product",
+    Category(CategoryEvent) = "category",
+}
+
+impl std::fmt::Display for StreamType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl std::str::FromStr for StreamType {
+    type Err = CodecError;
+
+    fn from_str(text: &str) -> Result<StreamType, CodecError> {
+        Self::ALL.iter().copied().find(|s| s.as_str() == text).ok_or_else(|| CodecError::UnknownStream(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// `fixtures/<stream>/<Type>.v<n>.json`: one for every type and version up to today's.
+    #[test]
+    fn every_golden_payload_is_still_readable() {
+        for (stream, event_type, known) in Event::types() {
+            for version in 1..=known {
+                let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("fixtures/{stream}/{event_type}.v{version}.json"));
+                let golden = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+                let event = Event::read(stream, event_type, version, golden.trim_end()).unwrap();
+                assert_eq!(event.type_and_version(), (event_type, known));
+                if version == known {
+                    assert_eq!(event.payload().unwrap(), golden.trim_end(), "{} is not written as it was", path.display());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn upcasters_lead_step_by_step_to_todays_version() {
+        let upcasters = [
+            Upcaster {
+                event_type: "Renamed",
+                from_version: 1,
+                upcast: |mut v| {
+                    v["b"] = v["a"].take();
+                    v
+                },
+            },
+            Upcaster {
+                event_type: "Renamed",
+                from_version: 2,
+                upcast: |mut v| {
+                    v["c"] = json!(v["b"].as_i64().unwrap_or(0) * 100);
+                    v
+                },
+            },
+        ];
+        assert_eq!(upcast(&upcasters, "Renamed", 1, 3, r#"{"a":5}"#).unwrap()["c"], 500);
+        assert!(matches!(upcast(&upcasters, "Other", 1, 2, "{}"), Err(CodecError::UnknownVersion { .. })));
+    }
+
+    #[test]
+    fn what_is_not_known_is_an_error() {
+        assert!(matches!(Event::read(StreamType::Order, "OrderEaten", 1, "{}"), Err(CodecError::UnknownType(..))));
+        assert!(matches!(Event::read(StreamType::Order, "OrderQueued", 9, "{}"), Err(CodecError::UnknownVersion { .. })));
+        assert!(matches!(Event::read(StreamType::Order, "OrderPlaced", 1, "{}"), Err(CodecError::Payload { .. })));
+        assert!("pony".parse::<StreamType>().is_err());
+    }
+}

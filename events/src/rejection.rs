@@ -1,0 +1,33 @@
+/// Why a command was refused. A refused command has no effect.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Rejection {
+    #[error("not found")]
+    NotFound,
+    #[error("the account is suspended")]
+    AccountSuspended,
+    #[error("the credential is revoked")]
+    CredentialRevoked,
+    #[error("the product is not available")]
+    ProductUnavailable,
+    #[error("the denomination is not one of the product's")]
+    InvalidDenomination,
+    #[error("the quantity is above the product's maximum of {max_quantity}")]
+    QuantityLimitExceeded { max_quantity: i32 },
+    #[error("the account has no wallet in the product's currency")]
+    CurrencyMismatch,
+    #[error("the wallet's balance does not cover the amount")]
+    InsufficientBalance,
+    #[error("the order can no longer be cancelled")]
+    OrderNotCancellable,
+    #[error("another order carries this client_reference")]
+    DuplicateReference,
+    #[error("the idempotency key was used with another request")]
+    IdempotencyKeyReused,
+    #[error("the account has as many webhooks as it may")]
+    WebhookLimitReached,
+    #[error("{0}")]
+    Conflict(&'static str),
+    /// A field of the request that only the ledger's state shows to be wrong.
+    #[error("{field} {problem}")]
+    InvalidField { field: &'static str, problem: &'static str },
+}

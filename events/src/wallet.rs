@@ -1,0 +1,202 @@
+//! The wallet stream: one wallet per account and currency, never below zero.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use crate::{AccountId, Currency, Moment, Money, OrderId, Rejection, TransactionId, WalletId};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WalletOpened {
+    pub account_id: AccountId,
+    pub currency: Currency,
+}
+
+/// Money came in from outside, under a reference that is used once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WalletFunded {
+    pub transaction_id: TransactionId,
+    pub amount: Money,
+    pub balance_after: Money,
+    pub reference: String,
+    /// SHA-256 (hex) over a salt and the operator's note; both stand in the vault.
+    pub note_hash: Option<String>,
+}
+
+/// An order was paid.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WalletDebited {
+    pub transaction_id: TransactionId,
+    pub amount: Money,
+    pub balance_after: Money,
+    pub order_id: OrderId,
+    /// The order's `reference_code`.
+    pub reference: String,
+}
+
+/// What a cancelled order did not deliver came back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WalletRefunded {
+    pub transaction_id: TransactionId,
+    pub amount: Money,
+    pub balance_after: Money,
+    pub order_id: OrderId,
+    /// The order's `reference_code`.
+    pub reference: String,
+}
+
+/// An operator corrected the balance.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WalletAdjusted {
+    pub transaction_id: TransactionId,
+    pub direction: Direction,
+    pub amount: Money,
+    pub balance_after: Money,
+    /// SHA-256 (hex) over a salt and the reason; both stand in the vault.
+    pub reason_hash: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Direction {
+    Credit,
+    Debit,
+}
+
+impl Direction {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Credit => "CREDIT",
+            Self::Debit => "DEBIT",
+        }
+    }
+}
+
+/// A wallet's state: the fold of its stream, and the row of the table `wallets`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wallet {
+    pub id: WalletId,
+    pub version: i64,
+    pub account_id: AccountId,
+    pub currency: Currency,
+    pub balance: Money,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum WalletCommand {
+    Fund { amount: Money, reference: String, note_hash: Option<String> },
+    PayOrder { amount: Money, order_id: OrderId, reference: String },
+    RefundOrder { amount: Money, order_id: OrderId, reference: String },
+    Adjust { direction: Direction, amount: Money, reason_hash: String },
+}
+
+/// What happens to a wallet on a command; each is one movement, `transaction_id`.
+pub fn decide(wallet: &Wallet, transaction_id: TransactionId, command: WalletCommand) -> Result<WalletEvent, Rejection> {
+    let credited =
+        |amount: Money| wallet.balance.checked_add(amount).map_err(|_| Rejection::Conflict("the balance would be out of range"));
+    let debited = |amount: Money| match wallet.balance.checked_sub(amount) {
+        Ok(balance) if balance >= Money::ZERO => Ok(balance),
+        _ => Err(Rejection::InsufficientBalance),
+    };
+    Ok(match command {
+        WalletCommand::Fund { amount, reference, note_hash } => {
+            WalletFunded { transaction_id, amount, balance_after: credited(amount)?, reference, note_hash }.into()
+        }
+        WalletCommand::PayOrder { amount, order_id, reference } => {
+            WalletDebited { transaction_id, amount, balance_after: debited(amount)?, order_id, reference }.into()
+        }
+        WalletCommand::RefundOrder { amount, order_id, reference } => {
+            WalletRefunded { transaction_id, amount, balance_after: credited(amount)?, order_id, reference }.into()
+        }
+        WalletCommand::Adjust { direction, amount, reason_hash } => {
+            let balance_after = match direction {
+                Direction::Credit => credited(amount)?,
+                Direction::Debit => debited(amount)?,
+            };
+            WalletAdjusted { transaction_id, direction, amount, balance_after, reason_hash }.into()
+        }
+    })
+}
+
+/// The one fold of the wallet stream. `None` only before `WalletOpened`.
+///
+/// The balance is computed from the amounts, not taken from `balance_after`: `verify` compares.
+pub fn evolve(state: Option<Wallet>, id: WalletId, event: &WalletEvent, at: &Moment) -> Option<Wallet> {
+    let mut wallet = match (state, event) {
+        (None, WalletEvent::WalletOpened(opened)) => Wallet {
+            id,
+            version: at.version,
+            account_id: opened.account_id,
+            currency: opened.currency,
+            balance: Money::ZERO,
+            created_at: at.recorded_at,
+            updated_at: at.recorded_at,
+        },
+        (None, _) => return None,
+        (Some(wallet), _) => wallet,
+    };
+    if let Some(movement) = Movement::of(event) {
+        let balance = match movement.direction {
+            Direction::Credit => wallet.balance.checked_add(movement.amount),
+            Direction::Debit => wallet.balance.checked_sub(movement.amount),
+        };
+        wallet.balance = balance.unwrap_or(wallet.balance);
+    }
+    wallet.version = at.version;
+    wallet.updated_at = at.recorded_at;
+    Some(wallet)
+}
+
+/// A wallet event seen as a movement of money: the row of the table `wallet_transactions`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Movement<'a> {
+    pub transaction_id: TransactionId,
+    pub direction: Direction,
+    pub category: &'static str,
+    pub amount: Money,
+    pub balance_after: Money,
+    pub order_id: Option<OrderId>,
+    pub reference: Option<&'a str>,
+}
+
+impl Movement<'_> {
+    /// Every category there is; payouts come with their resource.
+    pub const CATEGORIES: [&'static str; 6] = ["FUNDING", "ORDER", "ORDER_REFUND", "ADJUSTMENT", "PAYOUT", "PAYOUT_REFUND"];
+
+    pub fn of(event: &WalletEvent) -> Option<Movement<'_>> {
+        let (transaction_id, direction, category, amount, balance_after, order_id, reference) = match event {
+            WalletEvent::WalletOpened(_) => return None,
+            WalletEvent::WalletFunded(e) => {
+                (e.transaction_id, Direction::Credit, "FUNDING", e.amount, e.balance_after, None, Some(&*e.reference))
+            }
+            WalletEvent::WalletDebited(e) => {
+                (e.transaction_id, Direction::Debit, "ORDER", e.amount, e.balance_after, Some(e.order_id), Some(&*e.reference))
+            }
+            WalletEvent::WalletRefunded(e) => (
+                e.transaction_id,
+                Direction::Credit,
+                "ORDER_REFUND",
+                e.amount,
+                e.balance_after,
+                Some(e.order_id),
+                Some(&*e.reference),
+            ),
+            WalletEvent::WalletAdjusted(e) => {
+                (e.transaction_id, e.direction, "ADJUSTMENT", e.amount, e.balance_after, None, None)
+            }
+        };
+        Some(Movement { transaction_id, direction, category, amount, balance_after, order_id, reference })
+    }
+}
+
+crate::codec::stream_events! {
+    /// What can happen to a wallet.
+    WalletEvent {
+        WalletOpened = 1,
+        WalletFunded = 1,
+        WalletDebited = 1,
+        WalletRefunded = 1,
+        WalletAdjusted = 1,
+    }
+}

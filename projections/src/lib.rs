@@ -1,0 +1,88 @@
+//! What is derived from the ledger's log: one file per projection, each a fold from recorded
+//! events to rows, beside the SQL of its own tables and the queries that read them.
+//!
+//! Every statement names its tables without a schema, so that the same code builds them in
+//! `public` and, for a rebuild, in `shadow`: the connection's `search_path` decides.
+
+pub mod accounts;
+pub mod catalogue;
+pub mod deliveries;
+pub mod envelope;
+pub mod orders;
+pub mod page;
+pub mod wallets;
+pub mod webhooks;
+
+use ledger_events::{Money, Percent, Recorded, ShardId};
+use rust_decimal::Decimal;
+use sqlx::PgConnection;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ProjectionError {
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+    /// A row that no fold can have written.
+    #[error("the row {table} {id} is not readable: {problem}")]
+    Row { table: &'static str, id: i64, problem: String },
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
+
+/// The projections that are written in the writer's own transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inline {
+    Accounts,
+    Catalogue,
+    Orders,
+    Wallets,
+    Webhooks,
+}
+
+impl Inline {
+    pub const ALL: [Inline; 5] = [Self::Accounts, Self::Catalogue, Self::Orders, Self::Wallets, Self::Webhooks];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Accounts => "accounts",
+            Self::Catalogue => "catalogue",
+            Self::Orders => "orders",
+            Self::Wallets => "wallets",
+            Self::Webhooks => "webhooks",
+        }
+    }
+
+    pub fn tables(self) -> &'static [&'static str] {
+        match self {
+            Self::Accounts => &["accounts", "credentials"],
+            Self::Catalogue => &["categories", "products"],
+            Self::Orders => &["orders"],
+            Self::Wallets => &["wallets", "wallet_transactions"],
+            Self::Webhooks => &["webhooks"],
+        }
+    }
+
+    /// Folds the next events of the log into this projection's rows.
+    pub async fn apply(self, conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) -> Result<(), ProjectionError> {
+        match self {
+            Self::Accounts => accounts::apply(conn, shard, events).await,
+            Self::Catalogue => catalogue::apply(conn, shard, events).await,
+            Self::Orders => orders::apply(conn, shard, events).await,
+            Self::Wallets => wallets::apply(conn, shard, events).await,
+            Self::Webhooks => webhooks::apply(conn, shard, events).await,
+        }
+    }
+}
+
+/// Amounts come back as they were written, with two decimals; anything else is a damaged row.
+pub(crate) fn money(value: Decimal) -> Result<Money, sqlx::Error> {
+    Money::try_from(value).map_err(|problem| sqlx::Error::Decode(Box::new(problem)))
+}
+
+pub(crate) fn percent(value: Decimal) -> Result<Percent, sqlx::Error> {
+    Percent::try_from(value).map_err(|problem| sqlx::Error::Decode(Box::new(problem)))
+}
+
+/// A text that must be one of a closed set.
+pub(crate) fn known<T>(value: Option<T>, text: &str) -> Result<T, sqlx::Error> {
+    value.ok_or_else(|| sqlx::Error::Decode(format!("unknown value {text:?}").into()))
+}

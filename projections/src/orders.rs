@@ -1,0 +1,304 @@
+//! `orders`: the state of every order, written inline.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use ledger_events::order::{self, Order, OrderPlaced, OrderStatus, evolve};
+use ledger_events::{AccountId, Event, Money, OrderId, Position, ProductId, Recorded, ShardId};
+use sqlx::postgres::PgRow;
+use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
+use uuid::Uuid;
+
+use crate::page::{self, Listed, Page};
+use crate::{ProjectionError, known, money, percent};
+
+/// Rows by id, as they stand; unknown ids are left out.
+pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[OrderId]) -> Result<Vec<Order>, sqlx::Error> {
+    rows(sqlx::query_as("SELECT * FROM orders WHERE shard_id = $1 AND id = ANY($2)").bind(shard).bind(ids).fetch_all(conn).await?)
+}
+
+/// The orders that carry these (account, `client_reference`) pairs.
+pub async fn load_by_client_reference(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    accounts: &[AccountId],
+    references: &[&str],
+) -> Result<Vec<Order>, sqlx::Error> {
+    rows(
+        sqlx::query_as(
+            "SELECT o.* FROM unnest($2::bigint[], $3::text[]) AS wanted (account_id, client_reference)
+             JOIN orders o ON o.shard_id = $1 AND o.account_id = wanted.account_id AND o.client_reference = wanted.client_reference",
+        )
+        .bind(shard)
+        .bind(accounts)
+        .bind(references)
+        .fetch_all(conn)
+        .await?,
+    )
+}
+
+/// Rows in id order after an id: for comparing the table with the fold.
+pub async fn after(conn: &mut PgConnection, shard: ShardId, id: OrderId, limit: i64) -> Result<Vec<Order>, sqlx::Error> {
+    rows(
+        sqlx::query_as("SELECT * FROM orders WHERE shard_id = $1 AND id > $2 ORDER BY id LIMIT $3")
+            .bind(shard)
+            .bind(id)
+            .bind(limit)
+            .fetch_all(conn)
+            .await?,
+    )
+}
+
+fn rows(rows: Vec<OrderRow>) -> Result<Vec<Order>, sqlx::Error> {
+    Ok(rows.into_iter().map(|row| row.0).collect())
+}
+
+/// Writes states as rows: new ones are inserted, known ones replaced.
+pub async fn write(conn: &mut PgConnection, shard: ShardId, orders: &[&Order]) -> Result<(), ProjectionError> {
+    if orders.is_empty() {
+        return Ok(());
+    }
+    let column = |value: fn(&Order) -> i64| orders.iter().map(|o| value(o)).collect::<Vec<_>>();
+    let amount = |value: fn(&Order) -> Money| orders.iter().map(|o| value(o).decimal()).collect::<Vec<_>>();
+    let text = |value: for<'a> fn(&'a Order) -> &'a str| orders.iter().map(|o| value(o)).collect::<Vec<_>>();
+    let time = |value: fn(&Order) -> Option<DateTime<Utc>>| orders.iter().map(|o| value(o)).collect::<Vec<_>>();
+    let items = orders
+        .iter()
+        .map(|o| if o.items.is_empty() { Ok("[]".to_owned()) } else { serde_json::to_string(&o.items) })
+        .collect::<Result<Vec<_>, _>>()?;
+    sqlx::query(
+        "INSERT INTO orders (shard_id, id, version, placed_position, placed_event_id, last_event_id, account_id, reference_code,
+                client_reference, product_id, product_name, currency, denomination, quantity, face_value, discount,
+                discount_amount, amount, wallet_id, transaction_id, metadata_hash, status, sub_status, is_queued,
+                delivered_quantity, items, delivered_on, cancelled_on, refunded_amount, created_at, updated_at)
+         SELECT $1, new.*
+         FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::uuid[], $6::uuid[], $7::bigint[], $8::text[],
+                $9::text[], $10::bigint[], $11::text[], $12::text[], $13::numeric[], $14::integer[], $15::numeric[], $16::numeric[],
+                $17::numeric[], $18::numeric[], $19::bigint[], $20::bigint[], $21::text[], $22::text[], $23::text[], $24::boolean[],
+                $25::integer[], $26::json[], $27::timestamptz[], $28::timestamptz[], $29::numeric[], $30::timestamptz[], $31::timestamptz[]) AS new
+         ON CONFLICT (shard_id, id) DO UPDATE SET
+                version = excluded.version, last_event_id = excluded.last_event_id, status = excluded.status, sub_status = excluded.sub_status,
+                is_queued = excluded.is_queued, delivered_quantity = excluded.delivered_quantity, items = excluded.items,
+                delivered_on = excluded.delivered_on, cancelled_on = excluded.cancelled_on, refunded_amount = excluded.refunded_amount,
+                updated_at = excluded.updated_at",
+    )
+    .bind(shard)
+    .bind(column(|o| o.id))
+    .bind(column(|o| o.version))
+    .bind(column(|o| o.placed_position))
+    .bind(orders.iter().map(|o| o.placed_event_id).collect::<Vec<_>>())
+    .bind(orders.iter().map(|o| o.last_event_id).collect::<Vec<_>>())
+    .bind(column(|o| o.placed.account_id))
+    .bind(text(|o| &o.placed.reference_code))
+    .bind(orders.iter().map(|o| o.placed.client_reference.as_deref()).collect::<Vec<_>>())
+    .bind(column(|o| o.placed.product_id))
+    .bind(text(|o| &o.placed.product_name))
+    .bind(text(|o| o.placed.currency.as_str()))
+    .bind(amount(|o| o.placed.denomination))
+    .bind(orders.iter().map(|o| o.placed.quantity).collect::<Vec<_>>())
+    .bind(amount(|o| o.placed.face_value))
+    .bind(amount(|o| o.placed.discount.into()))
+    .bind(amount(|o| o.placed.discount_amount))
+    .bind(amount(|o| o.placed.amount))
+    .bind(column(|o| o.placed.wallet_id))
+    .bind(column(|o| o.placed.transaction_id))
+    .bind(orders.iter().map(|o| o.placed.metadata_hash.as_deref()).collect::<Vec<_>>())
+    .bind(text(|o| o.status.as_str()))
+    .bind(text(|o| o.sub_status))
+    .bind(orders.iter().map(|o| o.is_queued).collect::<Vec<_>>())
+    .bind(orders.iter().map(|o| o.delivered_quantity).collect::<Vec<_>>())
+    .bind(items)
+    .bind(time(|o| o.delivered_on))
+    .bind(time(|o| o.cancelled_on))
+    .bind(amount(|o| o.refunded_amount))
+    .bind(orders.iter().map(|o| o.created_at).collect::<Vec<_>>())
+    .bind(orders.iter().map(|o| o.updated_at).collect::<Vec<_>>())
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Folds the next events of the log into the table.
+pub async fn apply(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) -> Result<(), ProjectionError> {
+    let mut known = Vec::new();
+    let mut seen = std::collections::HashSet::new();
+    for recorded in events.iter().filter(|r| matches!(r.event, Event::Order(_))) {
+        if seen.insert(recorded.stream_id) && recorded.moment.version > 1 {
+            known.push(recorded.stream_id);
+        }
+    }
+    let mut orders: HashMap<OrderId, Order> = HashMap::with_capacity(seen.len());
+    if !known.is_empty() {
+        orders.extend(load(conn, shard, &known).await?.into_iter().map(|o| (o.id, o)));
+    }
+    for recorded in events {
+        if let Event::Order(event) = &recorded.event {
+            fold(&mut orders, recorded, event);
+        }
+    }
+    write(conn, shard, &orders.values().collect::<Vec<_>>()).await
+}
+
+/// One step of the fold over many orders.
+pub fn fold(orders: &mut HashMap<OrderId, Order>, recorded: &Recorded, event: &order::OrderEvent) {
+    let before = orders.remove(&recorded.stream_id);
+    if let Some(after) = evolve(before, recorded.stream_id, event, &recorded.moment) {
+        orders.insert(recorded.stream_id, after);
+    }
+}
+
+struct OrderRow(Order);
+
+impl FromRow<'_, PgRow> for OrderRow {
+    fn from_row(row: &PgRow) -> Result<OrderRow, sqlx::Error> {
+        let status: &str = row.try_get("status")?;
+        let sub_status: &str = row.try_get("sub_status")?;
+        let currency: &str = row.try_get("currency")?;
+        Ok(OrderRow(Order {
+            id: row.try_get("id")?,
+            version: row.try_get("version")?,
+            placed_position: row.try_get("placed_position")?,
+            placed_event_id: row.try_get::<Uuid, _>("placed_event_id")?,
+            placed: OrderPlaced {
+                account_id: row.try_get("account_id")?,
+                reference_code: row.try_get("reference_code")?,
+                client_reference: row.try_get("client_reference")?,
+                product_id: row.try_get("product_id")?,
+                product_name: row.try_get("product_name")?,
+                currency: known(currency.parse().ok(), currency)?,
+                denomination: money(row.try_get("denomination")?)?,
+                quantity: row.try_get("quantity")?,
+                face_value: money(row.try_get("face_value")?)?,
+                discount: percent(row.try_get("discount")?)?,
+                discount_amount: money(row.try_get("discount_amount")?)?,
+                amount: money(row.try_get("amount")?)?,
+                wallet_id: row.try_get("wallet_id")?,
+                transaction_id: row.try_get("transaction_id")?,
+                metadata_hash: row.try_get("metadata_hash")?,
+            },
+            status: known(OrderStatus::parse(status), status)?,
+            sub_status: known(order::sub_status(sub_status), sub_status)?,
+            is_queued: row.try_get("is_queued")?,
+            delivered_quantity: row.try_get("delivered_quantity")?,
+            items: row.try_get::<sqlx::types::Json<_>, _>("items")?.0,
+            delivered_on: row.try_get("delivered_on")?,
+            cancelled_on: row.try_get("cancelled_on")?,
+            refunded_amount: money(row.try_get("refunded_amount")?)?,
+            created_at: row.try_get("created_at")?,
+            updated_at: row.try_get("updated_at")?,
+            last_event_id: row.try_get("last_event_id")?,
+        }))
+    }
+}
+
+/// Which orders a list shows; `account_id` is none for operators.
+#[derive(Clone, Debug, Default)]
+pub struct OrderFilter {
+    pub account_id: Option<AccountId>,
+    pub status: Option<OrderStatus>,
+    pub product_id: Option<ProductId>,
+    pub reference_code: Option<String>,
+    pub client_reference: Option<String>,
+    pub created_from: Option<DateTime<Utc>>,
+    pub created_to: Option<DateTime<Utc>>,
+}
+
+/// One page of orders, newest first, and how many there are in all.
+pub async fn list(pool: &PgPool, shard: ShardId, filter: &OrderFilter, page: Page) -> Result<Listed<Order>, sqlx::Error> {
+    let conditions = |query: &mut QueryBuilder<Postgres>| {
+        query.push(" FROM orders WHERE shard_id = ").push_bind(shard);
+        page::equals(query, "account_id", filter.account_id);
+        page::equals(query, "status", filter.status.map(OrderStatus::as_str));
+        page::equals(query, "product_id", filter.product_id);
+        page::equals(query, "reference_code", filter.reference_code.clone());
+        page::equals(query, "client_reference", filter.client_reference.clone());
+        page::between(query, "created_at", filter.created_from, filter.created_to);
+    };
+    let listed: Listed<OrderRow> = page::fetch(pool, conditions, "id", page).await?;
+    Ok(listed.map(|row| row.0))
+}
+
+/// One order; `None` when it is unknown, or of another account than the one asked for.
+pub async fn find(pool: &PgPool, shard: ShardId, id: OrderId, account: Option<AccountId>) -> Result<Option<Order>, sqlx::Error> {
+    let found: Option<OrderRow> =
+        sqlx::query_as("SELECT * FROM orders WHERE shard_id = $1 AND id = $2").bind(shard).bind(id).fetch_optional(pool).await?;
+    Ok(found.map(|row| row.0).filter(|order| account.is_none_or(|account| order.placed.account_id == account)))
+}
+
+/// Fulfilment's queue: orders that nothing has taken up yet, oldest first.
+pub async fn unqueued(pool: &PgPool, shard: ShardId, limit: i64) -> Result<Vec<(OrderId, Position)>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT id, placed_position FROM orders WHERE shard_id = $1 AND NOT is_queued AND status = 'PENDING' ORDER BY placed_position LIMIT $2",
+    )
+    .bind(shard)
+    .bind(limit)
+    .fetch_all(pool)
+    .await
+}
+
+/// What the orders that were taken up still wait for: each (product, denomination) once.
+pub async fn waiting_for(pool: &PgPool, shard: ShardId) -> Result<Vec<(ProductId, rust_decimal::Decimal)>, sqlx::Error> {
+    // A loose scan of the index: as many steps as pairs, however many orders wait.
+    sqlx::query_as(
+        "WITH RECURSIVE pairs AS (
+            (SELECT product_id, denomination FROM orders
+             WHERE shard_id = $1 AND is_queued AND status IN ('PENDING', 'DELAYED', 'PARTIALLY_DELIVERED')
+             ORDER BY product_id, denomination LIMIT 1)
+            UNION ALL
+            SELECT next.product_id, next.denomination FROM pairs CROSS JOIN LATERAL
+            (SELECT product_id, denomination FROM orders
+             WHERE shard_id = $1 AND is_queued AND status IN ('PENDING', 'DELAYED', 'PARTIALLY_DELIVERED')
+               AND (product_id, denomination) > (pairs.product_id, pairs.denomination)
+             ORDER BY product_id, denomination LIMIT 1) AS next)
+         SELECT product_id, denomination FROM pairs",
+    )
+    .bind(shard)
+    .fetch_all(pool)
+    .await
+}
+
+/// The oldest orders that wait for one product and denomination.
+pub async fn oldest_waiting(
+    pool: &PgPool,
+    shard: ShardId,
+    product: ProductId,
+    denomination: rust_decimal::Decimal,
+    limit: i64,
+) -> Result<Vec<OrderId>, sqlx::Error> {
+    sqlx::query_scalar(
+        "SELECT id FROM orders WHERE shard_id = $1 AND is_queued AND status IN ('PENDING', 'DELAYED', 'PARTIALLY_DELIVERED')
+           AND product_id = $2 AND denomination = $3 ORDER BY placed_position LIMIT $4",
+    )
+    .bind(shard)
+    .bind(product)
+    .bind(denomination)
+    .bind(limit)
+    .fetch_all(pool)
+    .await
+}
+
+/// For each (product, denomination): the oldest order that was taken up and still waits, leaving
+/// out `except`. Nobody younger may be served before it.
+pub async fn first_in_line(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    products: &[ProductId],
+    denominations: &[rust_decimal::Decimal],
+    except: &[OrderId],
+) -> Result<Vec<(ProductId, rust_decimal::Decimal, Position)>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT wanted.product_id, wanted.denomination, first.placed_position
+         FROM unnest($2::bigint[], $3::numeric[]) AS wanted (product_id, denomination)
+         CROSS JOIN LATERAL
+            (SELECT o.placed_position FROM orders o
+             WHERE o.shard_id = $1 AND o.is_queued AND o.status IN ('PENDING', 'DELAYED', 'PARTIALLY_DELIVERED')
+               AND o.product_id = wanted.product_id AND o.denomination = wanted.denomination AND o.id <> ALL($4)
+             ORDER BY o.placed_position LIMIT 1) AS first",
+    )
+    .bind(shard)
+    .bind(products)
+    .bind(denominations)
+    .bind(except)
+    .fetch_all(conn)
+    .await
+}

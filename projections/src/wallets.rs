@@ -1,0 +1,312 @@
+//! `wallets` and `wallet_transactions`: balances and every movement, written inline.
+
+use std::collections::{HashMap, HashSet};
+
+use chrono::{DateTime, Utc};
+use ledger_events::wallet::{Movement, Wallet, WalletEvent, evolve};
+use ledger_events::{AccountId, Currency, Event, Moment, Money, OrderId, Position, Recorded, ShardId, TransactionId, WalletId};
+use sqlx::postgres::PgRow;
+use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
+
+use crate::page::{self, Listed, Page};
+use crate::{ProjectionError, known, money};
+
+/// A row of `wallet_transactions`: one movement of money.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Transaction {
+    pub id: TransactionId,
+    pub position: Position,
+    pub wallet_id: WalletId,
+    pub account_id: AccountId,
+    pub direction: &'static str,
+    pub category: &'static str,
+    pub amount: Money,
+    pub balance_after: Money,
+    pub currency: Currency,
+    pub order_id: Option<OrderId>,
+    pub reference: Option<String>,
+    pub created_at: DateTime<Utc>,
+}
+
+impl Transaction {
+    /// The row that a wallet event makes; none for `WalletOpened`.
+    pub fn of(wallet: &Wallet, event: &WalletEvent, at: &Moment) -> Option<Transaction> {
+        let movement = Movement::of(event)?;
+        Some(Transaction {
+            id: movement.transaction_id,
+            position: at.position,
+            wallet_id: wallet.id,
+            account_id: wallet.account_id,
+            direction: movement.direction.as_str(),
+            category: movement.category,
+            amount: movement.amount,
+            balance_after: movement.balance_after,
+            currency: wallet.currency,
+            order_id: movement.order_id,
+            reference: movement.reference.map(str::to_owned),
+            created_at: at.recorded_at,
+        })
+    }
+}
+
+pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[WalletId]) -> Result<Vec<Wallet>, sqlx::Error> {
+    rows(
+        sqlx::query_as("SELECT * FROM wallets WHERE shard_id = $1 AND id = ANY($2)")
+            .bind(shard)
+            .bind(ids)
+            .fetch_all(conn)
+            .await?,
+    )
+}
+
+/// All wallets of these accounts.
+pub async fn load_of_accounts(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    accounts: &[AccountId],
+) -> Result<Vec<Wallet>, sqlx::Error> {
+    rows(
+        sqlx::query_as("SELECT * FROM wallets WHERE shard_id = $1 AND account_id = ANY($2)")
+            .bind(shard)
+            .bind(accounts)
+            .fetch_all(conn)
+            .await?,
+    )
+}
+
+/// The movements that brought money in under these references.
+pub async fn load_fundings(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    references: &[&str],
+) -> Result<Vec<Transaction>, sqlx::Error> {
+    let found: Vec<TransactionRow> =
+        sqlx::query_as("SELECT * FROM wallet_transactions WHERE shard_id = $1 AND category = 'FUNDING' AND reference = ANY($2)")
+            .bind(shard)
+            .bind(references)
+            .fetch_all(conn)
+            .await?;
+    Ok(found.into_iter().map(|row| row.0).collect())
+}
+
+/// Rows in id order after an id: for comparing the tables with the fold.
+pub async fn after(conn: &mut PgConnection, shard: ShardId, id: WalletId, limit: i64) -> Result<Vec<Wallet>, sqlx::Error> {
+    rows(
+        sqlx::query_as("SELECT * FROM wallets WHERE shard_id = $1 AND id > $2 ORDER BY id LIMIT $3")
+            .bind(shard)
+            .bind(id)
+            .bind(limit)
+            .fetch_all(conn)
+            .await?,
+    )
+}
+
+/// Movements in id order after an id.
+pub async fn transactions_after(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    id: TransactionId,
+    limit: i64,
+) -> Result<Vec<Transaction>, sqlx::Error> {
+    let found: Vec<TransactionRow> =
+        sqlx::query_as("SELECT * FROM wallet_transactions WHERE shard_id = $1 AND id > $2 ORDER BY id LIMIT $3")
+            .bind(shard)
+            .bind(id)
+            .bind(limit)
+            .fetch_all(conn)
+            .await?;
+    Ok(found.into_iter().map(|row| row.0).collect())
+}
+
+fn rows(rows: Vec<WalletRow>) -> Result<Vec<Wallet>, sqlx::Error> {
+    Ok(rows.into_iter().map(|row| row.0).collect())
+}
+
+/// Writes states as rows: new ones are inserted, known ones replaced.
+pub async fn write(conn: &mut PgConnection, shard: ShardId, wallets: &[&Wallet]) -> Result<(), ProjectionError> {
+    if wallets.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "INSERT INTO wallets (shard_id, id, version, account_id, currency, balance, created_at, updated_at)
+         SELECT $1, new.* FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::numeric[], $7::timestamptz[], $8::timestamptz[]) AS new
+         ON CONFLICT (shard_id, id) DO UPDATE SET version = excluded.version, balance = excluded.balance, updated_at = excluded.updated_at",
+    )
+    .bind(shard)
+    .bind(wallets.iter().map(|w| w.id).collect::<Vec<_>>())
+    .bind(wallets.iter().map(|w| w.version).collect::<Vec<_>>())
+    .bind(wallets.iter().map(|w| w.account_id).collect::<Vec<_>>())
+    .bind(wallets.iter().map(|w| w.currency.as_str()).collect::<Vec<_>>())
+    .bind(wallets.iter().map(|w| w.balance.decimal()).collect::<Vec<_>>())
+    .bind(wallets.iter().map(|w| w.created_at).collect::<Vec<_>>())
+    .bind(wallets.iter().map(|w| w.updated_at).collect::<Vec<_>>())
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Adds movements; one that is there already is an error, for each is made by one event.
+pub async fn write_transactions(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    transactions: &[Transaction],
+) -> Result<(), ProjectionError> {
+    if transactions.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "INSERT INTO wallet_transactions (shard_id, id, position, wallet_id, account_id, type, category, amount, balance_after, currency, order_id, reference, created_at)
+         SELECT $1, new.* FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[], $8::numeric[], $9::numeric[],
+                $10::text[], $11::bigint[], $12::text[], $13::timestamptz[]) AS new",
+    )
+    .bind(shard)
+    .bind(transactions.iter().map(|t| t.id).collect::<Vec<_>>())
+    .bind(transactions.iter().map(|t| t.position).collect::<Vec<_>>())
+    .bind(transactions.iter().map(|t| t.wallet_id).collect::<Vec<_>>())
+    .bind(transactions.iter().map(|t| t.account_id).collect::<Vec<_>>())
+    .bind(transactions.iter().map(|t| t.direction).collect::<Vec<_>>())
+    .bind(transactions.iter().map(|t| t.category).collect::<Vec<_>>())
+    .bind(transactions.iter().map(|t| t.amount.decimal()).collect::<Vec<_>>())
+    .bind(transactions.iter().map(|t| t.balance_after.decimal()).collect::<Vec<_>>())
+    .bind(transactions.iter().map(|t| t.currency.as_str()).collect::<Vec<_>>())
+    .bind(transactions.iter().map(|t| t.order_id).collect::<Vec<_>>())
+    .bind(transactions.iter().map(|t| t.reference.as_deref()).collect::<Vec<_>>())
+    .bind(transactions.iter().map(|t| t.created_at).collect::<Vec<_>>())
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Folds the next events of the log into the tables.
+pub async fn apply(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) -> Result<(), ProjectionError> {
+    let known: HashSet<WalletId> = events.iter().filter(|r| matches!(r.event, Event::Wallet(_))).map(|r| r.stream_id).collect();
+    if known.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<WalletId> = known.into_iter().collect();
+    let mut wallets: HashMap<WalletId, Wallet> = load(conn, shard, &ids).await?.into_iter().map(|w| (w.id, w)).collect();
+    let mut transactions = Vec::new();
+    for recorded in events {
+        if let Event::Wallet(event) = &recorded.event {
+            transactions.extend(fold(&mut wallets, recorded, event));
+        }
+    }
+    write(conn, shard, &wallets.values().collect::<Vec<_>>()).await?;
+    write_transactions(conn, shard, &transactions).await
+}
+
+/// One step of the fold over many wallets; returns the movement's row, if the event is one.
+pub fn fold(wallets: &mut HashMap<WalletId, Wallet>, recorded: &Recorded, event: &WalletEvent) -> Option<Transaction> {
+    let before = wallets.remove(&recorded.stream_id);
+    let after = evolve(before, recorded.stream_id, event, &recorded.moment)?;
+    let transaction = Transaction::of(&after, event, &recorded.moment);
+    wallets.insert(recorded.stream_id, after);
+    transaction
+}
+
+struct WalletRow(Wallet);
+
+impl FromRow<'_, PgRow> for WalletRow {
+    fn from_row(row: &PgRow) -> Result<WalletRow, sqlx::Error> {
+        let currency: &str = row.try_get("currency")?;
+        Ok(WalletRow(Wallet {
+            id: row.try_get("id")?,
+            version: row.try_get("version")?,
+            account_id: row.try_get("account_id")?,
+            currency: known(currency.parse().ok(), currency)?,
+            balance: money(row.try_get("balance")?)?,
+            created_at: row.try_get("created_at")?,
+            updated_at: row.try_get("updated_at")?,
+        }))
+    }
+}
+
+struct TransactionRow(Transaction);
+
+impl FromRow<'_, PgRow> for TransactionRow {
+    fn from_row(row: &PgRow) -> Result<TransactionRow, sqlx::Error> {
+        let currency: &str = row.try_get("currency")?;
+        let category: &str = row.try_get("category")?;
+        Ok(TransactionRow(Transaction {
+            id: row.try_get("id")?,
+            position: row.try_get("position")?,
+            wallet_id: row.try_get("wallet_id")?,
+            account_id: row.try_get("account_id")?,
+            direction: if row.try_get::<&str, _>("type")? == "CREDIT" { "CREDIT" } else { "DEBIT" },
+            category: known(Movement::CATEGORIES.into_iter().find(|c| *c == category), category)?,
+            amount: money(row.try_get("amount")?)?,
+            balance_after: money(row.try_get("balance_after")?)?,
+            currency: known(currency.parse().ok(), currency)?,
+            order_id: row.try_get("order_id")?,
+            reference: row.try_get("reference")?,
+            created_at: row.try_get("created_at")?,
+        }))
+    }
+}
+
+/// The wallets of an account, newest first.
+pub async fn list(pool: &PgPool, shard: ShardId, account: AccountId, page: Page) -> Result<Listed<Wallet>, sqlx::Error> {
+    let conditions = |query: &mut QueryBuilder<Postgres>| {
+        query.push(" FROM wallets WHERE shard_id = ").push_bind(shard);
+        page::equals(query, "account_id", Some(account));
+    };
+    let listed: Listed<WalletRow> = page::fetch(pool, conditions, "id", page).await?;
+    Ok(listed.map(|row| row.0))
+}
+
+pub async fn find(pool: &PgPool, shard: ShardId, id: WalletId) -> Result<Option<Wallet>, sqlx::Error> {
+    let found: Option<WalletRow> =
+        sqlx::query_as("SELECT * FROM wallets WHERE shard_id = $1 AND id = $2").bind(shard).bind(id).fetch_optional(pool).await?;
+    Ok(found.map(|row| row.0))
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct TransactionFilter {
+    pub account_id: AccountId,
+    pub wallet_id: Option<WalletId>,
+    pub direction: Option<&'static str>,
+    pub category: Option<&'static str>,
+    pub currency: Option<String>,
+    pub order_id: Option<OrderId>,
+    pub reference: Option<String>,
+    pub created_from: Option<DateTime<Utc>>,
+    pub created_to: Option<DateTime<Utc>>,
+}
+
+/// One page of an account's movements, newest first, and how many there are in all.
+pub async fn list_transactions(
+    pool: &PgPool,
+    shard: ShardId,
+    filter: &TransactionFilter,
+    page: Page,
+) -> Result<Listed<Transaction>, sqlx::Error> {
+    let conditions = |query: &mut QueryBuilder<Postgres>| {
+        query.push(" FROM wallet_transactions WHERE shard_id = ").push_bind(shard);
+        page::equals(query, "account_id", Some(filter.account_id));
+        page::equals(query, "wallet_id", filter.wallet_id);
+        page::equals(query, "type", filter.direction);
+        page::equals(query, "category", filter.category);
+        page::equals(query, "currency", filter.currency.clone());
+        page::equals(query, "order_id", filter.order_id);
+        page::equals(query, "reference", filter.reference.clone());
+        page::between(query, "created_at", filter.created_from, filter.created_to);
+    };
+    let listed: Listed<TransactionRow> = page::fetch(pool, conditions, "id", page).await?;
+    Ok(listed.map(|row| row.0))
+}
+
+pub async fn find_transaction(
+    pool: &PgPool,
+    shard: ShardId,
+    account: AccountId,
+    id: TransactionId,
+) -> Result<Option<Transaction>, sqlx::Error> {
+    let found: Option<TransactionRow> =
+        sqlx::query_as("SELECT * FROM wallet_transactions WHERE shard_id = $1 AND id = $2 AND account_id = $3")
+            .bind(shard)
+            .bind(id)
+            .bind(account)
+            .fetch_optional(pool)
+            .await?;
+    Ok(found.map(|row| row.0))
+}

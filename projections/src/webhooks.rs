@@ -1,0 +1,131 @@
+//! `webhooks`: who is subscribed to what, written inline.
+
+use std::collections::{HashMap, HashSet};
+
+use ledger_events::webhook::{Webhook, WebhookEventType, evolve};
+use ledger_events::{AccountId, Event, Recorded, ShardId, WebhookId};
+use sqlx::postgres::PgRow;
+use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
+
+use crate::page::{self, Listed, Page};
+use crate::{ProjectionError, known};
+
+pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[WebhookId]) -> Result<Vec<Webhook>, sqlx::Error> {
+    rows(
+        sqlx::query_as("SELECT * FROM webhooks WHERE shard_id = $1 AND id = ANY($2)")
+            .bind(shard)
+            .bind(ids)
+            .fetch_all(conn)
+            .await?,
+    )
+}
+
+/// All webhooks of these accounts, deleted ones too.
+pub async fn load_of_accounts(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    accounts: &[AccountId],
+) -> Result<Vec<Webhook>, sqlx::Error> {
+    rows(
+        sqlx::query_as("SELECT * FROM webhooks WHERE shard_id = $1 AND account_id = ANY($2)")
+            .bind(shard)
+            .bind(accounts)
+            .fetch_all(conn)
+            .await?,
+    )
+}
+
+/// Rows in id order after an id: for comparing the table with the fold.
+pub async fn after(conn: &mut PgConnection, shard: ShardId, id: WebhookId, limit: i64) -> Result<Vec<Webhook>, sqlx::Error> {
+    rows(
+        sqlx::query_as("SELECT * FROM webhooks WHERE shard_id = $1 AND id > $2 ORDER BY id LIMIT $3")
+            .bind(shard)
+            .bind(id)
+            .bind(limit)
+            .fetch_all(conn)
+            .await?,
+    )
+}
+
+fn rows(rows: Vec<WebhookRow>) -> Result<Vec<Webhook>, sqlx::Error> {
+    Ok(rows.into_iter().map(|row| row.0).collect())
+}
+
+/// Writes states as rows: new ones are inserted, known ones replaced.
+pub async fn write(conn: &mut PgConnection, shard: ShardId, webhooks: &[&Webhook]) -> Result<(), ProjectionError> {
+    // One by one: arrays of arrays must be rectangular, and a webhook changes rarely.
+    for webhook in webhooks {
+        sqlx::query(
+            "INSERT INTO webhooks (shard_id, id, version, account_id, credential_id, events, is_active, is_deleted, created_at, updated_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+             ON CONFLICT (shard_id, id) DO UPDATE SET version = excluded.version, events = excluded.events, is_active = excluded.is_active,
+                is_deleted = excluded.is_deleted, updated_at = excluded.updated_at",
+        )
+        .bind(shard)
+        .bind(webhook.id)
+        .bind(webhook.version)
+        .bind(webhook.account_id)
+        .bind(webhook.credential_id)
+        .bind(webhook.events.iter().map(|e| e.as_str()).collect::<Vec<_>>())
+        .bind(webhook.is_active)
+        .bind(webhook.is_deleted)
+        .bind(webhook.created_at)
+        .bind(webhook.updated_at)
+        .execute(&mut *conn)
+        .await?;
+    }
+    Ok(())
+}
+
+/// Folds the next events of the log into the table.
+pub async fn apply(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) -> Result<(), ProjectionError> {
+    let ids: HashSet<WebhookId> = events.iter().filter(|r| matches!(r.event, Event::Webhook(_))).map(|r| r.stream_id).collect();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<WebhookId> = ids.into_iter().collect();
+    let mut webhooks: HashMap<WebhookId, Webhook> = load(conn, shard, &ids).await?.into_iter().map(|w| (w.id, w)).collect();
+    for recorded in events {
+        fold(&mut webhooks, recorded);
+    }
+    write(conn, shard, &webhooks.values().collect::<Vec<_>>()).await
+}
+
+/// One step of the fold over many webhooks.
+pub fn fold(webhooks: &mut HashMap<WebhookId, Webhook>, recorded: &Recorded) {
+    if let Event::Webhook(event) = &recorded.event {
+        let before = webhooks.remove(&recorded.stream_id);
+        if let Some(after) = evolve(before, recorded.stream_id, event, &recorded.moment) {
+            webhooks.insert(recorded.stream_id, after);
+        }
+    }
+}
+
+pub(crate) struct WebhookRow(pub(crate) Webhook);
+
+impl FromRow<'_, PgRow> for WebhookRow {
+    fn from_row(row: &PgRow) -> Result<WebhookRow, sqlx::Error> {
+        let events: Vec<String> = row.try_get("events")?;
+        Ok(WebhookRow(Webhook {
+            id: row.try_get("id")?,
+            version: row.try_get("version")?,
+            account_id: row.try_get("account_id")?,
+            credential_id: row.try_get("credential_id")?,
+            events: events.iter().map(|text| known(WebhookEventType::parse(text), text)).collect::<Result<_, _>>()?,
+            is_active: row.try_get("is_active")?,
+            is_deleted: row.try_get("is_deleted")?,
+            created_at: row.try_get("created_at")?,
+            updated_at: row.try_get("updated_at")?,
+        }))
+    }
+}
+
+/// One page of an account's webhooks, newest first; deleted ones are not shown.
+pub async fn list(pool: &PgPool, shard: ShardId, account: AccountId, page: Page) -> Result<Listed<Webhook>, sqlx::Error> {
+    let conditions = |query: &mut QueryBuilder<Postgres>| {
+        query.push(" FROM webhooks WHERE NOT is_deleted AND shard_id = ").push_bind(shard);
+        page::equals(query, "account_id", Some(account));
+    };
+    let listed: Listed<WebhookRow> = page::fetch(pool, conditions, "id", page).await?;
+    Ok(listed.map(|row| row.0))
+}

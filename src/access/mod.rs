@@ -1,0 +1,36 @@
+//! Who may use the ledger, and what must stay secret.
+
+mod credentials;
+mod operators;
+pub mod seal;
+
+use ledger_events::{AccountId, Actor, CredentialId, ShardId};
+
+pub use credentials::Credentials;
+pub use operators::{Operator, Operators, Role};
+
+/// An authenticated client.
+#[derive(Clone, Copy, Debug)]
+pub struct Principal {
+    pub account_id: AccountId,
+    /// Where the account's events are.
+    pub shard_id: ShardId,
+    pub credential_id: CredentialId,
+}
+
+impl Principal {
+    pub fn actor(&self) -> Actor {
+        Actor::Credential(self.credential_id)
+    }
+}
+
+/// Why nobody was let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AccessError {
+    /// A missing, unknown, wrong or revoked key or secret: told apart to nobody.
+    #[error("the caller is not known")]
+    Unknown,
+    /// The database could not be asked. Nobody is let in unseen.
+    #[error("credentials cannot be checked now")]
+    Unavailable,
+}

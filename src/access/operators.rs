@@ -1,0 +1,103 @@
+//! Operator tokens: `Authorization: Bearer`, each with a role.
+
+use ledger_events::Actor;
+use sha2::{Digest, Sha256};
+use sqlx::PgPool;
+use subtle::ConstantTimeEq;
+
+use super::AccessError;
+use super::seal::{Private, random_secret};
+
+/// What an operator may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Everything.
+    Admin,
+    /// Money: funding, adjusting, reconciling; and reading.
+    Finance,
+    /// Reading, and the log.
+    Auditor,
+}
+
+impl Role {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Admin => "admin",
+            Self::Finance => "finance",
+            Self::Auditor => "auditor",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Role> {
+        [Self::Admin, Self::Finance, Self::Auditor].into_iter().find(|role| role.as_str() == text)
+    }
+}
+
+/// An authenticated operator. Id 0 is the one whose token is in the configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct Operator {
+    pub id: i64,
+    pub role: Role,
+}
+
+impl Operator {
+    pub fn actor(&self) -> Actor {
+        Actor::Operator(self.id)
+    }
+
+    /// Whether the operator may do what `role` may.
+    pub fn may(&self, role: Role) -> bool {
+        match self.role {
+            Role::Admin => true,
+            Role::Finance => role != Role::Admin,
+            Role::Auditor => role == Role::Auditor,
+        }
+    }
+}
+
+/// Finds and checks operator tokens.
+#[derive(Clone, Debug)]
+pub struct Operators {
+    pool: PgPool,
+    configured: Option<[u8; 32]>,
+}
+
+impl Operators {
+    pub fn new(pool: PgPool, configured: Option<&Private>) -> Operators {
+        Operators { pool, configured: configured.map(|token| hash(token.expose())) }
+    }
+
+    pub async fn authenticate(&self, token: &str) -> Result<Operator, AccessError> {
+        let hash = hash(token);
+        if self.configured.is_some_and(|configured| bool::from(configured.ct_eq(&hash))) {
+            return Ok(Operator { id: 0, role: Role::Admin });
+        }
+        let found: Option<(i64, String)> =
+            sqlx::query_as("SELECT id, role FROM vault.operators WHERE token_hash = $1 AND revoked_at IS NULL")
+                .bind(&hash[..])
+                .fetch_optional(&self.pool)
+                .await
+                .map_err(|error| {
+                    tracing::warn!(%error, "operator tokens cannot be looked up");
+                    AccessError::Unavailable
+                })?;
+        let (id, role) = found.ok_or(AccessError::Unknown)?;
+        Ok(Operator { id, role: Role::parse(&role).ok_or(AccessError::Unknown)? })
+    }
+
+    /// A new token, shown once.
+    pub async fn issue(&self, name: &str, role: Role) -> Result<Private, sqlx::Error> {
+        let token = random_secret();
+        sqlx::query("INSERT INTO vault.operators (name, role, token_hash) VALUES ($1, $2, $3)")
+            .bind(name)
+            .bind(role.as_str())
+            .bind(&hash(token.expose())[..])
+            .execute(&self.pool)
+            .await?;
+        Ok(token)
+    }
+}
+
+fn hash(token: &str) -> [u8; 32] {
+    Sha256::digest(token.as_bytes()).into()
+}

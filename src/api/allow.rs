@@ -1,0 +1,67 @@
+//! Which methods a path has, for the header `Allow` that a 405 must carry (RFC 9110, 15.5.6).
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+/// The paths of an OpenAPI document with their methods. Cheap to clone; read on a 405 only.
+#[derive(Debug, Clone, Default)]
+pub struct Methods(Arc<[(String, String)]>);
+
+impl Methods {
+    /// Takes them from the document's `paths`.
+    pub fn of_document(document: &Value) -> Self {
+        let paths = document["paths"].as_object().into_iter().flatten();
+        let line = |(path, operations): (&String, &Value)| {
+            let mut methods = Vec::new();
+            for method in operations.as_object()?.keys() {
+                match method.as_str() {
+                    "get" => methods.extend(["GET".to_owned(), "HEAD".to_owned()]),
+                    "put" | "post" | "delete" | "patch" => methods.push(method.to_uppercase()),
+                    _ => {}
+                }
+            }
+            Some((path.clone(), methods.join(", ")))
+        };
+        Self(paths.filter_map(line).collect())
+    }
+
+    /// `GET, HEAD, POST` for a path that has them, with or without trailing slashes.
+    pub fn of(&self, path: &str) -> Option<String> {
+        let path = path.trim_end_matches('/');
+        // A literal segment beats a parameter, as in the router.
+        let mut found = self.0.iter().filter(|(template, _)| matches(template, path));
+        let best = found.clone().find(|(template, _)| template == path);
+        best.or_else(|| found.next()).map(|(_, methods)| methods.clone())
+    }
+}
+
+fn matches(template: &str, path: &str) -> bool {
+    let segment = |(template, given): (&str, &str)| template == given || (template.starts_with('{') && !given.is_empty());
+    template.split('/').count() == path.split('/').count() && template.split('/').zip(path.split('/')).all(segment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn methods_are_found_by_template() {
+        let methods = Methods::of_document(&json!({"paths": {
+            "/orders": {"get": {}, "post": {}, "parameters": []},
+            "/orders/{id}": {"get": {}},
+            "/orders/{id}/cancel": {"post": {}},
+            "/products/images": {"get": {}},
+            "/products/{id}": {"put": {}},
+        }}));
+        let of = |path| methods.of(path).unwrap_or_default();
+        assert_eq!(of("/orders"), "GET, HEAD, POST");
+        assert_eq!(of("/orders//"), "GET, HEAD, POST");
+        assert_eq!(of("/orders/7"), "GET, HEAD");
+        assert_eq!(of("/orders/7/cancel"), "POST");
+        assert_eq!(of("/products/images"), "GET, HEAD");
+        assert_eq!(of("/products/7"), "PUT");
+        assert_eq!(of("/elsewhere"), "");
+    }
+}

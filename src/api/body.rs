@@ -1,0 +1,108 @@
+//! Request bodies: read up to a limit, then parsed strictly.
+
+use std::future::Future;
+
+use futures::TryStreamExt;
+use poem::{Body, Request, RequestBody};
+use poem_openapi::payload::{ParsePayload, Payload};
+use poem_openapi::registry::{MetaMediaType, MetaRequest, MetaSchemaRef, Registry};
+use poem_openapi::types::Type;
+use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions, impl_apirequest_for_payload};
+
+use super::error::{ApiError, Code, JSON};
+use super::fields::{self, FromFields};
+
+/// The limit of a body, in bytes, where the operation names no other.
+pub const DEFAULT_LIMIT: usize = 1 << 20;
+
+/// A JSON body of at most `LIMIT` bytes. The schema is `T`'s; the reading is `T::from_fields`.
+///
+/// # Errors
+/// 415 for another Content-Type, 413 over the limit, 400 as [`fields::parse`] says.
+#[derive(Debug, Clone)]
+pub struct StrictJson<T, const LIMIT: usize = DEFAULT_LIMIT>(pub T);
+
+/// A JSON body that may be left out; an empty one (of any Content-Type) reads as `{}`.
+#[derive(Debug, Clone)]
+pub struct OptionalJson<T>(pub T);
+
+/// Reads a body into memory and stops at the first byte over the limit, whatever its
+/// `Content-Length` says and however it is chunked.
+///
+/// # Errors
+/// 413 over the limit; 400 if the connection breaks off.
+pub async fn read(body: Body, limit: usize) -> Result<Vec<u8>, ApiError> {
+    let mut chunks = std::pin::pin!(body.into_bytes_stream());
+    let mut bytes = Vec::new();
+    let broken = |_| ApiError::new(Code::MalformedJson).message("The request body broke off.");
+    while let Some(chunk) = chunks.try_next().await.map_err(broken)? {
+        if chunk.len() > limit - bytes.len() {
+            let message = format!("The request body is over its limit of {limit} bytes.");
+            return Err(ApiError::new(Code::PayloadTooLarge).message(message));
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes)
+}
+
+/// Whether the Content-Type, its parameters aside, is JSON's.
+fn is_json(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default();
+    essence.trim().eq_ignore_ascii_case(JSON)
+}
+
+impl<T: Type, const LIMIT: usize> Payload for StrictJson<T, LIMIT> {
+    const CONTENT_TYPE: &'static str = JSON;
+
+    fn check_content_type(content_type: &str) -> bool {
+        is_json(content_type)
+    }
+
+    fn schema_ref() -> MetaSchemaRef {
+        T::schema_ref()
+    }
+
+    fn register(registry: &mut Registry) {
+        T::register(registry);
+    }
+}
+
+impl<T: FromFields + Send, const LIMIT: usize> ParsePayload for StrictJson<T, LIMIT> {
+    const IS_REQUIRED: bool = true;
+
+    fn from_request(_: &Request, body: &mut RequestBody) -> impl Future<Output = poem::Result<Self>> + Send {
+        let body = body.take();
+        async move { Ok(Self(fields::parse(&read(body?, LIMIT).await?)?)) }
+    }
+}
+
+impl_apirequest_for_payload!(StrictJson<T, LIMIT>, T: Type + FromFields, const LIMIT: usize);
+
+impl<'a, T: Type + FromFields> ApiExtractor<'a> for OptionalJson<T> {
+    const TYPES: &'static [ApiExtractorType] = &[ApiExtractorType::RequestObject];
+    type ParamType = ();
+    type ParamRawType = ();
+
+    fn register(registry: &mut Registry) {
+        T::register(registry);
+    }
+
+    fn request_meta() -> Option<MetaRequest> {
+        Some(MetaRequest {
+            description: None,
+            content: vec![MetaMediaType { content_type: JSON, schema: T::schema_ref() }],
+            required: false,
+        })
+    }
+
+    async fn from_request(request: &'a Request, body: &mut RequestBody, _: ExtractParamOptions<()>) -> poem::Result<Self> {
+        let bytes = read(body.take()?, DEFAULT_LIMIT).await?;
+        if bytes.is_empty() {
+            return Ok(Self(fields::parse(b"{}")?));
+        }
+        match request.content_type().is_some_and(is_json) {
+            true => Ok(Self(fields::parse(&bytes)?)),
+            false => Err(ApiError::new(Code::UnsupportedMediaType).into()),
+        }
+    }
+}

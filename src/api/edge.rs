@@ -1,0 +1,189 @@
+//! The outermost layer: every request gets an id, a routable path and one line in the access log;
+//! every answer, a panic's too, is in the envelope and carries the id.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Instant;
+
+use futures::FutureExt;
+use poem::error::MethodNotAllowedError;
+use poem::http::uri::PathAndQuery;
+use poem::http::{HeaderValue, Method, StatusCode, Uri, header};
+use poem::{Endpoint, Error, IntoResponse, Middleware, Request, Response};
+use poem_openapi::error::{ParseParamError, ParsePathError, ParseRequestPayloadError};
+
+use super::allow::Methods;
+use super::error::{ApiError, Code, RateLimited};
+use super::request_id::{CURRENT, RequestId, X_REQUEST_ID, current_text};
+
+/// The URI as it came over the wire, before its trailing slash was stripped: what HMAC signs.
+/// In every request's extensions.
+#[derive(Debug, Clone)]
+pub struct WireUri(pub Uri);
+
+/// The middleware. It goes around everything else. Its access log has the target `access` and the
+/// level INFO: the filter `access=off` turns it off, and what it costs.
+#[derive(Debug, Clone, Default)]
+pub struct Edge {
+    methods: Methods,
+}
+
+impl Edge {
+    /// An edge that says, on a 405, which methods the path has (the header `Allow`).
+    pub fn with_methods(methods: Methods) -> Self {
+        Self { methods }
+    }
+}
+
+impl<E: Endpoint> Middleware<E> for Edge {
+    type Output = EdgeEndpoint<E>;
+
+    fn transform(&self, inner: E) -> Self::Output {
+        let methods = self.methods.clone();
+        EdgeEndpoint { inner, methods }
+    }
+}
+
+/// What [`Edge`] makes of an endpoint. It never answers with an `Err`.
+#[derive(Debug)]
+pub struct EdgeEndpoint<E> {
+    inner: E,
+    methods: Methods,
+}
+
+impl<E: Endpoint> Endpoint for EdgeEndpoint<E> {
+    type Output = Response;
+
+    async fn call(&self, mut request: Request) -> poem::Result<Response> {
+        let start = Instant::now();
+        let id = RequestId::of(request.headers());
+        let wire = request.uri().clone();
+        let method = request.method().clone();
+        request.extensions_mut().insert(id.clone());
+        request.extensions_mut().insert(WireUri(wire.clone()));
+
+        let answer = async {
+            refuse_nul(&wire)?;
+            strip_trailing_slashes(request.uri_mut());
+            self.inner.call(request).await.map(IntoResponse::into_response)
+        };
+        let answer = async {
+            match AssertUnwindSafe(answer).catch_unwind().await {
+                Ok(Ok(response)) => response,
+                Ok(Err(error)) => self.refusal(error, &wire),
+                // The panic's hook has logged it.
+                Err(_) => Error::from(ApiError::new(Code::Internal)).into_response(),
+            }
+        };
+        let mut response = CURRENT.scope(id.clone(), answer).await;
+
+        response.headers_mut().insert(X_REQUEST_ID, id.header().clone());
+        log_access(&method, &wire, response.status(), start, &id);
+        Ok(response)
+    }
+}
+
+impl<E> EdgeEndpoint<E> {
+    /// The envelope of whatever an endpoint, poem or poem-openapi refused a request with.
+    fn refusal(&self, error: Error, wire: &Uri) -> Response {
+        let ours = error.is_from_response() || error.is::<ApiError>() || error.is::<RateLimited>();
+        if ours {
+            return error.into_response();
+        }
+        let mut response = Error::from(envelope(&error)).into_response();
+        if error.is::<MethodNotAllowedError>()
+            && let Some(allow) = self.methods.of(wire.path())
+            && let Ok(allow) = HeaderValue::from_str(&allow)
+        {
+            response.headers_mut().insert(header::ALLOW, allow);
+        }
+        response
+    }
+}
+
+/// Says in our words what poem says in its own; a parser's words reach nobody.
+fn envelope(error: &Error) -> ApiError {
+    if let Some(ParseParamError { name, .. }) = error.downcast_ref() {
+        return ApiError::invalid(*name, "is not valid");
+    }
+    // An id that is no id names nothing.
+    if error.is::<ParsePathError>() || error.is::<poem::error::ParsePathError>() {
+        return ApiError::new(Code::NotFound);
+    }
+    if error.is::<ParseRequestPayloadError>() {
+        return ApiError::new(Code::MalformedJson);
+    }
+    match error.status() {
+        StatusCode::UNAUTHORIZED => ApiError::new(Code::Unauthorized),
+        StatusCode::FORBIDDEN => ApiError::new(Code::Forbidden),
+        StatusCode::NOT_FOUND => ApiError::new(Code::NotFound),
+        StatusCode::METHOD_NOT_ALLOWED => ApiError::new(Code::MethodNotAllowed),
+        StatusCode::CONFLICT => ApiError::new(Code::Conflict),
+        StatusCode::PAYLOAD_TOO_LARGE => ApiError::new(Code::PayloadTooLarge),
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => ApiError::new(Code::UnsupportedMediaType),
+        StatusCode::SERVICE_UNAVAILABLE => ApiError::new(Code::Unavailable),
+        StatusCode::GATEWAY_TIMEOUT => ApiError::new(Code::OutcomeUnknown),
+        status if status.is_client_error() => ApiError::new(Code::ValidationFailure),
+        _ => ApiError::internal(error),
+    }
+}
+
+/// A NUL is no text to Postgres: it would refuse the statement, and with it a batch.
+fn refuse_nul(uri: &Uri) -> Result<(), ApiError> {
+    if uri.path().contains("%00") {
+        return Err(ApiError::new(Code::NotFound));
+    }
+    let pairs = uri.query().unwrap_or_default().split('&');
+    match pairs.into_iter().find(|pair| pair.contains("%00")) {
+        Some(pair) => {
+            let name = pair.split('=').next().unwrap_or_default();
+            Err(ApiError::invalid(name, "is not valid"))
+        }
+        None => Ok(()),
+    }
+}
+
+fn strip_trailing_slashes(uri: &mut Uri) {
+    let path = uri.path();
+    if path.len() < 2 || !path.ends_with('/') {
+        return;
+    }
+    let path = match path.trim_end_matches('/') {
+        "" => "/",
+        path => path,
+    };
+    let stripped = match uri.query() {
+        Some(query) => PathAndQuery::try_from(format!("{path}?{query}")),
+        None => PathAndQuery::try_from(path),
+    };
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = stripped.ok();
+    // A part of a good URI is a good URI; if it were not, the path stays as it came.
+    if let Ok(stripped) = Uri::from_parts(parts) {
+        *uri = stripped;
+    }
+}
+
+/// The query is left out: it can hold what only its sender should know.
+fn log_access(method: &Method, uri: &Uri, status: StatusCode, start: Instant, id: &RequestId) {
+    if tracing::enabled!(target: "access", tracing::Level::INFO) {
+        let duration_ms = start.elapsed().as_micros() as f64 / 1000.0;
+        tracing::info!(
+            target: "access",
+            method = method.as_str(),
+            path = uri.path(),
+            status = status.as_u16(),
+            duration_ms,
+            request_id = id.as_str(),
+        );
+    }
+}
+
+/// Replaces the process's panic hook by one that writes one log line, with the place, and with the
+/// request's id if the panic was in a request.
+pub fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        let panic = panic.payload_as_str().unwrap_or("of an unknown kind");
+        tracing::error!(request_id = current_text(), place, panic, "panicked");
+    }));
+}

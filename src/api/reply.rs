@@ -1,0 +1,263 @@
+//! What a successful request is answered with: `{"success": true, "data": ...}`, made here or
+//! stored by the ledger.
+
+use std::borrow::Cow;
+use std::marker::PhantomData;
+
+use poem::http::{HeaderName, HeaderValue, StatusCode, header};
+use poem::{IntoResponse, Response};
+use poem_openapi::ApiResponse;
+use poem_openapi::registry::{MetaHeader, MetaMediaType, MetaResponse, MetaResponses, MetaSchema, MetaSchemaRef, Registry};
+use poem_openapi::types::{ToJSON, Type};
+
+use super::error::{JSON, documented_header};
+use super::page::Page;
+
+/// The bytes of `{"success": true, "data": ...}`: for a body that is stored, and then sent as it is.
+pub fn render<T: ToJSON>(data: &T) -> String {
+    let data = data.to_json_string();
+    let mut body = String::with_capacity(data.len() + 24);
+    body.push_str(r#"{"success":true,"data":"#);
+    body.push_str(&data);
+    body.push('}');
+    body
+}
+
+/// 200 with `data`.
+#[derive(Debug)]
+pub struct Reply<T>(pub T);
+
+/// 201 with `data`: what the request made.
+#[derive(Debug)]
+pub struct Created<T>(pub T);
+
+/// The name of a resource's list, as `data.<plural>` has it.
+pub trait Plural: ToJSON {
+    const PLURAL: &'static str;
+}
+
+/// 200 with `data.<plural>` and the headers `X-Page`, `X-Total-Count`, `X-Total-Pages` and
+/// `X-Page-Size`.
+#[derive(Debug)]
+pub struct Listed<T> {
+    items: Vec<T>,
+    page: Page,
+    total: u64,
+}
+
+impl<T: Plural> Listed<T> {
+    /// One page, of `total` items in all.
+    pub fn page(items: Vec<T>, page: Page, total: u64) -> Self {
+        Self { items, page, total }
+    }
+
+    /// A list that has no pages: all there is, as page 1.
+    pub fn whole(items: Vec<T>) -> Self {
+        let total = items.len() as u64;
+        Self { items, page: Page { page: 1, limit: total.max(1) }, total }
+    }
+}
+
+/// An answer whose status and body were stored by the ledger, and are sent byte for byte.
+///
+/// `B` is the body's schema ([`Data`] of a resource, or a flat object), `STATUS` the documented
+/// status, and `ALSO` another one with the same body, where there is one.
+#[derive(Debug)]
+pub struct Stored<B, const STATUS: u16 = 200, const ALSO: u16 = 0> {
+    pub status: u16,
+    pub body: String,
+    /// The request was answered before: `Idempotent-Replayed: true`.
+    pub replayed: bool,
+    schema: PhantomData<fn() -> B>,
+}
+
+impl<B, const STATUS: u16, const ALSO: u16> Stored<B, STATUS, ALSO> {
+    pub fn new(status: u16, body: String, replayed: bool) -> Self {
+        Self { status, body, replayed, schema: PhantomData }
+    }
+}
+
+/// `Cache-Control: no-store` on any answer: for what shows a secret.
+#[derive(Debug)]
+pub struct NoStore<R>(pub R);
+
+fn json(status: StatusCode, body: String) -> Response {
+    Response::builder().status(status).content_type(JSON).body(body)
+}
+
+impl<T: ToJSON> IntoResponse for Reply<T> {
+    fn into_response(self) -> Response {
+        json(StatusCode::OK, render(&self.0))
+    }
+}
+
+impl<T: ToJSON> IntoResponse for Created<T> {
+    fn into_response(self) -> Response {
+        json(StatusCode::CREATED, render(&self.0))
+    }
+}
+
+impl<T: Plural> IntoResponse for Listed<T> {
+    fn into_response(self) -> Response {
+        let body = format!(r#"{{"success":true,"data":{{"{}":{}}}}}"#, T::PLURAL, self.items.to_json_string());
+        let mut response = json(StatusCode::OK, body);
+        let pages = self.total.div_ceil(self.page.limit.max(1));
+        let values = [self.page.page, self.total, pages, self.page.limit];
+        for ((name, ..), value) in PAGE_HEADERS.into_iter().zip(values) {
+            response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from(value));
+        }
+        response
+    }
+}
+
+impl<B: Send, const STATUS: u16, const ALSO: u16> IntoResponse for Stored<B, STATUS, ALSO> {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::OK);
+        let mut response = json(status, self.body);
+        if self.replayed {
+            let name = HeaderName::from_static("idempotent-replayed");
+            response.headers_mut().insert(name, HeaderValue::from_static("true"));
+        }
+        response
+    }
+}
+
+impl<R: IntoResponse> IntoResponse for NoStore<R> {
+    fn into_response(self) -> Response {
+        let mut response = self.0.into_response();
+        let no_store = HeaderValue::from_static("no-store");
+        response.headers_mut().insert(header::CACHE_CONTROL, no_store);
+        response
+    }
+}
+
+/// As sent, as documented, and what it says.
+const PAGE_HEADERS: [(&str, &str, &str); 4] = [
+    ("x-page", "X-Page", "The page's number, from 1."),
+    ("x-total-count", "X-Total-Count", "How many items there are on all pages."),
+    ("x-total-pages", "X-Total-Pages", "How many pages there are."),
+    ("x-page-size", "X-Page-Size", "How many items a page has at most."),
+];
+
+/// The schema of `{"success": true, "data": T}`, under the name `<T>Reply`.
+#[derive(Debug)]
+pub struct Data<T>(PhantomData<fn() -> T>);
+
+/// The schema of `{"success": true, "data": {"<plural>": [T]}}`, under the name `<T>List`.
+#[derive(Debug)]
+pub struct List<T>(PhantomData<fn() -> T>);
+
+fn object(properties: Vec<(&'static str, MetaSchemaRef)>) -> MetaSchema {
+    MetaSchema { required: properties.iter().map(|(name, _)| *name).collect(), properties, ..MetaSchema::new("object") }
+}
+
+macro_rules! wrapper_schema {
+    ($wrapper:ident: $bound:ident, $suffix:literal, $data:expr) => {
+        impl<T: $bound> Type for $wrapper<T> {
+            const IS_REQUIRED: bool = true;
+            type RawValueType = Self;
+            type RawElementValueType = Self;
+
+            fn name() -> Cow<'static, str> {
+                format!(concat!("{}", $suffix), T::name()).into()
+            }
+
+            fn schema_ref() -> MetaSchemaRef {
+                MetaSchemaRef::Reference(Self::name().into_owned())
+            }
+
+            fn register(registry: &mut Registry) {
+                T::register(registry);
+                registry.create_schema::<Self, _>(Self::name().into_owned(), |_| {
+                    object(vec![("success", bool::schema_ref()), ("data", $data)])
+                });
+            }
+
+            fn as_raw_value(&self) -> Option<&Self> {
+                Some(self)
+            }
+
+            fn raw_element_iter<'a>(&'a self) -> Box<dyn Iterator<Item = &'a Self> + 'a> {
+                Box::new(std::iter::once(self))
+            }
+        }
+    };
+}
+
+wrapper_schema!(Data: Type, "Reply", T::schema_ref());
+wrapper_schema!(
+    List: Plural,
+    "List",
+    MetaSchemaRef::Inline(Box::new(object(vec![(T::PLURAL, Vec::<T>::schema_ref())])))
+);
+
+fn documented<B: Type>(status: u16, headers: Vec<MetaHeader>) -> MetaResponse {
+    MetaResponse {
+        description: if status == 201 { "Created" } else { "OK" },
+        status: Some(status),
+        status_range: None,
+        content: vec![MetaMediaType { content_type: JSON, schema: B::schema_ref() }],
+        headers,
+    }
+}
+
+impl<T: ToJSON> ApiResponse for Reply<T> {
+    fn meta() -> MetaResponses {
+        MetaResponses { responses: vec![documented::<Data<T>>(200, vec![])] }
+    }
+
+    fn register(registry: &mut Registry) {
+        Data::<T>::register(registry);
+    }
+}
+
+impl<T: ToJSON> ApiResponse for Created<T> {
+    fn meta() -> MetaResponses {
+        MetaResponses { responses: vec![documented::<Data<T>>(201, vec![])] }
+    }
+
+    fn register(registry: &mut Registry) {
+        Data::<T>::register(registry);
+    }
+}
+
+impl<T: Plural> ApiResponse for Listed<T> {
+    fn meta() -> MetaResponses {
+        let header = |(_, name, description)| documented_header::<u64>(name, description);
+        let headers = PAGE_HEADERS.into_iter().map(header).collect();
+        MetaResponses { responses: vec![documented::<List<T>>(200, headers)] }
+    }
+
+    fn register(registry: &mut Registry) {
+        List::<T>::register(registry);
+    }
+}
+
+impl<B: Type, const STATUS: u16, const ALSO: u16> ApiResponse for Stored<B, STATUS, ALSO> {
+    fn meta() -> MetaResponses {
+        let statuses = [STATUS, ALSO].into_iter().filter(|status| *status != 0);
+        let response = |status| {
+            let text = "`true` when this answers a request that was answered before.";
+            documented::<B>(status, vec![documented_header::<Option<bool>>("Idempotent-Replayed", text)])
+        };
+        MetaResponses { responses: statuses.map(response).collect() }
+    }
+
+    fn register(registry: &mut Registry) {
+        B::register(registry);
+    }
+}
+
+impl<R: ApiResponse> ApiResponse for NoStore<R> {
+    fn meta() -> MetaResponses {
+        let mut meta = R::meta();
+        for response in &mut meta.responses {
+            response.headers.push(documented_header::<String>("Cache-Control", "`no-store`"));
+        }
+        meta
+    }
+
+    fn register(registry: &mut Registry) {
+        R::register(registry);
+    }
+}

@@ -1,0 +1,66 @@
+//! The published document, and the table of codes.
+
+use serde_json::{Value, json};
+
+use super::sample::published;
+use crate::api::document;
+use crate::api::error::{ApiError, Code};
+
+#[test]
+fn codes_are_what_the_contract_says() {
+    assert_eq!(Code::ALL.len(), 33);
+    for code in Code::ALL {
+        let error = ApiError::new(*code);
+        let timed = matches!(code, Code::IdempotencyInProgress | Code::Unavailable | Code::OutcomeUnknown);
+        assert_eq!(error.retry_after_secs.is_some(), timed, "{code:?}");
+        assert!(code.as_str().starts_with("E_") && !code.message().is_empty());
+    }
+    let error = ApiError::invalid("url", "must be https").field("url", "is too long");
+    assert_eq!(json!(error.messages), json!({"url": ["must be https", "is too long"]}));
+    assert_eq!(error.to_string(), "E_VALIDATION_FAILURE: The request is not valid.");
+}
+
+#[test]
+fn the_document_says_what_is_enforced() {
+    let document = published();
+    let schemas = &document["components"]["schemas"];
+    assert_eq!(schemas["PlaceOrder"]["additionalProperties"], false);
+    assert_eq!(schemas["Line"]["additionalProperties"], false, "reached through a reference");
+    assert_eq!(schemas["Order"]["additionalProperties"], Value::Null, "answers may grow");
+    assert_eq!(schemas["PlaceOrder"]["properties"]["metadata"]["additionalProperties"], Value::Null);
+    assert_eq!(schemas["OrderReply"]["properties"]["data"]["$ref"], "#/components/schemas/Order");
+    let list = &schemas["OrderList"]["properties"]["data"]["properties"]["orders"];
+    assert_eq!(list["items"]["$ref"], "#/components/schemas/Order");
+    let codes = schemas["ErrorCode"]["enum"].as_array().unwrap();
+    assert_eq!(codes.len(), Code::ALL.len());
+    assert!(codes.contains(&"E_OUTCOME_UNKNOWN".into()), "{codes:?}");
+    assert_eq!(schemas["ErrorDetail"]["required"], json!(["name", "code", "message"]));
+
+    let reason = |name: &str| schemas[name]["properties"]["reason"]["nullable"] == true;
+    assert!(reason("Order") && reason("CancelOrder"));
+    assert_eq!(schemas["Order"]["required"], json!(["id", "amount", "reason"]));
+    assert_eq!(schemas["CancelOrder"]["required"], Value::Null);
+
+    let place = &document["paths"]["/orders"]["post"];
+    assert_eq!(place["security"], json!([{"ApiKey": [], "ApiSecret": []}, {"AccessToken": []}]));
+    assert!(document["components"]["securitySchemes"]["ApiSecret"].is_object());
+    let content = &place["requestBody"]["content"]["application/json"]["schema"];
+    assert_eq!(content["$ref"], "#/components/schemas/PlaceOrder");
+    assert_eq!(place["requestBody"]["required"], true);
+    let statuses = |operation: &Value| -> Vec<String> { operation["responses"].as_object().unwrap().keys().cloned().collect() };
+    assert_eq!(statuses(place).join(" "), "200 201 400 401 402 403 404 409 413 415 422 429 500 503 504");
+    let get = &document["paths"]["/orders/{id}"]["get"];
+    assert_eq!(statuses(get).join(" "), "200 400 401 403 404 429 500 503 504");
+    let flat = &place["responses"]["429"]["content"]["application/json"]["schema"];
+    assert_eq!(flat["$ref"], "#/components/schemas/RateLimitError");
+    let cancel = &document["paths"]["/orders/{id}/cancel"]["post"];
+    assert_eq!(cancel["requestBody"]["required"], false);
+    assert!(cancel["responses"]["201"]["headers"]["Cache-Control"].is_object());
+    let headers = &document["paths"]["/orders"]["get"]["responses"]["200"]["headers"];
+    assert!(headers["X-Total-Pages"].is_object(), "{headers}");
+
+    let text = document::text(&document);
+    assert!(text.ends_with("}\n"));
+    assert_eq!(text, document::text(&serde_json::from_str(&text).unwrap()));
+    assert_eq!(document::finish(document.clone()), document, "finishing twice changes nothing");
+}

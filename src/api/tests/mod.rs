@@ -1,0 +1,7 @@
+mod document;
+mod everything;
+mod fields;
+mod http;
+mod logs;
+mod properties;
+mod sample;

@@ -1,0 +1,1 @@
+//! Proving that what is derived is what the log says, and deriving it again.

@@ -1,0 +1,447 @@
+//! Where a webhook may be sent: public unicast addresses only, unless an
+//! operator has named a network.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use ipnet::IpNet;
+use url::{Host, Url};
+
+/// The longest URL a webhook may have, in characters.
+pub const MAX_URL_CHARACTERS: usize = 2_048;
+
+/// Why an address, or the whole answer of a name, is not dialled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The address is not a public one, and no allowed network contains it.
+    #[error("address {0} is not allowed")]
+    Address(IpAddr),
+    /// The name exists but has no address.
+    #[error("the name has no address")]
+    NoAddress,
+}
+
+/// Why a URL cannot be the target of a webhook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum UrlRefused {
+    /// More than 2,048 characters.
+    #[error("the URL is longer than 2048 characters")]
+    TooLong,
+    /// Not a URL with a host, or one with white space or control characters.
+    #[error("the URL is not valid")]
+    Invalid,
+    /// Another scheme than `https`.
+    #[error("the URL must begin with https://")]
+    NotHttps,
+    /// A user name or a password.
+    #[error("the URL must not contain a user name or a password")]
+    UserInfo,
+}
+
+/// Checks the form of a webhook's URL, at registration and before each send.
+/// Where its host leads to is judged by [`AddressFilter`] when it is dialled.
+pub fn check_url(text: &str) -> Result<Url, UrlRefused> {
+    if text.chars().take(MAX_URL_CHARACTERS + 1).count() > MAX_URL_CHARACTERS {
+        return Err(UrlRefused::TooLong);
+    }
+    // The parser would drop tabs and line ends: what is stored must be what is used.
+    if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        return Err(UrlRefused::Invalid);
+    }
+    let url = Url::parse(text).map_err(|_| UrlRefused::Invalid)?;
+    // The parser repairs "https:host" and "https:\\host"; nobody should rely on it.
+    if url.scheme() != "https" || !text.get(..8).is_some_and(|s| s.eq_ignore_ascii_case("https://")) {
+        return Err(UrlRefused::NotHttps);
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(UrlRefused::UserInfo);
+    }
+    if url.host_str().is_none_or(str::is_empty) || url.port() == Some(0) {
+        return Err(UrlRefused::Invalid);
+    }
+    Ok(url)
+}
+
+/// Decides which addresses may be dialled.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AddressFilter {
+    /// Networks named by the operator: the only exception.
+    pub allowed: Vec<IpNet>,
+}
+
+impl AddressFilter {
+    /// Checks one address. An IPv4-mapped one is judged as the IPv4 address it
+    /// is, and a NAT64 one in an allowed network by what it wraps as well.
+    pub fn check(&self, ip: IpAddr) -> Result<(), Refused> {
+        let ip = ip.to_canonical();
+        let fine = if self.allowed.iter().any(|net| net.contains(&ip)) {
+            // Allowing a translator is not allowing every network behind it.
+            match wrapped_by_nat64(ip) {
+                Some(inner) => return self.check(inner).map_err(|_| Refused::Address(ip)),
+                None => true,
+            }
+        } else {
+            match ip {
+                IpAddr::V4(v4) => is_public_v4(v4),
+                IpAddr::V6(v6) => is_public_v6(v6),
+            }
+        };
+        if fine { Ok(()) } else { Err(Refused::Address(ip)) }
+    }
+
+    /// Checks every address a name answered with. One refused address refuses
+    /// the name: else a second look-up, or luck, would choose.
+    pub fn check_all(&self, addresses: impl IntoIterator<Item = SocketAddr>) -> Result<Vec<SocketAddr>, Refused> {
+        let addresses: Vec<SocketAddr> = addresses.into_iter().collect();
+        if addresses.is_empty() {
+            return Err(Refused::NoAddress);
+        }
+        for address in &addresses {
+            self.check(address.ip())?;
+        }
+        Ok(addresses)
+    }
+
+    /// Checks a host that is an address itself, which no resolver ever sees.
+    pub fn check_literal(&self, url: &Url) -> Result<(), Refused> {
+        match url.host() {
+            Some(Host::Ipv4(v4)) => self.check(v4.into()),
+            Some(Host::Ipv6(v6)) => self.check(v6.into()),
+            Some(Host::Domain(_)) | None => Ok(()),
+        }
+    }
+}
+
+/// Every IPv4 block that is not public unicast, as network and prefix length.
+const REFUSED_V4: [([u8; 4], u32); 16] = [
+    ([0, 0, 0, 0], 8),        // this network, unspecified
+    ([10, 0, 0, 0], 8),       // private
+    ([100, 64, 0, 0], 10),    // carrier NAT; 100.100.100.200 is cloud metadata
+    ([127, 0, 0, 0], 8),      // loopback
+    ([168, 63, 129, 16], 32), // Azure's wire server, in a public block
+    ([169, 254, 0, 0], 16),   // link-local; 169.254.169.254 is cloud metadata
+    ([172, 16, 0, 0], 12),    // private
+    ([192, 0, 0, 0], 24),     // protocol assignments; 192.0.0.192 is cloud metadata
+    ([192, 0, 2, 0], 24),     // documentation
+    ([192, 88, 99, 0], 24),   // 6to4 relays
+    ([192, 168, 0, 0], 16),   // private
+    ([198, 18, 0, 0], 15),    // benchmarking
+    ([198, 51, 100, 0], 24),  // documentation
+    ([203, 0, 113, 0], 24),   // documentation
+    ([224, 0, 0, 0], 4),      // multicast
+    ([240, 0, 0, 0], 4),      // reserved, broadcast
+];
+
+/// The IPv6 blocks inside global unicast (2000::/3) that lead elsewhere.
+const REFUSED_V6: [([u16; 8], u32); 4] = [
+    ([0x2001, 0, 0, 0, 0, 0, 0, 0], 23),     // Teredo, ORCHID, benchmarking, other protocols
+    ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32), // documentation
+    ([0x2002, 0, 0, 0, 0, 0, 0, 0], 16),     // 6to4, which wraps any IPv4 address
+    ([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20),     // documentation
+];
+
+fn is_public_v4(ip: Ipv4Addr) -> bool {
+    !REFUSED_V4.iter().any(|&(network, length)| {
+        let network = Ipv4Addr::from(network).to_bits();
+        (ip.to_bits() ^ network) >> (32 - length) == 0
+    })
+}
+
+fn is_public_v6(ip: Ipv6Addr) -> bool {
+    // Only 2000::/3 is handed out as global unicast. All else is refused unread:
+    // loopback, mapped and compatible forms, NAT64, discard, unique-local
+    // (fd00:ec2::254 is cloud metadata), link-local, site-local, multicast.
+    let segments = ip.segments();
+    if segments[0] >> 13 != 1 {
+        return false;
+    }
+    // ISATAP: the interface identifier is an IPv4 address behind a tunnel.
+    if segments[4] & !0x0200 == 0 && segments[5] == 0x5efe {
+        return false;
+    }
+    !REFUSED_V6.iter().any(|&(network, length)| {
+        let network = Ipv6Addr::from(network).to_bits();
+        (ip.to_bits() ^ network) >> (128 - length) == 0
+    })
+}
+
+/// The IPv4 address in a NAT64 address of the well-known prefix 64:ff9b::/96.
+fn wrapped_by_nat64(ip: IpAddr) -> Option<IpAddr> {
+    let IpAddr::V6(v6) = ip else { return None };
+    let [0x64, 0xff9b, 0, 0, 0, 0, high, low] = v6.segments() else {
+        return None;
+    };
+    let bits = (u32::from(high) << 16) | u32::from(low);
+    Some(Ipv4Addr::from_bits(bits).into())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Every block that must be refused whole.
+    const REFUSED: &[&str] = &[
+        "0.0.0.0/8",
+        "10.0.0.0/8",
+        "100.64.0.0/10",
+        "127.0.0.0/8",
+        "169.254.0.0/16",
+        "172.16.0.0/12",
+        "192.0.0.0/24",
+        "192.0.2.0/24",
+        "192.88.99.0/24",
+        "192.168.0.0/16",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "224.0.0.0/4",
+        "240.0.0.0/4",
+        "169.254.169.254/32",
+        "100.100.100.200/32",
+        "168.63.129.16/32",
+        "192.0.0.192/32",
+        "255.255.255.255/32",
+        "::/128",
+        "::1/128",
+        "::/96",
+        "::ffff:0:0:0/96",
+        "64:ff9b::/96",
+        "64:ff9b:1::/48",
+        "100::/64",
+        "2001::/32",
+        "2001:2::/48",
+        "2001:10::/28",
+        "2001:20::/28",
+        "2001:db8::/32",
+        "2002::/16",
+        "3fff::/20",
+        "5f00::/16",
+        "fc00::/7",
+        "fd00:ec2::254/128",
+        "fe80::/10",
+        "fec0::/10",
+        "ff00::/8",
+        "4000::/2",
+        "8000::/1",
+    ];
+
+    /// Blocks around the refused ones, which must stay open.
+    const PUBLIC: &[&str] = &[
+        "1.0.0.0/8",
+        "9.0.0.0/8",
+        "11.0.0.0/8",
+        "100.0.0.0/10",
+        "100.128.0.0/9",
+        "126.0.0.0/8",
+        "128.0.0.0/8",
+        "168.63.129.17/32",
+        "168.63.129.15/32",
+        "169.253.0.0/16",
+        "169.255.0.0/16",
+        "172.0.0.0/12",
+        "172.32.0.0/11",
+        "192.0.1.0/24",
+        "192.0.3.0/24",
+        "192.88.98.0/24",
+        "192.167.0.0/16",
+        "192.169.0.0/16",
+        "198.16.0.0/15",
+        "198.20.0.0/14",
+        "198.51.99.0/24",
+        "203.0.112.0/24",
+        "203.0.114.0/24",
+        "223.0.0.0/8",
+        "2001:200::/23",
+        "2001:4860::/32",
+        "2001:db7::/32",
+        "2001:db9::/32",
+        "2003::/16",
+        "2600::/12",
+        "2a00::/12",
+        "3ffe::/17",
+    ];
+
+    fn strict() -> AddressFilter {
+        AddressFilter::default()
+    }
+
+    fn address_in(net: IpNet, random: u128) -> IpAddr {
+        match net {
+            IpNet::V4(n) => {
+                let host = !u32::from(n.netmask()) & random as u32;
+                Ipv4Addr::from(u32::from(n.network()) | host).into()
+            }
+            IpNet::V6(n) => {
+                let host = !u128::from(n.netmask()) & random;
+                Ipv6Addr::from(u128::from(n.network()) | host).into()
+            }
+        }
+    }
+
+    fn is_isatap(ip: IpAddr) -> bool {
+        matches!(ip, IpAddr::V6(v) if v.segments()[5] == 0x5efe)
+    }
+
+    proptest! {
+        #[test]
+        fn whole_blocks_are_refused(random in any::<u128>()) {
+            for text in REFUSED {
+                let net: IpNet = text.parse().unwrap();
+                for ip in [net.network(), net.broadcast(), address_in(net, random)] {
+                    prop_assert!(strict().check(ip).is_err(), "{} of {}", ip, text);
+                    if let IpAddr::V4(v4) = ip {
+                        prop_assert!(strict().check(v4.to_ipv6_mapped().into()).is_err());
+                    }
+                    // Named by the operator, it is allowed; by its neighbour, not.
+                    let named = AddressFilter { allowed: vec![IpNet::from(ip)] };
+                    if wrapped_by_nat64(ip).is_none() {
+                        prop_assert!(named.check(ip).is_ok(), "{} of {}", ip, text);
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn their_neighbours_are_open(random in any::<u128>()) {
+            for text in PUBLIC {
+                let net: IpNet = text.parse().unwrap();
+                for ip in [net.network(), net.broadcast(), address_in(net, random)] {
+                    prop_assert!(is_isatap(ip) || strict().check(ip).is_ok(), "{} of {}", ip, text);
+                }
+            }
+        }
+
+        #[test]
+        fn a_mapped_address_is_its_ipv4_address(bits in any::<u32>()) {
+            let v4 = Ipv4Addr::from_bits(bits);
+            prop_assert_eq!(
+                strict().check(v4.into()),
+                strict().check(v4.to_ipv6_mapped().into())
+            );
+        }
+
+        #[test]
+        fn every_other_wrapping_of_ipv4_is_refused(bits in any::<u32>()) {
+            let [a, b] = [(bits >> 16) as u16, bits as u16];
+            for segments in [
+                [0, 0, 0, 0, 0, 0, a, b],
+                [0, 0, 0, 0, 0xffff, 0, a, b],
+                [0x64, 0xff9b, 0, 0, 0, 0, a, b],
+                [0x64, 0xff9b, 1, a, b, 0, 0, 0],
+                [0x2002, a, b, 0, 0, 0, 0, 1],
+                [0x2001, 0, 0x4136, 0xe378, 0x8000, 0x63bf, !a, !b],
+                [0x2a00, 1, 2, 3, 0, 0x5efe, a, b],
+                [0x2a00, 1, 2, 3, 0x0200, 0x5efe, a, b],
+                [0xfe80, 0, 0, 0, 0, 0x5efe, a, b],
+            ] {
+                let ip = IpAddr::from(segments);
+                prop_assert!(strict().check(ip).is_err(), "{}", ip);
+            }
+        }
+
+        #[test]
+        fn any_text_is_refused_or_a_sound_url(text in "(https?:/?/?)?.{0,40}") {
+            if let Ok(url) = check_url(&text) {
+                prop_assert_eq!(url.scheme(), "https");
+                prop_assert!(url.has_host() && url.username().is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn one_bad_answer_refuses_the_name() {
+        let good: SocketAddr = "93.184.216.34:443".parse().unwrap();
+        let good6: SocketAddr = "[2606:2800:220:1::1]:443".parse().unwrap();
+        let bad: SocketAddr = "10.0.0.1:443".parse().unwrap();
+        assert_eq!(strict().check_all([good, good6]), Ok(vec![good, good6]));
+        for answer in [vec![good, bad], vec![bad, good], vec![good6, bad, good]] {
+            assert_eq!(strict().check_all(answer), Err(Refused::Address(bad.ip())));
+        }
+        assert_eq!(strict().check_all([]), Err(Refused::NoAddress));
+    }
+
+    #[test]
+    fn an_allowed_translator_does_not_open_what_is_behind_it() {
+        let filter = AddressFilter { allowed: vec!["64:ff9b::/96".parse().unwrap()] };
+        assert!(filter.check("64:ff9b::5db8:d822".parse().unwrap()).is_ok());
+        for inner in ["64:ff9b::a9fe:a9fe", "64:ff9b::7f00:1", "64:ff9b::10.0.0.1"] {
+            assert!(filter.check(inner.parse().unwrap()).is_err());
+        }
+        // Nor does "all of IPv6" open IPv4 in its mapped form.
+        let filter = AddressFilter { allowed: vec!["::/0".parse().unwrap()] };
+        assert!(filter.check("::ffff:127.0.0.1".parse().unwrap()).is_err());
+    }
+
+    #[test]
+    fn literals_are_seen_in_every_spelling() {
+        for text in [
+            "https://127.0.0.1/",
+            "https://127.1/",
+            "https://2130706433/",
+            "https://0x7f000001/",
+            "https://0x7f.1/",
+            "https://0177.0.0.1/",
+            "https://017700000001/",
+            "https://0/",
+            "https://127.0.0.1./",
+            "https://１２７.0.0.1/",
+            "https://%31%32%37.0.0.1/",
+            "https://[::1]/",
+            "https://[::ffff:127.0.0.1]/",
+            "https://[0:0:0:0:0:ffff:7f00:1]/",
+            "https://[::127.0.0.1]/",
+            "https://[fd00:ec2::254]/",
+            "https://169.254.169.254/",
+            "https://0xa9fea9fe/",
+            "https://[64:ff9b::a9fe:a9fe]/",
+            "https://127。0。0。1/",
+        ] {
+            let url = check_url(text).unwrap();
+            assert!(strict().check_literal(&url).is_err(), "{text}");
+        }
+        for text in ["https://93.184.216.34/", "https://example.com/", "https://[2a00::1]/"] {
+            assert_eq!(strict().check_literal(&check_url(text).unwrap()), Ok(()));
+        }
+    }
+
+    #[test]
+    fn urls() {
+        for good in [
+            "https://example.com",
+            "HTTPS://Example.com:8443/hook?a=b#c",
+            "https://xn--bcher-kva.example/",
+            "https://bücher.example/",
+            "https://localhost:9999/hook",
+        ] {
+            assert!(check_url(good).is_ok(), "{good}");
+        }
+        for (bad, why) in [
+            ("", UrlRefused::Invalid),
+            ("example.com", UrlRefused::Invalid),
+            ("https://", UrlRefused::Invalid),
+            ("https://a b.example/", UrlRefused::Invalid),
+            (" https://example.com", UrlRefused::Invalid),
+            ("https://exa\nmple.com", UrlRefused::Invalid),
+            ("https://example.com:0/", UrlRefused::Invalid),
+            ("https://example.com:65536/", UrlRefused::Invalid),
+            ("https://1.2.3.4.5/", UrlRefused::Invalid),
+            ("https://[fe80::1%25eth0]/", UrlRefused::Invalid),
+            ("http://example.com/", UrlRefused::NotHttps),
+            ("ftp://example.com/", UrlRefused::NotHttps),
+            ("https:example.com", UrlRefused::NotHttps),
+            ("https:\\\\example.com", UrlRefused::NotHttps),
+            ("javascript:alert(1)", UrlRefused::NotHttps),
+            ("file:///etc/passwd", UrlRefused::NotHttps),
+            ("https://user@example.com/", UrlRefused::UserInfo),
+            ("https://:pw@example.com/", UrlRefused::UserInfo),
+        ] {
+            assert_eq!(check_url(bad), Err(why), "{bad}");
+        }
+        let base = "https://example.com/";
+        let exact = format!("{base}{}", "é".repeat(MAX_URL_CHARACTERS - base.len()));
+        assert!(check_url(&exact).is_ok());
+        assert_eq!(check_url(&format!("{exact}x")), Err(UrlRefused::TooLong));
+    }
+}

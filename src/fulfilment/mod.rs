@@ -1,0 +1,1 @@
+//! Taking orders up and allocating voucher stock to them.

@@ -1,0 +1,502 @@
+//! What a batch of commands is decided on: loaded under the head lock with one statement per
+//! table, then changed in memory by each command in turn, so that each sees those before it.
+
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use ledger_events::account::{Account, Credential};
+use ledger_events::catalogue::{Category, Product};
+use ledger_events::order::Order;
+use ledger_events::wallet::Wallet;
+use ledger_events::webhook::Webhook;
+use ledger_events::{
+    AccountId, CategoryId, CredentialId, Currency, Event, Metadata, Moment, Money, OrderId, Position, ProductId, ShardId,
+    WalletId, WebhookId,
+};
+use ledger_projections::wallets::Transaction;
+use ledger_projections::{accounts, catalogue, orders, wallets, webhooks};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::command::{Command, Rendered, Submission};
+use super::stock::{self, Voucher};
+use crate::access::seal::Keyring;
+
+/// A text in the vault, sealed.
+#[derive(Clone, Debug)]
+pub struct SealedText {
+    pub kind: &'static str,
+    pub id: i64,
+    pub salt: Vec<u8>,
+    pub sealed: Vec<u8>,
+}
+
+/// An answer under an idempotency key.
+#[derive(Debug)]
+pub struct StoredAnswer {
+    pub fingerprint: [u8; 32],
+    pub rendered: Rendered,
+}
+
+/// An event that is about to be written.
+#[derive(Debug)]
+pub struct Appended {
+    pub moment: Moment,
+    pub stream_id: i64,
+    pub event: Event,
+    pub metadata: Metadata,
+}
+
+/// Rows that the commands' secrets become.
+#[derive(Debug, Default)]
+pub struct VaultRows {
+    pub texts: Vec<SealedText>,
+    pub credentials: Vec<(CredentialId, [u8; 32], [u8; 32])>,
+    pub signing_secrets: Vec<(CredentialId, Vec<u8>)>,
+    pub vouchers: Vec<stock::NewRow>,
+    pub claims: Vec<(i64, OrderId)>,
+}
+
+/// Ids that this batch may hand out, drawn from the sequences in one statement.
+#[derive(Debug, Default)]
+pub struct Ids {
+    pub orders: VecDeque<i64>,
+    pub transactions: VecDeque<i64>,
+    pub accounts: VecDeque<i64>,
+    pub credentials: VecDeque<i64>,
+    pub wallets: VecDeque<i64>,
+    pub webhooks: VecDeque<i64>,
+    pub products: VecDeque<i64>,
+    pub categories: VecDeque<i64>,
+    pub vouchers: VecDeque<i64>,
+}
+
+#[derive(Debug)]
+pub struct Batch {
+    pub shard: ShardId,
+    pub keyring: Arc<Keyring>,
+    pub head: Position,
+    /// When everything in this batch is recorded: never before what the log holds.
+    pub recorded_at: DateTime<Utc>,
+    pub ids: Ids,
+
+    pub accounts: HashMap<AccountId, Account>,
+    pub credentials: HashMap<CredentialId, Credential>,
+    pub signing_secrets: HashMap<CredentialId, Vec<u8>>,
+    pub products: HashMap<ProductId, Product>,
+    pub categories: HashMap<CategoryId, Category>,
+    pub wallets: HashMap<WalletId, Wallet>,
+    pub orders: HashMap<OrderId, Order>,
+    pub webhooks: HashMap<WebhookId, Webhook>,
+    pub wallet_of: HashMap<(AccountId, Currency), WalletId>,
+    pub order_of: HashMap<(AccountId, String), OrderId>,
+    pub fundings: HashMap<String, Transaction>,
+    pub texts: HashMap<(&'static str, i64), SealedText>,
+    pub answers: HashMap<[u8; 32], StoredAnswer>,
+    pub stock: HashMap<(ProductId, Money), VecDeque<Voucher>>,
+    /// The oldest order outside of this batch that waits for a (product, denomination).
+    pub first_in_line: HashMap<(ProductId, Money), Position>,
+    pub known_vouchers: stock::Known,
+
+    pub appended: Vec<Appended>,
+    pub transactions: Vec<Transaction>,
+    pub new_answers: Vec<[u8; 32]>,
+    pub vault: VaultRows,
+    pub touched: Touched,
+}
+
+/// Whose rows changed.
+#[derive(Debug, Default)]
+pub struct Touched {
+    pub accounts: BTreeSet<AccountId>,
+    pub credentials: BTreeSet<CredentialId>,
+    pub products: BTreeSet<ProductId>,
+    pub categories: BTreeSet<CategoryId>,
+    pub wallets: BTreeSet<WalletId>,
+    pub orders: BTreeSet<OrderId>,
+    pub webhooks: BTreeSet<WebhookId>,
+}
+
+/// Which rows the commands of a batch need.
+#[derive(Default)]
+struct Needs<'a> {
+    keys: Vec<[u8; 32]>,
+    accounts: HashSet<AccountId>,
+    credentials: HashSet<CredentialId>,
+    products: HashSet<ProductId>,
+    categories: HashSet<CategoryId>,
+    wallets: HashSet<WalletId>,
+    wallets_of: HashSet<AccountId>,
+    orders: HashSet<OrderId>,
+    references: Vec<(AccountId, &'a str)>,
+    fundings: Vec<&'a str>,
+    webhooks_of: HashSet<AccountId>,
+    texts: Vec<(&'static str, i64)>,
+    vouchers: Vec<(ProductId, &'a [super::command::NewVoucher])>,
+    fulfil: Vec<OrderId>,
+    counts: [i64; 9],
+}
+
+impl<'a> Needs<'a> {
+    const ORDERS: usize = 0;
+    const TRANSACTIONS: usize = 1;
+    const ACCOUNTS: usize = 2;
+    const CREDENTIALS: usize = 3;
+    const WALLETS: usize = 4;
+    const WEBHOOKS: usize = 5;
+    const PRODUCTS: usize = 6;
+    const CATEGORIES: usize = 7;
+    const VOUCHERS: usize = 8;
+
+    fn of(submissions: &'a [Submission]) -> Needs<'a> {
+        let mut needs = Needs::default();
+        for submission in submissions {
+            needs.keys.extend(submission.idempotency.as_ref().map(|i| i.key_hash));
+            if let ledger_events::Actor::Credential(id) = submission.origin.actor {
+                needs.credentials.insert(id);
+            }
+            needs.add(&submission.command);
+        }
+        needs
+    }
+
+    fn add(&mut self, command: &'a Command) {
+        match command {
+            Command::CreateAccount { .. } => self.counts[Self::ACCOUNTS] += 1,
+            Command::SetAccountStatus { account_id, .. } => _ = self.accounts.insert(*account_id),
+            Command::SetDiscount { account_id, rule } => {
+                self.accounts.insert(*account_id);
+                self.products.extend(rule.product_id);
+                self.categories.extend(rule.category_id);
+            }
+            Command::IssueCredential { account_id, .. } => {
+                self.accounts.insert(*account_id);
+                self.counts[Self::CREDENTIALS] += 1;
+            }
+            Command::RevokeCredential { credential_id, .. } => _ = self.credentials.insert(*credential_id),
+            Command::OpenWallet { account_id, .. } => {
+                self.accounts.insert(*account_id);
+                self.wallets_of.insert(*account_id);
+                self.counts[Self::WALLETS] += 1;
+            }
+            Command::FundWallet { wallet_id, reference, .. } => {
+                self.wallets.insert(*wallet_id);
+                self.fundings.push(reference);
+                self.counts[Self::TRANSACTIONS] += 1;
+            }
+            Command::AdjustWallet { wallet_id, .. } => {
+                self.wallets.insert(*wallet_id);
+                self.counts[Self::TRANSACTIONS] += 1;
+            }
+            Command::AddCategory { parent_id, .. } => {
+                self.categories.extend(*parent_id);
+                self.counts[Self::CATEGORIES] += 1;
+            }
+            Command::AddProduct { details } => {
+                self.categories.extend(details.category_id);
+                self.counts[Self::PRODUCTS] += 1;
+            }
+            Command::ChangeProduct { product_id, details } => {
+                self.products.insert(*product_id);
+                self.categories.extend(details.category_id);
+            }
+            Command::LoadVouchers { product_id, vouchers, .. } => {
+                self.products.insert(*product_id);
+                self.vouchers.push((*product_id, vouchers));
+                self.counts[Self::VOUCHERS] += i64::try_from(vouchers.len()).unwrap_or(i64::MAX);
+            }
+            Command::PlaceOrder(order) => {
+                self.accounts.insert(order.account_id);
+                self.wallets_of.insert(order.account_id);
+                self.products.insert(order.product_id);
+                self.references.extend(order.client_reference.as_deref().map(|reference| (order.account_id, reference)));
+                self.counts[Self::ORDERS] += 1;
+                self.counts[Self::TRANSACTIONS] += 1;
+            }
+            Command::CancelOrder { order_id, .. } => {
+                self.orders.insert(*order_id);
+                self.texts.push(("order.metadata", *order_id));
+                self.counts[Self::TRANSACTIONS] += 1;
+            }
+            Command::FulfilOrder { order_id } => {
+                self.orders.insert(*order_id);
+                self.fulfil.push(*order_id);
+            }
+            Command::RevealVouchers { order_id, .. } => _ = self.orders.insert(*order_id),
+            Command::RegisterWebhook(webhook) => {
+                self.accounts.insert(webhook.account_id);
+                self.webhooks_of.insert(webhook.account_id);
+                self.credentials.extend(webhook.credential_id);
+                self.counts[Self::WEBHOOKS] += 1;
+            }
+            Command::UpdateWebhook { account_id, webhook_id, .. } | Command::DeleteWebhook { account_id, webhook_id } => {
+                self.accounts.insert(*account_id);
+                self.webhooks_of.insert(*account_id);
+                self.texts.extend([("webhook.name", *webhook_id), ("webhook.url", *webhook_id)]);
+            }
+        }
+    }
+}
+
+impl Batch {
+    /// Locks the head and loads everything that these commands need. Called in a transaction.
+    pub async fn load(
+        conn: &mut PgConnection,
+        shard: ShardId,
+        keyring: Arc<Keyring>,
+        submissions: &[Submission],
+    ) -> Result<Batch, sqlx::Error> {
+        let mut needs = Needs::of(submissions);
+        let (head, last_recorded_at): (Position, DateTime<Utc>) =
+            sqlx::query_as("SELECT position, recorded_at FROM log_head WHERE shard_id = $1 FOR UPDATE")
+                .bind(shard)
+                .fetch_one(&mut *conn)
+                .await?;
+        let (now, ids) = draw(conn, &needs.counts).await?;
+        let mut batch = Batch::new(shard, keyring, head, now.max(last_recorded_at), ids);
+
+        if !needs.keys.is_empty() {
+            batch.load_answers(conn, &needs.keys).await?;
+        }
+        if !needs.orders.is_empty() {
+            batch.keep_orders(orders::load(conn, shard, &list(&needs.orders)).await?);
+            let refunded: Vec<WalletId> = batch.orders.values().filter(|o| o.is_waiting()).map(|o| o.placed.wallet_id).collect();
+            needs.wallets.extend(refunded);
+            needs.accounts.extend(batch.orders.values().map(|o| o.placed.account_id));
+        }
+        if !needs.references.is_empty() {
+            let (of, references): (Vec<AccountId>, Vec<&str>) = needs.references.iter().copied().unzip();
+            let known = orders::load_by_client_reference(conn, shard, &of, &references).await?;
+            needs.texts.extend(known.iter().map(|order| ("order.metadata", order.id)));
+            batch.keep_orders(known);
+        }
+        if !needs.accounts.is_empty() {
+            batch.accounts = accounts::load(conn, shard, &list(&needs.accounts)).await?.into_iter().map(|a| (a.id, a)).collect();
+        }
+        if !needs.credentials.is_empty() {
+            batch.credentials = accounts::load_credentials(conn, shard, &list(&needs.credentials))
+                .await?
+                .into_iter()
+                .map(|c| (c.id, c))
+                .collect();
+        }
+        if !needs.products.is_empty() {
+            batch.products = catalogue::load(conn, &list(&needs.products)).await?.into_iter().map(|p| (p.id, p)).collect();
+        }
+        if !needs.categories.is_empty() {
+            batch.categories =
+                catalogue::load_categories(conn, &list(&needs.categories)).await?.into_iter().map(|c| (c.id, c)).collect();
+        }
+        if !needs.wallets_of.is_empty() {
+            batch.keep_wallets(wallets::load_of_accounts(conn, shard, &list(&needs.wallets_of)).await?);
+        }
+        needs.wallets.retain(|id| !batch.wallets.contains_key(id));
+        if !needs.wallets.is_empty() {
+            batch.keep_wallets(wallets::load(conn, shard, &list(&needs.wallets)).await?);
+        }
+        if !needs.fundings.is_empty() {
+            let known = wallets::load_fundings(conn, shard, &needs.fundings).await?;
+            batch.fundings = known.into_iter().filter_map(|t| Some((t.reference.clone()?, t))).collect();
+        }
+        if !needs.webhooks_of.is_empty() {
+            batch.webhooks = webhooks::load_of_accounts(conn, shard, &list(&needs.webhooks_of))
+                .await?
+                .into_iter()
+                .map(|w| (w.id, w))
+                .collect();
+            batch.load_signing_secrets(conn, &list(&needs.credentials)).await?;
+        }
+        if !needs.texts.is_empty() {
+            batch.load_texts(conn, &needs.texts).await?;
+        }
+        if !needs.vouchers.is_empty() {
+            batch.known_vouchers = stock::known(conn, shard, &batch.keyring, &needs.vouchers).await?;
+        }
+        if !needs.fulfil.is_empty() {
+            batch.load_stock(conn, &needs.fulfil).await?;
+        }
+        Ok(batch)
+    }
+
+    fn new(shard: ShardId, keyring: Arc<Keyring>, head: Position, recorded_at: DateTime<Utc>, ids: Ids) -> Batch {
+        Batch {
+            shard,
+            keyring,
+            head,
+            recorded_at,
+            ids,
+            accounts: HashMap::new(),
+            credentials: HashMap::new(),
+            signing_secrets: HashMap::new(),
+            products: HashMap::new(),
+            categories: HashMap::new(),
+            wallets: HashMap::new(),
+            orders: HashMap::new(),
+            webhooks: HashMap::new(),
+            wallet_of: HashMap::new(),
+            order_of: HashMap::new(),
+            fundings: HashMap::new(),
+            texts: HashMap::new(),
+            answers: HashMap::new(),
+            stock: HashMap::new(),
+            first_in_line: HashMap::new(),
+            known_vouchers: stock::Known::default(),
+            appended: vec![],
+            transactions: vec![],
+            new_answers: vec![],
+            vault: VaultRows::default(),
+            touched: Touched::default(),
+        }
+    }
+
+    fn keep_orders(&mut self, orders: Vec<Order>) {
+        for order in orders {
+            if let Some(reference) = &order.placed.client_reference {
+                self.order_of.insert((order.placed.account_id, reference.clone()), order.id);
+            }
+            self.orders.insert(order.id, order);
+        }
+    }
+
+    fn keep_wallets(&mut self, wallets: Vec<Wallet>) {
+        for wallet in wallets {
+            self.wallet_of.insert((wallet.account_id, wallet.currency), wallet.id);
+            self.wallets.insert(wallet.id, wallet);
+        }
+    }
+
+    async fn load_answers(&mut self, conn: &mut PgConnection, keys: &[[u8; 32]]) -> Result<(), sqlx::Error> {
+        let stored: Vec<(Vec<u8>, Vec<u8>, i16, Vec<u8>, bool)> = sqlx::query_as(
+            "SELECT key_hash, fingerprint, status, body, is_sealed FROM idempotency_keys
+             WHERE shard_id = $1 AND key_hash = ANY($2) AND created_at > $3::timestamptz - interval '24 hours'",
+        )
+        .bind(self.shard)
+        .bind(keys.iter().map(|k| &k[..]).collect::<Vec<_>>())
+        .bind(self.recorded_at)
+        .fetch_all(conn)
+        .await?;
+        for (key_hash, fingerprint, status, body, is_sealed) in stored {
+            let damaged = |what: &'static str| sqlx::Error::Decode(what.into());
+            let key_hash: [u8; 32] = key_hash.try_into().map_err(|_| damaged("an idempotency key's hash is not 32 bytes"))?;
+            let fingerprint: [u8; 32] = fingerprint.try_into().map_err(|_| damaged("a fingerprint is not 32 bytes"))?;
+            let body = if is_sealed {
+                self.keyring.open(&answer_kind(&key_hash), 0, &body).map_err(|e| sqlx::Error::Decode(Box::new(e)))?.to_vec()
+            } else {
+                body
+            };
+            let body = String::from_utf8(body).map_err(|_| damaged("a stored answer is not text"))?;
+            let rendered = Rendered { status: u16::try_from(status).unwrap_or(500), body, is_secret: is_sealed };
+            self.answers.insert(key_hash, StoredAnswer { fingerprint, rendered });
+        }
+        Ok(())
+    }
+
+    async fn load_signing_secrets(&mut self, conn: &mut PgConnection, credentials: &[CredentialId]) -> Result<(), sqlx::Error> {
+        let known: Vec<(CredentialId, Vec<u8>)> =
+            sqlx::query_as("SELECT credential_id, signing_secret FROM vault.credentials WHERE credential_id = ANY($1) AND signing_secret IS NOT NULL")
+                .bind(credentials)
+                .fetch_all(conn)
+                .await?;
+        self.signing_secrets.extend(known);
+        Ok(())
+    }
+
+    async fn load_texts(&mut self, conn: &mut PgConnection, wanted: &[(&'static str, i64)]) -> Result<(), sqlx::Error> {
+        let (kinds, ids): (Vec<&str>, Vec<i64>) = wanted.iter().copied().unzip();
+        let found: Vec<(i64, i64, Vec<u8>, Vec<u8>)> = sqlx::query_as(
+            "SELECT w.ordinality, t.id, t.salt, t.sealed FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS w (kind, id, ordinality)
+             JOIN vault.texts t ON t.shard_id = $1 AND t.kind = w.kind AND t.id = w.id",
+        )
+        .bind(self.shard)
+        .bind(kinds)
+        .bind(ids)
+        .fetch_all(conn)
+        .await?;
+        for (ordinality, id, salt, sealed) in found {
+            if let Some((kind, _)) = usize::try_from(ordinality - 1).ok().and_then(|i| wanted.get(i)) {
+                self.texts.insert((kind, id), SealedText { kind, id, salt, sealed });
+            }
+        }
+        Ok(())
+    }
+
+    async fn load_stock(&mut self, conn: &mut PgConnection, fulfil: &[OrderId]) -> Result<(), sqlx::Error> {
+        let mut wanted: HashMap<(ProductId, Money), i64> = HashMap::new();
+        let mut asked = HashSet::new();
+        for order in fulfil.iter().filter(|id| asked.insert(**id)).filter_map(|id| self.orders.get(id)).filter(|o| o.is_waiting())
+        {
+            *wanted.entry((order.placed.product_id, order.placed.denomination)).or_default() +=
+                i64::from(order.undelivered_quantity());
+        }
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        for (key, voucher) in stock::oldest_available(conn, self.shard, &wanted, self.recorded_at.date_naive()).await? {
+            self.stock.entry(key).or_default().push_back(voucher);
+        }
+        let (products, denominations): (Vec<_>, Vec<_>) =
+            wanted.keys().map(|(product, denomination)| (*product, denomination.decimal())).unzip();
+        for (product, denomination, position) in
+            orders::first_in_line(conn, self.shard, &products, &denominations, fulfil).await?
+        {
+            let denomination = Money::try_from(denomination).map_err(|e| sqlx::Error::Decode(Box::new(e)))?;
+            self.first_in_line.insert((product, denomination), position);
+        }
+        Ok(())
+    }
+
+    /// The id of the next event. UUIDv7 of the recorded time.
+    pub fn next_event_id(&self) -> Uuid {
+        let millis = u64::try_from(self.recorded_at.timestamp_millis()).unwrap_or_default();
+        Uuid::new_v7(uuid::Timestamp::from_unix(
+            uuid::NoContext,
+            millis / 1000,
+            u32::try_from(millis % 1000).unwrap_or_default() * 1_000_000,
+        ))
+    }
+}
+
+/// What a sealed answer is bound to: its key.
+pub fn answer_kind(key_hash: &[u8; 32]) -> String {
+    format!("idempotency.{}", hex::encode(key_hash))
+}
+
+fn list<T: Copy>(set: &HashSet<T>) -> Vec<T> {
+    set.iter().copied().collect()
+}
+
+/// The time after the lock, and as many ids of each kind as the batch can use.
+async fn draw(conn: &mut PgConnection, counts: &[i64; 9]) -> Result<(DateTime<Utc>, Ids), sqlx::Error> {
+    let (now, orders, transactions): (DateTime<Utc>, Vec<i64>, Vec<i64>) = sqlx::query_as(
+        "SELECT clock_timestamp()::timestamptz(3),
+                ARRAY(SELECT nextval('order_ids') FROM generate_series(1, $1)),
+                ARRAY(SELECT nextval('transaction_ids') FROM generate_series(1, $2))",
+    )
+    .bind(counts[Needs::ORDERS])
+    .bind(counts[Needs::TRANSACTIONS])
+    .fetch_one(&mut *conn)
+    .await?;
+    let mut ids = Ids { orders: orders.into(), transactions: transactions.into(), ..Ids::default() };
+    // What is set up now and then is drawn only when it is.
+    let seldom = [
+        (Needs::ACCOUNTS, &mut ids.accounts, "account_ids"),
+        (Needs::CREDENTIALS, &mut ids.credentials, "credential_ids"),
+        (Needs::WALLETS, &mut ids.wallets, "wallet_ids"),
+        (Needs::WEBHOOKS, &mut ids.webhooks, "webhook_ids"),
+        (Needs::PRODUCTS, &mut ids.products, "product_ids"),
+        (Needs::CATEGORIES, &mut ids.categories, "category_ids"),
+        (Needs::VOUCHERS, &mut ids.vouchers, "voucher_ids"),
+    ];
+    for (index, kept, sequence) in seldom {
+        if counts[index] > 0 {
+            let drawn: Vec<i64> = sqlx::query_scalar("SELECT nextval($1::regclass) FROM generate_series(1, $2)")
+                .bind(sequence)
+                .bind(counts[index])
+                .fetch_all(&mut *conn)
+                .await?;
+            *kept = drawn.into();
+        }
+    }
+    Ok((now, ids))
+}

@@ -1,0 +1,260 @@
+//! What the writer can be asked, and what it answers.
+
+use std::fmt;
+use std::time::Instant;
+
+use chrono::NaiveDate;
+use ledger_events::account::{Account, AccountStatus, Credential, DiscountRule};
+use ledger_events::catalogue::{Category, Product, ProductDetails};
+use ledger_events::order::Order;
+use ledger_events::wallet::{Direction, Wallet};
+use ledger_events::webhook::{Webhook, WebhookEventType};
+use ledger_events::{
+    AccountId, Actor, CategoryId, CredentialId, Currency, Money, OrderId, ProductId, Rejection, WalletId, WebhookId,
+};
+use ledger_projections::wallets::Transaction;
+use tokio::sync::oneshot;
+
+use crate::access::seal::Private;
+
+/// A command, imperative. Every one is decided on what the writer reads under the head lock.
+#[derive(Clone, Debug)]
+pub enum Command {
+    CreateAccount {
+        name: String,
+    },
+    SetAccountStatus {
+        account_id: AccountId,
+        status: AccountStatus,
+    },
+    SetDiscount {
+        account_id: AccountId,
+        rule: DiscountRule,
+    },
+    IssueCredential {
+        account_id: AccountId,
+        name: String,
+        api_key: Private,
+        api_secret: Private,
+    },
+    RevokeCredential {
+        account_id: AccountId,
+        credential_id: CredentialId,
+    },
+    OpenWallet {
+        account_id: AccountId,
+        currency: Currency,
+    },
+    FundWallet {
+        wallet_id: WalletId,
+        amount: Money,
+        reference: String,
+        note: Option<Private>,
+    },
+    AdjustWallet {
+        wallet_id: WalletId,
+        direction: Direction,
+        amount: Money,
+        reason: Private,
+    },
+    AddCategory {
+        name: String,
+        parent_id: Option<CategoryId>,
+    },
+    AddProduct {
+        details: ProductDetails,
+    },
+    ChangeProduct {
+        product_id: ProductId,
+        details: ProductDetails,
+    },
+    LoadVouchers {
+        product_id: ProductId,
+        denomination: Money,
+        vouchers: Vec<NewVoucher>,
+    },
+    PlaceOrder(PlaceOrder),
+    /// `account_id` is none for operators: any account's order.
+    CancelOrder {
+        account_id: Option<AccountId>,
+        order_id: OrderId,
+        reason: Option<Private>,
+    },
+    /// Take up an order and allocate what stock there is.
+    FulfilOrder {
+        order_id: OrderId,
+    },
+    RevealVouchers {
+        account_id: AccountId,
+        order_id: OrderId,
+    },
+    RegisterWebhook(RegisterWebhook),
+    UpdateWebhook {
+        account_id: AccountId,
+        webhook_id: WebhookId,
+        change: WebhookChange,
+    },
+    DeleteWebhook {
+        account_id: AccountId,
+        webhook_id: WebhookId,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub struct PlaceOrder {
+    pub account_id: AccountId,
+    pub product_id: ProductId,
+    pub denomination: Money,
+    pub quantity: i32,
+    pub client_reference: Option<String>,
+    /// A JSON object's text.
+    pub metadata: Option<Private>,
+}
+
+#[derive(Clone, Debug)]
+pub struct RegisterWebhook {
+    pub account_id: AccountId,
+    pub name: Private,
+    pub url: Private,
+    pub events: Vec<WebhookEventType>,
+    pub credential_id: Option<CredentialId>,
+    /// The token if it is a standalone one, and the credential's signing secret if that has none.
+    pub new_secret: Private,
+}
+
+/// What to change; what is absent stays.
+#[derive(Clone, Debug, Default)]
+pub struct WebhookChange {
+    pub name: Option<Private>,
+    pub url: Option<Private>,
+    pub events: Option<Vec<WebhookEventType>>,
+    pub is_active: Option<bool>,
+}
+
+/// A voucher to add to the stock.
+#[derive(Clone, Debug)]
+pub struct NewVoucher {
+    /// Where it stood in what was uploaded, for naming it in an answer.
+    pub row: i64,
+    pub card_number: Private,
+    pub pin: Option<Private>,
+    pub claim_url: Option<Private>,
+    /// Made from the voucher's own id when absent.
+    pub reference: Option<String>,
+    pub expires_on: Option<NaiveDate>,
+}
+
+/// What a command did.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    Account(Account),
+    Credential(Credential),
+    Wallet(Wallet),
+    /// `is_new` is false when the reference had brought the same amount before.
+    Funding {
+        transaction: Transaction,
+        is_new: bool,
+    },
+    Transaction(Transaction),
+    Category(Category),
+    Product(Product),
+    Stock(StockLoaded),
+    Order(OrderView),
+    Webhook(WebhookView),
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct StockLoaded {
+    pub accepted: i32,
+    pub duplicates: i32,
+    pub rejected: Vec<(i64, &'static str)>,
+}
+
+/// An order with the texts that stand in the vault.
+#[derive(Clone, Debug)]
+pub struct OrderView {
+    pub order: Order,
+    pub metadata: Option<Private>,
+    pub cancel_reason: Option<Private>,
+    /// False when the same `client_reference` and payload had made it before.
+    pub is_new: bool,
+}
+
+/// A webhook with the texts that stand in the vault; the token only right after registration.
+#[derive(Clone, Debug)]
+pub struct WebhookView {
+    pub webhook: Webhook,
+    pub name: Private,
+    pub url: Private,
+    pub token: Option<Private>,
+}
+
+/// An HTTP answer as it is stored under an idempotency key: an answer to a later request with the
+/// same key is this one, byte for byte.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Rendered {
+    pub status: u16,
+    pub body: String,
+    /// It shows a secret once, so it is sealed at rest.
+    pub is_secret: bool,
+}
+
+impl fmt::Debug for Rendered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rendered").field("status", &self.status).finish_non_exhaustive()
+    }
+}
+
+/// An `Idempotency-Key`, and how the answer is put down.
+#[derive(Clone, Copy, Debug)]
+pub struct Idempotency {
+    /// SHA-256 over account, method, path and key.
+    pub key_hash: [u8; 32],
+    /// SHA-256 over the parsed request.
+    pub fingerprint: [u8; 32],
+    pub render: fn(&Answer) -> Result<Rendered, serde_json::Error>,
+}
+
+/// What a caller gets back.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    /// The command had no idempotency key.
+    Answer(Box<Answer>),
+    Rendered {
+        rendered: Rendered,
+        is_replay: bool,
+    },
+}
+
+/// Why a caller gets no reply.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum WriteError {
+    #[error(transparent)]
+    Rejected(#[from] Rejection),
+    /// Nothing happened: the queue is full, or the database is away.
+    #[error("the ledger cannot take this now; nothing happened")]
+    Unavailable,
+    /// The commit's answer never came.
+    #[error("the commit's answer never came")]
+    OutcomeUnknown,
+    /// Nothing happened: the database refused this very command.
+    #[error("the database refused the command")]
+    Refused,
+}
+
+/// Who asks, and within which request.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    pub actor: Actor,
+    pub request_id: String,
+}
+
+/// A command in the writer's queue.
+#[derive(Debug)]
+pub struct Submission {
+    pub command: Command,
+    pub origin: Origin,
+    pub idempotency: Option<Idempotency>,
+    pub deadline: Instant,
+    pub reply: oneshot::Sender<Result<Reply, WriteError>>,
+}

@@ -1,0 +1,60 @@
+//! Connections: their settings do not depend on the server's defaults.
+
+use std::time::Duration;
+
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+/// The role that the service works under: it may add to the log and read it, no more.
+pub const RUNTIME_ROLE: &str = "ledger_runtime";
+
+/// Most connections that a node's readers, projectors and delivery worker hold together.
+const POOL_CONNECTIONS: u32 = 16;
+
+fn runtime(options: &PgConnectOptions, name: &'static str) -> PgConnectOptions {
+    options.clone().application_name(name).options([
+        ("role", RUNTIME_ROLE),
+        ("default_transaction_isolation", "read committed"),
+        ("timezone", "UTC"),
+        ("tcp_keepalives_idle", "5"),
+        ("tcp_keepalives_interval", "2"),
+        ("tcp_keepalives_count", "3"),
+    ])
+}
+
+/// For reads, projectors and the delivery worker.
+pub fn pool(options: &PgConnectOptions) -> PgPool {
+    let options = runtime(options, "rewards-ledger").options([
+        ("statement_timeout", "30000"),
+        ("idle_in_transaction_session_timeout", "10000"),
+        ("synchronous_commit", "on"),
+    ]);
+    PgPoolOptions::new().max_connections(POOL_CONNECTIONS).acquire_timeout(Duration::from_secs(5)).connect_lazy_with(options)
+}
+
+/// For a catching-up projection. A crash of the database may take its last commits back, rows and
+/// checkpoint together: they are made again from the log, so nobody waits for the disk.
+pub fn projector(options: &PgConnectOptions) -> PgPool {
+    let options = runtime(options, "rewards-ledger projector").options([
+        ("statement_timeout", "30000"),
+        // A frozen node gives its projection up to another one.
+        ("idle_in_transaction_session_timeout", "3000"),
+        ("synchronous_commit", "off"),
+    ]);
+    PgPoolOptions::new().max_connections(2).acquire_timeout(Duration::from_secs(5)).connect_lazy_with(options)
+}
+
+/// For a writer. A node that freezes while it holds the head loses it after two seconds.
+pub fn writer(options: &PgConnectOptions) -> PgConnectOptions {
+    runtime(options, "rewards-ledger writer").options([
+        ("synchronous_commit", "on"),
+        ("idle_in_transaction_session_timeout", "2000"),
+        ("lock_timeout", "4000"),
+        ("statement_timeout", "15000"),
+    ])
+}
+
+/// For NOTIFY and LISTEN: what it commits need not be on disk.
+pub fn notifier(options: &PgConnectOptions) -> PgConnectOptions {
+    runtime(options, "rewards-ledger notifier").options([("synchronous_commit", "off")])
+}

@@ -1,0 +1,116 @@
+//! Follows the log for the catching-up projections: exactly once, one node at a time.
+
+use std::time::{Duration, Instant};
+
+use ledger_events::{Position, ShardId};
+use ledger_projections::deliveries;
+use sqlx::PgPool;
+use sqlx::postgres::PgConnectOptions;
+use tokio_util::sync::CancellationToken;
+
+use super::reader::{self, ReadError};
+use super::{Ledger, connect};
+use crate::telemetry::Metrics;
+
+/// Events in one transaction.
+const BATCH_EVENTS: i64 = 1_000;
+/// The slow timer, for when no wake-up comes.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// What one step did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Applied events up to this position.
+    Applied { to: Position, is_more: bool },
+    /// There was nothing after the checkpoint.
+    Idle,
+    /// Another node holds this projection.
+    Elsewhere,
+}
+
+/// Runs the `deliveries` projection of every shard.
+#[derive(Clone, Debug)]
+pub struct Projector {
+    ledger: Ledger,
+    pool: PgPool,
+    metrics: Metrics,
+    /// Notified when there are new deliveries to make.
+    made: std::sync::Arc<tokio::sync::Notify>,
+}
+
+impl Projector {
+    pub fn new(
+        ledger: &Ledger,
+        options: &PgConnectOptions,
+        metrics: Metrics,
+        made: std::sync::Arc<tokio::sync::Notify>,
+    ) -> Projector {
+        Projector { ledger: ledger.clone(), pool: connect::projector(options), metrics, made }
+    }
+
+    pub async fn run(self, stop: CancellationToken) {
+        let mut grown = self.ledger.wake().subscribe();
+        while !stop.is_cancelled() {
+            let mut is_more = false;
+            for shard in self.ledger.shards() {
+                match self.step(shard).await {
+                    Ok(Step::Applied { is_more: more, .. }) => is_more |= more,
+                    Ok(Step::Idle | Step::Elsewhere) => {}
+                    Err(error) => tracing::warn!(shard, %error, "the deliveries projection could not go on; it will try again"),
+                }
+            }
+            if !is_more {
+                tokio::select! {
+                    _ = stop.cancelled() => {}
+                    _ = grown.changed() => {}
+                    () = tokio::time::sleep(IDLE) => {}
+                }
+            }
+        }
+    }
+
+    /// Applies the next batch of events: rows and checkpoint in one transaction.
+    pub async fn step(&self, shard: ShardId) -> Result<Step, ReadError> {
+        let started = Instant::now();
+        let mut tx = self.pool.begin().await?;
+        let held: Option<Position> = sqlx::query_scalar(
+            "SELECT position FROM projection_checkpoints WHERE shard_id = $1 AND projection = $2 FOR UPDATE SKIP LOCKED",
+        )
+        .bind(shard)
+        .bind(deliveries::NAME)
+        .fetch_optional(&mut *tx)
+        .await?;
+        let Some(checkpoint) = held else {
+            sqlx::query("INSERT INTO projection_checkpoints (shard_id, projection) VALUES ($1, $2) ON CONFLICT DO NOTHING")
+                .bind(shard)
+                .bind(deliveries::NAME)
+                .execute(&mut *tx)
+                .await?;
+            tx.commit().await?;
+            return Ok(Step::Elsewhere);
+        };
+        let events = reader::after(&mut *tx, shard, checkpoint, BATCH_EVENTS).await?;
+        let (Some(first), Some(last)) = (events.first(), events.last()) else {
+            self.metrics.projected(shard, 0, checkpoint, None);
+            return Ok(Step::Idle);
+        };
+        let plan = deliveries::plan(&mut tx, shard, &events).await?;
+        let before = reader::orders_before(&mut tx, shard, &plan.orders, first.moment.position).await?;
+        let made = deliveries::fold(plan, before, &events)?;
+        deliveries::write(&mut tx, shard, &made).await?;
+        let to = last.moment.position;
+        sqlx::query("UPDATE projection_checkpoints SET position = $3, updated_at = clock_timestamp() WHERE shard_id = $1 AND projection = $2")
+            .bind(shard)
+            .bind(deliveries::NAME)
+            .bind(to)
+            .execute(&mut *tx)
+            .await?;
+        tx.commit().await?;
+        if made.deliveries() > 0 {
+            self.made.notify_waiters();
+            self.made.notify_one();
+        }
+        self.metrics.projected(shard, events.len(), to, Some((last.moment.recorded_at, started.elapsed())));
+        Ok(Step::Applied { to, is_more: i64::try_from(events.len()).is_ok_and(|n| n == BATCH_EVENTS) })
+    }
+}

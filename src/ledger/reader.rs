@@ -1,0 +1,119 @@
+//! Reading the log: pages by position, in short statements, never under one long snapshot.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use ledger_events::order::Order;
+use ledger_events::{CodecError, Event, Metadata, Moment, OrderId, Position, Recorded, ShardId, StreamType};
+use ledger_projections::{ProjectionError, orders};
+use sqlx::{FromRow, PgConnection, PgExecutor};
+use uuid::Uuid;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+    #[error("position {position}: {source}")]
+    Codec { position: Position, source: CodecError },
+    #[error("position {position}: the metadata is not readable: {source}")]
+    Metadata { position: Position, source: serde_json::Error },
+    #[error(transparent)]
+    Projection(#[from] ProjectionError),
+}
+
+/// An event as it is stored, bytes and all.
+#[derive(Clone, Debug, FromRow)]
+pub struct Stored {
+    pub shard_id: ShardId,
+    pub position: Position,
+    pub event_id: Uuid,
+    pub stream_type: String,
+    pub stream_id: i64,
+    pub version: i64,
+    #[sqlx(rename = "type")]
+    pub event_type: String,
+    pub schema_version: i16,
+    pub data: String,
+    pub metadata: String,
+    pub recorded_at: DateTime<Utc>,
+}
+
+impl Stored {
+    /// Errors on what this program cannot read, naming the position.
+    pub fn decode(&self) -> Result<Recorded, ReadError> {
+        let codec = |source| ReadError::Codec { position: self.position, source };
+        let stream_type: StreamType = self.stream_type.parse().map_err(codec)?;
+        Ok(Recorded {
+            shard_id: self.shard_id,
+            moment: Moment {
+                position: self.position,
+                event_id: self.event_id,
+                version: self.version,
+                recorded_at: self.recorded_at,
+            },
+            stream_type,
+            stream_id: self.stream_id,
+            event: Event::read(stream_type, &self.event_type, self.schema_version, &self.data).map_err(codec)?,
+            metadata: serde_json::from_str::<Metadata>(&self.metadata)
+                .map_err(|source| ReadError::Metadata { position: self.position, source })?,
+        })
+    }
+}
+
+/// The events after a position, in order, as they are stored. Positions are gapless and in
+/// commit order, so a reader that goes on from the last one it saw misses nothing.
+pub async fn stored_after(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    after: Position,
+    limit: i64,
+) -> Result<Vec<Stored>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT shard_id, position, event_id, stream_type, stream_id, version, type, schema_version, data::text AS data, metadata::text AS metadata, recorded_at
+         FROM events WHERE shard_id = $1 AND position > $2 ORDER BY position LIMIT $3",
+    )
+    .bind(shard)
+    .bind(after)
+    .bind(limit)
+    .fetch_all(db)
+    .await
+}
+
+/// The same, decoded.
+pub async fn after(db: impl PgExecutor<'_>, shard: ShardId, after: Position, limit: i64) -> Result<Vec<Recorded>, ReadError> {
+    stored_after(db, shard, after, limit).await?.iter().map(Stored::decode).collect()
+}
+
+/// Where a shard's log ends now.
+pub async fn head(db: impl PgExecutor<'_>, shard: ShardId) -> Result<Position, sqlx::Error> {
+    sqlx::query_scalar("SELECT position FROM log_head WHERE shard_id = $1").bind(shard).fetch_one(db).await
+}
+
+/// These orders as they were right before a position: their streams, folded.
+pub async fn orders_before(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    ids: &[OrderId],
+    before: Position,
+) -> Result<HashMap<OrderId, Order>, ReadError> {
+    let mut states = HashMap::with_capacity(ids.len());
+    if ids.is_empty() {
+        return Ok(states);
+    }
+    let history: Vec<Stored> = sqlx::query_as(
+        "SELECT shard_id, position, event_id, stream_type, stream_id, version, type, schema_version, data::text AS data, metadata::text AS metadata, recorded_at
+         FROM events WHERE shard_id = $1 AND stream_type = 'order' AND stream_id = ANY($2) AND position < $3 ORDER BY stream_id, version",
+    )
+    .bind(shard)
+    .bind(ids)
+    .bind(before)
+    .fetch_all(conn)
+    .await?;
+    for stored in &history {
+        let recorded = stored.decode()?;
+        if let Event::Order(event) = &recorded.event {
+            orders::fold(&mut states, &recorded, event);
+        }
+    }
+    Ok(states)
+}

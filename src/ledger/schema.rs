@@ -1,0 +1,67 @@
+//! Migrating, and the check at start that the log really is append-only for this role.
+
+use sqlx::migrate::{Migrate, Migrator};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, Connection, PgPool};
+
+static MIGRATIONS: Migrator = sqlx::migrate!();
+
+#[derive(Debug, thiserror::Error)]
+pub enum SchemaError {
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+    #[error("the migration failed: {0}")]
+    Migration(#[from] sqlx::migrate::MigrateError),
+    #[error("the schema is at version {found}, this program needs {needed}: run `rewards-ledger migrate`")]
+    Outdated { found: i64, needed: i64 },
+    #[error("the log is not append-only: {0}; refusing to work on it")]
+    NotAppendOnly(String),
+}
+
+/// Brings the database's schema up to this program's.
+pub async fn migrate(options: &PgConnectOptions) -> Result<(), SchemaError> {
+    let mut connection = options.connect().await?;
+    MIGRATIONS.run_direct(None, &mut connection, false).await?;
+    connection.close().await?;
+    Ok(())
+}
+
+/// The versions that are not applied yet.
+pub async fn pending(options: &PgConnectOptions) -> Result<Vec<i64>, SchemaError> {
+    let mut connection = options.connect().await?;
+    connection.ensure_migrations_table(&MIGRATIONS.table_name).await?;
+    let applied: Vec<i64> =
+        connection.list_applied_migrations(&MIGRATIONS.table_name).await?.into_iter().map(|m| m.version).collect();
+    connection.close().await?;
+    Ok(MIGRATIONS.iter().map(|m| m.version).filter(|v| !applied.contains(v)).collect())
+}
+
+/// Errors unless the schema is current and the log is append-only for the role of this pool.
+pub async fn check(pool: &PgPool) -> Result<(), SchemaError> {
+    let needed = MIGRATIONS.iter().map(|m| m.version).max().unwrap_or_default();
+    let found: i64 =
+        match sqlx::query_scalar("SELECT coalesce(max(version), 0) FROM _sqlx_migrations WHERE success").fetch_one(pool).await {
+            Ok(version) => version,
+            Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("42P01") => 0,
+            Err(error) => return Err(error.into()),
+        };
+    if found < needed {
+        return Err(SchemaError::Outdated { found, needed });
+    }
+    let problems: Vec<String> = sqlx::query_scalar(
+        "SELECT format('role %s may %s the table events', current_user, privilege)
+         FROM unnest(ARRAY['UPDATE', 'DELETE', 'TRUNCATE']) AS privilege WHERE has_table_privilege('events', privilege)
+         UNION ALL
+         SELECT format('the trigger %s is missing or disabled', expected.name)
+         FROM (VALUES ('events_append_only', 27), ('events_no_truncate', 34)) AS expected (name, kind)
+         WHERE NOT EXISTS (SELECT FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
+            WHERE t.tgrelid = 'events'::regclass AND t.tgname = expected.name AND t.tgenabled = 'A' AND t.tgtype = expected.kind
+              AND t.tgqual IS NULL AND p.proname = 'refuse_change' AND position('RAISE EXCEPTION' IN p.prosrc) > 0)",
+    )
+    .fetch_all(pool)
+    .await?;
+    match problems.into_iter().next() {
+        Some(problem) => Err(SchemaError::NotAppendOnly(problem)),
+        None => Ok(()),
+    }
+}

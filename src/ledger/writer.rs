@@ -1,0 +1,270 @@
+//! The group-committing writer: one task a shard takes every command that waits, decides all of
+//! them in one transaction under the head lock, commits, and answers every caller.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ledger_events::{Position, ShardId};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, Connection, PgConnection};
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use super::batch::Batch;
+use super::command::{Reply, Submission, WriteError};
+use super::connect;
+use super::decide::{DecideError, decide_all};
+use super::wake::Wake;
+use crate::access::seal::Keyring;
+use crate::telemetry::Metrics;
+use ledger_projections::ProjectionError;
+
+/// Most commands in one transaction.
+const BATCH_COMMANDS: usize = 512;
+/// How long the database may take for everything before COMMIT, and for COMMIT itself.
+const PHASE_DEADLINE: Duration = Duration::from_secs(5);
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// How long a commit without an answer is looked for, beyond every caller's deadline: until then
+/// nothing else is written, so that no batch can run twice.
+const RESOLVE_PAUSE: Duration = Duration::from_millis(200);
+
+type Replies = Vec<Result<Reply, WriteError>>;
+
+/// How one run of a batch ended.
+enum Run {
+    Committed(Replies, Option<Position>),
+    /// The database refused it before COMMIT, for what is in it.
+    Poisoned(String),
+    /// The database could not be asked, or would not now; nothing happened.
+    Away(String),
+    /// COMMIT was sent and not answered.
+    Unknown {
+        first_event: Uuid,
+        replies: Replies,
+        head: Position,
+    },
+}
+
+#[derive(Debug, thiserror::Error)]
+enum BatchError {
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+    #[error(transparent)]
+    Projection(#[from] ProjectionError),
+    #[error(transparent)]
+    Decide(#[from] DecideError),
+}
+
+impl BatchError {
+    /// Whether the fault lies with the database's state rather than with the batch.
+    fn is_passing(&self) -> bool {
+        let error = match self {
+            Self::Database(error) | Self::Projection(ProjectionError::Database(error)) => error,
+            _ => return false,
+        };
+        match error {
+            sqlx::Error::Database(refusal) => {
+                // Connection, resources, operator intervention, system error; lock and idle time-outs.
+                refusal.code().is_some_and(|code| {
+                    matches!(&code[..2], "08" | "53" | "57" | "58" | "40")
+                        || code == "55P03"
+                        || code == "25P03"
+                        || code == "25P02"
+                })
+            }
+            sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => true,
+            _ => false,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Writer {
+    shard: ShardId,
+    options: PgConnectOptions,
+    keyring: Arc<Keyring>,
+    wake: Wake,
+    metrics: Metrics,
+    queue: mpsc::Receiver<Submission>,
+    connection: Option<PgConnection>,
+}
+
+impl Writer {
+    pub fn new(
+        shard: ShardId,
+        options: &PgConnectOptions,
+        keyring: Arc<Keyring>,
+        wake: Wake,
+        metrics: Metrics,
+        queue: mpsc::Receiver<Submission>,
+    ) -> Writer {
+        Writer { shard, options: connect::writer(options), keyring, wake, metrics, queue, connection: None }
+    }
+
+    /// Until every sender is gone and the queue is empty.
+    pub async fn run(mut self) {
+        let mut waiting = Vec::with_capacity(BATCH_COMMANDS);
+        while self.queue.recv_many(&mut waiting, BATCH_COMMANDS).await > 0 {
+            self.execute(std::mem::take(&mut waiting)).await;
+        }
+        if let Some(connection) = self.connection.take() {
+            _ = connection.close().await; // the server notices anyway
+        }
+    }
+
+    /// Runs a batch to its end: answers every caller, bisecting when the database refuses it.
+    async fn execute(&mut self, batch: Vec<Submission>) {
+        let mut parts = vec![batch];
+        while let Some(mut batch) = parts.pop() {
+            batch = give_up_expired(batch);
+            if batch.is_empty() {
+                continue;
+            }
+            match self.attempt(&batch).await {
+                Run::Committed(replies, head) => self.finish(batch, replies, head),
+                Run::Poisoned(reason) if batch.len() == 1 => {
+                    tracing::error!(shard = self.shard, %reason, "the database refuses a command");
+                    answer(batch, |_| Err(WriteError::Refused));
+                }
+                Run::Poisoned(reason) => {
+                    tracing::warn!(shard = self.shard, commands = batch.len(), %reason, "the database refuses a batch: bisecting");
+                    let later = batch.split_off(batch.len() / 2);
+                    parts.push(later);
+                    parts.push(batch);
+                }
+                Run::Away(reason) => {
+                    tracing::warn!(shard = self.shard, %reason, "the database is away: nothing was written");
+                    self.connection = None;
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                    parts.push(batch);
+                }
+                Run::Unknown { first_event, replies, head } => {
+                    self.connection = None;
+                    match self.look_for(first_event, &mut batch).await {
+                        true => self.finish(batch, replies, Some(head)),
+                        false => parts.push(batch),
+                    }
+                }
+            }
+        }
+    }
+
+    fn finish(&self, batch: Vec<Submission>, replies: Replies, head: Option<Position>) {
+        if let Some(head) = head {
+            self.wake.committed(self.shard, head);
+        }
+        let mut replies = replies.into_iter();
+        answer(batch, |_| replies.next().unwrap_or(Err(WriteError::OutcomeUnknown)));
+    }
+
+    async fn attempt(&mut self, batch: &[Submission]) -> Run {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => match tokio::time::timeout(PHASE_DEADLINE, self.options.connect()).await {
+                Ok(Ok(connection)) => connection,
+                Ok(Err(error)) => return Run::Away(error.to_string()),
+                Err(_) => return Run::Away("no connection in time".to_owned()),
+            },
+        };
+        let started = Instant::now();
+        let prepared = tokio::time::timeout(PHASE_DEADLINE, self.prepare(&mut connection, batch)).await;
+        let (decided, replies) = match prepared {
+            // The connection is dropped, and with it the transaction: COMMIT was not sent.
+            Err(_) => return Run::Away("no answer in time".to_owned()),
+            Ok(Err(error)) if error.is_passing() => return Run::Away(error.to_string()),
+            Ok(Err(error)) => {
+                if connection_is_clean(&mut connection).await {
+                    self.connection = Some(connection);
+                }
+                return Run::Poisoned(error.to_string());
+            }
+            Ok(Ok(prepared)) => prepared,
+        };
+        let Some(first) = decided.appended.first() else {
+            if connection_is_clean(&mut connection).await {
+                self.connection = Some(connection);
+            }
+            return Run::Committed(replies, None);
+        };
+        let head = decided.head + i64::try_from(decided.appended.len()).unwrap_or(i64::MAX);
+        match tokio::time::timeout(PHASE_DEADLINE, sqlx::raw_sql("COMMIT").execute(&mut connection)).await {
+            Ok(Ok(_)) => {
+                self.metrics.committed(batch.len(), decided.appended.len(), started.elapsed());
+                self.connection = Some(connection);
+                Run::Committed(replies, Some(head))
+            }
+            // Whatever the error says, only the log tells whether it was committed.
+            Ok(Err(_)) | Err(_) => Run::Unknown { first_event: first.moment.event_id, replies, head },
+        }
+    }
+
+    /// Everything before COMMIT.
+    async fn prepare(&self, connection: &mut PgConnection, submissions: &[Submission]) -> Result<(Batch, Replies), BatchError> {
+        sqlx::raw_sql("BEGIN").execute(&mut *connection).await?;
+        let mut batch = Batch::load(connection, self.shard, self.keyring.clone(), submissions).await?;
+        let replies = decide_all(&mut batch, submissions)?;
+        if !batch.appended.is_empty() {
+            batch.write(connection).await?;
+        }
+        Ok((batch, replies))
+    }
+
+    /// After a COMMIT without an answer: waits the old backend out at the head lock and looks.
+    /// Until this is known nothing else is written; callers whose time is up get 504 meanwhile.
+    async fn look_for(&mut self, first_event: Uuid, batch: &mut Vec<Submission>) -> bool {
+        tracing::warn!(shard = self.shard, %first_event, "COMMIT was not answered: looking for the batch in the log");
+        loop {
+            match tokio::time::timeout(PHASE_DEADLINE, self.is_in_log(first_event)).await {
+                Ok(Ok(found)) => {
+                    tracing::warn!(shard = self.shard, %first_event, found, "the outcome of the unanswered COMMIT is known");
+                    return found;
+                }
+                Ok(Err(_)) | Err(_) => self.connection = None,
+            }
+            let now = Instant::now();
+            for submission in batch.iter_mut().filter(|s| s.deadline <= now) {
+                // Keeps its place, so that replies still match; a second answer goes nowhere.
+                let (gone, _) = tokio::sync::oneshot::channel();
+                _ = std::mem::replace(&mut submission.reply, gone).send(Err(WriteError::OutcomeUnknown));
+                submission.deadline = now + Duration::from_secs(3600);
+            }
+            tokio::time::sleep(RESOLVE_PAUSE).await;
+        }
+    }
+
+    async fn is_in_log(&mut self, event_id: Uuid) -> Result<bool, sqlx::Error> {
+        let mut connection = self.options.connect().await?;
+        sqlx::raw_sql("BEGIN").execute(&mut connection).await?;
+        sqlx::query("SELECT position FROM log_head WHERE shard_id = $1 FOR UPDATE")
+            .bind(self.shard)
+            .execute(&mut connection)
+            .await?;
+        let found: bool = sqlx::query_scalar("SELECT EXISTS (SELECT FROM events WHERE shard_id = $1 AND event_id = $2)")
+            .bind(self.shard)
+            .bind(event_id)
+            .fetch_one(&mut connection)
+            .await?;
+        sqlx::raw_sql("ROLLBACK").execute(&mut connection).await?;
+        self.connection = Some(connection);
+        Ok(found)
+    }
+}
+
+async fn connection_is_clean(connection: &mut PgConnection) -> bool {
+    matches!(tokio::time::timeout(PHASE_DEADLINE, sqlx::raw_sql("ROLLBACK").execute(connection)).await, Ok(Ok(_)))
+}
+
+/// Callers whose deadline has passed before anything was sent: nothing happened.
+fn give_up_expired(batch: Vec<Submission>) -> Vec<Submission> {
+    let now = Instant::now();
+    let (expired, live): (Vec<_>, Vec<_>) = batch.into_iter().partition(|s| s.deadline <= now);
+    answer(expired, |_| Err(WriteError::Unavailable));
+    live
+}
+
+fn answer(batch: Vec<Submission>, mut reply: impl FnMut(&Submission) -> Result<Reply, WriteError>) {
+    for submission in batch {
+        let reply_now = reply(&submission);
+        _ = submission.reply.send(reply_now); // a caller that went away does not undo its command
+    }
+}

@@ -1,0 +1,11 @@
+//! An event-sourced order ledger for digital rewards, on Postgres. `ARCHITECTURE.md` is the map.
+
+pub mod access;
+pub mod api;
+pub mod audit;
+pub mod delivery;
+pub mod fulfilment;
+pub mod ledger;
+pub mod postgres;
+pub mod receiver;
+pub mod telemetry;

@@ -1,0 +1,282 @@
+//! A cluster on disk: making it with initdb and launching its postmaster.
+
+use std::fs::Permissions;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use super::account::Account;
+use super::files::DataDir;
+use super::processes::{Marks, end_leftovers, is_ready, send};
+use super::programs::Programs;
+use super::watchdog::Watchdog;
+use super::{During, Error, OWNER_ROLE};
+
+/// Recovery after a crash replays up to some gigabytes of log.
+const READY_PATIENCE: Duration = Duration::from_secs(600);
+const READY_POLL: Duration = Duration::from_millis(10);
+
+/// For a ledger of record.
+const DURABLE: &[(&str, &str)] = &[
+    ("fsync", "on"),
+    ("synchronous_commit", "on"),
+    ("full_page_writes", "on"),
+    ("shared_buffers", "256MB"),
+    ("max_connections", "100"),
+    ("wal_level", "replica"),
+    ("wal_compression", "on"),
+    ("max_wal_size", "2GB"),
+    ("checkpoint_timeout", "15min"),
+    // Small tables that change with every order are cleaned often.
+    ("autovacuum", "on"),
+    ("autovacuum_naptime", "10s"),
+    ("autovacuum_vacuum_scale_factor", "0.1"),
+    ("autovacuum_vacuum_cost_limit", "1000"),
+];
+
+/// For tests: a crash of the machine may lose everything.
+const THROWAWAY: &[(&str, &str)] = &[
+    ("fsync", "off"),
+    ("synchronous_commit", "off"),
+    ("full_page_writes", "off"),
+    ("shared_buffers", "128MB"),
+    ("max_connections", "300"),
+    ("wal_level", "minimal"),
+    ("max_wal_senders", "0"),
+    // It may be kept in memory.
+    ("max_wal_size", "256MB"),
+    // A vacuum would disturb copying the template.
+    ("autovacuum", "off"),
+];
+
+const COMMON: &[(&str, &str)] = &[
+    ("listen_addresses", "127.0.0.1"),
+    // Their paths may be at most 107 bytes long; the port is enough.
+    ("unix_socket_directories", ""),
+    ("password_encryption", "scram-sha-256"),
+    ("timezone", "UTC"),
+    ("log_timezone", "UTC"),
+    ("lc_messages", "C"),
+    ("jit", "off"),
+    ("huge_pages", "try"),
+    ("logging_collector", "off"),
+    ("log_destination", "stderr"),
+    ("log_line_prefix", "%m [%p] "),
+    // Statements and the values of rows hold personal data, which must not get into a log.
+    ("log_error_verbosity", "terse"),
+    ("log_min_error_statement", "panic"),
+];
+
+#[derive(Debug, Clone)]
+pub(super) struct Cluster {
+    pub programs: Programs,
+    pub account: Account,
+    pub data_dir: DataDir,
+    pub durable: bool,
+    pub extra: Vec<(String, String)>,
+}
+
+/// Why a postmaster did not come up.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    PortTaken,
+    Other(Error),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Refusal {
+        Refusal::Other(error)
+    }
+}
+
+impl Cluster {
+    /// The owner's password, after making the cluster if there is none.
+    pub fn ensure(&self, watchdog: &mut Watchdog) -> Result<String, Error> {
+        if self.data_dir.cluster_major().is_some() {
+            return self.data_dir.password();
+        }
+        let password = self.data_dir.new_password()?;
+        self.initdb(&password, watchdog)?;
+        Ok(password)
+    }
+
+    /// Makes the cluster under another name first, so that an interrupted initdb leaves nothing
+    /// that looks like a cluster.
+    fn initdb(&self, password: &str, watchdog: &mut Watchdog) -> Result<(), Error> {
+        const UNFINISHED: &str = "postgres.new.";
+        let data_dir = self.data_dir.path();
+        let shown = data_dir.display();
+        for entry in std::fs::read_dir(data_dir).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
+                let _ = std::fs::remove_dir_all(entry.path()).or_else(|_| std::fs::remove_file(entry.path()));
+            }
+        }
+        let unfinished = tempfile::Builder::new()
+            .prefix(UNFINISHED)
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir_in(data_dir)
+            .during(|| format!("create a directory in {shown}"))?;
+        self.account.give(unfinished.path())?;
+        // Not on the command line, which everybody can see.
+        let mut password_file =
+            tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(data_dir).during(|| format!("create a file in {shown}"))?;
+        writeln!(password_file, "{password}").during(|| "write a password file".to_owned())?;
+        self.account.give(password_file.path())?;
+
+        let mut command = self.account.command(&self.programs.initdb());
+        command
+            .arg("--pgdata")
+            .arg(unfinished.path())
+            .arg("--pwfile")
+            .arg(password_file.path())
+            .args(["--username", OWNER_ROLE])
+            .args(["--auth", "scram-sha-256"])
+            .args(["--locale", "C", "--encoding", "UTF8"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        if !self.durable {
+            command.arg("--no-sync");
+        }
+        let running = command.spawn().during(|| "run initdb".to_owned())?;
+        watchdog.watch(running.id())?;
+        let output = running.wait_with_output().during(|| "run initdb".to_owned())?;
+        watchdog.watch(0)?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(Error::Initdb(one_line(&said, &output.status.to_string())));
+        }
+        std::fs::rename(unfinished.keep(), self.data_dir.pgdata())
+            .during(|| format!("put the new cluster in place in {shown}"))?;
+        if self.durable {
+            std::fs::File::open(data_dir).and_then(|directory| directory.sync_all()).during(|| format!("sync {shown}"))?;
+        }
+        Ok(())
+    }
+
+    /// How to find the cluster's processes.
+    pub fn marks(&self) -> Result<Marks, Error> {
+        let pgdata = self.data_dir.pgdata();
+        let data = std::fs::metadata(&pgdata).during(|| format!("look at {}", pgdata.display()))?;
+        Ok(Marks {
+            // The same for every run over this directory, another for every other one.
+            cluster_name: format!("ledger-{:x}.{:x}", data.dev(), data.ino()),
+            pgdata: pgdata.display().to_string(),
+            uid: self.account.uid,
+        })
+    }
+
+    /// Ends what an earlier run left, starts the postmaster at `port` and waits until it answers,
+    /// or until `given_up` says not to.
+    pub fn launch(&self, port: u16, watchdog: &mut Watchdog, given_up: &dyn Fn() -> bool) -> Result<Child, Refusal> {
+        let marks = self.marks()?;
+        end_leftovers(&marks, &self.data_dir.pgdata())?;
+        let log = self.data_dir.open_log()?;
+        let said_before = log.metadata().map_or(0, |data| data.len());
+        let mut command = self.account.command(&self.programs.postgres());
+        command
+            .arg("-D")
+            .arg(self.data_dir.pgdata())
+            .args(self.arguments(port, &marks.cluster_name))
+            .stdout(Stdio::null())
+            .stderr(log);
+        let mut child = command.spawn().during(|| "run postgres".to_owned())?;
+        let told = watchdog.watch(child.id());
+        let outcome = match told {
+            Ok(()) => self.wait_ready(&mut child, given_up),
+            Err(error) => Err(error),
+        };
+        match outcome {
+            Ok(None) => Ok(child),
+            Ok(Some(status)) => {
+                watchdog.watch(0)?;
+                let said = self.log_since(said_before);
+                if said.contains("could not create any TCP/IP sockets") {
+                    return Err(Refusal::PortTaken);
+                }
+                Err(Error::NotStarted(one_line(&said, &status)).into())
+            }
+            Err(error) => {
+                send(child.id(), Signal::SIGQUIT);
+                let _ = child.wait();
+                let _ = watchdog.watch(0);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// `None` when it answers, its exit status when it has ended.
+    fn wait_ready(&self, child: &mut Child, given_up: &dyn Fn() -> bool) -> Result<Option<String>, Error> {
+        let pgdata = self.data_dir.pgdata();
+        let begun = Instant::now();
+        let mut reported = false;
+        loop {
+            if let Some(status) = child.try_wait().during(|| "wait for postgres".to_owned())? {
+                return Ok(Some(status.to_string()));
+            }
+            if is_ready(&pgdata, child.id()) {
+                return Ok(None);
+            }
+            if given_up() {
+                return Err(Error::Stopped);
+            }
+            if begun.elapsed() > READY_PATIENCE {
+                let seconds = READY_PATIENCE.as_secs();
+                return Err(Error::NotStarted(format!("no answer for {seconds} s")));
+            }
+            if !reported && begun.elapsed() > Duration::from_secs(10) {
+                reported = true;
+                tracing::info!("Postgres is still starting, probably recovering from a crash");
+            }
+            std::thread::sleep(READY_POLL);
+        }
+    }
+
+    fn arguments(&self, port: u16, cluster_name: &str) -> Vec<String> {
+        let kind = if self.durable { DURABLE } else { THROWAWAY };
+        let fixed = [("port".to_owned(), port.to_string()), ("cluster_name".to_owned(), cluster_name.to_owned())];
+        COMMON
+            .iter()
+            .chain(kind)
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .chain(self.extra.iter().cloned())
+            .chain(fixed)
+            .flat_map(|(name, value)| ["-c".to_owned(), format!("{name}={value}")])
+            .collect()
+    }
+
+    /// The last part of the log, from `offset` on.
+    fn log_since(&self, offset: u64) -> String {
+        let mut said = Vec::new();
+        let read = std::fs::File::open(self.data_dir.log()).and_then(|mut log| {
+            log.seek(SeekFrom::Start(offset))?;
+            log.take(64 * 1024).read_to_end(&mut said)
+        });
+        match read {
+            Ok(_) => String::from_utf8_lossy(&said).into_owned(),
+            Err(error) => format!("its log cannot be read: {error}"),
+        }
+    }
+
+    /// Where the server's log is, for messages.
+    pub fn log(&self) -> PathBuf {
+        self.data_dir.log()
+    }
+}
+
+/// The lines that say why, of a program that failed; without any, its exit status.
+fn one_line(said: &str, status: &str) -> String {
+    let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
+    let telling: Vec<&str> =
+        lines().filter(|line| ["FATAL:", "PANIC:", "error:", "HINT:"].iter().any(|mark| line.contains(mark))).collect();
+    if !telling.is_empty() {
+        return telling.join(" ");
+    }
+    match lines().next_back() {
+        Some(last) => format!("{last} ({status})"),
+        None => status.to_owned(),
+    }
+}

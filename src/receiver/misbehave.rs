@@ -1,0 +1,101 @@
+//! Answers no HTTP server gives on purpose, written straight onto the connection.
+//! Tests and the demo use them to see the sender survive.
+
+use std::io;
+use std::time::Duration;
+
+use hyper::body::Bytes;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// A way to treat a sender badly.
+#[derive(Debug, Clone)]
+pub enum Misbehaviour {
+    /// Closes the connection without an answer.
+    Close,
+    /// Ends its own side without an answer, and goes on reading.
+    HalfClose,
+    /// Bytes of any kind, then the end of the connection.
+    Raw(Bytes),
+    /// Bytes of any kind, then nothing, with the connection open.
+    RawThenHang(Bytes),
+    /// Headers with this status, then one byte of the body at a time, for ever.
+    DripBody(u16, Duration),
+    /// One byte of the headers at a time, for ever.
+    DripHeaders(Duration),
+    /// A body without end, as fast as it is taken.
+    EndlessBody(u16),
+    /// Headers without end.
+    HeaderFlood,
+    /// `100 Continue` without end.
+    InformationalFlood,
+}
+
+/// Misbehaves until the sender hangs up.
+pub(super) async fn misbehave<S>(stream: &mut S, how: Misbehaviour) -> io::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    match how {
+        Misbehaviour::Close => {}
+        Misbehaviour::HalfClose => {
+            stream.shutdown().await?;
+            return read_to_the_end(stream).await;
+        }
+        Misbehaviour::Raw(bytes) => {
+            stream.write_all(&bytes).await?;
+            stream.flush().await?;
+        }
+        Misbehaviour::RawThenHang(bytes) => {
+            stream.write_all(&bytes).await?;
+            stream.flush().await?;
+            return read_to_the_end(stream).await;
+        }
+        Misbehaviour::DripBody(status, pause) => {
+            stream.write_all(endless_head(status).as_bytes()).await?;
+            return repeat(stream, b"1\r\n.\r\n", pause).await;
+        }
+        Misbehaviour::DripHeaders(pause) => {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nX-Drip: ").await?;
+            return repeat(stream, b".", pause).await;
+        }
+        Misbehaviour::EndlessBody(status) => {
+            stream.write_all(endless_head(status).as_bytes()).await?;
+            let mut chunk = b"4000\r\n".to_vec();
+            chunk.resize(chunk.len() + 0x4000, b'.');
+            chunk.extend_from_slice(b"\r\n");
+            return repeat(stream, &chunk, Duration::ZERO).await;
+        }
+        Misbehaviour::HeaderFlood => {
+            stream.write_all(b"HTTP/1.1 200 OK\r\n").await?;
+            return repeat(stream, b"X-Flood: 0123456789\r\n", Duration::ZERO).await;
+        }
+        Misbehaviour::InformationalFlood => {
+            return repeat(stream, b"HTTP/1.1 100 Continue\r\n\r\n", Duration::ZERO).await;
+        }
+    }
+    stream.shutdown().await
+}
+
+fn endless_head(status: u16) -> String {
+    format!("HTTP/1.1 {status} Status\r\nTransfer-Encoding: chunked\r\n\r\n")
+}
+
+/// Writes the same bytes until writing fails.
+async fn repeat<S: AsyncWrite + Unpin>(stream: &mut S, bytes: &[u8], pause: Duration) -> io::Result<()> {
+    loop {
+        stream.write_all(bytes).await?;
+        stream.flush().await?;
+        if pause.is_zero() {
+            // The writes may never wait; others want to run too.
+            tokio::task::yield_now().await;
+        } else {
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
+async fn read_to_the_end<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<()> {
+    let mut ignored = [0; 1024];
+    while stream.read(&mut ignored).await? > 0 {}
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! One request as it arrived.
+
+use std::fmt;
+use std::time::SystemTime;
+
+use hyper::body::Bytes;
+
+use crate::delivery::signature::{VerifyError, token_header_name, verify};
+
+/// One request as it arrived.
+#[derive(Clone)]
+pub struct Received {
+    /// The method, `POST` for a delivery.
+    pub method: String,
+    /// Path and query.
+    pub path: String,
+    /// Names in lower case, in the order of arrival; bytes that are not text are replaced.
+    pub headers: Vec<(String, String)>,
+    /// The raw body: what the signature covers.
+    pub body: Bytes,
+    /// When the last byte of it had arrived.
+    pub received_at: SystemTime,
+    pub(super) token_header: String,
+}
+
+impl fmt::Debug for Received {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the headers: the token is among them.
+        f.debug_struct("Received")
+            .field("method", &self.method)
+            .field("path", &self.path)
+            .field("event_id", &self.event_id())
+            .field("body_bytes", &self.body.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Received {
+    /// The first header of this name, given in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut headers = self.headers.iter();
+        headers.find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+
+    /// `X-Webhook-ID`.
+    pub fn webhook_id(&self) -> Option<&str> {
+        self.header("x-webhook-id")
+    }
+
+    /// `X-Event-ID`: the same in every attempt, so receivers deduplicate on it.
+    pub fn event_id(&self) -> Option<&str> {
+        self.header("x-event-id")
+    }
+
+    /// `X-Event-Type`.
+    pub fn event_type(&self) -> Option<&str> {
+        self.header("x-event-type")
+    }
+
+    /// `X-Request-ID`: another one in every attempt.
+    pub fn request_id(&self) -> Option<&str> {
+        self.header("x-request-id")
+    }
+
+    /// `X-Timestamp`, as the text that was signed.
+    pub fn timestamp(&self) -> Option<&str> {
+        self.header("x-timestamp")
+    }
+
+    /// `X-Signature`.
+    pub fn signature(&self) -> Option<&str> {
+        self.header("x-signature")
+    }
+
+    /// `X-<NAME>-WEBHOOK-TOKEN`.
+    pub fn token(&self) -> Option<&str> {
+        self.header(&self.token_header)
+    }
+
+    /// Verifies timestamp and signature over the raw body. A missing header fails
+    /// like a wrong one.
+    pub fn verify(&self, secret: &str, now: i64) -> Result<(), VerifyError> {
+        let timestamp = self.timestamp().ok_or(VerifyError::Timestamp)?;
+        let signature = self.signature().ok_or(VerifyError::Signature)?;
+        verify(secret, timestamp, &self.body, signature, now)
+    }
+
+    pub(super) fn new(head: hyper::http::request::Parts, body: Bytes, service_name: &str) -> Received {
+        let headers = head.headers.iter().map(|(name, value)| {
+            let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+            (name.as_str().to_owned(), value)
+        });
+        Received {
+            method: head.method.as_str().to_owned(),
+            path: head.uri.to_string(),
+            headers: headers.collect(),
+            body,
+            received_at: SystemTime::now(),
+            token_header: token_header_name(service_name),
+        }
+    }
+}

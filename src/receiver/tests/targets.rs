@@ -1,0 +1,103 @@
+//! Whom the sender talks to, and what it says about whom it does not.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::*;
+
+#[tokio::test]
+async fn certificates_are_verified() {
+    let wrong_name = Certificate::generate_for(&["other.example"], 2020, 2050).unwrap();
+    let expired = Certificate::generate_for(&["localhost"], 2019, 2020).unwrap();
+    let early = Certificate::generate_for(&["localhost"], 2090, 2095).unwrap();
+    for (certificate, error) in [
+        (wrong_name, "TLS: certificate is not valid for this name"),
+        (expired, "TLS: certificate has expired"),
+        (early, "TLS: certificate is not valid yet"),
+    ] {
+        let (receiver, mut arrived) = receiver_with(certificate, |_| Answer::Status(200)).await;
+        let outcome = sender(&receiver, LONG).send(delivery(&receiver.url())).await;
+        assert_eq!(outcome.error.as_deref(), Some(error));
+        receiver.stop().await;
+        assert!(arrived.recv().await.is_none(), "nothing is sent to such a receiver");
+    }
+
+    let (receiver, _arrived) = receiver(Answer::Status(200)).await;
+    let stranger = Certificate::generate().unwrap();
+    let trusting_another = sender_with(stranger.ca_pem(), LONG, &["127.0.0.0/8", "::1/128"]);
+    let outcome = trusting_another.send(delivery(&receiver.url())).await;
+    assert_eq!(outcome.error.as_deref(), Some("TLS: unknown issuer"));
+    // By address as well as by name.
+    let url = format!("https://127.0.0.1:{}/", receiver.address().port());
+    assert!(sender(&receiver, LONG).send(delivery(&url)).await.succeeded());
+    receiver.stop().await;
+}
+
+/// A TCP server that is no TLS server: writes `bytes`, then closes or waits.
+async fn plain_server(bytes: &'static [u8], closes: bool) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 4096]).await;
+            let _ = stream.write_all(bytes).await;
+            if !closes {
+                let _ = stream.read(&mut [0; 1]).await;
+            }
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn what_is_not_tls_is_named() {
+    let ca = Certificate::generate().unwrap();
+    for (bytes, closes, error) in [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n".as_slice(), true, "TLS: the receiver does not speak TLS"),
+        (b"", true, "connection closed while connecting"),
+        (b"", false, "no answer within 0.4 s"),
+        (b"\x15\x03\x01\x00\x02\x02\x28", true, "TLS: the receiver refused the handshake"),
+    ] {
+        let address = plain_server(bytes, closes).await;
+        let sender = sender_with(ca.ca_pem(), SHORT, &["127.0.0.1/32"]);
+        let outcome = sender.send(delivery(&format!("https://{address}/"))).await;
+        assert_eq!(outcome.error.as_deref(), Some(error));
+    }
+
+    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = nobody.local_addr().unwrap();
+    drop(nobody);
+    let sender = sender_with(ca.ca_pem(), LONG, &["127.0.0.1/32"]);
+    let outcome = sender.send(delivery(&format!("https://{address}/"))).await;
+    assert_eq!(outcome.error.as_deref(), Some("connection refused"));
+}
+
+#[tokio::test]
+async fn addresses_are_refused_unless_an_operator_names_them() {
+    let (receiver, mut arrived) = receiver(Answer::Status(200)).await;
+    let port = receiver.address().port();
+    let strict = sender_with(receiver.ca_pem(), LONG, &[]);
+    for (host, refused) in [
+        ("127.0.0.1", "127.0.0.1"),
+        ("2130706433", "127.0.0.1"),
+        ("0x7f.1", "127.0.0.1"),
+        ("[::1]", "::1"),
+        ("[::ffff:127.0.0.1]", "127.0.0.1"),
+        ("169.254.169.254", "169.254.169.254"),
+    ] {
+        let outcome = strict.send(delivery(&format!("https://{host}:{port}/?key=hidden"))).await;
+        let error = format!("address {refused} is not allowed");
+        assert_eq!(outcome.error, Some(error), "{host}");
+    }
+    let outcome = strict.send(delivery(&receiver.url())).await;
+    let error = outcome.error.unwrap();
+    let refused = ["address 127.0.0.1 is not allowed", "address ::1 is not allowed"];
+    assert!(refused.contains(&error.as_str()), "{error}");
+
+    let outcome = strict.send(delivery("https://does-not-exist.invalid/?key=hidden")).await;
+    assert_eq!(outcome.error.as_deref(), Some("the name could not be resolved"));
+    let outcome = strict.send(delivery("http://example.com/")).await;
+    assert_eq!(outcome.error.as_deref(), Some("the URL must begin with https://"));
+    receiver.stop().await;
+    assert!(arrived.recv().await.is_none());
+}
