@@ -46,24 +46,31 @@ impl DeliveryStatus {
 /// One event on its way to one webhook.
 #[derive(Object, Serialize)]
 struct Delivery {
+    /// Its id.
     id: i64,
     /// The webhook.
     webhook_url_id: i64,
+    /// The order that it is about.
     order_id: i64,
+    /// What happened.
     event_type: Event,
     /// The same in the envelope and in the header `X-Event-ID`.
     event_id: String,
     /// The envelope that was sent.
     payload: JsonObject,
+    /// Where it stands.
     status: DeliveryStatus,
     /// Attempts made so far.
     attempt_count: i16,
+    /// Attempts it has at most.
     max_attempts: i16,
     /// The HTTP status of the latest answer.
     response_status: Option<i16>,
     /// How long the latest answer took, in milliseconds.
     response_time_ms: Option<i32>,
+    /// When an attempt succeeded.
     delivered_at: Option<Timestamp>,
+    /// When it was made.
     created_at: Timestamp,
 }
 
@@ -112,8 +119,11 @@ struct Attempt {
     attempt: i16,
     /// The `X-Request-ID` it was sent with.
     request_id: String,
+    /// When it began.
     started_at: Timestamp,
+    /// The HTTP status of the answer.
     response_status: Option<i16>,
+    /// How long the answer took, in milliseconds.
     response_time_ms: Option<i32>,
     /// Why there is no good answer.
     error: Option<String>,

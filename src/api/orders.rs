@@ -119,21 +119,26 @@ impl From<OrderStatus> for Status {
 /// An order.
 #[derive(Object, Serialize)]
 pub struct Order {
+    /// Its id.
     id: i64,
     /// For people; made by the service.
     reference_code: String,
     /// The client's own name for it.
     client_reference: Option<String>,
+    /// Where it stands.
     status: OrderStatus,
     /// Empty, or `OUT_OF_STOCK`, `AWAITING_REMAINDER`, `CANCELLED_BY_CLIENT`,
     /// `CANCELLED_BY_OPERATOR`, `REMAINDER_CANCELLED`. New values are informational.
     sub_status: String,
+    /// The product.
     product_id: i64,
+    /// The product's name when it was ordered.
     product_name: String,
     /// ISO 4217.
     currency: String,
     /// The face value of one unit.
     denomination: Money,
+    /// Units that were ordered.
     quantity: i32,
     /// `denomination` × `quantity`.
     face_value: Money,
@@ -147,6 +152,7 @@ pub struct Order {
     refunded_amount: Money,
     /// The debit's transaction.
     transaction_id: i64,
+    /// Units that were delivered so far.
     delivered_quantity: i32,
     /// Null until DELIVERED.
     delivered_on: Option<Timestamp>,
@@ -156,7 +162,9 @@ pub struct Order {
     cancel_reason: Option<String>,
     /// What the client sent with the order.
     metadata: Option<JsonObject>,
+    /// When it was made.
     created_at: Timestamp,
+    /// When it last changed.
     updated_at: Timestamp,
     /// What was delivered, one item for each time that units were.
     order_items: Vec<OrderItem>,
@@ -171,13 +179,16 @@ impl Plural for Order {
 pub struct OrderItem {
     /// Always `DELIVERED`.
     status: String,
+    /// When they were delivered.
     delivered_on: Timestamp,
+    /// The vouchers, one a unit.
     vouchers: Vec<VoucherReference>,
 }
 
 /// A voucher without its codes.
 #[derive(Object, Serialize)]
 pub struct VoucherReference {
+    /// Names the voucher without telling its code.
     voucher_reference_number: String,
 }
 

@@ -33,14 +33,19 @@ pub enum DenominationType {
 /// A product.
 #[derive(Object, Serialize)]
 pub struct Product {
+    /// Its id.
     id: i64,
+    /// For people.
     name: String,
+    /// Whose card it is.
     brand: String,
+    /// The category.
     category_id: Option<i64>,
     /// ISO 3166-1 alpha-2.
     country: String,
     /// ISO 4217; an order is paid from the wallet of this currency.
     currency: String,
+    /// How its face values are given.
     denomination_type: DenominationType,
     /// The face values of a FIXED product; empty for a RANGE.
     denominations: Vec<Money>,
@@ -52,10 +57,15 @@ pub struct Product {
     discount: Money,
     /// The most units of one order.
     max_quantity: i32,
+    /// Where its image is.
     image_url: Option<String>,
+    /// For people.
     description: String,
+    /// The terms of use, for people.
     terms: String,
+    /// Whether it is in use.
     is_active: bool,
+    /// When it last changed.
     updated_at: Timestamp,
 }
 
@@ -104,6 +114,19 @@ async fn account(pool: &PgPool, id: AccountId) -> Result<Account, ApiError> {
     found.map(|(_, account)| account).ok_or_else(not_found)
 }
 
+/// `per_page` stands in for an absent `limit`, and is then what a refusal names.
+fn page_of(page: Option<i64>, limit: Option<i64>, per_page: Option<i64>) -> Result<Page, ApiError> {
+    Page::of(page, limit.or(per_page), 50, 10_000).map_err(|mut refused| {
+        if limit.is_none()
+            && let Some(messages) = &mut refused.messages
+            && let Some(problems) = messages.remove("limit")
+        {
+            messages.insert("per_page".to_owned(), problems);
+        }
+        refused
+    })
+}
+
 pub struct Products;
 
 #[OpenApi(prefix_path = "/api/v1", tag = "Tag::Products")]
@@ -134,7 +157,7 @@ impl Products {
         /// Only products that changed at this time or later.
         updated_since: Query<Option<DateTime<Utc>>>,
     ) -> Result<Listed<Product>, ApiError> {
-        let page = Page::of(page.0, limit.0.or(per_page.0), 50, 10_000)?;
+        let page = page_of(page.0, limit.0, per_page.0)?;
         let filter = ProductFilter {
             active_only: true,
             category_id: category_id.0,

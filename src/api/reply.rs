@@ -166,6 +166,10 @@ fn object(properties: Vec<(&'static str, MetaSchemaRef)>) -> MetaSchema {
     MetaSchema { required: properties.iter().map(|(name, _)| *name).collect(), properties, ..MetaSchema::new("object") }
 }
 
+fn success() -> MetaSchemaRef {
+    MetaSchemaRef::Inline(Box::new(MetaSchema { description: Some("Always `true`."), ..MetaSchema::new("boolean") }))
+}
+
 macro_rules! wrapper_schema {
     ($wrapper:ident: $bound:ident, $suffix:literal, $data:expr) => {
         impl<T: $bound> Type for $wrapper<T> {
@@ -184,7 +188,7 @@ macro_rules! wrapper_schema {
             fn register(registry: &mut Registry) {
                 T::register(registry);
                 registry.create_schema::<Self, _>(Self::name().into_owned(), |_| {
-                    object(vec![("success", bool::schema_ref()), ("data", $data)])
+                    object(vec![("success", success()), ("data", $data)])
                 });
             }
 
@@ -203,7 +207,10 @@ wrapper_schema!(Data: Type, "Reply", T::schema_ref());
 wrapper_schema!(
     List: Plural,
     "List",
-    MetaSchemaRef::Inline(Box::new(object(vec![(T::PLURAL, Vec::<T>::schema_ref())])))
+    MetaSchemaRef::Inline(Box::new(MetaSchema {
+        description: Some("One page of the list."),
+        ..object(vec![(T::PLURAL, Vec::<T>::schema_ref())])
+    }))
 );
 
 fn documented<B: Type>(status: u16, headers: Vec<MetaHeader>) -> MetaResponse {

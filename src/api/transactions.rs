@@ -60,8 +60,11 @@ impl TransactionCategory {
 /// A movement of a wallet's money.
 #[derive(Object, Serialize)]
 pub struct Transaction {
+    /// Its id.
     id: i64,
+    /// The wallet whose money moved.
     wallet_id: i64,
+    /// Which way the money went.
     #[oai(rename = "type")]
     #[serde(rename = "type")]
     direction: TransactionType,
@@ -79,6 +82,7 @@ pub struct Transaction {
     reference: Option<String>,
     /// For people.
     description: String,
+    /// When it was made.
     created_at: Timestamp,
 }
 

@@ -15,14 +15,18 @@ use crate::ledger::{Command, stock};
 /// The delivered units of an order.
 #[derive(Object, Serialize)]
 struct Vouchers {
+    /// The vouchers, one a unit.
     vouchers: Vec<Voucher>,
 }
 
 /// A voucher with its codes.
 #[derive(Object, Serialize)]
 struct Voucher {
+    /// Names the voucher without telling its code.
     voucher_reference_number: String,
+    /// The voucher's code.
     card_number: String,
+    /// The PIN that goes with the card number.
     pin: Option<String>,
     /// Where the end user can claim it.
     claim_url: Option<String>,

@@ -16,11 +16,13 @@ use super::state::{State, Tag, listed, rows_of};
 /// A wallet: one per currency.
 #[derive(Object, Serialize)]
 pub struct Wallet {
+    /// Its id.
     id: i64,
     /// ISO 4217.
     currency: String,
     /// Never negative.
     balance: Money,
+    /// When it last changed.
     updated_at: Timestamp,
 }
 

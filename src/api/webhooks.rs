@@ -171,12 +171,17 @@ impl FromFields for ChangeWebhook {
 struct RegisteredWebhook {
     /// Sent with each delivery as `X-Webhook-ID`.
     id: i64,
+    /// For people.
     name: String,
+    /// Where events are sent.
     url: String,
     /// The secret that deliveries are signed with. Keep it; it is never shown again.
     token: String,
+    /// What it is told of.
     events: Vec<Event>,
+    /// Whether it is in use.
     is_active: bool,
+    /// When it was made.
     created_at: Timestamp,
 }
 
@@ -185,13 +190,19 @@ struct RegisteredWebhook {
 struct Webhook {
     /// Sent with each delivery as `X-Webhook-ID`.
     id: i64,
+    /// For people.
     name: String,
+    /// Where events are sent.
     url: String,
+    /// What it is told of.
     events: Vec<Event>,
     /// The credential whose signing secret is the token.
     credential_id: Option<i64>,
+    /// Whether it is in use.
     is_active: bool,
+    /// When it was made.
     created_at: Timestamp,
+    /// When it last changed.
     updated_at: Timestamp,
 }
 
@@ -231,6 +242,7 @@ impl Webhook {
 struct DeletedWebhook {
     /// For people.
     message: String,
+    /// The webhook that was deleted.
     webhook_id: i64,
 }
 

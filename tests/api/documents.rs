@@ -33,6 +33,13 @@ fn documents_describe_everything() {
                 }
             }
         }
+        for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
+            for (field, property) in schema["properties"].as_object().into_iter().flatten() {
+                // Beside a `$ref`, OpenAPI 3.0 reads nothing else.
+                let is_described = property["description"].is_string() || property["$ref"].is_string();
+                assert!(is_described, "{path}: {name}.{field} has no description");
+            }
+        }
     }
 }
 

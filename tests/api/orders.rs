@@ -253,5 +253,10 @@ async fn products_are_shown_at_the_callers_discount() {
         let page = node.client(client, "GET", &format!("/products?{query}"), Value::Null).await;
         assert_eq!((page.header("x-total-count"), page.header("x-page-size")), (total, size), "{query}");
     }
-    node.client(client, "GET", "/products?limit=10001", Value::Null).await.refused(400, "E_VALIDATION_FAILURE");
+    for name in ["limit", "per_page"] {
+        let answer = node.client(client, "GET", &format!("/products?{name}=10001"), Value::Null).await;
+        assert!(answer.refused(400, "E_VALIDATION_FAILURE")["messages"][name].is_array(), "{name}");
+    }
+    let huge = json!({"product_id": range["id"], "denomination": 500, "quantity": 10});
+    node.client(client, "POST", "/orders", huge).await.refused(422, "E_CURRENCY_MISMATCH");
 }

@@ -52,6 +52,7 @@ impl From<AccountStatus> for Status {
 /// A new client organisation.
 #[derive(Object)]
 struct CreateAccount {
+    /// For people.
     #[oai(validator(min_length = 1, max_length = 100))]
     name: String,
 }
@@ -65,6 +66,7 @@ impl FromFields for CreateAccount {
 /// Suspends an account, or lifts that.
 #[derive(Object)]
 struct ChangeAccount {
+    /// Where it stands.
     status: AccountStatus,
 }
 
@@ -81,7 +83,9 @@ impl FromFields for ChangeAccount {
 struct Discount {
     /// In percent, "0.00" to "99.99".
     discount: Money,
+    /// The product.
     product_id: Option<i64>,
+    /// The category.
     category_id: Option<i64>,
 }
 
@@ -102,9 +106,13 @@ impl FromFields for Discount {
 /// A client organisation.
 #[derive(Object, Serialize)]
 struct Account {
+    /// Its id.
     id: i64,
+    /// For people.
     name: String,
+    /// Where it stands.
     status: AccountStatus,
+    /// When it was made.
     created_at: Timestamp,
 }
 

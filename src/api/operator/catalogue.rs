@@ -28,10 +28,13 @@ const MAX_QUANTITY: i64 = 10_000;
 /// A product, whole: what is left out of a change goes back to its default.
 #[derive(Object)]
 struct ProductFields {
+    /// For people.
     #[oai(validator(min_length = 1, max_length = 200))]
     name: String,
+    /// Whose card it is.
     #[oai(validator(min_length = 1, max_length = 100))]
     brand: String,
+    /// The category.
     category_id: Option<i64>,
     /// ISO 3166-1 alpha-2.
     #[oai(validator(pattern = "^[A-Z]{2}$"))]
@@ -39,6 +42,7 @@ struct ProductFields {
     /// ISO 4217, of a currency with at most two decimals. It cannot be changed.
     #[oai(validator(pattern = "^[A-Z]{3}$"))]
     currency: String,
+    /// How its face values are given.
     denomination_type: DenominationType,
     /// The face values of a FIXED product.
     #[oai(validator(min_items = 1, max_items = 200))]
@@ -158,6 +162,7 @@ impl ProductFields {
 /// A new category.
 #[derive(Object)]
 struct AddCategory {
+    /// For people.
     #[oai(validator(min_length = 1, max_length = 100))]
     name: String,
     /// The category that it is part of.
@@ -173,7 +178,9 @@ impl FromFields for AddCategory {
 /// A category of products.
 #[derive(Object, Serialize)]
 struct Category {
+    /// Its id.
     id: i64,
+    /// For people.
     name: String,
     /// The category that it is part of.
     parent_id: Option<i64>,

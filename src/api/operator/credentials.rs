@@ -38,6 +38,7 @@ impl FromFields for IssueCredential {
 /// A credential right after it was issued: the one time that it is shown.
 #[derive(Object, Serialize)]
 struct IssuedCredential {
+    /// Its id.
     id: i64,
     /// For the header `X-API-Key`. Its first 8 characters name it in logs and reports.
     api_key: String,
@@ -48,11 +49,15 @@ struct IssuedCredential {
 /// A credential without its key.
 #[derive(Object, Serialize)]
 struct Credential {
+    /// Its id.
     id: i64,
+    /// Whose it is.
     account_id: i64,
+    /// For people.
     name: String,
     /// The key's first 8 characters.
     key_prefix: String,
+    /// Whether it is of no more use.
     is_revoked: bool,
 }
 

@@ -23,6 +23,7 @@ use crate::ledger::{Answer, Command};
 /// An order, and whose it is.
 #[derive(Object, Serialize)]
 struct AccountOrder {
+    /// Whose it is.
     account_id: i64,
     #[oai(flatten)]
     #[serde(flatten)]

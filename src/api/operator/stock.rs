@@ -36,12 +36,14 @@ struct StockLoaded {
 struct RejectedRow {
     /// From 1; the line of column names does not count.
     row: i64,
+    /// Why it was not added.
     reason: String,
 }
 
 /// How many vouchers of one denomination there are.
 #[derive(Object, Serialize)]
 struct StockLevel {
+    /// The face value of one voucher.
     denomination: Money,
     /// Not expired, and not allocated to an order.
     available: i64,

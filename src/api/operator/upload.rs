@@ -53,6 +53,7 @@ pub struct UploadedVoucher {
     /// What a product has once.
     #[oai(validator(min_length = 1, max_length = 100))]
     card_number: String,
+    /// The PIN that goes with the card number.
     #[oai(validator(min_length = 1, max_length = 100))]
     pin: Option<String>,
     /// Made here when it is left out; unique.

@@ -59,6 +59,7 @@ impl FromFields for FundWallet {
 /// A correction of a balance.
 #[derive(Object)]
 struct AdjustWallet {
+    /// Which way the money went.
     #[oai(rename = "type")]
     direction: TransactionType,
     /// More than "0.00".
