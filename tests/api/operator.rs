@@ -128,6 +128,9 @@ async fn stock_is_loaded_as_json_and_as_csv() {
     let head = node.head().await;
     load("", "card_number\nx\n").await.refused(400, "E_VALIDATION_FAILURE");
     load("?denomination=10", "number\nx\n").await.refused(400, "E_VALIDATION_FAILURE");
+    let no_names = load("?denomination=10", "6006491234567890\n").await;
+    no_names.refused(400, "E_VALIDATION_FAILURE");
+    assert!(!no_names.text.contains("6006491234567890"));
     load("?denomination=x", "card_number\nx\n").await.refused(400, "E_VALIDATION_FAILURE");
     load("?denomination=11", "card_number\nx\n").await.refused(422, "E_INVALID_DENOMINATION");
     let bad = json!({"denomination": 10, "vouchers": [{"card_number": "ok"}, {"pin": "1"}]});
