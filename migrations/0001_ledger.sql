@@ -25,7 +25,7 @@ INSERT INTO log_head (shard_id) VALUES (1);
 
 -- data and metadata are json, not jsonb: the bytes that were decided are the bytes that are kept.
 CREATE TABLE events (
-    shard_id       smallint       NOT NULL REFERENCES log_head,
+    shard_id       smallint       NOT NULL, -- no foreign key: it would cost a look-up per event, and the writer holds the head
     position       bigint         NOT NULL CHECK (position > 0),
     event_id       uuid           NOT NULL,
     stream_type    text           NOT NULL,
