@@ -197,7 +197,7 @@ CREATE TABLE orders (
     CONSTRAINT orders_pkey PRIMARY KEY (shard_id, id),
     CONSTRAINT orders_delivered_check CHECK ((status = 'DELIVERED') = (delivered_on IS NOT NULL)),
     CONSTRAINT orders_cancelled_check CHECK ((status = 'CANCELLED') = (cancelled_on IS NOT NULL)),
-    CONSTRAINT orders_quantity_check CHECK (delivered_quantity BETWEEN 0 AND quantity AND (status = 'DELIVERED') = (delivered_quantity = quantity)),
+    CONSTRAINT orders_units_check CHECK (delivered_quantity BETWEEN 0 AND quantity AND (status = 'DELIVERED') = (delivered_quantity = quantity)),
     CONSTRAINT orders_refund_check CHECK (refunded_amount BETWEEN 0 AND amount AND (refunded_amount = 0 OR status = 'CANCELLED'))
 ) WITH (fillfactor = 70);
 CREATE INDEX orders_account ON orders (shard_id, account_id, id);

@@ -1,0 +1,5 @@
+//! The one integration binary: a real Postgres, real HTTPS receivers, the program itself.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+mod writer;

@@ -1,0 +1,3 @@
+pub mod ledger;
+pub mod postgres;
+pub mod proxy;
