@@ -1,5 +1,6 @@
 //! The one integration binary: a real Postgres, real HTTPS receivers, the program itself.
 #![allow(clippy::unwrap_used)]
 
+mod kill;
 mod support;
 mod writer;

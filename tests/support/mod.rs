@@ -1,3 +1,4 @@
 pub mod ledger;
 pub mod postgres;
+pub mod program;
 pub mod proxy;
