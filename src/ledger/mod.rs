@@ -8,7 +8,8 @@ mod decide;
 pub mod projector;
 pub mod reader;
 mod schema;
-mod stock;
+pub mod stock;
+pub mod texts;
 mod wake;
 mod writer;
 
