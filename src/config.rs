@@ -77,7 +77,9 @@ fn postgres_options(url: &Private, flag: &str, variable: &str) -> Result<PgConne
     let text = url.expose();
     let is_postgres = text.starts_with("postgres://") || text.starts_with("postgresql://");
     let options = PgConnectOptions::from_str(text).ok().filter(|_| is_postgres);
-    options.ok_or_else(|| ConfigError(format!("{flag} ({variable}) is not a URL such as postgres://user:password@host:5432/database")))
+    options.ok_or_else(|| {
+        ConfigError(format!("{flag} ({variable}) is not a URL such as postgres://user:password@host:5432/database"))
+    })
 }
 
 /// The operator token in a file, or in the variable [`OPERATOR_TOKEN_VARIABLE`].
@@ -104,7 +106,10 @@ impl OperatorTokenSettings {
         };
         let token = Private::new(token.expose().trim());
         if token.expose().len() < 16 || token.expose().contains(|c: char| !c.is_ascii_graphic()) {
-            return Err(ConfigError("the operator token (LEDGER_OPERATOR_TOKEN or its file) must be 16 or more printable characters without spaces".into()));
+            return Err(ConfigError(
+                "the operator token (LEDGER_OPERATOR_TOKEN or its file) must be 16 or more printable characters without spaces"
+                    .into(),
+            ));
         }
         Ok(Some(token))
     }

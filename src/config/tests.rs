@@ -67,23 +67,41 @@ fn the_file_is_checked_like_a_flag_and_unknown_keys_are_named() {
 fn a_wrong_value_is_one_line_that_names_it() {
     for (arguments, expected) in [
         (&["--listen", "nowhere"][..], "--listen cannot be \"nowhere\": invalid socket address syntax"),
-        (&["--database-url", "mysql://u:hidden@h/d"], "--database-url (DATABASE_URL) is not a URL such as postgres://user:password@host:5432/database"),
-        (&["--migration-url", "hidden"], "--migration-url (LEDGER_MIGRATION_URL) is not a URL such as postgres://user:password@host:5432/database"),
+        (
+            &["--database-url", "mysql://u:hidden@h/d"],
+            "--database-url (DATABASE_URL) is not a URL such as postgres://user:password@host:5432/database",
+        ),
+        (
+            &["--migration-url", "hidden"],
+            "--migration-url (LEDGER_MIGRATION_URL) is not a URL such as postgres://user:password@host:5432/database",
+        ),
         (&["--sandbox=maybe"], "--sandbox cannot be \"maybe\": value was not a boolean"),
         (&["--public-url", "ftp://x"], "--public-url cannot be \"ftp://x\": expected an http or https URL without a query"),
         (&["--service-name", "A B"], "--service-name cannot be \"A B\": expected 1 to 40 letters, digits and inner hyphens"),
         (&["--roles", "api,cook"], "--roles cannot be \"api,cook\": \"cook\" is not one of api, projector, fulfilment, delivery"),
-        (&["--trusted-proxies", "10.0.0.1,x"], "--trusted-proxies cannot be \"x\": expected an address or a network such as 10.0.0.0/8"),
-        (&["--webhook-allow-nets", "10.0.0.0/99"], "--webhook-allow-nets cannot be \"10.0.0.0/99\": expected an address or a network such as 10.0.0.0/8"),
+        (
+            &["--trusted-proxies", "10.0.0.1,x"],
+            "--trusted-proxies cannot be \"x\": expected an address or a network such as 10.0.0.0/8",
+        ),
+        (
+            &["--webhook-allow-nets", "10.0.0.0/99"],
+            "--webhook-allow-nets cannot be \"10.0.0.0/99\": expected an address or a network such as 10.0.0.0/8",
+        ),
         (&["--delivery-timeout", "30"], "--delivery-timeout cannot be \"30\": a duration looks like 500ms, 30s, 5m, 1h or 1d"),
         (&["--retry-base", "0s"], "--retry-base cannot be \"0s\": a duration of zero does nothing"),
         (&["--delivery-in-flight", "0"], "--delivery-in-flight cannot be \"0\": 0 is not in 1..=10000"),
         (&["--delivery-in-flight", "8"], "--delivery-in-flight-per-webhook must not be above --delivery-in-flight"),
         (&["--rate-limits", "orders=100"], "--rate-limits cannot be \"orders=100\": orders: a limit looks like 100/60s"),
-        (&["--rate-limits", "order=1/1s"], "--rate-limits cannot be \"order=1/1s\": \"order\" is not one of orders, images, general, login, refresh"),
+        (
+            &["--rate-limits", "order=1/1s"],
+            "--rate-limits cannot be \"order=1/1s\": \"order\" is not one of orders, images, general, login, refresh",
+        ),
         (&["--rate-limits", "login=0/1s"], "--rate-limits cannot be \"login=0/1s\": login: \"0\" is not a count from 1 up"),
         (&["--deprecation-date", "soon"], "--deprecation-date cannot be \"soon\": a date looks like 2030-12-31"),
-        (&["--deprecation-date", "2031-01-01", "--sunset-date", "2030-01-01"], "--sunset-date must not be before --deprecation-date"),
+        (
+            &["--deprecation-date", "2031-01-01", "--sunset-date", "2030-01-01"],
+            "--sunset-date must not be before --deprecation-date",
+        ),
         (&["--log-format", "xml"], "--log-format cannot be \"xml\": expected text or json"),
         (&["--listne", "x"], "unexpected argument '--listne' found tip: a similar argument exists: '--listen'"),
     ] {

@@ -85,7 +85,8 @@ impl FromStr for RateLimit {
 
     fn from_str(text: &str) -> Result<RateLimit, String> {
         let (requests, window) = text.split_once('/').ok_or("a limit looks like 100/60s")?;
-        let requests = requests.parse().ok().filter(|n| *n > 0).ok_or_else(|| format!("{requests:?} is not a count from 1 up"))?;
+        let requests =
+            requests.parse().ok().filter(|n| *n > 0).ok_or_else(|| format!("{requests:?} is not a count from 1 up"))?;
         let window = duration(window)?;
         if window.subsec_nanos() != 0 {
             return Err("a window is of whole seconds".to_owned());
