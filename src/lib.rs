@@ -3,9 +3,13 @@
 pub mod access;
 pub mod api;
 pub mod audit;
+pub mod cli;
+pub mod config;
 pub mod delivery;
 pub mod fulfilment;
 pub mod ledger;
+pub mod node;
 pub mod postgres;
 pub mod receiver;
+pub mod stand_in; // STAND-IN: delete
 pub mod telemetry;

@@ -1,5 +1,7 @@
-//! The service as a whole, against a real Postgres.
-#![allow(clippy::unwrap_used, unreachable_pub)]
+//! The one integration binary: a real Postgres, real HTTPS receivers, the program itself.
+#![allow(clippy::unwrap_used)]
 
 mod api;
+mod kill;
 mod support;
+mod writer;

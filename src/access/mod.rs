@@ -2,12 +2,13 @@
 
 mod credentials;
 mod operators;
+pub mod request_signature;
 pub mod seal;
 
 use ledger_events::{AccountId, Actor, CredentialId, ShardId};
 
 pub use credentials::Credentials;
-pub use operators::{Operator, Operators, Role};
+pub use operators::{IssuedToken, Operator, Operators, Role};
 
 /// An authenticated client.
 #[derive(Clone, Copy, Debug)]

@@ -1,5 +1,6 @@
 //! Operator tokens: `Authorization: Bearer`, each with a role.
 
+use chrono::{DateTime, Utc};
 use ledger_events::Actor;
 use sha2::{Digest, Sha256};
 use sqlx::PgPool;
@@ -96,6 +97,29 @@ impl Operators {
             .await?;
         Ok(token)
     }
+
+    /// Every token that was issued, oldest first; never the tokens themselves.
+    pub async fn list(&self) -> Result<Vec<IssuedToken>, sqlx::Error> {
+        sqlx::query_as("SELECT id, name, role, created_at, revoked_at FROM vault.operators ORDER BY id")
+            .fetch_all(&self.pool)
+            .await
+    }
+
+    /// Revokes a token; false when there is none of this id that is not revoked.
+    pub async fn revoke(&self, id: i64) -> Result<bool, sqlx::Error> {
+        let revoke = "UPDATE vault.operators SET revoked_at = clock_timestamp() WHERE id = $1 AND revoked_at IS NULL";
+        Ok(sqlx::query(revoke).bind(id).execute(&self.pool).await?.rows_affected() == 1)
+    }
+}
+
+/// What may be known of a token after it was issued.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct IssuedToken {
+    pub id: i64,
+    pub name: String,
+    pub role: String,
+    pub created_at: DateTime<Utc>,
+    pub revoked_at: Option<DateTime<Utc>>,
 }
 
 fn hash(token: &str) -> [u8; 32] {

@@ -5,6 +5,7 @@ mod batch;
 pub mod command;
 pub mod connect;
 mod decide;
+pub mod expiry;
 pub mod projector;
 pub mod reader;
 mod schema;
@@ -27,7 +28,7 @@ use crate::access::seal::Keyring;
 use crate::telemetry::Metrics;
 use command::Submission;
 pub use command::{Answer, Command, Idempotency, Origin, Rendered, Reply, WriteError};
-pub use schema::{SchemaError, check as check_schema, migrate};
+pub use schema::{SchemaError, check as check_schema, migrate, pending};
 pub use wake::Wake;
 use writer::Writer;
 

@@ -1,4 +1,5 @@
-//! What tests stand on.
-
+pub mod ledger;
 pub mod node;
 pub mod postgres;
+pub mod program;
+pub mod proxy;

@@ -1,0 +1,314 @@
+//! `admin …`: the operator API's operations from the shell.
+
+mod stock;
+
+use anyhow::Context;
+use clap::{Args, Subcommand, ValueEnum};
+use reqwest::{Method, Url};
+use serde_json::{Map, Value, json};
+
+use super::client::{Caller, Client};
+use super::output::{Output, with_progress};
+use super::tokens::{self, TokenArgs};
+use crate::config::OperatorTokenSettings;
+
+#[derive(Args, Debug)]
+pub struct AdminArgs {
+    /// Where the service is
+    #[arg(long, env = "LEDGER_URL", value_name = "URL", default_value = "http://127.0.0.1:8080")]
+    url: Url,
+    #[command(flatten)]
+    operator_token: OperatorTokenSettings,
+    #[command(subcommand)]
+    what: Admin,
+}
+
+#[derive(Subcommand, Debug)]
+enum Admin {
+    /// Client organisations
+    #[command(subcommand)]
+    Account(Account),
+    /// API keys of an account
+    #[command(subcommand)]
+    Credential(Credential),
+    /// Wallets, and the money in them
+    #[command(subcommand)]
+    Wallet(Wallet),
+    /// Product categories
+    #[command(subcommand)]
+    Category(Category),
+    /// What can be ordered
+    #[command(subcommand)]
+    Product(Product),
+    /// What an account pays less
+    #[command(subcommand)]
+    Discount(Discount),
+    /// Vouchers to deliver
+    #[command(subcommand)]
+    Stock(stock::Stock),
+    /// Orders of any account
+    #[command(subcommand)]
+    Order(Order),
+    /// Operator tokens, directly on the database
+    Token(TokenArgs),
+}
+
+#[derive(Subcommand, Debug)]
+enum Account {
+    Create {
+        name: String,
+    },
+    List(PageArgs),
+    /// A suspended account can read and change nothing
+    Suspend {
+        account: i64,
+    },
+    Activate {
+        account: i64,
+    },
+}
+
+#[derive(Subcommand, Debug)]
+enum Credential {
+    /// Issue an API key; its secret is shown once
+    Issue {
+        account: i64,
+        name: String,
+    },
+    Revoke {
+        credential: i64,
+    },
+}
+
+#[derive(Subcommand, Debug)]
+enum Wallet {
+    Open {
+        account: i64,
+        currency: String,
+    },
+    /// Put money in, once for each reference
+    Fund {
+        wallet: i64,
+        amount: String,
+        reference: String,
+        #[arg(long)]
+        note: Option<String>,
+    },
+    /// Correct a balance
+    Adjust {
+        wallet: i64,
+        #[arg(value_enum)]
+        direction: Direction,
+        amount: String,
+        reason: String,
+    },
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Direction {
+    Credit,
+    Debit,
+}
+
+#[derive(Subcommand, Debug)]
+enum Category {
+    Create {
+        name: String,
+        #[arg(long, value_name = "CATEGORY")]
+        parent: Option<i64>,
+    },
+    List(PageArgs),
+}
+
+#[derive(Subcommand, Debug)]
+enum Product {
+    Create(Box<ProductArgs>),
+    List(PageArgs),
+}
+
+#[derive(Args, Debug)]
+#[command(group(clap::ArgGroup::new("face_values").required(true).args(["denominations", "min"])))]
+struct ProductArgs {
+    name: String,
+    #[arg(long)]
+    brand: String,
+    /// ISO 3166-1 alpha-2
+    #[arg(long)]
+    country: String,
+    /// ISO 4217
+    #[arg(long)]
+    currency: String,
+    /// The face values, such as 10,25,50
+    #[arg(long, value_delimiter = ',', value_name = "AMOUNTS")]
+    denominations: Vec<String>,
+    /// The smallest face value, if any between two can be ordered
+    #[arg(long, value_name = "AMOUNT", requires = "max")]
+    min: Option<String>,
+    /// The largest
+    #[arg(long, value_name = "AMOUNT", requires = "min")]
+    max: Option<String>,
+    #[arg(long, value_name = "ID")]
+    category: Option<i64>,
+    /// The most units of one order
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    max_quantity: i32,
+    #[arg(long, default_value = "")]
+    description: String,
+    #[arg(long, default_value = "")]
+    terms: String,
+    /// Not to be ordered yet
+    #[arg(long)]
+    inactive: bool,
+}
+
+#[derive(Subcommand, Debug)]
+enum Discount {
+    /// Set an account's discount in percent: on a product, on a category, or on everything
+    Set {
+        account: i64,
+        discount: String,
+        #[arg(long, value_name = "ID", conflicts_with = "category")]
+        product: Option<i64>,
+        #[arg(long, value_name = "ID")]
+        category: Option<i64>,
+    },
+}
+
+#[derive(Subcommand, Debug)]
+enum Order {
+    List(PageArgs),
+    Show {
+        order: i64,
+    },
+    /// Cancel, and refund what was not delivered
+    Cancel {
+        order: i64,
+        #[arg(long)]
+        reason: Option<String>,
+    },
+}
+
+#[derive(Args, Debug)]
+struct PageArgs {
+    #[arg(long, default_value_t = 1)]
+    page: u32,
+    #[arg(long, default_value_t = 20)]
+    limit: u32,
+}
+
+/// One request: method, path and body.
+type Operation = (Method, String, Option<Value>);
+
+pub async fn run(args: AdminArgs, output: &Output) -> anyhow::Result<()> {
+    let operation = match args.what {
+        Admin::Token(token) => return tokens::run(token, output).await,
+        Admin::Stock(stock) => {
+            let client = client(&args.url, &args.operator_token)?;
+            return stock::run(stock, &client, output).await;
+        }
+        Admin::Account(account) => account_operation(account),
+        Admin::Credential(credential) => credential_operation(credential),
+        Admin::Wallet(wallet) => wallet_operation(wallet),
+        Admin::Category(Category::Create { name, parent }) => {
+            post("/categories", filled([("name", Some(json!(name))), ("parent_id", parent.map(Value::from))]))
+        }
+        Admin::Category(Category::List(page)) => list("/categories", &page),
+        Admin::Product(Product::Create(product)) => post("/products", product_body(*product)),
+        Admin::Product(Product::List(page)) => list("/products", &page),
+        Admin::Discount(Discount::Set { account, discount, product, category }) => put(
+            &format!("/accounts/{account}/discounts"),
+            filled([
+                ("discount", Some(json!(discount))),
+                ("product_id", product.map(Value::from)),
+                ("category_id", category.map(Value::from)),
+            ]),
+        ),
+        Admin::Order(Order::List(page)) => list("/orders", &page),
+        Admin::Order(Order::Show { order }) => (Method::GET, format!("/admin/v1/orders/{order}"), None),
+        Admin::Order(Order::Cancel { order, reason }) => {
+            post(&format!("/orders/{order}/cancel"), filled([("reason", reason.map(Value::from))]))
+        }
+    };
+    let client = client(&args.url, &args.operator_token)?;
+    let (method, path, body) = operation;
+    let data = with_progress("waiting for the answer", client.json(method, &path, body.as_ref())).await?;
+    output.facts(&data)?;
+    Ok(())
+}
+
+fn client(url: &Url, token: &OperatorTokenSettings) -> anyhow::Result<Client> {
+    let token = token.read()?.context(
+        "no operator token: set LEDGER_OPERATOR_TOKEN or --operator-token-file, or make one with `rewards-ledger admin token create NAME --role admin`",
+    )?;
+    Client::new(url, Some(Caller::Operator(token)))
+}
+
+fn post(path: &str, body: Value) -> Operation {
+    (Method::POST, format!("/admin/v1{path}"), Some(body))
+}
+
+fn put(path: &str, body: Value) -> Operation {
+    (Method::PUT, format!("/admin/v1{path}"), Some(body))
+}
+
+fn list(path: &str, page: &PageArgs) -> Operation {
+    (Method::GET, format!("/admin/v1{path}?page={}&limit={}", page.page, page.limit), None)
+}
+
+/// An object of the fields that were given.
+fn filled<const N: usize>(fields: [(&str, Option<Value>); N]) -> Value {
+    Value::Object(fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect::<Map<_, _>>())
+}
+
+fn account_operation(account: Account) -> Operation {
+    let status = |account: i64, status: &str| put(&format!("/accounts/{account}"), json!({"status": status}));
+    match account {
+        Account::Create { name } => post("/accounts", json!({"name": name})),
+        Account::List(page) => list("/accounts", &page),
+        Account::Suspend { account } => status(account, "SUSPENDED"),
+        Account::Activate { account } => status(account, "ACTIVE"),
+    }
+}
+
+fn credential_operation(credential: Credential) -> Operation {
+    match credential {
+        Credential::Issue { account, name } => post(&format!("/accounts/{account}/credentials"), json!({"name": name})),
+        Credential::Revoke { credential } => (Method::DELETE, format!("/admin/v1/credentials/{credential}"), None),
+    }
+}
+
+fn wallet_operation(wallet: Wallet) -> Operation {
+    match wallet {
+        Wallet::Open { account, currency } => post(&format!("/accounts/{account}/wallets"), json!({"currency": currency})),
+        Wallet::Fund { wallet, amount, reference, note } => post(
+            &format!("/wallets/{wallet}/fund"),
+            filled([("amount", Some(json!(amount))), ("reference", Some(json!(reference))), ("note", note.map(Value::from))]),
+        ),
+        Wallet::Adjust { wallet, direction, amount, reason } => {
+            let direction = match direction {
+                Direction::Credit => "CREDIT",
+                Direction::Debit => "DEBIT",
+            };
+            post(&format!("/wallets/{wallet}/adjust"), json!({"type": direction, "amount": amount, "reason": reason}))
+        }
+    }
+}
+
+fn product_body(product: ProductArgs) -> Value {
+    let is_range = product.min.is_some();
+    filled([
+        ("name", Some(product.name.into())),
+        ("brand", Some(product.brand.into())),
+        ("category_id", product.category.map(Value::from)),
+        ("country", Some(product.country.into())),
+        ("currency", Some(product.currency.into())),
+        ("denomination_type", Some(if is_range { "RANGE" } else { "FIXED" }.into())),
+        ("denominations", (!is_range).then(|| product.denominations.into())),
+        ("min_denomination", product.min.map(Value::from)),
+        ("max_denomination", product.max.map(Value::from)),
+        ("max_quantity", Some(product.max_quantity.into())),
+        ("description", Some(product.description.into())),
+        ("terms", Some(product.terms.into())),
+        ("is_active", Some((!product.inactive).into())),
+    ])
+}

@@ -1,0 +1,145 @@
+//! An HTTP client of the service, for commands.
+
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use chrono::Utc;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, StatusCode, Url};
+use serde_json::Value;
+
+use crate::access::request_signature::{canonical_string, header, sign};
+use crate::access::seal::Private;
+
+/// Longer than the service's own deadlines.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Who calls.
+#[derive(Clone, Debug)]
+pub enum Caller {
+    Operator(Private),
+    Client { api_key: String, api_secret: Private, signing_secret: Option<Private> },
+}
+
+/// Calls one service as one caller.
+#[derive(Clone, Debug)]
+pub struct Client {
+    http: reqwest::Client,
+    base: Url,
+    caller: Option<Caller>,
+}
+
+/// An answer, whatever its status.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: String,
+}
+
+impl Client {
+    pub fn new(base: &Url, caller: Option<Caller>) -> anyhow::Result<Client> {
+        let http = reqwest::Client::builder().timeout(DEADLINE).redirect(reqwest::redirect::Policy::none()).build()?;
+        Ok(Client { http, base: base.clone(), caller })
+    }
+
+    /// Sends one request. `path` begins with a slash and may have a query.
+    ///
+    /// # Errors
+    /// When there is no answer. An answer of any status is not an error.
+    pub async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<String>,
+        further: &[(HeaderName, &str)],
+    ) -> anyhow::Result<Reply> {
+        let url = self.url(path)?;
+        let mut request = self.http.request(method.clone(), url.clone());
+        for (name, value) in self.headers(&method, &url, body.as_deref().unwrap_or_default())? {
+            request = request.header(name, value);
+        }
+        for (name, value) in further {
+            request = request.header(name, *value);
+        }
+        if let Some(body) = body {
+            request = request.header(CONTENT_TYPE, "application/json").body(body);
+        }
+        let no_answer = || format!("no answer from {}", self.base);
+        let response = request.send().await.map_err(reqwest::Error::without_url).with_context(no_answer)?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        let body = response.text().await.map_err(reqwest::Error::without_url).with_context(no_answer)?;
+        Ok(Reply { status, headers, body })
+    }
+
+    /// Sends JSON and answers `data`, or the body itself where there is no wrapper.
+    ///
+    /// # Errors
+    /// When there is no answer, or one that is no success: with its code and message.
+    pub async fn json(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
+        self.send(method, path, body.map(Value::to_string), &[]).await?.data()
+    }
+
+    /// A path under the base. What it holds goes onto the wire as it was given.
+    pub fn url(&self, path: &str) -> anyhow::Result<Url> {
+        if !path.starts_with('/') {
+            bail!("the path {path:?} must begin with a slash");
+        }
+        let text = format!("{}{path}", self.base.as_str().trim_end_matches('/'));
+        Url::parse(&text).with_context(|| format!("{path:?} is no path"))
+    }
+
+    /// The headers by which the caller is known; the client's are signed if there is a secret.
+    pub fn headers(&self, method: &Method, url: &Url, body: &str) -> anyhow::Result<Vec<(HeaderName, HeaderValue)>> {
+        let value = |text: &str| {
+            let mut value =
+                HeaderValue::from_str(text).map_err(|_| anyhow!("a key, secret or token has characters that no header takes"))?;
+            value.set_sensitive(true);
+            Ok::<_, anyhow::Error>(value)
+        };
+        let mut headers = Vec::new();
+        match &self.caller {
+            None => {}
+            Some(Caller::Operator(token)) => headers.push((AUTHORIZATION, value(&format!("Bearer {}", token.expose()))?)),
+            Some(Caller::Client { api_key, api_secret, signing_secret }) => {
+                headers.push((HeaderName::from_static("x-api-key"), value(api_key)?));
+                headers.push((HeaderName::from_static("x-api-secret"), value(api_secret.expose())?));
+                if let Some(secret) = signing_secret {
+                    let now = Utc::now().timestamp();
+                    let canonical = canonical_string(method.as_str(), url.path(), url.query(), body.as_bytes(), now);
+                    let signature = header(now, &sign(secret.expose(), &canonical));
+                    headers.push((HeaderName::from_static("x-signature"), value(&signature)?));
+                }
+            }
+        }
+        Ok(headers)
+    }
+}
+
+impl Reply {
+    /// The body as JSON; none when it is not.
+    pub fn json(&self) -> Option<Value> {
+        serde_json::from_str(&self.body).ok()
+    }
+
+    /// What the operation answers.
+    ///
+    /// # Errors
+    /// On any status but a 2xx, with the answer's code, message and fields.
+    pub fn data(self) -> anyhow::Result<Value> {
+        let mut body = self.json().unwrap_or_default();
+        if self.status.is_success() {
+            return Ok(match body.get_mut("data") {
+                Some(data) => data.take(),
+                None => body,
+            });
+        }
+        let error = body.get("error").cloned().unwrap_or_default();
+        let text = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default();
+        let code = if text("code").is_empty() { error.as_str().unwrap_or_default() } else { text("code") };
+        let fields = error.get("messages").and_then(Value::as_object).into_iter().flatten();
+        let fields: Vec<String> = fields.map(|(field, problems)| format!("{field} {}", super::output::shown(problems))).collect();
+        let details = if fields.is_empty() { String::new() } else { format!(" ({})", fields.join("; ")) };
+        bail!("the service answers {} {code}: {}{details}", self.status.as_u16(), text("message").trim_end_matches('.'));
+    }
+}

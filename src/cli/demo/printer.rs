@@ -1,0 +1,145 @@
+//! How the tour looks: numbered sections of aligned lines, or a JSON object a line.
+
+use std::io;
+
+use owo_colors::OwoColorize;
+use serde_json::{Value, json};
+
+use super::statement::Statement;
+use crate::cli::events::{by_outcome, summary};
+use crate::cli::output::Output;
+use crate::ledger::reader::Stored;
+use crate::receiver::Received;
+
+#[derive(Debug)]
+pub struct Printer {
+    output: Output,
+    sections: u32,
+    is_told: bool,
+}
+
+impl Printer {
+    pub fn new(output: Output) -> Printer {
+        Printer { output, sections: 0, is_told: false }
+    }
+
+    /// Whether the tour came to its end.
+    pub fn is_told(&self) -> bool {
+        self.is_told
+    }
+
+    pub fn told(&mut self) {
+        self.is_told = true;
+    }
+
+    pub fn section(&mut self, title: &str) -> io::Result<()> {
+        self.sections += 1;
+        if self.output.json {
+            return self.output.json_line(&json!({"kind": "section", "number": self.sections, "title": title}));
+        }
+        self.output.line(format!("\n{} {}", self.sections.bold().blue(), title.bold()))
+    }
+
+    /// A fact under its name.
+    pub fn fact(&self, name: &str, text: &str) -> io::Result<()> {
+        if self.output.json {
+            return self.output.json_line(&json!({"kind": "fact", "name": name, "text": text}));
+        }
+        self.output.line(format!("  {}  {text}", format!("{name:<10}").dimmed()))
+    }
+
+    /// A text to be copied as it is.
+    pub fn verbatim(&self, text: &str) -> io::Result<()> {
+        if self.output.json {
+            return self.output.json_line(&json!({"kind": "text", "text": text}));
+        }
+        self.output.line(format!("\n{text}"))
+    }
+
+    /// A request that was answered: who asked for what, and what came of it.
+    pub fn request(&self, who: &str, what: &str, status: u16, result: &str) -> io::Result<()> {
+        if self.output.json {
+            return self
+                .output
+                .json_line(&json!({"kind": "request", "by": who, "request": what, "status": status, "result": result}));
+        }
+        let status = by_outcome((200..300).contains(&status), &status.to_string());
+        self.output.line(format!("  {}  {what:<40}  {status}  {result}", format!("{who:<10}").dimmed()))
+    }
+
+    pub fn event(&self, event: &Stored) -> io::Result<()> {
+        if self.output.json {
+            let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
+            return self.output.json_line(&json!({
+                "kind": "event", "position": event.position, "stream": event.stream_type, "stream_id": event.stream_id,
+                "type": event.event_type, "data": data,
+            }));
+        }
+        let position = format!("{:<4}", event.position);
+        let stream = format!("{} {}", event.stream_type, event.stream_id);
+        let name = format!("{:<23}", event.event_type);
+        self.output.line(format!(
+            "  {}  {} {} {stream:<14} {}",
+            "log       ".dimmed(),
+            position.bold(),
+            name.cyan(),
+            summary(event).dimmed()
+        ))
+    }
+
+    pub fn webhook(&self, received: &Received, verdict: &Result<(), String>, is_repeated: bool) -> io::Result<()> {
+        let event_type = received.event_type().unwrap_or("no event type");
+        let body: Value = serde_json::from_slice(&received.body).unwrap_or_default();
+        let order = &body["data"]["id"];
+        if self.output.json {
+            let signature = verdict.as_ref().map_or_else(String::clone, |()| "verified".to_owned());
+            return self.output.json_line(&json!({
+                "kind": "webhook", "event_type": event_type, "event_id": received.event_id(), "order_id": order,
+                "status": body["data"]["status"], "signature": signature, "is_repeated": is_repeated,
+            }));
+        }
+        let signature = match verdict {
+            Ok(()) => by_outcome(true, "signature verified"),
+            Err(why) => by_outcome(false, why),
+        };
+        let again = if is_repeated { "  again" } else { "" };
+        let order = format!("order {order}");
+        let status = body["data"]["status"].as_str().unwrap_or_default();
+        self.output.line(format!(
+            "  {}       {} {order:<14} {signature}  {}{again}",
+            "webhook   ".dimmed(),
+            format!("{event_type:<23}").magenta(),
+            status.dimmed()
+        ))
+    }
+
+    pub fn statement(&self, statement: &Statement) -> io::Result<()> {
+        if self.output.json {
+            return self.output.json_line(&statement.as_json());
+        }
+        let head =
+            format!("  {:>5}  {:<8}{:<14}{:>10}{:>15}  {}", "id", "type", "category", "amount", "balance after", "reference");
+        self.output.line(head.dimmed())?;
+        for row in &statement.movements {
+            let (id, kind, category) = (row.id, &row.direction, &row.category);
+            let (amount, after, reference) = (row.amount.to_string(), row.balance_after.to_string(), &row.reference);
+            self.output.line(format!("  {id:>5}  {kind:<8}{category:<14}{amount:>10}{after:>15}  {reference}"))?;
+        }
+        self.output.line("")?;
+        let wallet = format!("balance of wallet {}", statement.wallet_id);
+        for (sign, name, amount) in [
+            (" ", "opening balance", statement.opening_balance),
+            ("+", "credits", statement.total_credits),
+            ("-", "debits", statement.total_debits),
+            ("+", "refunds", statement.total_refunds),
+            ("=", "closing balance", statement.closing_balance),
+            (" ", wallet.as_str(), statement.wallet_balance),
+        ] {
+            self.output.line(format!("  {sign} {name:<24}{:>11} {}", amount.to_string(), statement.currency))?;
+        }
+        match statement.check() {
+            Ok(()) => self.output.line(format!("\n  {}", by_outcome(true, "reconciled to the cent"))),
+            Err(why) => self.output.line(format!("\n  {}", by_outcome(false, &why.to_string()))),
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! What the tour needs: an embedded server, a node with every role, a receiver of webhooks, and
+//! eyes on the log and on what arrives.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use chrono::Utc;
+use ledger_events::Position;
+use reqwest::Url;
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::DemoArgs;
+use super::printer::Printer;
+use crate::access::seal::{Private, random_secret};
+use crate::cli::output::with_progress;
+use crate::cli::serve::{self, StopSignals};
+use crate::config::{Config, DatabaseSettings, OperatorTokenSettings};
+use crate::ledger::{FIRST_SHARD, reader};
+use crate::node::{Database, Node};
+use crate::postgres::{Server, Settings};
+use crate::receiver::{Answer, Certificate, Received, Receiver, ReceiverSettings};
+
+/// How long a step may take, from the request to the last webhook.
+const STEP_DEADLINE: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(40);
+const PAGE_EVENTS: i64 = 200;
+const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+
+/// The running service and what watches it.
+#[derive(Debug)]
+pub struct Stage {
+    node: Node,
+    receiver: Receiver,
+    arrivals: mpsc::UnboundedReceiver<Received>,
+    /// The log is printed up to here.
+    position: Position,
+    /// What happened to an order, and what was told of it: event types.
+    logged: HashMap<i64, HashSet<String>>,
+    told: HashMap<i64, HashSet<String>>,
+    event_ids: HashSet<String>,
+    unverified: Option<String>,
+    pub base: Url,
+    pub operator_token: Private,
+    pub operator_token_file: PathBuf,
+    /// The webhook's token, once there is one.
+    pub webhook_token: Option<Private>,
+}
+
+impl Stage {
+    /// Starts everything and says where it is.
+    pub async fn start(args: &DemoArgs, printer: &mut Printer) -> anyhow::Result<Stage> {
+        printer.section("Start")?;
+        let (database, data_dir) = with_progress("starting the embedded Postgres", database(args)).await?;
+        let kind = if args.exit { ", temporary" } else { "" };
+        printer.fact("postgres", &format!("embedded, in {}{kind}", data_dir.display()))?;
+
+        let certificate = Certificate::load_or_generate(&data_dir.join("receiver"))?;
+        let (receiver, arrivals) = Receiver::start(ReceiverSettings {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            service_name: "SERVICE".to_owned(),
+            certificate,
+            respond: Arc::new(|_| Answer::Status(200)),
+        })
+        .await
+        .context("the webhook receiver does not start")?;
+
+        let operator_token = random_secret();
+        let operator_token_file = data_dir.join("operator.token");
+        write_private(&operator_token_file, operator_token.expose())?;
+        let mut config = Config::new(settings(args, data_dir.clone()))?;
+        config.listen = args.listen.unwrap_or_else(free_address);
+        config.operator_token = OperatorTokenSettings { operator_token_file: Some(operator_token_file.clone()) };
+        config.webhook_ca_file = Some(data_dir.join("receiver").join("receiver-ca.pem"));
+        config.webhook_allow_nets = vec!["127.0.0.0/8".parse()?];
+        let node = with_progress("starting the node", Node::start_on(&config, database)).await?;
+        let address = node.address().context("the node does not listen")?;
+        printer.fact("node", &format!("http://{address}  {}", config.roles))?;
+        printer.fact("receiver", &format!("https://{}  its certificate is trusted by the node", receiver.address()))?;
+
+        let position = reader::head(node.ledger().pool(), FIRST_SHARD).await?;
+        Ok(Stage {
+            node,
+            receiver,
+            arrivals,
+            position,
+            logged: HashMap::new(),
+            told: HashMap::new(),
+            event_ids: HashSet::new(),
+            unverified: None,
+            base: format!("http://{address}").parse()?,
+            operator_token,
+            operator_token_file,
+            webhook_token: None,
+        })
+    }
+
+    /// Where the receiver takes webhooks.
+    pub fn webhook_url(&self) -> String {
+        format!("https://{}/webhooks", self.receiver.address())
+    }
+
+    /// How many different events were told by webhooks.
+    pub fn webhooks(&self) -> usize {
+        self.event_ids.len()
+    }
+
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// Prints what happens until an order has seen these events in the log and its webhooks of
+    /// these types have arrived.
+    ///
+    /// # Errors
+    /// When they do not within the deadline, or a signature does not verify.
+    pub async fn until(&mut self, printer: &Printer, order: i64, events: &[&str], webhooks: &[&str]) -> anyhow::Result<()> {
+        let deadline = Instant::now() + STEP_DEADLINE;
+        loop {
+            self.look(printer).await?;
+            if let Some(why) = self.unverified.take() {
+                bail!("a webhook cannot be believed: {why}");
+            }
+            let missing = |seen: &HashMap<i64, HashSet<String>>, wanted: &[&str]| {
+                wanted
+                    .iter()
+                    .find(|name| !seen.get(&order).is_some_and(|seen| seen.contains(**name)))
+                    .map(|name| (*name).to_owned())
+            };
+            let missing_event = missing(&self.logged, events).map(|name| format!("the event {name} was not appended"));
+            let missing =
+                missing_event.or_else(|| missing(&self.told, webhooks).map(|name| format!("the webhook {name} did not arrive")));
+            match missing {
+                None => return Ok(()),
+                Some(what) if Instant::now() >= deadline => bail!("order {order}: {what} within {} s", STEP_DEADLINE.as_secs()),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Prints what happens, for as long as the node lives.
+    pub async fn follow(&mut self, printer: &Printer) -> anyhow::Result<()> {
+        loop {
+            self.look(printer).await?;
+        }
+    }
+
+    /// Prints what was appended and what has arrived, waiting a moment for it. The log comes
+    /// first: what a webhook tells was appended before.
+    pub async fn look(&mut self, printer: &Printer) -> anyhow::Result<()> {
+        let arrived = tokio::time::timeout(LOOK_EVERY, self.arrivals.recv()).await.ok().flatten();
+        self.read_log(printer).await?;
+        if let Some(received) = arrived {
+            self.take(printer, &received)?;
+        }
+        Ok(())
+    }
+
+    async fn read_log(&mut self, printer: &Printer) -> anyhow::Result<()> {
+        loop {
+            let page = reader::stored_after(self.node.ledger().pool(), FIRST_SHARD, self.position, PAGE_EVENTS).await;
+            let page = page.context("cannot read the log")?;
+            for event in &page {
+                printer.event(event)?;
+                self.position = event.position;
+                if event.stream_type == "order" {
+                    self.logged.entry(event.stream_id).or_default().insert(event.event_type.clone());
+                }
+            }
+            if page.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn take(&mut self, printer: &Printer, received: &Received) -> anyhow::Result<()> {
+        let token = self.webhook_token.as_ref().map(Private::expose).unwrap_or_default();
+        let verdict = received.verify(token, Utc::now().timestamp()).map_err(|error| error.to_string());
+        let event_id = received.event_id().unwrap_or_default().to_owned();
+        let is_repeated = !self.event_ids.insert(event_id);
+        printer.webhook(received, &verdict, is_repeated)?;
+        if let Err(why) = verdict {
+            self.unverified = Some(why);
+        }
+        let body: Value = serde_json::from_slice(&received.body).unwrap_or_default();
+        if let (Some(order), Some(event_type)) = (body["data"]["id"].as_i64(), received.event_type()) {
+            self.told.entry(order).or_default().insert(event_type.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Ends everything in order.
+    pub async fn stop(self, signals: &mut StopSignals) -> anyhow::Result<()> {
+        // What is written to it after the node's end is nothing.
+        let stopped = serve::stop(self.node, signals).await;
+        self.receiver.stop().await;
+        stopped
+    }
+}
+
+fn settings(args: &DemoArgs, data_dir: PathBuf) -> DatabaseSettings {
+    DatabaseSettings {
+        database_url: None, // never somebody's own database
+        migration_url: None,
+        data_dir,
+        postgres_programs: args.postgres_programs.clone(),
+        postgres_account: args.postgres_account.clone(),
+    }
+}
+
+/// The demo's own database: a temporary one for a tour that ends, else one that stays.
+async fn database(args: &DemoArgs) -> anyhow::Result<(Database, PathBuf)> {
+    if args.exit {
+        let server = Settings {
+            programs: args.postgres_programs.clone(),
+            account: args.postgres_account.clone(),
+            ..Settings::temporary(true)?
+        };
+        let data_dir = server.data_dir.clone();
+        return Ok((Database::embedded(Server::start(server).await?)?, data_dir));
+    }
+    let settings = settings(args, args.data_dir.join("demo"));
+    if Database::find(&settings).await?.is_some() {
+        bail!("a demo runs already in {}: stop it first, or see the tour alone with --exit", settings.data_dir.display());
+    }
+    Ok((Database::open(&settings).await?, settings.data_dir))
+}
+
+fn free_address() -> SocketAddr {
+    match std::net::TcpListener::bind(DEFAULT_LISTEN) {
+        Ok(_) => DEFAULT_LISTEN,
+        Err(_) => SocketAddr::new(DEFAULT_LISTEN.ip(), 0),
+    }
+}
+
+fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
+    let written = file.and_then(|mut file| writeln!(file, "{text}"));
+    written.with_context(|| format!("cannot write {}", path.display()))
+}

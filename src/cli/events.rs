@@ -1,0 +1,190 @@
+//! `events tail` and `events show`: reading the log, straight from the database.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand};
+use ledger_events::{Position, ShardId};
+use ledger_projections::envelope::iso8601;
+use owo_colors::OwoColorize;
+use serde_json::{Value, json};
+use sqlx::PgPool;
+
+use super::output::{Output, shown, with_progress};
+use crate::config::DatabaseSettings;
+use crate::ledger::reader::{self, Stored};
+use crate::ledger::{FIRST_SHARD, connect};
+use crate::node::Database;
+
+/// How often a follower looks. A page takes one short statement.
+const LOOK_EVERY: Duration = Duration::from_millis(300);
+const PAGE_EVENTS: i64 = 500;
+
+#[derive(Args, Debug)]
+pub struct EventsArgs {
+    #[command(flatten)]
+    database: DatabaseSettings,
+    /// Whose log, where there are several
+    #[arg(long, value_name = "ID", default_value_t = FIRST_SHARD)]
+    shard: ShardId,
+    #[command(subcommand)]
+    what: Events,
+}
+
+#[derive(Subcommand, Debug)]
+enum Events {
+    /// Print the newest events, or those after a position
+    Tail {
+        /// Go on as events are appended
+        #[arg(long, short)]
+        follow: bool,
+        /// Begin after this position [default: so that the newest are shown]
+        #[arg(long, value_name = "POSITION")]
+        after: Option<Position>,
+        /// How many at most; with --follow, how many before going on
+        #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(i64).range(0..=1_000_000))]
+        limit: i64,
+    },
+    /// Print one event with everything that is stored
+    Show { position: Position },
+    // `export` and `import` go here.
+}
+
+pub async fn run(args: EventsArgs, output: &Output) -> anyhow::Result<()> {
+    let database = with_progress("starting the embedded Postgres", Database::open(&args.database)).await?;
+    let pool = connect::pool(database.options());
+    let done = match args.what {
+        Events::Tail { follow, after, limit } => {
+            let mut printed = 0;
+            tokio::select! {
+                done = tail(&pool, args.shard, follow, after, limit, output, &mut printed) => done,
+                // So that an embedded server that was started here ends in order.
+                _ = tokio::signal::ctrl_c() => Ok(()),
+            }
+        }
+        Events::Show { position } => show(&pool, args.shard, position, output).await,
+    };
+    pool.close().await;
+    database.close().await?;
+    done
+}
+
+async fn tail(
+    pool: &PgPool,
+    shard: ShardId,
+    follow: bool,
+    after: Option<Position>,
+    limit: i64,
+    output: &Output,
+    printed: &mut i64,
+) -> anyhow::Result<()> {
+    let head = reader::head(pool, shard).await.with_context(|| format!("cannot read the log of shard {shard}"))?;
+    let mut position = after.unwrap_or((head - limit).max(0));
+    loop {
+        let is_full = !follow && *printed >= limit;
+        let wanted = if follow { PAGE_EVENTS } else { (limit - *printed).min(PAGE_EVENTS) };
+        let page = if is_full { Vec::new() } else { reader::stored_after(pool, shard, position, wanted).await? };
+        for event in &page {
+            position = event.position;
+            *printed += 1;
+            match output.json {
+                true => output.json_line(&as_json(event))?,
+                false => output.line(line(event))?,
+            }
+        }
+        if page.is_empty() {
+            if !follow {
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+async fn show(pool: &PgPool, shard: ShardId, position: Position, output: &Output) -> anyhow::Result<()> {
+    let found = reader::stored_after(pool, shard, position - 1, 1).await.context("cannot read the log")?;
+    let Some(event) = found.first().filter(|event| event.position == position) else {
+        bail!("the log of shard {shard} has no event at position {position}");
+    };
+    if output.json {
+        output.json_line(&as_json(event))?;
+    } else {
+        output.line(line(event))?;
+        output.line(format!("{}  {}", "event_id".dimmed(), event.event_id))?;
+        output.line(format!(
+            "{}   version {} of {}/{}",
+            "stream ".dimmed(),
+            event.version,
+            event.stream_type,
+            event.stream_id
+        ))?;
+        output.line(format!("{}   version {}", "schema ".dimmed(), event.schema_version))?;
+        for (name, text) in [("data", &event.data), ("metadata", &event.metadata)] {
+            output.line(name.dimmed())?;
+            output.line(format!("{:#}", serde_json::from_str::<Value>(text)?))?;
+        }
+    }
+    Ok(())
+}
+
+fn as_json(event: &Stored) -> Value {
+    // The stored text is what is hashed; parsed, it is the same but for the order of its keys.
+    let parsed = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_else(|_| text.into());
+    json!({
+        "shard_id": event.shard_id, "position": event.position, "event_id": event.event_id,
+        "stream_type": event.stream_type, "stream_id": event.stream_id, "version": event.version,
+        "type": event.event_type, "schema_version": event.schema_version,
+        "data": parsed(&event.data), "metadata": parsed(&event.metadata), "recorded_at": iso8601(event.recorded_at),
+    })
+}
+
+/// What of an event is worth a place in one line, in this order.
+const TELLING: [&str; 19] = [
+    "name",
+    "key_prefix",
+    "status",
+    "currency",
+    "product_name",
+    "denomination",
+    "quantity",
+    "discount",
+    "amount",
+    "refunded_amount",
+    "balance_after",
+    "accepted",
+    "duplicates",
+    "direction",
+    "units",
+    "vouchers",
+    "by",
+    "events",
+    "reference",
+];
+
+/// The fields of an event's payload that fit beside its type: `amount 47.50  balance after 452.50`.
+pub fn summary(event: &Stored) -> String {
+    let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
+    // A product's facts stand one level down.
+    let field = |name: &str| data.get(name).or_else(|| data.get("details")?.get(name)).filter(|value| !value.is_null());
+    let told = TELLING.iter().filter_map(|name| {
+        let value = field(name)?;
+        Some(match value.as_array() {
+            Some(items) => format!("{} {name}", items.len()),
+            None if *name == "name" || *name == "product_name" => shown(value),
+            None => format!("{} {}", name.replace('_', " "), shown(value)),
+        })
+    });
+    told.collect::<Vec<_>>().join("  ")
+}
+
+/// An event in one line: position, time, stream, type, and what of it tells most.
+pub fn line(event: &Stored) -> String {
+    let stream = format!("{} {}", event.stream_type, event.stream_id);
+    let time = event.recorded_at.format("%Y-%m-%d %H:%M:%S%.3f");
+    format!("{:>8}  {}  {stream:<16}  {:<24}  {}", event.position.bold(), time.dimmed(), event.event_type.cyan(), summary(event))
+}
+
+/// Green for what is well, red for what is not.
+pub fn by_outcome(is_good: bool, text: &str) -> String {
+    if is_good { text.green().to_string() } else { text.red().to_string() }
+}

@@ -1,0 +1,130 @@
+//! `listen`: an HTTPS receiver on this machine, for developing against webhooks.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context;
+use chrono::{DateTime, Utc};
+use clap::Args;
+use ledger_projections::envelope::iso8601;
+use owo_colors::OwoColorize;
+use serde_json::{Value, json};
+
+use super::call::private;
+use super::events::by_outcome;
+use super::output::Output;
+use super::serve::StopSignals;
+use crate::access::seal::Private;
+use crate::postgres::default_data_dir;
+use crate::receiver::{Answer, Certificate, Received, Receiver, ReceiverSettings};
+
+#[derive(Args, Debug)]
+pub struct ListenArgs {
+    /// Where to listen for webhooks; port 0 takes a free one
+    #[arg(long, env = "LEDGER_LISTEN_WEBHOOKS", value_name = "ADDRESS", default_value = "127.0.0.1:8443")]
+    listen_webhooks: SocketAddr,
+    /// The webhook's token, by which deliveries are verified [default: deliveries are not verified]
+    #[arg(long, env = "LEDGER_WEBHOOK_SECRET", value_name = "SECRET", value_parser = private)]
+    secret: Option<Private>,
+    /// The name in webhook headers: X-<NAME>-WEBHOOK-TOKEN
+    #[arg(long, env = "LEDGER_SERVICE_NAME", value_name = "NAME", default_value = "SERVICE")]
+    service_name: String,
+    /// Where the receiver's certificate is kept
+    #[arg(long, env = "LEDGER_DATA_DIR", value_name = "DIRECTORY", default_value_os_t = default_data_dir())]
+    data_dir: PathBuf,
+    /// The status to answer with
+    #[arg(long, value_name = "STATUS", default_value_t = 200, value_parser = clap::value_parser!(u16).range(200..=599))]
+    answer: u16,
+}
+
+/// Receives and prints until a signal ends it.
+pub async fn run(args: ListenArgs, output: &Output) -> anyhow::Result<()> {
+    let mut signals = StopSignals::listen()?;
+    let directory = args.data_dir.join("receiver");
+    let certificate = Certificate::load_or_generate(&directory)
+        .with_context(|| format!("the receiver's certificate in {} cannot be used", directory.display()))?;
+    let answer = args.answer;
+    let (receiver, mut arrived) = Receiver::start(ReceiverSettings {
+        listen: args.listen_webhooks,
+        service_name: args.service_name,
+        certificate,
+        respond: Arc::new(move |_| Answer::Status(answer)),
+    })
+    .await
+    .with_context(|| format!("cannot listen on {}", args.listen_webhooks))?;
+    introduce(&receiver, &directory.join("receiver-ca.pem"), args.secret.is_some(), output)?;
+
+    loop {
+        let received = tokio::select! {
+            received = arrived.recv() => received,
+            _ = signals.next() => None,
+        };
+        let Some(received) = received else { break };
+        print(&received, args.secret.as_ref(), output)?;
+    }
+    receiver.stop().await;
+    Ok(())
+}
+
+fn introduce(receiver: &Receiver, ca: &std::path::Path, is_verifying: bool, output: &Output) -> std::io::Result<()> {
+    if output.json {
+        return output.json_line(&json!({"url": receiver.url(), "ca_file": ca, "is_verifying": is_verifying}));
+    }
+    output.line(format!("{}  {}", "listening".dimmed(), receiver.url().bold()))?;
+    output.line(format!(
+        "{}       --webhook-ca-file {} --webhook-allow-nets {}",
+        "node".dimmed(),
+        ca.display(),
+        nets(receiver)
+    ))?;
+    if !is_verifying {
+        output.line(format!("{}   pass the webhook's token as --secret to verify signatures", "secret".dimmed()))?;
+    }
+    output.line("")
+}
+
+/// The network that a node has to be allowed to reach this receiver.
+fn nets(receiver: &Receiver) -> String {
+    match receiver.address().ip() {
+        // By the name localhost, which may lead to either.
+        ip if ip.is_unspecified() || ip.is_loopback() => "127.0.0.0/8,::1/128".to_owned(),
+        ip => ip.to_string(),
+    }
+}
+
+/// What a delivery's signature is worth: none without a secret to check it by.
+pub fn verdict(received: &Received, secret: Option<&Private>) -> Option<Result<(), String>> {
+    secret.map(|secret| received.verify(secret.expose(), Utc::now().timestamp()).map_err(|error| error.to_string()))
+}
+
+fn print(received: &Received, secret: Option<&Private>, output: &Output) -> std::io::Result<()> {
+    let at: DateTime<Utc> = received.received_at.into();
+    let verdict = verdict(received, secret);
+    let body: Option<Value> = serde_json::from_slice(&received.body).ok();
+    if output.json {
+        let signature = match &verdict {
+            Some(Ok(())) => json!("verified"),
+            Some(Err(why)) => json!(why),
+            None => Value::Null,
+        };
+        return output.json_line(&json!({
+            "received_at": iso8601(at), "method": received.method, "path": received.path,
+            "event_type": received.event_type(), "event_id": received.event_id(), "webhook_id": received.webhook_id(),
+            "request_id": received.request_id(), "signature": signature, "body": body,
+        }));
+    }
+    let signature = match &verdict {
+        Some(Ok(())) => by_outcome(true, "signature verified"),
+        Some(Err(why)) => by_outcome(false, why),
+        None => "not verified".yellow().to_string(),
+    };
+    let event_type = received.event_type().unwrap_or("no event type");
+    let id = received.event_id().unwrap_or("no event id");
+    output.line(format!("{}  {:<26}  {id}  {signature}", at.format("%H:%M:%S%.3f").dimmed(), event_type.cyan()))?;
+    let data = body.as_ref().and_then(|body| body.get("data"));
+    let told = ["id", "reference_code", "status", "product_name", "quantity", "delivered_quantity", "amount"];
+    let told =
+        told.iter().filter_map(|name| Some(format!("{} {}", name.replace('_', " "), super::output::shown(data?.get(*name)?))));
+    output.line(format!("              {}", told.collect::<Vec<_>>().join("  ").replacen("id ", "order ", 1).dimmed()))
+}

@@ -1,0 +1,174 @@
+//! How facts are printed: aligned for people, JSON for programs.
+
+use std::fmt::Display;
+use std::future::Future;
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use owo_colors::OwoColorize;
+use serde_json::Value;
+
+/// After so long, somebody who waits at a terminal is told for what.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Where facts go.
+#[derive(Clone, Copy, Debug)]
+pub struct Output {
+    pub json: bool,
+}
+
+impl Output {
+    pub fn new(json: bool) -> Output {
+        Output { json }
+    }
+
+    /// One line on stdout; its colours are left out where they would not be seen.
+    pub fn line(&self, text: impl Display) -> std::io::Result<()> {
+        writeln!(anstream::stdout(), "{text}")
+    }
+
+    /// A JSON object a line, for programs.
+    pub fn json_line(&self, value: &Value) -> std::io::Result<()> {
+        self.line(value)
+    }
+
+    /// An operation's `data`: as JSON, or a list as a table and an object as aligned lines.
+    pub fn facts(&self, data: &Value) -> std::io::Result<()> {
+        if self.json {
+            return self.line(format!("{data:#}"));
+        }
+        let rows = data.as_object().filter(|fields| fields.len() == 1).and_then(|fields| fields.values().next()?.as_array());
+        let text = match (rows, data) {
+            (Some(rows), _) if rows.is_empty() => "none".to_owned(),
+            (Some(rows), _) => table(rows),
+            (None, Value::Object(_)) => fields(data),
+            (None, other) => shown(other),
+        };
+        self.line(text)
+    }
+}
+
+/// A field's value as people read it.
+pub fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) if items.iter().all(|item| !item.is_object()) => {
+            items.iter().map(shown).collect::<Vec<_>>().join(", ")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The names of an object's fields, what identifies it first and times last.
+fn names(object: &Value) -> Vec<String> {
+    let mut names: Vec<String> = object.as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect();
+    names.sort_by_key(|name| match name.as_str() {
+        "id" => 0,
+        "name" => 1,
+        name if name.ends_with("_at") || name.ends_with("_on") => 3,
+        _ => 2,
+    });
+    names
+}
+
+fn fields(object: &Value) -> String {
+    let names = names(object);
+    let width = names.iter().map(String::len).max().unwrap_or_default();
+    let lines = names.iter().map(|name| format!("{}  {}", format!("{name:<width$}").dimmed(), shown(&object[name])));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// One line a row, the columns of the first; long texts are cut, JSON has them whole.
+fn table(rows: &[Value]) -> String {
+    const CELL_CHARACTERS: usize = 40;
+    let cell = |value: &Value| {
+        let text = shown(value);
+        if text.chars().count() <= CELL_CHARACTERS {
+            text
+        } else {
+            text.chars().take(CELL_CHARACTERS - 1).chain(['…']).collect()
+        }
+    };
+    let columns = rows.first().map(names).unwrap_or_default();
+    if columns.is_empty() {
+        return rows.iter().map(shown).collect::<Vec<_>>().join("\n");
+    }
+    let cells: Vec<Vec<String>> = rows.iter().map(|row| columns.iter().map(|name| cell(&row[name])).collect()).collect();
+    let width = |at: usize| {
+        let all = cells.iter().map(|row| row[at].chars().count());
+        all.chain([columns[at].len()]).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+    let line = |cells: &[String]| {
+        let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    let head = line(&columns).dimmed().to_string();
+    [head].into_iter().chain(cells.iter().map(|row| line(row))).collect::<Vec<_>>().join("\n")
+}
+
+/// Waits; at a terminal a spinner says for what when it takes more than a second.
+pub async fn with_progress<T>(what: &'static str, work: impl Future<Output = T>) -> T {
+    if !std::io::stderr().is_terminal() {
+        return work.await;
+    }
+    tokio::pin!(work);
+    if let Ok(done) = tokio::time::timeout(PATIENCE, &mut work).await {
+        return done;
+    }
+    let spinner = ProgressBar::new_spinner().with_message(what);
+    spinner.enable_steady_tick(Duration::from_millis(100));
+    let done = work.await;
+    spinner.finish_and_clear();
+    done
+}
+
+/// A bar for work that is counted; only a terminal shows it.
+pub fn progress_bar(total: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len}  {eta}").unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(total).with_style(style)
+}
+
+/// An error and its causes in one line, none of them twice.
+pub fn error_line(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+        if line.is_empty() {
+            line = cause;
+        } else if !line.contains(&cause) {
+            line = format!("{line}: {cause}");
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn plain(text: &str) -> String {
+        anstream::adapter::strip_str(text).to_string()
+    }
+
+    #[test]
+    fn a_list_is_a_table_and_an_object_its_fields() {
+        let rows = [json!({"id": 1, "name": "One"}), json!({"id": 22, "name": null})];
+        assert_eq!(plain(&table(&rows)), "id  name\n1   One\n22  -");
+        assert_eq!(plain(&fields(&json!({"id": 1, "events": ["a", "b"]}))), "id      1\nevents  a, b");
+        assert!(table(&[json!({"t": "x".repeat(50)})]).contains('…'));
+    }
+
+    #[test]
+    fn an_error_is_one_line_without_repetition() {
+        let inner = std::io::Error::other("the disk\nis full");
+        let error = anyhow::Error::new(inner).context("cannot write x: the disk is full").context("demo");
+        assert_eq!(error_line(&error), "demo: cannot write x: the disk is full");
+    }
+}

@@ -1,0 +1,94 @@
+//! `serve` and `migrate`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::output::{Output, with_progress};
+use crate::config::{Config, DatabaseSettings};
+use crate::node::{Database, Node};
+
+#[derive(Args, Debug)]
+pub struct MigrateArgs {
+    #[command(flatten)]
+    database: DatabaseSettings,
+}
+
+/// SIGTERM and SIGINT. The first asks for an orderly stop, a second one ends the process at once.
+#[derive(Debug)]
+pub struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignals {
+    pub fn listen() -> std::io::Result<StopSignals> {
+        Ok(StopSignals { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// The status with which a shell would report that the signal ended the process.
+    pub async fn next(&mut self) -> u8 {
+        tokio::select! {
+            _ = self.terminate.recv() => 128 + 15,
+            _ = self.interrupt.recv() => 128 + 2,
+        }
+    }
+}
+
+/// Runs a node until a signal ends it.
+pub async fn run(config: &Config) -> anyhow::Result<ExitCode> {
+    let mut signals = StopSignals::listen()?;
+    // Until it has started there is nothing to do in order; the embedded server ends by itself.
+    let mut node = tokio::select! {
+        node = Node::start(config) => node?,
+        status = signals.next() => return Ok(ExitCode::from(status)),
+    };
+    match node.address() {
+        Some(address) => tracing::info!(%address, roles = %config.roles, "ready"),
+        None => tracing::info!(roles = %config.roles, "ready"),
+    }
+    let failure = tokio::select! {
+        error = node.failed() => Some(error),
+        _ = signals.next() => None,
+    };
+    stop(node, &mut signals).await?;
+    match failure {
+        Some(error) => Err(error.into()),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Stops a node in order; a further signal ends the process at once.
+pub async fn stop(node: Node, signals: &mut StopSignals) -> anyhow::Result<()> {
+    tracing::info!("stopping");
+    tokio::select! {
+        stopped = node.stop() => stopped?,
+        status = signals.next() => {
+            tracing::warn!("stopped at once, by a second signal");
+            std::process::exit(status.into());
+        }
+    }
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Migrates the database and says where it stands.
+pub async fn migrate(args: &MigrateArgs, output: &Output) -> anyhow::Result<()> {
+    let database = with_progress("starting the embedded Postgres", Database::open(&args.database)).await?;
+    let migrated = async {
+        let pending = database.pending().await?;
+        database.migrate().await?;
+        anyhow::Ok(pending)
+    };
+    let migrated = with_progress("migrating", migrated).await;
+    database.close().await?;
+    let applied = migrated?;
+    match output.json {
+        true => output.json_line(&json!({"applied": applied}))?,
+        false if applied.is_empty() => output.line("the schema is current")?,
+        false => output.line(format!("applied {}", applied.iter().map(i64::to_string).collect::<Vec<_>>().join(", ")))?,
+    }
+    Ok(())
+}

@@ -1,0 +1,270 @@
+//! The configuration: a flag, else an environment variable, else a key of the TOML file, else a
+//! default (contract, "Configuration").
+//!
+//! The flags are clap's; the file's values take the place of their defaults before anything is
+//! parsed, so that all three ways go through one and the same check.
+
+mod file;
+mod values;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::BoolishValueParser;
+use ipnet::IpNet;
+use sqlx::postgres::PgConnectOptions;
+
+use crate::access::seal::Private;
+pub use file::{FILE_VARIABLE, apply_file, file_named};
+pub use values::{LogFormat, RateLimit, RateLimits, Role, Roles};
+use values::{date, duration, network, secret, service_name, url};
+
+/// The operator token itself, for those who keep no file.
+pub const OPERATOR_TOKEN_VARIABLE: &str = "LEDGER_OPERATOR_TOKEN";
+
+/// What is wrong with the configuration: one line that names the setting.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ConfigError(pub(crate) String);
+
+/// Where the database is. Every command that needs one takes these.
+#[derive(Args, Clone, Debug)]
+pub struct DatabaseSettings {
+    /// The database [default: an embedded Postgres in the data directory]
+    #[arg(long, env = "DATABASE_URL", value_name = "URL", value_parser = secret, hide_default_value = true)]
+    pub database_url: Option<Private>,
+
+    /// The database under the role that migrates [default: the database URL]
+    #[arg(long, env = "LEDGER_MIGRATION_URL", value_name = "URL", value_parser = secret, hide_default_value = true)]
+    pub migration_url: Option<Private>,
+
+    /// Where the embedded Postgres, keys and certificates are kept
+    #[arg(long, env = "LEDGER_DATA_DIR", value_name = "DIRECTORY", default_value_os_t = crate::postgres::default_data_dir())]
+    pub data_dir: PathBuf,
+
+    /// The directory of `postgres` and `initdb` [default: looked for, else downloaded]
+    #[arg(long, env = "LEDGER_POSTGRES_PROGRAMS", value_name = "DIRECTORY")]
+    pub postgres_programs: Option<PathBuf>,
+
+    /// As root: the user as which the embedded Postgres runs [default: the cluster's owner, else postgres, else nobody]
+    #[arg(long, env = "LEDGER_POSTGRES_ACCOUNT", value_name = "USER")]
+    pub postgres_account: Option<String>,
+}
+
+impl DatabaseSettings {
+    /// The database's connection options; none for the embedded server.
+    ///
+    /// # Errors
+    /// On what is no Postgres URL. The text does not repeat it: it may hold a password.
+    pub fn options(&self) -> Result<Option<PgConnectOptions>, ConfigError> {
+        self.database_url.as_ref().map(|url| postgres_options(url, "--database-url", "DATABASE_URL")).transpose()
+    }
+
+    /// The same for the role that migrates, where another one was given.
+    ///
+    /// # Errors
+    /// As [`DatabaseSettings::options`].
+    pub fn migration_options(&self) -> Result<Option<PgConnectOptions>, ConfigError> {
+        self.migration_url.as_ref().map(|url| postgres_options(url, "--migration-url", "LEDGER_MIGRATION_URL")).transpose()
+    }
+}
+
+fn postgres_options(url: &Private, flag: &str, variable: &str) -> Result<PgConnectOptions, ConfigError> {
+    let text = url.expose();
+    let is_postgres = text.starts_with("postgres://") || text.starts_with("postgresql://");
+    let options = PgConnectOptions::from_str(text).ok().filter(|_| is_postgres);
+    options.ok_or_else(|| {
+        ConfigError(format!("{flag} ({variable}) is not a URL such as postgres://user:password@host:5432/database"))
+    })
+}
+
+/// The operator token in a file, or in the variable [`OPERATOR_TOKEN_VARIABLE`].
+#[derive(Args, Clone, Debug)]
+pub struct OperatorTokenSettings {
+    /// The file of the operator token, or the token itself in LEDGER_OPERATOR_TOKEN [default: none; more tokens through `admin token`]
+    #[arg(long, env = "LEDGER_OPERATOR_TOKEN_FILE", value_name = "FILE")]
+    pub operator_token_file: Option<PathBuf>,
+}
+
+impl OperatorTokenSettings {
+    /// The token, if one is configured; a file that is named wins over the variable.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or holds no token.
+    pub fn read(&self) -> Result<Option<Private>, ConfigError> {
+        let name = "--operator-token-file (LEDGER_OPERATOR_TOKEN_FILE)";
+        let token = match &self.operator_token_file {
+            Some(path) => read_text(path, name)?,
+            None => match std::env::var(OPERATOR_TOKEN_VARIABLE) {
+                Ok(token) => Private::new(token),
+                Err(_) => return Ok(None),
+            },
+        };
+        let token = Private::new(token.expose().trim());
+        if token.expose().len() < 16 || token.expose().contains(|c: char| !c.is_ascii_graphic()) {
+            return Err(ConfigError(
+                "the operator token (LEDGER_OPERATOR_TOKEN or its file) must be 16 or more printable characters without spaces"
+                    .into(),
+            ));
+        }
+        Ok(Some(token))
+    }
+}
+
+/// Reads a small text file; `name` says in an error whose file it is.
+pub(crate) fn read_text(path: &Path, name: &str) -> Result<Private, ConfigError> {
+    std::fs::read_to_string(path)
+        .map(Private::new)
+        .map_err(|error| ConfigError(format!("{name}: {} cannot be read: {error}", path.display())))
+}
+
+/// How a node works: all that `serve` takes.
+#[derive(Args, Clone, Debug)]
+pub struct Config {
+    /// Where the API listens; port 0 takes a free one
+    #[arg(long, env = "LEDGER_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    pub listen: SocketAddr,
+
+    #[command(flatten)]
+    pub database: DatabaseSettings,
+
+    /// Sandbox: self-service funding, and products that deliver at once, partly, late and never
+    #[arg(long, env = "LEDGER_SANDBOX", value_name = "BOOL", value_parser = BoolishValueParser::new(),
+        num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    pub sandbox: bool,
+
+    #[command(flatten)]
+    pub operator_token: OperatorTokenSettings,
+
+    /// The transparency log's ed25519 key [default: made with the embedded server, else required]
+    #[arg(long, env = "LEDGER_LOG_KEY_FILE", value_name = "FILE")]
+    pub log_key_file: Option<PathBuf>,
+
+    /// 32 random bytes in base64 [default: made with the embedded server in the data directory, else required]
+    #[arg(long, env = "LEDGER_MASTER_KEY_FILE", value_name = "FILE")]
+    pub master_key_file: Option<PathBuf>,
+
+    /// The address by which clients reach the service [default: http://<listen>]
+    #[arg(long, env = "LEDGER_PUBLIC_URL", value_name = "URL", value_parser = url)]
+    pub public_url: Option<String>,
+
+    /// The name in webhook headers: X-<NAME>-WEBHOOK-TOKEN
+    #[arg(long, env = "LEDGER_SERVICE_NAME", value_name = "NAME", default_value = "SERVICE", value_parser = service_name)]
+    pub service_name: String,
+
+    /// What this node does
+    #[arg(long, env = "LEDGER_ROLES", value_name = "ROLES", default_value = "api,projector,fulfilment,delivery")]
+    pub roles: Roles,
+
+    /// Proxies whose X-Forwarded-For is believed, comma-separated addresses or networks [default: none]
+    #[arg(long, env = "LEDGER_TRUSTED_PROXIES", value_name = "NETWORKS", value_delimiter = ',', value_parser = network)]
+    pub trusted_proxies: Vec<IpNet>,
+
+    /// Certificates to trust beside the platform's when webhooks are sent, as PEM [default: none]
+    #[arg(long, env = "LEDGER_WEBHOOK_CA_FILE", value_name = "FILE")]
+    pub webhook_ca_file: Option<PathBuf>,
+
+    /// Networks that webhooks may go to although they are not public, comma-separated CIDRs [default: none]
+    #[arg(long, env = "LEDGER_WEBHOOK_ALLOW_NETS", value_name = "NETWORKS", value_delimiter = ',', value_parser = network)]
+    pub webhook_allow_nets: Vec<IpNet>,
+
+    /// How long a delivery attempt may take
+    #[arg(long, env = "LEDGER_DELIVERY_TIMEOUT", value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    pub delivery_timeout: Duration,
+
+    /// Retries wait this long times 1, 2, 4 and 8
+    #[arg(long, env = "LEDGER_RETRY_BASE", value_name = "DURATION", default_value = "60s", value_parser = duration)]
+    pub retry_base: Duration,
+
+    /// How many deliveries this node has in flight at most
+    #[arg(long, env = "LEDGER_DELIVERY_IN_FLIGHT", value_name = "COUNT", default_value = "256", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub delivery_in_flight: u32,
+
+    /// How many of them to one webhook
+    #[arg(long, env = "LEDGER_DELIVERY_IN_FLIGHT_PER_WEBHOOK", value_name = "COUNT", default_value = "16", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub delivery_in_flight_per_webhook: u32,
+
+    /// Requests a window; a rule left out keeps its default
+    #[arg(long, env = "LEDGER_RATE_LIMITS", value_name = "LIMITS", default_value_t = RateLimits::default())]
+    pub rate_limits: RateLimits,
+
+    /// Since when /api/v1 is deprecated, as 2030-12-31 [default: none]
+    #[arg(long, env = "LEDGER_DEPRECATION_DATE", value_name = "DATE", value_parser = date)]
+    pub deprecation_date: Option<chrono::NaiveDate>,
+
+    /// When /api/v1 ends, as 2030-12-31 [default: none]
+    #[arg(long, env = "LEDGER_SUNSET_DATE", value_name = "DATE", value_parser = date)]
+    pub sunset_date: Option<chrono::NaiveDate>,
+
+    /// text or json [default: text on a terminal, else json]
+    #[arg(long, env = "LEDGER_LOG_FORMAT", value_name = "FORMAT")]
+    pub log_format: Option<LogFormat>,
+}
+
+impl Config {
+    /// The defaults, with this database: for tests and for nodes that a program starts itself.
+    ///
+    /// # Errors
+    /// Never, unless the defaults themselves are wrong.
+    pub fn new(database: DatabaseSettings) -> Result<Config, ConfigError> {
+        use clap::{Command, FromArgMatches};
+        // Variables of the surroundings have no say here.
+        let command = Config::augment_args(Command::new("node").no_binary_name(true)).mut_args(|arg| arg.env(None));
+        let matches = command.try_get_matches_from([""; 0]).map_err(|error| one_line(&error))?;
+        let config = Config::from_arg_matches(&matches).map_err(|error| one_line(&error))?;
+        Ok(Config { database, ..config })
+    }
+
+    /// Checks what no single value shows.
+    ///
+    /// # Errors
+    /// With the line that says what does not fit.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        self.database.options()?;
+        self.database.migration_options()?;
+        if self.delivery_in_flight_per_webhook > self.delivery_in_flight {
+            return Err(ConfigError("--delivery-in-flight-per-webhook must not be above --delivery-in-flight".into()));
+        }
+        if self.deprecation_date.zip(self.sunset_date).is_some_and(|(deprecation, sunset)| sunset < deprecation) {
+            return Err(ConfigError("--sunset-date must not be before --deprecation-date".into()));
+        }
+        Ok(())
+    }
+}
+
+/// A refusal of clap's in one line, which names the setting in each of its forms.
+pub fn one_line(error: &clap::Error) -> ConfigError {
+    use clap::error::{ContextKind, ContextValue};
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let setting = text(ContextKind::InvalidArg).map(|arg| arg.split_whitespace().next().unwrap_or(arg));
+    if let (Some(setting), Some(value)) = (setting.filter(|s| s.starts_with("--")), text(ContextKind::InvalidValue)) {
+        let why = match (std::error::Error::source(error), error.get(ContextKind::ValidValue)) {
+            (Some(source), _) => source.to_string(),
+            (None, Some(ContextValue::Strings(valid))) => format!("expected {}", valid.join(" or ")),
+            (None, _) => "a value is needed".to_owned(),
+        };
+        let setting = setting.split('=').next().unwrap_or(setting).trim_end_matches('[');
+        return ConfigError(format!("{setting} cannot be {value:?}: {why}"));
+    }
+    let rendered = error.to_string();
+    let lines = rendered.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let line = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    ConfigError(line.trim_start_matches("error: ").to_owned())
+}
+
+impl fmt::Display for RateLimits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rules = self.rules().map(|(name, limit)| format!("{name}={limit}"));
+        f.write_str(&rules.join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests;

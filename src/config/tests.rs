@@ -1,0 +1,157 @@
+#![allow(clippy::unwrap_used)]
+
+use std::io::Write;
+
+use clap::{Command, FromArgMatches};
+
+use super::*;
+
+fn command() -> Command {
+    // The tests' surroundings have no say; variables are tried by running the program.
+    Config::augment_args(Command::new("serve").no_binary_name(true)).mut_args(|arg| arg.env(None))
+}
+
+fn parse(command: Command, arguments: &[&str]) -> Result<Config, ConfigError> {
+    let matches = command.try_get_matches_from(arguments).map_err(|error| one_line(&error))?;
+    let config = Config::from_arg_matches(&matches).map_err(|error| one_line(&error))?;
+    config.check()?;
+    Ok(config)
+}
+
+fn with_file(text: &str, arguments: &[&str]) -> Result<Config, ConfigError> {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    parse(apply_file(command(), file.path())?, arguments)
+}
+
+#[test]
+fn the_defaults_are_the_contracts() {
+    let config = parse(command(), &[]).unwrap();
+    assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
+    assert_eq!(config.service_name, "SERVICE");
+    assert_eq!(config.roles.to_string(), "api, projector, fulfilment, delivery");
+    assert_eq!((config.delivery_timeout, config.retry_base), (Duration::from_secs(30), Duration::from_secs(60)));
+    assert_eq!(config.rate_limits.to_string(), "orders=100/60s,images=100/60s,general=1000/1h,login=5/60s,refresh=20/60s");
+    assert!(!config.sandbox && config.trusted_proxies.is_empty() && config.webhook_allow_nets.is_empty());
+    assert!(config.database.database_url.is_none() && config.master_key_file.is_none() && config.sunset_date.is_none());
+}
+
+#[test]
+fn a_flag_is_stronger_than_the_file_and_the_file_than_the_default() {
+    let file = "listen = \"127.0.0.1:1\"\nservice_name = \"FILE\"\nsandbox = true\nroles = [\"api\", \"delivery\"]\n\
+                delivery_in_flight = 32\nsunset_date = 2031-01-02\n[rate_limits]\nlogin = \"7/1m\"\n";
+    let config = with_file(file, &["--listen", "127.0.0.1:2", "--sandbox=false"]).unwrap();
+    assert_eq!(config.listen.port(), 2);
+    assert!(!config.sandbox);
+    assert_eq!(config.service_name, "FILE");
+    assert_eq!(config.roles.to_string(), "api, delivery");
+    assert_eq!(config.delivery_in_flight, 32);
+    assert_eq!(config.sunset_date.unwrap().to_string(), "2031-01-02");
+    assert_eq!(config.rate_limits.login, RateLimit { requests: 7, window: Duration::from_secs(60) });
+    assert_eq!(config.rate_limits.orders, RateLimits::default().orders);
+    assert!(with_file(file, &["--sandbox"]).unwrap().sandbox);
+}
+
+#[test]
+fn the_file_is_checked_like_a_flag_and_unknown_keys_are_named() {
+    let refused = |text: &str| with_file(text, &[]).unwrap_err().to_string();
+    assert!(refused("listne = \"x\"").ends_with("the key `listne` is not a setting"));
+    assert!(refused("config = \"x\"").ends_with("the key `config` is not a setting"));
+    assert!(refused("listen = \"x\"").starts_with("--listen cannot be \"x\": "));
+    assert!(refused("listen = 1.5").ends_with("`listen` has a value of a kind that no setting has"));
+    let line = refused("listen = \"127.0.0.1:1\"\ndatabase_url = \"postgres://u:hidden@h/d");
+    assert!(line.contains("line 2 is not TOML") && !line.contains("hidden"), "{line}");
+}
+
+#[test]
+fn a_wrong_value_is_one_line_that_names_it() {
+    for (arguments, expected) in [
+        (&["--listen", "nowhere"][..], "--listen cannot be \"nowhere\": invalid socket address syntax"),
+        (
+            &["--database-url", "mysql://u:hidden@h/d"],
+            "--database-url (DATABASE_URL) is not a URL such as postgres://user:password@host:5432/database",
+        ),
+        (
+            &["--migration-url", "hidden"],
+            "--migration-url (LEDGER_MIGRATION_URL) is not a URL such as postgres://user:password@host:5432/database",
+        ),
+        (&["--sandbox=maybe"], "--sandbox cannot be \"maybe\": value was not a boolean"),
+        (&["--public-url", "ftp://x"], "--public-url cannot be \"ftp://x\": expected an http or https URL without a query"),
+        (&["--service-name", "A B"], "--service-name cannot be \"A B\": expected 1 to 40 letters, digits and inner hyphens"),
+        (&["--roles", "api,cook"], "--roles cannot be \"api,cook\": \"cook\" is not one of api, projector, fulfilment, delivery"),
+        (
+            &["--trusted-proxies", "10.0.0.1,x"],
+            "--trusted-proxies cannot be \"x\": expected an address or a network such as 10.0.0.0/8",
+        ),
+        (
+            &["--webhook-allow-nets", "10.0.0.0/99"],
+            "--webhook-allow-nets cannot be \"10.0.0.0/99\": expected an address or a network such as 10.0.0.0/8",
+        ),
+        (&["--delivery-timeout", "30"], "--delivery-timeout cannot be \"30\": a duration looks like 500ms, 30s, 5m, 1h or 1d"),
+        (&["--retry-base", "0s"], "--retry-base cannot be \"0s\": a duration of zero does nothing"),
+        (&["--delivery-in-flight", "0"], "--delivery-in-flight cannot be \"0\": 0 is not in 1..=10000"),
+        (&["--delivery-in-flight", "8"], "--delivery-in-flight-per-webhook must not be above --delivery-in-flight"),
+        (&["--rate-limits", "orders=100"], "--rate-limits cannot be \"orders=100\": orders: a limit looks like 100/60s"),
+        (
+            &["--rate-limits", "order=1/1s"],
+            "--rate-limits cannot be \"order=1/1s\": \"order\" is not one of orders, images, general, login, refresh",
+        ),
+        (&["--rate-limits", "login=0/1s"], "--rate-limits cannot be \"login=0/1s\": login: \"0\" is not a count from 1 up"),
+        (&["--deprecation-date", "soon"], "--deprecation-date cannot be \"soon\": a date looks like 2030-12-31"),
+        (
+            &["--deprecation-date", "2031-01-01", "--sunset-date", "2030-01-01"],
+            "--sunset-date must not be before --deprecation-date",
+        ),
+        (&["--log-format", "xml"], "--log-format cannot be \"xml\": expected text or json"),
+        (&["--listne", "x"], "unexpected argument '--listne' found tip: a similar argument exists: '--listen'"),
+    ] {
+        let refused = parse(command(), arguments).unwrap_err().to_string();
+        assert_eq!(refused, expected, "{arguments:?}");
+    }
+}
+
+#[test]
+fn durations_and_networks_are_read() {
+    use super::values::{duration, network};
+    for (text, milliseconds) in [("500ms", 500), ("30s", 30_000), ("5m", 300_000), ("1h", 3_600_000), ("2d", 172_800_000)] {
+        assert_eq!(duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+    }
+    for text in ["", "s", "1.5s", "-1s", "1 s", "367d", "99999999999999999999s"] {
+        assert!(duration(text).is_err(), "{text}");
+    }
+    assert_eq!(network("192.0.2.1").unwrap().to_string(), "192.0.2.1/32");
+    assert_eq!(network(" 2001:db8::/32").unwrap().to_string(), "2001:db8::/32");
+}
+
+#[test]
+fn no_secret_is_shown() {
+    let config = parse(command(), &["--database-url", "postgres://u:hidden@h/d"]).unwrap();
+    assert!(!format!("{config:?}").contains("hidden"));
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(b"database_url = \"postgres://u:hidden@h/d\"").unwrap();
+    let help = apply_file(command(), file.path()).unwrap().render_long_help().to_string();
+    assert!(!help.contains("hidden"), "{help}");
+}
+
+#[test]
+fn the_operator_token_is_read_from_its_file() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let settings = OperatorTokenSettings { operator_token_file: Some(file.path().to_owned()) };
+    assert!(settings.read().is_err());
+    file.write_all(b"0123456789abcdef\n").unwrap();
+    assert_eq!(settings.read().unwrap().unwrap().expose(), "0123456789abcdef");
+    let missing = OperatorTokenSettings { operator_token_file: Some("/nowhere".into()) }.read().unwrap_err();
+    assert!(missing.to_string().starts_with("--operator-token-file (LEDGER_OPERATOR_TOKEN_FILE): /nowhere cannot be read"));
+}
+
+#[test]
+fn the_file_is_found_before_the_arguments_are_parsed() {
+    let named = |arguments: &[&str], variable: Option<&str>| {
+        let arguments: Vec<_> = arguments.iter().map(Into::into).collect();
+        file_named(&arguments, variable.map(Into::into))
+    };
+    assert_eq!(named(&["x", "serve", "--config", "a"], Some("b")), Some("a".into()));
+    assert_eq!(named(&["x", "--config=a", "serve"], None), Some("a".into()));
+    assert_eq!(named(&["x", "serve"], Some("b")), Some("b".into()));
+    assert_eq!(named(&["x", "call", "--", "--config", "a"], None), None);
+}

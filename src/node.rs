@@ -1,0 +1,245 @@
+//! A node: the parts of the service that the configuration asks for, started and stopped in order.
+
+pub mod database;
+mod keys;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use poem::listener::{Acceptor, Listener, TcpAcceptor, TcpListener};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::access::seal::Keyring;
+use crate::access::{Credentials, Operators};
+use crate::api::{ApiState, app};
+use crate::config::{Config, ConfigError, Role};
+use crate::delivery::sender::{Sender, SenderError, SenderSettings};
+use crate::delivery::worker::{Worker, WorkerSettings};
+use crate::ledger::projector::Projector;
+use crate::ledger::{Ledger, SchemaError, expiry};
+use crate::postgres;
+use crate::stand_in::fulfilment::Fulfilment; // STAND-IN: crate::fulfilment
+use crate::telemetry::Metrics;
+pub use database::Database;
+
+/// A connection on which nothing moves for so long is closed, and so is one that never says what
+/// it wants.
+const IDLE_CONNECTION: Duration = Duration::from_secs(75);
+/// How long what was accepted may take to be answered once the node stops.
+const STOP_REQUESTS: Duration = Duration::from_secs(20);
+/// How long the roles and the writers may take after that.
+const STOP_TASKS: Duration = Duration::from_secs(40);
+const PURGE_EVERY: Duration = Duration::from_secs(3_600);
+
+/// Why a node does not start, or not stop in order. Each reads as one line.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Postgres(#[from] postgres::Error),
+    #[error("the database: {0}")]
+    Database(#[from] sqlx::Error),
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+    #[error("webhooks cannot be sent: {0}")]
+    Sender(#[from] SenderError),
+    #[error("cannot {action}: {source}")]
+    Io { action: String, source: io::Error },
+    #[error("not everything was done within {0:?}; what was accepted is in the log or was answered as failed")]
+    Unfinished(Duration),
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// A running node.
+#[derive(Debug)]
+pub struct Node {
+    address: Option<SocketAddr>,
+    ledger: Ledger,
+    database: Database,
+    /// The HTTP server, which ends when `no_requests` says so.
+    server: Option<JoinHandle<io::Result<()>>>,
+    no_requests: CancellationToken,
+    /// The projector, fulfilment, the delivery worker, the purge.
+    roles: TaskTracker,
+    stop_roles: CancellationToken,
+    /// Writers and look-ups: they end when nobody holds a handle any more.
+    writers: TaskTracker,
+}
+
+impl Node {
+    /// Starts a node: database, migrations, keys, writers, and each role that is asked for. When
+    /// it returns, the API answers.
+    pub async fn start(config: &Config) -> Result<Node, NodeError> {
+        config.check()?;
+        let database = Database::open(&config.database).await?;
+        Node::start_on(config, database).await
+    }
+
+    /// The same on a database that was opened before.
+    pub async fn start_on(config: &Config, database: Database) -> Result<Node, NodeError> {
+        // Whatever may fail comes before anything runs.
+        let acceptor = match config.roles.include(Role::Api) {
+            true => Some(bind(config.listen).await?),
+            false => None,
+        };
+        let sender = config.roles.include(Role::Delivery).then(|| sender(config)).transpose()?;
+        let keyring = keys::keyring(config, database.is_embedded())?;
+        let token = config.operator_token.read()?;
+        database.migrate_if_allowed().await?;
+        let metrics = Metrics::default();
+        let writers = TaskTracker::new();
+        let ledger = Ledger::open(database.options(), keyring.clone(), metrics.clone(), &writers).await?;
+
+        let mut node = Node {
+            address: None,
+            ledger: ledger.clone(),
+            database,
+            server: None,
+            no_requests: CancellationToken::new(),
+            roles: TaskTracker::new(),
+            stop_roles: CancellationToken::new(),
+            writers,
+        };
+        node.start_roles(config, sender, &keyring, &metrics);
+        if let Some(acceptor) = acceptor {
+            let credentials = Credentials::start(ledger.pool().clone(), &node.writers);
+            let operators = Operators::new(ledger.pool().clone(), token.as_ref());
+            let address = acceptor.local_addr().iter().find_map(|address| address.as_socket_addr()).copied();
+            let address = address.unwrap_or(config.listen);
+            let public_url = config.public_url.clone().unwrap_or_else(|| format!("http://{address}"));
+            node.serve(acceptor, ApiState { ledger, credentials, operators, keyring, metrics, public_url });
+            node.address = Some(address);
+        }
+        Ok(node)
+    }
+
+    /// Where the API listens, if this node has it.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    fn start_roles(&self, config: &Config, sender: Option<Sender>, keyring: &Arc<Keyring>, metrics: &Metrics) {
+        let ledger = &self.ledger;
+        let made = Arc::new(Notify::new());
+        let stop = || self.stop_roles.clone();
+        if config.roles.include(Role::Projector) {
+            let projector = Projector::new(ledger, self.database.options(), metrics.clone(), made.clone());
+            self.roles.spawn(projector.run(stop()));
+        }
+        if config.roles.include(Role::Fulfilment) {
+            self.roles.spawn(Fulfilment::new(ledger.clone(), metrics.clone()).run(stop()));
+        }
+        if let Some(sender) = sender {
+            let settings = WorkerSettings {
+                retry_base: config.retry_base,
+                deadline: config.delivery_timeout,
+                max_in_flight: config.delivery_in_flight as usize,
+                max_in_flight_per_webhook: config.delivery_in_flight_per_webhook as usize,
+            };
+            let (pool, shards) = (ledger.pool().clone(), ledger.shards().collect());
+            let (keyring, sender) = (keyring.clone(), Arc::new(sender));
+            let worker = Worker { pool, shards, keyring, sender, settings, metrics: metrics.clone(), made };
+            self.roles.spawn(worker.run(stop()));
+        }
+        self.roles.spawn(purge(ledger.clone(), stop()));
+    }
+
+    fn serve(&mut self, acceptor: TcpAcceptor, state: ApiState) {
+        let server = poem::Server::new_with_acceptor(acceptor).idle_timeout(IDLE_CONNECTION);
+        let stopped = self.no_requests.clone().cancelled_owned();
+        self.server = Some(tokio::spawn(server.run_with_graceful_shutdown(app(state), stopped, Some(STOP_REQUESTS))));
+    }
+
+    /// Completes when the HTTP server ends by itself, which it should not; never without one.
+    pub async fn failed(&mut self) -> NodeError {
+        match &mut self.server {
+            Some(server) => {
+                let outcome = server.await;
+                self.server = None;
+                let source =
+                    outcome.map_or_else(io::Error::other, |ended| ended.err().unwrap_or_else(|| io::Error::other("it ended")));
+                NodeError::Io { action: "serve the API".to_owned(), source }
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Stops in order: no new requests, what was accepted is answered, leases are given back, the
+    /// writers write what waits, and at last the embedded server ends, if it was started here.
+    ///
+    /// # Errors
+    /// When something does not end in time; the embedded server is stopped all the same.
+    pub async fn stop(self) -> Result<(), NodeError> {
+        let Node { ledger, database, server, no_requests, roles, stop_roles, writers, .. } = self;
+        no_requests.cancel();
+        if let Some(server) = server {
+            // Its own deadline ends it; the application's handles go with it.
+            _ = server.await;
+        }
+        stop_roles.cancel();
+        roles.close();
+        let pool = ledger.pool().clone();
+        let drained = tokio::time::timeout(STOP_TASKS, async {
+            roles.wait().await;
+            ledger.wake().stop();
+            drop(ledger);
+            writers.close();
+            writers.wait().await;
+            pool.close().await;
+        });
+        let drained = drained.await.map_err(|_| NodeError::Unfinished(STOP_TASKS));
+        database.close().await?;
+        drained
+    }
+}
+
+async fn bind(listen: SocketAddr) -> Result<TcpAcceptor, NodeError> {
+    let bound = TcpListener::bind(listen).into_acceptor().await;
+    bound.map_err(|source| NodeError::Io { action: format!("listen on {listen}"), source })
+}
+
+fn sender(config: &Config) -> Result<Sender, NodeError> {
+    let read = |path| {
+        std::fs::read(path)
+            .map_err(|error| ConfigError(format!("--webhook-ca-file (LEDGER_WEBHOOK_CA_FILE): {path:?} cannot be read: {error}")))
+    };
+    Ok(Sender::new(SenderSettings {
+        service_name: config.service_name.clone(),
+        deadline: config.delivery_timeout,
+        ca_pem: config.webhook_ca_file.as_ref().map(read).transpose()?,
+        allowed_nets: config.webhook_allow_nets.clone(),
+        max_idle_per_host: config.delivery_in_flight_per_webhook as usize,
+    })?)
+}
+
+/// Forgets old idempotency keys, every hour, in small batches. Every node may do it at once.
+async fn purge(ledger: Ledger, stop: CancellationToken) {
+    let mut hour = tokio::time::interval(PURGE_EVERY);
+    hour.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while stop.run_until_cancelled(hour.tick()).await.is_some() {
+        for shard in ledger.shards() {
+            while !stop.is_cancelled() {
+                match expiry::purge_idempotency_keys(ledger.pool(), shard).await {
+                    Ok((_, true)) => {}
+                    Ok((_, false)) => break,
+                    Err(error) => {
+                        tracing::warn!(shard, %error, "old idempotency keys could not be deleted; the next hour will");
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}
