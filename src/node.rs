@@ -148,9 +148,15 @@ impl Node {
                 max_in_flight: config.delivery_in_flight as usize,
                 max_in_flight_per_webhook: config.delivery_in_flight_per_webhook as usize,
             };
-            let (pool, shards) = (ledger.pool().clone(), ledger.shards().collect());
-            let (keyring, sender) = (keyring.clone(), Arc::new(sender));
-            let worker = Worker { pool, shards, keyring, sender, settings, metrics: metrics.clone(), made };
+            let worker = Worker {
+                pool: ledger.pool().clone(),
+                shards: ledger.shards().collect(),
+                keyring: keyring.clone(),
+                sender: Arc::new(sender),
+                settings,
+                metrics: metrics.clone(),
+                made,
+            };
             self.roles.spawn(worker.run(stop()));
         }
         self.roles.spawn(purge(ledger.clone(), stop()));

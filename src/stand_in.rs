@@ -58,21 +58,17 @@ pub mod worker {
     }
 
     #[derive(Debug)]
-    pub struct Worker;
+    pub struct Worker {
+        pub pool: PgPool,
+        pub shards: Vec<ShardId>,
+        pub keyring: Arc<Keyring>,
+        pub sender: Arc<Sender>,
+        pub settings: WorkerSettings,
+        pub metrics: Metrics,
+        pub made: Arc<Notify>,
+    }
 
     impl Worker {
-        pub fn new(
-            _pool: PgPool,
-            _shards: Vec<ShardId>,
-            _keyring: Arc<Keyring>,
-            _sender: Sender,
-            _settings: WorkerSettings,
-            _metrics: Metrics,
-            _made: Arc<Notify>,
-        ) -> Worker {
-            Worker
-        }
-
         pub async fn run(self, stop: CancellationToken) {
             stop.cancelled().await;
         }

@@ -141,19 +141,19 @@ fn as_json(event: &Stored) -> Value {
 /// What of an event is worth a place in one line, in this order.
 const TELLING: [&str; 19] = [
     "name",
+    "product_name",
     "key_prefix",
     "status",
-    "currency",
-    "product_name",
     "denomination",
     "quantity",
     "discount",
+    "direction",
     "amount",
     "refunded_amount",
+    "currency",
     "balance_after",
     "accepted",
     "duplicates",
-    "direction",
     "units",
     "vouchers",
     "by",
@@ -169,6 +169,7 @@ pub fn summary(event: &Stored) -> String {
     let told = TELLING.iter().filter_map(|name| {
         let value = field(name)?;
         Some(match value.as_array() {
+            Some(items) if items.len() == 1 => format!("1 {}", name.trim_end_matches('s')),
             Some(items) => format!("{} {name}", items.len()),
             None if *name == "name" || *name == "product_name" => shown(value),
             None => format!("{} {}", name.replace('_', " "), shown(value)),
@@ -181,7 +182,14 @@ pub fn summary(event: &Stored) -> String {
 pub fn line(event: &Stored) -> String {
     let stream = format!("{} {}", event.stream_type, event.stream_id);
     let time = event.recorded_at.format("%Y-%m-%d %H:%M:%S%.3f");
-    format!("{:>8}  {}  {stream:<16}  {:<24}  {}", event.position.bold(), time.dimmed(), event.event_type.cyan(), summary(event))
+    let line = format!(
+        "{:>8}  {}  {stream:<16}  {:<24}  {}",
+        event.position.bold(),
+        time.dimmed(),
+        event.event_type.cyan(),
+        summary(event)
+    );
+    line.trim_end().to_owned()
 }
 
 /// Green for what is well, red for what is not.

@@ -1,6 +1,6 @@
 //! `openapi`: the published documents are generated, committed and checked for drift.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -22,7 +22,8 @@ pub struct OpenapiArgs {
 pub fn run(args: &OpenapiArgs) -> anyhow::Result<ExitCode> {
     let mut is_current = true;
     for (name, text) in documents() {
-        let path = args.directory.join(name);
+        // The documents name themselves as the repository does: openapi/….
+        let path = args.directory.join(Path::new(name).file_name().unwrap_or_default());
         if !args.check {
             std::fs::create_dir_all(&args.directory).with_context(|| format!("cannot make {}", args.directory.display()))?;
             std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;

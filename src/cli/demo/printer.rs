@@ -77,14 +77,10 @@ impl Printer {
         }
         let position = format!("{:<4}", event.position);
         let stream = format!("{} {}", event.stream_type, event.stream_id);
-        let name = format!("{:<23}", event.event_type);
-        self.output.line(format!(
-            "  {}  {} {} {stream:<14} {}",
-            "log       ".dimmed(),
-            position.bold(),
-            name.cyan(),
-            summary(event).dimmed()
-        ))
+        let name = format!("{:<25}", event.event_type);
+        let summary = summary(event);
+        let stream = if summary.is_empty() { stream } else { format!("{stream:<14}  {}", summary.dimmed()) };
+        self.output.line(format!("  {}  {} {} {stream}", "log       ".dimmed(), position.bold(), name.cyan()))
     }
 
     pub fn webhook(&self, received: &Received, verdict: &Result<(), String>, is_repeated: bool) -> io::Result<()> {
@@ -106,9 +102,9 @@ impl Printer {
         let order = format!("order {order}");
         let status = body["data"]["status"].as_str().unwrap_or_default();
         self.output.line(format!(
-            "  {}       {} {order:<14} {signature}  {}{again}",
+            "  {}       {} {order:<14}  {signature}  {}{again}",
             "webhook   ".dimmed(),
-            format!("{event_type:<23}").magenta(),
+            format!("{event_type:<25}").magenta(),
             status.dimmed()
         ))
     }

@@ -15,6 +15,7 @@ use chrono::Utc;
 use ledger_events::Position;
 use reqwest::Url;
 use serde_json::Value;
+use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -53,15 +54,17 @@ pub struct Stage {
     pub operator_token_file: PathBuf,
     /// The webhook's token, once there is one.
     pub webhook_token: Option<Private>,
+    /// Keys and certificates of a demo that ends go with it.
+    _temporary: Option<TempDir>,
 }
 
 impl Stage {
     /// Starts everything and says where it is.
     pub async fn start(args: &DemoArgs, printer: &mut Printer) -> anyhow::Result<Stage> {
         printer.section("Start")?;
-        let (database, data_dir) = with_progress("starting the embedded Postgres", database(args)).await?;
-        let kind = if args.exit { ", temporary" } else { "" };
-        printer.fact("postgres", &format!("embedded, in {}{kind}", data_dir.display()))?;
+        let Home { database, data_dir, temporary } = with_progress("starting the embedded Postgres", home(args)).await?;
+        let kind = if temporary.is_some() { "in a temporary directory".to_owned() } else { format!("in {}", data_dir.display()) };
+        printer.fact("postgres", &format!("embedded, {kind}"))?;
 
         let certificate = Certificate::load_or_generate(&data_dir.join("receiver"))?;
         let (receiver, arrivals) = Receiver::start(ReceiverSettings {
@@ -100,6 +103,7 @@ impl Stage {
             operator_token,
             operator_token_file,
             webhook_token: None,
+            _temporary: temporary,
         })
     }
 
@@ -208,7 +212,7 @@ impl Stage {
 
 fn settings(args: &DemoArgs, data_dir: PathBuf) -> DatabaseSettings {
     DatabaseSettings {
-        database_url: None, // never somebody's own database
+        database_url: None,
         migration_url: None,
         data_dir,
         postgres_programs: args.postgres_programs.clone(),
@@ -216,22 +220,31 @@ fn settings(args: &DemoArgs, data_dir: PathBuf) -> DatabaseSettings {
     }
 }
 
-/// The demo's own database: a temporary one for a tour that ends, else one that stays.
-async fn database(args: &DemoArgs) -> anyhow::Result<(Database, PathBuf)> {
+/// Where a demo lives.
+struct Home {
+    database: Database,
+    data_dir: PathBuf,
+    temporary: Option<TempDir>,
+}
+
+/// A temporary one for a tour that ends, else one that stays. Never somebody's own database.
+async fn home(args: &DemoArgs) -> anyhow::Result<Home> {
     if args.exit {
         let server = Settings {
             programs: args.postgres_programs.clone(),
             account: args.postgres_account.clone(),
             ..Settings::temporary(true)?
         };
-        let data_dir = server.data_dir.clone();
-        return Ok((Database::embedded(Server::start(server).await?)?, data_dir));
+        let database = Database::embedded(Server::start(server).await?)?;
+        // Beside the server's directory, which is another user's where root runs the demo.
+        let temporary = tempfile::tempdir().context("no temporary directory can be made")?;
+        return Ok(Home { database, data_dir: temporary.path().to_owned(), temporary: Some(temporary) });
     }
     let settings = settings(args, args.data_dir.join("demo"));
     if Database::find(&settings).await?.is_some() {
         bail!("a demo runs already in {}: stop it first, or see the tour alone with --exit", settings.data_dir.display());
     }
-    Ok((Database::open(&settings).await?, settings.data_dir))
+    Ok(Home { database: Database::open(&settings).await?, data_dir: settings.data_dir, temporary: None })
 }
 
 fn free_address() -> SocketAddr {
