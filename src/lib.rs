@@ -3,6 +3,7 @@
 pub mod access;
 pub mod api;
 pub mod audit;
+pub mod cli;
 pub mod delivery;
 pub mod fulfilment;
 pub mod ledger;

@@ -1,0 +1,3 @@
+//! The commands of the program, one file a subject.
+
+pub mod audit;
