@@ -2,6 +2,7 @@
 //! other than zero.
 
 mod admin;
+mod audit;
 mod call;
 mod client;
 mod demo;
@@ -62,7 +63,10 @@ enum Command {
     Admin(admin::AdminArgs),
     /// Read the log
     Events(events::EventsArgs),
-    // The audit's commands (show, verify, rebuild, reconcile, replay, receipt, erase) go here.
+    /// Prove that every derived row is what the log says; fails when anything differs
+    Verify(audit::VerifyArgs),
+    /// Derive projections again from the log, while the service runs
+    Rebuild(audit::RebuildArgs),
     /// Write the API's documents to openapi/, or check that they are current
     Openapi(openapi::OpenapiArgs),
 }
@@ -103,6 +107,8 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Call(args) => return call::run(args, &output).await,
         Command::Admin(args) => admin::run(args, &output).await,
         Command::Events(args) => events::run(args, &output).await,
+        Command::Verify(args) => return audit::verify(&args, &output).await,
+        Command::Rebuild(args) => return audit::rebuild(&args, &output).await,
         Command::Openapi(args) => return openapi::run(&args),
     };
     done.map(|()| ExitCode::SUCCESS)

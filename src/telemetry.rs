@@ -182,7 +182,7 @@ impl Metrics {
     /// Everything, as Prometheus reads it.
     pub fn text(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
-        encode(&mut text, &*self.0.registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner))?;
+        encode(&mut text, &self.0.registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner))?;
         Ok(text)
     }
 }

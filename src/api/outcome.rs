@@ -83,6 +83,7 @@ impl From<WriteError> for ApiError {
         match error {
             WriteError::Rejected(rejection) => rejection.into(),
             WriteError::Unavailable => ApiError::new(Code::Unavailable),
+            WriteError::InProgress => ApiError::new(Code::IdempotencyInProgress),
             WriteError::OutcomeUnknown => ApiError::new(Code::OutcomeUnknown),
             WriteError::Refused => ApiError::internal(error),
         }
@@ -141,6 +142,7 @@ mod tests {
             (WriteError::Rejected(invalid), 400, "E_VALIDATION_FAILURE"),
             (WriteError::Refused, 500, "E_INTERNAL"),
             (WriteError::Unavailable, 503, "E_UNAVAILABLE"),
+            (WriteError::InProgress, 409, "E_IDEMPOTENCY_IN_PROGRESS"),
             (WriteError::OutcomeUnknown, 504, "E_OUTCOME_UNKNOWN"),
         ] {
             let error = ApiError::from(error);

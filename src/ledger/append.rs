@@ -124,7 +124,7 @@ impl Batch {
 
     async fn write_events(&self, conn: &mut PgConnection) -> Result<(), ProjectionError> {
         let events = &self.appended;
-        let column = |value: fn(&Appended) -> i64| events.iter().map(|e| value(e)).collect::<Vec<_>>();
+        let column = |value: fn(&Appended) -> i64| events.iter().map(value).collect::<Vec<_>>();
         let (types, versions): (Vec<&str>, Vec<i16>) = events.iter().map(|e| e.event.type_and_version()).unzip();
         sqlx::query(
             "WITH written AS (

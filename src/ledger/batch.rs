@@ -268,7 +268,7 @@ impl Batch {
         if !needs.references.is_empty() {
             let (of, references): (Vec<AccountId>, Vec<&str>) = needs.references.iter().copied().unzip();
             let known = orders::load_by_client_reference(conn, shard, &of, &references).await?;
-            needs.texts.extend(known.iter().map(|order| ("order.metadata", order.id)));
+            needs.texts.extend(known.iter().flat_map(|order| [("order.metadata", order.id), ("order.cancel_reason", order.id)]));
             batch.keep_orders(known);
         }
         if !needs.accounts.is_empty() {
@@ -367,7 +367,7 @@ impl Batch {
     }
 
     async fn load_answers(&mut self, conn: &mut PgConnection, keys: &[[u8; 32]]) -> Result<(), sqlx::Error> {
-        let stored: Vec<(Vec<u8>, Vec<u8>, i16, Vec<u8>, bool)> = sqlx::query_as(
+        let stored: Vec<AnswerRow> = sqlx::query_as(
             "SELECT key_hash, fingerprint, status, body, is_sealed FROM idempotency_keys
              WHERE shard_id = $1 AND key_hash = ANY($2) AND created_at > $3::timestamptz - interval '24 hours'",
         )
@@ -456,6 +456,9 @@ impl Batch {
         ))
     }
 }
+
+/// `key_hash, fingerprint, status, body, is_sealed`
+type AnswerRow = (Vec<u8>, Vec<u8>, i16, Vec<u8>, bool);
 
 /// What a sealed answer is bound to: its key.
 pub fn answer_kind(key_hash: &[u8; 32]) -> String {

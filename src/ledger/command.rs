@@ -1,6 +1,8 @@
 //! What the writer can be asked, and what it answers.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Instant;
 
 use chrono::NaiveDate;
@@ -159,7 +161,7 @@ pub enum Answer {
     Category(Category),
     Product(Product),
     Stock(StockLoaded),
-    Order(OrderView),
+    Order(Box<OrderView>),
     Webhook(WebhookView),
 }
 
@@ -234,6 +236,9 @@ pub enum WriteError {
     /// Nothing happened: the queue is full, or the database is away.
     #[error("the ledger cannot take this now; nothing happened")]
     Unavailable,
+    /// Nothing happened: an earlier request with the same idempotency key is still undecided.
+    #[error("a request with the same idempotency key is still undecided")]
+    InProgress,
     /// The commit's answer never came.
     #[error("the commit's answer never came")]
     OutcomeUnknown,
@@ -256,5 +261,33 @@ pub struct Submission {
     pub origin: Origin,
     pub idempotency: Option<Idempotency>,
     pub deadline: Instant,
+    pub claim: Claim,
     pub reply: oneshot::Sender<Result<Reply, WriteError>>,
+}
+
+/// Who decides what becomes of a queued command: the writer that takes it up, or the caller that
+/// gives it up at its deadline. Whoever is first.
+#[derive(Clone, Debug, Default)]
+pub struct Claim(Arc<AtomicU8>);
+
+impl Claim {
+    const TAKEN: u8 = 1;
+    const GIVEN_UP: u8 = 2;
+
+    /// For the writer: false when the caller has given the command up, so that it must not run.
+    pub fn take(&self) -> bool {
+        self.settle(Self::TAKEN)
+    }
+
+    /// For the caller: false when the writer is at it, so that its verdict has to be waited for.
+    pub fn give_up(&self) -> bool {
+        self.settle(Self::GIVEN_UP)
+    }
+
+    fn settle(&self, wanted: u8) -> bool {
+        match self.0.compare_exchange(0, wanted, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => true,
+            Err(settled) => settled == wanted,
+        }
+    }
 }

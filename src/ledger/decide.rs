@@ -354,7 +354,7 @@ fn order_view(batch: &Batch, id: OrderId, is_new: bool) -> Decided {
     let order = batch.orders.get(&id).cloned().ok_or(Rejection::NotFound)?;
     let metadata = batch.text("order.metadata", id)?;
     let cancel_reason = batch.text("order.cancel_reason", id)?;
-    Ok(Answer::Order(OrderView { order, metadata, cancel_reason, is_new }))
+    Ok(Answer::Order(Box::new(OrderView { order, metadata, cancel_reason, is_new })))
 }
 
 // ------------------------------------------------------------------------------ wallets

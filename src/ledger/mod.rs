@@ -14,8 +14,9 @@ pub mod texts;
 mod wake;
 mod writer;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ledger_events::{AccountId, OrderId, ShardId, WalletId};
@@ -26,8 +27,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::access::seal::Keyring;
 use crate::telemetry::Metrics;
-use command::Submission;
 pub use command::{Answer, Command, Idempotency, Origin, Rendered, Reply, WriteError};
+use command::{Claim, Submission};
 pub use schema::{SchemaError, check as check_schema, migrate, pending};
 pub use wake::Wake;
 use writer::Writer;
@@ -48,6 +49,41 @@ pub struct Ledger {
     pool: PgPool,
     shards: Arc<BTreeMap<ShardId, mpsc::Sender<Submission>>>,
     wake: Wake,
+    in_flight: Arc<Mutex<HashMap<KeyHash, usize>>>,
+}
+
+/// A reply that is on its way.
+pub type Waiting = oneshot::Receiver<Result<Reply, WriteError>>;
+
+type KeyHash = [u8; 32];
+
+/// An idempotency key that a request of this node is waiting under.
+struct InFlight<'a> {
+    keys: &'a Mutex<HashMap<KeyHash, usize>>,
+    key: KeyHash,
+}
+
+impl<'a> InFlight<'a> {
+    fn enter(keys: &'a Mutex<HashMap<KeyHash, usize>>, key: KeyHash) -> InFlight<'a> {
+        *keys.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default() += 1;
+        InFlight { keys, key }
+    }
+
+    /// Whether more than one request waits under the key.
+    fn is_shared(keys: &Mutex<HashMap<KeyHash, usize>>, key: &KeyHash) -> bool {
+        keys.lock().unwrap_or_else(PoisonError::into_inner).get(key).is_some_and(|waiting| *waiting > 1)
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        if let Entry::Occupied(mut waiting) = self.keys.lock().unwrap_or_else(PoisonError::into_inner).entry(self.key) {
+            *waiting.get_mut() -= 1;
+            if *waiting.get() == 0 {
+                waiting.remove();
+            }
+        }
+    }
 }
 
 impl Ledger {
@@ -70,7 +106,7 @@ impl Ledger {
             tasks.spawn(Writer::new(shard, options, keyring.clone(), wake.clone(), metrics.clone(), receiver).run());
             shards.insert(shard, sender);
         }
-        Ok(Ledger { pool, shards: Arc::new(shards), wake })
+        Ok(Ledger { pool, shards: Arc::new(shards), wake, in_flight: Arc::default() })
     }
 
     /// For reading: what is derived from the log.
@@ -94,11 +130,21 @@ impl Ledger {
         origin: Origin,
         idempotency: Option<Idempotency>,
     ) -> Result<Reply, WriteError> {
-        let waiting = self.enqueue(shard, command, origin, idempotency)?;
-        match tokio::time::timeout(COMMAND_DEADLINE + VERDICT_GRACE, waiting).await {
-            Ok(Ok(reply)) => reply,
-            // The writer always answers; if it died, what became of the command is not known.
-            Ok(Err(_)) | Err(_) => Err(WriteError::OutcomeUnknown),
+        let key = idempotency.map(|i| i.key_hash);
+        let _in_flight = key.map(|key| InFlight::enter(&self.in_flight, key));
+        let (claim, mut waiting) = self.put(shard, command, origin, idempotency)?;
+        // The writer always answers; if it died, what became of the command is not known.
+        let verdict = |answer: Result<_, _>| answer.unwrap_or(Err(WriteError::OutcomeUnknown));
+        if let Ok(answer) = tokio::time::timeout(COMMAND_DEADLINE, &mut waiting).await {
+            return verdict(answer);
+        }
+        if claim.give_up() {
+            let is_shared = key.is_some_and(|key| InFlight::is_shared(&self.in_flight, &key));
+            return Err(if is_shared { WriteError::InProgress } else { WriteError::Unavailable });
+        }
+        match tokio::time::timeout(VERDICT_GRACE, waiting).await {
+            Ok(answer) => verdict(answer),
+            Err(_) => Err(WriteError::OutcomeUnknown),
         }
     }
 
@@ -109,12 +155,24 @@ impl Ledger {
         command: Command,
         origin: Origin,
         idempotency: Option<Idempotency>,
-    ) -> Result<oneshot::Receiver<Result<Reply, WriteError>>, WriteError> {
+    ) -> Result<Waiting, WriteError> {
+        self.put(shard, command, origin, idempotency).map(|(_, waiting)| waiting)
+    }
+
+    fn put(
+        &self,
+        shard: ShardId,
+        command: Command,
+        origin: Origin,
+        idempotency: Option<Idempotency>,
+    ) -> Result<(Claim, Waiting), WriteError> {
         let (reply, waiting) = oneshot::channel();
         let writer = self.shards.get(&shard).ok_or(WriteError::Unavailable)?;
-        let submission = Submission { command, origin, idempotency, deadline: Instant::now() + COMMAND_DEADLINE, reply };
+        let claim = Claim::default();
+        let deadline = Instant::now() + COMMAND_DEADLINE;
+        let submission = Submission { command, origin, idempotency, deadline, claim: claim.clone(), reply };
         writer.try_send(submission).map_err(|_| WriteError::Unavailable)?;
-        Ok(waiting)
+        Ok((claim, waiting))
     }
 
     /// Submits a command that has no idempotency key.

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use ledger_events::{Position, ShardId};
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -44,8 +43,8 @@ impl Wake {
         wake
     }
 
-    /// The writer committed up to `_head`.
-    pub fn committed(&self, _shard: ShardId, _head: Position) {
+    /// A writer of this node committed.
+    pub fn committed(&self) {
         self.grown.send_modify(|n| *n += 1);
         self.committed_here.send_modify(|n| *n += 1);
     }

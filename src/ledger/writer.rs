@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ledger_events::{Position, ShardId};
+use ledger_events::ShardId;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, PgConnection};
 use tokio::sync::mpsc;
@@ -32,7 +32,10 @@ type Replies = Vec<Result<Reply, WriteError>>;
 
 /// How one run of a batch ended.
 enum Run {
-    Committed(Replies, Option<Position>),
+    Committed {
+        replies: Replies,
+        grew: bool,
+    },
     /// The database refused it before COMMIT, for what is in it.
     Poisoned(String),
     /// The database could not be asked, or would not now; nothing happened.
@@ -41,7 +44,6 @@ enum Run {
     Unknown {
         first_event: Uuid,
         replies: Replies,
-        head: Position,
     },
 }
 
@@ -121,7 +123,7 @@ impl Writer {
                 continue;
             }
             match self.attempt(&batch).await {
-                Run::Committed(replies, head) => self.finish(batch, replies, head),
+                Run::Committed { replies, grew } => self.finish(batch, replies, grew),
                 Run::Poisoned(reason) if batch.len() == 1 => {
                     tracing::error!(shard = self.shard, %reason, "the database refuses a command");
                     answer(batch, |_| Err(WriteError::Refused));
@@ -138,10 +140,10 @@ impl Writer {
                     tokio::time::sleep(RETRY_PAUSE).await;
                     parts.push(batch);
                 }
-                Run::Unknown { first_event, replies, head } => {
+                Run::Unknown { first_event, replies } => {
                     self.connection = None;
                     match self.look_for(first_event, &mut batch).await {
-                        true => self.finish(batch, replies, Some(head)),
+                        true => self.finish(batch, replies, true),
                         false => parts.push(batch),
                     }
                 }
@@ -149,9 +151,9 @@ impl Writer {
         }
     }
 
-    fn finish(&self, batch: Vec<Submission>, replies: Replies, head: Option<Position>) {
-        if let Some(head) = head {
-            self.wake.committed(self.shard, head);
+    fn finish(&self, batch: Vec<Submission>, replies: Replies, grew: bool) {
+        if grew {
+            self.wake.committed();
         }
         let mut replies = replies.into_iter();
         answer(batch, |_| replies.next().unwrap_or(Err(WriteError::OutcomeUnknown)));
@@ -184,17 +186,16 @@ impl Writer {
             if connection_is_clean(&mut connection).await {
                 self.connection = Some(connection);
             }
-            return Run::Committed(replies, None);
+            return Run::Committed { replies, grew: false };
         };
-        let head = decided.head + i64::try_from(decided.appended.len()).unwrap_or(i64::MAX);
         match tokio::time::timeout(PHASE_DEADLINE, sqlx::raw_sql("COMMIT").execute(&mut connection)).await {
             Ok(Ok(_)) => {
                 self.metrics.committed(batch.len(), decided.appended.len(), started.elapsed());
                 self.connection = Some(connection);
-                Run::Committed(replies, Some(head))
+                Run::Committed { replies, grew: true }
             }
             // Whatever the error says, only the log tells whether it was committed.
-            Ok(Err(_)) | Err(_) => Run::Unknown { first_event: first.moment.event_id, replies, head },
+            Ok(Err(_)) | Err(_) => Run::Unknown { first_event: first.moment.event_id, replies },
         }
     }
 
@@ -211,7 +212,7 @@ impl Writer {
 
     /// After a COMMIT without an answer: waits the old backend out at the head lock and looks.
     /// Until this is known nothing else is written; callers whose time is up get 504 meanwhile.
-    async fn look_for(&mut self, first_event: Uuid, batch: &mut Vec<Submission>) -> bool {
+    async fn look_for(&mut self, first_event: Uuid, batch: &mut [Submission]) -> bool {
         tracing::warn!(shard = self.shard, %first_event, "COMMIT was not answered: looking for the batch in the log");
         loop {
             match tokio::time::timeout(PHASE_DEADLINE, self.is_in_log(first_event)).await {
@@ -254,10 +255,10 @@ async fn connection_is_clean(connection: &mut PgConnection) -> bool {
     matches!(tokio::time::timeout(PHASE_DEADLINE, sqlx::raw_sql("ROLLBACK").execute(connection)).await, Ok(Ok(_)))
 }
 
-/// Callers whose deadline has passed before anything was sent: nothing happened.
+/// Leaves out what its caller gave up, and what is past its deadline before anything was sent.
 fn give_up_expired(batch: Vec<Submission>) -> Vec<Submission> {
     let now = Instant::now();
-    let (expired, live): (Vec<_>, Vec<_>) = batch.into_iter().partition(|s| s.deadline <= now);
+    let (live, expired): (Vec<_>, Vec<_>) = batch.into_iter().partition(|s| s.claim.take() && s.deadline > now);
     answer(expired, |_| Err(WriteError::Unavailable));
     live
 }

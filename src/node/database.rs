@@ -68,7 +68,8 @@ impl Database {
         Ok(ledger::pending(self.migrating()).await?)
     }
 
-    fn migrating(&self) -> &PgConnectOptions {
+    /// Under the role that migrates, and may swap tables.
+    pub fn migrating(&self) -> &PgConnectOptions {
         self.migration.as_ref().unwrap_or(&self.options)
     }
 

@@ -1,6 +1,5 @@
 //! The program as a process of its own, to be killed and started again.
 
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -21,8 +20,6 @@ pub struct Program {
 
 #[derive(Clone, Debug)]
 pub struct Client {
-    pub account_id: i64,
-    pub wallet_id: i64,
     pub api_key: String,
     pub api_secret: String,
 }
@@ -143,7 +140,7 @@ impl Program {
         let funding = json!({"amount": amount, "reference": format!("opening-{wallet_id}")});
         self.operator(&format!("/wallets/{wallet_id}/fund"), funding).await;
         let text = |name: &str| credential[name].as_str().unwrap().to_owned();
-        Client { account_id, wallet_id, api_key: text("api_key"), api_secret: text("api_secret") }
+        Client { api_key: text("api_key"), api_secret: text("api_secret") }
     }
 
     /// A product of 10.00 EUR with so many vouchers in stock.
@@ -163,10 +160,5 @@ impl Program {
                 .collect();
             self.operator(&format!("/products/{product}/vouchers"), json!({"denomination": "10.00", "vouchers": cards})).await;
         }
-    }
-
-    /// Where files of this program's can be put.
-    pub fn path(&self, name: &str) -> PathBuf {
-        Path::new(self.directory.path()).join(name)
     }
 }

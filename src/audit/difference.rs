@@ -1,0 +1,137 @@
+//! What an audit finds.
+
+use std::fmt;
+
+use chrono::{DateTime, Utc};
+use ledger_events::{OrderId, Position, ShardId};
+use serde::Serialize;
+use uuid::Uuid;
+
+/// One thing that is not as the log or its rules say; one readable line each.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Difference {
+    /// Positions are missing between two events.
+    Gap { shard: ShardId, after: Position, next: Position },
+    /// `log_head` does not stand at the last event.
+    Head { shard: ShardId, head: Position, last: Position },
+    /// An event was recorded before the one at the position before it, or the head before its last.
+    Time { shard: ShardId, position: Position, recorded_at: DateTime<Utc>, before: DateTime<Utc> },
+    /// A payload or its metadata cannot be decoded.
+    Unreadable { shard: ShardId, position: Position, problem: String },
+    /// A stream's versions do not go on by one.
+    Version { shard: ShardId, stream: String, id: i64, position: Position, found: i64, expected: i64 },
+    /// `causation_id` or `correlation_id` names no earlier event.
+    Reference { shard: ShardId, position: Position, field: &'static str, event_id: Uuid },
+    /// An event that cannot follow what its stream holds, or breaks a rule of money.
+    Rule { shard: ShardId, stream: &'static str, id: i64, position: Position, problem: String },
+    /// A row of a projection is not the fold of the log.
+    Row(RowDifference),
+    /// The vault's stock does not agree with what an order's events delivered.
+    Voucher { shard: ShardId, order_id: OrderId, reference: String, problem: String },
+    /// A delivery without a state that is final or scheduled, or a state without a delivery.
+    Delivery { shard: ShardId, delivery_id: i64, problem: String },
+}
+
+/// A row that is not what the fold of the log makes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RowDifference {
+    pub table: &'static str,
+    pub shard: ShardId,
+    /// The row's id, or the id of its event.
+    pub key: String,
+    pub problem: RowProblem,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "problem", rename_all = "snake_case")]
+pub enum RowProblem {
+    /// The log makes it, the table does not have it.
+    Missing,
+    /// The table has it, the log does not make it.
+    Extra,
+    Differs {
+        fields: Vec<FieldDifference>,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FieldDifference {
+    pub field: String,
+    /// What the table has.
+    pub stored: serde_json::Value,
+    /// What the log makes.
+    pub folded: serde_json::Value,
+}
+
+/// The first differences in full, and how many there are.
+#[derive(Clone, Debug, Default)]
+pub struct Findings {
+    pub differences: Vec<Difference>,
+    pub found: u64,
+}
+
+impl Findings {
+    /// So many are kept; all are counted.
+    pub const KEPT: usize = 1_000;
+
+    pub fn add(&mut self, difference: Difference) {
+        self.found += 1;
+        if self.differences.len() < Self::KEPT {
+            self.differences.push(difference);
+        }
+    }
+
+    pub fn extend(&mut self, differences: impl IntoIterator<Item = Difference>) {
+        differences.into_iter().for_each(|difference| self.add(difference));
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gap { shard, after, next } if after + 2 == *next => {
+                write!(f, "shard {shard}: position {} is missing", after + 1)
+            }
+            Self::Gap { shard, after, next } => write!(f, "shard {shard}: positions {} to {} are missing", after + 1, next - 1),
+            Self::Head { shard, head, last } => {
+                write!(f, "shard {shard}: log_head stands at {head}, the last event at {last}")
+            }
+            Self::Time { shard, position, recorded_at, before } => {
+                write!(f, "shard {shard}, position {position}: recorded at {recorded_at}, before its predecessor's {before}")
+            }
+            Self::Unreadable { shard, problem, .. } => write!(f, "shard {shard}, {problem}"),
+            Self::Version { shard, stream, id, position, found, expected } => {
+                write!(f, "shard {shard}, position {position}: {stream} {id} has version {found} where {expected} is next")
+            }
+            Self::Reference { shard, position, field, event_id } => {
+                write!(f, "shard {shard}, position {position}: {field} {event_id} is not an earlier event")
+            }
+            Self::Rule { shard, stream, id, position, problem } => {
+                write!(f, "shard {shard}, position {position}: {stream} {id}: {problem}")
+            }
+            Self::Row(row) => row.fmt(f),
+            Self::Voucher { shard, order_id, reference, problem } => {
+                write!(f, "shard {shard}: voucher {reference} of order {order_id}: {problem}")
+            }
+            Self::Delivery { shard, delivery_id, problem } => write!(f, "shard {shard}: delivery {delivery_id}: {problem}"),
+        }
+    }
+}
+
+impl fmt::Display for RowDifference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "shard {}: {} {}", self.shard, self.table, self.key)?;
+        match &self.problem {
+            RowProblem::Missing => f.write_str(" is missing"),
+            RowProblem::Extra => f.write_str(" is not in the log"),
+            RowProblem::Differs { fields } => {
+                for (n, field) in fields.iter().enumerate() {
+                    let separator = if n == 0 { ": " } else { "; " };
+                    write!(f, "{separator}{} is {}, the log says {}", field.field, field.stored, field.folded)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}

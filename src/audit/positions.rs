@@ -1,0 +1,170 @@
+//! The log in the order of its positions: no holes, time that never runs back, payloads that can
+//! be read, references that exist, and movements of money that stand where they belong.
+//!
+//! That event ids are unique needs no look: the key `events_event_id_key` holds it.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use ledger_events::order::OrderEvent;
+use ledger_events::wallet::WalletEvent;
+use ledger_events::{AccountId, Currency, Event, Position, Recorded, ShardId, WalletId};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::rules::Owed;
+use super::{AuditError, Difference, Findings, Progress};
+use crate::ledger::reader::{self, Stored};
+
+const PAGE_EVENTS: i64 = 5_000;
+
+/// Where the log ends: what is appended later is the next audit's.
+pub async fn head(conn: &mut PgConnection, shard: ShardId, findings: &mut Findings) -> Result<Position, sqlx::Error> {
+    let (head, said, last, recorded_at): (Position, DateTime<Utc>, Position, DateTime<Utc>) = sqlx::query_as(
+        "SELECT h.position, h.recorded_at, coalesce(e.position, 0), coalesce(e.recorded_at, h.recorded_at) FROM log_head h
+         LEFT JOIN LATERAL (SELECT position, recorded_at FROM events WHERE shard_id = h.shard_id ORDER BY position DESC LIMIT 1) AS e ON true
+         WHERE h.shard_id = $1",
+    )
+    .bind(shard)
+    .fetch_one(conn)
+    .await?;
+    if head != last {
+        findings.add(Difference::Head { shard, head, last });
+    }
+    if said < recorded_at {
+        findings.add(Difference::Time { shard, position: last + 1, recorded_at: said, before: recorded_at });
+    }
+    Ok(head.max(last))
+}
+
+/// Checks positions 1 to `head`; returns how many events there are.
+pub async fn check(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    head: Position,
+    findings: &mut Findings,
+    progress: &impl Fn(Progress),
+) -> Result<u64, AuditError> {
+    let mut walk = Walk { shard, last: 0, time: None, owed: None, wallets: HashMap::new() };
+    let mut events = 0;
+    while walk.last < head {
+        let mut page = reader::stored_after(&mut *conn, shard, walk.last, PAGE_EVENTS).await?;
+        page.retain(|stored| stored.position <= head);
+        if page.is_empty() {
+            break;
+        }
+        events += u64::try_from(page.len()).unwrap_or_default();
+        let mut decoded = Vec::with_capacity(page.len());
+        for stored in &page {
+            decoded.extend(walk.step(stored, findings));
+        }
+        references(conn, shard, &decoded, findings).await?;
+        progress(Progress { stage: "log", shard, done: walk.last, total: head });
+    }
+    walk.settle(None, findings);
+    Ok(events)
+}
+
+struct Walk {
+    shard: ShardId,
+    last: Position,
+    time: Option<DateTime<Utc>>,
+    owed: Option<Owed>,
+    /// Whose each wallet is, and in which currency.
+    wallets: HashMap<WalletId, (AccountId, Currency)>,
+}
+
+impl Walk {
+    fn step(&mut self, stored: &Stored, findings: &mut Findings) -> Option<Recorded> {
+        let (shard, position) = (self.shard, stored.position);
+        if position != self.last + 1 {
+            findings.add(Difference::Gap { shard, after: self.last, next: position });
+        }
+        self.last = position;
+        if let Some(before) = self.time.filter(|before| stored.recorded_at < *before) {
+            findings.add(Difference::Time { shard, position, recorded_at: stored.recorded_at, before });
+        }
+        self.time = Some(stored.recorded_at);
+        let recorded = match stored.decode() {
+            Ok(recorded) => recorded,
+            Err(error) => {
+                findings.add(Difference::Unreadable { shard, position, problem: error.to_string() });
+                self.settle(None, findings);
+                return None;
+            }
+        };
+        self.settle(Some(&recorded), findings);
+        self.owed = Owed::by(&recorded);
+        match &recorded.event {
+            Event::Wallet(WalletEvent::WalletOpened(e)) => {
+                _ = self.wallets.insert(recorded.stream_id, (e.account_id, e.currency))
+            }
+            Event::Order(OrderEvent::OrderPlaced(e)) if self.wallets.get(&e.wallet_id) != Some(&(e.account_id, e.currency)) => {
+                let problem = format!("wallet {} is not one of account {} in {}", e.wallet_id, e.account_id, e.currency);
+                findings.add(Difference::Rule { shard, stream: "order", id: recorded.stream_id, position, problem });
+            }
+            _ => {}
+        }
+        Some(recorded)
+    }
+
+    /// What was owed must be met by this event, and nothing else may look as if it were.
+    fn settle(&mut self, next: Option<&Recorded>, findings: &mut Findings) {
+        let shard = self.shard;
+        let problem = match self.owed.take() {
+            Some(owed) => match owed.unmet_by(next) {
+                Some(problem) => {
+                    let (id, position) = (owed.order_id, owed.position);
+                    findings.add(Difference::Rule { shard, stream: "order", id, position, problem });
+                    next.and_then(Owed::not_owed)
+                }
+                None => None,
+            },
+            None => next.and_then(Owed::not_owed),
+        };
+        if let (Some(problem), Some(next)) = (problem, next) {
+            let (id, position) = (next.stream_id, next.moment.position);
+            findings.add(Difference::Rule { shard, stream: "wallet", id, position, problem });
+        }
+    }
+}
+
+/// Causes and stories must be earlier events, or the event itself.
+async fn references(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    page: &[Recorded],
+    findings: &mut Findings,
+) -> Result<(), sqlx::Error> {
+    let here: HashMap<Uuid, Position> = page.iter().map(|r| (r.moment.event_id, r.moment.position)).collect();
+    let named = |r: &Recorded| {
+        [("correlation_id", Some(r.metadata.correlation_id)), ("causation_id", r.metadata.causation_id)]
+            .into_iter()
+            .filter_map(|(field, id)| Some((field, id?)))
+            .collect::<Vec<_>>()
+    };
+    let mut elsewhere: Vec<Uuid> = page.iter().flat_map(named).map(|(_, id)| id).filter(|id| !here.contains_key(id)).collect();
+    elsewhere.sort_unstable();
+    elsewhere.dedup();
+    let found: HashMap<Uuid, Position> = if elsewhere.is_empty() {
+        HashMap::new()
+    } else {
+        let rows: Vec<(Uuid, Position)> =
+            sqlx::query_as("SELECT event_id, position FROM events WHERE shard_id = $1 AND event_id = ANY($2)")
+                .bind(shard)
+                .bind(elsewhere)
+                .fetch_all(conn)
+                .await?;
+        rows.into_iter().collect()
+    };
+    for recorded in page {
+        let position = recorded.moment.position;
+        for (field, event_id) in named(recorded) {
+            let is_earlier = here.get(&event_id).or_else(|| found.get(&event_id)).is_some_and(|at| *at <= position);
+            if !is_earlier {
+                findings.add(Difference::Reference { shard, position, field, event_id });
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,366 @@
+//! Derives projections again and puts the result in place, while the service runs: fold the log
+//! into copies of the tables, compare, and under the head lock fold the rest and swap.
+//!
+//! Until the swap commits nothing of `public` has changed; what a rebuild that was killed leaves
+//! in `shadow`, the next one drops.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use ledger_events::{Position, Recorded, ShardId};
+use ledger_projections::{Inline, deliveries as delivery_projection};
+use serde::Serialize;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{Connection, PgConnection};
+
+use super::pipeline::{Part, Reached, advance};
+use super::tables::{Rows, Table, table};
+use super::{AuditError, Difference, Findings, Progress, RowDifference, deliveries, lock, shadow};
+use crate::ledger::reader;
+
+const COMPARED_ROWS: i64 = 5_000;
+/// With fewer new events than this the swap is near enough.
+const NEAR: i64 = 2_000;
+/// How often a busy log is caught up with before the rest is left to the locked part.
+const CATCH_UPS: usize = 20;
+const SWAP_ATTEMPTS: usize = 40;
+const SWAP_PAUSE: Duration = Duration::from_millis(250);
+
+/// What to rebuild.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rebuild {
+    Inline(Inline),
+    Deliveries,
+    All,
+}
+
+impl Rebuild {
+    /// What [`Rebuild::parse`] knows.
+    pub const NAMES: [&'static str; 7] = ["orders", "wallets", "webhooks", "accounts", "catalogue", "deliveries", "all"];
+
+    pub fn parse(name: &str) -> Option<Rebuild> {
+        match name {
+            "all" => Some(Self::All),
+            delivery_projection::NAME => Some(Self::Deliveries),
+            name => Inline::ALL.into_iter().find(|inline| inline.name() == name).map(Self::Inline),
+        }
+    }
+
+    fn parts(self) -> Vec<Part> {
+        match self {
+            Self::Inline(inline) => vec![Part::Inline(inline)],
+            Self::Deliveries => vec![Part::Deliveries],
+            Self::All => Inline::ALL.into_iter().map(Part::Inline).chain([Part::Deliveries]).collect(),
+        }
+    }
+}
+
+/// What a rebuild did. The differences are those of the tables that it replaced.
+#[derive(Debug, Serialize)]
+pub struct Rebuilt {
+    pub projections: Vec<&'static str>,
+    /// Up to which position of each shard: the deliveries' checkpoint where only they were rebuilt.
+    pub positions: BTreeMap<ShardId, Position>,
+    /// Rows of each table, shortly before the swap.
+    pub rows: BTreeMap<&'static str, i64>,
+    pub found: u64,
+    pub differences: Vec<Difference>,
+}
+
+impl Rebuilt {
+    /// Whether the tables had been what the log says.
+    pub fn was_clean(&self) -> bool {
+        self.found == 0
+    }
+}
+
+/// Rebuilds as the role of these options, which must own the tables.
+///
+/// Errors with [`AuditError::Busy`] beside a verify or another rebuild, and with
+/// [`AuditError::NotLocked`] when something holds the tables for longer than the retries last.
+pub async fn rebuild(options: &PgConnectOptions, which: Rebuild, progress: impl Fn(Progress)) -> Result<Rebuilt, AuditError> {
+    let parts = which.parts();
+    let mut conn = shadow::connect(options, "rewards-ledger rebuild").await?;
+    lock::exclusive(&mut conn).await?;
+    shadow::install(&mut conn).await?;
+    let tables: Vec<&'static str> = parts.iter().flat_map(|part| part.tables()).copied().collect();
+    shadow::prepare(&mut conn, &tables).await?;
+    let shards: Vec<ShardId> = sqlx::query_scalar("SELECT shard_id FROM log_head ORDER BY shard_id").fetch_all(&mut conn).await?;
+    let mut work = Work { parts, tables, shards, reached: Reached::new(), found: Found::default(), is_compared: false };
+    // Ids from here on were drawn by the rebuild or by the projector beside it.
+    let first_id: i64 = sqlx::query_scalar("SELECT nextval('public.delivery_ids')").fetch_one(&mut conn).await?;
+
+    work.catch_up(options, &mut conn, &progress).await?;
+    for table in &work.tables {
+        shadow::finish(&mut conn, table).await?;
+    }
+    work.catch_up(options, &mut conn, &progress).await?;
+    work.is_compared = true;
+    work.compare_all(&mut conn, &progress).await?;
+    let mut rows = BTreeMap::new();
+    for name in work.tables.clone() {
+        rows.insert(name, find(name)?.count(&mut conn, "shadow").await?);
+    }
+    for _ in 0..CATCH_UPS {
+        work.catch_up(options, &mut conn, &progress).await?;
+        if work.found.touched.values().map(BTreeSet::len).sum::<usize>() < usize::try_from(NEAR).unwrap_or(usize::MAX) {
+            break;
+        }
+        // Compared now, it need not be compared under the lock.
+        let touched = std::mem::take(&mut work.found.touched);
+        for ((name, shard), keys) in touched {
+            work.compare(&mut conn, find(name)?, shard, Compare::Keys(keys.into_iter().collect())).await?;
+        }
+    }
+    let positions = work.swap_in(options, &mut conn, first_id, &progress).await?;
+    conn.close().await?;
+    let projections = work.parts.iter().map(|part| part.name()).collect();
+    Ok(Rebuilt { projections, positions, rows, found: work.found.findings.found, differences: work.found.findings.differences })
+}
+
+fn find(name: &str) -> Result<&'static Table, AuditError> {
+    table(name).ok_or(AuditError::Broken)
+}
+
+enum Compare {
+    Between(String, Option<String>),
+    Keys(Vec<String>),
+}
+
+struct Work {
+    parts: Vec<Part>,
+    tables: Vec<&'static str>,
+    shards: Vec<ShardId>,
+    reached: Reached,
+    found: Found,
+    /// From then on it matters which rows are written.
+    is_compared: bool,
+}
+
+/// What the comparisons know; an attempt to swap that fails takes its part back.
+#[derive(Clone, Default)]
+struct Found {
+    /// Rows that were written since they were compared.
+    touched: BTreeMap<(&'static str, ShardId), BTreeSet<String>>,
+    /// A row that is compared twice differs once.
+    reported: BTreeSet<(&'static str, ShardId, String)>,
+    findings: Findings,
+}
+
+impl Work {
+    /// Where a part may be folded to: what its public tables hold.
+    async fn target(conn: &mut PgConnection, shard: ShardId, part: Part) -> Result<Position, sqlx::Error> {
+        match part {
+            Part::Inline(_) => reader::head(conn, shard).await,
+            Part::Deliveries => deliveries::checkpoint(conn, shard).await,
+        }
+    }
+
+    fn reached(&self, part: Part, shard: ShardId) -> Position {
+        self.reached.get(&(part.name(), shard)).copied().unwrap_or_default()
+    }
+
+    /// Folds all parts until little is left, and remembers which rows that has touched.
+    async fn catch_up(
+        &mut self,
+        options: &PgConnectOptions,
+        conn: &mut PgConnection,
+        progress: &impl Fn(Progress),
+    ) -> Result<(), AuditError> {
+        for shard in self.shards.clone() {
+            for _ in 0..CATCH_UPS {
+                let mut targets = BTreeMap::new();
+                for part in &self.parts {
+                    targets.insert(part.name(), Work::target(conn, shard, *part).await?);
+                }
+                let to = |part: Part| targets.get(part.name()).copied().unwrap_or_default();
+                let left = self.parts.iter().map(|part| to(*part) - self.reached(*part, shard)).max().unwrap_or_default();
+                if self.is_compared {
+                    for part in self.parts.clone() {
+                        self.touch(conn, shard, part, to(part)).await?;
+                    }
+                }
+                advance(options, shard, &self.parts, to, &mut self.reached, progress).await?;
+                if left < NEAR {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn touch(&mut self, conn: &mut PgConnection, shard: ShardId, part: Part, to: Position) -> Result<(), AuditError> {
+        let mut at = self.reached(part, shard);
+        while at < to {
+            let page = reader::after(&mut *conn, shard, at, COMPARED_ROWS.min(to - at)).await?;
+            let Some(last) = page.last() else { return Err(AuditError::Gap { shard, position: at + 1 }) };
+            at = last.moment.position;
+            self.remember(shard, part, &page)?;
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, shard: ShardId, part: Part, events: &[Recorded]) -> Result<(), AuditError> {
+        for name in part.tables() {
+            let (table, keys) = (find(name)?, self.found.touched.entry((name, shard)).or_default());
+            events.iter().for_each(|recorded| table.keys_of(recorded, keys));
+        }
+        Ok(())
+    }
+
+    async fn compare_all(&mut self, conn: &mut PgConnection, progress: &impl Fn(Progress)) -> Result<(), AuditError> {
+        for shard in self.shards.clone() {
+            for name in self.tables.clone() {
+                let table = find(name)?;
+                let (mut after, mut done) = (table.before_all(), 0);
+                loop {
+                    let to = table.page_end(conn, "shadow", shard, &after, COMPARED_ROWS).await?;
+                    self.compare(conn, table, shard, Compare::Between(after, to.clone())).await?;
+                    done += COMPARED_ROWS;
+                    progress(Progress { stage: "compare", shard, done, total: done });
+                    match to {
+                        Some(to) => after = to,
+                        None => break,
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares rows in a snapshot of their own, leaving out those that the log has touched after
+    /// the position that the copies stand at: they are compared once more.
+    async fn compare(
+        &mut self,
+        conn: &mut PgConnection,
+        table: &'static Table,
+        shard: ShardId,
+        which: Compare,
+    ) -> Result<(), AuditError> {
+        let Some(part) = self.parts.iter().copied().find(|part| part.tables().contains(&table.name)) else { return Ok(()) };
+        let mut tx = conn.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").await?;
+        let rows = match &which {
+            Compare::Between(after, to) => Rows::Between(after, to.as_deref()),
+            Compare::Keys(keys) => Rows::Keys(keys),
+        };
+        let differing = table.differing(&mut tx, "shadow", shard, rows).await?;
+        if !differing.is_empty() {
+            let to = Work::target(&mut tx, shard, part).await?;
+            let (mut at, mut newer) = (self.reached(part, shard), BTreeSet::new());
+            while at < to {
+                let page = reader::after(&mut *tx, shard, at, COMPARED_ROWS.min(to - at)).await?;
+                let Some(last) = page.last() else { break };
+                at = last.moment.position;
+                page.iter().for_each(|recorded| table.keys_of(recorded, &mut newer));
+            }
+            self.report(differing.into_iter().filter(|row| !newer.contains(&row.key)));
+        }
+        tx.commit().await?;
+        Ok(())
+    }
+
+    fn report(&mut self, differing: impl Iterator<Item = RowDifference>) {
+        for row in differing {
+            if self.found.reported.insert((row.table, row.shard, row.key.clone())) {
+                self.found.findings.add(Difference::Row(row));
+            }
+        }
+    }
+
+    /// The locked part, tried until the locks are there for the asking.
+    async fn swap_in(
+        &mut self,
+        options: &PgConnectOptions,
+        conn: &mut PgConnection,
+        first_id: i64,
+        progress: &impl Fn(Progress),
+    ) -> Result<BTreeMap<ShardId, Position>, AuditError> {
+        for attempt in 0..SWAP_ATTEMPTS {
+            let before = self.found.clone();
+            match self.try_swap(conn, first_id, attempt >= SWAP_ATTEMPTS / 4).await {
+                // Not locked in time, stepped back from a deadlock, or too much to do under the lock.
+                Err(AuditError::Database(sqlx::Error::Database(refusal)))
+                    if matches!(refusal.code().as_deref(), Some("55P03" | "40P01" | "57014")) =>
+                {
+                    sqlx::raw_sql("ROLLBACK").execute(&mut *conn).await?;
+                    self.found = before;
+                    tokio::time::sleep(SWAP_PAUSE).await;
+                    self.catch_up(options, conn, progress).await?;
+                }
+                outcome => return outcome,
+            }
+        }
+        shadow::discard(conn, &self.tables).await?;
+        Err(AuditError::NotLocked)
+    }
+
+    async fn try_swap(
+        &mut self,
+        conn: &mut PgConnection,
+        first_id: i64,
+        is_patient: bool,
+    ) -> Result<BTreeMap<ShardId, Position>, AuditError> {
+        // A rebuild that freezes while it holds the head loses it, like any writer.
+        sqlx::raw_sql(
+            "BEGIN; SET LOCAL synchronous_commit = on; SET LOCAL statement_timeout = '5s'; SET LOCAL idle_in_transaction_session_timeout = '2s'",
+        )
+        .execute(&mut *conn)
+        .await?;
+        // Shorter than deadlock_timeout it is the rebuild that steps back; longer, Postgres sends
+        // an autovacuum away that is in the way.
+        let timeout = if is_patient { "1500ms" } else { "500ms" };
+        sqlx::query("SELECT set_config('lock_timeout', $1, true)").bind(timeout).execute(&mut *conn).await?;
+        if self.parts.contains(&Part::Deliveries) {
+            sqlx::query("SELECT FROM projection_checkpoints WHERE projection = $1 ORDER BY shard_id FOR UPDATE")
+                .bind(delivery_projection::NAME)
+                .execute(&mut *conn)
+                .await?;
+        }
+        // The deliveries are written by their projector alone, which the checkpoint stops.
+        if self.parts.iter().any(|part| *part != Part::Deliveries) {
+            sqlx::query("SELECT FROM log_head ORDER BY shard_id FOR UPDATE").execute(&mut *conn).await?;
+        }
+        shadow::lock_tables(conn, &self.tables).await?;
+        let mut positions = BTreeMap::new();
+        for shard in self.shards.clone() {
+            for part in self.parts.clone() {
+                let to = Work::target(conn, shard, part).await?;
+                let mut at = self.reached(part, shard);
+                while at < to {
+                    let page = reader::after(&mut *conn, shard, at, COMPARED_ROWS.min(to - at)).await?;
+                    let Some(last) = page.last() else { return Err(AuditError::Gap { shard, position: at + 1 }) };
+                    at = last.moment.position;
+                    part.apply(conn, shard, &page).await?;
+                    self.remember(shard, part, &page)?;
+                }
+                positions.entry(shard).and_modify(|p: &mut Position| *p = (*p).max(to)).or_insert(to);
+            }
+        }
+        for ((name, shard), keys) in std::mem::take(&mut self.found.touched) {
+            let keys: Vec<String> = keys.into_iter().collect();
+            let differing = find(name)?.differing(conn, "shadow", shard, Rows::Keys(&keys)).await?;
+            self.report(differing.into_iter());
+        }
+        if self.parts.contains(&Part::Deliveries) {
+            adopt(conn, first_id).await?;
+        }
+        shadow::swap(conn, &self.tables).await?;
+        sqlx::raw_sql("COMMIT").execute(&mut *conn).await?;
+        Ok(positions)
+    }
+}
+
+/// Deliveries that had been lost, and so got a new id, are the worker's again: due now, or failed
+/// where nobody listens any more.
+async fn adopt(conn: &mut PgConnection, first_id: i64) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "INSERT INTO delivery_state (shard_id, delivery_id, webhook_id, status, next_attempt_at)
+         SELECT d.shard_id, d.id, d.webhook_id, CASE WHEN a.is_active THEN 'pending' ELSE 'failed' END, clock_timestamp()
+         FROM shadow.deliveries d JOIN shadow.webhook_audience a ON a.shard_id = d.shard_id AND a.webhook_id = d.webhook_id
+         WHERE d.id > $1 AND NOT EXISTS (SELECT FROM delivery_state s WHERE s.shard_id = d.shard_id AND s.delivery_id = d.id)",
+    )
+    .bind(first_id)
+    .execute(conn)
+    .await?;
+    Ok(())
+}

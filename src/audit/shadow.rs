@@ -1,0 +1,56 @@
+//! The schema where a rebuild prepares its tables, and the swap.
+
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, PgConnection};
+
+const FUNCTIONS: &str = include_str!("shadow.sql");
+
+/// Statements name the projections' tables without a schema, so here they mean the copies; what
+/// has no copy is found in `public`.
+pub async fn connect(options: &PgConnectOptions, name: &'static str) -> Result<PgConnection, sqlx::Error> {
+    let options = options.clone().application_name(name).options([
+        ("search_path", "shadow,public"),
+        ("timezone", "UTC"),
+        ("default_transaction_isolation", "read committed"),
+        ("statement_timeout", "0"),
+        ("lock_timeout", "0"),
+        ("idle_in_transaction_session_timeout", "60000"),
+        // A crash ends the rebuild anyway, and the swap is committed with the rest on disk.
+        ("synchronous_commit", "off"),
+        ("work_mem", "64MB"),
+        ("maintenance_work_mem", "256MB"),
+    ]);
+    options.connect().await
+}
+
+pub async fn install(conn: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::raw_sql(FUNCTIONS).execute(conn).await?;
+    Ok(())
+}
+
+/// Empty copies; those that an earlier rebuild left behind go.
+pub async fn prepare(conn: &mut PgConnection, tables: &[&str]) -> Result<(), sqlx::Error> {
+    sqlx::query("SELECT pg_temp.prepare(t) FROM unnest($1::name[]) AS t").bind(tables).execute(conn).await?;
+    Ok(())
+}
+
+/// The indexes that the bulk did without.
+pub async fn finish(conn: &mut PgConnection, table: &str) -> Result<(), sqlx::Error> {
+    sqlx::query("SELECT pg_temp.finish($1::name)").bind(table).execute(conn).await?;
+    Ok(())
+}
+
+pub async fn lock_tables(conn: &mut PgConnection, tables: &[&str]) -> Result<(), sqlx::Error> {
+    sqlx::query("SELECT pg_temp.lock_tables($1::name[])").bind(tables).execute(conn).await?;
+    Ok(())
+}
+
+pub async fn swap(conn: &mut PgConnection, tables: &[&str]) -> Result<(), sqlx::Error> {
+    sqlx::query("SELECT pg_temp.swap(t) FROM unnest($1::name[]) AS t").bind(tables).execute(conn).await?;
+    Ok(())
+}
+
+pub async fn discard(conn: &mut PgConnection, tables: &[&str]) -> Result<(), sqlx::Error> {
+    sqlx::query("SELECT pg_temp.discard(t) FROM unnest($1::name[]) AS t").bind(tables).execute(conn).await?;
+    Ok(())
+}

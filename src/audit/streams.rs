@@ -1,0 +1,264 @@
+//! The log stream by stream: each is folded again, by the fold and the statements that wrote the
+//! tables, into temporary tables of the same names, and compared.
+//!
+//! A page reads the next events in the order of streams and the rows of those streams in one
+//! snapshot, where a row is written with its events or not at all. So the comparison holds under
+//! concurrent writes, and memory holds one page and the stream that reaches into the next.
+
+use std::collections::HashMap;
+
+use ledger_events::order::{Order, OrderEvent};
+use ledger_events::{Event, Position, Recorded, ShardId, StreamType, WalletId};
+use ledger_projections::wallets::Transaction;
+use ledger_projections::{ProjectionError, accounts, catalogue, orders, wallets, webhooks};
+use sqlx::PgConnection;
+
+use super::tables::{Rows, Table, table};
+use super::{AuditError, Counts, Difference, Findings, Progress, rules, vouchers};
+use crate::ledger::reader::Stored;
+
+const PAGE_EVENTS: i64 = 5_000;
+
+/// States of the streams in hand.
+#[derive(Default)]
+struct Folded {
+    orders: HashMap<i64, Order>,
+    wallets: HashMap<i64, ledger_events::wallet::Wallet>,
+    webhooks: HashMap<i64, ledger_events::webhook::Webhook>,
+    accounts: HashMap<i64, ledger_events::account::Account>,
+    credentials: HashMap<i64, ledger_events::account::Credential>,
+    products: HashMap<i64, ledger_events::catalogue::Product>,
+    categories: HashMap<i64, ledger_events::catalogue::Category>,
+    transactions: Vec<Transaction>,
+    /// Where a refund must stand, and in which wallet.
+    refunds: Vec<(i64, Position, WalletId)>,
+}
+
+/// What a stream's fold is compared with.
+fn table_of(stream: StreamType) -> Option<&'static Table> {
+    table(match stream {
+        StreamType::Order => "orders",
+        StreamType::Wallet => "wallets",
+        StreamType::Webhook => "webhooks",
+        StreamType::Account => "accounts",
+        StreamType::Credential => "credentials",
+        StreamType::Product => "products",
+        StreamType::Category => "categories",
+    })
+}
+
+/// Folds and compares every stream of a type.
+pub async fn check(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    stream: StreamType,
+    counts: &mut Counts,
+    findings: &mut Findings,
+    progress: &impl Fn(Progress),
+) -> Result<(), AuditError> {
+    let Some(table) = table_of(stream) else { return Ok(()) };
+    let mut folded = Folded::default();
+    let (mut at, mut compared) = ((i64::MIN, 0_i64), i64::MIN);
+    let mut done = 0;
+    loop {
+        sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; TRUNCATE orders, wallets, wallet_transactions, webhooks, accounts, credentials, products, categories")
+            .execute(&mut *conn)
+            .await?;
+        let page = page(conn, shard, stream, at).await?;
+        for stored in &page {
+            if stored.stream_id != at.0 {
+                counts.streams += 1;
+            }
+            let expected = if stored.stream_id == at.0 { at.1 + 1 } else { 1 };
+            if stored.version != expected {
+                let (stream, id) = (stream.to_string(), stored.stream_id);
+                findings.add(Difference::Version {
+                    shard,
+                    stream,
+                    id,
+                    position: stored.position,
+                    found: stored.version,
+                    expected,
+                });
+            }
+            at = (stored.stream_id, stored.version);
+            // What cannot be read was named by the walk over the positions.
+            if let Ok(recorded) = stored.decode()
+                && let Some(problem) = folded.step(&recorded)
+            {
+                let (id, position) = (recorded.stream_id, recorded.moment.position);
+                findings.add(Difference::Rule { shard, stream: stream.as_str(), id, position, problem });
+            }
+        }
+        // The last stream of a full page may go on in the next one.
+        let is_last = i64::try_from(page.len()).is_ok_and(|n| n < PAGE_EVENTS);
+        let to = if is_last { i64::MAX } else { at.0 - 1 };
+        let unfinished = if is_last { Folded::default() } else { folded.split_off(at.0) };
+        folded.write(conn, shard).await?;
+        let (from, upto) = (compared.to_string(), to.to_string());
+        let differing = table.differing(conn, "pg_temp", shard, Rows::Between(&from, Some(&upto))).await?;
+        findings.extend(differing.into_iter().map(Difference::Row));
+        if stream == StreamType::Wallet {
+            let ids: Vec<String> = folded.transactions.iter().map(|t| t.id.to_string()).collect();
+            counts.transactions += u64::try_from(ids.len()).unwrap_or_default();
+            if let Some(table) = super::tables::table("wallet_transactions") {
+                let differing = table.differing(conn, "pg_temp", shard, Rows::Keys(&ids)).await?;
+                findings.extend(differing.into_iter().map(Difference::Row));
+            }
+        }
+        if stream == StreamType::Order {
+            counts.vouchers += vouchers::check(conn, shard, (compared, to), &folded.orders, findings).await?;
+            refunds(conn, shard, &folded.refunds, findings).await?;
+        }
+        sqlx::raw_sql("COMMIT").execute(&mut *conn).await?;
+        done += i64::try_from(page.len()).unwrap_or_default();
+        progress(Progress { stage: stream.as_str(), shard, done, total: done });
+        if is_last {
+            return Ok(());
+        }
+        (folded, compared) = (unfinished, to);
+    }
+}
+
+async fn page(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    stream: StreamType,
+    after: (i64, i64),
+) -> Result<Vec<Stored>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT shard_id, position, event_id, stream_type, stream_id, version, type, schema_version, data::text AS data, metadata::text AS metadata, recorded_at
+         FROM events WHERE shard_id = $1 AND stream_type = $2 AND (stream_id, version) > ($3, $4) ORDER BY stream_id, version LIMIT $5",
+    )
+    .bind(shard)
+    .bind(stream.as_str())
+    .bind(after.0)
+    .bind(after.1)
+    .bind(PAGE_EVENTS)
+    .fetch_all(conn)
+    .await
+}
+
+impl Folded {
+    /// One step of the fold; returns what is wrong with the event.
+    fn step(&mut self, recorded: &Recorded) -> Option<String> {
+        let id = recorded.stream_id;
+        match &recorded.event {
+            Event::Order(event) => {
+                let before = self.orders.get(&id);
+                let problem = rules::of_order(before, event);
+                if let (Some(order), OrderEvent::OrderCancelled(e)) = (before, event)
+                    && e.transaction_id.is_some()
+                {
+                    self.refunds.push((id, recorded.moment.position, order.placed.wallet_id));
+                }
+                orders::fold(&mut self.orders, recorded, event);
+                problem
+            }
+            Event::Wallet(event) => {
+                let is_first = !self.wallets.contains_key(&id);
+                self.transactions.extend(wallets::fold(&mut self.wallets, recorded, event));
+                rules::of_wallet(is_first, event, self.wallets.get(&id))
+            }
+            Event::Webhook(_) => {
+                webhooks::fold(&mut self.webhooks, recorded);
+                begins(self.webhooks.contains_key(&id), recorded)
+            }
+            Event::Account(_) | Event::Credential(_) => {
+                accounts::fold(&mut self.accounts, &mut self.credentials, recorded);
+                begins(self.accounts.contains_key(&id) || self.credentials.contains_key(&id), recorded)
+            }
+            Event::Product(_) | Event::Category(_) => {
+                catalogue::fold(&mut self.products, &mut self.categories, recorded);
+                begins(self.products.contains_key(&id) || self.categories.contains_key(&id), recorded)
+            }
+        }
+    }
+
+    /// Takes one stream's state out, for the next page.
+    fn split_off(&mut self, id: i64) -> Folded {
+        fn one<T>(map: &mut HashMap<i64, T>, id: i64) -> HashMap<i64, T> {
+            map.remove_entry(&id).into_iter().collect()
+        }
+        Folded {
+            orders: one(&mut self.orders, id),
+            wallets: one(&mut self.wallets, id),
+            webhooks: one(&mut self.webhooks, id),
+            accounts: one(&mut self.accounts, id),
+            credentials: one(&mut self.credentials, id),
+            products: one(&mut self.products, id),
+            categories: one(&mut self.categories, id),
+            transactions: vec![],
+            refunds: vec![],
+        }
+    }
+
+    async fn write(&self, conn: &mut PgConnection, shard: ShardId) -> Result<(), ProjectionError> {
+        orders::write(conn, shard, &self.orders.values().collect::<Vec<_>>()).await?;
+        wallets::write(conn, shard, &self.wallets.values().collect::<Vec<_>>()).await?;
+        wallets::write_transactions(conn, shard, &self.transactions).await?;
+        webhooks::write(conn, shard, &self.webhooks.values().collect::<Vec<_>>()).await?;
+        accounts::write(conn, shard, &self.accounts.values().collect::<Vec<_>>()).await?;
+        accounts::write_credentials(conn, shard, &self.credentials.values().collect::<Vec<_>>()).await?;
+        catalogue::write(conn, shard, &self.products.values().collect::<Vec<_>>()).await?;
+        catalogue::write_categories(conn, shard, &self.categories.values().collect::<Vec<_>>()).await
+    }
+}
+
+fn begins(is_known: bool, recorded: &Recorded) -> Option<String> {
+    (!is_known).then(|| format!("begins with {}", recorded.event.type_and_version().0))
+}
+
+/// A refund goes to the wallet that paid.
+async fn refunds(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    refunds: &[(i64, Position, WalletId)],
+    findings: &mut Findings,
+) -> Result<(), sqlx::Error> {
+    let next: Vec<Position> = refunds.iter().map(|(_, cancelled, _)| cancelled + 1).collect();
+    let wallets: Vec<(Position, WalletId)> = sqlx::query_as(
+        "SELECT position, stream_id FROM events WHERE shard_id = $1 AND position = ANY($2) AND stream_type = 'wallet'",
+    )
+    .bind(shard)
+    .bind(next)
+    .fetch_all(conn)
+    .await?;
+    let wallets: HashMap<Position, WalletId> = wallets.into_iter().collect();
+    for (id, position, paid_from) in refunds {
+        // That a refund follows at all is the walk's over the positions.
+        if let Some(wallet) = wallets.get(&(position + 1)).filter(|wallet| *wallet != paid_from) {
+            let problem = format!("its refund went to wallet {wallet}, it was paid from {paid_from}");
+            findings.add(Difference::Rule { shard, stream: "order", id: *id, position: *position, problem });
+        }
+    }
+    Ok(())
+}
+
+/// Movements in the table that no event of the log made, page by page.
+pub async fn extra_transactions(conn: &mut PgConnection, shard: ShardId, findings: &mut Findings) -> Result<(), AuditError> {
+    let Some(table) = table("wallet_transactions") else { return Ok(()) };
+    let mut after = table.before_all();
+    loop {
+        let to = table.page_end(conn, "public", shard, &after, PAGE_EVENTS).await?;
+        let extra: Vec<i64> = sqlx::query_scalar(
+            "SELECT t.id FROM public.wallet_transactions t
+             LEFT JOIN events e ON e.shard_id = t.shard_id AND e.position = t.position AND e.stream_type = 'wallet' AND e.stream_id = t.wallet_id
+                AND e.data->>'transaction_id' = t.id::text
+             WHERE t.shard_id = $1 AND t.id > $2::text::bigint AND t.id <= $3::text::bigint AND e.position IS NULL ORDER BY t.id",
+        )
+        .bind(shard)
+        .bind(&after)
+        .bind(to.clone().unwrap_or_else(|| i64::MAX.to_string()))
+        .fetch_all(&mut *conn)
+        .await?;
+        for id in extra {
+            let problem = super::RowProblem::Extra;
+            findings.add(Difference::Row(super::RowDifference { table: table.name, shard, key: id.to_string(), problem }));
+        }
+        match to {
+            Some(to) => after = to,
+            None => return Ok(()),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The projections' tables, and comparing them with the rows that a fold of the log has made.
+
+use std::collections::BTreeSet;
+
+use ledger_events::wallet::Movement;
+use ledger_events::{Event, Recorded, ShardId, StreamType};
+use serde_json::Value;
+use sqlx::{AssertSqlSafe, PgConnection};
+
+use super::{FieldDifference, RowDifference, RowProblem};
+
+/// A projection's table.
+#[derive(Debug)]
+pub struct Table {
+    pub name: &'static str,
+    /// What its rows are paged and named by.
+    key: &'static str,
+    key_type: &'static str,
+    /// The columns, beside `shard_id`, by which a row is the same row.
+    identity: &'static [&'static str],
+    rows_of: RowsOf,
+}
+
+/// Which rows an event writes.
+#[derive(Debug)]
+enum RowsOf {
+    Stream(StreamType),
+    Movement,
+    Event,
+}
+
+const fn stream(name: &'static str, stream_type: StreamType) -> Table {
+    Table { name, key: "id", key_type: "bigint", identity: &["id"], rows_of: RowsOf::Stream(stream_type) }
+}
+
+const TABLES: [Table; 11] = [
+    stream("accounts", StreamType::Account),
+    stream("credentials", StreamType::Credential),
+    stream("categories", StreamType::Category),
+    stream("products", StreamType::Product),
+    stream("orders", StreamType::Order),
+    stream("wallets", StreamType::Wallet),
+    stream("webhooks", StreamType::Webhook),
+    Table { name: "wallet_transactions", key: "id", key_type: "bigint", identity: &["id"], rows_of: RowsOf::Movement },
+    Table {
+        name: "webhook_audience",
+        key: "webhook_id",
+        key_type: "bigint",
+        identity: &["webhook_id"],
+        rows_of: RowsOf::Stream(StreamType::Webhook),
+    },
+    Table { name: "webhook_envelopes", key: "event_id", key_type: "uuid", identity: &["event_id"], rows_of: RowsOf::Event },
+    Table {
+        name: "deliveries",
+        key: "event_id",
+        key_type: "uuid",
+        identity: &["event_id", "webhook_id", "replay_id"],
+        rows_of: RowsOf::Event,
+    },
+];
+
+/// The table of that name.
+pub fn table(name: &str) -> Option<&'static Table> {
+    const ALL: &[Table] = &TABLES;
+    ALL.iter().find(|table| table.name == name)
+}
+
+/// Which rows to compare.
+#[derive(Clone, Copy, Debug)]
+pub enum Rows<'a> {
+    /// After one key, up to another one or the end.
+    Between(&'a str, Option<&'a str>),
+    Keys(&'a [String]),
+}
+
+impl Table {
+    /// Less than every key.
+    pub fn before_all(&self) -> String {
+        if self.key_type == "uuid" { uuid::Uuid::nil().to_string() } else { i64::MIN.to_string() }
+    }
+
+    /// The keys of the rows that an event may have written.
+    pub fn keys_of(&self, recorded: &Recorded, keys: &mut BTreeSet<String>) {
+        match (&self.rows_of, &recorded.event) {
+            (RowsOf::Stream(stream), _) if *stream == recorded.stream_type => _ = keys.insert(recorded.stream_id.to_string()),
+            (RowsOf::Movement, Event::Wallet(event)) => {
+                keys.extend(Movement::of(event).map(|movement| movement.transaction_id.to_string()));
+            }
+            (RowsOf::Event, _) => _ = keys.insert(recorded.moment.event_id.to_string()),
+            _ => {}
+        }
+    }
+
+    /// The rows that are not the same in `folded`, a schema where a fold has made them, and in
+    /// `public`. Every column counts; of `json` its content.
+    pub async fn differing(
+        &self,
+        conn: &mut PgConnection,
+        folded: &'static str,
+        shard: ShardId,
+        rows: Rows<'_>,
+    ) -> Result<Vec<RowDifference>, sqlx::Error> {
+        let Table { name, key, key_type, .. } = self;
+        let condition = match rows {
+            Rows::Between(_, Some(_)) => format!("{key} > $2::text::{key_type} AND {key} <= $3::text::{key_type}"),
+            Rows::Between(_, None) => format!("{key} > $2::text::{key_type}"),
+            Rows::Keys(_) => format!("{key} = ANY ($2::text[]::{key_type}[])"),
+        };
+        let same: String = self.identity.iter().map(|column| format!(" AND f.{column} = s.{column}")).collect();
+        let sql = format!(
+            "SELECT coalesce(f.{key}, s.{key})::text, to_jsonb(f), to_jsonb(s)
+             FROM (SELECT * FROM {folded}.{name} WHERE shard_id = $1 AND {condition}) AS f
+             FULL JOIN (SELECT * FROM public.{name} WHERE shard_id = $1 AND {condition}) AS s ON f.shard_id = s.shard_id{same}
+             WHERE f::text IS DISTINCT FROM s::text ORDER BY 1"
+        );
+        // Safe: every name in it is a constant of this file or a schema that the program names.
+        let query = sqlx::query_as::<_, (String, Option<Value>, Option<Value>)>(AssertSqlSafe(sql)).bind(shard);
+        let found = match rows {
+            Rows::Between(after, Some(to)) => query.bind(after).bind(to),
+            Rows::Between(after, None) => query.bind(after),
+            Rows::Keys(keys) => query.bind(keys),
+        };
+        let found = found.fetch_all(conn).await?;
+        Ok(found.into_iter().filter_map(|(key, folded, stored)| self.difference(shard, key, folded, stored)).collect())
+    }
+
+    fn difference(&self, shard: ShardId, key: String, folded: Option<Value>, stored: Option<Value>) -> Option<RowDifference> {
+        let problem = match (folded, stored) {
+            (Some(Value::Object(mut folded)), Some(Value::Object(stored))) => {
+                let fields: Vec<FieldDifference> = stored
+                    .into_iter()
+                    .map(|(field, stored)| FieldDifference { folded: folded.remove(&field).unwrap_or_default(), field, stored })
+                    .filter(|field| field.stored != field.folded)
+                    .collect();
+                if fields.is_empty() {
+                    return None;
+                }
+                RowProblem::Differs { fields }
+            }
+            (_, None) => RowProblem::Missing,
+            (_, Some(_)) => RowProblem::Extra,
+        };
+        Some(RowDifference { table: self.name, shard, key, problem })
+    }
+
+    /// The key that ends a page of `size` rows after a key; none when there are fewer.
+    pub async fn page_end(
+        &self,
+        conn: &mut PgConnection,
+        folded: &'static str,
+        shard: ShardId,
+        after: &str,
+        size: i64,
+    ) -> Result<Option<String>, sqlx::Error> {
+        let Table { name, key, key_type, .. } = self;
+        let sql = format!(
+            "SELECT {key}::text FROM {folded}.{name} WHERE shard_id = $1 AND {key} > $2::text::{key_type} ORDER BY {key} OFFSET $3 LIMIT 1"
+        );
+        // Safe: as above.
+        sqlx::query_scalar(AssertSqlSafe(sql)).bind(shard).bind(after).bind(size - 1).fetch_optional(conn).await
+    }
+
+    /// How many rows a schema's table has.
+    pub async fn count(&self, conn: &mut PgConnection, schema: &'static str) -> Result<i64, sqlx::Error> {
+        // Safe: as above.
+        sqlx::query_scalar(AssertSqlSafe(format!("SELECT count(*) FROM {schema}.{}", self.name))).fetch_one(conn).await
+    }
+}

@@ -1,0 +1,92 @@
+//! Proves that every derived row is what the log says, and that the log keeps its own rules,
+//! while the service runs.
+
+use ledger_events::StreamType;
+use serde::Serialize;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, Connection, PgConnection};
+
+use super::{AuditError, Difference, Findings, Progress, deliveries, lock, positions, streams};
+use crate::ledger::connect::RUNTIME_ROLE;
+
+/// What was looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    pub shards: u64,
+    pub events: u64,
+    pub streams: u64,
+    pub transactions: u64,
+    pub vouchers: u64,
+    pub deliveries: u64,
+}
+
+/// What a verification found.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// How many differences there are.
+    pub found: u64,
+    /// The first [`Findings::KEPT`] of them.
+    pub differences: Vec<Difference>,
+}
+
+impl Report {
+    pub fn is_clean(&self) -> bool {
+        self.found == 0
+    }
+}
+
+/// Temporary tables of the projections' names: they hide the real ones from the statements of the
+/// folds. They have no checks and no keys but those that an upsert needs, so that whatever a
+/// damaged log makes can be written and compared.
+const SCRATCH: &str = "
+    CREATE TEMP TABLE accounts (LIKE public.accounts, PRIMARY KEY (id));
+    CREATE TEMP TABLE credentials (LIKE public.credentials, PRIMARY KEY (id));
+    CREATE TEMP TABLE categories (LIKE public.categories, PRIMARY KEY (id));
+    CREATE TEMP TABLE products (LIKE public.products, PRIMARY KEY (id));
+    CREATE TEMP TABLE wallets (LIKE public.wallets, PRIMARY KEY (shard_id, id));
+    CREATE TEMP TABLE wallet_transactions (LIKE public.wallet_transactions);
+    CREATE TEMP TABLE orders (LIKE public.orders, PRIMARY KEY (shard_id, id));
+    CREATE TEMP TABLE webhooks (LIKE public.webhooks, PRIMARY KEY (shard_id, id));
+    CREATE TEMP TABLE webhook_audience (LIKE public.webhook_audience, PRIMARY KEY (shard_id, webhook_id));
+    CREATE TEMP TABLE webhook_envelopes (LIKE public.webhook_envelopes);
+    CREATE TEMP TABLE deliveries (LIKE public.deliveries INCLUDING DEFAULTS)";
+
+/// Reads the whole log three times, by positions, by streams and for the deliveries, and every
+/// derived row once. Errors only when it cannot look; what it finds is in the report.
+///
+/// Writes nothing but temporary tables. Refused with [`AuditError::Busy`] beside a rebuild, whose
+/// swap would take the rows from under it.
+pub async fn verify(options: &PgConnectOptions, progress: impl Fn(Progress)) -> Result<Report, AuditError> {
+    let mut conn = connect(options).await?;
+    lock::shared(&mut conn).await?;
+    sqlx::raw_sql(SCRATCH).execute(&mut conn).await?;
+    let mut findings = Findings::default();
+    let mut counts = Counts::default();
+    let shards: Vec<i16> = sqlx::query_scalar("SELECT shard_id FROM log_head ORDER BY shard_id").fetch_all(&mut conn).await?;
+    for shard in shards {
+        counts.shards += 1;
+        let head = positions::head(&mut conn, shard, &mut findings).await?;
+        counts.events += positions::check(&mut conn, shard, head, &mut findings, &progress).await?;
+        for stream in StreamType::ALL {
+            streams::check(&mut conn, shard, *stream, &mut counts, &mut findings, &progress).await?;
+        }
+        streams::extra_transactions(&mut conn, shard, &mut findings).await?;
+        deliveries::check(&mut conn, shard, &mut counts, &mut findings, &progress).await?;
+    }
+    conn.close().await?;
+    Ok(Report { counts, found: findings.found, differences: findings.differences })
+}
+
+async fn connect(options: &PgConnectOptions) -> Result<PgConnection, sqlx::Error> {
+    let options = options.clone().application_name("rewards-ledger verify").options([
+        ("role", RUNTIME_ROLE),
+        ("timezone", "UTC"),
+        ("statement_timeout", "60000"),
+        ("idle_in_transaction_session_timeout", "60000"),
+        ("temp_buffers", "64MB"),
+        ("work_mem", "64MB"),
+    ]);
+    options.connect().await
+}

@@ -1,0 +1,142 @@
+//! `verify` and `rebuild`.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use sqlx::postgres::PgConnectOptions;
+
+use super::output::{Output, with_progress};
+use crate::audit::{self, Difference, Progress, Rebuild};
+use crate::config::DatabaseSettings;
+use crate::node::Database;
+
+#[derive(Debug, clap::Args)]
+pub struct VerifyArgs {
+    #[command(flatten)]
+    database: DatabaseSettings,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct RebuildArgs {
+    #[command(flatten)]
+    database: DatabaseSettings,
+    /// Which projection
+    #[arg(value_parser = ["orders", "wallets", "webhooks", "accounts", "catalogue", "deliveries"], required_unless_present = "all")]
+    projection: Option<String>,
+    /// Every projection, in one swap
+    #[arg(long, conflicts_with = "projection")]
+    all: bool,
+}
+
+/// Fails when anything differs.
+pub async fn verify(args: &VerifyArgs, output: &Output) -> anyhow::Result<ExitCode> {
+    let database = with_progress("starting the embedded Postgres", Database::open(&args.database)).await?;
+    let done = run_verify(database.options(), output).await;
+    database.close().await?;
+    done
+}
+
+async fn run_verify(options: &PgConnectOptions, output: &Output) -> anyhow::Result<ExitCode> {
+    let bar = Bar::new();
+    let report = audit::verify(options, |progress| bar.show(progress)).await;
+    bar.end();
+    let report = report?;
+    if output.json {
+        anstream::println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print_differences(&report.differences, report.found);
+        let counts = report.counts;
+        anstream::println!(
+            "{} events in {} streams, {} movements, {} vouchers, {} deliveries: {}",
+            counts.events,
+            counts.streams,
+            counts.transactions,
+            counts.vouchers,
+            counts.deliveries,
+            if report.is_clean() { "everything is as the log says".to_owned() } else { format!("{} differences", report.found) },
+        );
+    }
+    Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Fails when what was replaced differed from the log, so that nobody overlooks a repair.
+pub async fn rebuild(args: &RebuildArgs, output: &Output) -> anyhow::Result<ExitCode> {
+    let database = with_progress("starting the embedded Postgres", Database::open(&args.database)).await?;
+    let done = run_rebuild(database.migrating(), args, output).await;
+    database.close().await?;
+    done
+}
+
+async fn run_rebuild(options: &PgConnectOptions, args: &RebuildArgs, output: &Output) -> anyhow::Result<ExitCode> {
+    let name = if args.all { "all" } else { args.projection.as_deref().unwrap_or("all") };
+    let which = Rebuild::parse(name).ok_or_else(|| anyhow::anyhow!("unknown projection {name:?}"))?;
+    let bar = Bar::new();
+    let rebuilt = audit::rebuild(options, which, |progress| bar.show(progress)).await;
+    bar.end();
+    let rebuilt = rebuilt?;
+    if output.json {
+        anstream::println!("{}", serde_json::to_string_pretty(&rebuilt)?);
+    } else {
+        print_differences(&rebuilt.differences, rebuilt.found);
+        for (table, rows) in &rebuilt.rows {
+            anstream::println!("{table}: {rows} rows");
+        }
+        let outcome = if rebuilt.was_clean() {
+            "rebuilt; nothing had differed".to_owned()
+        } else {
+            format!("rebuilt; {} differences are repaired", rebuilt.found)
+        };
+        anstream::println!("{}: {outcome}", rebuilt.projections.join(", "));
+    }
+    Ok(if rebuilt.was_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn print_differences(differences: &[Difference], found: u64) {
+    for difference in differences {
+        anstream::println!("{difference}");
+    }
+    let more = found.saturating_sub(u64::try_from(differences.len()).unwrap_or(u64::MAX));
+    if more > 0 {
+        anstream::println!("and {more} more");
+    }
+}
+
+/// A progress bar on a terminal, once it has taken more than a second.
+struct Bar {
+    started: Instant,
+    is_wanted: bool,
+    bar: Mutex<Option<ProgressBar>>,
+}
+
+impl Bar {
+    const PATIENCE: Duration = Duration::from_secs(1);
+
+    fn new() -> Bar {
+        Bar { started: Instant::now(), is_wanted: std::io::stderr().is_terminal(), bar: Mutex::new(None) }
+    }
+
+    fn show(&self, progress: Progress) {
+        if !self.is_wanted || self.started.elapsed() < Self::PATIENCE {
+            return;
+        }
+        let Ok(mut bar) = self.bar.lock() else { return };
+        let bar = bar.get_or_insert_with(|| {
+            let style = ProgressStyle::with_template("{prefix:24} {wide_bar} {human_pos}/{human_len}");
+            ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        });
+        bar.set_prefix(format!("shard {} {}", progress.shard, progress.stage));
+        bar.set_length(u64::try_from(progress.total).unwrap_or_default());
+        bar.set_position(u64::try_from(progress.done).unwrap_or_default());
+    }
+
+    fn end(&self) {
+        if let Ok(mut bar) = self.bar.lock()
+            && let Some(bar) = bar.take()
+        {
+            bar.finish_and_clear();
+        }
+    }
+}
