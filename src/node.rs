@@ -17,14 +17,14 @@ use tokio_util::task::TaskTracker;
 
 use crate::access::seal::Keyring;
 use crate::access::{Credentials, Operators};
+use crate::api::{ApiState, app};
 use crate::config::{Config, ConfigError, Role};
 use crate::delivery::sender::{Sender, SenderError, SenderSettings};
+use crate::delivery::worker::{Worker, WorkerSettings};
 use crate::ledger::projector::Projector;
 use crate::ledger::{Ledger, SchemaError, expiry};
 use crate::postgres;
-use crate::stand_in::api::{ApiState, app}; // STAND-IN: crate::api
 use crate::stand_in::fulfilment::Fulfilment; // STAND-IN: crate::fulfilment
-use crate::stand_in::worker::{Worker, WorkerSettings}; // STAND-IN: crate::delivery::worker
 use crate::telemetry::Metrics;
 pub use database::Database;
 

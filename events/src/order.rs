@@ -298,3 +298,6 @@ crate::codec::stream_events! {
         VouchersRevealed = 1,
     }
 }
+
+#[cfg(test)]
+mod tests;

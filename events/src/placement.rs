@@ -63,3 +63,110 @@ pub fn place<'a>(
     };
     Ok((placed, debit))
 }
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+
+    use super::*;
+    use crate::account::DiscountRule;
+    use crate::catalogue::{Denominations, ProductDetails};
+
+    fn money(text: &str) -> Money {
+        text.parse().unwrap()
+    }
+
+    fn account(status: AccountStatus, discounts: Vec<DiscountRule>) -> Account {
+        let at = DateTime::UNIX_EPOCH;
+        Account { id: 7, version: 1, name: "Example".into(), status, discounts, created_at: at, updated_at: at }
+    }
+
+    fn product(is_active: bool) -> Product {
+        let details = ProductDetails {
+            name: "Book voucher".into(),
+            brand: "Bookshop".into(),
+            category_id: Some(4),
+            country: "DE".into(),
+            currency: "EUR".parse().unwrap(),
+            denominations: Denominations::Fixed { values: vec![money("10.00")] },
+            max_quantity: 5,
+            description: String::new(),
+            terms: String::new(),
+            is_active,
+        };
+        Product { id: 3, version: 1, details, created_at: DateTime::UNIX_EPOCH, updated_at: DateTime::UNIX_EPOCH }
+    }
+
+    fn wallet(balance: &str) -> Wallet {
+        let at = DateTime::UNIX_EPOCH;
+        Wallet {
+            id: 5,
+            version: 2,
+            account_id: 7,
+            currency: "EUR".parse().unwrap(),
+            balance: money(balance),
+            created_at: at,
+            updated_at: at,
+        }
+    }
+
+    fn order(denomination: &str, quantity: i32) -> PlaceOrder {
+        PlaceOrder { product_id: 3, denomination: money(denomination), quantity, client_reference: None, metadata_hash: None }
+    }
+
+    fn attempt(
+        account: &Account,
+        product: Option<&Product>,
+        wallet: Option<&Wallet>,
+        order: PlaceOrder,
+    ) -> Result<(OrderPlaced, WalletEvent), Rejection> {
+        place(account, product, |_| wallet, 42, 1001, order)
+    }
+
+    #[test]
+    fn both_streams_or_neither() {
+        let (placed, debited) =
+            attempt(&account(AccountStatus::Active, vec![]), Some(&product(true)), Some(&wallet("20.00")), order("10.00", 2))
+                .unwrap();
+        let WalletEvent::WalletDebited(debit) = debited else { panic!("not a debit") };
+        assert_eq!((placed.amount, debit.amount, debit.balance_after), (money("20.00"), money("20.00"), money("0.00")));
+        assert_eq!((placed.transaction_id, debit.order_id, &debit.reference), (1001, 42, &placed.reference_code));
+    }
+
+    #[test]
+    fn the_most_specific_discount_counts() {
+        let rule = |product_id, category_id, percent: &str| DiscountRule {
+            product_id,
+            category_id,
+            discount: money(percent).try_into().unwrap(),
+        };
+        let mut rules = vec![rule(None, None, "1.00"), rule(None, Some(4), "2.00"), rule(Some(3), None, "3.00")];
+        for expected in ["29.10", "29.40", "29.70", "30.00"] {
+            let account = account(AccountStatus::Active, rules.clone());
+            let (placed, _) = attempt(&account, Some(&product(true)), Some(&wallet("100.00")), order("10.00", 3)).unwrap();
+            assert_eq!(placed.amount, money(expected));
+            rules.pop();
+        }
+    }
+
+    #[test]
+    fn refusals_come_in_their_order() {
+        let (active, suspended) = (account(AccountStatus::Active, vec![]), account(AccountStatus::Suspended, vec![]));
+        let refused = |account, product: Option<&Product>, wallet: Option<&Wallet>, order| {
+            attempt(account, product, wallet, order).unwrap_err()
+        };
+        assert_eq!(refused(&suspended, None, None, order("1.00", 9)), Rejection::AccountSuspended);
+        assert_eq!(refused(&active, None, None, order("1.00", 9)), Rejection::ProductUnavailable);
+        assert_eq!(refused(&active, Some(&product(false)), None, order("1.00", 9)), Rejection::ProductUnavailable);
+        assert_eq!(refused(&active, Some(&product(true)), None, order("1.00", 9)), Rejection::InvalidDenomination);
+        assert_eq!(
+            refused(&active, Some(&product(true)), None, order("10.00", 9)),
+            Rejection::QuantityLimitExceeded { max_quantity: 5 }
+        );
+        assert_eq!(refused(&active, Some(&product(true)), None, order("10.00", 2)), Rejection::CurrencyMismatch);
+        assert_eq!(
+            refused(&active, Some(&product(true)), Some(&wallet("19.99")), order("10.00", 2)),
+            Rejection::InsufficientBalance
+        );
+    }
+}

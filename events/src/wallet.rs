@@ -200,3 +200,66 @@ crate::codec::stream_events! {
         WalletAdjusted = 1,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn at(version: i64) -> Moment {
+        Moment { position: version, event_id: Uuid::nil(), version, recorded_at: DateTime::UNIX_EPOCH }
+    }
+
+    fn opened() -> Wallet {
+        let event = WalletOpened { account_id: 7, currency: "EUR".parse().unwrap() }.into();
+        evolve(None, 5, &event, &at(1)).unwrap()
+    }
+
+    fn command(kind: u8, amount: Money) -> WalletCommand {
+        match kind {
+            0 => WalletCommand::Fund { amount, reference: "f".into(), note_hash: None },
+            1 => WalletCommand::PayOrder { amount, order_id: 1, reference: "o".into() },
+            2 => WalletCommand::RefundOrder { amount, order_id: 1, reference: "o".into() },
+            3 => WalletCommand::Adjust { direction: Direction::Credit, amount, reason_hash: "h".into() },
+            _ => WalletCommand::Adjust { direction: Direction::Debit, amount, reason_hash: "h".into() },
+        }
+    }
+
+    #[test]
+    fn an_overdraft_is_refused_and_the_last_cent_is_not() {
+        let money = |text: &str| text.parse::<Money>().unwrap();
+        let funded = decide(&opened(), 1, command(0, money("10.00"))).unwrap();
+        let wallet = evolve(Some(opened()), 5, &funded, &at(2)).unwrap();
+        assert_eq!(decide(&wallet, 2, command(1, money("10.01"))), Err(Rejection::InsufficientBalance));
+        let paid = decide(&wallet, 2, command(1, money("10.00"))).unwrap();
+        assert_eq!(evolve(Some(wallet), 5, &paid, &at(3)).unwrap().balance, Money::ZERO);
+    }
+
+    proptest! {
+        /// No sequence of commands overdraws; every balance is the sum of its movements.
+        #[test]
+        fn overdraft_is_impossible(steps in prop::collection::vec((0u8..5, 1i64..5_000), 0..60)) {
+            let mut wallet = opened();
+            let mut cents = 0i64;
+            for (id, (kind, amount)) in (1..).zip(steps) {
+                match decide(&wallet, id, command(kind, Money::from_cents(amount).unwrap())) {
+                    Ok(event) => {
+                        cents += if matches!(kind, 1 | 4) { -amount } else { amount };
+                        let movement = Movement::of(&event).unwrap();
+                        let balance_after = movement.balance_after;
+                        wallet = evolve(Some(wallet), 5, &event, &at(id + 1)).unwrap();
+                        prop_assert_eq!(wallet.balance, balance_after);
+                    }
+                    Err(rejection) => {
+                        prop_assert_eq!(rejection, Rejection::InsufficientBalance);
+                        prop_assert!(cents < amount);
+                    }
+                }
+                prop_assert!(cents >= 0);
+                prop_assert_eq!(wallet.balance, Money::from_cents(cents).unwrap());
+            }
+        }
+    }
+}

@@ -64,10 +64,14 @@ impl<E: Endpoint> Endpoint for Authenticated<OperatorAuth, E> {
 
     async fn call(&self, mut request: Request) -> Result<E::Output> {
         let authorization = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let Some(token) = authorization.and_then(|value| value.strip_prefix("Bearer ")) else {
-            return Err(ApiError::from(AccessError::Unknown).into());
+        let refused = |error| match error {
+            AccessError::Unknown => ApiError::from(error).message("The operator token is missing or wrong."),
+            AccessError::Unavailable => error.into(),
         };
-        let operator = self.auth.0.authenticate(token).await.map_err(ApiError::from)?;
+        let Some(token) = authorization.and_then(|value| value.strip_prefix("Bearer ")) else {
+            return Err(refused(AccessError::Unknown).into());
+        };
+        let operator = self.auth.0.authenticate(token).await.map_err(refused)?;
         request.extensions_mut().insert(operator);
         self.inner.call(request).await
     }

@@ -14,6 +14,7 @@ use poem_openapi::error::{ParseParamError, ParsePathError, ParseRequestPayloadEr
 use super::allow::Methods;
 use super::error::{ApiError, Code, RateLimited};
 use super::request_id::{CURRENT, RequestId, X_REQUEST_ID, current_text};
+use crate::telemetry::Metrics;
 
 /// The URI as it came over the wire, before its trailing slash was stripped: what HMAC signs.
 /// In every request's extensions.
@@ -25,12 +26,20 @@ pub struct WireUri(pub Uri);
 #[derive(Debug, Clone, Default)]
 pub struct Edge {
     methods: Methods,
+    metrics: Option<Metrics>,
 }
 
 impl Edge {
     /// An edge that says, on a 405, which methods the path has (the header `Allow`).
     pub fn with_methods(methods: Methods) -> Self {
-        Self { methods }
+        Self { methods, metrics: None }
+    }
+
+    /// Counts every answer, too.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: Metrics) -> Self {
+        self.metrics = Some(metrics);
+        self
     }
 }
 
@@ -38,8 +47,8 @@ impl<E: Endpoint> Middleware<E> for Edge {
     type Output = EdgeEndpoint<E>;
 
     fn transform(&self, inner: E) -> Self::Output {
-        let methods = self.methods.clone();
-        EdgeEndpoint { inner, methods }
+        let Edge { methods, metrics } = self.clone();
+        EdgeEndpoint { inner, methods, metrics }
     }
 }
 
@@ -48,6 +57,7 @@ impl<E: Endpoint> Middleware<E> for Edge {
 pub struct EdgeEndpoint<E> {
     inner: E,
     methods: Methods,
+    metrics: Option<Metrics>,
 }
 
 impl<E: Endpoint> Endpoint for EdgeEndpoint<E> {
@@ -77,6 +87,10 @@ impl<E: Endpoint> Endpoint for EdgeEndpoint<E> {
         let mut response = CURRENT.scope(id.clone(), answer).await;
 
         response.headers_mut().insert(X_REQUEST_ID, id.header().clone());
+        if let Some(metrics) = &self.metrics {
+            let (method, route) = (known_method(&method), route_class(wire.path()));
+            metrics.answered(method, route, response.status().as_u16(), start.elapsed());
+        }
         log_access(&method, &wire, response.status(), start, &id);
         Ok(response)
     }
@@ -161,6 +175,39 @@ fn strip_trailing_slashes(uri: &mut Uri) {
     if let Ok(stripped) = Uri::from_parts(parts) {
         *uri = stripped;
     }
+}
+
+/// The method as a metric's label: a caller can make up any other.
+fn known_method(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::DELETE => "DELETE",
+        Method::OPTIONS => "OPTIONS",
+        _ => "other",
+    }
+}
+
+/// The kind of route as a metric's label: of a closed set, whatever is asked for.
+fn route_class(path: &str) -> &'static str {
+    let path = path.trim_end_matches('/');
+    let is_under = |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let class = [
+        ("/api/v1/orders", "orders"),
+        ("/api/v1/products", "products"),
+        ("/api/v1/wallets", "wallets"),
+        ("/api/v1/transactions", "transactions"),
+        ("/api/v1/webhooks/deliveries", "deliveries"),
+        ("/api/v1/webhooks", "webhooks"),
+        ("/api/v1", "client"),
+        ("/admin/v1", "operator"),
+        ("/healthz", "probe"),
+        ("/readyz", "probe"),
+        ("/metrics", "probe"),
+    ];
+    class.into_iter().find(|(prefix, _)| is_under(prefix)).map_or("other", |(_, class)| class)
 }
 
 /// The query is left out: it can hold what only its sender should know.

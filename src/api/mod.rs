@@ -4,15 +4,31 @@
 pub mod allow;
 pub mod auth;
 pub mod body;
+mod deliveries;
 pub mod document;
 pub mod edge;
 pub mod error;
 pub mod fields;
+pub mod idempotency;
+mod operator;
+mod orders;
+pub mod outcome;
 pub mod page;
 pub mod principal;
+mod probes;
+mod products;
 pub mod readers;
 pub mod reply;
 pub mod request_id;
 pub mod scalars;
+mod serve;
+mod state;
 #[cfg(test)]
 mod tests;
+mod transactions;
+mod vouchers;
+mod wallets;
+mod webhooks;
+
+pub use serve::{app, documents};
+pub use state::ApiState;

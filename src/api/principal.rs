@@ -6,7 +6,7 @@ use poem_openapi::registry::{MetaSecurityScheme, Registry};
 use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions};
 
 use super::error::{ApiError, Code};
-use crate::access::Principal;
+use crate::access::{Operator, Principal, Role};
 
 /// A way to say who is calling, as the document shows it.
 #[derive(Debug, Clone, Copy)]
@@ -27,6 +27,14 @@ pub trait Identity: Clone + Send + Sync + 'static {
     const SCHEMES: &'static [Scheme];
     /// What its absence is answered with.
     const ABSENT: Code;
+
+    /// The request's identity.
+    ///
+    /// # Errors
+    /// [`Self::ABSENT`], and 403 for one that may not do what this identity stands for.
+    fn of(request: &Request) -> Result<Self, ApiError> {
+        request.extensions().get::<Self>().cloned().ok_or_else(|| ApiError::new(Self::ABSENT))
+    }
 }
 
 impl Identity for Principal {
@@ -38,11 +46,44 @@ impl Identity for Principal {
     const ABSENT: Code = Code::Unauthorized;
 }
 
+const OPERATOR: &[Scheme] = &[Scheme::Bearer("OperatorToken", "An operator's token.")];
+
+/// Any operator: may read.
+impl Identity for Operator {
+    const SCHEMES: &'static [Scheme] = OPERATOR;
+    const ABSENT: Code = Code::Unauthorized;
+}
+
+/// An operator who may change everything.
+#[derive(Debug, Clone, Copy)]
+pub struct Admin(pub Operator);
+
+/// An operator who may move money.
+#[derive(Debug, Clone, Copy)]
+pub struct Finance(pub Operator);
+
+macro_rules! role {
+    ($identity:ident, $role:expr) => {
+        impl Identity for $identity {
+            const SCHEMES: &'static [Scheme] = OPERATOR;
+            const ABSENT: Code = Code::Unauthorized;
+
+            fn of(request: &Request) -> Result<Self, ApiError> {
+                let operator = Operator::of(request)?;
+                if operator.may($role) { Ok(Self(operator)) } else { Err(ApiError::new(Code::Forbidden)) }
+            }
+        }
+    };
+}
+
+role!(Admin, Role::Admin);
+role!(Finance, Role::Finance);
+
 /// The caller: `caller: Caller`, as the first argument, so that an unknown one learns nothing from
 /// how the rest of the request is read.
 ///
 /// # Errors
-/// 401 if no middleware left a principal.
+/// 401 if no middleware left a principal, 403 if it is one that may not do this.
 #[derive(Debug, Clone)]
 pub struct Caller<P = Principal>(pub P);
 
@@ -63,10 +104,7 @@ impl<'a, P: Identity> ApiExtractor<'a> for Caller<P> {
     }
 
     async fn from_request(request: &'a Request, _: &mut RequestBody, _: ExtractParamOptions<()>) -> poem::Result<Self> {
-        match request.extensions().get::<P>() {
-            Some(principal) => Ok(Self(principal.clone())),
-            None => Err(ApiError::new(P::ABSENT).into()),
-        }
+        Ok(Self(P::of(request)?))
     }
 }
 

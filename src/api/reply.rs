@@ -2,25 +2,34 @@
 //! stored by the ledger.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
 use poem::http::{HeaderName, HeaderValue, StatusCode, header};
 use poem::{IntoResponse, Response};
 use poem_openapi::ApiResponse;
 use poem_openapi::registry::{MetaHeader, MetaMediaType, MetaResponse, MetaResponses, MetaSchema, MetaSchemaRef, Registry};
-use poem_openapi::types::{ToJSON, Type};
+use poem_openapi::types::Type;
+use serde::Serialize;
 
-use super::error::{JSON, documented_header};
+use super::error::{ApiError, JSON, documented_header};
 use super::page::Page;
 
+#[derive(Serialize)]
+struct Wrapper<'a, T> {
+    success: bool,
+    data: &'a T,
+}
+
 /// The bytes of `{"success": true, "data": ...}`: for a body that is stored, and then sent as it is.
-pub fn render<T: ToJSON>(data: &T) -> String {
-    let data = data.to_json_string();
-    let mut body = String::with_capacity(data.len() + 24);
-    body.push_str(r#"{"success":true,"data":"#);
-    body.push_str(&data);
-    body.push('}');
-    body
+/// They are written straight from the fields: no tree of values, and free JSON as it came.
+///
+/// # Errors
+/// Free JSON that is none.
+pub fn render<T: Serialize>(data: &T) -> Result<String, serde_json::Error> {
+    let mut body = Vec::with_capacity(1024);
+    serde_json::to_writer(&mut body, &Wrapper { success: true, data })?;
+    String::from_utf8(body).map_err(serde::ser::Error::custom)
 }
 
 /// 200 with `data`.
@@ -32,7 +41,7 @@ pub struct Reply<T>(pub T);
 pub struct Created<T>(pub T);
 
 /// The name of a resource's list, as `data.<plural>` has it.
-pub trait Plural: ToJSON {
+pub trait Plural: Type + Serialize {
     const PLURAL: &'static str;
 }
 
@@ -81,26 +90,32 @@ impl<B, const STATUS: u16, const ALSO: u16> Stored<B, STATUS, ALSO> {
 #[derive(Debug)]
 pub struct NoStore<R>(pub R);
 
+fn rendered<T: Serialize>(status: StatusCode, data: &T) -> Response {
+    match render(data) {
+        Ok(body) => json(status, body),
+        Err(error) => poem::Error::from(ApiError::internal(error)).into_response(),
+    }
+}
+
 fn json(status: StatusCode, body: String) -> Response {
     Response::builder().status(status).content_type(JSON).body(body)
 }
 
-impl<T: ToJSON> IntoResponse for Reply<T> {
+impl<T: Serialize + Send> IntoResponse for Reply<T> {
     fn into_response(self) -> Response {
-        json(StatusCode::OK, render(&self.0))
+        rendered(StatusCode::OK, &self.0)
     }
 }
 
-impl<T: ToJSON> IntoResponse for Created<T> {
+impl<T: Serialize + Send> IntoResponse for Created<T> {
     fn into_response(self) -> Response {
-        json(StatusCode::CREATED, render(&self.0))
+        rendered(StatusCode::CREATED, &self.0)
     }
 }
 
-impl<T: Plural> IntoResponse for Listed<T> {
+impl<T: Plural + Send> IntoResponse for Listed<T> {
     fn into_response(self) -> Response {
-        let body = format!(r#"{{"success":true,"data":{{"{}":{}}}}}"#, T::PLURAL, self.items.to_json_string());
-        let mut response = json(StatusCode::OK, body);
+        let mut response = rendered(StatusCode::OK, &BTreeMap::from([(T::PLURAL, &self.items)]));
         let pages = self.total.div_ceil(self.page.limit.max(1));
         let values = [self.page.page, self.total, pages, self.page.limit];
         for ((name, ..), value) in PAGE_HEADERS.into_iter().zip(values) {
@@ -151,6 +166,10 @@ fn object(properties: Vec<(&'static str, MetaSchemaRef)>) -> MetaSchema {
     MetaSchema { required: properties.iter().map(|(name, _)| *name).collect(), properties, ..MetaSchema::new("object") }
 }
 
+fn success() -> MetaSchemaRef {
+    MetaSchemaRef::Inline(Box::new(MetaSchema { description: Some("Always `true`."), ..MetaSchema::new("boolean") }))
+}
+
 macro_rules! wrapper_schema {
     ($wrapper:ident: $bound:ident, $suffix:literal, $data:expr) => {
         impl<T: $bound> Type for $wrapper<T> {
@@ -169,7 +188,7 @@ macro_rules! wrapper_schema {
             fn register(registry: &mut Registry) {
                 T::register(registry);
                 registry.create_schema::<Self, _>(Self::name().into_owned(), |_| {
-                    object(vec![("success", bool::schema_ref()), ("data", $data)])
+                    object(vec![("success", success()), ("data", $data)])
                 });
             }
 
@@ -188,7 +207,10 @@ wrapper_schema!(Data: Type, "Reply", T::schema_ref());
 wrapper_schema!(
     List: Plural,
     "List",
-    MetaSchemaRef::Inline(Box::new(object(vec![(T::PLURAL, Vec::<T>::schema_ref())])))
+    MetaSchemaRef::Inline(Box::new(MetaSchema {
+        description: Some("One page of the list."),
+        ..object(vec![(T::PLURAL, Vec::<T>::schema_ref())])
+    }))
 );
 
 fn documented<B: Type>(status: u16, headers: Vec<MetaHeader>) -> MetaResponse {
@@ -201,7 +223,7 @@ fn documented<B: Type>(status: u16, headers: Vec<MetaHeader>) -> MetaResponse {
     }
 }
 
-impl<T: ToJSON> ApiResponse for Reply<T> {
+impl<T: Type> ApiResponse for Reply<T> {
     fn meta() -> MetaResponses {
         MetaResponses { responses: vec![documented::<Data<T>>(200, vec![])] }
     }
@@ -211,7 +233,7 @@ impl<T: ToJSON> ApiResponse for Reply<T> {
     }
 }
 
-impl<T: ToJSON> ApiResponse for Created<T> {
+impl<T: Type> ApiResponse for Created<T> {
     fn meta() -> MetaResponses {
         MetaResponses { responses: vec![documented::<Data<T>>(201, vec![])] }
     }

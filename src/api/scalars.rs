@@ -34,6 +34,24 @@ impl Default for JsonObject {
     }
 }
 
+impl From<ledger_events::Money> for Money {
+    fn from(amount: ledger_events::Money) -> Self {
+        Self(amount.decimal())
+    }
+}
+
+impl From<ledger_events::Percent> for Money {
+    fn from(percent: ledger_events::Percent) -> Self {
+        Self(percent.decimal())
+    }
+}
+
+impl From<DateTime<Utc>> for Timestamp {
+    fn from(time: DateTime<Utc>) -> Self {
+        Self(time)
+    }
+}
+
 impl Number {
     fn value(&self) -> Value {
         self.0.to_f64().map_or(Value::Null, Value::from)
@@ -74,7 +92,7 @@ impl Serialize for Number {
 
 impl Serialize for Money {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.text())
+        serializer.collect_str(&format_args!("{:.2}", self.0))
     }
 }
 

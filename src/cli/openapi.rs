@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 
-use crate::stand_in::api::documents; // STAND-IN: crate::api
+use crate::api::documents;
 
 #[derive(Args, Debug)]
 pub struct OpenapiArgs {

@@ -1,5 +1,9 @@
 //! Sending webhooks: what is due is claimed, sent and recorded.
 
 pub mod address;
+pub mod claim;
+pub mod record;
+pub mod schedule;
 pub mod sender;
 pub mod signature;
+pub mod worker;

@@ -9,7 +9,8 @@ pub mod expiry;
 pub mod projector;
 pub mod reader;
 mod schema;
-mod stock;
+pub mod stock;
+pub mod texts;
 mod wake;
 mod writer;
 

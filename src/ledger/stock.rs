@@ -5,10 +5,12 @@ use std::collections::{HashMap, HashSet};
 use chrono::NaiveDate;
 use ledger_events::{Money, OrderId, ProductId, ShardId};
 use rust_decimal::Decimal;
-use sqlx::PgConnection;
+use serde::Deserialize;
+use sqlx::{FromRow, PgConnection, PgPool};
 
 use super::command::NewVoucher;
-use crate::access::seal::Keyring;
+use super::texts::VaultError;
+use crate::access::seal::{Keyring, Private};
 
 /// A voucher that can be allocated.
 #[derive(Clone, Debug)]
@@ -154,4 +156,68 @@ pub async fn claim(conn: &mut PgConnection, shard: ShardId, claims: &[(i64, Orde
     } else {
         Err(sqlx::Error::Protocol("a voucher was claimed past the head lock".into()))
     }
+}
+
+/// A voucher that was delivered, with its codes.
+#[derive(Clone, Debug)]
+pub struct Revealed {
+    pub reference: String,
+    pub card_number: Private,
+    pub pin: Option<Private>,
+    pub claim_url: Option<Private>,
+    pub expires_on: Option<NaiveDate>,
+}
+
+/// What is sealed of a voucher.
+#[derive(Deserialize)]
+struct Codes {
+    card_number: String,
+    pin: Option<String>,
+    claim_url: Option<String>,
+}
+
+/// The vouchers that an order was delivered, oldest first, opened. Reading them is an audited
+/// event: append it first (`Command::RevealVouchers`).
+pub async fn revealed(pool: &PgPool, keyring: &Keyring, shard: ShardId, order: OrderId) -> Result<Vec<Revealed>, VaultError> {
+    let rows: Vec<(i64, String, Vec<u8>, Option<NaiveDate>)> = sqlx::query_as(
+        "SELECT id, reference, sealed, expires_on FROM vault.vouchers WHERE shard_id = $1 AND order_id = $2 ORDER BY id",
+    )
+    .bind(shard)
+    .bind(order)
+    .fetch_all(pool)
+    .await?;
+    let open = |(id, reference, sealed, expires_on): (i64, String, Vec<u8>, Option<NaiveDate>)| {
+        let codes = keyring.open(KIND, id, &sealed)?;
+        let codes: Codes = serde_json::from_slice(&codes).map_err(|_| VaultError::Damaged("a voucher's codes"))?;
+        Ok(Revealed {
+            reference,
+            card_number: Private::new(codes.card_number),
+            pin: codes.pin.map(Private::new),
+            claim_url: codes.claim_url.map(Private::new),
+            expires_on,
+        })
+    };
+    rows.into_iter().map(open).collect()
+}
+
+/// How many vouchers of one denomination there are.
+#[derive(Clone, Debug, FromRow)]
+pub struct Level {
+    pub denomination: Decimal,
+    /// Not expired, and nobody's yet.
+    pub available: i64,
+    pub allocated: i64,
+}
+
+/// A product's stock over all shards, by denomination.
+pub async fn levels(pool: &PgPool, shards: &[ShardId], product: ProductId) -> Result<Vec<Level>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT denomination, count(order_id) AS allocated,
+            count(*) FILTER (WHERE order_id IS NULL AND (expires_on IS NULL OR expires_on >= current_date)) AS available
+         FROM vault.vouchers WHERE shard_id = ANY($1) AND product_id = $2 GROUP BY denomination ORDER BY denomination",
+    )
+    .bind(shards)
+    .bind(product)
+    .fetch_all(pool)
+    .await
 }

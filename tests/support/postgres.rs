@@ -38,19 +38,9 @@ impl Drop for TestDatabase {
 pub async fn database() -> TestDatabase {
     let shared = shared().await;
     let (answer, answered) = oneshot::channel();
-    shared
-        .wanted
-        .send(answer)
-        .expect("the thread of the test server runs");
-    let name = answered
-        .await
-        .expect("the thread of the test server answers")
-        .expect("a database is made from the template");
-    TestDatabase {
-        url: shared.server.url_of(&name),
-        name,
-        unused: shared.unused.clone(),
-    }
+    shared.wanted.send(answer).expect("the thread of the test server runs");
+    let name = answered.await.expect("the thread of the test server answers").expect("a database is made from the template");
+    TestDatabase { url: shared.server.url_of(&name), name, unused: shared.unused.clone() }
 }
 
 /// The server shared by all tests of this binary: `server().await.url_of("postgres")` is for the
@@ -63,9 +53,7 @@ pub async fn server() -> &'static Server {
 /// It and its data go when the value is dropped or stopped.
 pub async fn own_server(durable: bool) -> Server {
     let settings = Settings::temporary(durable).expect("a temporary directory for a server");
-    Server::start(settings)
-        .await
-        .expect("a server for one test")
+    Server::start(settings).await.expect("a server for one test")
 }
 
 struct Shared {
@@ -94,9 +82,7 @@ async fn shared() -> &'static Shared {
                 .name("test-databases".to_owned())
                 .spawn(move || serve(started))
                 .expect("a thread for the test server");
-            start
-                .await
-                .unwrap_or_else(|_| Err("its thread has panicked".to_owned()))
+            start.await.unwrap_or_else(|_| Err("its thread has panicked".to_owned()))
         })
         .await;
     match shared {
@@ -116,15 +102,8 @@ fn serve(started: oneshot::Sender<Result<Shared, String>>) {
             Ok((server, admin)) => {
                 let (wanted, wanted_by) = mpsc::unbounded_channel();
                 let (unused, unused_names) = mpsc::unbounded_channel();
-                let requests = Requests {
-                    wanted: wanted_by,
-                    unused: unused_names,
-                };
-                let _ = started.send(Ok(Shared {
-                    server,
-                    wanted,
-                    unused,
-                }));
+                let requests = Requests { wanted: wanted_by, unused: unused_names };
+                let _ = started.send(Ok(Shared { server, wanted, unused }));
                 answer(admin, requests).await;
             }
             Err(error) => {
@@ -137,29 +116,17 @@ fn serve(started: oneshot::Sender<Result<Shared, String>>) {
 /// The server with its template, and a connection for administration.
 async fn start() -> Result<(Server, PgConnection), String> {
     let text = |error: &dyn Debug| format!("{error:?}");
-    let server = start_throwaway(None)
-        .await
-        .map_err(|error| error.to_string())?;
-    let mut admin = PgConnection::connect(&server.url_of("postgres"))
-        .await
-        .map_err(|error| text(&error))?;
+    let server = start_throwaway(None).await.map_err(|error| error.to_string())?;
+    let mut admin = PgConnection::connect(&server.url_of("postgres")).await.map_err(|error| text(&error))?;
     let create = format!("CREATE DATABASE {TEMPLATE} IS_TEMPLATE true");
-    execute(&mut admin, create)
-        .await
-        .map_err(|error| text(&error))?;
-    migrate(&server.url_of(TEMPLATE))
-        .await
-        .map_err(|error| text(&error))?;
+    execute(&mut admin, create).await.map_err(|error| text(&error))?;
+    migrate(&server.url_of(TEMPLATE)).await.map_err(|error| text(&error))?;
     // A template can only be copied while nobody is connected to it.
     for statement in [
         format!("ALTER DATABASE {TEMPLATE} ALLOW_CONNECTIONS false"),
-        format!(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{TEMPLATE}'"
-        ),
+        format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{TEMPLATE}'"),
     ] {
-        execute(&mut admin, statement)
-            .await
-            .map_err(|error| text(&error))?;
+        execute(&mut admin, statement).await.map_err(|error| text(&error))?;
     }
     Ok((server, admin))
 }
@@ -189,20 +156,14 @@ async fn answer(mut admin: PgConnection, mut requests: Requests) {
 
 /// Copying files takes less than half the time of the default. Before 15 it was the only way.
 async fn strategy(admin: &mut PgConnection) -> &'static str {
-    let version = sqlx::query_scalar("SELECT current_setting('server_version_num')::int")
-        .fetch_one(admin)
-        .await;
+    let version = sqlx::query_scalar("SELECT current_setting('server_version_num')::int").fetch_one(admin).await;
     match version {
         Ok(150_000_i32..) => "STRATEGY file_copy",
         _ => "",
     }
 }
 
-async fn create(
-    admin: &mut PgConnection,
-    number: &mut u32,
-    strategy: &str,
-) -> Result<String, sqlx::Error> {
+async fn create(admin: &mut PgConnection, number: &mut u32, strategy: &str) -> Result<String, sqlx::Error> {
     *number += 1;
     let name = format!("t_{number}");
     let create = format!("CREATE DATABASE {name} TEMPLATE {TEMPLATE} {strategy}");
@@ -211,8 +172,6 @@ async fn create(
 }
 
 async fn execute(connection: &mut PgConnection, statement: String) -> Result<(), sqlx::Error> {
-    sqlx::raw_sql(AssertSqlSafe(statement))
-        .execute(connection)
-        .await?;
+    sqlx::raw_sql(AssertSqlSafe(statement)).execute(connection).await?;
     Ok(())
 }

@@ -35,7 +35,7 @@ async fn a_good_request_is_answered_with_the_stored_bytes() {
     response.assert_status(StatusCode::CREATED);
     response.assert_header_is_not_exist("idempotent-replayed");
     response.assert_content_type("application/json");
-    let body = r#"{"success":true,"data":{"amount":"100.00","id":1007,"reason":null}}"#;
+    let body = r#"{"success":true,"data":{"id":1007,"amount":"100.00","reason":null}}"#;
     assert_eq!(text(response).await, body);
 
     let again = r#"{"product_id":7,"denomination":25,"client_reference":"a"}"#;
@@ -52,7 +52,7 @@ async fn a_list_says_where_it_is() {
     for (name, value) in [("x-page", "2"), ("x-total-count", "41"), ("x-total-pages", "5"), ("x-page-size", "10")] {
         response.assert_header(name, value);
     }
-    let body = r#"{"success":true,"data":{"orders":[{"amount":"100.00","id":1,"reason":null}]}}"#;
+    let body = r#"{"success":true,"data":{"orders":[{"id":1,"amount":"100.00","reason":null}]}}"#;
     assert_eq!(text(response).await, body);
 }
 

@@ -44,7 +44,7 @@ struct CancelOrder {
     reason: Option<String>,
 }
 
-#[derive(Debug, Clone, Object)]
+#[derive(Debug, Clone, Object, Serialize)]
 struct Order {
     id: i64,
     amount: Money,
@@ -92,7 +92,7 @@ impl Api {
         let mut order = order(body.0.product_id);
         order.id += caller.0.account_id;
         let replayed = body.0.client_reference.is_some();
-        Ok(Stored::new(if replayed { 200 } else { 201 }, render(&order), replayed))
+        Ok(Stored::new(if replayed { 200 } else { 201 }, render(&order).map_err(ApiError::internal)?, replayed))
     }
 
     #[oai(path = "/orders", method = "get")]

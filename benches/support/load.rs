@@ -1,0 +1,130 @@
+//! A closed-loop load generator over plain TCP: so lean that it is the server which is measured.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Who places orders.
+#[derive(Clone, Debug)]
+pub struct Client {
+    pub api_key: String,
+    pub api_secret: String,
+}
+
+/// What one run measured.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    pub per_second: f64,
+    pub p50: Duration,
+    pub p99: Duration,
+}
+
+impl Measured {
+    pub fn of(mut latencies: Vec<Duration>, elapsed: Duration) -> Measured {
+        latencies.sort_unstable();
+        let at = |share: f64| latencies.get(((latencies.len() as f64 - 1.0) * share) as usize).copied().unwrap_or_default();
+        Measured { per_second: latencies.len() as f64 / elapsed.as_secs_f64(), p50: at(0.50), p99: at(0.99) }
+    }
+}
+
+/// Places orders from `connections` connections for `period`, each as soon as the last is
+/// answered, each under an idempotency key of its own. Errors on anything but 201.
+pub async fn orders(
+    address: &str,
+    clients: &Arc<Vec<Client>>,
+    product_id: i64,
+    connections: usize,
+    period: Duration,
+) -> Result<Measured> {
+    static RUN: AtomicU64 = AtomicU64::new(0);
+    let run = RUN.fetch_add(1, Ordering::Relaxed);
+    let warm_up = period / 5;
+    let start = Instant::now();
+    let mut tasks = Vec::new();
+    for lane in 0..connections {
+        let (address, clients) = (address.to_owned(), clients.clone());
+        tasks.push(tokio::spawn(async move {
+            let mut connection = Connection::open(&address).await?;
+            let mut latencies = Vec::with_capacity(100_000);
+            let mut n = lane;
+            while start.elapsed() < warm_up + period {
+                // Strides over the wallets, so that every batch meets different ones.
+                let client = &clients[n.wrapping_mul(7_919) % clients.len()];
+                let begun = Instant::now();
+                connection.place_order(client, product_id, &format!("run-{run}-{lane}-{n}")).await?;
+                if begun.duration_since(start) > warm_up {
+                    latencies.push(begun.elapsed());
+                }
+                n += connections;
+            }
+            anyhow::Ok(latencies)
+        }));
+    }
+    let mut latencies = Vec::new();
+    for task in tasks {
+        latencies.extend(task.await??);
+    }
+    Ok(Measured::of(latencies, period))
+}
+
+/// One keep-alive connection.
+#[derive(Debug)]
+pub struct Connection {
+    stream: TcpStream,
+    request: Vec<u8>,
+    answer: Vec<u8>,
+}
+
+impl Connection {
+    pub async fn open(address: &str) -> Result<Connection> {
+        let stream = TcpStream::connect(address).await.with_context(|| format!("connecting to {address}"))?;
+        stream.set_nodelay(true)?;
+        Ok(Connection { stream, request: Vec::with_capacity(1024), answer: Vec::with_capacity(4096) })
+    }
+
+    /// Sends one order and reads the whole answer.
+    pub async fn place_order(&mut self, client: &Client, product_id: i64, key: &str) -> Result<()> {
+        use std::io::Write;
+        let body = format!(r#"{{"product_id":{product_id},"denomination":10.00,"quantity":1}}"#);
+        self.request.clear();
+        write!(
+            self.request,
+            "POST /api/v1/orders HTTP/1.1\r\nHost: bench\r\nX-API-Key: {}\r\nX-API-Secret: {}\r\nIdempotency-Key: {key}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            client.api_key,
+            client.api_secret,
+            body.len()
+        )?;
+        self.stream.write_all(&self.request).await?;
+        self.answer.clear();
+        loop {
+            if self.stream.read_buf(&mut self.answer).await? == 0 {
+                bail!("the server closed the connection");
+            }
+            let Some(head) = find(&self.answer, b"\r\n\r\n") else { continue };
+            let length = content_length(&self.answer[..head]).context("an answer without Content-Length")?;
+            if self.answer.len() >= head + 4 + length {
+                break;
+            }
+        }
+        if !self.answer.starts_with(b"HTTP/1.1 201") {
+            bail!("not 201: {}", String::from_utf8_lossy(&self.answer));
+        }
+        Ok(())
+    }
+}
+
+fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    haystack.windows(needle.len()).position(|window| window == needle)
+}
+
+fn content_length(head: &[u8]) -> Option<usize> {
+    let head = std::str::from_utf8(head).ok()?;
+    head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
+    })
+}

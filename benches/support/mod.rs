@@ -1,0 +1,153 @@
+//! What the benchmarks share: a durable Postgres of their own, the program under test as its own
+//! process, and a set-up through the operator API.
+
+#![allow(dead_code)] // each benchmark uses its part
+
+pub mod baseline;
+pub mod load;
+pub mod table;
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use futures::StreamExt;
+use rewards_ledger::postgres::{Server, Settings};
+use serde_json::{Value, json};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions};
+
+const OPERATOR_TOKEN: &str = "benchmark-operator-token";
+
+/// A Postgres with its durability on, thrown away at the end.
+pub async fn postgres() -> Result<Server> {
+    _ = tokio_rustls::rustls::crypto::aws_lc_rs::default_provider().install_default();
+    Ok(Server::start(Settings::temporary(true)?).await?)
+}
+
+/// A migrated database.
+pub async fn database(server: &Server, name: &str) -> Result<PgConnectOptions> {
+    let admin: PgConnectOptions = server.url_of("postgres").parse()?;
+    sqlx::raw_sql(AssertSqlSafe(format!("CREATE DATABASE {name}"))).execute(&mut admin.connect().await?).await?;
+    let options: PgConnectOptions = server.url_of(name).parse()?;
+    rewards_ledger::ledger::migrate(&options).await?;
+    Ok(options)
+}
+
+/// The program under test, as a process of its own; ended with this value.
+pub struct Serve {
+    process: Child,
+    pub address: String,
+    http: reqwest::Client,
+    directory: PathBuf,
+}
+
+impl Drop for Serve {
+    fn drop(&mut self) {
+        _ = self.process.kill();
+        _ = self.process.wait();
+        _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+impl Serve {
+    /// Starts `serve` with these roles and more arguments, and waits until it is ready.
+    pub async fn start(database_url: &str, roles: &str, more: &[&str]) -> Result<Serve> {
+        let directory = std::env::temp_dir().join(format!("rewards-ledger-bench-{}-{}", std::process::id(), roles.len()));
+        std::fs::create_dir_all(&directory)?;
+        let master_key = directory.join("master.key");
+        std::fs::write(&master_key, rewards_ledger::access::seal::Keyring::generate().as_str())?;
+        let log_key = directory.join("log.key");
+        std::fs::write(&log_key, rewards_ledger::access::seal::Keyring::generate().as_str())?;
+        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let address = format!("127.0.0.1:{port}");
+        let process = Command::new(env!("CARGO_BIN_EXE_rewards-ledger"))
+            .args(["serve", "--listen", &address, "--roles", roles])
+            .args(more)
+            .env("DATABASE_URL", database_url)
+            .env("LEDGER_MASTER_KEY_FILE", &master_key)
+            .env("LEDGER_LOG_KEY_FILE", &log_key)
+            .env("LEDGER_OPERATOR_TOKEN", OPERATOR_TOKEN)
+            .env("LEDGER_DATA_DIR", &directory)
+            .env("RUST_LOG", "warn,access=off,rustls_platform_verifier=off")
+            .stdin(Stdio::null())
+            .spawn()?;
+        let serve = Serve { process, address, http: reqwest::Client::new(), directory };
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while Instant::now() < deadline {
+            let url = format!("http://{}/readyz", serve.address);
+            if serve.http.get(url).send().await.is_ok_and(|r| r.status().is_success()) {
+                return Ok(serve);
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        bail!("the program did not become ready")
+    }
+
+    pub async fn operator(&self, path: &str, body: Value) -> Result<Value> {
+        let request = self.http.post(format!("http://{}/admin/v1{path}", self.address)).bearer_auth(OPERATOR_TOKEN);
+        self.data(request, body).await.with_context(|| format!("POST /admin/v1{path}"))
+    }
+
+    pub async fn client(&self, client: &load::Client, path: &str, body: Value) -> Result<Value> {
+        let request = self.http.post(format!("http://{}/api/v1{path}", self.address));
+        let request = request.header("X-API-Key", &client.api_key).header("X-API-Secret", &client.api_secret);
+        self.data(request, body).await.with_context(|| format!("POST /api/v1{path}"))
+    }
+
+    async fn data(&self, request: reqwest::RequestBuilder, body: Value) -> Result<Value> {
+        let answer = request.header("Content-Type", "application/json").body(body.to_string()).send().await?;
+        let status = answer.status();
+        let text = answer.text().await?;
+        if !status.is_success() {
+            bail!("{status}: {text}");
+        }
+        let mut value: Value = serde_json::from_str(&text)?;
+        Ok(if value.get("success").is_some() { value["data"].take() } else { value })
+    }
+
+    /// A product of 10.00 EUR, without stock.
+    pub async fn product(&self) -> Result<i64> {
+        let product = self
+            .operator(
+                "/products",
+                json!({"name": "Voucher", "brand": "Bench", "country": "DE", "currency": "EUR", "denomination_type": "FIXED",
+                       "denominations": ["10.00"], "max_quantity": 100, "description": "", "terms": "", "is_active": true}),
+            )
+            .await?;
+        product["id"].as_i64().context("a product's id")
+    }
+
+    /// Accounts with a credential and a well-funded wallet each.
+    pub async fn clients(&self, count: usize) -> Result<Arc<Vec<load::Client>>> {
+        let clients: Vec<Result<load::Client>> =
+            futures::stream::iter(0..count).map(|n| self.one_client(n)).buffer_unordered(64).collect().await;
+        Ok(Arc::new(clients.into_iter().collect::<Result<_>>()?))
+    }
+
+    async fn one_client(&self, n: usize) -> Result<load::Client> {
+        let account = self.operator("/accounts", json!({"name": format!("Account {n}")})).await?;
+        let id = account["id"].as_i64().context("an account's id")?;
+        let credential = self.operator(&format!("/accounts/{id}/credentials"), json!({"name": "bench"})).await?;
+        let wallet = self.operator(&format!("/accounts/{id}/wallets"), json!({"currency": "EUR"})).await?;
+        let wallet_id = wallet["id"].as_i64().context("a wallet's id")?;
+        let reference = format!("{}-{n}-{wallet_id}", std::process::id());
+        self.operator(&format!("/wallets/{wallet_id}/fund"), json!({"amount": "1000000000.00", "reference": reference})).await?;
+        let text = |name: &str| credential[name].as_str().map(str::to_owned).with_context(|| format!("a credential's {name}"));
+        Ok(load::Client { api_key: text("api_key")?, api_secret: text("api_secret")? })
+    }
+}
+
+/// The machine that the figures come from, in one line.
+pub fn machine() -> String {
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let field = |text: String, name: &str| {
+        text.lines().find_map(|l| l.strip_prefix(name).map(|v| v.trim_start_matches([':', '\t', ' ']).to_owned()))
+    };
+    let model = field(read("/proc/cpuinfo"), "model name").unwrap_or_else(|| "unknown processor".to_owned());
+    let memory = field(read("/proc/meminfo"), "MemTotal").unwrap_or_default();
+    format!("{cores} cores ({model}), {memory}, load generator and Postgres on the same machine")
+}

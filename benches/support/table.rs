@@ -1,0 +1,36 @@
+//! Tables that can go into the README as they are.
+
+use std::time::Duration;
+
+/// Prints rows as a Markdown table, columns aligned.
+pub fn print(title: &str, header: &[&str], rows: &[Vec<String>]) {
+    println!("\n### {title}\n");
+    let width =
+        |column: usize| rows.iter().map(|r| r[column].chars().count()).chain([header[column].len()]).max().unwrap_or_default();
+    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+    let line = |cells: Vec<&str>| {
+        let cells: Vec<String> = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        println!("| {} |", cells.join(" | "));
+    };
+    line(header.to_vec());
+    println!("|{}|", widths.iter().map(|w| "-".repeat(w + 2)).collect::<Vec<_>>().join("|"));
+    for row in rows {
+        line(row.iter().map(String::as_str).collect());
+    }
+}
+
+pub fn millis(time: Duration) -> String {
+    format!("{:.1} ms", time.as_secs_f64() * 1000.0)
+}
+
+pub fn thousands(value: f64) -> String {
+    let text = format!("{:.0}", value);
+    let mut out = String::new();
+    for (i, digit) in text.chars().enumerate() {
+        if i > 0 && (text.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}

@@ -1,0 +1,206 @@
+//! `/api/v1/webhooks/deliveries`: what was sent, and what became of it.
+
+use ledger_projections::deliveries::{self, DeliveryFilter};
+use poem_openapi::param::{Path, Query};
+use poem_openapi::{Enum, Object, OpenApi};
+use serde::Serialize;
+
+use super::error::ApiError;
+use super::page::Page;
+use super::principal::Caller;
+use super::reply::{Listed, Plural, Reply};
+use super::scalars::{JsonObject, Timestamp};
+use super::state::{State, Tag, listed, not_found, rows_of};
+use super::webhooks::Event;
+
+const MAX_ATTEMPTS: i16 = 5;
+
+/// What became of a delivery.
+#[derive(Clone, Copy, Enum, Serialize)]
+#[oai(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
+enum DeliveryStatus {
+    Pending,
+    Delivered,
+    Failed,
+}
+
+impl DeliveryStatus {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Delivered => "delivered",
+            Self::Failed => "failed",
+        }
+    }
+
+    fn of(text: &str) -> Self {
+        match text {
+            "delivered" => Self::Delivered,
+            "failed" => Self::Failed,
+            _ => Self::Pending,
+        }
+    }
+}
+
+/// One event on its way to one webhook.
+#[derive(Object, Serialize)]
+struct Delivery {
+    /// Its id.
+    id: i64,
+    /// The webhook.
+    webhook_url_id: i64,
+    /// The order that it is about.
+    order_id: i64,
+    /// What happened.
+    event_type: Event,
+    /// The same in the envelope and in the header `X-Event-ID`.
+    event_id: String,
+    /// The envelope that was sent.
+    payload: JsonObject,
+    /// Where it stands.
+    status: DeliveryStatus,
+    /// Attempts made so far.
+    attempt_count: i16,
+    /// Attempts it has at most.
+    max_attempts: i16,
+    /// The HTTP status of the latest answer.
+    response_status: Option<i16>,
+    /// How long the latest answer took, in milliseconds.
+    response_time_ms: Option<i32>,
+    /// When an attempt succeeded.
+    delivered_at: Option<Timestamp>,
+    /// When it was made.
+    created_at: Timestamp,
+}
+
+impl Plural for Delivery {
+    const PLURAL: &'static str = "deliveries";
+}
+
+impl From<deliveries::Delivery> for Delivery {
+    fn from(delivery: deliveries::Delivery) -> Self {
+        Self {
+            id: delivery.id,
+            webhook_url_id: delivery.webhook_id,
+            order_id: delivery.order_id,
+            event_type: delivery.event_type.into(),
+            event_id: delivery.event_id.to_string(),
+            payload: JsonObject(delivery.payload),
+            status: DeliveryStatus::of(delivery.status),
+            attempt_count: delivery.attempt_count,
+            max_attempts: MAX_ATTEMPTS,
+            response_status: delivery.response_status,
+            response_time_ms: delivery.response_time_ms,
+            delivered_at: delivery.delivered_at.map(Into::into),
+            created_at: delivery.created_at.into(),
+        }
+    }
+}
+
+/// A delivery with its attempts.
+#[derive(Object, Serialize)]
+struct DeliveryDetail {
+    #[oai(flatten)]
+    #[serde(flatten)]
+    delivery: Delivery,
+    /// The beginning of the latest answer's body, at most 64 KiB.
+    response_body: Option<String>,
+    /// When the next attempt is due; null when there is none.
+    next_attempt_at: Option<Timestamp>,
+    /// Every attempt, oldest first.
+    attempts: Vec<Attempt>,
+}
+
+/// One attempt to deliver.
+#[derive(Object, Serialize)]
+struct Attempt {
+    /// Its number, from 1. An attempt whose outcome is unknown is repeated under its number.
+    attempt: i16,
+    /// The `X-Request-ID` it was sent with.
+    request_id: String,
+    /// When it began.
+    started_at: Timestamp,
+    /// The HTTP status of the answer.
+    response_status: Option<i16>,
+    /// How long the answer took, in milliseconds.
+    response_time_ms: Option<i32>,
+    /// Why there is no good answer.
+    error: Option<String>,
+}
+
+impl From<deliveries::Attempt> for Attempt {
+    fn from(attempt: deliveries::Attempt) -> Self {
+        let is_open = attempt.finished_at.is_none();
+        Self {
+            attempt: attempt.attempt,
+            request_id: attempt.request_id.to_string(),
+            started_at: attempt.started_at.into(),
+            response_status: attempt.response_status,
+            response_time_ms: attempt.response_time_ms,
+            error: attempt.error.or_else(|| is_open.then(|| "the outcome is not known".to_owned())),
+        }
+    }
+}
+
+pub struct Deliveries;
+
+#[OpenApi(prefix_path = "/api/v1", tag = "Tag::Deliveries")]
+impl Deliveries {
+    /// List deliveries
+    ///
+    /// Of all the account's webhooks, newest first.
+    #[oai(path = "/webhooks/deliveries", method = "get", operation_id = "list_deliveries")]
+    #[allow(clippy::too_many_arguments)] // each is a parameter
+    async fn list(
+        &self,
+        caller: Caller,
+        state: State<'_>,
+        /// From 1.
+        page: Query<Option<i64>>,
+        /// Deliveries on a page: 1 to 100, by default 20.
+        limit: Query<Option<i64>>,
+        /// Only deliveries of this status.
+        status: Query<Option<DeliveryStatus>>,
+        /// Only deliveries of this event type.
+        event_type: Query<Option<Event>>,
+        /// Only deliveries about this order.
+        order_id: Query<Option<i64>>,
+        /// Only deliveries to this webhook.
+        webhook_url_id: Query<Option<i64>>,
+    ) -> Result<Listed<Delivery>, ApiError> {
+        let page = Page::of(page.0, limit.0, 20, 100)?;
+        let filter = DeliveryFilter {
+            account_id: caller.0.account_id,
+            status: status.0.map(DeliveryStatus::as_str),
+            event_type: event_type.0.map(Into::into),
+            order_id: order_id.0,
+            webhook_id: webhook_url_id.0,
+        };
+        let found = deliveries::list(state.ledger.pool(), caller.0.shard_id, &filter, rows_of(page)).await?;
+        Ok(listed(found, page, Delivery::from))
+    }
+
+    /// Find a delivery
+    ///
+    /// With the complete payload, the receiver's answer and every attempt.
+    #[oai(path = "/webhooks/deliveries/:id", method = "get", operation_id = "get_delivery")]
+    async fn get(
+        &self,
+        caller: Caller,
+        state: State<'_>,
+        /// The delivery's id.
+        id: Path<i64>,
+    ) -> Result<Reply<DeliveryDetail>, ApiError> {
+        let caller = caller.0;
+        let found = deliveries::find(state.ledger.pool(), caller.shard_id, caller.account_id, id.0).await?;
+        let (mut delivery, attempts) = found.ok_or_else(not_found)?;
+        let is_pending = delivery.status == "pending";
+        Ok(Reply(DeliveryDetail {
+            response_body: delivery.response_body.take(),
+            next_attempt_at: is_pending.then(|| delivery.next_attempt_at.into()),
+            delivery: delivery.into(),
+            attempts: attempts.into_iter().map(Into::into).collect(),
+        }))
+    }
+}

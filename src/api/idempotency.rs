@@ -1,0 +1,90 @@
+//! `Idempotency-Key`: an optional header of every POST of the client API.
+
+use poem::{Request, RequestBody};
+use poem_openapi::registry::{MetaParamIn, MetaSchema, MetaSchemaRef};
+use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions};
+use serde::Serialize;
+use sha2::digest::Update;
+use sha2::{Digest, Sha256};
+
+use super::error::ApiError;
+use super::outcome::Render;
+use crate::access::Principal;
+use crate::ledger::Idempotency;
+
+const HEADER: &str = "Idempotency-Key";
+const MAX_CHARACTERS: usize = 255;
+
+/// The header, as a handler's argument named `Idempotency-Key`: 1..255 printable ASCII characters,
+/// or none.
+///
+/// # Errors
+/// 400 for any other value, and for more than one: a key that is passed over guards nothing.
+#[derive(Debug, Clone)]
+pub struct IdempotencyKey(Option<String>);
+
+impl IdempotencyKey {
+    /// What the writer needs to answer a repetition of this request with its first answer. The key
+    /// counts within the account, the method (POST) and the path; sameness is of the parsed request.
+    ///
+    /// # Errors
+    /// 500 if the request cannot be written as JSON.
+    pub fn of(
+        &self,
+        caller: &Principal,
+        path: &str,
+        request: &impl Serialize,
+        render: Render,
+    ) -> Result<Option<Idempotency>, ApiError> {
+        let Some(key) = &self.0 else { return Ok(None) };
+        // No part can hold the line end that parts it from the next.
+        let key_hash = Sha256::new()
+            .chain(caller.account_id.to_be_bytes())
+            .chain(b"\nPOST\n")
+            .chain(path)
+            .chain(b"\n")
+            .chain(key)
+            .finalize();
+        let request = serde_json::to_vec(request).map_err(ApiError::internal)?;
+        Ok(Some(Idempotency { key_hash: key_hash.into(), fingerprint: Sha256::digest(request).into(), render }))
+    }
+}
+
+impl<'a> ApiExtractor<'a> for IdempotencyKey {
+    const TYPES: &'static [ApiExtractorType] = &[ApiExtractorType::Parameter];
+    type ParamType = Option<String>;
+    type ParamRawType = String;
+
+    fn param_in() -> Option<MetaParamIn> {
+        Some(MetaParamIn::Header)
+    }
+
+    fn param_schema_ref() -> Option<MetaSchemaRef> {
+        let schema = MetaSchema {
+            min_length: Some(1),
+            max_length: Some(MAX_CHARACTERS),
+            pattern: Some("^[ -~]+$".to_owned()),
+            ..MetaSchema::new("string")
+        };
+        Some(MetaSchemaRef::Inline(Box::new(schema)))
+    }
+
+    async fn from_request(
+        request: &'a Request,
+        _: &mut RequestBody,
+        _: ExtractParamOptions<Self::ParamType>,
+    ) -> poem::Result<Self> {
+        let mut given = request.headers().get_all(HEADER).iter();
+        let invalid = |what: &str| ApiError::invalid(HEADER, what);
+        let Some(key) = given.next() else { return Ok(Self(None)) };
+        if given.next().is_some() {
+            return Err(invalid("is given more than once").into());
+        }
+        let key = key.as_bytes();
+        let is_good = (1..=MAX_CHARACTERS).contains(&key.len()) && key.iter().all(|byte| (b' '..=b'~').contains(byte));
+        match std::str::from_utf8(key) {
+            Ok(key) if is_good => Ok(Self(Some(key.to_owned()))),
+            _ => Err(invalid("must be 1 to 255 printable ASCII characters").into()),
+        }
+    }
+}

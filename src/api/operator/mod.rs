@@ -1,0 +1,16 @@
+//! `/admin/v1`: what operators do. Admins may do everything, finance moves money, all may read.
+
+mod accounts;
+mod catalogue;
+mod credentials;
+mod orders;
+mod stock;
+mod upload;
+mod wallets;
+
+pub use accounts::Accounts;
+pub use catalogue::Catalogue;
+pub use credentials::Credentials;
+pub use orders::Orders;
+pub use stock::Stock;
+pub use wallets::Wallets;

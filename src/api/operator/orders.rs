@@ -1,0 +1,145 @@
+//! `/admin/v1/orders`: any account's orders.
+
+use chrono::{DateTime, Utc};
+use ledger_events::order;
+use ledger_projections::orders::{self, OrderFilter};
+use poem_openapi::param::{Path, Query};
+use poem_openapi::{Object, OpenApi};
+use serde::Serialize;
+
+use crate::access::Operator;
+use crate::access::seal::Private;
+use crate::api::body::OptionalJson;
+use crate::api::error::ApiError;
+use crate::api::orders::{CancelOrder, Order, OrderStatus, texts_of};
+use crate::api::outcome::answered;
+use crate::api::page::Page;
+use crate::api::principal::{Admin, Caller};
+use crate::api::reply::{Listed, Plural, Reply};
+use crate::api::state::{State, Tag, not_found, origin, rows_of, time};
+use crate::ledger::texts::Texts;
+use crate::ledger::{Answer, Command};
+
+/// An order, and whose it is.
+#[derive(Object, Serialize)]
+struct AccountOrder {
+    /// Whose it is.
+    account_id: i64,
+    #[oai(flatten)]
+    #[serde(flatten)]
+    order: Order,
+}
+
+impl Plural for AccountOrder {
+    const PLURAL: &'static str = "orders";
+}
+
+impl AccountOrder {
+    fn with_texts(order: order::Order, texts: &Texts) -> Self {
+        Self { account_id: order.placed.account_id, order: Order::with_texts(order, texts) }
+    }
+}
+
+pub struct Orders;
+
+#[OpenApi(prefix_path = "/admin/v1", tag = "Tag::Orders")]
+impl Orders {
+    /// List orders
+    ///
+    /// Of all accounts, newest first.
+    #[oai(path = "/orders", method = "get", operation_id = "list_all_orders")]
+    #[allow(clippy::too_many_arguments)] // each is a parameter
+    async fn list(
+        &self,
+        _caller: Caller<Operator>,
+        state: State<'_>,
+        /// From 1.
+        page: Query<Option<i64>>,
+        /// Orders on a page: 1 to 100, by default 20.
+        limit: Query<Option<i64>>,
+        /// Only orders of this account.
+        account_id: Query<Option<i64>>,
+        /// Only orders of this status.
+        status: Query<Option<OrderStatus>>,
+        /// Only orders of this product.
+        product_id: Query<Option<i64>>,
+        /// Only the order with this reference.
+        reference_code: Query<Option<String>>,
+        /// Only orders with this reference of their client's.
+        client_reference: Query<Option<String>>,
+        /// Only orders placed at this time or later.
+        created_from: Query<Option<DateTime<Utc>>>,
+        /// Only orders placed before this time.
+        created_to: Query<Option<DateTime<Utc>>>,
+    ) -> Result<Listed<AccountOrder>, ApiError> {
+        let page = Page::of(page.0, limit.0, 20, 100)?;
+        let filter = OrderFilter {
+            account_id: account_id.0,
+            status: status.0.map(Into::into),
+            product_id: product_id.0,
+            reference_code: reference_code.0,
+            client_reference: client_reference.0,
+            created_from: time("created_from", created_from.0)?,
+            created_to: time("created_to", created_to.0)?,
+        };
+        // Ids are from one sequence over all shards: the newest of each, merged, are the newest.
+        let shards: Vec<_> = state.ledger.shards().collect();
+        let (mut found, mut total) = (Vec::new(), 0);
+        let rows = match shards[..] {
+            [_] => rows_of(page),
+            _ => rows_of(Page { page: 1, limit: page.offset() + page.limit }),
+        };
+        for shard in &shards {
+            let part = orders::list(state.ledger.pool(), *shard, &filter, rows).await?;
+            found.extend(part.rows.into_iter().map(|order| (*shard, order)));
+            total += u64::try_from(part.total).unwrap_or_default();
+        }
+        if shards.len() > 1 {
+            found.sort_by_key(|(_, order)| std::cmp::Reverse(order.id));
+            let within = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+            found = found.into_iter().skip(within(page.offset())).take(within(page.limit)).collect();
+        }
+        let mut texts = Texts::new();
+        for shard in shards {
+            let of_shard: Vec<order::Order> =
+                found.iter().filter(|(at, _)| *at == shard).map(|(_, order)| order.clone()).collect();
+            texts.extend(texts_of(&state, shard, &of_shard).await?);
+        }
+        let items = found.into_iter().map(|(_, order)| AccountOrder::with_texts(order, &texts)).collect();
+        Ok(Listed::page(items, page, total))
+    }
+
+    /// Find an order
+    #[oai(path = "/orders/:id", method = "get", operation_id = "get_any_order")]
+    async fn get(
+        &self,
+        _caller: Caller<Operator>,
+        state: State<'_>,
+        /// The order's id.
+        id: Path<i64>,
+    ) -> Result<Reply<AccountOrder>, ApiError> {
+        let shard = state.ledger.shard_of_order(id.0).await?.ok_or_else(not_found)?;
+        let order = orders::find(state.ledger.pool(), shard, id.0, None).await?.ok_or_else(not_found)?;
+        let texts = texts_of(&state, shard, std::slice::from_ref(&order)).await?;
+        Ok(Reply(AccountOrder::with_texts(order, &texts)))
+    }
+
+    /// Cancel an order
+    ///
+    /// Refunds what was not delivered to the account's wallet; a suspended account's, too.
+    #[oai(path = "/orders/:id/cancel", method = "post", operation_id = "cancel_any_order")]
+    async fn cancel(
+        &self,
+        caller: Caller<Admin>,
+        state: State<'_>,
+        /// The order's id.
+        id: Path<i64>,
+        body: OptionalJson<CancelOrder>,
+    ) -> Result<Reply<AccountOrder>, ApiError> {
+        let shard = state.ledger.shard_of_order(id.0).await?.ok_or_else(not_found)?;
+        let command = Command::CancelOrder { account_id: None, order_id: id.0, reason: body.0.reason.map(Private::new) };
+        let answer = state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
+        let view = answered!(answer, Answer::Order(view) => view)?;
+        Ok(Reply(AccountOrder { account_id: view.order.placed.account_id, order: Order::of_view(&view) }))
+    }
+}

@@ -1,0 +1,58 @@
+//! `/healthz`, `/readyz` and `/metrics`: for those who run the service.
+
+use poem::http::header;
+use poem::{Endpoint, IntoResponse, Response, Route, get, handler};
+use serde::Serialize;
+
+use super::error::{ApiError, Code};
+use super::reply::render;
+use super::state::State;
+use crate::ledger::check_schema;
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+#[derive(Serialize)]
+struct Status {
+    status: &'static str,
+}
+
+fn fine(status: &'static str) -> poem::Result<Response> {
+    let body = render(&Status { status }).map_err(ApiError::internal)?;
+    Ok(Response::builder().content_type(super::error::JSON).header(header::CACHE_CONTROL, "no-store").body(body))
+}
+
+/// 200 while the process lives.
+#[handler]
+async fn healthz() -> poem::Result<Response> {
+    fine("alive")
+}
+
+/// 200 when the database answers, its schema is this program's, and the log is append-only for
+/// this role; else 503 with the reason.
+#[handler]
+async fn readyz(state: State<'_>) -> poem::Result<Response> {
+    match check_schema(state.ledger.pool()).await {
+        Ok(()) => fine("ready"),
+        Err(reason) => Err(ApiError::new(Code::Unavailable).message(reason.to_string()).into()),
+    }
+}
+
+#[handler]
+async fn metrics(state: State<'_>) -> poem::Result<Response> {
+    let text = state.metrics.text().map_err(ApiError::internal)?;
+    Ok(text.with_content_type(OPEN_METRICS).into_response())
+}
+
+pub fn add(route: Route) -> Route {
+    route.at("/healthz", get(healthz)).at("/readyz", get(readyz)).at("/metrics", get(metrics))
+}
+
+/// The interactive page of a document, complete in itself, and the document.
+pub fn add_document(route: Route, page_path: &str, page: String, document_path: &str, document: String) -> Route {
+    route.at(page_path, get(text("text/html; charset=utf-8", page))).at(document_path, get(text(super::error::JSON, document)))
+}
+
+fn text(content_type: &'static str, body: String) -> impl Endpoint {
+    let body = hyper::body::Bytes::from(body);
+    poem::endpoint::make_sync(move |_| Response::builder().content_type(content_type).body(body.clone()))
+}

@@ -1,0 +1,189 @@
+//! `/api/v1/products`: what can be ordered, at the caller's discount.
+
+use chrono::{DateTime, Utc};
+use ledger_events::account::Account;
+use ledger_events::catalogue::{self as domain, Denominations};
+use ledger_events::{AccountId, Percent};
+use ledger_projections::accounts;
+use ledger_projections::catalogue::{self, ProductFilter};
+use poem_openapi::param::{Path, Query};
+use poem_openapi::{Enum, Object, OpenApi};
+use serde::Serialize;
+use sqlx::PgPool;
+
+use super::error::ApiError;
+use super::page::Page;
+use super::principal::Caller;
+use super::reply::{Listed, Plural, Reply};
+use super::scalars::{Money, Timestamp};
+use super::state::{State, Tag, listed, not_found, rows_of, time};
+
+/// How a product's face values are given.
+#[derive(Clone, Copy, Default, Enum, Serialize)]
+#[oai(rename_all = "SCREAMING_SNAKE_CASE")]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum DenominationType {
+    /// One of `denominations`.
+    #[default]
+    Fixed,
+    /// Anything from `min_denomination` to `max_denomination`.
+    Range,
+}
+
+/// A product.
+#[derive(Object, Serialize)]
+pub struct Product {
+    /// Its id.
+    id: i64,
+    /// For people.
+    name: String,
+    /// Whose card it is.
+    brand: String,
+    /// The category.
+    category_id: Option<i64>,
+    /// ISO 3166-1 alpha-2.
+    country: String,
+    /// ISO 4217; an order is paid from the wallet of this currency.
+    currency: String,
+    /// How its face values are given.
+    denomination_type: DenominationType,
+    /// The face values of a FIXED product; empty for a RANGE.
+    denominations: Vec<Money>,
+    /// The smallest face value of a RANGE product.
+    min_denomination: Option<Money>,
+    /// The largest face value of a RANGE product.
+    max_denomination: Option<Money>,
+    /// The caller's discount in percent.
+    discount: Money,
+    /// The most units of one order.
+    max_quantity: i32,
+    /// Where its image is.
+    image_url: Option<String>,
+    /// For people.
+    description: String,
+    /// The terms of use, for people.
+    terms: String,
+    /// Whether it is in use.
+    is_active: bool,
+    /// When it last changed.
+    updated_at: Timestamp,
+}
+
+impl Plural for Product {
+    const PLURAL: &'static str = "products";
+}
+
+impl Product {
+    pub fn of(product: domain::Product, discount: Percent) -> Self {
+        let details = product.details;
+        let (denomination_type, denominations, min, max) = match details.denominations {
+            Denominations::Fixed { values } => {
+                (DenominationType::Fixed, values.into_iter().map(Into::into).collect(), None, None)
+            }
+            Denominations::Range { min, max } => (DenominationType::Range, vec![], Some(min.into()), Some(max.into())),
+        };
+        Self {
+            id: product.id,
+            name: details.name,
+            brand: details.brand,
+            category_id: details.category_id,
+            country: details.country,
+            currency: details.currency.as_str().to_owned(),
+            denomination_type,
+            denominations,
+            min_denomination: min,
+            max_denomination: max,
+            discount: discount.into(),
+            max_quantity: details.max_quantity,
+            image_url: None,
+            description: details.description,
+            terms: details.terms,
+            is_active: details.is_active,
+            updated_at: product.updated_at.into(),
+        }
+    }
+
+    fn for_account(product: domain::Product, account: &Account) -> Self {
+        let discount = account.discount_on(product.id, product.details.category_id);
+        Self::of(product, discount)
+    }
+}
+
+async fn account(pool: &PgPool, id: AccountId) -> Result<Account, ApiError> {
+    let found = accounts::find(pool, id).await?;
+    found.map(|(_, account)| account).ok_or_else(not_found)
+}
+
+/// `per_page` stands in for an absent `limit`, and is then what a refusal names.
+fn page_of(page: Option<i64>, limit: Option<i64>, per_page: Option<i64>) -> Result<Page, ApiError> {
+    Page::of(page, limit.or(per_page), 50, 10_000).map_err(|mut refused| {
+        if limit.is_none()
+            && let Some(messages) = &mut refused.messages
+            && let Some(problems) = messages.remove("limit")
+        {
+            messages.insert("per_page".to_owned(), problems);
+        }
+        refused
+    })
+}
+
+pub struct Products;
+
+#[OpenApi(prefix_path = "/api/v1", tag = "Tag::Products")]
+impl Products {
+    /// List products
+    ///
+    /// The active ones, newest first, each with the caller's discount.
+    #[oai(path = "/products", method = "get", operation_id = "list_products")]
+    #[allow(clippy::too_many_arguments)] // each is a parameter
+    async fn list(
+        &self,
+        caller: Caller,
+        state: State<'_>,
+        /// From 1.
+        page: Query<Option<i64>>,
+        /// Products on a page: 1 to 10,000, by default 50.
+        limit: Query<Option<i64>>,
+        /// Another name of `limit`; `limit` wins.
+        per_page: Query<Option<i64>>,
+        /// Only products of this category.
+        category_id: Query<Option<i64>>,
+        /// Only products of this country, ISO 3166-1 alpha-2.
+        country: Query<Option<String>>,
+        /// Only products of this currency, ISO 4217.
+        currency: Query<Option<String>>,
+        /// Only products with this text in their name or brand, in upper or lower case.
+        search: Query<Option<String>>,
+        /// Only products that changed at this time or later.
+        updated_since: Query<Option<DateTime<Utc>>>,
+    ) -> Result<Listed<Product>, ApiError> {
+        let page = page_of(page.0, limit.0, per_page.0)?;
+        let filter = ProductFilter {
+            active_only: true,
+            category_id: category_id.0,
+            country: country.0,
+            currency: currency.0,
+            search: search.0,
+            updated_since: time("updated_since", updated_since.0)?,
+        };
+        let pool = state.ledger.pool();
+        let account = account(pool, caller.0.account_id).await?;
+        let found = catalogue::list(pool, &filter, rows_of(page)).await?;
+        Ok(listed(found, page, |product| Product::for_account(product, &account)))
+    }
+
+    /// Find a product
+    #[oai(path = "/products/:id", method = "get", operation_id = "get_product")]
+    async fn get(
+        &self,
+        caller: Caller,
+        state: State<'_>,
+        /// The product's id.
+        id: Path<i64>,
+    ) -> Result<Reply<Product>, ApiError> {
+        let pool = state.ledger.pool();
+        let found = catalogue::find(pool, id.0).await?.filter(|product| product.details.is_active);
+        let product = found.ok_or_else(not_found)?;
+        Ok(Reply(Product::for_account(product, &account(pool, caller.0.account_id).await?)))
+    }
+}

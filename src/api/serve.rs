@@ -1,0 +1,104 @@
+//! The whole HTTP interface, and the two documents that describe it.
+
+use std::sync::Arc;
+
+use poem::middleware::AddData;
+use poem::{Endpoint, EndpointExt, Route};
+use poem_openapi::{OpenApi, OpenApiService};
+use serde_json::{Value, json};
+
+use super::allow::Methods;
+use super::auth::{ClientAuth, OperatorAuth};
+use super::edge::Edge;
+use super::state::ApiState;
+use super::{deliveries, document, operator, orders, probes, products, transactions, vouchers, wallets, webhooks};
+
+type ClientApi = (
+    orders::Orders,
+    vouchers::VoucherCodes,
+    products::Products,
+    wallets::Wallets,
+    transactions::Transactions,
+    webhooks::Webhooks,
+    deliveries::Deliveries,
+);
+
+type OperatorApi =
+    (operator::Accounts, operator::Credentials, operator::Wallets, operator::Catalogue, operator::Stock, operator::Orders);
+
+const CLIENT_TEXT: &str = "Order digital rewards, paid from a wallet, and follow them.
+
+Every request carries `X-API-Key` and `X-API-Secret`. Money is a decimal string with two decimals, times are ISO 8601 \
+in UTC, ids are integers. A field or header named here keeps its name and meaning within `/api/v1`; new fields, codes \
+and values may be added. An error is `{\"error\": {\"name\", \"code\", \"message\", \"messages\"}}`: branch on `code`. \
+With an `Idempotency-Key`, a POST can be repeated without harm for 24 hours.";
+
+const OPERATOR_TEXT: &str = "Run the ledger: accounts, credentials, wallets, products, stock, and any account's orders.
+
+Every request carries `Authorization: Bearer <operator token>`. An admin may do everything; finance funds and adjusts \
+wallets, and reads; an auditor reads. Every change is an event in the log.";
+
+fn client() -> OpenApiService<ClientApi, ()> {
+    let api = (
+        orders::Orders,
+        vouchers::VoucherCodes,
+        products::Products,
+        wallets::Wallets,
+        transactions::Transactions,
+        webhooks::Webhooks,
+        deliveries::Deliveries,
+    );
+    OpenApiService::new(api, "Rewards Ledger: client API", "1").description(CLIENT_TEXT)
+}
+
+fn operators() -> OpenApiService<OperatorApi, ()> {
+    let api =
+        (operator::Accounts, operator::Credentials, operator::Wallets, operator::Catalogue, operator::Stock, operator::Orders);
+    OpenApiService::new(api, "Rewards Ledger: operator API", "1").description(OPERATOR_TEXT)
+}
+
+/// The finished document of a service.
+fn published<T: OpenApi>(service: &OpenApiService<T, ()>) -> Value {
+    // What poem-openapi writes is JSON; nothing here can fail.
+    document::finish(serde_json::from_str(&service.spec()).unwrap_or_default())
+}
+
+/// The interactive page of the finished document: scripts and styles are in it, so it works
+/// offline.
+fn page<T: OpenApi>(service: &OpenApiService<T, ()>, document: &Value) -> String {
+    // The page is made around the unfinished document.
+    service.swagger_ui_html().replacen(&service.spec(), &document.to_string(), 1)
+}
+
+/// The published documents: each with its path in the repository and its text.
+pub fn documents() -> Vec<(&'static str, String)> {
+    vec![
+        ("openapi/client-v1.json", document::text(&published(&client()))),
+        ("openapi/operator-v1.json", document::text(&published(&operators()))),
+    ]
+}
+
+/// Everything that is served over HTTP.
+pub fn app(state: ApiState) -> impl Endpoint {
+    let (client, operators) = (client(), operators());
+    let (client_document, operator_document) = (published(&client), published(&operators));
+    let mut paths = client_document["paths"].clone();
+    if let (Some(paths), Some(more)) = (paths.as_object_mut(), operator_document["paths"].as_object()) {
+        paths.extend(more.clone());
+        for path in ["/healthz", "/readyz", "/metrics", "/docs", "/openapi.json", "/admin/docs", "/admin/openapi.json"] {
+            paths.insert(path.to_owned(), json!({"get": {}}));
+        }
+    }
+    let edge = Edge::with_methods(Methods::of_document(&json!({ "paths": paths }))).with_metrics(state.metrics.clone());
+    let client_page = page(&client, &client_document);
+    let operator_page = page(&operators, &operator_document);
+
+    let mut route = probes::add(Route::new());
+    route = probes::add_document(route, "/docs", client_page, "/openapi.json", document::text(&client_document));
+    route = probes::add_document(route, "/admin/docs", operator_page, "/admin/openapi.json", document::text(&operator_document));
+    route
+        .nest_no_strip("/api/v1", client.with(ClientAuth(state.credentials.clone())))
+        .nest_no_strip("/admin/v1", operators.with(OperatorAuth(state.operators.clone())))
+        .with(AddData::new(Arc::new(state)))
+        .with(edge)
+}

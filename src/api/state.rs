@@ -1,0 +1,129 @@
+//! What handlers work with, and what they all need.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Datelike, Utc};
+use ledger_events::{AccountId, Actor, Currency, ShardId};
+use ledger_projections::accounts;
+use ledger_projections::page::{Listed as Rows, Page as RowPage};
+use poem::web::Data;
+use poem_openapi::Tags;
+use rust_decimal::Decimal;
+use serde_json::value::RawValue;
+
+use super::error::{ApiError, Code};
+use super::page::Page;
+use super::readers::{Read, line};
+use super::reply::{Listed, Plural};
+use super::request_id::current_text;
+use crate::access::seal::Keyring;
+use crate::access::{Credentials, Operators};
+use crate::ledger::{Ledger, Origin};
+use crate::telemetry::Metrics;
+
+/// What the API works with. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct ApiState {
+    pub ledger: Ledger,
+    pub credentials: Credentials,
+    pub operators: Operators,
+    pub keyring: Arc<Keyring>,
+    pub metrics: Metrics,
+    /// Where clients reach this service, without a trailing slash.
+    pub public_url: String,
+}
+
+/// The state as a handler's argument.
+pub type State<'a> = Data<&'a Arc<ApiState>>;
+
+impl ApiState {
+    /// The shard of an account that an operator names.
+    ///
+    /// # Errors
+    /// 404 for an unknown account.
+    pub async fn shard_of(&self, account: AccountId) -> Result<ShardId, ApiError> {
+        let found = accounts::find(self.ledger.pool(), account).await?;
+        found.map(|(shard, _)| shard).ok_or_else(not_found)
+    }
+}
+
+/// How the document groups its operations.
+#[derive(Tags)]
+pub enum Tag {
+    /// Ordering vouchers, following orders, reading codes.
+    Orders,
+    /// What can be ordered.
+    Products,
+    /// Balances, one wallet per currency.
+    Wallets,
+    /// Every movement of money.
+    Transactions,
+    /// Being told of what happens to orders.
+    Webhooks,
+    /// What was sent to webhooks, and what became of it.
+    Deliveries,
+    /// Client organisations and their credentials.
+    Accounts,
+    /// Products, categories and voucher stock.
+    Catalogue,
+}
+
+/// Who asks, within the request that this task is answering.
+pub fn origin(actor: Actor) -> Origin {
+    Origin { actor, request_id: current_text() }
+}
+
+pub fn not_found() -> ApiError {
+    ApiError::new(Code::NotFound)
+}
+
+/// The page as the projections count it.
+pub fn rows_of(page: Page) -> RowPage {
+    // `Page` lets nothing pass that does not fit.
+    let fit = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    RowPage { number: fit(page.page), size: fit(page.limit) }
+}
+
+/// A page of rows as a page of resources.
+pub fn listed<R, T: Plural>(rows: Rows<R>, page: Page, view: impl FnMut(R) -> T) -> Listed<T> {
+    let total = u64::try_from(rows.total).unwrap_or_default();
+    Listed::page(rows.rows.into_iter().map(view).collect(), page, total)
+}
+
+/// A time in a query: of a year that both sides can count.
+///
+/// # Errors
+/// 400 naming the parameter.
+pub fn time(name: &str, time: Option<DateTime<Utc>>) -> Result<Option<DateTime<Utc>>, ApiError> {
+    match time {
+        Some(time) if !(1..=9999).contains(&time.year()) => Err(ApiError::invalid(name, "must be in the years 1 to 9999")),
+        time => Ok(time),
+    }
+}
+
+/// An amount that moves: more than nothing, and what `numeric(18, 2)` holds.
+pub fn amounts() -> std::ops::RangeInclusive<Decimal> {
+    Decimal::new(1, 2)..=Decimal::from_i128_with_scale(999_999_999_999_999_999, 2)
+}
+
+/// An amount that was read within [`amounts`].
+///
+/// # Errors
+/// 400 naming the field, if it was not.
+pub fn money(field: &str, amount: Decimal) -> Result<ledger_events::Money, ApiError> {
+    amount.try_into().map_err(|problem: ledger_events::MoneyError| ApiError::invalid(field, problem.to_string()))
+}
+
+/// An ISO 4217 code of a currency with at most two decimals; kept as its text.
+pub fn currency(value: &RawValue) -> Read<String> {
+    let text = line(3..=3)(value)?;
+    text.parse::<Currency>().map(|_| text).map_err(Into::into)
+}
+
+/// The currency that [`currency`] has read.
+///
+/// # Errors
+/// 400, if it had not.
+pub fn parsed_currency(text: &str) -> Result<Currency, ApiError> {
+    text.parse().map_err(|problem: &str| ApiError::invalid("currency", problem))
+}

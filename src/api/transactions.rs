@@ -1,0 +1,186 @@
+//! `/api/v1/transactions`: every movement of a wallet's money.
+
+use chrono::{DateTime, Utc};
+use ledger_projections::wallets::{self, TransactionFilter};
+use poem_openapi::param::{Path, Query};
+use poem_openapi::{Enum, Object, OpenApi};
+use serde::Serialize;
+
+use super::error::ApiError;
+use super::page::Page;
+use super::principal::Caller;
+use super::reply::{Listed, Plural, Reply};
+use super::scalars::{Money, Timestamp};
+use super::state::{State, Tag, listed, not_found, rows_of, time};
+
+/// Whether money came or went.
+#[derive(Clone, Copy, Default, Enum, Serialize)]
+#[oai(rename_all = "SCREAMING_SNAKE_CASE")]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum TransactionType {
+    #[default]
+    Credit,
+    Debit,
+}
+
+impl TransactionType {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Credit => "CREDIT",
+            Self::Debit => "DEBIT",
+        }
+    }
+}
+
+/// What the money moved for.
+#[derive(Clone, Copy, Enum)]
+#[oai(rename_all = "SCREAMING_SNAKE_CASE")]
+enum TransactionCategory {
+    Funding,
+    Order,
+    OrderRefund,
+    Adjustment,
+    Payout,
+    PayoutRefund,
+}
+
+impl TransactionCategory {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Funding => "FUNDING",
+            Self::Order => "ORDER",
+            Self::OrderRefund => "ORDER_REFUND",
+            Self::Adjustment => "ADJUSTMENT",
+            Self::Payout => "PAYOUT",
+            Self::PayoutRefund => "PAYOUT_REFUND",
+        }
+    }
+}
+
+/// A movement of a wallet's money.
+#[derive(Object, Serialize)]
+pub struct Transaction {
+    /// Its id.
+    id: i64,
+    /// The wallet whose money moved.
+    wallet_id: i64,
+    /// Which way the money went.
+    #[oai(rename = "type")]
+    #[serde(rename = "type")]
+    direction: TransactionType,
+    /// `FUNDING`, `ORDER`, `ORDER_REFUND`, `ADJUSTMENT`, `PAYOUT` or `PAYOUT_REFUND`.
+    category: String,
+    /// Always positive; `type` says which way it went.
+    amount: Money,
+    /// The wallet's balance right after it.
+    balance_after: Money,
+    /// ISO 4217.
+    currency: String,
+    /// The order that it paid or refunded.
+    order_id: Option<i64>,
+    /// The order's `reference_code`, or the funding's reference.
+    reference: Option<String>,
+    /// For people.
+    description: String,
+    /// When it was made.
+    created_at: Timestamp,
+}
+
+impl Plural for Transaction {
+    const PLURAL: &'static str = "transactions";
+}
+
+impl From<wallets::Transaction> for Transaction {
+    fn from(transaction: wallets::Transaction) -> Self {
+        let reference = transaction.reference.as_deref().unwrap_or_default();
+        let description = match transaction.category {
+            "FUNDING" => format!("Funding {reference}"),
+            "ORDER" => format!("Payment of order {reference}"),
+            "ORDER_REFUND" => format!("Refund of order {reference}"),
+            "ADJUSTMENT" => "Adjustment by an operator".to_owned(),
+            other => other.to_owned(),
+        };
+        Self {
+            id: transaction.id,
+            wallet_id: transaction.wallet_id,
+            direction: match transaction.direction {
+                "CREDIT" => TransactionType::Credit,
+                _ => TransactionType::Debit,
+            },
+            category: transaction.category.to_owned(),
+            amount: transaction.amount.into(),
+            balance_after: transaction.balance_after.into(),
+            currency: transaction.currency.as_str().to_owned(),
+            order_id: transaction.order_id,
+            description,
+            reference: transaction.reference,
+            created_at: transaction.created_at.into(),
+        }
+    }
+}
+
+pub struct Transactions;
+
+#[OpenApi(prefix_path = "/api/v1", tag = "Tag::Transactions")]
+impl Transactions {
+    /// List wallet movements
+    ///
+    /// Newest first.
+    #[oai(path = "/transactions", method = "get", operation_id = "list_transactions")]
+    #[allow(clippy::too_many_arguments)] // each is a parameter
+    async fn list(
+        &self,
+        caller: Caller,
+        state: State<'_>,
+        /// From 1.
+        page: Query<Option<i64>>,
+        /// Movements on a page: 1 to 100, by default 20.
+        limit: Query<Option<i64>>,
+        /// Only movements of this wallet.
+        wallet_id: Query<Option<i64>>,
+        /// Only movements in this direction.
+        #[oai(name = "type")]
+        direction: Query<Option<TransactionType>>,
+        /// Only movements of this kind.
+        category: Query<Option<TransactionCategory>>,
+        /// Only movements of this currency, ISO 4217.
+        currency: Query<Option<String>>,
+        /// Only movements for this order.
+        order_id: Query<Option<i64>>,
+        /// Only movements with this reference.
+        reference: Query<Option<String>>,
+        /// Only movements at this time or later.
+        created_from: Query<Option<DateTime<Utc>>>,
+        /// Only movements before this time.
+        created_to: Query<Option<DateTime<Utc>>>,
+    ) -> Result<Listed<Transaction>, ApiError> {
+        let page = Page::of(page.0, limit.0, 20, 100)?;
+        let filter = TransactionFilter {
+            account_id: caller.0.account_id,
+            wallet_id: wallet_id.0,
+            direction: direction.0.map(TransactionType::as_str),
+            category: category.0.map(TransactionCategory::as_str),
+            currency: currency.0,
+            order_id: order_id.0,
+            reference: reference.0,
+            created_from: time("created_from", created_from.0)?,
+            created_to: time("created_to", created_to.0)?,
+        };
+        let found = wallets::list_transactions(state.ledger.pool(), caller.0.shard_id, &filter, rows_of(page)).await?;
+        Ok(listed(found, page, Transaction::from))
+    }
+
+    /// Find a wallet movement
+    #[oai(path = "/transactions/:id", method = "get", operation_id = "get_transaction")]
+    async fn get(
+        &self,
+        caller: Caller,
+        state: State<'_>,
+        /// The movement's id.
+        id: Path<i64>,
+    ) -> Result<Reply<Transaction>, ApiError> {
+        let caller = caller.0;
+        let found = wallets::find_transaction(state.ledger.pool(), caller.shard_id, caller.account_id, id.0).await?;
+        Ok(Reply(found.ok_or_else(not_found)?.into()))
+    }
+}

@@ -1,0 +1,128 @@
+//! Recording what came of attempts: many in one statement, each only under the fence it was
+//! claimed with.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use ledger_events::ShardId;
+use sqlx::PgPool;
+
+use super::claim::{Claimed, MAX_UNKNOWN};
+use super::schedule::{MAX_ATTEMPTS, next_attempt_at};
+use super::sender::Outcome;
+
+/// An attempt that has ended, by the database's clock.
+#[derive(Debug)]
+pub struct Ended {
+    pub claimed: Claimed,
+    pub ended_at: DateTime<Utc>,
+    pub outcome: Outcome,
+}
+
+impl Ended {
+    fn next_attempt_at(&self, base: Duration) -> Option<DateTime<Utc>> {
+        next_attempt_at(self.claimed.attempt, self.claimed.moment.at, self.ended_at, base)
+    }
+}
+
+/// Records results of one shard; returns how many counted. One whose lease went to somebody else
+/// changes nothing, and neither does one that is recorded already, so this can be repeated.
+///
+/// A 2xx counts also when the webhook was switched off meanwhile; a failure then leaves the
+/// delivery failed, with the attempt counted.
+pub async fn record(pool: &PgPool, shard: ShardId, results: &[Ended], base: Duration) -> Result<u64, sqlx::Error> {
+    // In one order everywhere, so that no two statements wait for each other.
+    let mut results: Vec<&Ended> = results.iter().collect();
+    results.sort_unstable_by_key(|r| r.claimed.delivery_id);
+    let recorded = sqlx::query(
+        "WITH result AS MATERIALIZED (
+            SELECT * FROM unnest($2::bigint[], $3::bigint[], $4::uuid[], $5::smallint[], $6::boolean[], $7::timestamptz[], $8::timestamptz[],
+                                 $9::smallint[], $10::integer[], $11::text[], $12::text[])
+                AS r (delivery_id, fence, request_id, attempt, succeeded, ended_at, next_attempt_at, response_status, response_time_ms, response_body, error)),
+         recorded AS (
+            UPDATE delivery_state s
+            SET status = CASE WHEN r.succeeded THEN 'delivered' WHEN r.next_attempt_at IS NULL THEN 'failed' ELSE s.status END,
+                attempt_count = r.attempt, next_attempt_at = coalesce(r.next_attempt_at, s.next_attempt_at), leased_until = NULL,
+                response_status = r.response_status, response_time_ms = r.response_time_ms, response_body = r.response_body,
+                delivered_at = CASE WHEN r.succeeded THEN r.ended_at END
+            FROM result r
+            WHERE s.shard_id = $1 AND s.delivery_id = r.delivery_id AND s.fence = r.fence AND s.leased_until IS NOT NULL
+            RETURNING s.delivery_id)
+         UPDATE delivery_attempts a
+         SET finished_at = r.ended_at, response_status = r.response_status, response_time_ms = r.response_time_ms, error = r.error
+         FROM recorded JOIN result r ON r.delivery_id = recorded.delivery_id
+         WHERE a.shard_id = $1 AND a.delivery_id = r.delivery_id AND a.request_id = r.request_id",
+    )
+    .bind(shard)
+    .bind(results.iter().map(|r| r.claimed.delivery_id).collect::<Vec<_>>())
+    .bind(results.iter().map(|r| r.claimed.fence).collect::<Vec<_>>())
+    .bind(results.iter().map(|r| r.claimed.request_id).collect::<Vec<_>>())
+    .bind(results.iter().map(|r| r.claimed.attempt).collect::<Vec<_>>())
+    .bind(results.iter().map(|r| r.outcome.succeeded()).collect::<Vec<_>>())
+    .bind(results.iter().map(|r| r.ended_at).collect::<Vec<_>>())
+    .bind(results.iter().map(|r| r.next_attempt_at(base)).collect::<Vec<_>>())
+    .bind(results.iter().map(|r| r.outcome.response_status.and_then(|s| i16::try_from(s).ok())).collect::<Vec<_>>())
+    .bind(results.iter().map(|r| i32::try_from(r.outcome.response_time_ms).unwrap_or(i32::MAX)).collect::<Vec<_>>())
+    .bind(results.iter().map(|r| r.outcome.response_body.as_deref()).collect::<Vec<_>>())
+    .bind(results.iter().map(|r| r.outcome.error.as_deref()).collect::<Vec<_>>())
+    .execute(pool)
+    .await?;
+    Ok(recorded.rows_affected())
+}
+
+/// Gives back what was claimed and not sent: the lease, and the attempt that was written ahead.
+pub async fn give_back(pool: &PgPool, shard: ShardId, unsent: &[Claimed]) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "WITH unsent AS MATERIALIZED (
+            SELECT * FROM unnest($2::bigint[], $3::bigint[], $4::uuid[]) AS u (delivery_id, fence, request_id)),
+         returned AS (
+            UPDATE delivery_state s SET leased_until = NULL FROM unsent u
+            WHERE s.shard_id = $1 AND s.delivery_id = u.delivery_id AND s.fence = u.fence AND s.leased_until IS NOT NULL)
+         DELETE FROM delivery_attempts a USING unsent u
+         WHERE a.shard_id = $1 AND a.delivery_id = u.delivery_id AND a.request_id = u.request_id AND a.finished_at IS NULL",
+    )
+    .bind(shard)
+    .bind(unsent.iter().map(|c| c.delivery_id).collect::<Vec<_>>())
+    .bind(unsent.iter().map(|c| c.fence).collect::<Vec<_>>())
+    .bind(unsent.iter().map(|c| c.request_id).collect::<Vec<_>>())
+    .execute(pool)
+    .await?;
+    Ok(())
+}
+
+/// An attempt whose outcome is unknown again after it was repeated as often as may be counts as a
+/// failed one, so that every delivery ends. Returns how many did.
+pub async fn write_off(pool: &PgPool, shard: ShardId, base: Duration) -> Result<u64, sqlx::Error> {
+    let written_off = sqlx::query(
+        "WITH lost AS MATERIALIZED (
+            SELECT delivery_id FROM delivery_state
+            WHERE shard_id = $1 AND leased_until < clock_timestamp() AND unknown_count >= $2 AND status = 'pending'
+            LIMIT 1000 FOR UPDATE SKIP LOCKED)
+         UPDATE delivery_state s
+         SET fence = fence + 1, leased_until = NULL, attempt_count = attempt_count + 1,
+             status = CASE WHEN attempt_count + 1 >= $3 THEN 'failed' ELSE 'pending' END,
+             next_attempt_at = greatest(s.leased_until,
+                (SELECT max(a.started_at) FROM delivery_attempts a WHERE a.shard_id = $1 AND a.delivery_id = s.delivery_id)
+                + make_interval(secs => $4 * power(2, s.attempt_count)))
+         FROM lost WHERE s.shard_id = $1 AND s.delivery_id = lost.delivery_id",
+    )
+    .bind(shard)
+    .bind(MAX_UNKNOWN)
+    .bind(MAX_ATTEMPTS)
+    .bind(base.as_secs_f64())
+    .execute(pool)
+    .await?;
+    Ok(written_off.rows_affected())
+}
+
+/// Whether the fault lies with what is recorded, rather than with the database's state.
+pub fn is_refusal(error: &sqlx::Error) -> bool {
+    match error {
+        // Connection, resources, operator intervention, system errors, rolled back, time-outs.
+        sqlx::Error::Database(refusal) => {
+            refusal.code().is_some_and(|code| !matches!(code.get(..2), Some("08" | "53" | "57" | "58" | "40" | "55" | "25")))
+        }
+        sqlx::Error::Encode(_) => true,
+        _ => false,
+    }
+}

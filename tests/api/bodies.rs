@@ -1,0 +1,131 @@
+//! Bodies that are not what they should be: the contract's error, and nothing in the log.
+
+use serde_json::json;
+
+use crate::support::node::{Node, Setup};
+
+/// Sends a text as it is.
+async fn post(node: &Node, setup: &Setup, path: &str, body: &str) -> crate::support::node::Answer {
+    let request = node.by(&setup.client, "POST", path).header("Content-Type", "application/json");
+    node.send(request.body(body.to_owned())).await
+}
+
+#[tokio::test]
+async fn a_bad_order_is_named_and_appends_nothing() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let id = setup.product_id;
+    let head = node.head().await;
+    let refused = async |body: &str, code: &str| post(&node, &setup, "/orders", body).await.refused(400, code);
+    for body in ["", "{", "nul", "{\"a\":1,}", "{'a':1}", "\u{0}", &"[".repeat(40_000)] {
+        let error = refused(body, "E_MALFORMED_JSON").await;
+        assert!(!error.to_string().contains("column"), "{error}");
+    }
+    for body in ["[]", "1", "null", "\"x\""] {
+        assert!(refused(body, "E_VALIDATION_FAILURE").await["messages"]["body"].is_array());
+    }
+    for (fields, named) in [
+        (r#""denomination":10,"quantity":1"#.to_owned(), "product_id"),
+        (format!(r#""product_id":{id},"quantity":1"#), "denomination"),
+        (format!(r#""product_id":{id},"denomination":10"#), "quantity"),
+        (format!(r#""product_id":{id},"denomination":10,"quantity":null"#), "quantity"),
+        (format!(r#""product_id":"{id}","denomination":10,"quantity":1"#), "product_id"),
+        (format!(r#""product_id":{id}.0,"denomination":10,"quantity":1"#), "product_id"),
+        (r#""product_id":0,"denomination":10,"quantity":1"#.to_owned(), "product_id"),
+        (r#""product_id":99999999999999999999,"denomination":10,"quantity":1"#.to_owned(), "product_id"),
+        (format!(r#""product_id":{id},"denomination":"10","quantity":1"#), "denomination"),
+        (format!(r#""product_id":{id},"denomination":10.001,"quantity":1"#), "denomination"),
+        (format!(r#""product_id":{id},"denomination":0,"quantity":1"#), "denomination"),
+        (format!(r#""product_id":{id},"denomination":-10,"quantity":1"#), "denomination"),
+        (format!(r#""product_id":{id},"denomination":1e400,"quantity":1"#), "denomination"),
+        (format!(r#""product_id":{id},"denomination":99999999999999999,"quantity":1"#), "denomination"),
+        (format!(r#""product_id":{id},"denomination":10,"quantity":0"#), "quantity"),
+        (format!(r#""product_id":{id},"denomination":10,"quantity":-1"#), "quantity"),
+        (format!(r#""product_id":{id},"denomination":10,"quantity":1.5"#), "quantity"),
+        (format!(r#""product_id":{id},"denomination":10,"quantity":2147483648"#), "quantity"),
+        (format!(r#""product_id":{id},"denomination":10,"quantity":1,"quantity":1"#), "quantity"),
+        (format!(r#""product_id":{id},"denomination":10,"quantity":1,"quantitee":1"#), "quantitee"),
+        (format!(r#""product_id":{id},"denomination":10,"quantity":1,"client_reference":"""#), "client_reference"),
+        (
+            format!(r#""product_id":{id},"denomination":10,"quantity":1,"client_reference":"{}""#, "x".repeat(101)),
+            "client_reference",
+        ),
+        (format!(r#""product_id":{id},"denomination":10,"quantity":1,"client_reference":"a\u0000""#), "client_reference"),
+        (format!(r#""product_id":{id},"denomination":10,"quantity":1,"client_reference":"\ud800""#), "client_reference"),
+        (format!(r#""product_id":{id},"denomination":10,"quantity":1,"metadata":[]"#), "metadata"),
+        (format!(r#""product_id":{id},"denomination":10,"quantity":1,"metadata":{{"a":"{}"}}"#, "x".repeat(4_096)), "metadata"),
+        (format!(r#""product_id":{id},"denomination":10,"quantity":1,"metadata":{{"a":1,"a":2}}"#), "metadata.a"),
+        (format!(r#""product_id":{id},"denomination":10,"quantity":1,"metadata":{{"a":"\u0000"}}"#), "metadata.a"),
+    ] {
+        let error = refused(&format!("{{{fields}}}"), "E_VALIDATION_FAILURE").await;
+        assert!(error["messages"][named].is_array(), "{fields}: {error}");
+    }
+    let long = format!("{{\"client_reference\":\"{}\"}}", "x".repeat(1 << 20));
+    post(&node, &setup, "/orders", &long).await.refused(413, "E_PAYLOAD_TOO_LARGE");
+    let request = node.by(&setup.client, "POST", "/orders").header("Content-Type", "text/plain").body("{}");
+    node.send(request).await.refused(415, "E_UNSUPPORTED_MEDIA_TYPE");
+    assert_eq!(node.head().await, head);
+}
+
+#[tokio::test]
+async fn a_bad_webhook_is_named_and_appends_nothing() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let head = node.head().await;
+    let long_url = format!("https://example.com/{}", "x".repeat(2_048));
+    for (name, url, events, named) in [
+        (json!(""), json!("https://example.com"), json!(["order.created"]), "name"),
+        (json!("x".repeat(101)), json!("https://example.com"), json!(["order.created"]), "name"),
+        (json!(7), json!("https://example.com"), json!(["order.created"]), "name"),
+        (json!("a"), json!("http://example.com"), json!(["order.created"]), "url"),
+        (json!("a"), json!("https://me:pw@example.com"), json!(["order.created"]), "url"),
+        (json!("a"), json!("example.com"), json!(["order.created"]), "url"),
+        (json!("a"), json!(long_url), json!(["order.created"]), "url"),
+        (json!("a"), json!(null), json!(["order.created"]), "url"),
+        (json!("a"), json!("https://example.com"), json!([]), "events"),
+        (json!("a"), json!("https://example.com"), json!("order.created"), "events"),
+        (json!("a"), json!("https://example.com"), json!(["order.lost"]), "events[0]"),
+        (json!("a"), json!("https://example.com"), json!(["order.created", "order.created"]), "events"),
+    ] {
+        let body = json!({"name": name, "url": url, "events": events}).to_string();
+        let error = post(&node, &setup, "/webhooks", &body).await.refused(400, "E_VALIDATION_FAILURE");
+        assert!(error["messages"][named].is_array(), "{body}: {error}");
+    }
+    assert_eq!(node.head().await, head);
+}
+
+#[tokio::test]
+async fn a_bad_operators_body_appends_nothing() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let head = node.head().await;
+    let (account, wallet) = (setup.client.account_id, setup.wallet_id);
+    for (method, path, body, named) in [
+        ("POST", "/accounts".to_owned(), json!({"name": ""}), "name"),
+        ("POST", "/accounts".to_owned(), json!({"name": "a\nb"}), "name"),
+        ("POST", "/accounts".to_owned(), json!({"name": "a", "status": "ACTIVE"}), "status"),
+        ("PUT", format!("/accounts/{account}"), json!({"status": "LOST"}), "status"),
+        ("POST", format!("/accounts/{account}/credentials"), json!({}), "name"),
+        ("POST", format!("/wallets/{wallet}/fund"), json!({"amount": "0.00", "reference": "r"}), "amount"),
+        ("POST", format!("/wallets/{wallet}/fund"), json!({"amount": "-1.00", "reference": "r"}), "amount"),
+        ("POST", format!("/wallets/{wallet}/fund"), json!({"amount": "1.001", "reference": "r"}), "amount"),
+        ("POST", format!("/wallets/{wallet}/fund"), json!({"amount": "1e3", "reference": "r"}), "amount"),
+        ("POST", format!("/wallets/{wallet}/fund"), json!({"amount": "99999999999999999.00", "reference": "r"}), "amount"),
+        ("POST", format!("/wallets/{wallet}/fund"), json!({"amount": "1.00"}), "reference"),
+        ("POST", format!("/wallets/{wallet}/adjust"), json!({"type": "UP", "amount": "1.00", "reason": "r"}), "type"),
+        ("POST", format!("/wallets/{wallet}/adjust"), json!({"type": "DEBIT", "amount": "1.00"}), "reason"),
+        ("PUT", format!("/accounts/{account}/discounts"), json!({"discount": "100.00"}), "discount"),
+        ("PUT", format!("/accounts/{account}/discounts"), json!({"discount": "-0.01"}), "discount"),
+        ("PUT", format!("/accounts/{account}/discounts"), json!({"discount": "1.00", "product_id": 999}), "product_id"),
+        (
+            "PUT",
+            format!("/accounts/{account}/discounts"),
+            json!({"discount": 1, "product_id": 1, "category_id": 1}),
+            "category_id",
+        ),
+    ] {
+        let error = node.operator(method, &path, body).await.refused(400, "E_VALIDATION_FAILURE");
+        assert!(error["messages"][named].is_array(), "{path}: {error}");
+    }
+    assert_eq!(node.head().await, head);
+}

@@ -1,0 +1,82 @@
+//! The published documents, and what is beside the API.
+
+use rewards_ledger::api;
+use serde_json::{Value, json};
+
+use crate::support::node::Node;
+
+/// `UPDATE_OPENAPI=1` writes them.
+#[test]
+fn documents_are_up_to_date() {
+    for (path, text) in api::documents() {
+        let path = format!("{}/{path}", env!("CARGO_MANIFEST_DIR"));
+        if std::env::var_os("UPDATE_OPENAPI").is_some() {
+            std::fs::write(&path, &text).unwrap();
+        }
+        assert!(std::fs::read_to_string(&path).unwrap() == text, "{path} is not up to date");
+    }
+}
+
+#[test]
+fn documents_describe_everything() {
+    for (path, text) in api::documents() {
+        let document: Value = serde_json::from_str(&text).unwrap();
+        for (route, operations) in document["paths"].as_object().unwrap() {
+            assert!(route.starts_with("/api/v1/") || route.starts_with("/admin/v1/"), "{path}: {route}");
+            for (method, operation) in operations.as_object().unwrap() {
+                for field in ["summary", "operationId", "tags"] {
+                    assert!(!operation[field].is_null(), "{path}: {method} {route} has no {field}");
+                }
+                assert!(operation["security"].is_array(), "{path}: {method} {route}");
+                for parameter in operation["parameters"].as_array().into_iter().flatten() {
+                    assert!(parameter["description"].is_string(), "{path}: {method} {route} {parameter}");
+                }
+            }
+        }
+        for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
+            for (field, property) in schema["properties"].as_object().into_iter().flatten() {
+                // Beside a `$ref`, OpenAPI 3.0 reads nothing else.
+                let is_described = property["description"].is_string() || property["$ref"].is_string();
+                assert!(is_described, "{path}: {name}.{field} has no description");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn probes_documents_and_pages_need_no_key() {
+    let node = Node::start().await;
+    let get = async |path: &str| node.send(node.request("GET", path)).await;
+    assert_eq!(get("/healthz").await.data(200), json!({"status": "alive"}));
+    assert_eq!(get("/readyz").await.data(200), json!({"status": "ready"}));
+    for (path, (_, text)) in ["/openapi.json", "/admin/openapi.json"].into_iter().zip(api::documents()) {
+        assert!(get(path).await.text == text, "{path}");
+    }
+    for (path, route) in [("/docs", "/api/v1/orders"), ("/admin/docs", "/admin/v1/orders")] {
+        let page = get(path).await;
+        assert_eq!((page.status, page.header("content-type")), (200, "text/html; charset=utf-8"));
+        assert!(page.text.contains(&format!("\"{route}\"")) && page.text.contains("additionalProperties"));
+        assert!(!page.text.contains("src=\"http"), "it loads nothing from elsewhere");
+    }
+    get("/nowhere").await.refused(404, "E_NOT_FOUND");
+    get("/api/v1/orders").await.refused(401, "E_UNAUTHORIZED");
+    let metrics = get("/metrics").await;
+    assert_eq!(metrics.header("content-type"), "application/openmetrics-text; version=1.0.0; charset=utf-8");
+    assert!(
+        metrics.text.contains(r#"ledger_http_requests_total{method="GET",route="orders",status="401"} 1"#),
+        "{}",
+        metrics.text
+    );
+    assert!(metrics.text.ends_with("# EOF\n"));
+}
+
+#[tokio::test]
+async fn a_log_that_can_be_changed_is_not_ready() {
+    let node = Node::start().await;
+    let mut owner = sqlx::ConnectOptions::connect(&node.options).await.unwrap();
+    sqlx::query("ALTER TABLE events DISABLE TRIGGER events_append_only").execute(&mut owner).await.unwrap();
+    let answer = node.send(node.request("GET", "/readyz")).await;
+    let error = answer.refused(503, "E_UNAVAILABLE");
+    assert!(error["message"].as_str().unwrap().contains("events_append_only"), "{error}");
+    assert_eq!(node.send(node.request("GET", "/healthz")).await.status, 200);
+}

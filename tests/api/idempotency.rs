@@ -1,0 +1,105 @@
+//! The same request twice has one effect.
+
+use serde_json::json;
+
+use crate::support::node::Node;
+
+#[tokio::test]
+async fn a_key_is_answered_with_its_first_answer() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let client = &setup.client;
+    let body = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1, "metadata": {"b": 1, "a": 2}});
+    let first = node.keyed(client, "/orders", "key-1", &body).await;
+    first.data(201);
+    assert_eq!(first.header("idempotent-replayed"), "");
+    let head = node.head().await;
+    let again = node.keyed(client, "/orders", "key-1", &body).await;
+    assert_eq!((again.status, &again.text, again.header("idempotent-replayed")), (201, &first.text, "true"));
+    // Sameness is of the parsed request.
+    let same = format!(r#"{{"metadata":{{"a":2,"b":1}},"quantity":1, "denomination":10.00,"product_id":{}}}"#, setup.product_id);
+    let request =
+        node.by(client, "POST", "/orders").header("Idempotency-Key", "key-1").header("Content-Type", "application/json");
+    assert_eq!(node.send(request.body(same)).await.text, first.text);
+    let mut other = body.clone();
+    other["quantity"] = json!(2);
+    node.keyed(client, "/orders", "key-1", &other).await.refused(422, "E_IDEMPOTENCY_KEY_REUSED");
+    assert_eq!(node.head().await, head);
+
+    // Another path, another account: another key.
+    let order = first.json()["data"]["id"].clone();
+    let path = format!("/orders/{order}/cancel");
+    let cancelled = node.keyed(client, &path, "key-1", &json!({"reason": "r"})).await;
+    assert_eq!(cancelled.data(200)["status"], "CANCELLED");
+    let again = node.keyed(client, &path, "key-1", &json!({"reason": "r"})).await;
+    assert_eq!((&again.text, again.header("idempotent-replayed")), (&cancelled.text, "true"));
+    node.keyed(client, &path, "key-2", &json!({"reason": "r"})).await.refused(409, "E_ORDER_NOT_CANCELLABLE");
+}
+
+#[tokio::test]
+async fn many_at_once_are_one() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let body = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    let head = node.head().await;
+    let calls = (0..20).map(|_| node.keyed(&setup.client, "/orders", "same", &body));
+    let answers = futures::future::join_all(calls).await;
+    assert!(answers.iter().all(|answer| answer.status == 201 && answer.text == answers[0].text));
+    assert_eq!(answers.iter().filter(|answer| answer.header("idempotent-replayed").is_empty()).count(), 1);
+    assert_eq!(node.head().await, head + 2);
+}
+
+#[tokio::test]
+async fn a_webhooks_token_is_replayed_and_is_sealed_at_rest() {
+    let node = Node::start().await;
+    let client = node.account("Acme").await;
+    let body = json!({"name": "a", "url": "https://example.com/hook", "events": ["order.created"]});
+    let first = node.keyed(&client, "/webhooks", "w", &body).await;
+    assert_eq!(first.status, 201, "{}", first.text);
+    let again = node.keyed(&client, "/webhooks", "w", &body).await;
+    assert_eq!((again.status, &again.text, again.header("idempotent-replayed")), (201, &first.text, "true"));
+    let token = first.json()["token"].as_str().unwrap().to_owned();
+    let stored: Vec<(Vec<u8>, bool)> =
+        sqlx::query_as("SELECT body, is_sealed FROM idempotency_keys").fetch_all(node.ledger.pool()).await.unwrap();
+    assert!(stored.iter().all(|(body, is_sealed)| *is_sealed && !String::from_utf8_lossy(body).contains(&token)));
+    let logged: Vec<String> = sqlx::query_scalar("SELECT data::text FROM events").fetch_all(node.ledger.pool()).await.unwrap();
+    assert!(logged.iter().all(|data| !data.contains(&token) && !data.contains("example.com")));
+}
+
+#[tokio::test]
+async fn a_bad_key_guards_nothing_and_is_refused() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let body = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1}).to_string();
+    let head = node.head().await;
+    for key in [&b""[..], b"tab\there", "\u{e9}".as_bytes(), &[b'x'; 256]] {
+        let request = node.by(&setup.client, "POST", "/orders").header("Idempotency-Key", key);
+        let answer = node.send(request.header("Content-Type", "application/json").body(body.clone())).await;
+        let error = answer.refused(400, "E_VALIDATION_FAILURE");
+        assert!(error["messages"]["Idempotency-Key"].is_array(), "{error}");
+    }
+    let twice = node.by(&setup.client, "POST", "/orders").header("Idempotency-Key", "a").header("Idempotency-Key", "b");
+    node.send(twice.header("Content-Type", "application/json").body(body)).await.refused(400, "E_VALIDATION_FAILURE");
+    assert_eq!(node.head().await, head);
+}
+
+#[tokio::test]
+async fn a_client_reference_is_used_once_for_ever() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let client = &setup.client;
+    let body = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1, "client_reference": "PO-7", "metadata": {"a": 1}});
+    let first = node.client(client, "POST", "/orders", body.clone()).await;
+    first.data(201);
+    let head = node.head().await;
+    let again = node.client(client, "POST", "/orders", body.clone()).await;
+    assert_eq!((again.status, &again.text), (200, &first.text));
+    for (field, value) in
+        [("quantity", json!(2)), ("denomination", json!(25)), ("metadata", json!({"a": 2})), ("metadata", json!(null))]
+    {
+        let mut other = body.clone();
+        other[field] = value;
+        node.client(client, "POST", "/orders", other).await.refused(409, "E_DUPLICATE_REFERENCE");
+    }
+    assert_eq!(node.head().await, head);
+}

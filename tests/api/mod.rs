@@ -1,0 +1,9 @@
+//! The HTTP interface.
+
+mod access;
+mod bodies;
+mod documents;
+mod idempotency;
+mod operator;
+mod orders;
+mod webhooks;

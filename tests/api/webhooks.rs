@@ -1,0 +1,132 @@
+//! Webhooks and their deliveries.
+
+use std::sync::Arc;
+
+use rewards_ledger::ledger::FIRST_SHARD;
+use rewards_ledger::ledger::projector::{Projector, Step};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use crate::support::node::Node;
+
+async fn project(node: &Node) {
+    let projector = Projector::new(&node.ledger, &node.options, node.metrics.clone(), Arc::new(Notify::new()));
+    while projector.step(FIRST_SHARD).await.unwrap() != Step::Idle {}
+}
+
+#[tokio::test]
+async fn a_webhook_lives() {
+    let node = Node::start().await;
+    let client = node.account("Acme").await;
+    let body = json!({"name": "Shop", "url": "https://example.com/hook", "events": ["order.delivered", "order.created"]});
+    let answer = node.client(&client, "POST", "/webhooks", body).await;
+    assert_eq!((answer.status, answer.header("cache-control")), (201, "no-store"));
+    let created = answer.json();
+    let mut fields: Vec<&str> = created.as_object().unwrap().keys().map(String::as_str).collect();
+    fields.sort_unstable();
+    assert_eq!(fields, ["created_at", "events", "id", "is_active", "name", "token", "url"], "flat, seven fields");
+    assert_eq!(created["token"].as_str().unwrap().len(), 64);
+    assert_eq!(created["events"], json!(["order.delivered", "order.created"]));
+
+    let path = format!("/webhooks/{}", created["id"]);
+    let view = node.client(&client, "GET", &path, Value::Null).await.data(200);
+    let expected = json!({
+        "id": created["id"], "name": "Shop", "url": "https://example.com/hook", "events": ["order.delivered", "order.created"],
+        "credential_id": null, "is_active": true, "created_at": created["created_at"], "updated_at": created["created_at"],
+    });
+    assert_eq!(view, expected);
+    let list = node.client(&client, "GET", "/webhooks", Value::Null).await;
+    assert_eq!(list.data(200), json!({"webhooks": [view]}));
+    assert_eq!(list.header("x-total-count"), "1");
+
+    let changed = node.client(&client, "PUT", &path, json!({"name": "New", "is_active": false})).await.data(200);
+    assert_eq!((&changed["name"], &changed["is_active"], &changed["url"]), (&json!("New"), &json!(false), &view["url"]));
+    assert_eq!(node.client(&client, "GET", &path, Value::Null).await.data(200), changed);
+    let head = node.head().await;
+    for body in [json!({}), json!({"name": null}), json!({"credential_id": 1}), json!({"events": []})] {
+        node.client(&client, "PUT", &path, body).await.refused(400, "E_VALIDATION_FAILURE");
+    }
+    assert_eq!(node.head().await, head);
+
+    let deleted = node.client(&client, "DELETE", &path, Value::Null).await.data(200);
+    assert_eq!(deleted["webhook_id"], created["id"]);
+    for (method, body) in [("GET", Value::Null), ("PUT", json!({"name": "x"})), ("DELETE", Value::Null)] {
+        node.client(&client, method, &path, body).await.refused(404, "E_NOT_FOUND");
+    }
+    assert_eq!(node.client(&client, "GET", "/webhooks", Value::Null).await.data(200), json!({"webhooks": []}));
+}
+
+#[tokio::test]
+async fn a_webhook_can_use_a_credentials_secret() {
+    let node = Node::start().await;
+    let client = node.account("Acme").await;
+    let other = node.account("Other").await;
+    let body = |credential: i64| json!({"name": "a", "url": "https://example.com", "events": ["order.created"], "credential_id": credential});
+    let first = node.client(&client, "POST", "/webhooks", body(client.credential_id)).await.json();
+    let second = node.client(&client, "POST", "/webhooks", body(client.credential_id)).await.json();
+    assert_eq!(first["token"], second["token"], "one secret of the credential");
+    let path = format!("/webhooks/{}", first["id"]);
+    assert_eq!(node.client(&client, "GET", &path, Value::Null).await.data(200)["credential_id"], client.credential_id);
+    let head = node.head().await;
+    for credential in [other.credential_id, 999_999] {
+        let error = node.client(&client, "POST", "/webhooks", body(credential)).await.refused(400, "E_VALIDATION_FAILURE");
+        assert!(error["messages"]["credential_id"].is_array(), "{error}");
+    }
+    assert_eq!(node.head().await, head);
+    for _ in 2..20 {
+        assert_eq!(node.client(&client, "POST", "/webhooks", body(client.credential_id)).await.status, 201);
+    }
+    node.client(&client, "POST", "/webhooks", body(client.credential_id)).await.refused(409, "E_WEBHOOK_LIMIT_REACHED");
+}
+
+#[tokio::test]
+async fn deliveries_are_listed_and_found() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let client = &setup.client;
+    let hook = json!({"name": "a", "url": "https://example.com/hook", "events": ["order.created", "order.cancelled"]});
+    let webhook = node.client(client, "POST", "/webhooks", hook).await.json();
+    let body = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    let order = node.client(client, "POST", "/orders", body).await.data(201);
+    node.client(client, "POST", &format!("/orders/{}/cancel", order["id"]), Value::Null).await.data(200);
+    project(&node).await;
+
+    let answer = node.client(client, "GET", "/webhooks/deliveries", Value::Null).await;
+    assert_eq!((answer.header("x-total-count"), answer.header("x-page-size")), ("2", "20"));
+    let deliveries = answer.data(200)["deliveries"].clone();
+    assert_eq!(deliveries[0]["event_type"], "order.cancelled");
+    let created = &deliveries[1];
+    let expected = json!({
+        "id": created["id"], "webhook_url_id": webhook["id"], "order_id": order["id"], "event_type": "order.created",
+        "event_id": created["event_id"], "payload": created["payload"], "status": "pending", "attempt_count": 0, "max_attempts": 5,
+        "response_status": null, "response_time_ms": null, "delivered_at": null, "created_at": created["created_at"],
+    });
+    assert_eq!(created, &expected);
+    assert_eq!(created["payload"]["event_id"], created["event_id"]);
+    assert_eq!(created["payload"]["data"]["amount"], "10.00");
+
+    for (query, total) in [
+        ("status=pending", "2"),
+        ("status=failed", "0"),
+        ("event_type=order.created", "1"),
+        (&format!("order_id={}", order["id"]), "2"),
+        (&format!("webhook_url_id={}", webhook["id"]), "2"),
+        ("webhook_url_id=999", "0"),
+        ("limit=1&page=2", "2"),
+    ] {
+        let page = node.client(client, "GET", &format!("/webhooks/deliveries?{query}"), Value::Null).await;
+        assert_eq!((page.status, page.header("x-total-count")), (200, total), "{query}");
+    }
+    for query in ["status=lost", "event_type=order.lost", "limit=101"] {
+        let page = node.client(client, "GET", &format!("/webhooks/deliveries?{query}"), Value::Null).await;
+        page.refused(400, "E_VALIDATION_FAILURE");
+    }
+    let path = format!("/webhooks/deliveries/{}", created["id"]);
+    let detail = node.client(client, "GET", &path, Value::Null).await.data(200);
+    assert_eq!((&detail["id"], &detail["payload"]), (&created["id"], &created["payload"]));
+    assert_eq!((&detail["response_body"], &detail["attempts"]), (&Value::Null, &json!([])));
+    assert!(detail["next_attempt_at"].is_string());
+    assert_eq!(detail.as_object().unwrap().len(), 16);
+    // The name is no id.
+    node.client(client, "PUT", "/webhooks/deliveries", json!({"name": "x"})).await.refused(405, "E_METHOD_NOT_ALLOWED");
+}

@@ -1,0 +1,5 @@
+pub mod ledger;
+pub mod node;
+pub mod postgres;
+pub mod program;
+pub mod proxy;

@@ -1,0 +1,218 @@
+//! A node of the service in this process: the API on a loopback port, on a database of its own.
+
+use std::sync::Arc;
+
+use poem::listener::{Acceptor, Listener, TcpListener};
+use reqwest::{Method, RequestBuilder};
+use rewards_ledger::access::seal::{Keyring, Private, random_secret};
+use rewards_ledger::access::{Credentials, Operators, Role};
+use rewards_ledger::api::{self, ApiState};
+use rewards_ledger::ledger::command::Command;
+use rewards_ledger::ledger::{FIRST_SHARD, Ledger, Origin};
+use rewards_ledger::telemetry::Metrics;
+use serde_json::{Value, json};
+use sqlx::postgres::PgConnectOptions;
+use tokio::task::AbortHandle;
+use tokio_util::task::TaskTracker;
+
+use super::postgres::{self, TestDatabase};
+
+/// A running node. It ends with this value.
+#[derive(Debug)]
+pub struct Node {
+    pub ledger: Ledger,
+    pub options: PgConnectOptions,
+    pub metrics: Metrics,
+    operators: Operators,
+    url: String,
+    token: Private,
+    http: reqwest::Client,
+    server: AbortHandle,
+    _database: TestDatabase,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+/// An answer, read whole.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: reqwest::header::HeaderMap,
+    pub text: String,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("not JSON: {} {}", self.status, self.text))
+    }
+
+    /// `data` of an answer with this status.
+    #[track_caller]
+    pub fn data(&self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{}", self.text);
+        let mut body = self.json();
+        assert_eq!(body["success"], true, "{body}");
+        body["data"].take()
+    }
+
+    /// The error of an answer with this status and code.
+    #[track_caller]
+    pub fn refused(&self, status: u16, code: &str) -> Value {
+        assert_eq!(self.status, status, "{}", self.text);
+        let mut body = self.json();
+        assert_eq!(body["error"]["code"], code, "{body}");
+        body["error"].take()
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+}
+
+/// An API key and its secret.
+#[derive(Clone, Debug)]
+pub struct Client {
+    pub account_id: i64,
+    pub credential_id: i64,
+    pub key: String,
+    pub secret: String,
+}
+
+/// An account that can order: a credential, a wallet in EUR with 1,000.00, a product with the face
+/// values 10.00 and 25.00, and three vouchers of 10.00.
+#[derive(Debug)]
+pub struct Setup {
+    pub client: Client,
+    pub wallet_id: i64,
+    pub product_id: i64,
+}
+
+impl Node {
+    pub async fn start() -> Node {
+        let database = postgres::database().await;
+        let options: PgConnectOptions = database.url.parse().unwrap();
+        let keyring = Arc::new(Keyring::from_base64(&Keyring::generate()).unwrap());
+        let metrics = Metrics::default();
+        let tasks = TaskTracker::new();
+        let ledger = Ledger::open(&options, keyring.clone(), metrics.clone(), &tasks).await.unwrap();
+        let token = random_secret();
+        let acceptor = TcpListener::bind("127.0.0.1:0").into_acceptor().await.unwrap();
+        let address = acceptor.local_addr()[0].as_socket_addr().unwrap().to_string();
+        let url = format!("http://{address}");
+        let operators = Operators::new(ledger.pool().clone(), Some(&token));
+        let state = ApiState {
+            ledger: ledger.clone(),
+            credentials: Credentials::start(ledger.pool().clone(), &tasks),
+            operators: operators.clone(),
+            keyring,
+            metrics: metrics.clone(),
+            public_url: url.clone(),
+        };
+        let server = tokio::spawn(poem::Server::new_with_acceptor(acceptor).run(api::app(state))).abort_handle();
+        Node { ledger, options, metrics, operators, url, token, http: reqwest::Client::new(), server, _database: database }
+    }
+
+    pub fn request(&self, method: &str, path: &str) -> RequestBuilder {
+        let method: Method = method.parse().unwrap();
+        self.http.request(method, format!("{}{path}", self.url))
+    }
+
+    pub async fn send(&self, request: RequestBuilder) -> Answer {
+        let response = request.send().await.unwrap();
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        Answer { status, headers, text: response.text().await.unwrap() }
+    }
+
+    /// A call by the admin of the configuration.
+    pub async fn operator(&self, method: &str, path: &str, body: Value) -> Answer {
+        self.operator_with(&self.token, method, path, body).await
+    }
+
+    pub async fn operator_with(&self, token: &Private, method: &str, path: &str, body: Value) -> Answer {
+        let request = self.request(method, &format!("/admin/v1{path}")).bearer_auth(token.expose());
+        self.send(with_json(request, &body)).await
+    }
+
+    /// A token of another operator.
+    pub async fn token(&self, role: Role) -> Private {
+        self.operators.issue(role.as_str(), role).await.unwrap()
+    }
+
+    /// An operator's request, to be given a body.
+    pub fn by_operator(&self, method: &str, path: &str) -> RequestBuilder {
+        self.request(method, &format!("/admin/v1{path}")).bearer_auth(self.token.expose())
+    }
+
+    /// A client's request, to be given a body or headers.
+    pub fn by(&self, client: &Client, method: &str, path: &str) -> RequestBuilder {
+        let request = self.request(method, &format!("/api/v1{path}"));
+        request.header("X-API-Key", &client.key).header("X-API-Secret", &client.secret)
+    }
+
+    /// A client's call; a null body is none.
+    pub async fn client(&self, client: &Client, method: &str, path: &str, body: Value) -> Answer {
+        self.send(with_json(self.by(client, method, path), &body)).await
+    }
+
+    /// A client's call with a body as it is, and an idempotency key.
+    pub async fn keyed(&self, client: &Client, path: &str, key: &str, body: &Value) -> Answer {
+        self.send(with_json(self.by(client, "POST", path).header("Idempotency-Key", key), body)).await
+    }
+
+    pub async fn account(&self, name: &str) -> Client {
+        let account = self.operator("POST", "/accounts", json!({"name": name})).await.data(201);
+        self.credential(account["id"].as_i64().unwrap()).await
+    }
+
+    pub async fn credential(&self, account_id: i64) -> Client {
+        let issued =
+            self.operator("POST", &format!("/accounts/{account_id}/credentials"), json!({"name": "main"})).await.data(201);
+        let text = |name: &str| issued[name].as_str().unwrap().to_owned();
+        Client { account_id, credential_id: issued["id"].as_i64().unwrap(), key: text("api_key"), secret: text("api_secret") }
+    }
+
+    pub async fn setup(&self) -> Setup {
+        let client = self.account("Acme").await;
+        let path = format!("/accounts/{}/wallets", client.account_id);
+        let wallet = self.operator("POST", &path, json!({"currency": "EUR"})).await.data(201);
+        let wallet_id = wallet["id"].as_i64().unwrap();
+        let funding = json!({"amount": "1000.00", "reference": format!("opening of {wallet_id}")});
+        self.operator("POST", &format!("/wallets/{wallet_id}/fund"), funding).await.data(201);
+        let product = self.operator("POST", "/products", product("Acme Card")).await.data(201);
+        let product_id = product["id"].as_i64().unwrap();
+        let vouchers: Vec<Value> = (1..=3).map(|n| json!({"card_number": format!("card-{n}"), "pin": "1234"})).collect();
+        let stock = json!({"denomination": "10.00", "vouchers": vouchers});
+        self.operator("POST", &format!("/products/{product_id}/vouchers"), stock).await.data(200);
+        Setup { client, wallet_id, product_id }
+    }
+
+    /// Where the log ends.
+    pub async fn head(&self) -> i64 {
+        rewards_ledger::ledger::reader::head(self.ledger.pool(), FIRST_SHARD).await.unwrap()
+    }
+
+    /// What fulfilment does with an order.
+    pub async fn fulfil(&self, order_id: i64) {
+        let origin = Origin { actor: ledger_events::Actor::Fulfilment, request_id: "fulfilment".to_owned() };
+        self.ledger.execute(FIRST_SHARD, Command::FulfilOrder { order_id }, origin).await.unwrap();
+    }
+}
+
+/// A product in EUR with the face values 10.00 and 25.00, at most 5 units an order.
+pub fn product(name: &str) -> Value {
+    json!({
+        "name": name, "brand": "Acme", "country": "DE", "currency": "EUR", "denomination_type": "FIXED",
+        "denominations": ["10.00", "25.00"], "max_quantity": 5
+    })
+}
+
+fn with_json(request: RequestBuilder, body: &Value) -> RequestBuilder {
+    match body {
+        Value::Null => request,
+        body => request.header("Content-Type", "application/json").body(body.to_string()),
+    }
+}
