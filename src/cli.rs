@@ -144,7 +144,8 @@ fn parse(arguments: &[OsString]) -> Result<Cli, ExitCode> {
 
 fn command() -> clap::Command {
     let everywhere = |command: clap::Command| command.mut_args(|arg| arg.global(true));
-    hide_values(Cli::command().mut_subcommand("admin", everywhere).mut_subcommand("events", everywhere))
+    let admin = |admin: clap::Command| everywhere(admin.mut_subcommand("token", everywhere));
+    hide_values(Cli::command().mut_subcommand("admin", admin).mut_subcommand("events", everywhere))
 }
 
 /// Help names the variables, never what is in them: some hold secrets.

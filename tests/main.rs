@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod api;
+mod cli;
 mod kill;
 mod support;
 mod writer;

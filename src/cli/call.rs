@@ -9,7 +9,7 @@ use reqwest::header::HeaderName;
 use reqwest::{Method, Url};
 use serde_json::json;
 
-use super::client::{Caller, Client};
+use super::client::{Body, Caller, Client};
 use super::output::{Output, with_progress};
 use crate::access::seal::Private;
 
@@ -52,9 +52,9 @@ pub async fn run(args: CallArgs, output: &Output) -> anyhow::Result<ExitCode> {
         Some("-") => {
             let mut text = String::new();
             std::io::stdin().read_to_string(&mut text).context("cannot read the body from stdin")?;
-            Some(text)
+            Some(Body::json(text))
         }
-        body => body.map(str::to_owned),
+        body => body.map(Body::json),
     };
     let caller = args.api_key.zip(args.api_secret).map(|(api_key, api_secret)| Caller::Client {
         api_key,

@@ -37,6 +37,23 @@ pub struct Reply {
     pub body: String,
 }
 
+/// What a request carries.
+#[derive(Clone, Debug)]
+pub struct Body {
+    content_type: &'static str,
+    text: String,
+}
+
+impl Body {
+    pub fn json(text: impl Into<String>) -> Body {
+        Body { content_type: "application/json", text: text.into() }
+    }
+
+    pub fn csv(text: String) -> Body {
+        Body { content_type: "text/csv", text }
+    }
+}
+
 impl Client {
     pub fn new(base: &Url, caller: Option<Caller>) -> anyhow::Result<Client> {
         let http = reqwest::Client::builder().timeout(DEADLINE).redirect(reqwest::redirect::Policy::none()).build()?;
@@ -51,19 +68,19 @@ impl Client {
         &self,
         method: Method,
         path: &str,
-        body: Option<String>,
+        body: Option<Body>,
         further: &[(HeaderName, &str)],
     ) -> anyhow::Result<Reply> {
         let url = self.url(path)?;
         let mut request = self.http.request(method.clone(), url.clone());
-        for (name, value) in self.headers(&method, &url, body.as_deref().unwrap_or_default())? {
+        for (name, value) in self.headers(&method, &url, body.as_ref().map_or("", |body| &body.text))? {
             request = request.header(name, value);
         }
         for (name, value) in further {
             request = request.header(name, *value);
         }
         if let Some(body) = body {
-            request = request.header(CONTENT_TYPE, "application/json").body(body);
+            request = request.header(CONTENT_TYPE, body.content_type).body(body.text);
         }
         let no_answer = || format!("no answer from {}", self.base);
         let response = request.send().await.map_err(reqwest::Error::without_url).with_context(no_answer)?;
@@ -77,7 +94,7 @@ impl Client {
     /// # Errors
     /// When there is no answer, or one that is no success: with its code and message.
     pub async fn json(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
-        self.send(method, path, body.map(Value::to_string), &[]).await?.data()
+        self.send(method, path, body.map(|body| Body::json(body.to_string())), &[]).await?.data()
     }
 
     /// A path under the base. What it holds goes onto the wire as it was given.

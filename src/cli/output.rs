@@ -53,7 +53,9 @@ impl Output {
 pub fn shown(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
+        Value::String(text) if text.is_empty() => "-".to_owned(),
         Value::String(text) => text.clone(),
+        Value::Array(items) if items.is_empty() => "-".to_owned(),
         Value::Array(items) if items.iter().all(|item| !item.is_object()) => {
             items.iter().map(shown).collect::<Vec<_>>().join(", ")
         }
@@ -80,7 +82,8 @@ fn fields(object: &Value) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// One line a row, the columns of the first; long texts are cut, JSON has them whole.
+/// One line a row. Columns that say nothing in any row are left out, and long texts are cut: JSON
+/// has everything.
 fn table(rows: &[Value]) -> String {
     const CELL_CHARACTERS: usize = 40;
     let cell = |value: &Value| {
@@ -91,7 +94,12 @@ fn table(rows: &[Value]) -> String {
             text.chars().take(CELL_CHARACTERS - 1).chain(['…']).collect()
         }
     };
-    let columns = rows.first().map(names).unwrap_or_default();
+    let tells =
+        |value: &Value| !matches!(value, Value::Null | Value::Object(_)) && *value != "" && *value != serde_json::json!([]);
+    let mut columns = rows.first().map(names).unwrap_or_default();
+    columns.retain(|name| {
+        rows.iter().any(|row| tells(&row[name]) && !row[name].as_array().is_some_and(|items| items.first().is_some_and(Value::is_object)))
+    });
     if columns.is_empty() {
         return rows.iter().map(shown).collect::<Vec<_>>().join("\n");
     }

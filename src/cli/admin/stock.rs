@@ -2,19 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Subcommand;
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::cli::client::Client;
+use crate::cli::client::{Body, Client};
 use crate::cli::output::{Output, progress_bar, with_progress};
 
-/// Vouchers in one request: far below its 16 MiB.
-const PART_VOUCHERS: usize = 5_000;
-
-/// The columns that a file may have; the first is required.
-const COLUMNS: [&str; 5] = ["card_number", "pin", "voucher_reference_number", "claim_url", "expires_on"];
+/// Rows in one request: far below its 16 MiB.
+const PART_ROWS: usize = 4_000;
 
 #[derive(Subcommand, Debug)]
 pub enum Stock {
@@ -30,57 +27,61 @@ pub enum Stock {
 }
 
 pub async fn run(stock: Stock, client: &Client, output: &Output) -> anyhow::Result<()> {
-    let data = match stock {
-        Stock::Load { product, denomination, csv } => load(client, product, &denomination, &csv).await?,
+    match stock {
+        Stock::Load { product, denomination, csv } => load(client, product, &denomination, &csv, output).await,
         Stock::Show { product } => {
             let path = format!("/admin/v1/products/{product}/stock");
-            with_progress("waiting for the answer", client.json(Method::GET, &path, None)).await?
+            let data = with_progress("waiting for the answer", client.json(Method::GET, &path, None)).await?;
+            Ok(output.facts(&data)?)
         }
-    };
-    output.facts(&data)?;
-    Ok(())
+    }
 }
 
-/// A part that was sent before is answered as duplicates, so a load that broke off can be repeated.
-async fn load(client: &Client, product: i64, denomination: &str, file: &Path) -> anyhow::Result<Value> {
-    let vouchers = read(file)?;
+/// A part that was sent before is answered as duplicates, so a load that broke off can be
+/// repeated. Which rows are vouchers is the service's to judge; none of them is ever shown.
+async fn load(client: &Client, product: i64, denomination: &str, file: &Path, output: &Output) -> anyhow::Result<()> {
+    let denomination: String = url::form_urlencoded::byte_serialize(denomination.as_bytes()).collect();
+    let path = format!("/admin/v1/products/{product}/vouchers?denomination={denomination}");
+    let (header, rows) = read(file).with_context(|| format!("cannot read {}", file.display()))?;
     let (mut accepted, mut duplicates, mut rejected) = (0, 0, Vec::new());
-    let bar = progress_bar(vouchers.len() as u64);
-    for (part, vouchers) in vouchers.chunks(PART_VOUCHERS).enumerate() {
-        let before = (part * PART_VOUCHERS) as i64;
-        let body = json!({"denomination": denomination, "vouchers": vouchers});
-        let sent = client.json(Method::POST, &format!("/admin/v1/products/{product}/vouchers"), Some(&body)).await;
-        let data = sent.with_context(|| format!("after {before} vouchers"))?;
+    let bar = progress_bar(rows.len() as u64);
+    for (part, rows) in rows.chunks(PART_ROWS).enumerate() {
+        let before = (part * PART_ROWS) as i64;
+        let reply = client.send(Method::POST, &path, Some(Body::csv(text(&header, rows)?)), &[]).await;
+        let data = reply.and_then(|reply| reply.data()).with_context(|| format!("after {before} rows"))?;
         accepted += data["accepted"].as_i64().unwrap_or_default();
         duplicates += data["duplicates"].as_i64().unwrap_or_default();
         for row in data["rejected"].as_array().into_iter().flatten() {
             rejected.push(json!({"row": row["row"].as_i64().unwrap_or_default() + before, "reason": row["reason"]}));
         }
-        bar.inc(vouchers.len() as u64);
+        bar.inc(rows.len() as u64);
     }
     bar.finish_and_clear();
-    Ok(json!({"accepted": accepted, "duplicates": duplicates, "rejected": rejected}))
+    if output.json {
+        return Ok(output.facts(&json!({"accepted": accepted, "duplicates": duplicates, "rejected": rejected}))?);
+    }
+    output.facts(&json!({"accepted": accepted, "duplicates": duplicates, "rejected": rejected.len()}))?;
+    if !rejected.is_empty() {
+        output.line("")?;
+        output.facts(&json!({"rejected": rejected}))?;
+    }
+    Ok(())
 }
 
-fn read(file: &Path) -> anyhow::Result<Vec<Value>> {
-    let cannot = || format!("cannot read {}", file.display());
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_path(file).with_context(cannot)?;
-    let columns = reader.headers().with_context(cannot)?.clone();
-    if let Some(unknown) = columns.iter().find(|column| !COLUMNS.contains(column)) {
-        bail!("{}: the column {unknown:?} is not one of {}", file.display(), COLUMNS.join(", "));
+/// Header and rows, whatever they hold.
+fn read(file: &Path) -> csv::Result<(csv::StringRecord, Vec<csv::StringRecord>)> {
+    let mut reader = csv::ReaderBuilder::new().flexible(true).from_path(file)?;
+    let header = reader.headers()?.clone();
+    let rows = reader.records().collect::<csv::Result<_>>()?;
+    Ok((header, rows))
+}
+
+fn text(header: &csv::StringRecord, rows: &[csv::StringRecord]) -> anyhow::Result<String> {
+    let mut writer = csv::WriterBuilder::new().flexible(true).from_writer(Vec::new());
+    for row in [header].into_iter().chain(rows) {
+        writer.write_record(row)?;
     }
-    if !columns.iter().any(|column| column == COLUMNS[0]) {
-        bail!("{}: the column card_number is missing", file.display());
-    }
-    let mut vouchers = Vec::new();
-    for row in reader.records() {
-        // The row's number, never the row: it holds codes.
-        let row =
-            row.map_err(|_| anyhow::anyhow!("{}: row {} is not CSV like the header", file.display(), vouchers.len() + 1))?;
-        let given = columns.iter().zip(row.iter()).filter(|(_, value)| !value.is_empty());
-        vouchers.push(Value::Object(given.map(|(name, value)| (name.to_owned(), value.into())).collect()));
-    }
-    Ok(vouchers)
+    Ok(String::from_utf8(writer.into_inner()?)?)
 }
 
 #[cfg(test)]
@@ -92,21 +93,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_read_by_its_header() {
-        let read_text = |text: &str| {
-            let mut file = tempfile::NamedTempFile::new().unwrap();
-            file.write_all(text.as_bytes()).unwrap();
-            read(file.path()).map_err(|error| error.to_string())
-        };
-        let vouchers = read_text("card_number,pin\n1111,22\n3333,\n").unwrap();
-        assert_eq!(vouchers, [json!({"card_number": "1111", "pin": "22"}), json!({"card_number": "3333"})]);
-        assert!(
-            read_text("card,pin\n")
-                .unwrap_err()
-                .ends_with("the column \"card\" is not one of card_number, pin, voucher_reference_number, claim_url, expires_on")
-        );
-        assert!(read_text("pin\n1\n").unwrap_err().ends_with("the column card_number is missing"));
-        let ragged = read_text("card_number,pin\n1,2\n4444444\n").unwrap_err();
-        assert!(ragged.ends_with("row 2 is not CSV like the header") && !ragged.contains("4444444"));
+    fn rows_go_on_as_they_came_each_part_with_the_header() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"card_number,pin\n1111,22\n\"a,b\",\n4444\n").unwrap();
+        let (header, rows) = read(file.path()).unwrap();
+        assert_eq!(text(&header, &rows[1..]).unwrap(), "card_number,pin\n\"a,b\",\n4444\n");
     }
 }

@@ -10,7 +10,7 @@ use super::printer::Printer;
 use super::stage::Stage;
 use super::statement::Statement;
 use crate::access::seal::Private;
-use crate::cli::client::{Caller, Client};
+use crate::cli::client::{Body, Caller, Client};
 
 /// Every type there is.
 const WEBHOOK_EVENTS: [&str; 5] =
@@ -223,7 +223,7 @@ impl Story<'_> {
         told: impl Fn(&Value) -> String,
     ) -> anyhow::Result<Value> {
         let request = format!("{method} {path}");
-        let reply = client.send(method, path, Some(serde_json::to_string(&body)?), &[]).await?;
+        let reply = client.send(method, path, Some(Body::json(serde_json::to_string(&body)?)), &[]).await?;
         let status = reply.status.as_u16();
         let data = reply.data().with_context(|| request.clone())?;
         let named = data["id"].as_i64().map(|id| format!("id {id:<4}  ")).unwrap_or_default();
@@ -241,7 +241,7 @@ impl Account {
             "operator",
             &format!(
                 "rewards-ledger admin --url {} --operator-token-file {} account list",
-                stage.base,
+                stage.base.as_str().trim_end_matches('/'),
                 stage.operator_token_file.display()
             ),
         )?;

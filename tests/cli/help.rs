@@ -1,0 +1,131 @@
+//! Help, wrong values, and the order of strength of flag, variable and file.
+
+use super::{directory, err, out, program, run};
+
+/// Every setting of the contract's table, with its variable and default as `--help` shows them.
+const SETTINGS: [(&str, &str, &str); 24] = [
+    ("--listen", "LEDGER_LISTEN", "[default: 127.0.0.1:8080]"),
+    ("--database-url", "DATABASE_URL", "[default: an embedded Postgres in the data directory]"),
+    ("--data-dir", "LEDGER_DATA_DIR", "[default: "),
+    ("--sandbox", "LEDGER_SANDBOX", "[default: false]"),
+    ("--operator-token-file", "LEDGER_OPERATOR_TOKEN_FILE", "[default: none; more tokens through `admin token`]"),
+    ("--migration-url", "LEDGER_MIGRATION_URL", "[default: the database URL]"),
+    ("--log-key-file", "LEDGER_LOG_KEY_FILE", "[default: made with the embedded server, else required]"),
+    (
+        "--master-key-file",
+        "LEDGER_MASTER_KEY_FILE",
+        "[default: made with the embedded server in the data directory, else required]",
+    ),
+    ("--public-url", "LEDGER_PUBLIC_URL", "[default: http://<listen>]"),
+    ("--service-name", "LEDGER_SERVICE_NAME", "[default: SERVICE]"),
+    ("--roles", "LEDGER_ROLES", "[default: api,projector,fulfilment,delivery]"),
+    ("--trusted-proxies", "LEDGER_TRUSTED_PROXIES", "[default: none]"),
+    ("--webhook-ca-file", "LEDGER_WEBHOOK_CA_FILE", "[default: none]"),
+    ("--webhook-allow-nets", "LEDGER_WEBHOOK_ALLOW_NETS", "[default: none]"),
+    ("--delivery-timeout", "LEDGER_DELIVERY_TIMEOUT", "[default: 30s]"),
+    ("--retry-base", "LEDGER_RETRY_BASE", "[default: 60s]"),
+    ("--delivery-in-flight", "LEDGER_DELIVERY_IN_FLIGHT", "[default: 256]"),
+    ("--delivery-in-flight-per-webhook", "LEDGER_DELIVERY_IN_FLIGHT_PER_WEBHOOK", "[default: 16]"),
+    (
+        "--rate-limits",
+        "LEDGER_RATE_LIMITS",
+        "[default: orders=100/60s,images=100/60s,general=1000/1h,login=5/60s,refresh=20/60s]",
+    ),
+    ("--deprecation-date", "LEDGER_DEPRECATION_DATE", "[default: none]"),
+    ("--sunset-date", "LEDGER_SUNSET_DATE", "[default: none]"),
+    ("--log-format", "LEDGER_LOG_FORMAT", "[default: text on a terminal, else json]"),
+    ("--postgres-programs", "LEDGER_POSTGRES_PROGRAMS", "[default: looked for, else downloaded]"),
+    ("--config", "LEDGER_CONFIG", "[default: none]"),
+];
+
+#[tokio::test]
+async fn help_shows_every_setting_with_its_variable_and_default() {
+    let directory = directory();
+    let help = run(program(directory.path()).args(["serve", "--help"]).env("DATABASE_URL", "postgres://u:hidden@h/d")).await;
+    assert!(help.status.success());
+    let help = out(&help);
+    assert!(!help.contains("hidden"), "{help}");
+    for (flag, variable, default) in SETTINGS {
+        let entry = help
+            .split("\n      ")
+            .skip_while(|line| !line.starts_with(&format!("{flag} ")) && !line.starts_with(&format!("{flag}[")))
+            .nth(1);
+        // Lines are wrapped; their words are what counts.
+        let entry = entry.unwrap_or_else(|| panic!("{flag} is not in {help}")).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(entry.contains(&format!("[env: {variable}]")), "{flag}: {entry}");
+        assert!(entry.contains(default), "{flag}: {entry}");
+    }
+}
+
+#[tokio::test]
+async fn every_command_has_help() {
+    let directory = directory();
+    for command in ["demo", "serve", "migrate", "listen", "call", "admin", "events", "openapi"] {
+        let help = run(program(directory.path()).args([command, "--help"])).await;
+        assert!(help.status.success() && out(&help).contains("--json"), "{command}: {}", out(&help));
+    }
+    let nothing = run(&mut program(directory.path())).await;
+    assert_eq!(nothing.status.code(), Some(2));
+}
+
+#[tokio::test]
+async fn a_wrong_value_stops_the_start_with_one_line() {
+    let directory = directory();
+    let file = directory.path().join("settings.toml");
+    std::fs::write(&file, "retry_base = \"soon\"\n").unwrap();
+    let variables = |name: &str, value: &str| {
+        let mut command = program(directory.path());
+        command.arg("serve").env(name, value);
+        command
+    };
+    let mut flag = variables("LEDGER_LISTEN", "127.0.0.1:0");
+    flag.args(["--listen", "here"]);
+    let mut master_key = variables("DATABASE_URL", "postgres://nobody:hidden@127.0.0.1:1/none");
+    master_key.args(["--roles", "projector"]);
+    for (mut command, status, expected) in [
+        (flag, 2, "error: --listen cannot be \"here\": invalid socket address syntax"),
+        (
+            variables("LEDGER_ROLES", "cook"),
+            2,
+            "error: --roles cannot be \"cook\": \"cook\" is not one of api, projector, fulfilment, delivery",
+        ),
+        (
+            variables("LEDGER_CONFIG", file.to_str().unwrap()),
+            2,
+            "error: --retry-base cannot be \"soon\": a duration looks like 500ms, 30s, 5m, 1h or 1d",
+        ),
+        (
+            variables("DATABASE_URL", "mysql://u:hidden@h/d"),
+            2,
+            "error: --database-url (DATABASE_URL) is not a URL such as postgres://user:password@host:5432/database",
+        ),
+        (
+            master_key,
+            1,
+            "error: --master-key-file (LEDGER_MASTER_KEY_FILE) is required with --database-url: a file of 32 random bytes in base64 (openssl rand -base64 32)",
+        ),
+    ] {
+        let refused = run(&mut command).await;
+        assert_eq!(refused.status.code(), Some(status), "{}", err(&refused));
+        assert_eq!(err(&refused), format!("{expected}\n"));
+    }
+}
+
+#[tokio::test]
+async fn the_published_documents_are_current() {
+    let directory = directory();
+    let repository = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi");
+    let check = run(program(directory.path()).args(["openapi", "--check", "--directory", repository])).await;
+    assert!(check.status.success(), "{}", err(&check));
+
+    let copy = directory.path().join("openapi");
+    let written = run(program(directory.path()).arg("openapi").arg("--directory").arg(&copy)).await;
+    assert!(written.status.success(), "{}", err(&written));
+    let documents: Vec<_> = std::fs::read_dir(&copy).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(!documents.is_empty());
+    std::fs::write(&documents[0], "{}\n").unwrap();
+    let drifted = run(program(directory.path()).args(["openapi", "--check"]).arg("--directory").arg(&copy)).await;
+    assert_eq!(drifted.status.code(), Some(1));
+    assert_eq!(err(&drifted).lines().count(), 1, "{}", err(&drifted));
+    assert!(err(&drifted).contains(documents[0].to_str().unwrap()));
+}

@@ -1,0 +1,212 @@
+//! `serve`, `migrate`, `events`, `admin` and `call` against a test database.
+
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::Child;
+
+use super::{DEADLINE, directory, err, out, program, run};
+use crate::support::postgres;
+
+const OPERATOR_TOKEN: &str = "operator-token-of-the-tests";
+
+/// A node in a process of its own.
+struct Served {
+    child: Child,
+    url: String,
+}
+
+impl Served {
+    async fn start(directory: &Path, database: &str) -> Served {
+        let key = directory.join("master.key");
+        std::fs::write(&key, "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=").unwrap();
+        let mut command = program(directory);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json", "--database-url", database]);
+        command.arg("--master-key-file").arg(&key).env("LEDGER_OPERATOR_TOKEN", OPERATOR_TOKEN);
+        let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let url = tokio::time::timeout(DEADLINE, async {
+            while let Some(line) = lines.next_line().await.unwrap() {
+                let line: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not a JSON line: {line}"));
+                if line["message"] == "ready" {
+                    return format!("http://{}", line["address"].as_str().unwrap());
+                }
+            }
+            panic!("the node ended before it was ready");
+        });
+        let url = url.await.expect("ready in time");
+        // Read on, or the node would wait for room in the pipe.
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        Served { child, url }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let id = self.child.id().expect("it runs");
+        kill(Pid::from_raw(id.try_into().unwrap()), signal).unwrap();
+    }
+
+    async fn ended(&mut self) -> ExitStatus {
+        tokio::time::timeout(DEADLINE, self.child.wait()).await.expect("in time").unwrap()
+    }
+}
+
+#[tokio::test]
+async fn a_database_is_migrated_once() {
+    let directory = directory();
+    let server = postgres::own_server(false).await;
+    let migrate = || {
+        let mut command = program(directory.path());
+        command.args(["migrate", "--json"]).env("DATABASE_URL", server.url());
+        command
+    };
+    let first = run(&mut migrate()).await;
+    assert!(first.status.success(), "{}", err(&first));
+    assert!(out(&first).starts_with("{\"applied\":[1"), "{}", out(&first));
+    let second = run(&mut migrate()).await;
+    assert_eq!(out(&second), "{\"applied\":[]}\n");
+    server.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_operator_works_from_the_shell_and_the_log_tells_it() {
+    let (directory, database) = (directory(), postgres::database().await);
+    let mut served = Served::start(directory.path(), &database.url).await;
+    let admin = |arguments: &[&str]| {
+        let mut command = program(directory.path());
+        command.args(["admin", "--json", "--url", &served.url]).args(arguments).env("LEDGER_OPERATOR_TOKEN", OPERATOR_TOKEN);
+        command
+    };
+    let account = run(&mut admin(&["account", "create", "Acme"])).await;
+    assert!(account.status.success(), "{}", err(&account));
+    let account: serde_json::Value = serde_json::from_str(&out(&account)).unwrap();
+    assert_eq!((&account["name"], &account["status"]), (&"Acme".into(), &"ACTIVE".into()));
+    let account = account["id"].to_string();
+
+    let credential = run(&mut admin(&["credential", "issue", &account, "shop"])).await;
+    let credential: serde_json::Value = serde_json::from_str(&out(&credential)).unwrap();
+    let call = |path: &str, secret: &serde_json::Value| {
+        let mut command = program(directory.path());
+        command.args(["call", "get", path, "--url", &served.url, "--signing-secret", "anything"]);
+        command.env("LEDGER_API_KEY", credential["api_key"].as_str().unwrap());
+        command.env("LEDGER_API_SECRET", secret.as_str().unwrap());
+        command
+    };
+    let orders = run(&mut call("/api/v1/orders", &credential["api_secret"])).await;
+    assert!(orders.status.success() && out(&orders).starts_with("200 OK\n"), "{}{}", out(&orders), err(&orders));
+    let refused = run(&mut call("/api/v1/orders", &credential["api_key"])).await;
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(out(&refused).contains("E_UNAUTHORIZED"), "{}", out(&refused));
+
+    let unknown = run(&mut admin(&["order", "show", "4711"])).await;
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(err(&unknown).starts_with("error: the service answers 404 E_NOT_FOUND"), "{}", err(&unknown));
+
+    let events = |arguments: &[&str]| {
+        let mut command = program(directory.path());
+        command.arg("events").args(arguments).args(["--database-url", &database.url]);
+        command
+    };
+    let tail = out(&run(&mut events(&["tail"])).await);
+    assert!(tail.contains("AccountCreated") && tail.contains("CredentialIssued"), "{tail}");
+    let second = out(&run(&mut events(&["tail", "--after", "1", "--limit", "1", "--json"])).await);
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&second).unwrap()["position"], 2);
+    let shown = out(&run(&mut events(&["show", "1"])).await);
+    assert!(shown.contains("\"name\": \"Acme\""), "{shown}");
+    let absent = run(&mut events(&["show", "99"])).await;
+    assert_eq!(err(&absent), "error: the log of shard 1 has no event at position 99\n");
+
+    served.signal(Signal::SIGTERM);
+    assert!(served.ended().await.success());
+}
+
+#[tokio::test]
+async fn operator_tokens_are_made_listed_and_revoked() {
+    let (directory, database) = (directory(), postgres::database().await);
+    let token = |arguments: &[&str]| {
+        let mut command = program(directory.path());
+        command.args(["admin", "token"]).args(arguments).args(["--json", "--database-url", &database.url]);
+        command
+    };
+    let made = out(&run(&mut token(&["create", "Ada", "--role", "finance"])).await);
+    let made: serde_json::Value = serde_json::from_str(&made).unwrap();
+    let listed = out(&run(&mut token(&["list"])).await);
+    assert!(listed.contains("Ada") && !listed.contains(made["token"].as_str().unwrap()), "{listed}");
+    assert!(run(&mut token(&["revoke", "1"])).await.status.success());
+    let again = run(&mut token(&["revoke", "1"])).await;
+    assert_eq!(err(&again), "error: no token 1 that is not revoked already\n");
+    let role = run(&mut token(&["create", "Ada", "--role", "king"])).await;
+    assert_eq!(err(&role), "error: --role cannot be \"king\": expected admin, finance or auditor\n");
+}
+
+#[tokio::test]
+async fn what_was_accepted_before_sigterm_is_answered() {
+    let (directory, database) = (directory(), postgres::database().await);
+    let mut served = Served::start(directory.path(), &database.url).await;
+    // A writer that waits for the head holds its requests in flight across the signal.
+    let options: sqlx::postgres::PgConnectOptions = database.url.parse().unwrap();
+    let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
+    let mut lock = sqlx::Connection::begin(&mut connection).await.unwrap();
+    sqlx::query("SELECT position FROM log_head FOR UPDATE").execute(&mut *lock).await.unwrap();
+
+    let creating: Vec<_> = (0..8)
+        .map(|number| {
+            let mut command = program(directory.path());
+            command.args(["admin", "--url", &served.url, "account", "create", &format!("Account {number}")]);
+            command.env("LEDGER_OPERATOR_TOKEN", OPERATOR_TOKEN);
+            tokio::spawn(async move { run(&mut command).await })
+        })
+        .collect();
+    waiting_for_the_head(&database.url).await;
+    served.signal(Signal::SIGTERM);
+    tokio::time::sleep(Duration::from_millis(300)).await; // the signal has arrived; nothing may have ended by it
+    lock.rollback().await.unwrap();
+
+    for created in creating {
+        let created = created.await.unwrap();
+        assert!(created.status.success(), "{}", err(&created));
+    }
+    assert!(served.ended().await.success());
+    let refused = reqwest::get(format!("{}/healthz", served.url)).await;
+    assert!(refused.is_err(), "nobody listens any more");
+    let accounts: i64 = sqlx::query_scalar("SELECT count(*) FROM accounts").fetch_one(&mut connection).await.unwrap();
+    assert_eq!(accounts, 8);
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_at_once() {
+    let (directory, database) = (directory(), postgres::database().await);
+    let mut served = Served::start(directory.path(), &database.url).await;
+    let options: sqlx::postgres::PgConnectOptions = database.url.parse().unwrap();
+    let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
+    let mut lock = sqlx::Connection::begin(&mut connection).await.unwrap();
+    sqlx::query("SELECT position FROM log_head FOR UPDATE").execute(&mut *lock).await.unwrap();
+    let mut command = program(directory.path());
+    command.args(["admin", "--url", &served.url, "account", "create", "Acme"]).env("LEDGER_OPERATOR_TOKEN", OPERATOR_TOKEN);
+    let creating = tokio::spawn(async move { run(&mut command).await });
+    waiting_for_the_head(&database.url).await;
+    served.signal(Signal::SIGTERM);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(served.child.try_wait().unwrap().is_none(), "it still owes an answer");
+    served.signal(Signal::SIGTERM);
+    let status = tokio::time::timeout(Duration::from_secs(3), served.child.wait()).await.expect("at once").unwrap();
+    assert_eq!(status.code(), Some(128 + 15));
+    assert!(!creating.await.unwrap().status.success());
+}
+
+/// Until the node's writer waits for the lock that the test holds.
+async fn waiting_for_the_head(url: &str) {
+    let options: sqlx::postgres::PgConnectOptions = url.parse().unwrap();
+    let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'rewards-ledger writer' AND wait_event_type = 'Lock' AND datname = current_database()";
+    tokio::time::timeout(DEADLINE, async {
+        while sqlx::query_scalar::<_, i64>(waiting).fetch_one(&mut connection).await.unwrap() == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+    .expect("the writer waits");
+}
