@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 mod api;
+mod audit;
 mod cli;
 mod kill;
+mod log;
 mod support;
 mod writer;

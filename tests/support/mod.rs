@@ -3,3 +3,4 @@ pub mod node;
 pub mod postgres;
 pub mod program;
 pub mod proxy;
+pub mod world;

@@ -1,0 +1,3 @@
+mod rebuild;
+mod speed;
+mod verify;

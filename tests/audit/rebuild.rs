@@ -1,0 +1,162 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rewards_ledger::audit::{AuditError, Rebuild, Rebuilt, rebuild, verify};
+use rewards_ledger::ledger::Command;
+use sqlx::AssertSqlSafe;
+
+use crate::support::world::World;
+
+const TABLES: [&str; 11] = [
+    "accounts",
+    "credentials",
+    "categories",
+    "products",
+    "orders",
+    "wallets",
+    "wallet_transactions",
+    "webhooks",
+    "webhook_audience",
+    "webhook_envelopes",
+    "deliveries",
+];
+
+/// Every row of every projection, ids and all.
+async fn rows(world: &World) -> Vec<String> {
+    let mut admin = world.admin().await;
+    let mut rows = vec![];
+    for table in TABLES {
+        let sql = format!("SELECT '{table} ' || t::text FROM {table} t ORDER BY 1");
+        rows.extend(sqlx::query_scalar::<_, String>(AssertSqlSafe(sql)).fetch_all(&mut admin).await.unwrap());
+    }
+    rows
+}
+
+/// What the catalogue says of the tables: owner, privileges, storage, keys, indexes, columns.
+async fn catalogue(world: &World) -> Vec<String> {
+    sqlx::query_scalar(
+        "WITH t AS (SELECT * FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace)
+         SELECT format('%s %s %s %s', relname, relowner::regrole, reloptions, (SELECT array_agg(a::text ORDER BY a::text) FROM unnest(relacl) a)) FROM t
+         UNION ALL SELECT format('%s %s %s', t.relname, conname, pg_get_constraintdef(c.oid)) FROM pg_constraint c JOIN t ON t.oid = c.conrelid
+         UNION ALL SELECT pg_get_indexdef(indexrelid) FROM pg_index i JOIN t ON t.oid = i.indrelid
+         UNION ALL SELECT format('%s.%s %s %s %s %s', t.relname, attname, attnum, format_type(atttypid, atttypmod), attnotnull, pg_get_expr(d.adbin, d.adrelid))
+            FROM pg_attribute a JOIN t ON t.oid = a.attrelid LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum WHERE attnum > 0
+         ORDER BY 1",
+    )
+    .fetch_all(&mut world.admin().await)
+    .await
+    .unwrap()
+}
+
+async fn again(world: &World, which: Rebuild) -> Rebuilt {
+    loop {
+        match rebuild(&world.options, which, |_| {}).await {
+            // An earlier one's connection has not noticed its end yet.
+            Err(AuditError::Busy) => tokio::time::sleep(Duration::from_millis(50)).await,
+            outcome => return outcome.unwrap(),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_projection_comes_out_as_it_was() {
+    let world = World::new().await;
+    world.history().await;
+    let (rows_before, catalogue_before) = (rows(&world).await, catalogue(&world).await);
+    for name in Rebuild::NAMES {
+        let rebuilt = again(&world, Rebuild::parse(name).unwrap()).await;
+        assert!(rebuilt.was_clean(), "{name}: {:#?}", rebuilt.differences);
+        assert_eq!(rows(&world).await, rows_before, "{name}");
+        assert_eq!(catalogue(&world).await, catalogue_before, "{name}");
+    }
+    // The service goes on under its own role, on the connections that it had.
+    let order_id = world.place("10.00", 1).await;
+    world.run(Command::FulfilOrder { order_id }).await;
+    world.project().await;
+    assert!(verify(&world.options, |_| {}).await.unwrap().is_clean());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writers_go_on_meanwhile() {
+    let world = Arc::new(World::new().await);
+    world.history().await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let writer = tokio::spawn({
+        let (world, stop) = (world.clone(), stop.clone());
+        async move {
+            let mut placed = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let order_id = world.place("25.00", 1).await;
+                world.run(Command::FulfilOrder { order_id }).await;
+                world.project().await;
+                placed += 1;
+            }
+            placed
+        }
+    });
+    for name in Rebuild::NAMES {
+        let rebuilt = again(&world, Rebuild::parse(name).unwrap()).await;
+        assert!(rebuilt.was_clean(), "{name}: {:#?}", rebuilt.differences);
+    }
+    stop.store(true, Ordering::Relaxed);
+    assert!(writer.await.unwrap() > 0);
+    let report = verify(&world.options, |_| {}).await.unwrap();
+    assert!(report.is_clean(), "{:#?}", report.differences);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damage_is_reported_and_repaired() {
+    let world = World::new().await;
+    world.history().await;
+    let before = rows(&world).await;
+    world.tamper("UPDATE wallets SET balance = balance + 1; DELETE FROM orders WHERE id = 2; DELETE FROM webhook_envelopes").await;
+    let rebuilt = again(&world, Rebuild::All).await;
+    let lines: Vec<String> = rebuilt.differences.iter().map(ToString::to_string).collect();
+    assert!(lines.iter().any(|l| l.contains("wallets 1: balance is")), "{lines:#?}");
+    assert!(lines.iter().any(|l| l.contains("orders 2 is missing")), "{lines:#?}");
+    assert!(lines.iter().any(|l| l.contains("webhook_envelopes")), "{lines:#?}");
+    assert_eq!(rows(&world).await, before);
+    assert!(verify(&world.options, |_| {}).await.unwrap().is_clean());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_delivery_is_made_and_sent_again() {
+    let world = World::new().await;
+    world.history().await;
+    world
+        .tamper(
+            "WITH lost AS (DELETE FROM deliveries WHERE id = (SELECT min(id) FROM deliveries) RETURNING id)
+             DELETE FROM delivery_state USING lost WHERE delivery_id = lost.id",
+        )
+        .await;
+    assert_eq!(again(&world, Rebuild::Deliveries).await.found, 1);
+    let report = verify(&world.options, |_| {}).await.unwrap();
+    assert!(report.is_clean(), "{:#?}", report.differences);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_is_killed_midway_harms_nothing() {
+    let world = World::new().await;
+    world.history().await;
+    let (rows_before, catalogue_before) = (rows(&world).await, catalogue(&world).await);
+    for stage in ["fold", "compare"] {
+        // Dropped in the middle: its connections end as those of a killed process.
+        let (reached, mut midway) = tokio::sync::mpsc::unbounded_channel();
+        let progress = move |progress: rewards_ledger::audit::Progress| {
+            if progress.stage == stage {
+                _ = reached.send(());
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = midway.recv() => {}
+            _ = rebuild(&world.options, Rebuild::All, progress) => panic!("it ended"),
+        }
+        assert_eq!(rows(&world).await, rows_before);
+        assert_eq!(catalogue(&world).await, catalogue_before);
+    }
+    assert!(again(&world, Rebuild::All).await.was_clean());
+    assert_eq!(rows(&world).await, rows_before);
+    assert_eq!(catalogue(&world).await, catalogue_before);
+}

@@ -1,0 +1,101 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rewards_ledger::audit::verify;
+
+use crate::support::world::World;
+
+async fn lines(world: &World) -> Vec<String> {
+    let report = verify(&world.options, |_| {}).await.unwrap();
+    assert_eq!(report.is_clean(), report.differences.is_empty());
+    report.differences.iter().map(ToString::to_string).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_untouched_ledger_is_clean() {
+    let world = World::new().await;
+    world.history().await;
+    let report = verify(&world.options, |_| {}).await.unwrap();
+    assert!(report.is_clean(), "{:#?}", report.differences);
+    assert!(report.counts.events > 20 && report.counts.deliveries > 5 && report.counts.vouchers == 5, "{:?}", report.counts);
+}
+
+/// What is done to the database, and what the report must say.
+const TAMPERINGS: &[(&str, &str)] = &[
+    (
+        r#"UPDATE events SET data = regexp_replace(data::text, '"amount":"[^"]*"', '"amount":"1.00"')::json WHERE type = 'OrderPlaced' AND stream_id = 1"#,
+        "order 1: its amount is 1.00, its price is 20.00",
+    ),
+    ("DELETE FROM events WHERE type = 'OrderQueued' AND stream_id = 1", "is missing"),
+    (
+        "UPDATE events SET position = 1000000 WHERE type = 'OrderPlaced' AND stream_id = 1;
+         UPDATE events SET position = position - 1 WHERE type = 'WalletDebited' AND data->>'order_id' = '1';
+         UPDATE events SET position = (SELECT position + 1 FROM events WHERE type = 'WalletDebited' AND data->>'order_id' = '1') WHERE position = 1000000",
+        "does not follow",
+    ),
+    ("UPDATE wallets SET balance = balance + 1", "wallets 1: balance is"),
+    ("DELETE FROM wallet_transactions WHERE id = 2", "wallet_transactions 2 is missing"),
+    ("UPDATE wallet_transactions SET id = id + 1000, reference = 'other' WHERE id = 2", "is not in the log"),
+    (
+        "INSERT INTO events SELECT shard_id, (SELECT max(position) + 1 FROM events), gen_random_uuid(), stream_type, stream_id,
+            (SELECT max(version) + 1 FROM events WHERE stream_type = 'wallet'), type, schema_version, data, metadata,
+            (SELECT max(recorded_at) FROM events) FROM events WHERE type = 'WalletRefunded' LIMIT 1;
+         UPDATE log_head SET position = position + 1",
+        "which was not cancelled right before",
+    ),
+    (
+        "UPDATE vault.vouchers SET order_id = 4 WHERE id = (SELECT min(id) FROM vault.vouchers WHERE order_id = 1)",
+        "is given to order 4",
+    ),
+    ("UPDATE vault.vouchers SET order_id = NULL WHERE order_id = 1", "is not claimed in the stock"),
+    ("DELETE FROM deliveries WHERE id = (SELECT min(id) FROM deliveries)", "deliveries"),
+    ("DELETE FROM delivery_state WHERE delivery_id = (SELECT min(id) FROM deliveries)", "has no state"),
+    ("UPDATE webhook_envelopes SET payload = replace(payload, 'PENDING', 'LOST')", "payload is"),
+    ("UPDATE webhook_audience SET is_active = false, is_deleted = true", "webhook_audience 1: is_active is false, the log says true"),
+    ("UPDATE events SET version = version + 5 WHERE type = 'OrderDelivered'", "order 1 has version"),
+    (
+        "INSERT INTO orders SELECT (jsonb_populate_record(o, '{\"id\": 900}')).* FROM orders o WHERE id = 1",
+        "orders 900 is not in the log",
+    ),
+    ("UPDATE events SET data = '{}' WHERE type = 'OrderDelivered'", "is not readable"),
+    ("UPDATE products SET name = 'Another'", "products 1: name is \"Another\", the log says \"Card\""),
+    ("UPDATE log_head SET position = position + 1", "log_head stands at"),
+    ("UPDATE events SET recorded_at = 'epoch' WHERE position = 3", "before its predecessor's"),
+    (
+        "UPDATE events SET metadata = (metadata::jsonb || '{\"causation_id\": \"00000000-0000-7000-8000-000000000000\"}')::json WHERE position = 3",
+        "causation_id 00000000-0000-7000-8000-000000000000 is not an earlier event",
+    ),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_tampering_is_named() {
+    for (tampering, expected) in TAMPERINGS {
+        let world = World::new().await;
+        world.history().await;
+        world.tamper(tampering).await;
+        let lines = lines(&world).await;
+        assert!(lines.iter().any(|line| line.contains(expected)), "{tampering}\nshould be named as: {expected}\nfound: {lines:#?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_is_clean_while_others_write() {
+    let world = Arc::new(World::new().await);
+    world.history().await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let writer = tokio::spawn({
+        let (world, stop) = (world.clone(), stop.clone());
+        async move {
+            while !stop.load(Ordering::Relaxed) {
+                let order_id = world.place("25.00", 1).await;
+                world.run(rewards_ledger::ledger::Command::FulfilOrder { order_id }).await;
+                world.project().await;
+            }
+        }
+    });
+    for _ in 0..5 {
+        assert_eq!(lines(&world).await, Vec::<String>::new());
+    }
+    stop.store(true, Ordering::Relaxed);
+    writer.await.unwrap();
+}
