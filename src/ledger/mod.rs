@@ -8,7 +8,7 @@ mod decide;
 pub mod projector;
 pub mod reader;
 mod schema;
-mod stock;
+pub(crate) mod stock;
 mod wake;
 mod writer;
 
