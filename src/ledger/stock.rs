@@ -141,7 +141,7 @@ pub async fn available_pairs(
                 (SELECT FROM vault.vouchers
                  WHERE shard_id = $1 AND product_id = w.product_id AND denomination = w.denomination AND order_id IS NULL
                    AND (expires_on IS NULL OR expires_on >= (clock_timestamp() AT TIME ZONE 'UTC')::date)
-                 ORDER BY id LIMIT $4) AS some) AS stock
+                 ORDER BY id LIMIT $4) AS counted) AS stock
          WHERE stock.vouchers > 0",
     )
     .bind(shard)
