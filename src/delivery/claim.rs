@@ -286,12 +286,7 @@ async fn targets(
     Ok(targets)
 }
 
-async fn write_ahead(
-    conn: &mut PgConnection,
-    shard: ShardId,
-    at: DateTime<Utc>,
-    claimed: &[Claimed],
-) -> Result<(), sqlx::Error> {
+async fn write_ahead(conn: &mut PgConnection, shard: ShardId, at: DateTime<Utc>, claimed: &[Claimed]) -> Result<(), sqlx::Error> {
     let hash = |c: &Claimed, which: fn(&Target) -> &str| c.target.as_deref().map(which).unwrap_or_default().to_owned();
     sqlx::query(
         "INSERT INTO delivery_attempts (shard_id, delivery_id, request_id, attempt, started_at, url_hash, secret_hash)

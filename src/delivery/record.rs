@@ -119,9 +119,9 @@ pub async fn write_off(pool: &PgPool, shard: ShardId, base: Duration) -> Result<
 pub fn is_refusal(error: &sqlx::Error) -> bool {
     match error {
         // Connection, resources, operator intervention, system errors, rolled back, time-outs.
-        sqlx::Error::Database(refusal) => refusal
-            .code()
-            .is_some_and(|code| !matches!(code.get(..2), Some("08" | "53" | "57" | "58" | "40" | "55" | "25"))),
+        sqlx::Error::Database(refusal) => {
+            refusal.code().is_some_and(|code| !matches!(code.get(..2), Some("08" | "53" | "57" | "58" | "40" | "55" | "25")))
+        }
         sqlx::Error::Encode(_) => true,
         _ => false,
     }

@@ -88,11 +88,8 @@ enum Left {
 impl Worker {
     /// Claims up to `free` due deliveries of a shard, each with its attempt written ahead.
     pub async fn claim_once(&self, shard: ShardId, free: usize) -> Result<Vec<Claimed>, sqlx::Error> {
-        let room = Room {
-            free,
-            per_webhook: self.settings.max_in_flight_per_webhook,
-            lease: self.settings.deadline + LEASE_MARGIN,
-        };
+        let room =
+            Room { free, per_webhook: self.settings.max_in_flight_per_webhook, lease: self.settings.deadline + LEASE_MARGIN };
         claim::claim(&self.pool, &self.keyring, shard, room).await
     }
 
@@ -225,7 +222,10 @@ impl Worker {
 
         sends.close();
         if tokio::time::timeout(STOP_GRACE, sends.wait()).await.is_err() {
-            tracing::warn!(sends = sends.len(), "sends were cut off by the stop: their outcome is unknown, and they will be repeated");
+            tracing::warn!(
+                sends = sends.len(),
+                "sends were cut off by the stop: their outcome is unknown, and they will be repeated"
+            );
             give_up.cancel();
             sends.wait().await;
         }

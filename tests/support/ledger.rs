@@ -15,7 +15,7 @@ use rewards_ledger::delivery::worker::{Worker, WorkerSettings};
 use rewards_ledger::ledger::command::{NewVoucher, PlaceOrder, RegisterWebhook};
 use rewards_ledger::ledger::projector::{Projector, Step};
 use rewards_ledger::ledger::{Answer, Command, FIRST_SHARD, Ledger, Origin};
-use rewards_ledger::receiver::{self, Certificate, Receiver, ReceiverSettings, Received};
+use rewards_ledger::receiver::{self, Certificate, Received, Receiver, ReceiverSettings};
 use rewards_ledger::telemetry::Metrics;
 use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
@@ -85,7 +85,9 @@ impl Shop {
 
     /// An account with a wallet that holds 10,000,000.00 USD.
     pub async fn account(&self, name: &str) -> (AccountId, WalletId) {
-        let Answer::Account(account) = self.run(Command::CreateAccount { name: name.to_owned() }).await else { panic!("no account") };
+        let Answer::Account(account) = self.run(Command::CreateAccount { name: name.to_owned() }).await else {
+            panic!("no account")
+        };
         let opened = self.run(Command::OpenWallet { account_id: account.id, currency: "USD".parse().unwrap() }).await;
         let Answer::Wallet(wallet) = opened else { panic!("no wallet") };
         let amount = Money::from_cents(1_000_000_000).unwrap();

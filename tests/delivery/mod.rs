@@ -153,12 +153,11 @@ async fn deactivation_fails_what_is_pending_and_a_2xx_in_flight_still_counts() {
         ended.push(worker.send(claimed).await.unwrap());
     }
     assert_eq!(worker.record(SHARD, &ended).await.unwrap(), 2);
-    let outcomes: Vec<(i64, String, i16)> = sqlx::query_as(
-        "SELECT webhook_id, status, attempt_count FROM delivery_state ORDER BY webhook_id, attempt_count DESC",
-    )
-    .fetch_all(shop.pool())
-    .await
-    .unwrap();
+    let outcomes: Vec<(i64, String, i16)> =
+        sqlx::query_as("SELECT webhook_id, status, attempt_count FROM delivery_state ORDER BY webhook_id, attempt_count DESC")
+            .fetch_all(shop.pool())
+            .await
+            .unwrap();
     let expected = [(good, "delivered", 1), (good, "failed", 0), (bad, "failed", 1), (bad, "failed", 0)];
     assert_eq!(outcomes, expected.map(|(webhook, status, attempts)| (webhook, status.to_owned(), attempts)));
 }
@@ -262,11 +261,13 @@ async fn small_claims_are_shared_by_accounts_and_by_retries() {
     let mut attempts = vec![];
     for _ in 0..12 {
         attempts.extend(worker.claim_once(SHARD, 64).await.unwrap().iter().map(|c| c.attempt));
-        sqlx::query("UPDATE delivery_state SET status = 'failed', leased_until = NULL WHERE leased_until IS NOT NULL AND webhook_id = $1")
-            .bind(busy)
-            .execute(shop.pool())
-            .await
-            .unwrap();
+        sqlx::query(
+            "UPDATE delivery_state SET status = 'failed', leased_until = NULL WHERE leased_until IS NOT NULL AND webhook_id = $1",
+        )
+        .bind(busy)
+        .execute(shop.pool())
+        .await
+        .unwrap();
         if attempts.len() > 60 {
             break;
         }

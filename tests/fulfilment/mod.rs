@@ -69,7 +69,8 @@ async fn two_fulfilments_never_give_one_voucher_to_two_orders() {
     .await
     .unwrap();
     assert!(!out_of_turn);
-    let events: i64 = sqlx::query_scalar("SELECT count(*) FROM events WHERE type = 'OrderQueued'").fetch_one(shop.pool()).await.unwrap();
+    let events: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM events WHERE type = 'OrderQueued'").fetch_one(shop.pool()).await.unwrap();
     assert_eq!(events, 300);
 }
 
