@@ -11,5 +11,4 @@ pub mod ledger;
 pub mod node;
 pub mod postgres;
 pub mod receiver;
-pub mod stand_in; // STAND-IN: delete
 pub mod telemetry;

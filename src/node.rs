@@ -21,10 +21,10 @@ use crate::api::{ApiState, app};
 use crate::config::{Config, ConfigError, Role};
 use crate::delivery::sender::{Sender, SenderError, SenderSettings};
 use crate::delivery::worker::{Worker, WorkerSettings};
+use crate::fulfilment::Fulfilment;
 use crate::ledger::projector::Projector;
 use crate::ledger::{Ledger, SchemaError, expiry};
 use crate::postgres;
-use crate::stand_in::fulfilment::Fulfilment; // STAND-IN: crate::fulfilment
 use crate::telemetry::Metrics;
 pub use database::Database;
 

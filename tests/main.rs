@@ -4,6 +4,8 @@
 mod api;
 mod audit;
 mod cli;
+mod delivery;
+mod fulfilment;
 mod kill;
 mod log;
 mod support;

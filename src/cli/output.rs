@@ -98,7 +98,9 @@ fn table(rows: &[Value]) -> String {
         |value: &Value| !matches!(value, Value::Null | Value::Object(_)) && *value != "" && *value != serde_json::json!([]);
     let mut columns = rows.first().map(names).unwrap_or_default();
     columns.retain(|name| {
-        rows.iter().any(|row| tells(&row[name]) && !row[name].as_array().is_some_and(|items| items.first().is_some_and(Value::is_object)))
+        rows.iter().any(|row| {
+            tells(&row[name]) && !row[name].as_array().is_some_and(|items| items.first().is_some_and(Value::is_object))
+        })
     });
     if columns.is_empty() {
         return rows.iter().map(shown).collect::<Vec<_>>().join("\n");

@@ -111,8 +111,9 @@ pub async fn claim(pool: &PgPool, keyring: &Keyring, shard: ShardId, room: Room)
     // The plans must not depend on how fresh the statistics of these fast tables are.
     let at: DateTime<Utc> = sqlx::query_scalar(
         "SELECT clock_timestamp()::timestamptz(3)
-         FROM pg_advisory_xact_lock($1, $2), set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
-              set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true)",
+         FROM pg_advisory_xact_lock($1, $2),
+              (SELECT count(set_config(name, 'off', true)) FROM
+                  unnest(ARRAY['enable_seqscan', 'enable_bitmapscan', 'enable_hashjoin', 'enable_mergejoin', 'jit']) AS name) AS plans",
     )
     .bind(CLAIM_LOCK)
     .bind(i32::from(shard))

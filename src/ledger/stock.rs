@@ -114,6 +114,46 @@ pub async fn oldest_available(
         .collect()
 }
 
+/// The id of a shard's newest voucher, 0 without any: it grows whenever stock arrives, because ids
+/// are drawn under the head lock.
+pub async fn newest(pool: &PgPool, shard: ShardId) -> Result<i64, sqlx::Error> {
+    let newest: Option<i64> = sqlx::query_scalar("SELECT id FROM vault.vouchers WHERE shard_id = $1 ORDER BY id DESC LIMIT 1")
+        .bind(shard)
+        .fetch_optional(pool)
+        .await?;
+    Ok(newest.unwrap_or_default())
+}
+
+/// Those of the (product, denomination) pairs that there are vouchers for, with how many, counted
+/// up to a limit; expired ones do not count.
+pub async fn available_pairs(
+    pool: &PgPool,
+    shard: ShardId,
+    pairs: &[(ProductId, Decimal)],
+    limit: i64,
+) -> Result<Vec<(ProductId, Decimal, i64)>, sqlx::Error> {
+    if pairs.is_empty() {
+        return Ok(vec![]);
+    }
+    sqlx::query_as(
+        "SELECT w.product_id, w.denomination, stock.vouchers
+         FROM unnest($2::bigint[], $3::numeric[]) AS w (product_id, denomination)
+         CROSS JOIN LATERAL
+            (SELECT count(*) AS vouchers FROM
+                (SELECT FROM vault.vouchers
+                 WHERE shard_id = $1 AND product_id = w.product_id AND denomination = w.denomination AND order_id IS NULL
+                   AND (expires_on IS NULL OR expires_on >= (clock_timestamp() AT TIME ZONE 'UTC')::date)
+                 ORDER BY id LIMIT $4) AS counted) AS stock
+         WHERE stock.vouchers > 0",
+    )
+    .bind(shard)
+    .bind(pairs.iter().map(|(product, _)| *product).collect::<Vec<_>>())
+    .bind(pairs.iter().map(|(_, denomination)| *denomination).collect::<Vec<_>>())
+    .bind(limit)
+    .fetch_all(pool)
+    .await
+}
+
 pub async fn insert(conn: &mut PgConnection, shard: ShardId, rows: &[NewRow]) -> Result<(), sqlx::Error> {
     if rows.is_empty() {
         return Ok(());

@@ -74,7 +74,10 @@ async fn every_tampering_is_named() {
         world.history().await;
         world.tamper(tampering).await;
         let lines = lines(&world).await;
-        assert!(lines.iter().any(|line| line.contains(expected)), "{tampering}\nshould be named as: {expected}\nfound: {lines:#?}");
+        assert!(
+            lines.iter().any(|line| line.contains(expected)),
+            "{tampering}\nshould be named as: {expected}\nfound: {lines:#?}"
+        );
     }
 }
 

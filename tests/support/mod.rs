@@ -3,4 +3,5 @@ pub mod node;
 pub mod postgres;
 pub mod program;
 pub mod proxy;
+pub mod shop;
 pub mod world;

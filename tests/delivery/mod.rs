@@ -1,0 +1,365 @@
+//! The delivery worker against real HTTPS receivers.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use ledger_projections::deliveries;
+use rewards_ledger::delivery::record;
+use rewards_ledger::delivery::worker::{Round, Worker};
+use rewards_ledger::ledger::Command;
+use rewards_ledger::ledger::command::WebhookChange;
+use rewards_ledger::receiver::Answer;
+use sqlx::PgPool;
+use tokio_util::sync::CancellationToken;
+
+use crate::support::shop::{DEADLINE, SHARD, Shop, receiver};
+
+/// The worker's record of a delivery.
+#[derive(Debug, sqlx::FromRow)]
+struct State {
+    status: String,
+    attempt_count: i16,
+    unknown_count: i16,
+    next_attempt_at: DateTime<Utc>,
+    leased_until: Option<DateTime<Utc>>,
+}
+
+async fn states(pool: &PgPool) -> Vec<State> {
+    sqlx::query_as("SELECT * FROM delivery_state ORDER BY delivery_id").fetch_all(pool).await.unwrap()
+}
+
+async fn state(pool: &PgPool) -> State {
+    states(pool).await.remove(0)
+}
+
+async fn count(pool: &PgPool, sql: &'static str) -> i64 {
+    sqlx::query_scalar(sql).fetch_one(pool).await.unwrap()
+}
+
+/// As if so much time had passed.
+async fn pass(pool: &PgPool, minutes: i32) {
+    sqlx::query(
+        "WITH attempts AS (UPDATE delivery_attempts SET started_at = started_at - make_interval(mins => $1))
+         UPDATE delivery_state SET next_attempt_at = next_attempt_at - make_interval(mins => $1), leased_until = leased_until - make_interval(mins => $1)",
+    )
+    .bind(minutes)
+    .execute(pool)
+    .await
+    .unwrap();
+}
+
+async fn send_all(worker: &Worker) -> Round {
+    worker.once().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_delivery_arrives_over_tls_signed_and_is_recorded() {
+    let shop = Shop::open().await;
+    let (receiver, mut arrived) = receiver(|_| Answer::StatusWithBody(201, "thanks".to_owned())).await;
+    let (webhook_id, token) = shop.webhook(&receiver.url()).await;
+    let order_id = shop.order(1).await;
+    shop.project().await;
+    let worker = shop.worker(&receiver, DEADLINE);
+    assert_eq!(send_all(&worker).await, Round { claimed: 1, delivered: 1, failed: 0, recorded: 1 });
+    assert_eq!(send_all(&worker).await, Round::default());
+
+    let received = arrived.recv().await.unwrap();
+    received.verify(&token, Utc::now().timestamp()).unwrap();
+    assert_eq!(received.method, "POST");
+    assert_eq!(received.token(), Some(&*token));
+    assert_eq!(received.webhook_id(), Some(&*webhook_id.to_string()));
+    assert_eq!(received.event_type(), Some("order.created"));
+    assert_eq!(received.header("content-type"), Some("application/json"));
+    assert_eq!(received.header("user-agent"), Some("SERVICE-Webhooks/1"));
+
+    let id: i64 = sqlx::query_scalar("SELECT id FROM deliveries").fetch_one(shop.pool()).await.unwrap();
+    let (delivery, attempts) = deliveries::find(shop.pool(), SHARD, shop.account_id, id).await.unwrap().unwrap();
+    assert_eq!((delivery.status, delivery.attempt_count, delivery.order_id), ("delivered", 1, order_id));
+    assert_eq!((delivery.response_status, delivery.response_body.as_deref()), (Some(201), Some("thanks")));
+    assert_eq!(received.body, delivery.payload.as_bytes());
+    assert_eq!(received.event_id(), Some(&*delivery.event_id.to_string()));
+    assert_eq!(attempts.len(), 1);
+    assert_eq!(received.request_id(), Some(&*attempts[0].request_id.to_string()));
+    assert_eq!(attempts[0].finished_at, delivery.delivered_at);
+    assert!(attempts[0].error.is_none());
+    // The attempt names the URL by the hash that the log commits to.
+    let is_committed: bool = sqlx::query_scalar(
+        "SELECT (SELECT url_hash FROM delivery_attempts) = (SELECT data->>'url_hash' FROM events WHERE type = 'WebhookRegistered')",
+    )
+    .fetch_one(shop.pool())
+    .await
+    .unwrap();
+    assert!(is_committed);
+}
+
+#[tokio::test]
+async fn failures_are_retried_by_the_schedule_and_the_fifth_is_the_last() {
+    let shop = Shop::open().await;
+    let (receiver, mut arrived) = receiver(|_| Answer::StatusWithBody(500, "no".to_owned())).await;
+    shop.webhook(&receiver.url()).await;
+    shop.order(1).await;
+    shop.project().await;
+    let worker = shop.worker(&receiver, DEADLINE);
+    for (attempt, minutes) in [(1, 1), (2, 2), (3, 4), (4, 8)] {
+        assert_eq!(send_all(&worker).await.failed, 1);
+        assert_eq!(send_all(&worker).await.claimed, 0, "not due yet");
+        let started: DateTime<Utc> =
+            sqlx::query_scalar("SELECT max(started_at) FROM delivery_attempts").fetch_one(shop.pool()).await.unwrap();
+        let state = state(shop.pool()).await;
+        assert_eq!((&*state.status, state.attempt_count), ("pending", attempt));
+        assert_eq!(state.next_attempt_at - started, TimeDelta::minutes(minutes));
+        pass(shop.pool(), i32::try_from(minutes).unwrap()).await;
+    }
+    assert_eq!(send_all(&worker).await.failed, 1);
+    let state = state(shop.pool()).await;
+    assert_eq!((&*state.status, state.attempt_count), ("failed", 5));
+    pass(shop.pool(), 60).await;
+    assert_eq!(send_all(&worker).await, Round::default());
+    let mut requests = HashSet::new();
+    let mut events = HashSet::new();
+    while let Ok(received) = arrived.try_recv() {
+        requests.insert(received.request_id().unwrap().to_owned());
+        events.insert(received.event_id().unwrap().to_owned());
+    }
+    assert_eq!((requests.len(), events.len()), (5, 1));
+}
+
+async fn deactivate(shop: &Shop, webhook_id: i64) {
+    let change = WebhookChange { is_active: Some(false), ..WebhookChange::default() };
+    shop.run(Command::UpdateWebhook { account_id: shop.account_id, webhook_id, change }).await;
+    shop.project().await;
+}
+
+#[tokio::test]
+async fn deactivation_fails_what_is_pending_and_a_2xx_in_flight_still_counts() {
+    let shop = Shop::open().await;
+    let (receiver, _arrived) = receiver(|r| Answer::Status(if r.path == "/good" { 200 } else { 500 })).await;
+    let (good, _) = shop.webhook(&format!("{}/good", receiver.url())).await;
+    let (bad, _) = shop.webhook(&format!("{}/bad", receiver.url())).await;
+    let mut worker = shop.worker(&receiver, DEADLINE);
+    worker.settings.max_in_flight_per_webhook = 1;
+    shop.orders(shop.account_id, 2).await;
+    shop.project().await;
+    let in_flight = worker.claim_once(SHARD, 10).await.unwrap();
+    assert_eq!(in_flight.len(), 2);
+    deactivate(&shop, good).await;
+    deactivate(&shop, bad).await;
+    assert!(states(shop.pool()).await.iter().all(|s| s.status == "failed"));
+    assert!(worker.claim_once(SHARD, 10).await.unwrap().is_empty());
+
+    let mut ended = vec![];
+    for claimed in in_flight {
+        ended.push(worker.send(claimed).await.unwrap());
+    }
+    assert_eq!(worker.record(SHARD, &ended).await.unwrap(), 2);
+    let outcomes: Vec<(i64, String, i16)> =
+        sqlx::query_as("SELECT webhook_id, status, attempt_count FROM delivery_state ORDER BY webhook_id, attempt_count DESC")
+            .fetch_all(shop.pool())
+            .await
+            .unwrap();
+    let expected = [(good, "delivered", 1), (good, "failed", 0), (bad, "failed", 1), (bad, "failed", 0)];
+    assert_eq!(outcomes, expected.map(|(webhook, status, attempts)| (webhook, status.to_owned(), attempts)));
+}
+
+#[tokio::test]
+async fn a_lost_lease_records_nothing_and_its_attempt_is_shown_as_unknown() {
+    let shop = Shop::open().await;
+    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    shop.webhook(&receiver.url()).await;
+    shop.order(1).await;
+    shop.project().await;
+    let worker = shop.worker(&receiver, DEADLINE);
+    let lost = worker.claim_once(SHARD, 1).await.unwrap().remove(0);
+    assert!(worker.claim_once(SHARD, 1).await.unwrap().is_empty(), "the lease holds");
+    pass(shop.pool(), 1).await;
+    let again = worker.claim_once(SHARD, 1).await.unwrap().remove(0);
+    assert_eq!((again.attempt, again.fence), (1, lost.fence + 1));
+    assert_ne!(again.request_id, lost.request_id);
+
+    let late = worker.send(lost).await.unwrap();
+    assert_eq!(worker.record(SHARD, &[late]).await.unwrap(), 0);
+    let before = state(shop.pool()).await;
+    assert_eq!((&*before.status, before.attempt_count, before.unknown_count), ("pending", 0, 1));
+    let ended = worker.send(again).await.unwrap();
+    assert_eq!(worker.record(SHARD, std::slice::from_ref(&ended)).await.unwrap(), 1);
+    assert_eq!(worker.record(SHARD, &[ended]).await.unwrap(), 0, "a second time changes nothing");
+
+    let id: i64 = sqlx::query_scalar("SELECT id FROM deliveries").fetch_one(shop.pool()).await.unwrap();
+    let (delivery, attempts) = deliveries::find(shop.pool(), SHARD, shop.account_id, id).await.unwrap().unwrap();
+    assert_eq!((delivery.status, delivery.attempt_count), ("delivered", 1));
+    let shown: Vec<_> = attempts.iter().map(|a| (a.attempt, a.finished_at.is_some())).collect();
+    assert_eq!(shown, [(1, false), (1, true)]);
+}
+
+#[tokio::test]
+async fn attempts_of_unknown_outcome_end() {
+    let shop = Shop::open().await;
+    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    shop.webhook(&receiver.url()).await;
+    shop.order(1).await;
+    shop.project().await;
+    let worker = shop.worker(&receiver, DEADLINE);
+    let mut numbers = vec![];
+    for _ in 0..20 {
+        record::write_off(shop.pool(), SHARD, Duration::from_secs(60)).await.unwrap();
+        numbers.extend(worker.claim_once(SHARD, 1).await.unwrap().iter().map(|c| c.attempt));
+        pass(shop.pool(), 10).await;
+    }
+    // The first attempt and its five repetitions; what is lost after that counts as failed.
+    assert_eq!(numbers, [1, 1, 1, 1, 1, 1, 2, 3, 4, 5]);
+    let state = state(shop.pool()).await;
+    assert_eq!((&*state.status, state.attempt_count, state.unknown_count), ("failed", 5, 5));
+}
+
+#[tokio::test]
+async fn claims_beside_each_other_never_overlap_and_keep_the_limit_per_webhook() {
+    let shop = Shop::open().await;
+    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    shop.webhook(&receiver.url()).await;
+    shop.webhook(&receiver.url()).await;
+    shop.orders(shop.account_id, 100).await;
+    shop.project().await;
+    let (one, other) = (shop.worker(&receiver, DEADLINE), shop.worker(&receiver, DEADLINE));
+    let mut claimed = vec![];
+    for _ in 0..4 {
+        let (a, b) = tokio::join!(one.claim_once(SHARD, 200), other.claim_once(SHARD, 200));
+        claimed.extend(a.unwrap());
+        claimed.extend(b.unwrap());
+    }
+    assert_eq!(claimed.len(), 2 * 64);
+    let distinct: HashSet<i64> = claimed.iter().map(|c| c.delivery_id).collect();
+    assert_eq!(distinct.len(), claimed.len());
+    assert_eq!(count(shop.pool(), "SELECT max(n) FROM (SELECT count(*) AS n FROM delivery_state WHERE leased_until IS NOT NULL GROUP BY webhook_id) AS x").await, 64);
+
+    // What is given back is free at once, and leaves no attempt behind.
+    record::give_back(shop.pool(), SHARD, &claimed).await.unwrap();
+    assert_eq!(count(shop.pool(), "SELECT count(*) FROM delivery_attempts").await, 0);
+    assert!(states(shop.pool()).await.iter().all(|s| s.leased_until.is_none() && s.unknown_count == 0));
+    assert_eq!(one.claim_once(SHARD, 200).await.unwrap().len(), 128);
+}
+
+#[tokio::test]
+async fn small_claims_are_shared_by_accounts_and_by_retries() {
+    let shop = Shop::open().await;
+    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    let (busy, _) = shop.webhook(&receiver.url()).await;
+    let (other_account, _) = shop.account("other").await;
+    let (quiet, _) = shop.webhook_for(other_account, &receiver.url()).await;
+    shop.orders(shop.account_id, 200).await;
+    shop.orders(other_account, 3).await;
+    shop.project().await;
+    let worker = shop.worker(&receiver, DEADLINE);
+    // Half of the busy webhook's deliveries are retries that were due long ago.
+    sqlx::query("UPDATE delivery_state SET attempt_count = 1, next_attempt_at = now() - interval '1 hour' WHERE webhook_id = $1 AND delivery_id % 2 = 0")
+        .bind(busy)
+        .execute(shop.pool())
+        .await
+        .unwrap();
+    let first = worker.claim_once(SHARD, 8).await.unwrap();
+    assert_eq!(first.iter().filter(|c| c.webhook_id == quiet).count(), 3);
+    let mut attempts = vec![];
+    for _ in 0..12 {
+        attempts.extend(worker.claim_once(SHARD, 64).await.unwrap().iter().map(|c| c.attempt));
+        sqlx::query(
+            "UPDATE delivery_state SET status = 'failed', leased_until = NULL WHERE leased_until IS NOT NULL AND webhook_id = $1",
+        )
+        .bind(busy)
+        .execute(shop.pool())
+        .await
+        .unwrap();
+        if attempts.len() > 60 {
+            break;
+        }
+    }
+    let retries = attempts.iter().filter(|a| **a == 2).count();
+    assert!(retries > 0 && retries * 2 < attempts.len(), "{retries} of {}", attempts.len());
+}
+
+/// Runs the worker until the query says that nothing is left.
+async fn run_until_none(worker: Worker, sql: &'static str) {
+    let pool = worker.pool.clone();
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(worker.run(stop.clone()));
+    let done = tokio::time::timeout(Duration::from_secs(120), async {
+        while count(&pool, sql).await > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    done.await.unwrap();
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_hanging_endpoint_does_not_stop_another_and_stopping_leaves_nothing_leased() {
+    let shop = Shop::open().await;
+    let (receiver, _arrived) = receiver(|r| if r.path == "/hang" { Answer::Hang } else { Answer::Status(200) }).await;
+    shop.webhook(&format!("{}/hang", receiver.url())).await;
+    let (good, _) = shop.webhook(&format!("{}/good", receiver.url())).await;
+    shop.orders(shop.account_id, 100).await;
+    shop.project().await;
+    let mut worker = shop.worker(&receiver, Duration::from_secs(3));
+    worker.settings.max_in_flight = 32;
+    let healthy = "SELECT count(*) FROM delivery_state WHERE status = 'pending' AND webhook_id = 2";
+    assert_eq!(good, 2);
+    run_until_none(worker, healthy).await;
+    assert_eq!(count(shop.pool(), "SELECT count(*) FROM delivery_state WHERE status = 'delivered'").await, 100);
+    assert_eq!(count(shop.pool(), "SELECT count(*) FROM delivery_state WHERE leased_until IS NOT NULL").await, 0);
+    // Nothing was lost on the way: each attempt has its result.
+    assert_eq!(count(shop.pool(), "SELECT count(*) FROM delivery_attempts WHERE finished_at IS NULL").await, 0);
+}
+
+#[tokio::test]
+async fn two_running_workers_deliver_everything_once() {
+    let shop = Shop::open().await;
+    let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
+    shop.webhook(&receiver.url()).await;
+    shop.webhook(&receiver.url()).await;
+    shop.orders(shop.account_id, 500).await;
+    let stop = CancellationToken::new();
+    let beside = tokio::spawn(shop.worker(&receiver, DEADLINE).run(stop.clone()));
+    shop.project().await;
+    run_until_none(shop.worker(&receiver, DEADLINE), "SELECT count(*) FROM delivery_state WHERE status = 'pending'").await;
+    stop.cancel();
+    beside.await.unwrap();
+    let mut got = HashSet::new();
+    let mut requests = 0;
+    while let Ok(received) = arrived.try_recv() {
+        requests += 1;
+        got.insert((received.webhook_id().unwrap().to_owned(), received.event_id().unwrap().to_owned()));
+    }
+    assert_eq!((requests, got.len()), (1_000, 1_000));
+}
+
+/// How fast a backlog is drained: run in a release build, with `--ignored --nocapture`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a measurement"]
+async fn speed() {
+    let setting = |name: &str, default: usize| std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default);
+    let (deliveries, webhooks) = (setting("DELIVERIES", 20_000), setting("WEBHOOKS", 1));
+    let shop = Shop::open().await;
+    let (receiver, arrived) = receiver(|_| Answer::Status(200)).await;
+    drop(arrived);
+    let mut accounts = vec![shop.account_id];
+    for n in 1..webhooks {
+        accounts.push(shop.account(&format!("account {n}")).await.0);
+    }
+    for account in &accounts {
+        shop.webhook_for(*account, &receiver.url()).await;
+    }
+    for account in &accounts {
+        for _ in 0..(deliveries / webhooks).div_ceil(2_000) {
+            shop.orders(*account, (deliveries / webhooks).min(2_000)).await;
+        }
+    }
+    shop.project().await;
+    let due = count(shop.pool(), "SELECT count(*) FROM delivery_state WHERE status = 'pending'").await;
+    let mut worker = shop.worker(&receiver, DEADLINE);
+    worker.settings.max_in_flight = setting("IN_FLIGHT", worker.settings.max_in_flight);
+    worker.settings.max_in_flight_per_webhook = setting("PER_WEBHOOK", worker.settings.max_in_flight_per_webhook);
+    let started = std::time::Instant::now();
+    run_until_none(worker, "SELECT count(*) FROM (SELECT FROM delivery_state WHERE status = 'pending' LIMIT 1) AS x").await;
+    let took = started.elapsed().as_secs_f64();
+    println!("{due} deliveries to {webhooks} webhooks in {took:.2} s: {:.0}/s", due as f64 / took);
+}
