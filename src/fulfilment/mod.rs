@@ -175,7 +175,7 @@ impl Fulfilment {
                     done += 1;
                     finished.delivered += usize::from(is_delivered(&reply));
                 }
-                Err(WriteError::Unavailable | WriteError::OutcomeUnknown) => finished.is_hindered = true,
+                Err(WriteError::Unavailable | WriteError::InProgress | WriteError::OutcomeUnknown) => finished.is_hindered = true,
                 Err(error @ (WriteError::Rejected(_) | WriteError::Refused)) => {
                     tracing::error!(shard, order_id, %error, "an order cannot be taken up now");
                     self.progress(shard).refused.insert(order_id, Instant::now() + REFUSED_PAUSE);
