@@ -94,14 +94,14 @@ fn table(rows: &[Value]) -> String {
             text.chars().take(CELL_CHARACTERS - 1).chain(['…']).collect()
         }
     };
-    let tells =
-        |value: &Value| !matches!(value, Value::Null | Value::Object(_)) && *value != "" && *value != serde_json::json!([]);
+    let tells = |value: &Value| match value {
+        Value::Null | Value::Object(_) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => items.first().is_some_and(|item| !item.is_object()),
+        Value::Bool(_) | Value::Number(_) => true,
+    };
     let mut columns = rows.first().map(names).unwrap_or_default();
-    columns.retain(|name| {
-        rows.iter().any(|row| {
-            tells(&row[name]) && !row[name].as_array().is_some_and(|items| items.first().is_some_and(Value::is_object))
-        })
-    });
+    columns.retain(|name| rows.iter().any(|row| tells(&row[name])));
     if columns.is_empty() {
         return rows.iter().map(shown).collect::<Vec<_>>().join("\n");
     }

@@ -14,7 +14,7 @@ async fn the_demo_tells_its_story_and_exits_well() {
     {
         assert!(told.contains(event), "{event} is not in {told}");
     }
-    assert_eq!(told.matches("signature verified").count(), 13, "{told}");
+    assert_eq!(told.matches("  signature verified  ").count(), 13, "{told}");
     for line in [
         "opening balance                0.00 USD",
         "credits                      500.00 USD",

@@ -80,10 +80,13 @@ async fn a_wrong_value_stops_the_start_with_one_line() {
     };
     let mut flag = variables("LEDGER_LISTEN", "127.0.0.1:0");
     flag.args(["--listen", "here"]);
+    let mut variable_over_file = variables("LEDGER_RETRY_BASE", "later");
+    variable_over_file.arg("--config").arg(&file);
     let mut master_key = variables("DATABASE_URL", "postgres://nobody:hidden@127.0.0.1:1/none");
     master_key.args(["--roles", "projector"]);
     for (mut command, status, expected) in [
         (flag, 2, "error: --listen cannot be \"here\": invalid socket address syntax"),
+        (variable_over_file, 2, "error: --retry-base cannot be \"later\": a duration looks like 500ms, 30s, 5m, 1h or 1d"),
         (
             variables("LEDGER_ROLES", "cook"),
             2,

@@ -233,7 +233,8 @@ async fn home(args: &DemoArgs) -> anyhow::Result<Home> {
         let server = Settings {
             programs: args.postgres_programs.clone(),
             account: args.postgres_account.clone(),
-            ..Settings::temporary(true)?
+            // It ends with the tour: nothing of it has to survive a crash.
+            ..Settings::temporary(false)?
         };
         let database = Database::embedded(Server::start(server).await?)?;
         // Beside the server's directory, which is another user's where root runs the demo.
