@@ -6,6 +6,7 @@ pub mod command;
 pub mod connect;
 mod decide;
 pub mod expiry;
+mod needs;
 pub mod projector;
 pub mod reader;
 mod schema;

@@ -1,0 +1,148 @@
+//! Deciding a batch: each command in turn, in memory, on what the batch has loaded and what the
+//! commands before it did. A refused command leaves no trace.
+
+mod accounts;
+mod catalogue;
+mod orders;
+mod wallets;
+mod webhooks;
+
+use ledger_events::account::AccountStatus;
+use ledger_events::{AccountId, Actor, Rejection};
+
+use super::append::Story;
+use super::batch::{Batch, StoredAnswer};
+use super::command::{Answer, Command, Reply, Submission, WriteError};
+use crate::access::seal::SealError;
+
+/// What makes the whole batch unusable, as opposed to a refusal of one command. Nothing is
+/// written then; bisection finds the command.
+#[derive(Debug, thiserror::Error)]
+pub enum DecideError {
+    #[error(transparent)]
+    Seal(#[from] SealError),
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error("the batch ran out of {0} ids")]
+    NoIdLeft(&'static str),
+}
+
+/// A refusal, or a batch that cannot go on.
+#[derive(Debug)]
+enum Stop {
+    Rejected(Rejection),
+    Broken(DecideError),
+}
+
+impl From<Rejection> for Stop {
+    fn from(rejection: Rejection) -> Stop {
+        Stop::Rejected(rejection)
+    }
+}
+
+impl From<SealError> for Stop {
+    fn from(error: SealError) -> Stop {
+        Stop::Broken(error.into())
+    }
+}
+
+impl From<serde_json::Error> for Stop {
+    fn from(error: serde_json::Error) -> Stop {
+        Stop::Broken(error.into())
+    }
+}
+
+type Decided = Result<Answer, Stop>;
+
+/// Decides every command, in the order of arrival; one reply each.
+pub fn decide_all(batch: &mut Batch, submissions: &[Submission]) -> Result<Vec<Result<Reply, WriteError>>, DecideError> {
+    submissions
+        .iter()
+        .map(|submission| match decide_one(batch, submission) {
+            Ok(reply) => Ok(Ok(reply)),
+            Err(Stop::Rejected(rejection)) => Ok(Err(rejection.into())),
+            Err(Stop::Broken(error)) => Err(error),
+        })
+        .collect()
+}
+
+fn decide_one(batch: &mut Batch, submission: &Submission) -> Result<Reply, Stop> {
+    let idempotency = submission.idempotency.as_ref();
+    if let Some(key) = idempotency
+        && let Some(stored) = batch.answers.get(&key.key_hash)
+    {
+        if stored.fingerprint != key.fingerprint {
+            return Err(Rejection::IdempotencyKeyReused.into());
+        }
+        return Ok(Reply::Rendered { rendered: stored.rendered.clone(), is_replay: true });
+    }
+    if let Actor::Credential(id) = submission.origin.actor
+        && batch.credentials.get(&id).is_none_or(|credential| credential.is_revoked)
+    {
+        return Err(Rejection::CredentialRevoked.into());
+    }
+    let story = Story { origin: &submission.origin, idempotency, account_id: None, correlation_id: None, causation_id: None };
+    let answer = decide(batch, &submission.command, story)?;
+    let Some(key) = idempotency else { return Ok(Reply::Answer(Box::new(answer))) };
+    let rendered = (key.render)(&answer)?;
+    batch.answers.insert(key.key_hash, StoredAnswer { fingerprint: key.fingerprint, rendered: rendered.clone() });
+    batch.new_answers.push(key.key_hash);
+    Ok(Reply::Rendered { rendered, is_replay: false })
+}
+
+fn decide(batch: &mut Batch, command: &Command, story: Story<'_>) -> Decided {
+    match command {
+        Command::CreateAccount { name } => accounts::create(batch, name, story),
+        Command::SetAccountStatus { account_id, status } => accounts::set_status(batch, *account_id, *status, story),
+        Command::SetDiscount { account_id, rule } => accounts::set_discount(batch, *account_id, rule, story),
+        Command::IssueCredential { account_id, name, api_key, api_secret } => {
+            accounts::issue_credential(batch, *account_id, name, api_key, api_secret, story)
+        }
+        Command::RevokeCredential { account_id, credential_id } => {
+            accounts::revoke_credential(batch, *account_id, *credential_id, story)
+        }
+        Command::OpenWallet { account_id, currency } => wallets::open(batch, *account_id, *currency, story),
+        Command::FundWallet { wallet_id, amount, reference, note } => {
+            wallets::fund(batch, *wallet_id, *amount, reference, note.as_ref(), story)
+        }
+        Command::AdjustWallet { wallet_id, direction, amount, reason } => {
+            wallets::adjust(batch, *wallet_id, *direction, *amount, reason, story)
+        }
+        Command::AddCategory { name, parent_id } => catalogue::add_category(batch, name, *parent_id, story),
+        Command::AddProduct { details } => catalogue::add_product(batch, details, story),
+        Command::ChangeProduct { product_id, details } => catalogue::change_product(batch, *product_id, details, story),
+        Command::LoadVouchers { product_id, denomination, vouchers } => {
+            catalogue::load_vouchers(batch, *product_id, *denomination, vouchers, story)
+        }
+        Command::PlaceOrder(order) => orders::place_order(batch, order, story),
+        Command::CancelOrder { account_id, order_id, reason } => {
+            orders::cancel(batch, *account_id, *order_id, reason.as_ref(), story)
+        }
+        Command::FulfilOrder { order_id } => orders::fulfil(batch, *order_id, story),
+        Command::RevealVouchers { account_id, order_id } => orders::reveal_vouchers(batch, *account_id, *order_id, story),
+        Command::RegisterWebhook(webhook) => webhooks::register(batch, webhook, story),
+        Command::UpdateWebhook { account_id, webhook_id, change } => {
+            webhooks::update(batch, *account_id, *webhook_id, change, story)
+        }
+        Command::DeleteWebhook { account_id, webhook_id } => webhooks::delete(batch, *account_id, *webhook_id, story),
+    }
+}
+fn unknown(field: &'static str) -> Rejection {
+    Rejection::InvalidField { field, problem: "is unknown" }
+}
+
+/// Every change by a suspended account is refused.
+fn active(batch: &Batch, id: AccountId) -> Result<(), Rejection> {
+    match batch.accounts.get(&id).ok_or(Rejection::NotFound)?.status {
+        AccountStatus::Active => Ok(()),
+        AccountStatus::Suspended => Err(Rejection::AccountSuspended),
+    }
+}
+
+fn next(id: Option<i64>, kind: &'static str) -> Result<i64, Stop> {
+    id.ok_or(Stop::Broken(DecideError::NoIdLeft(kind)))
+}
+
+fn new_salt() -> Vec<u8> {
+    rand::random::<[u8; 16]>().to_vec()
+}

@@ -1,0 +1,179 @@
+//! Which rows and ids a batch of commands needs, read off the commands before anything is loaded.
+
+use std::collections::{HashSet, VecDeque};
+
+use chrono::{DateTime, Utc};
+use ledger_events::{AccountId, Actor, CategoryId, CredentialId, OrderId, ProductId, WalletId};
+use sqlx::PgConnection;
+
+use super::command::{Command, NewVoucher, Submission};
+
+/// Ids that this batch may hand out, drawn from the sequences in one statement.
+#[derive(Debug, Default)]
+pub struct Ids {
+    pub orders: VecDeque<i64>,
+    pub transactions: VecDeque<i64>,
+    pub accounts: VecDeque<i64>,
+    pub credentials: VecDeque<i64>,
+    pub wallets: VecDeque<i64>,
+    pub webhooks: VecDeque<i64>,
+    pub products: VecDeque<i64>,
+    pub categories: VecDeque<i64>,
+    pub vouchers: VecDeque<i64>,
+}
+
+/// Which rows the commands of a batch need.
+#[derive(Default)]
+pub struct Needs<'a> {
+    pub keys: Vec<[u8; 32]>,
+    pub accounts: HashSet<AccountId>,
+    pub credentials: HashSet<CredentialId>,
+    pub products: HashSet<ProductId>,
+    pub categories: HashSet<CategoryId>,
+    pub wallets: HashSet<WalletId>,
+    pub wallets_of: HashSet<AccountId>,
+    pub orders: HashSet<OrderId>,
+    pub references: Vec<(AccountId, &'a str)>,
+    pub fundings: Vec<&'a str>,
+    pub webhooks_of: HashSet<AccountId>,
+    pub texts: Vec<(&'static str, i64)>,
+    pub vouchers: Vec<(ProductId, &'a [NewVoucher])>,
+    pub fulfil: Vec<OrderId>,
+    pub counts: [i64; 9],
+}
+
+impl<'a> Needs<'a> {
+    const ORDERS: usize = 0;
+    const TRANSACTIONS: usize = 1;
+    const ACCOUNTS: usize = 2;
+    const CREDENTIALS: usize = 3;
+    const WALLETS: usize = 4;
+    const WEBHOOKS: usize = 5;
+    const PRODUCTS: usize = 6;
+    const CATEGORIES: usize = 7;
+    const VOUCHERS: usize = 8;
+
+    pub fn of(submissions: &'a [Submission]) -> Needs<'a> {
+        let mut needs = Needs::default();
+        for submission in submissions {
+            needs.keys.extend(submission.idempotency.as_ref().map(|i| i.key_hash));
+            if let Actor::Credential(id) = submission.origin.actor {
+                needs.credentials.insert(id);
+            }
+            needs.add(&submission.command);
+        }
+        needs
+    }
+
+    fn add(&mut self, command: &'a Command) {
+        match command {
+            Command::CreateAccount { .. } => self.counts[Self::ACCOUNTS] += 1,
+            Command::SetAccountStatus { account_id, .. } => _ = self.accounts.insert(*account_id),
+            Command::SetDiscount { account_id, rule } => {
+                self.accounts.insert(*account_id);
+                self.products.extend(rule.product_id);
+                self.categories.extend(rule.category_id);
+            }
+            Command::IssueCredential { account_id, .. } => {
+                self.accounts.insert(*account_id);
+                self.counts[Self::CREDENTIALS] += 1;
+            }
+            Command::RevokeCredential { credential_id, .. } => _ = self.credentials.insert(*credential_id),
+            Command::OpenWallet { account_id, .. } => {
+                self.accounts.insert(*account_id);
+                self.wallets_of.insert(*account_id);
+                self.counts[Self::WALLETS] += 1;
+            }
+            Command::FundWallet { wallet_id, reference, .. } => {
+                self.wallets.insert(*wallet_id);
+                self.fundings.push(reference);
+                self.counts[Self::TRANSACTIONS] += 1;
+            }
+            Command::AdjustWallet { wallet_id, .. } => {
+                self.wallets.insert(*wallet_id);
+                self.counts[Self::TRANSACTIONS] += 1;
+            }
+            Command::AddCategory { parent_id, .. } => {
+                self.categories.extend(*parent_id);
+                self.counts[Self::CATEGORIES] += 1;
+            }
+            Command::AddProduct { details } => {
+                self.categories.extend(details.category_id);
+                self.counts[Self::PRODUCTS] += 1;
+            }
+            Command::ChangeProduct { product_id, details } => {
+                self.products.insert(*product_id);
+                self.categories.extend(details.category_id);
+            }
+            Command::LoadVouchers { product_id, vouchers, .. } => {
+                self.products.insert(*product_id);
+                self.vouchers.push((*product_id, vouchers));
+                self.counts[Self::VOUCHERS] += i64::try_from(vouchers.len()).unwrap_or(i64::MAX);
+            }
+            Command::PlaceOrder(order) => {
+                self.accounts.insert(order.account_id);
+                self.wallets_of.insert(order.account_id);
+                self.products.insert(order.product_id);
+                self.references.extend(order.client_reference.as_deref().map(|reference| (order.account_id, reference)));
+                self.counts[Self::ORDERS] += 1;
+                self.counts[Self::TRANSACTIONS] += 1;
+            }
+            Command::CancelOrder { order_id, .. } => {
+                self.orders.insert(*order_id);
+                self.texts.push(("order.metadata", *order_id));
+                self.counts[Self::TRANSACTIONS] += 1;
+            }
+            Command::FulfilOrder { order_id } => {
+                self.orders.insert(*order_id);
+                self.fulfil.push(*order_id);
+            }
+            Command::RevealVouchers { order_id, .. } => _ = self.orders.insert(*order_id),
+            Command::RegisterWebhook(webhook) => {
+                self.accounts.insert(webhook.account_id);
+                self.webhooks_of.insert(webhook.account_id);
+                self.credentials.extend(webhook.credential_id);
+                self.counts[Self::WEBHOOKS] += 1;
+            }
+            Command::UpdateWebhook { account_id, webhook_id, .. } | Command::DeleteWebhook { account_id, webhook_id } => {
+                self.accounts.insert(*account_id);
+                self.webhooks_of.insert(*account_id);
+                self.texts.extend([("webhook.name", *webhook_id), ("webhook.url", *webhook_id)]);
+            }
+        }
+    }
+}
+
+/// The time after the lock, and as many ids of each kind as the batch can use.
+pub async fn draw(conn: &mut PgConnection, counts: &[i64; 9]) -> Result<(DateTime<Utc>, Ids), sqlx::Error> {
+    let (now, orders, transactions): (DateTime<Utc>, Vec<i64>, Vec<i64>) = sqlx::query_as(
+        "SELECT clock_timestamp()::timestamptz(3),
+                ARRAY(SELECT nextval('order_ids') FROM generate_series(1, $1)),
+                ARRAY(SELECT nextval('transaction_ids') FROM generate_series(1, $2))",
+    )
+    .bind(counts[Needs::ORDERS])
+    .bind(counts[Needs::TRANSACTIONS])
+    .fetch_one(&mut *conn)
+    .await?;
+    let mut ids = Ids { orders: orders.into(), transactions: transactions.into(), ..Ids::default() };
+    // What is set up now and then is drawn only when it is.
+    let seldom = [
+        (Needs::ACCOUNTS, &mut ids.accounts, "account_ids"),
+        (Needs::CREDENTIALS, &mut ids.credentials, "credential_ids"),
+        (Needs::WALLETS, &mut ids.wallets, "wallet_ids"),
+        (Needs::WEBHOOKS, &mut ids.webhooks, "webhook_ids"),
+        (Needs::PRODUCTS, &mut ids.products, "product_ids"),
+        (Needs::CATEGORIES, &mut ids.categories, "category_ids"),
+        (Needs::VOUCHERS, &mut ids.vouchers, "voucher_ids"),
+    ];
+    for (index, kept, sequence) in seldom {
+        if counts[index] > 0 {
+            let drawn: Vec<i64> = sqlx::query_scalar("SELECT nextval($1::regclass) FROM generate_series(1, $2)")
+                .bind(sequence)
+                .bind(counts[index])
+                .fetch_all(&mut *conn)
+                .await?;
+            *kept = drawn.into();
+        }
+    }
+    Ok((now, ids))
+}
