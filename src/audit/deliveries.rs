@@ -34,7 +34,9 @@ pub async fn check(
     sqlx::raw_sql("TRUNCATE webhook_audience").execute(&mut *conn).await?;
     let mut at = 0;
     loop {
-        sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; TRUNCATE webhook_envelopes, deliveries").execute(&mut *conn).await?;
+        sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; TRUNCATE webhook_envelopes, deliveries")
+            .execute(&mut *conn)
+            .await?;
         let checkpoint = checkpoint(conn, shard).await?;
         let page = reader::stored_after(&mut *conn, shard, at, PAGE_EVENTS).await?;
         let mut events: Vec<Recorded> =

@@ -50,7 +50,9 @@ pub enum RowProblem {
     Missing,
     /// The table has it, the log does not make it.
     Extra,
-    Differs { fields: Vec<FieldDifference> },
+    Differs {
+        fields: Vec<FieldDifference>,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use ledger_events::wallet::WalletEvent;
 use ledger_events::order::OrderEvent;
+use ledger_events::wallet::WalletEvent;
 use ledger_events::{AccountId, Currency, Event, Position, Recorded, ShardId, WalletId};
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -96,7 +96,9 @@ impl Walk {
         self.settle(Some(&recorded), findings);
         self.owed = Owed::by(&recorded);
         match &recorded.event {
-            Event::Wallet(WalletEvent::WalletOpened(e)) => _ = self.wallets.insert(recorded.stream_id, (e.account_id, e.currency)),
+            Event::Wallet(WalletEvent::WalletOpened(e)) => {
+                _ = self.wallets.insert(recorded.stream_id, (e.account_id, e.currency))
+            }
             Event::Order(OrderEvent::OrderPlaced(e)) if self.wallets.get(&e.wallet_id) != Some(&(e.account_id, e.currency)) => {
                 let problem = format!("wallet {} is not one of account {} in {}", e.wallet_id, e.account_id, e.currency);
                 findings.add(Difference::Rule { shard, stream: "order", id: recorded.stream_id, position, problem });
@@ -128,7 +130,12 @@ impl Walk {
 }
 
 /// Causes and stories must be earlier events, or the event itself.
-async fn references(conn: &mut PgConnection, shard: ShardId, page: &[Recorded], findings: &mut Findings) -> Result<(), sqlx::Error> {
+async fn references(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    page: &[Recorded],
+    findings: &mut Findings,
+) -> Result<(), sqlx::Error> {
     let here: HashMap<Uuid, Position> = page.iter().map(|r| (r.moment.event_id, r.moment.position)).collect();
     let named = |r: &Recorded| {
         [("correlation_id", Some(r.metadata.correlation_id)), ("causation_id", r.metadata.causation_id)]

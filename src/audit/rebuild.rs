@@ -230,7 +230,13 @@ impl Work {
 
     /// Compares rows in a snapshot of their own, leaving out those that the log has touched after
     /// the position that the copies stand at: they are compared once more.
-    async fn compare(&mut self, conn: &mut PgConnection, table: &'static Table, shard: ShardId, which: Compare) -> Result<(), AuditError> {
+    async fn compare(
+        &mut self,
+        conn: &mut PgConnection,
+        table: &'static Table,
+        shard: ShardId,
+        which: Compare,
+    ) -> Result<(), AuditError> {
         let Some(part) = self.parts.iter().copied().find(|part| part.tables().contains(&table.name)) else { return Ok(()) };
         let mut tx = conn.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").await?;
         let rows = match &which {
@@ -288,7 +294,12 @@ impl Work {
         Err(AuditError::NotLocked)
     }
 
-    async fn try_swap(&mut self, conn: &mut PgConnection, first_id: i64, is_patient: bool) -> Result<BTreeMap<ShardId, Position>, AuditError> {
+    async fn try_swap(
+        &mut self,
+        conn: &mut PgConnection,
+        first_id: i64,
+        is_patient: bool,
+    ) -> Result<BTreeMap<ShardId, Position>, AuditError> {
         // A rebuild that freezes while it holds the head loses it, like any writer.
         sqlx::raw_sql(
             "BEGIN; SET LOCAL synchronous_commit = on; SET LOCAL statement_timeout = '5s'; SET LOCAL idle_in_transaction_session_timeout = '2s'",

@@ -48,7 +48,8 @@ impl Owed {
             Event::Wallet(event) => Some((next.stream_id, Movement::of(event)?)),
             _ => None,
         });
-        let Some((wallet_id, movement)) = movement.filter(|(_, m)| m.category == self.category && m.order_id == Some(self.order_id))
+        let Some((wallet_id, movement)) =
+            movement.filter(|(_, m)| m.category == self.category && m.order_id == Some(self.order_id))
         else {
             return Some(format!("its {noun} of {} does not follow", self.amount));
         };
@@ -83,7 +84,12 @@ pub fn of_order(before: Option<&Order>, event: &OrderEvent) -> Option<String> {
     let order = match (before, event) {
         (None, OrderEvent::OrderPlaced(placed)) => {
             return match price(placed.denomination, placed.quantity, placed.discount) {
-                Ok(price) if (price.face_value, price.discount_amount, price.amount) == (placed.face_value, placed.discount_amount, placed.amount) => None,
+                Ok(price)
+                    if (price.face_value, price.discount_amount, price.amount)
+                        == (placed.face_value, placed.discount_amount, placed.amount) =>
+                {
+                    None
+                }
                 Ok(price) => Some(format!("its amount is {}, its price is {}", placed.amount, price.amount)),
                 Err(error) => Some(format!("it cannot be priced: it {error}")),
             };

@@ -72,7 +72,14 @@ pub async fn check(
             let expected = if stored.stream_id == at.0 { at.1 + 1 } else { 1 };
             if stored.version != expected {
                 let (stream, id) = (stream.to_string(), stored.stream_id);
-                findings.add(Difference::Version { shard, stream, id, position: stored.position, found: stored.version, expected });
+                findings.add(Difference::Version {
+                    shard,
+                    stream,
+                    id,
+                    position: stored.position,
+                    found: stored.version,
+                    expected,
+                });
             }
             at = (stored.stream_id, stored.version);
             // What cannot be read was named by the walk over the positions.
@@ -113,7 +120,12 @@ pub async fn check(
     }
 }
 
-async fn page(conn: &mut PgConnection, shard: ShardId, stream: StreamType, after: (i64, i64)) -> Result<Vec<Stored>, sqlx::Error> {
+async fn page(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    stream: StreamType,
+    after: (i64, i64),
+) -> Result<Vec<Stored>, sqlx::Error> {
     sqlx::query_as(
         "SELECT shard_id, position, event_id, stream_type, stream_id, version, type, schema_version, data::text AS data, metadata::text AS metadata, recorded_at
          FROM events WHERE shard_id = $1 AND stream_type = $2 AND (stream_id, version) > ($3, $4) ORDER BY stream_id, version LIMIT $5",
@@ -205,12 +217,13 @@ async fn refunds(
     findings: &mut Findings,
 ) -> Result<(), sqlx::Error> {
     let next: Vec<Position> = refunds.iter().map(|(_, cancelled, _)| cancelled + 1).collect();
-    let wallets: Vec<(Position, WalletId)> =
-        sqlx::query_as("SELECT position, stream_id FROM events WHERE shard_id = $1 AND position = ANY($2) AND stream_type = 'wallet'")
-            .bind(shard)
-            .bind(next)
-            .fetch_all(conn)
-            .await?;
+    let wallets: Vec<(Position, WalletId)> = sqlx::query_as(
+        "SELECT position, stream_id FROM events WHERE shard_id = $1 AND position = ANY($2) AND stream_type = 'wallet'",
+    )
+    .bind(shard)
+    .bind(next)
+    .fetch_all(conn)
+    .await?;
     let wallets: HashMap<Position, WalletId> = wallets.into_iter().collect();
     for (id, position, paid_from) in refunds {
         // That a refund follows at all is the walk's over the positions.

@@ -110,7 +110,9 @@ async fn damage_is_reported_and_repaired() {
     let world = World::new().await;
     world.history().await;
     let before = rows(&world).await;
-    world.tamper("UPDATE wallets SET balance = balance + 1; DELETE FROM orders WHERE id = 2; DELETE FROM webhook_envelopes").await;
+    world
+        .tamper("UPDATE wallets SET balance = balance + 1; DELETE FROM orders WHERE id = 2; DELETE FROM webhook_envelopes")
+        .await;
     let rebuilt = again(&world, Rebuild::All).await;
     let lines: Vec<String> = rebuilt.differences.iter().map(ToString::to_string).collect();
     assert!(lines.iter().any(|l| l.contains("wallets 1: balance is")), "{lines:#?}");

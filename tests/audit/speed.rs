@@ -45,10 +45,12 @@ async fn rebuild_beside_copy() {
     sqlx::raw_sql(HISTORY).execute(&mut admin).await.unwrap();
     let events = 1_002_000_f64;
 
-    sqlx::raw_sql("CHECKPOINT; COPY events TO '/tmp/rewards-ledger-events.copy'; CREATE TABLE copied (LIKE events INCLUDING INDEXES)")
-        .execute(&mut admin)
-        .await
-        .unwrap();
+    sqlx::raw_sql(
+        "CHECKPOINT; COPY events TO '/tmp/rewards-ledger-events.copy'; CREATE TABLE copied (LIKE events INCLUDING INDEXES)",
+    )
+    .execute(&mut admin)
+    .await
+    .unwrap();
     let started = Instant::now();
     sqlx::raw_sql("COPY copied FROM '/tmp/rewards-ledger-events.copy'").execute(&mut admin).await.unwrap();
     let copy = started.elapsed();
@@ -68,7 +70,12 @@ async fn rebuild_beside_copy() {
         .await
         .unwrap();
         let fold = folded.lock().unwrap().duration_since(started);
-        println!("{inline:?} (empty before): fold {fold:?}, {:.0} events/s, all {:?}, found {}", events / fold.as_secs_f64(), started.elapsed(), rebuilt.found);
+        println!(
+            "{inline:?} (empty before): fold {fold:?}, {:.0} events/s, all {:?}, found {}",
+            events / fold.as_secs_f64(),
+            started.elapsed(),
+            rebuilt.found
+        );
     }
     let started = Instant::now();
     let rebuilt = rebuild(&options, Rebuild::All, |_| {}).await.unwrap();
@@ -76,5 +83,10 @@ async fn rebuild_beside_copy() {
     println!("everything, compared and swapped: {all:?}, {:.0} events/s, found {}", events / all.as_secs_f64(), rebuilt.found);
     let started = Instant::now();
     let report = verify(&options, |_| {}).await.unwrap();
-    println!("verify: {:?}, found {} ({:?})", started.elapsed(), report.found, report.differences.first().map(ToString::to_string));
+    println!(
+        "verify: {:?}, found {} ({:?})",
+        started.elapsed(),
+        report.found,
+        report.differences.first().map(ToString::to_string)
+    );
 }

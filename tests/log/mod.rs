@@ -121,11 +121,12 @@ async fn many_commands_share_few_transactions() {
     for reply in waiting {
         reply.await.unwrap().unwrap();
     }
-    let (events, transactions, last): (i64, i64, i64) =
-        sqlx::query_as("SELECT count(*), count(DISTINCT xmin::text), max(position) FROM events WHERE type IN ('OrderPlaced', 'WalletDebited')")
-            .fetch_one(world.ledger.pool())
-            .await
-            .unwrap();
+    let (events, transactions, last): (i64, i64, i64) = sqlx::query_as(
+        "SELECT count(*), count(DISTINCT xmin::text), max(position) FROM events WHERE type IN ('OrderPlaced', 'WalletDebited')",
+    )
+    .fetch_one(world.ledger.pool())
+    .await
+    .unwrap();
     assert_eq!(events, 800);
     assert!(transactions <= 20, "{transactions} transactions");
     let all: i64 = sqlx::query_scalar("SELECT count(*) FROM events").fetch_one(world.ledger.pool()).await.unwrap();

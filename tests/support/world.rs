@@ -146,7 +146,8 @@ impl World {
         let delivered = self.place("10.00", 2).await;
         self.stock("10.00", "a", 5).await;
         self.run(Command::FulfilOrder { order_id: delivered }).await;
-        let rule = DiscountRule { product_id: Some(self.product), category_id: None, discount: money("2.50").try_into().unwrap() };
+        let rule =
+            DiscountRule { product_id: Some(self.product), category_id: None, discount: money("2.50").try_into().unwrap() };
         self.run(Command::SetDiscount { account_id: self.account, rule }).await;
         let partial = self.place("10.00", 5).await;
         self.run(Command::FulfilOrder { order_id: partial }).await;
@@ -177,7 +178,9 @@ impl World {
 
     /// What a superuser can do to the tables, past the triggers.
     pub async fn tamper(&self, sql: &str) {
-        let script = format!("BEGIN; ALTER TABLE events DISABLE TRIGGER ALL; {sql}; ALTER TABLE events ENABLE ALWAYS TRIGGER events_append_only; ALTER TABLE events ENABLE ALWAYS TRIGGER events_no_truncate; COMMIT");
+        let script = format!(
+            "BEGIN; ALTER TABLE events DISABLE TRIGGER ALL; {sql}; ALTER TABLE events ENABLE ALWAYS TRIGGER events_append_only; ALTER TABLE events ENABLE ALWAYS TRIGGER events_no_truncate; COMMIT"
+        );
         sqlx::raw_sql(AssertSqlSafe(script)).execute(&mut self.admin().await).await.unwrap();
     }
 }
