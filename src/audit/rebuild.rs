@@ -113,6 +113,7 @@ pub async fn rebuild(options: &PgConnectOptions, which: Rebuild, progress: impl 
         }
     }
     let positions = work.swap_in(options, &mut conn, first_id, &progress).await?;
+    lock::release(&mut conn).await?;
     conn.close().await?;
     let projections = work.parts.iter().map(|part| part.name()).collect();
     Ok(Rebuilt { projections, positions, rows, found: work.found.findings.found, differences: work.found.findings.differences })

@@ -75,6 +75,7 @@ pub async fn verify(options: &PgConnectOptions, progress: impl Fn(Progress)) -> 
         streams::extra_transactions(&mut conn, shard, &mut findings).await?;
         deliveries::check(&mut conn, shard, &mut counts, &mut findings, &progress).await?;
     }
+    lock::release(&mut conn).await?;
     conn.close().await?;
     Ok(Report { counts, found: findings.found, differences: findings.differences })
 }

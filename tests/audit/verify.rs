@@ -20,13 +20,13 @@ async fn an_untouched_ledger_is_clean() {
     assert!(report.counts.events > 20 && report.counts.deliveries > 5 && report.counts.vouchers == 5, "{:?}", report.counts);
 }
 
-/// What is done to the database, and what the report must say.
+/// What is done to the database, and what a line of the report must say: `…` stands for anything.
 const TAMPERINGS: &[(&str, &str)] = &[
     (
         r#"UPDATE events SET data = regexp_replace(data::text, '"amount":"[^"]*"', '"amount":"1.00"')::json WHERE type = 'OrderPlaced' AND stream_id = 1"#,
         "order 1: its amount is 1.00, its price is 20.00",
     ),
-    ("DELETE FROM events WHERE type = 'OrderQueued' AND stream_id = 1", "is missing"),
+    ("DELETE FROM events WHERE type = 'OrderQueued' AND stream_id = 1", "shard 1: position…is missing"),
     (
         "UPDATE events SET position = 1000000 WHERE type = 'OrderPlaced' AND stream_id = 1;
          UPDATE events SET position = position - 1 WHERE type = 'WalletDebited' AND data->>'order_id' = '1';
@@ -48,7 +48,7 @@ const TAMPERINGS: &[(&str, &str)] = &[
         "is given to order 4",
     ),
     ("UPDATE vault.vouchers SET order_id = NULL WHERE order_id = 1", "is not claimed in the stock"),
-    ("DELETE FROM deliveries WHERE id = (SELECT min(id) FROM deliveries)", "deliveries"),
+    ("DELETE FROM deliveries WHERE id = (SELECT min(id) FROM deliveries)", "deliveries…is missing"),
     ("DELETE FROM delivery_state WHERE delivery_id = (SELECT min(id) FROM deliveries)", "has no state"),
     ("UPDATE webhook_envelopes SET payload = replace(payload, 'PENDING', 'LOST')", "payload is"),
     ("UPDATE webhook_audience SET is_active = false, is_deleted = true", "webhook_audience 1: is_active is false, the log says true"),
@@ -75,7 +75,7 @@ async fn every_tampering_is_named() {
         world.tamper(tampering).await;
         let lines = lines(&world).await;
         assert!(
-            lines.iter().any(|line| line.contains(expected)),
+            lines.iter().any(|line| expected.split('…').all(|part| line.contains(part))),
             "{tampering}\nshould be named as: {expected}\nfound: {lines:#?}"
         );
     }
