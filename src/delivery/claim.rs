@@ -150,7 +150,8 @@ pub async fn claim(pool: &PgPool, keyring: &Keyring, shard: ShardId, room: Room)
 async fn lease(conn: &mut PgConnection, shard: ShardId, room: Room, at: DateTime<Utc>) -> Result<Vec<ClaimedRow>, sqlx::Error> {
     // The lanes are loose scans of their indexes: as many steps as webhooks that wait, however
     // many deliveries do. Ranks begin at what is in flight; chance breaks ties, and gives small
-    // claims their share of retries too.
+    // claims their share of retries too. What was chosen is looked at again under its lock, in words
+    // that fit no index but the primary key: one on what is due would be read whole for each row.
     sqlx::query_as(
         "WITH RECURSIVE first_lane AS (
             (SELECT webhook_id, next_attempt_at FROM delivery_state
@@ -202,7 +203,7 @@ async fn lease(conn: &mut PgConnection, shard: ShardId, room: Room, at: DateTime
             ORDER BY place, random() LIMIT $3),
          locked AS MATERIALIZED (
             SELECT s.delivery_id FROM chosen JOIN delivery_state s ON s.shard_id = $1 AND s.delivery_id = chosen.delivery_id
-            WHERE s.status = 'pending' AND s.next_attempt_at <= $2
+            WHERE s.status NOT IN ('delivered', 'failed') AND greatest(s.next_attempt_at, $2) = $2
               AND (s.leased_until IS NULL OR (s.leased_until < $2 AND s.unknown_count < $6))
             FOR UPDATE OF s SKIP LOCKED),
          claimed AS (
