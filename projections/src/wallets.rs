@@ -227,12 +227,13 @@ impl FromRow<'_, PgRow> for TransactionRow {
     fn from_row(row: &PgRow) -> Result<TransactionRow, sqlx::Error> {
         let currency: &str = row.try_get("currency")?;
         let category: &str = row.try_get("category")?;
+        let direction: &str = row.try_get("type")?;
         Ok(TransactionRow(Transaction {
             id: row.try_get("id")?,
             position: row.try_get("position")?,
             wallet_id: row.try_get("wallet_id")?,
             account_id: row.try_get("account_id")?,
-            direction: if row.try_get::<&str, _>("type")? == "CREDIT" { "CREDIT" } else { "DEBIT" },
+            direction: known(["CREDIT", "DEBIT"].into_iter().find(|d| *d == direction), direction)?,
             category: known(Movement::CATEGORIES.into_iter().find(|c| *c == category), category)?,
             amount: money(row.try_get("amount")?)?,
             balance_after: money(row.try_get("balance_after")?)?,
