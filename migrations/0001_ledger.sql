@@ -298,7 +298,9 @@ CREATE TABLE delivery_state (
     PRIMARY KEY (shard_id, delivery_id),
     CONSTRAINT delivery_state_delivered_check CHECK ((status = 'delivered') = (delivered_at IS NOT NULL))
 ) WITH (fillfactor = 70);
-CREATE INDEX delivery_state_due ON delivery_state (shard_id, webhook_id, next_attempt_at) WHERE status = 'pending';
+-- Apart, so that a backlog of first attempts does not hide the retries.
+CREATE INDEX delivery_state_due_first ON delivery_state (shard_id, webhook_id, next_attempt_at) WHERE status = 'pending' AND attempt_count = 0;
+CREATE INDEX delivery_state_due_retry ON delivery_state (shard_id, webhook_id, next_attempt_at) WHERE status = 'pending' AND attempt_count > 0;
 CREATE INDEX delivery_state_leased ON delivery_state (shard_id, webhook_id) WHERE leased_until IS NOT NULL;
 
 CREATE TABLE delivery_attempts (

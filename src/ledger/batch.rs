@@ -81,9 +81,8 @@ pub struct Batch {
     pub fundings: HashMap<String, Transaction>,
     pub texts: HashMap<(&'static str, i64), SealedText>,
     pub answers: HashMap<[u8; 32], StoredAnswer>,
-    pub stock: HashMap<(ProductId, Money), VecDeque<Voucher>>,
-    /// The oldest order outside of this batch that waits for a (product, denomination).
-    pub first_in_line: HashMap<(ProductId, Money), Position>,
+    /// The vouchers that each order to be fulfilled gets, the oldest order first.
+    pub allocated: HashMap<OrderId, Vec<Voucher>>,
     pub known_vouchers: stock::Known,
 
     pub appended: Vec<Appended>,
@@ -205,8 +204,7 @@ impl Batch {
             fundings: HashMap::new(),
             texts: HashMap::new(),
             answers: HashMap::new(),
-            stock: HashMap::new(),
-            first_in_line: HashMap::new(),
+            allocated: HashMap::new(),
             known_vouchers: stock::Known::default(),
             appended: vec![],
             transactions: vec![],
@@ -287,27 +285,35 @@ impl Batch {
         Ok(())
     }
 
+    /// Allocates the stock to the orders of the batch, the oldest first; nobody is served before an
+    /// older order that waits for the same vouchers outside of the batch.
     async fn load_stock(&mut self, conn: &mut PgConnection, fulfil: &[OrderId]) -> Result<(), sqlx::Error> {
+        let mut waiting: Vec<&Order> = fulfil.iter().filter_map(|id| self.orders.get(id)).filter(|o| o.is_waiting()).collect();
+        waiting.sort_unstable_by_key(|order| order.placed_position);
+        waiting.dedup_by_key(|order| order.id);
+        let key = |order: &Order| (order.placed.product_id, order.placed.denomination);
         let mut wanted: HashMap<(ProductId, Money), i64> = HashMap::new();
-        let mut asked = HashSet::new();
-        for order in fulfil.iter().filter(|id| asked.insert(**id)).filter_map(|id| self.orders.get(id)).filter(|o| o.is_waiting())
-        {
-            *wanted.entry((order.placed.product_id, order.placed.denomination)).or_default() +=
-                i64::from(order.undelivered_quantity());
+        for order in &waiting {
+            *wanted.entry(key(order)).or_default() += i64::from(order.undelivered_quantity());
         }
         if wanted.is_empty() {
             return Ok(());
         }
+        let mut stock: HashMap<(ProductId, Money), VecDeque<Voucher>> = HashMap::new();
         for (key, voucher) in stock::oldest_available(conn, self.shard, &wanted, self.recorded_at.date_naive()).await? {
-            self.stock.entry(key).or_default().push_back(voucher);
+            stock.entry(key).or_default().push_back(voucher);
         }
         let (products, denominations): (Vec<_>, Vec<_>) =
-            wanted.keys().map(|(product, denomination)| (*product, denomination.decimal())).unzip();
-        for (product, denomination, position) in
-            orders::first_in_line(conn, self.shard, &products, &denominations, fulfil).await?
-        {
+            stock.keys().map(|(product, denomination)| (*product, denomination.decimal())).unzip();
+        for (product, denomination, first) in orders::first_in_line(conn, self.shard, &products, &denominations, fulfil).await? {
             let denomination = Money::try_from(denomination).map_err(|e| sqlx::Error::Decode(Box::new(e)))?;
-            self.first_in_line.insert((product, denomination), position);
+            waiting.retain(|order| key(order) != (product, denomination) || order.placed_position < first);
+        }
+        for order in waiting {
+            if let Some(stock) = stock.get_mut(&key(order)) {
+                let missing = usize::try_from(order.undelivered_quantity()).unwrap_or_default();
+                self.allocated.insert(order.id, stock.drain(..missing.min(stock.len())).collect());
+            }
         }
         Ok(())
     }

@@ -106,20 +106,11 @@ pub(super) fn cancel(
     order_view(batch, order_id, false)
 }
 
-/// Takes an order up and allocates what stock there is. Nobody is served before an older order
-/// that waits for the same vouchers.
+/// Takes an order up, with the vouchers that the batch allocated to it.
 pub(super) fn fulfil(batch: &mut Batch, order_id: OrderId, story: Story<'_>) -> Decided {
     let order = batch.orders.get(&order_id).ok_or(Rejection::NotFound)?;
-    let key = (order.placed.product_id, order.placed.denomination);
-    let is_next = batch.first_in_line.get(&key).is_none_or(|first| order.placed_position < *first);
-    let mut vouchers = vec![];
-    if order.is_waiting()
-        && is_next
-        && let Some(stock) = batch.stock.get_mut(&key)
-    {
-        let missing = usize::try_from(order.undelivered_quantity()).unwrap_or_default();
-        vouchers = stock.drain(..missing.min(stock.len())).collect();
-    }
+    // An order that was cancelled earlier in the batch leaves its share in the stock.
+    let vouchers = if order.is_waiting() { batch.allocated.remove(&order_id).unwrap_or_default() } else { vec![] };
     let references = vouchers.iter().map(|v| v.reference.clone()).collect();
     let events = order::decide(order, OrderCommand::Fulfil { vouchers: references })?;
     append_to_order(batch, order_id, events, &story);
