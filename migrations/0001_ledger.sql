@@ -19,7 +19,8 @@ GRANT ledger_runtime TO CURRENT_USER;
 CREATE TABLE log_head (
     shard_id    smallint       PRIMARY KEY,
     position    bigint         NOT NULL DEFAULT 0 CHECK (position >= 0),
-    recorded_at timestamptz(3) NOT NULL DEFAULT 'epoch'
+    recorded_at timestamptz(3) NOT NULL DEFAULT 'epoch',
+    epoch       bigint         NOT NULL DEFAULT 0 -- grows when tables are replaced: what writers remember is void then
 ) WITH (fillfactor = 10);
 INSERT INTO log_head (shard_id) VALUES (1);
 
@@ -159,7 +160,7 @@ CREATE TABLE wallet_transactions (
     created_at    timestamptz(3) NOT NULL,
     CONSTRAINT wallet_transactions_pkey PRIMARY KEY (shard_id, id)
 );
-CREATE INDEX wallet_transactions_account ON wallet_transactions (shard_id, account_id, id);
+CREATE INDEX wallet_transactions_account ON wallet_transactions (shard_id, account_id, position);
 CREATE UNIQUE INDEX wallet_transactions_funding_reference_key ON wallet_transactions (shard_id, reference) WHERE category = 'FUNDING';
 
 CREATE TABLE orders (
@@ -200,7 +201,7 @@ CREATE TABLE orders (
     CONSTRAINT orders_units_check CHECK (delivered_quantity BETWEEN 0 AND quantity AND (status = 'DELIVERED') = (delivered_quantity = quantity)),
     CONSTRAINT orders_refund_check CHECK (refunded_amount BETWEEN 0 AND amount AND (refunded_amount = 0 OR status = 'CANCELLED'))
 ) WITH (fillfactor = 70);
-CREATE INDEX orders_account ON orders (shard_id, account_id, id);
+CREATE INDEX orders_account ON orders (shard_id, account_id, placed_position);
 CREATE UNIQUE INDEX orders_client_reference_key ON orders (shard_id, account_id, client_reference) WHERE client_reference IS NOT NULL;
 -- Fulfilment's queue: the waiting orders by position.
 CREATE INDEX orders_unqueued ON orders (shard_id, placed_position) WHERE NOT is_queued AND status = 'PENDING';

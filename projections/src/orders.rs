@@ -1,6 +1,6 @@
 //! `orders`: the state of every order, written inline.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use ledger_events::order::{self, Order, OrderPlaced, OrderStatus, evolve};
@@ -53,8 +53,17 @@ fn rows(rows: Vec<OrderRow>) -> Result<Vec<Order>, sqlx::Error> {
     Ok(rows.into_iter().map(|row| row.0).collect())
 }
 
-/// Writes states as rows: new ones are inserted, known ones replaced.
-pub async fn write(conn: &mut PgConnection, shard: ShardId, orders: &[&Order]) -> Result<(), ProjectionError> {
+/// Writes states as rows: `new` ones are inserted, `changed` ones updated.
+pub async fn write(conn: &mut PgConnection, shard: ShardId, new: &[&Order], changed: &[&Order]) -> Result<(), ProjectionError> {
+    insert(conn, shard, new).await?;
+    update(conn, shard, changed).await
+}
+
+fn items(orders: &[&Order]) -> Result<Vec<String>, serde_json::Error> {
+    orders.iter().map(|o| if o.items.is_empty() { Ok("[]".to_owned()) } else { serde_json::to_string(&o.items) }).collect()
+}
+
+async fn insert(conn: &mut PgConnection, shard: ShardId, orders: &[&Order]) -> Result<(), ProjectionError> {
     if orders.is_empty() {
         return Ok(());
     }
@@ -62,10 +71,6 @@ pub async fn write(conn: &mut PgConnection, shard: ShardId, orders: &[&Order]) -
     let amount = |value: fn(&Order) -> Money| orders.iter().map(|o| value(o).decimal()).collect::<Vec<_>>();
     let text = |value: for<'a> fn(&'a Order) -> &'a str| orders.iter().map(|o| value(o)).collect::<Vec<_>>();
     let time = |value: fn(&Order) -> Option<DateTime<Utc>>| orders.iter().map(|o| value(o)).collect::<Vec<_>>();
-    let items = orders
-        .iter()
-        .map(|o| if o.items.is_empty() { Ok("[]".to_owned()) } else { serde_json::to_string(&o.items) })
-        .collect::<Result<Vec<_>, _>>()?;
     sqlx::query(
         "INSERT INTO orders (shard_id, id, version, placed_position, placed_event_id, last_event_id, account_id, reference_code,
                 client_reference, product_id, product_name, currency, denomination, quantity, face_value, discount,
@@ -75,12 +80,7 @@ pub async fn write(conn: &mut PgConnection, shard: ShardId, orders: &[&Order]) -
          FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::uuid[], $6::uuid[], $7::bigint[], $8::text[],
                 $9::text[], $10::bigint[], $11::text[], $12::text[], $13::numeric[], $14::integer[], $15::numeric[], $16::numeric[],
                 $17::numeric[], $18::numeric[], $19::bigint[], $20::bigint[], $21::text[], $22::text[], $23::text[], $24::boolean[],
-                $25::integer[], $26::json[], $27::timestamptz[], $28::timestamptz[], $29::numeric[], $30::timestamptz[], $31::timestamptz[]) AS new
-         ON CONFLICT (shard_id, id) DO UPDATE SET
-                version = excluded.version, last_event_id = excluded.last_event_id, status = excluded.status, sub_status = excluded.sub_status,
-                is_queued = excluded.is_queued, delivered_quantity = excluded.delivered_quantity, items = excluded.items,
-                delivered_on = excluded.delivered_on, cancelled_on = excluded.cancelled_on, refunded_amount = excluded.refunded_amount,
-                updated_at = excluded.updated_at",
+                $25::integer[], $26::json[], $27::timestamptz[], $28::timestamptz[], $29::numeric[], $30::timestamptz[], $31::timestamptz[]) AS new",
     )
     .bind(shard)
     .bind(column(|o| o.id))
@@ -107,7 +107,7 @@ pub async fn write(conn: &mut PgConnection, shard: ShardId, orders: &[&Order]) -
     .bind(text(|o| o.sub_status))
     .bind(orders.iter().map(|o| o.is_queued).collect::<Vec<_>>())
     .bind(orders.iter().map(|o| o.delivered_quantity).collect::<Vec<_>>())
-    .bind(items)
+    .bind(items(orders)?)
     .bind(time(|o| o.delivered_on))
     .bind(time(|o| o.cancelled_on))
     .bind(amount(|o| o.refunded_amount))
@@ -118,25 +118,61 @@ pub async fn write(conn: &mut PgConnection, shard: ShardId, orders: &[&Order]) -
     Ok(())
 }
 
+async fn update(conn: &mut PgConnection, shard: ShardId, orders: &[&Order]) -> Result<(), ProjectionError> {
+    if orders.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "UPDATE orders o SET version = changed.version, last_event_id = changed.last_event_id, status = changed.status,
+            sub_status = changed.sub_status, is_queued = changed.is_queued, delivered_quantity = changed.delivered_quantity,
+            items = changed.items, delivered_on = changed.delivered_on, cancelled_on = changed.cancelled_on,
+            refunded_amount = changed.refunded_amount, updated_at = changed.updated_at
+         FROM unnest($2::bigint[], $3::bigint[], $4::uuid[], $5::text[], $6::text[], $7::boolean[], $8::integer[], $9::json[],
+                $10::timestamptz[], $11::timestamptz[], $12::numeric[], $13::timestamptz[])
+              AS changed (id, version, last_event_id, status, sub_status, is_queued, delivered_quantity, items,
+                delivered_on, cancelled_on, refunded_amount, updated_at)
+         WHERE o.shard_id = $1 AND o.id = changed.id",
+    )
+    .bind(shard)
+    .bind(orders.iter().map(|o| o.id).collect::<Vec<_>>())
+    .bind(orders.iter().map(|o| o.version).collect::<Vec<_>>())
+    .bind(orders.iter().map(|o| o.last_event_id).collect::<Vec<_>>())
+    .bind(orders.iter().map(|o| o.status.as_str()).collect::<Vec<_>>())
+    .bind(orders.iter().map(|o| o.sub_status).collect::<Vec<_>>())
+    .bind(orders.iter().map(|o| o.is_queued).collect::<Vec<_>>())
+    .bind(orders.iter().map(|o| o.delivered_quantity).collect::<Vec<_>>())
+    .bind(items(orders)?)
+    .bind(orders.iter().map(|o| o.delivered_on).collect::<Vec<_>>())
+    .bind(orders.iter().map(|o| o.cancelled_on).collect::<Vec<_>>())
+    .bind(orders.iter().map(|o| o.refunded_amount.decimal()).collect::<Vec<_>>())
+    .bind(orders.iter().map(|o| o.updated_at).collect::<Vec<_>>())
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
 /// Folds the next events of the log into the table.
 pub async fn apply(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) -> Result<(), ProjectionError> {
     let mut known = Vec::new();
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     for recorded in events.iter().filter(|r| matches!(r.event, Event::Order(_))) {
         if seen.insert(recorded.stream_id) && recorded.moment.version > 1 {
             known.push(recorded.stream_id);
         }
     }
     let mut orders: HashMap<OrderId, Order> = HashMap::with_capacity(seen.len());
+    let mut stored = HashSet::new();
     if !known.is_empty() {
         orders.extend(load(conn, shard, &known).await?.into_iter().map(|o| (o.id, o)));
+        stored.extend(orders.keys().copied());
     }
     for recorded in events {
         if let Event::Order(event) = &recorded.event {
             fold(&mut orders, recorded, event);
         }
     }
-    write(conn, shard, &orders.values().collect::<Vec<_>>()).await
+    let (changed, new): (Vec<_>, Vec<_>) = orders.values().partition(|order| stored.contains(&order.id));
+    write(conn, shard, &new, &changed).await
 }
 
 /// One step of the fold over many orders.
@@ -214,7 +250,7 @@ pub async fn list(pool: &PgPool, shard: ShardId, filter: &OrderFilter, page: Pag
         page::equals(query, "client_reference", filter.client_reference.clone());
         page::between(query, "created_at", filter.created_from, filter.created_to);
     };
-    let listed: Listed<OrderRow> = page::fetch(pool, conditions, "id", page).await?;
+    let listed: Listed<OrderRow> = page::fetch(pool, conditions, "placed_position", page).await?;
     Ok(listed.map(|row| row.0))
 }
 

@@ -292,7 +292,7 @@ pub async fn list_transactions(
         page::equals(query, "reference", filter.reference.clone());
         page::between(query, "created_at", filter.created_from, filter.created_to);
     };
-    let listed: Listed<TransactionRow> = page::fetch(pool, conditions, "id", page).await?;
+    let listed: Listed<TransactionRow> = page::fetch(pool, conditions, "position", page).await?;
     Ok(listed.map(|row| row.0))
 }
 

@@ -320,6 +320,8 @@ impl Work {
         // The deliveries are written by their projector alone, which the checkpoint stops.
         if self.parts.iter().any(|part| *part != Part::Deliveries) {
             sqlx::query("SELECT FROM log_head ORDER BY shard_id FOR UPDATE").execute(&mut *conn).await?;
+            // Writers forget what they remember of the tables that go.
+            sqlx::query("UPDATE log_head SET epoch = epoch + 1").execute(&mut *conn).await?;
         }
         shadow::lock_tables(conn, &self.tables).await?;
         let mut positions = BTreeMap::new();

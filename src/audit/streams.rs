@@ -194,7 +194,7 @@ impl Folded {
     }
 
     async fn write(&self, conn: &mut PgConnection, shard: ShardId) -> Result<(), ProjectionError> {
-        orders::write(conn, shard, &self.orders.values().collect::<Vec<_>>()).await?;
+        orders::write(conn, shard, &self.orders.values().collect::<Vec<_>>(), &[]).await?;
         wallets::write(conn, shard, &self.wallets.values().collect::<Vec<_>>()).await?;
         wallets::write_transactions(conn, shard, &self.transactions).await?;
         webhooks::write(conn, shard, &self.webhooks.values().collect::<Vec<_>>()).await?;

@@ -106,8 +106,17 @@ impl Batch {
         self.texts.get(&(kind, id)).map(|text| self.keyring.open_text(kind, id, &text.sealed)).transpose()
     }
 
+    /// Whether there is nothing to write: every command was refused, or answered again.
+    pub fn is_empty(&self) -> bool {
+        self.appended.is_empty() && self.new_answers.is_empty()
+    }
+
     /// Writes everything that was decided. The caller commits.
     pub async fn write(&self, conn: &mut PgConnection) -> Result<(), ProjectionError> {
+        if self.appended.is_empty() {
+            // Nothing changed, but an answer may have to be kept.
+            return self.write_answers(conn).await;
+        }
         self.write_events(conn).await?;
         let shard = self.shard;
         accounts::write(conn, shard, &pick(&self.touched.accounts, &self.accounts)).await?;
@@ -116,7 +125,9 @@ impl Batch {
         catalogue::write_categories(conn, shard, &pick(&self.touched.categories, &self.categories)).await?;
         wallets::write(conn, shard, &pick(&self.touched.wallets, &self.wallets)).await?;
         wallets::write_transactions(conn, shard, &self.transactions).await?;
-        orders::write(conn, shard, &pick(&self.touched.orders, &self.orders)).await?;
+        let (new, changed): (Vec<_>, Vec<_>) =
+            pick(&self.touched.orders, &self.orders).into_iter().partition(|order| order.placed_position > self.head);
+        orders::write(conn, shard, &new, &changed).await?;
         webhooks::write(conn, shard, &pick(&self.touched.webhooks, &self.webhooks)).await?;
         self.write_vault(conn).await?;
         self.write_answers(conn).await
@@ -203,12 +214,16 @@ impl Batch {
                 plain.to_vec()
             });
         }
-        // A key whose day has passed may stand for a new request.
+        if !self.expired_answers.is_empty() {
+            sqlx::query("DELETE FROM idempotency_keys WHERE shard_id = $1 AND key_hash = ANY($2)")
+                .bind(self.shard)
+                .bind(self.expired_answers.iter().map(|key| &key[..]).collect::<Vec<_>>())
+                .execute(&mut *conn)
+                .await?;
+        }
         sqlx::query(
             "INSERT INTO idempotency_keys (shard_id, key_hash, fingerprint, status, body, is_sealed, created_at)
-             SELECT $1, new.*, $7 FROM unnest($2::bytea[], $3::bytea[], $4::smallint[], $5::bytea[], $6::boolean[]) AS new
-             ON CONFLICT (shard_id, key_hash) DO UPDATE SET fingerprint = excluded.fingerprint, status = excluded.status, body = excluded.body,
-                is_sealed = excluded.is_sealed, created_at = excluded.created_at",
+             SELECT $1, new.*, $7 FROM unnest($2::bytea[], $3::bytea[], $4::smallint[], $5::bytea[], $6::boolean[]) AS new",
         )
         .bind(self.shard)
         .bind(answers.iter().map(|(key, _)| &key[..]).collect::<Vec<_>>())

@@ -16,11 +16,12 @@ use ledger_events::{
 };
 use ledger_projections::wallets::Transaction;
 use ledger_projections::{accounts, catalogue, orders, wallets, webhooks};
-use sqlx::PgConnection;
+use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
 use super::command::{Rendered, Submission};
-use super::needs::{Ids, Needs, draw};
+use super::memory::Memory;
+use super::needs::Needs;
 use super::stock::{self, Voucher};
 use crate::access::seal::Keyring;
 
@@ -64,9 +65,10 @@ pub struct Batch {
     pub shard: ShardId,
     pub keyring: Arc<Keyring>,
     pub head: Position,
+    pub epoch: i64,
     /// When everything in this batch is recorded: never before what the log holds.
     pub recorded_at: DateTime<Utc>,
-    pub ids: Ids,
+    pub ids: super::needs::Ids,
 
     pub accounts: HashMap<AccountId, Account>,
     pub credentials: HashMap<CredentialId, Credential>,
@@ -77,12 +79,18 @@ pub struct Batch {
     pub orders: HashMap<OrderId, Order>,
     pub webhooks: HashMap<WebhookId, Webhook>,
     pub wallet_of: HashMap<(AccountId, Currency), WalletId>,
+    /// Accounts all of whose wallets are here.
+    pub wallets_known_of: HashSet<AccountId>,
     pub order_of: HashMap<(AccountId, String), OrderId>,
     pub fundings: HashMap<String, Transaction>,
     pub texts: HashMap<(&'static str, i64), SealedText>,
     pub answers: HashMap<[u8; 32], StoredAnswer>,
+    /// Keys whose day has passed: they may stand for a new request.
+    pub expired_answers: Vec<[u8; 32]>,
     /// The vouchers that each order to be fulfilled gets, the oldest order first.
     pub allocated: HashMap<OrderId, Vec<Voucher>>,
+    /// Orders that are left for a later batch, because this one gives out enough.
+    pub deferred: HashSet<OrderId>,
     pub known_vouchers: stock::Known,
 
     pub appended: Vec<Appended>,
@@ -105,30 +113,30 @@ pub struct Touched {
 }
 
 impl Batch {
-    /// Locks the head and loads everything that these commands need. Called in a transaction.
+    /// Locks the head and loads everything that these commands need and that is not remembered.
+    /// Begins the transaction.
     pub async fn load(
         conn: &mut PgConnection,
         shard: ShardId,
         keyring: Arc<Keyring>,
+        memory: Memory,
         submissions: &[Submission],
     ) -> Result<Batch, sqlx::Error> {
         let mut needs = Needs::of(submissions);
-        let (head, last_recorded_at): (Position, DateTime<Utc>) =
-            sqlx::query_as("SELECT position, recorded_at FROM log_head WHERE shard_id = $1 FOR UPDATE")
-                .bind(shard)
-                .fetch_one(&mut *conn)
-                .await?;
-        let (now, ids) = draw(conn, &needs.counts).await?;
-        let mut batch = Batch::new(shard, keyring, head, now.max(last_recorded_at), ids);
+        let (head, epoch, recorded_at) = begin(conn).await?;
+        let mut batch = Batch::recall(shard, keyring, memory, head, epoch, recorded_at);
+        batch.ids.refill(conn, &needs.counts).await?;
 
         if !needs.keys.is_empty() {
             batch.load_answers(conn, &needs.keys).await?;
         }
-        if !needs.orders.is_empty() {
-            batch.keep_orders(orders::load(conn, shard, &list(&needs.orders)).await?);
-            let refunded: Vec<WalletId> = batch.orders.values().filter(|o| o.is_waiting()).map(|o| o.placed.wallet_id).collect();
-            needs.wallets.extend(refunded);
-            needs.accounts.extend(batch.orders.values().map(|o| o.placed.account_id));
+        let orders = missing(&needs.orders, &batch.orders);
+        if !orders.is_empty() {
+            batch.keep_orders(orders::load(conn, shard, &orders).await?);
+        }
+        for order in needs.cancelled.iter().filter_map(|id| batch.orders.get(id)) {
+            needs.wallets.insert(order.placed.wallet_id);
+            needs.accounts.insert(order.placed.account_id);
         }
         if !needs.references.is_empty() {
             let (of, references): (Vec<AccountId>, Vec<&str>) = needs.references.iter().copied().unzip();
@@ -136,40 +144,39 @@ impl Batch {
             needs.texts.extend(known.iter().flat_map(|order| [("order.metadata", order.id), ("order.cancel_reason", order.id)]));
             batch.keep_orders(known);
         }
-        if !needs.accounts.is_empty() {
-            batch.accounts = accounts::load(conn, shard, &list(&needs.accounts)).await?.into_iter().map(|a| (a.id, a)).collect();
+        let accounts = missing(&needs.accounts, &batch.accounts);
+        if !accounts.is_empty() {
+            batch.accounts.extend(accounts::load(conn, shard, &accounts).await?.into_iter().map(|a| (a.id, a)));
         }
-        if !needs.credentials.is_empty() {
-            batch.credentials = accounts::load_credentials(conn, shard, &list(&needs.credentials))
-                .await?
-                .into_iter()
-                .map(|c| (c.id, c))
-                .collect();
+        let credentials = missing(&needs.credentials, &batch.credentials);
+        if !credentials.is_empty() {
+            let loaded = accounts::load_credentials(conn, shard, &credentials).await?;
+            batch.credentials.extend(loaded.into_iter().map(|c| (c.id, c)));
         }
-        if !needs.products.is_empty() {
-            batch.products = catalogue::load(conn, &list(&needs.products)).await?.into_iter().map(|p| (p.id, p)).collect();
+        let products = missing(&needs.products, &batch.products);
+        if !products.is_empty() {
+            batch.products.extend(catalogue::load(conn, &products).await?.into_iter().map(|p| (p.id, p)));
         }
         if !needs.categories.is_empty() {
-            batch.categories =
-                catalogue::load_categories(conn, &list(&needs.categories)).await?.into_iter().map(|c| (c.id, c)).collect();
+            let loaded = catalogue::load_categories(conn, &list(&needs.categories)).await?;
+            batch.categories = loaded.into_iter().map(|c| (c.id, c)).collect();
         }
+        needs.wallets_of.retain(|account| !batch.wallets_known_of.contains(account));
         if !needs.wallets_of.is_empty() {
             batch.keep_wallets(wallets::load_of_accounts(conn, shard, &list(&needs.wallets_of)).await?);
+            batch.wallets_known_of.extend(&needs.wallets_of);
         }
-        needs.wallets.retain(|id| !batch.wallets.contains_key(id));
-        if !needs.wallets.is_empty() {
-            batch.keep_wallets(wallets::load(conn, shard, &list(&needs.wallets)).await?);
+        let wallets = missing(&needs.wallets, &batch.wallets);
+        if !wallets.is_empty() {
+            batch.keep_wallets(wallets::load(conn, shard, &wallets).await?);
         }
         if !needs.fundings.is_empty() {
             let known = wallets::load_fundings(conn, shard, &needs.fundings).await?;
             batch.fundings = known.into_iter().filter_map(|t| Some((t.reference.clone()?, t))).collect();
         }
         if !needs.webhooks_of.is_empty() {
-            batch.webhooks = webhooks::load_of_accounts(conn, shard, &list(&needs.webhooks_of))
-                .await?
-                .into_iter()
-                .map(|w| (w.id, w))
-                .collect();
+            let loaded = webhooks::load_of_accounts(conn, shard, &list(&needs.webhooks_of)).await?;
+            batch.webhooks = loaded.into_iter().map(|w| (w.id, w)).collect();
             batch.load_signing_secrets(conn, &list(&needs.credentials)).await?;
         }
         if !needs.texts.is_empty() {
@@ -184,27 +191,40 @@ impl Batch {
         Ok(batch)
     }
 
-    fn new(shard: ShardId, keyring: Arc<Keyring>, head: Position, recorded_at: DateTime<Utc>, ids: Ids) -> Batch {
+    /// A batch that begins with what is remembered, where that is still exact.
+    fn recall(
+        shard: ShardId,
+        keyring: Arc<Keyring>,
+        memory: Memory,
+        head: Position,
+        epoch: i64,
+        recorded_at: DateTime<Utc>,
+    ) -> Batch {
+        let memory = memory.still_exact_at(head, epoch);
         Batch {
             shard,
             keyring,
             head,
+            epoch,
             recorded_at,
-            ids,
-            accounts: HashMap::new(),
-            credentials: HashMap::new(),
+            ids: memory.ids,
+            accounts: memory.accounts,
+            credentials: memory.credentials,
+            products: memory.products,
+            wallets: memory.wallets,
+            wallets_known_of: memory.wallets_known_of,
+            wallet_of: memory.wallet_of,
+            orders: memory.orders,
             signing_secrets: HashMap::new(),
-            products: HashMap::new(),
             categories: HashMap::new(),
-            wallets: HashMap::new(),
-            orders: HashMap::new(),
             webhooks: HashMap::new(),
-            wallet_of: HashMap::new(),
             order_of: HashMap::new(),
             fundings: HashMap::new(),
             texts: HashMap::new(),
             answers: HashMap::new(),
+            expired_answers: vec![],
             allocated: HashMap::new(),
+            deferred: HashSet::new(),
             known_vouchers: stock::Known::default(),
             appended: vec![],
             transactions: vec![],
@@ -212,6 +232,28 @@ impl Batch {
             vault: VaultRows::default(),
             touched: Touched::default(),
         }
+    }
+
+    /// What is worth remembering once this batch is committed.
+    pub fn into_memory(self) -> Memory {
+        let mut orders = self.orders;
+        if orders.len() > Memory::MOST_ORDERS {
+            orders.retain(|id, order| order.is_waiting() && self.touched.orders.contains(id));
+        }
+        Memory {
+            position: self.head + i64::try_from(self.appended.len()).unwrap_or(i64::MAX),
+            epoch: self.epoch,
+            ids: self.ids,
+            accounts: self.accounts,
+            credentials: self.credentials,
+            // Another shard's log tells of the catalogue: only the first one's writer knows when it changed.
+            products: if self.shard == super::FIRST_SHARD { self.products } else { HashMap::new() },
+            wallets: self.wallets,
+            wallets_known_of: self.wallets_known_of,
+            wallet_of: self.wallet_of,
+            orders,
+        }
+        .bounded()
     }
 
     fn keep_orders(&mut self, orders: Vec<Order>) {
@@ -232,17 +274,21 @@ impl Batch {
 
     async fn load_answers(&mut self, conn: &mut PgConnection, keys: &[[u8; 32]]) -> Result<(), sqlx::Error> {
         let stored: Vec<AnswerRow> = sqlx::query_as(
-            "SELECT key_hash, fingerprint, status, body, is_sealed FROM idempotency_keys
-             WHERE shard_id = $1 AND key_hash = ANY($2) AND created_at > $3::timestamptz - interval '24 hours'",
+            "SELECT key_hash, fingerprint, status, body, is_sealed, created_at <= $3::timestamptz - interval '24 hours'
+             FROM idempotency_keys WHERE shard_id = $1 AND key_hash = ANY($2)",
         )
         .bind(self.shard)
         .bind(keys.iter().map(|k| &k[..]).collect::<Vec<_>>())
         .bind(self.recorded_at)
         .fetch_all(conn)
         .await?;
-        for (key_hash, fingerprint, status, body, is_sealed) in stored {
+        for (key_hash, fingerprint, status, body, is_sealed, is_expired) in stored {
             let damaged = |what: &'static str| sqlx::Error::Decode(what.into());
             let key_hash: [u8; 32] = key_hash.try_into().map_err(|_| damaged("an idempotency key's hash is not 32 bytes"))?;
+            if is_expired {
+                self.expired_answers.push(key_hash);
+                continue;
+            }
             let fingerprint: [u8; 32] = fingerprint.try_into().map_err(|_| damaged("a fingerprint is not 32 bytes"))?;
             let body = if is_sealed {
                 self.keyring.open(&answer_kind(&key_hash), 0, &body).map_err(|e| sqlx::Error::Decode(Box::new(e)))?.to_vec()
@@ -291,6 +337,16 @@ impl Batch {
         let mut waiting: Vec<&Order> = fulfil.iter().filter_map(|id| self.orders.get(id)).filter(|o| o.is_waiting()).collect();
         waiting.sort_unstable_by_key(|order| order.placed_position);
         waiting.dedup_by_key(|order| order.id);
+        let mut units = 0;
+        waiting.retain(|order| {
+            let is_first = units == 0;
+            units += order.undelivered_quantity();
+            let fits = is_first || units <= MOST_UNITS;
+            if !fits {
+                self.deferred.insert(order.id);
+            }
+            fits
+        });
         let key = |order: &Order| (order.placed.product_id, order.placed.denomination);
         let mut wanted: HashMap<(ProductId, Money), i64> = HashMap::new();
         for order in &waiting {
@@ -329,8 +385,31 @@ impl Batch {
     }
 }
 
-/// `key_hash, fingerprint, status, body, is_sealed`
-type AnswerRow = (Vec<u8>, Vec<u8>, i16, Vec<u8>, bool);
+/// `key_hash, fingerprint, status, body, is_sealed`, and whether it has expired.
+type AnswerRow = (Vec<u8>, Vec<u8>, i16, Vec<u8>, bool, bool);
+
+/// Most vouchers that one transaction gives out, if more than one order wants them: the head is
+/// held meanwhile.
+const MOST_UNITS: i32 = 5_000;
+
+/// Begins the transaction, locks the head, and only then looks at the clock: all in one round
+/// trip. The shard is the connection's setting.
+async fn begin(conn: &mut PgConnection) -> Result<(Position, i64, DateTime<Utc>), sqlx::Error> {
+    let rows = sqlx::raw_sql(
+        "BEGIN;
+         SELECT FROM log_head WHERE shard_id = current_setting('ledger.shard')::smallint FOR UPDATE;
+         SELECT position, epoch, greatest(clock_timestamp()::timestamptz(3), recorded_at) AS recorded_at
+         FROM log_head WHERE shard_id = current_setting('ledger.shard')::smallint",
+    )
+    .fetch_all(conn)
+    .await?;
+    let row = rows.last().ok_or(sqlx::Error::RowNotFound)?;
+    Ok((row.try_get("position")?, row.try_get("epoch")?, row.try_get("recorded_at")?))
+}
+
+fn missing<T>(wanted: &HashSet<i64>, known: &HashMap<i64, T>) -> Vec<i64> {
+    wanted.iter().copied().filter(|id| !known.contains_key(id)).collect()
+}
 
 /// What a sealed answer is bound to: its key.
 pub fn answer_kind(key_hash: &[u8; 32]) -> String {

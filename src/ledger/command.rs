@@ -262,7 +262,8 @@ pub struct Submission {
     pub idempotency: Option<Idempotency>,
     pub deadline: Instant,
     pub claim: Claim,
-    pub reply: oneshot::Sender<Result<Reply, WriteError>>,
+    /// None once it was answered.
+    pub reply: Option<oneshot::Sender<Result<Reply, WriteError>>>,
 }
 
 /// Who decides what becomes of a queued command: the writer that takes it up, or the caller that

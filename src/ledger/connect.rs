@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ledger_events::ShardId;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
@@ -40,21 +41,43 @@ pub fn projector(options: &PgConnectOptions) -> PgPool {
         // A frozen node gives its projection up to another one.
         ("idle_in_transaction_session_timeout", "3000"),
         ("synchronous_commit", "off"),
+        ("plan_cache_mode", "force_generic_plan"),
     ]);
     PgPoolOptions::new().max_connections(2).acquire_timeout(Duration::from_secs(5)).connect_lazy_with(options)
 }
 
 /// For a writer. A node that freezes while it holds the head loses it after two seconds.
-pub fn writer(options: &PgConnectOptions) -> PgConnectOptions {
-    runtime(options, "rewards-ledger writer").options([
+pub fn writer(options: &PgConnectOptions, shard: ShardId) -> PgConnectOptions {
+    runtime(options, "rewards-ledger writer").options([("ledger.shard", shard.to_string())]).options([
         ("synchronous_commit", "on"),
         ("idle_in_transaction_session_timeout", "2000"),
         ("lock_timeout", "4000"),
-        ("statement_timeout", "15000"),
+        // Shorter than the writer's own patience, so that no backend works on for nobody.
+        ("statement_timeout", "4500"),
+        // Few statements, with arrays that grow and shrink: planning each anew would cost as much as running it.
+        ("plan_cache_mode", "force_generic_plan"),
     ])
 }
 
 /// For NOTIFY and LISTEN: what it commits need not be on disk.
 pub fn notifier(options: &PgConnectOptions) -> PgConnectOptions {
     runtime(options, "rewards-ledger notifier").options([("synchronous_commit", "off")])
+}
+
+/// Whether the fault lies with the database's state rather than with what was asked of it, so that
+/// asking again may do: connection, resources, an operator's intervention, system errors,
+/// serialisation, and locks that were not to be had in time.
+pub fn is_passing(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Database(refusal) => refusal.code().is_some_and(|code| {
+            matches!(code.get(..2), Some("08" | "40" | "53" | "57" | "58")) || matches!(&*code, "55P03" | "25P03")
+        }),
+        sqlx::Error::Io(_)
+        | sqlx::Error::Tls(_)
+        | sqlx::Error::Protocol(_)
+        | sqlx::Error::WorkerCrashed
+        | sqlx::Error::PoolTimedOut
+        | sqlx::Error::PoolClosed => true,
+        _ => false,
+    }
 }

@@ -6,6 +6,7 @@ pub mod command;
 pub mod connect;
 mod decide;
 pub mod expiry;
+mod memory;
 mod needs;
 pub mod projector;
 pub mod reader;
@@ -171,7 +172,7 @@ impl Ledger {
         let writer = self.shards.get(&shard).ok_or(WriteError::Unavailable)?;
         let claim = Claim::default();
         let deadline = Instant::now() + COMMAND_DEADLINE;
-        let submission = Submission { command, origin, idempotency, deadline, claim: claim.clone(), reply };
+        let submission = Submission { command, origin, idempotency, deadline, claim: claim.clone(), reply: Some(reply) };
         writer.try_send(submission).map_err(|_| WriteError::Unavailable)?;
         Ok((claim, waiting))
     }

@@ -2,13 +2,12 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use chrono::{DateTime, Utc};
 use ledger_events::{AccountId, Actor, CategoryId, CredentialId, OrderId, ProductId, WalletId};
 use sqlx::PgConnection;
 
 use super::command::{Command, NewVoucher, Submission};
 
-/// Ids that this batch may hand out, drawn from the sequences in one statement.
+/// Ids that may be handed out.
 #[derive(Debug, Default)]
 pub struct Ids {
     pub orders: VecDeque<i64>,
@@ -33,6 +32,7 @@ pub struct Needs<'a> {
     pub wallets: HashSet<WalletId>,
     pub wallets_of: HashSet<AccountId>,
     pub orders: HashSet<OrderId>,
+    pub cancelled: Vec<OrderId>,
     pub references: Vec<(AccountId, &'a str)>,
     pub fundings: Vec<&'a str>,
     pub webhooks_of: HashSet<AccountId>,
@@ -120,6 +120,7 @@ impl<'a> Needs<'a> {
             }
             Command::CancelOrder { order_id, .. } => {
                 self.orders.insert(*order_id);
+                self.cancelled.push(*order_id);
                 self.texts.push(("order.metadata", *order_id));
                 self.counts[Self::TRANSACTIONS] += 1;
             }
@@ -143,37 +144,35 @@ impl<'a> Needs<'a> {
     }
 }
 
-/// The time after the lock, and as many ids of each kind as the batch can use.
-pub async fn draw(conn: &mut PgConnection, counts: &[i64; 9]) -> Result<(DateTime<Utc>, Ids), sqlx::Error> {
-    let (now, orders, transactions): (DateTime<Utc>, Vec<i64>, Vec<i64>) = sqlx::query_as(
-        "SELECT clock_timestamp()::timestamptz(3),
-                ARRAY(SELECT nextval('order_ids') FROM generate_series(1, $1)),
-                ARRAY(SELECT nextval('transaction_ids') FROM generate_series(1, $2))",
-    )
-    .bind(counts[Needs::ORDERS])
-    .bind(counts[Needs::TRANSACTIONS])
-    .fetch_one(&mut *conn)
-    .await?;
-    let mut ids = Ids { orders: orders.into(), transactions: transactions.into(), ..Ids::default() };
-    // What is set up now and then is drawn only when it is.
-    let seldom = [
-        (Needs::ACCOUNTS, &mut ids.accounts, "account_ids"),
-        (Needs::CREDENTIALS, &mut ids.credentials, "credential_ids"),
-        (Needs::WALLETS, &mut ids.wallets, "wallet_ids"),
-        (Needs::WEBHOOKS, &mut ids.webhooks, "webhook_ids"),
-        (Needs::PRODUCTS, &mut ids.products, "product_ids"),
-        (Needs::CATEGORIES, &mut ids.categories, "category_ids"),
-        (Needs::VOUCHERS, &mut ids.vouchers, "voucher_ids"),
-    ];
-    for (index, kept, sequence) in seldom {
-        if counts[index] > 0 {
-            let drawn: Vec<i64> = sqlx::query_scalar("SELECT nextval($1::regclass) FROM generate_series(1, $2)")
-                .bind(sequence)
-                .bind(counts[index])
-                .fetch_all(&mut *conn)
-                .await?;
-            *kept = drawn.into();
+/// Ids of kinds that every order needs are drawn so many at a time; what a node has left when it
+/// ends is never used.
+const BLOCK: i64 = 1_000;
+
+impl Ids {
+    /// Draws from the sequences what is missing for a batch.
+    pub async fn refill(&mut self, conn: &mut PgConnection, counts: &[i64; 9]) -> Result<(), sqlx::Error> {
+        let kinds = [
+            (Needs::ORDERS, &mut self.orders, "order_ids", BLOCK),
+            (Needs::TRANSACTIONS, &mut self.transactions, "transaction_ids", BLOCK),
+            (Needs::ACCOUNTS, &mut self.accounts, "account_ids", 0),
+            (Needs::CREDENTIALS, &mut self.credentials, "credential_ids", 0),
+            (Needs::WALLETS, &mut self.wallets, "wallet_ids", 0),
+            (Needs::WEBHOOKS, &mut self.webhooks, "webhook_ids", 0),
+            (Needs::PRODUCTS, &mut self.products, "product_ids", 0),
+            (Needs::CATEGORIES, &mut self.categories, "category_ids", 0),
+            (Needs::VOUCHERS, &mut self.vouchers, "voucher_ids", 0),
+        ];
+        for (kind, left, sequence, block) in kinds {
+            let missing = counts[kind] - i64::try_from(left.len()).unwrap_or(i64::MAX);
+            if missing > 0 {
+                let drawn: Vec<i64> = sqlx::query_scalar("SELECT nextval($1::regclass) FROM generate_series(1, $2)")
+                    .bind(sequence)
+                    .bind(missing.max(block))
+                    .fetch_all(&mut *conn)
+                    .await?;
+                left.extend(drawn);
+            }
         }
+        Ok(())
     }
-    Ok((now, ids))
 }

@@ -191,11 +191,7 @@ pub async fn claim(conn: &mut PgConnection, shard: ShardId, claims: &[(i64, Orde
     .bind(orders)
     .execute(conn)
     .await?;
-    if usize::try_from(claimed.rows_affected()).is_ok_and(|n| n == claims.len()) {
-        Ok(())
-    } else {
-        Err(sqlx::Error::Protocol("a voucher was claimed past the head lock".into()))
-    }
+    if usize::try_from(claimed.rows_affected()).is_ok_and(|n| n == claims.len()) { Ok(()) } else { Err(sqlx::Error::RowNotFound) }
 }
 
 /// A voucher that was delivered, with its codes.

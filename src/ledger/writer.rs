@@ -14,6 +14,7 @@ use super::batch::Batch;
 use super::command::{Reply, Submission, WriteError};
 use super::connect;
 use super::decide::{DecideError, decide_all};
+use super::memory::Memory;
 use super::wake::Wake;
 use crate::access::seal::Keyring;
 use crate::telemetry::Metrics;
@@ -38,6 +39,8 @@ enum Run {
     },
     /// The database refused it before COMMIT, for what is in it.
     Poisoned(String),
+    /// It took too long before COMMIT; nothing happened.
+    Slow,
     /// The database could not be asked, or would not now; nothing happened.
     Away(String),
     /// COMMIT was sent and not answered.
@@ -58,25 +61,17 @@ enum BatchError {
 }
 
 impl BatchError {
-    /// Whether the fault lies with the database's state rather than with the batch.
-    fn is_passing(&self) -> bool {
-        let error = match self {
-            Self::Database(error) | Self::Projection(ProjectionError::Database(error)) => error,
-            _ => return false,
-        };
-        match error {
-            sqlx::Error::Database(refusal) => {
-                // Connection, resources, operator intervention, system error; lock and idle time-outs.
-                refusal.code().is_some_and(|code| {
-                    matches!(&code[..2], "08" | "53" | "57" | "58" | "40")
-                        || code == "55P03"
-                        || code == "25P03"
-                        || code == "25P02"
-                })
-            }
-            sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => true,
-            _ => false,
+    fn database(&self) -> Option<&sqlx::Error> {
+        match self {
+            Self::Database(error) | Self::Projection(ProjectionError::Database(error)) => Some(error),
+            _ => None,
         }
+    }
+
+    /// The database gave a statement up for taking too long.
+    fn is_slow(&self) -> bool {
+        let code = self.database().and_then(|error| error.as_database_error()?.code());
+        code.is_some_and(|code| code == "57014")
     }
 }
 
@@ -89,6 +84,7 @@ pub struct Writer {
     metrics: Metrics,
     queue: mpsc::Receiver<Submission>,
     connection: Option<PgConnection>,
+    memory: Memory,
 }
 
 impl Writer {
@@ -100,7 +96,16 @@ impl Writer {
         metrics: Metrics,
         queue: mpsc::Receiver<Submission>,
     ) -> Writer {
-        Writer { shard, options: connect::writer(options), keyring, wake, metrics, queue, connection: None }
+        Writer {
+            shard,
+            options: connect::writer(options, shard),
+            keyring,
+            wake,
+            metrics,
+            queue,
+            connection: None,
+            memory: Memory::default(),
+        }
     }
 
     /// Until every sender is gone and the queue is empty.
@@ -130,23 +135,26 @@ impl Writer {
                 }
                 Run::Poisoned(reason) => {
                     tracing::warn!(shard = self.shard, commands = batch.len(), %reason, "the database refuses a batch: bisecting");
-                    let later = batch.split_off(batch.len() / 2);
-                    parts.push(later);
-                    parts.push(batch);
+                    parts.extend(halves(batch));
                 }
+                Run::Slow if batch.len() > 1 => {
+                    tracing::warn!(shard = self.shard, commands = batch.len(), "a batch takes too long: bisecting");
+                    parts.extend(halves(batch));
+                }
+                Run::Slow => parts.push(batch),
                 Run::Away(reason) => {
                     tracing::warn!(shard = self.shard, %reason, "the database is away: nothing was written");
-                    self.connection = None;
                     tokio::time::sleep(RETRY_PAUSE).await;
                     parts.push(batch);
                 }
-                Run::Unknown { first_event, replies } => {
-                    self.connection = None;
-                    match self.look_for(first_event, &mut batch).await {
-                        true => self.finish(batch, replies, true),
-                        false => parts.push(batch),
+                Run::Unknown { first_event, replies } => match self.look_for(first_event, &mut batch).await {
+                    true => self.finish(batch, replies, true),
+                    false => {
+                        // Who was told that the outcome is unknown may have asked again: run no more.
+                        batch.retain(|submission| submission.reply.is_some());
+                        parts.push(batch);
                     }
-                }
+                },
             }
         }
     }
@@ -169,45 +177,62 @@ impl Writer {
             },
         };
         let started = Instant::now();
-        let prepared = tokio::time::timeout(PHASE_DEADLINE, self.prepare(&mut connection, batch)).await;
+        let memory = std::mem::take(&mut self.memory);
+        let prepared = tokio::time::timeout(PHASE_DEADLINE, self.prepare(&mut connection, memory, batch)).await;
         let (decided, replies) = match prepared {
             // The connection is dropped, and with it the transaction: COMMIT was not sent.
-            Err(_) => return Run::Away("no answer in time".to_owned()),
-            Ok(Err(error)) if error.is_passing() => return Run::Away(error.to_string()),
+            Err(_) => return Run::Slow,
+            Ok(Err(error)) if error.is_slow() => return Run::Slow,
+            Ok(Err(error)) if error.database().is_some_and(connect::is_passing) => return Run::Away(error.to_string()),
             Ok(Err(error)) => {
-                if connection_is_clean(&mut connection).await {
-                    self.connection = Some(connection);
-                }
+                self.roll_back(connection).await;
                 return Run::Poisoned(error.to_string());
             }
             Ok(Ok(prepared)) => prepared,
         };
-        let Some(first) = decided.appended.first() else {
-            if connection_is_clean(&mut connection).await {
-                self.connection = Some(connection);
-            }
+        if decided.is_empty() {
+            self.roll_back(connection).await;
+            self.memory = decided.into_memory();
             return Run::Committed { replies, grew: false };
-        };
+        }
+        let first_event = decided.appended.first().map(|event| event.moment.event_id);
         match tokio::time::timeout(PHASE_DEADLINE, sqlx::raw_sql("COMMIT").execute(&mut connection)).await {
             Ok(Ok(_)) => {
                 self.metrics.committed(batch.len(), decided.appended.len(), started.elapsed());
                 self.connection = Some(connection);
-                Run::Committed { replies, grew: true }
+                self.memory = decided.into_memory();
+                Run::Committed { replies, grew: first_event.is_some() }
             }
-            // Whatever the error says, only the log tells whether it was committed.
-            Ok(Err(_)) | Err(_) => Run::Unknown { first_event: first.moment.event_id, replies },
+            // Whatever the error says, only the log tells whether it was committed. Without an
+            // event there is nothing that could be done twice.
+            Ok(Err(_)) | Err(_) => match first_event {
+                Some(first_event) => Run::Unknown { first_event, replies },
+                None => Run::Away("COMMIT was not answered".to_owned()),
+            },
         }
     }
 
     /// Everything before COMMIT.
-    async fn prepare(&self, connection: &mut PgConnection, submissions: &[Submission]) -> Result<(Batch, Replies), BatchError> {
-        sqlx::raw_sql("BEGIN").execute(&mut *connection).await?;
-        let mut batch = Batch::load(connection, self.shard, self.keyring.clone(), submissions).await?;
+    async fn prepare(
+        &self,
+        connection: &mut PgConnection,
+        memory: Memory,
+        submissions: &[Submission],
+    ) -> Result<(Batch, Replies), BatchError> {
+        let mut batch = Batch::load(connection, self.shard, self.keyring.clone(), memory, submissions).await?;
         let replies = decide_all(&mut batch, submissions)?;
-        if !batch.appended.is_empty() {
+        if !batch.is_empty() {
             batch.write(connection).await?;
         }
         Ok((batch, replies))
+    }
+
+    /// Keeps a connection whose transaction is over.
+    async fn roll_back(&mut self, mut connection: PgConnection) {
+        let rolled_back = tokio::time::timeout(PHASE_DEADLINE, sqlx::raw_sql("ROLLBACK").execute(&mut connection)).await;
+        if matches!(rolled_back, Ok(Ok(_))) {
+            self.connection = Some(connection);
+        }
     }
 
     /// After a COMMIT without an answer: waits the old backend out at the head lock and looks.
@@ -224,10 +249,10 @@ impl Writer {
             }
             let now = Instant::now();
             for submission in batch.iter_mut().filter(|s| s.deadline <= now) {
-                // Keeps its place, so that replies still match; a second answer goes nowhere.
-                let (gone, _) = tokio::sync::oneshot::channel();
-                _ = std::mem::replace(&mut submission.reply, gone).send(Err(WriteError::OutcomeUnknown));
-                submission.deadline = now + Duration::from_secs(3600);
+                // It keeps its place, so that the replies still match.
+                if let Some(reply) = submission.reply.take() {
+                    _ = reply.send(Err(WriteError::OutcomeUnknown));
+                }
             }
             tokio::time::sleep(RESOLVE_PAUSE).await;
         }
@@ -251,8 +276,10 @@ impl Writer {
     }
 }
 
-async fn connection_is_clean(connection: &mut PgConnection) -> bool {
-    matches!(tokio::time::timeout(PHASE_DEADLINE, sqlx::raw_sql("ROLLBACK").execute(connection)).await, Ok(Ok(_)))
+/// The earlier half on top, so that it runs first.
+fn halves(mut batch: Vec<Submission>) -> [Vec<Submission>; 2] {
+    let later = batch.split_off(batch.len() / 2);
+    [later, batch]
 }
 
 /// Leaves out what its caller gave up, and what is past its deadline before anything was sent.
@@ -266,6 +293,8 @@ fn give_up_expired(batch: Vec<Submission>) -> Vec<Submission> {
 fn answer(batch: Vec<Submission>, mut reply: impl FnMut(&Submission) -> Result<Reply, WriteError>) {
     for submission in batch {
         let reply_now = reply(&submission);
-        _ = submission.reply.send(reply_now); // a caller that went away does not undo its command
+        if let Some(reply) = submission.reply {
+            _ = reply.send(reply_now); // a caller that went away does not undo its command
+        }
     }
 }

@@ -87,7 +87,7 @@ const CHILD_URL: &str = "LEDGER_TEST_CHILD_URL";
 #[ignore = "started by a_frozen_node_gives_the_head_up"]
 async fn child_that_holds_the_head() {
     let Ok(url) = std::env::var(CHILD_URL) else { return };
-    let mut connection = connect::writer(&url.parse().unwrap()).connect().await.unwrap();
+    let mut connection = connect::writer(&url.parse().unwrap(), 1).connect().await.unwrap();
     sqlx::raw_sql("BEGIN; SELECT position FROM log_head FOR UPDATE").execute(&mut connection).await.unwrap();
     println!("\nholds the head");
     tokio::time::sleep(Duration::from_secs(60)).await;
