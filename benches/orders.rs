@@ -3,7 +3,7 @@
 //! ```text
 //! cargo bench --bench orders
 //! cargo bench --bench orders -- quick      # shorter periods, no two-minute pipeline
-//! cargo bench --bench orders -- pipeline   # only the pipeline
+//! cargo bench --bench orders -- pipeline   # only plain SQL and the pipeline
 //! ```
 
 mod support;

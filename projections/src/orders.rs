@@ -14,7 +14,15 @@ use crate::{ProjectionError, known, money, percent};
 
 /// Rows by id, as they stand; unknown ids are left out.
 pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[OrderId]) -> Result<Vec<Order>, sqlx::Error> {
-    rows(sqlx::query_as("SELECT * FROM orders WHERE shard_id = $1 AND id = ANY($2)").bind(shard).bind(ids).fetch_all(conn).await?)
+    rows(
+        sqlx::query_as(
+            "SELECT o.* FROM unnest($2::bigint[]) AS wanted (id) JOIN orders o ON o.shard_id = $1 AND o.id = wanted.id",
+        )
+        .bind(shard)
+        .bind(ids)
+        .fetch_all(conn)
+        .await?,
+    )
 }
 
 /// The orders that carry these (account, `client_reference`) pairs.

@@ -51,11 +51,13 @@ impl Transaction {
 
 pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[WalletId]) -> Result<Vec<Wallet>, sqlx::Error> {
     rows(
-        sqlx::query_as("SELECT * FROM wallets WHERE shard_id = $1 AND id = ANY($2)")
-            .bind(shard)
-            .bind(ids)
-            .fetch_all(conn)
-            .await?,
+        sqlx::query_as(
+            "SELECT w.* FROM unnest($2::bigint[]) AS wanted (id) JOIN wallets w ON w.shard_id = $1 AND w.id = wanted.id",
+        )
+        .bind(shard)
+        .bind(ids)
+        .fetch_all(conn)
+        .await?,
     )
 }
 
@@ -66,7 +68,7 @@ pub async fn load_of_accounts(
     accounts: &[AccountId],
 ) -> Result<Vec<Wallet>, sqlx::Error> {
     rows(
-        sqlx::query_as("SELECT * FROM wallets WHERE shard_id = $1 AND account_id = ANY($2)")
+        sqlx::query_as("SELECT w.* FROM unnest($2::bigint[]) AS wanted (account_id) JOIN wallets w ON w.shard_id = $1 AND w.account_id = wanted.account_id")
             .bind(shard)
             .bind(accounts)
             .fetch_all(conn)
@@ -80,12 +82,14 @@ pub async fn load_fundings(
     shard: ShardId,
     references: &[&str],
 ) -> Result<Vec<Transaction>, sqlx::Error> {
-    let found: Vec<TransactionRow> =
-        sqlx::query_as("SELECT * FROM wallet_transactions WHERE shard_id = $1 AND category = 'FUNDING' AND reference = ANY($2)")
-            .bind(shard)
-            .bind(references)
-            .fetch_all(conn)
-            .await?;
+    let found: Vec<TransactionRow> = sqlx::query_as(
+        "SELECT t.* FROM unnest($2::text[]) AS wanted (reference)
+             JOIN wallet_transactions t ON t.shard_id = $1 AND t.category = 'FUNDING' AND t.reference = wanted.reference",
+    )
+    .bind(shard)
+    .bind(references)
+    .fetch_all(conn)
+    .await?;
     Ok(found.into_iter().map(|row| row.0).collect())
 }
 

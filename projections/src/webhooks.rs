@@ -12,11 +12,13 @@ use crate::{ProjectionError, known};
 
 pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[WebhookId]) -> Result<Vec<Webhook>, sqlx::Error> {
     rows(
-        sqlx::query_as("SELECT * FROM webhooks WHERE shard_id = $1 AND id = ANY($2)")
-            .bind(shard)
-            .bind(ids)
-            .fetch_all(conn)
-            .await?,
+        sqlx::query_as(
+            "SELECT w.* FROM unnest($2::bigint[]) AS wanted (id) JOIN webhooks w ON w.shard_id = $1 AND w.id = wanted.id",
+        )
+        .bind(shard)
+        .bind(ids)
+        .fetch_all(conn)
+        .await?,
     )
 }
 
@@ -27,7 +29,7 @@ pub async fn load_of_accounts(
     accounts: &[AccountId],
 ) -> Result<Vec<Webhook>, sqlx::Error> {
     rows(
-        sqlx::query_as("SELECT * FROM webhooks WHERE shard_id = $1 AND account_id = ANY($2)")
+        sqlx::query_as("SELECT w.* FROM unnest($2::bigint[]) AS wanted (account_id) JOIN webhooks w ON w.shard_id = $1 AND w.account_id = wanted.account_id")
             .bind(shard)
             .bind(accounts)
             .fetch_all(conn)

@@ -274,8 +274,8 @@ impl Batch {
 
     async fn load_answers(&mut self, conn: &mut PgConnection, keys: &[[u8; 32]]) -> Result<(), sqlx::Error> {
         let stored: Vec<AnswerRow> = sqlx::query_as(
-            "SELECT key_hash, fingerprint, status, body, is_sealed, created_at <= $3::timestamptz - interval '24 hours'
-             FROM idempotency_keys WHERE shard_id = $1 AND key_hash = ANY($2)",
+            "SELECT k.key_hash, k.fingerprint, k.status, k.body, k.is_sealed, k.created_at <= $3::timestamptz - interval '24 hours'
+             FROM unnest($2::bytea[]) AS wanted (key_hash) JOIN idempotency_keys k ON k.shard_id = $1 AND k.key_hash = wanted.key_hash",
         )
         .bind(self.shard)
         .bind(keys.iter().map(|k| &k[..]).collect::<Vec<_>>())

@@ -1,6 +1,7 @@
 //! Connections: their settings do not depend on the server's defaults.
 
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use ledger_events::ShardId;
 use sqlx::PgPool;
@@ -11,6 +12,16 @@ pub const RUNTIME_ROLE: &str = "ledger_runtime";
 
 /// Most connections that a node's readers, projectors and delivery worker hold together.
 const POOL_CONNECTIONS: u32 = 16;
+
+/// For connections whose every statement finds rows by the whole of a key: plans are made once and
+/// kept, because making them anew costs as much as running them. See [`Plans`].
+const BY_KEY: [(&str, &str); 5] = [
+    ("plan_cache_mode", "force_generic_plan"),
+    ("enable_seqscan", "off"),
+    ("enable_bitmapscan", "off"),
+    ("enable_hashjoin", "off"),
+    ("enable_mergejoin", "off"),
+];
 
 fn runtime(options: &PgConnectOptions, name: &'static str) -> PgConnectOptions {
     options.clone().application_name(name).options([
@@ -41,22 +52,23 @@ pub fn projector(options: &PgConnectOptions) -> PgPool {
         // A frozen node gives its projection up to another one.
         ("idle_in_transaction_session_timeout", "3000"),
         ("synchronous_commit", "off"),
-        ("plan_cache_mode", "force_generic_plan"),
     ]);
-    PgPoolOptions::new().max_connections(2).acquire_timeout(Duration::from_secs(5)).connect_lazy_with(options)
+    let options = options.options(BY_KEY);
+    PgPoolOptions::new().max_connections(1).acquire_timeout(Duration::from_secs(5)).connect_lazy_with(options)
 }
 
 /// For a writer. A node that freezes while it holds the head loses it after two seconds.
 pub fn writer(options: &PgConnectOptions, shard: ShardId) -> PgConnectOptions {
-    runtime(options, "rewards-ledger writer").options([("ledger.shard", shard.to_string())]).options([
-        ("synchronous_commit", "on"),
-        ("idle_in_transaction_session_timeout", "2000"),
-        ("lock_timeout", "4000"),
-        // Shorter than the writer's own patience, so that no backend works on for nobody.
-        ("statement_timeout", "4500"),
-        // Few statements, with arrays that grow and shrink: planning each anew would cost as much as running it.
-        ("plan_cache_mode", "force_generic_plan"),
-    ])
+    runtime(options, "rewards-ledger writer")
+        .options([("ledger.shard", shard.to_string())])
+        .options([
+            ("synchronous_commit", "on"),
+            ("idle_in_transaction_session_timeout", "2000"),
+            ("lock_timeout", "4000"),
+            // Shorter than the writer's own patience, so that no backend works on for nobody.
+            ("statement_timeout", "4500"),
+        ])
+        .options(BY_KEY)
 }
 
 /// For NOTIFY and LISTEN: what it commits need not be on disk.
@@ -79,5 +91,31 @@ pub fn is_passing(error: &sqlx::Error) -> bool {
         | sqlx::Error::PoolTimedOut
         | sqlx::Error::PoolClosed => true,
         _ => false,
+    }
+}
+
+/// When a connection's plans were made. Tables grow by thousands of rows a second, and a plan that
+/// was made while one was empty scans all of it (measured: half of the orders per second), so
+/// `DISCARD PLANS` is due every second.
+#[derive(Debug)]
+pub struct Plans(Mutex<Instant>);
+
+impl Default for Plans {
+    fn default() -> Plans {
+        Plans(Mutex::new(Instant::now()))
+    }
+}
+
+impl Plans {
+    const KEPT: Duration = Duration::from_secs(1);
+
+    /// True once a second: the plans are to be discarded now.
+    pub fn are_stale(&self) -> bool {
+        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_stale = made.elapsed() >= Self::KEPT;
+        if is_stale {
+            *made = Instant::now();
+        }
+        is_stale
     }
 }

@@ -1,11 +1,13 @@
 //! Follows the log for the catching-up projections: exactly once, one node at a time.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ledger_events::{Position, ShardId};
 use ledger_projections::deliveries;
-use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
+use sqlx::{Connection, PgPool};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::reader::{self, ReadError};
@@ -34,18 +36,14 @@ pub struct Projector {
     ledger: Ledger,
     pool: PgPool,
     metrics: Metrics,
+    plans: Arc<connect::Plans>,
     /// Notified when there are new deliveries to make.
-    made: std::sync::Arc<tokio::sync::Notify>,
+    made: Arc<Notify>,
 }
 
 impl Projector {
-    pub fn new(
-        ledger: &Ledger,
-        options: &PgConnectOptions,
-        metrics: Metrics,
-        made: std::sync::Arc<tokio::sync::Notify>,
-    ) -> Projector {
-        Projector { ledger: ledger.clone(), pool: connect::projector(options), metrics, made }
+    pub fn new(ledger: &Ledger, options: &PgConnectOptions, metrics: Metrics, made: Arc<Notify>) -> Projector {
+        Projector { ledger: ledger.clone(), pool: connect::projector(options), metrics, plans: Arc::default(), made }
     }
 
     pub async fn run(self, stop: CancellationToken) {
@@ -72,7 +70,11 @@ impl Projector {
     /// Applies the next batch of events: rows and checkpoint in one transaction.
     pub async fn step(&self, shard: ShardId) -> Result<Step, ReadError> {
         let started = Instant::now();
-        let mut tx = self.pool.begin().await?;
+        let mut conn = self.pool.acquire().await?;
+        if self.plans.are_stale() {
+            sqlx::raw_sql("DISCARD PLANS").execute(&mut *conn).await?;
+        }
+        let mut tx = conn.begin().await?;
         let held: Option<Position> = sqlx::query_scalar(
             "SELECT position FROM projection_checkpoints WHERE shard_id = $1 AND projection = $2 FOR UPDATE SKIP LOCKED",
         )

@@ -102,7 +102,9 @@ pub async fn orders_before(
     }
     let history: Vec<Stored> = sqlx::query_as(
         "SELECT shard_id, position, event_id, stream_type, stream_id, version, type, schema_version, data::text AS data, metadata::text AS metadata, recorded_at
-         FROM events WHERE shard_id = $1 AND stream_type = 'order' AND stream_id = ANY($2) AND position < $3 ORDER BY stream_id, version",
+         FROM unnest($2::bigint[]) AS wanted (id)
+         JOIN events ON shard_id = $1 AND stream_type = 'order' AND stream_id = wanted.id AND position < $3
+         ORDER BY stream_id, version",
     )
     .bind(shard)
     .bind(ids)

@@ -72,7 +72,7 @@ pub async fn known(
     .fetch_all(&mut *conn)
     .await?;
     let taken: Vec<String> =
-        sqlx::query_scalar("SELECT reference FROM vault.vouchers WHERE shard_id = $1 AND reference = ANY($2)")
+        sqlx::query_scalar("SELECT v.reference FROM unnest($2::text[]) AS new (reference) JOIN vault.vouchers v ON v.shard_id = $1 AND v.reference = new.reference")
             .bind(shard)
             .bind(references)
             .fetch_all(conn)

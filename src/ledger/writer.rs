@@ -85,6 +85,7 @@ pub struct Writer {
     queue: mpsc::Receiver<Submission>,
     connection: Option<PgConnection>,
     memory: Memory,
+    plans: connect::Plans,
 }
 
 impl Writer {
@@ -105,6 +106,7 @@ impl Writer {
             queue,
             connection: None,
             memory: Memory::default(),
+            plans: connect::Plans::default(),
         }
     }
 
@@ -219,6 +221,9 @@ impl Writer {
         memory: Memory,
         submissions: &[Submission],
     ) -> Result<(Batch, Replies), BatchError> {
+        if self.plans.are_stale() {
+            sqlx::raw_sql("DISCARD PLANS").execute(&mut *connection).await?;
+        }
         let mut batch = Batch::load(connection, self.shard, self.keyring.clone(), memory, submissions).await?;
         let replies = decide_all(&mut batch, submissions)?;
         if !batch.is_empty() {
