@@ -1,6 +1,7 @@
 //! The HTTP interface.
 
 mod access;
+mod at_rest;
 mod bodies;
 mod documents;
 mod idempotency;
