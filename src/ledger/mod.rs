@@ -1,6 +1,7 @@
 //! The log and its writer, its readers, and the projectors that follow it.
 
 mod append;
+pub mod backlog;
 mod batch;
 pub mod command;
 pub mod connect;

@@ -1,6 +1,6 @@
 //! Follows the log for the catching-up projections: exactly once, one node at a time.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ledger_events::{Position, ShardId};
 use ledger_projections::deliveries;
@@ -71,7 +71,6 @@ impl Projector {
 
     /// Applies the next batch of events: rows and checkpoint in one transaction.
     pub async fn step(&self, shard: ShardId) -> Result<Step, ReadError> {
-        let started = Instant::now();
         let mut tx = self.pool.begin().await?;
         let held: Option<Position> = sqlx::query_scalar(
             "SELECT position FROM projection_checkpoints WHERE shard_id = $1 AND projection = $2 FOR UPDATE SKIP LOCKED",
@@ -91,7 +90,6 @@ impl Projector {
         };
         let events = reader::after(&mut *tx, shard, checkpoint, BATCH_EVENTS).await?;
         let (Some(first), Some(last)) = (events.first(), events.last()) else {
-            self.metrics.projected(shard, 0, checkpoint, None);
             return Ok(Step::Idle);
         };
         let plan = deliveries::plan(&mut tx, shard, &events).await?;
@@ -110,7 +108,7 @@ impl Projector {
             self.made.notify_waiters();
             self.made.notify_one();
         }
-        self.metrics.projected(shard, events.len(), to, Some((last.moment.recorded_at, started.elapsed())));
+        self.metrics.projected(events.len());
         Ok(Step::Applied { to, is_more: i64::try_from(events.len()).is_ok_and(|n| n == BATCH_EVENTS) })
     }
 }

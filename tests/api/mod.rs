@@ -5,6 +5,7 @@ mod at_rest;
 mod bodies;
 mod documents;
 mod idempotency;
+mod metrics;
 mod operator;
 mod orders;
 mod webhooks;
