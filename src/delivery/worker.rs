@@ -172,7 +172,8 @@ impl Worker {
 
         let mut first = 0;
         let mut swept: Option<Instant> = None;
-        while !stop.is_cancelled() {
+        // Without its recorder the worker ends too, and whoever looks after it sees that.
+        while !stop.is_cancelled() && !recorder.is_finished() {
             if swept.is_none_or(|at| at.elapsed() >= IDLE) {
                 self.write_off().await;
                 swept = Some(Instant::now());
