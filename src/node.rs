@@ -23,7 +23,7 @@ use crate::delivery::sender::{Sender, SenderError, SenderSettings};
 use crate::delivery::worker::{Worker, WorkerSettings};
 use crate::fulfilment::Fulfilment;
 use crate::ledger::projector::Projector;
-use crate::ledger::{Ledger, SchemaError, expiry};
+use crate::ledger::{Ledger, SchemaError, connect, expiry};
 use crate::postgres;
 use crate::telemetry::Metrics;
 pub use database::Database;
@@ -117,8 +117,9 @@ impl Node {
         };
         node.start_roles(config, sender, &keyring, &metrics);
         if let Some(acceptor) = acceptor {
-            let credentials = Credentials::start(ledger.pool().clone(), &node.writers);
-            let operators = Operators::new(ledger.pool().clone(), token.as_ref());
+            let access = connect::access(node.database.options());
+            let credentials = Credentials::start(access.clone(), &node.writers);
+            let operators = Operators::new(access, token.as_ref());
             let address = acceptor.local_addr().iter().find_map(|address| address.as_socket_addr()).copied();
             let address = address.unwrap_or(config.listen);
             let public_url = config.public_url.clone().unwrap_or_else(|| format!("http://{address}"));
@@ -141,13 +142,14 @@ impl Node {
     fn start_roles(&self, config: &Config, sender: Option<Sender>, keyring: &Arc<Keyring>, metrics: &Metrics) {
         let ledger = &self.ledger;
         let made = Arc::new(Notify::new());
+        let work = connect::work(self.database.options());
         let stop = || self.stop_roles.clone();
         if config.roles.include(Role::Projector) {
             let projector = Projector::new(ledger, self.database.options(), metrics.clone(), made.clone());
             self.roles.spawn(projector.run(stop()));
         }
         if config.roles.include(Role::Fulfilment) {
-            self.roles.spawn(Fulfilment::new(ledger.clone(), metrics.clone()).run(stop()));
+            self.roles.spawn(Fulfilment::new(ledger.clone(), metrics.clone()).reading(work.clone()).run(stop()));
         }
         if let Some(sender) = sender {
             let settings = WorkerSettings {
@@ -157,7 +159,7 @@ impl Node {
                 max_in_flight_per_webhook: config.delivery_in_flight_per_webhook as usize,
             };
             let worker = Worker {
-                pool: ledger.pool().clone(),
+                pool: work,
                 shards: ledger.shards().collect(),
                 keyring: keyring.clone(),
                 sender: Arc::new(sender),
