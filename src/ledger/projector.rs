@@ -51,20 +51,25 @@ impl Projector {
     pub async fn run(self, stop: CancellationToken) {
         let mut grown = self.ledger.wake().subscribe();
         while !stop.is_cancelled() {
-            let mut is_more = false;
+            let (mut is_more, mut is_hindered) = (false, false);
             for shard in self.ledger.shards() {
                 match self.step(shard).await {
                     Ok(Step::Applied { is_more: more, .. }) => is_more |= more,
                     Ok(Step::Idle | Step::Elsewhere) => {}
-                    Err(error) => tracing::warn!(shard, %error, "the deliveries projection could not go on; it will try again"),
+                    Err(error) => {
+                        tracing::warn!(shard, %error, "the deliveries projection could not go on; it will try again");
+                        is_hindered = true;
+                    }
                 }
             }
-            if !is_more {
-                tokio::select! {
-                    _ = stop.cancelled() => {}
-                    _ = grown.changed() => {}
-                    () = tokio::time::sleep(IDLE) => {}
-                }
+            if is_more {
+                continue;
+            }
+            tokio::select! {
+                () = stop.cancelled() => {}
+                // What stopped it is seldom gone with the next commit, and need not be logged for each.
+                _ = grown.changed(), if !is_hindered => {}
+                () = tokio::time::sleep(IDLE) => {}
             }
         }
     }
