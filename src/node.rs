@@ -122,8 +122,7 @@ impl Node {
             let operators = Operators::new(access, token.as_ref());
             let address = acceptor.local_addr().iter().find_map(|address| address.as_socket_addr()).copied();
             let address = address.unwrap_or(config.listen);
-            let public_url = config.public_url.clone().unwrap_or_else(|| format!("http://{address}"));
-            node.serve(acceptor, ApiState { ledger, credentials, operators, keyring, metrics, public_url });
+            node.serve(acceptor, ApiState { ledger, credentials, operators, keyring, metrics });
             node.address = Some(address);
         }
         node.tasks = node.roles.len() + node.writers.len();
