@@ -8,4 +8,5 @@ mod idempotency;
 mod metrics;
 mod operator;
 mod orders;
+mod products;
 mod webhooks;
