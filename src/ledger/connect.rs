@@ -76,3 +76,21 @@ pub fn writer(options: &PgConnectOptions) -> PgConnectOptions {
 pub fn notifier(options: &PgConnectOptions) -> PgConnectOptions {
     runtime(options, "rewards-ledger notifier").options([("synchronous_commit", "off")])
 }
+
+/// Whether the fault lies with the database's state, or the way to it, rather than with the
+/// statement: the same may succeed later.
+pub fn is_passing(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(_)
+        | sqlx::Error::Tls(_)
+        | sqlx::Error::Protocol(_)
+        | sqlx::Error::PoolTimedOut
+        | sqlx::Error::PoolClosed
+        | sqlx::Error::WorkerCrashed => true,
+        // Connection, resources, operator intervention, system error, rolled back; lock and idle time-outs.
+        sqlx::Error::Database(refusal) => refusal.code().is_some_and(|code| {
+            matches!(code.get(..2), Some("08" | "53" | "57" | "58" | "40")) || matches!(&*code, "55P03" | "25P03")
+        }),
+        _ => false,
+    }
+}

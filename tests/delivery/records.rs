@@ -4,6 +4,7 @@ use ledger_projections::deliveries::{self, Attempt, DeliveryFilter};
 use ledger_projections::page::Page;
 use rewards_ledger::audit::{Rebuild, rebuild, verify};
 use rewards_ledger::receiver::Answer;
+use tokio_util::sync::CancellationToken;
 
 use crate::support::shop::{DEADLINE, SHARD, Shop, receiver};
 
@@ -87,4 +88,22 @@ async fn a_list_is_paged_and_filtered() {
     assert_eq!(list(delivered, 1).await, (2, vec![2, 1]));
     let nothing = DeliveryFilter { order_id: Some(99), ..DeliveryFilter::default() };
     assert_eq!(list(nothing, 1).await, (0, vec![]));
+}
+
+#[tokio::test]
+async fn what_a_stop_cuts_off_is_the_next_workers_at_once() {
+    let shop = Shop::open().await;
+    let (receiver, mut arrived) = receiver(|_| Answer::Hang).await;
+    shop.webhook(&receiver.url()).await;
+    shop.order(1).await;
+    shop.project().await;
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(shop.worker(&receiver, DEADLINE).run(stop.clone()));
+    arrived.recv().await.unwrap();
+    stop.cancel();
+    running.await.unwrap();
+    let next = shop.worker(&receiver, DEADLINE).claim_once(SHARD, 1).await.unwrap();
+    assert_eq!((next.len(), next[0].attempt), (1, 1));
+    let both: Vec<_> = attempts(&shop, next[0].delivery_id).await.iter().map(|a| (a.finished_at, a.is_in_flight)).collect();
+    assert_eq!(both, [(None, false), (None, true)]);
 }
