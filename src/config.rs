@@ -132,7 +132,7 @@ pub struct Config {
     #[command(flatten)]
     pub database: DatabaseSettings,
 
-    /// Sandbox: self-service funding, and products that deliver at once, partly, late and never
+    /// Sandbox: self-service funding, and products that deliver at once, partly, late and never (no effect yet)
     #[arg(long, env = "LEDGER_SANDBOX", value_name = "BOOL", value_parser = BoolishValueParser::new(),
         num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     pub sandbox: bool,
@@ -140,7 +140,7 @@ pub struct Config {
     #[command(flatten)]
     pub operator_token: OperatorTokenSettings,
 
-    /// The transparency log's ed25519 key [default: made with the embedded server, else required]
+    /// The transparency log's ed25519 key (no effect yet) [default: made with the embedded server, else required]
     #[arg(long, env = "LEDGER_LOG_KEY_FILE", value_name = "FILE")]
     pub log_key_file: Option<PathBuf>,
 
@@ -148,7 +148,7 @@ pub struct Config {
     #[arg(long, env = "LEDGER_MASTER_KEY_FILE", value_name = "FILE")]
     pub master_key_file: Option<PathBuf>,
 
-    /// The address by which clients reach the service [default: http://<listen>]
+    /// The address by which clients reach the service (no effect yet) [default: http://<listen>]
     #[arg(long, env = "LEDGER_PUBLIC_URL", value_name = "URL", value_parser = url)]
     pub public_url: Option<String>,
 
@@ -160,7 +160,7 @@ pub struct Config {
     #[arg(long, env = "LEDGER_ROLES", value_name = "ROLES", default_value = "api,projector,fulfilment,delivery")]
     pub roles: Roles,
 
-    /// Proxies whose X-Forwarded-For is believed, comma-separated addresses or networks [default: none]
+    /// Proxies whose X-Forwarded-For is believed, comma-separated addresses or networks (no effect yet) [default: none]
     #[arg(long, env = "LEDGER_TRUSTED_PROXIES", value_name = "NETWORKS", value_delimiter = ',', value_parser = network)]
     pub trusted_proxies: Vec<IpNet>,
 
@@ -185,18 +185,18 @@ pub struct Config {
     pub delivery_in_flight: u32,
 
     /// How many of them to one webhook
-    #[arg(long, env = "LEDGER_DELIVERY_IN_FLIGHT_PER_WEBHOOK", value_name = "COUNT", default_value = "16", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, env = "LEDGER_DELIVERY_IN_FLIGHT_PER_WEBHOOK", value_name = "COUNT", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub delivery_in_flight_per_webhook: u32,
 
-    /// Requests a window; a rule left out keeps its default
+    /// Requests a window; a rule left out keeps its default (no effect yet)
     #[arg(long, env = "LEDGER_RATE_LIMITS", value_name = "LIMITS", default_value_t = RateLimits::default())]
     pub rate_limits: RateLimits,
 
-    /// Since when /api/v1 is deprecated, as 2030-12-31 [default: none]
+    /// Since when /api/v1 is deprecated, as 2030-12-31 (no effect yet) [default: none]
     #[arg(long, env = "LEDGER_DEPRECATION_DATE", value_name = "DATE", value_parser = date)]
     pub deprecation_date: Option<chrono::NaiveDate>,
 
-    /// When /api/v1 ends, as 2030-12-31 [default: none]
+    /// When /api/v1 ends, as 2030-12-31 (no effect yet) [default: none]
     #[arg(long, env = "LEDGER_SUNSET_DATE", value_name = "DATE", value_parser = date)]
     pub sunset_date: Option<chrono::NaiveDate>,
 
@@ -217,6 +217,22 @@ impl Config {
         let matches = command.try_get_matches_from([""; 0]).map_err(|error| one_line(&error))?;
         let config = Config::from_arg_matches(&matches).map_err(|error| one_line(&error))?;
         Ok(Config { database, ..config })
+    }
+
+    /// The settings that were given and that nothing in this version looks at.
+    pub fn without_effect(&self) -> Vec<&'static str> {
+        [
+            ("--sandbox", self.sandbox),
+            ("--log-key-file", self.log_key_file.is_some()),
+            ("--public-url", self.public_url.is_some()),
+            ("--trusted-proxies", !self.trusted_proxies.is_empty()),
+            ("--rate-limits", self.rate_limits != RateLimits::default()),
+            ("--deprecation-date", self.deprecation_date.is_some()),
+            ("--sunset-date", self.sunset_date.is_some()),
+        ]
+        .into_iter()
+        .filter_map(|(setting, is_given)| is_given.then_some(setting))
+        .collect()
     }
 
     /// Checks what no single value shows.

@@ -23,7 +23,7 @@ use crate::delivery::sender::{Sender, SenderError, SenderSettings};
 use crate::delivery::worker::{Worker, WorkerSettings};
 use crate::fulfilment::Fulfilment;
 use crate::ledger::projector::Projector;
-use crate::ledger::{Ledger, SchemaError, expiry};
+use crate::ledger::{Ledger, SchemaError, connect, expiry};
 use crate::postgres;
 use crate::telemetry::Metrics;
 pub use database::Database;
@@ -36,6 +36,8 @@ const STOP_REQUESTS: Duration = Duration::from_secs(20);
 /// How long the roles and the writers may take after that.
 const STOP_TASKS: Duration = Duration::from_secs(40);
 const PURGE_EVERY: Duration = Duration::from_secs(3_600);
+/// How often it is looked whether all background tasks still run.
+const LOOK_AFTER_TASKS: Duration = Duration::from_secs(1);
 
 /// Why a node does not start, or not stop in order. Each reads as one line.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +56,8 @@ pub enum NodeError {
     Io { action: String, source: io::Error },
     #[error("not everything was done within {0:?}; what was accepted is in the log or was answered as failed")]
     Unfinished(Duration),
+    #[error("a background task ended by itself, which it should not; the log before says why")]
+    TaskEnded,
     #[error("interrupted")]
     Interrupted,
 }
@@ -72,6 +76,8 @@ pub struct Node {
     stop_roles: CancellationToken,
     /// Writers and look-ups: they end when nobody holds a handle any more.
     writers: TaskTracker,
+    /// How many tasks there are in both, as long as all of them run.
+    tasks: usize,
 }
 
 impl Node {
@@ -107,17 +113,19 @@ impl Node {
             roles: TaskTracker::new(),
             stop_roles: CancellationToken::new(),
             writers,
+            tasks: 0,
         };
         node.start_roles(config, sender, &keyring, &metrics);
         if let Some(acceptor) = acceptor {
-            let credentials = Credentials::start(ledger.pool().clone(), &node.writers);
-            let operators = Operators::new(ledger.pool().clone(), token.as_ref());
+            let access = connect::access(node.database.options());
+            let credentials = Credentials::start(access.clone(), &node.writers);
+            let operators = Operators::new(access, token.as_ref());
             let address = acceptor.local_addr().iter().find_map(|address| address.as_socket_addr()).copied();
             let address = address.unwrap_or(config.listen);
-            let public_url = config.public_url.clone().unwrap_or_else(|| format!("http://{address}"));
-            node.serve(acceptor, ApiState { ledger, credentials, operators, keyring, metrics, public_url });
+            node.serve(acceptor, ApiState { ledger, credentials, operators, keyring, metrics });
             node.address = Some(address);
         }
+        node.tasks = node.roles.len() + node.writers.len();
         Ok(node)
     }
 
@@ -133,13 +141,14 @@ impl Node {
     fn start_roles(&self, config: &Config, sender: Option<Sender>, keyring: &Arc<Keyring>, metrics: &Metrics) {
         let ledger = &self.ledger;
         let made = Arc::new(Notify::new());
+        let work = connect::work(self.database.options());
         let stop = || self.stop_roles.clone();
         if config.roles.include(Role::Projector) {
             let projector = Projector::new(ledger, self.database.options(), metrics.clone(), made.clone());
             self.roles.spawn(projector.run(stop()));
         }
         if config.roles.include(Role::Fulfilment) {
-            self.roles.spawn(Fulfilment::new(ledger.clone(), metrics.clone()).run(stop()));
+            self.roles.spawn(Fulfilment::new(ledger.clone(), metrics.clone()).reading(work.clone()).run(stop()));
         }
         if let Some(sender) = sender {
             let settings = WorkerSettings {
@@ -149,7 +158,7 @@ impl Node {
                 max_in_flight_per_webhook: config.delivery_in_flight_per_webhook as usize,
             };
             let worker = Worker {
-                pool: ledger.pool().clone(),
+                pool: work,
                 shards: ledger.shards().collect(),
                 keyring: keyring.clone(),
                 sender: Arc::new(sender),
@@ -168,18 +177,23 @@ impl Node {
         self.server = Some(tokio::spawn(server.run_with_graceful_shutdown(app(state), stopped, Some(STOP_REQUESTS))));
     }
 
-    /// Completes when the HTTP server ends by itself, which it should not; never without one.
+    /// Completes when the HTTP server or a background task ends by itself, which none should: a
+    /// node without its writer refuses everything, so it is better restarted.
     pub async fn failed(&mut self) -> NodeError {
-        match &mut self.server {
-            Some(server) => {
-                let outcome = server.await;
-                self.server = None;
-                let source =
-                    outcome.map_or_else(io::Error::other, |ended| ended.err().unwrap_or_else(|| io::Error::other("it ended")));
-                NodeError::Io { action: "serve the API".to_owned(), source }
+        let Node { server, roles, writers, tasks, .. } = self;
+        let served = async {
+            match server {
+                Some(server) => server.await,
+                None => std::future::pending().await,
             }
-            None => std::future::pending().await,
-        }
+        };
+        let outcome = tokio::select! {
+            outcome = served => outcome,
+            () = one_ends([roles, writers], *tasks) => return NodeError::TaskEnded,
+        };
+        self.server = None;
+        let source = outcome.map_or_else(io::Error::other, |ended| ended.err().unwrap_or_else(|| io::Error::other("it ended")));
+        NodeError::Io { action: "serve the API".to_owned(), source }
     }
 
     /// Stops in order: no new requests, what was accepted is answered, leases are given back, the
@@ -208,6 +222,14 @@ impl Node {
         let drained = drained.await.map_err(|_| NodeError::Unfinished(STOP_TASKS));
         database.close().await?;
         drained
+    }
+}
+
+/// Completes when fewer than so many tasks run. A tracker tells how many there are, not when one
+/// ends or panics.
+async fn one_ends(trackers: [&TaskTracker; 2], tasks: usize) {
+    while trackers.iter().map(|tracker| tracker.len()).sum::<usize>() >= tasks {
+        tokio::time::sleep(LOOK_AFTER_TASKS).await;
     }
 }
 
@@ -247,5 +269,23 @@ async fn purge(ledger: Ledger, stop: CancellationToken) {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_panics_does_not_go_unnoticed() {
+        let (roles, writers) = (TaskTracker::new(), TaskTracker::new());
+        let (panics, told) = tokio::sync::oneshot::channel::<()>();
+        roles.spawn(std::future::pending::<()>());
+        writers.spawn(async { told.await.unwrap() });
+        let ended = one_ends([&roles, &writers], 2);
+        tokio::pin!(ended);
+        assert!(tokio::time::timeout(Duration::from_millis(50), &mut ended).await.is_err());
+        drop(panics);
+        tokio::time::timeout(Duration::from_secs(10), ended).await.unwrap();
     }
 }

@@ -1,22 +1,27 @@
-//! Metrics in Prometheus' text form, and the log's set-up.
+//! Metrics in Prometheus' text form: what this node counts, and what waits in the database.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use chrono::{DateTime, Utc};
-use ledger_events::{Position, ShardId};
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text::encode};
+use ledger_events::ShardId;
+use ledger_projections::deliveries;
+use prometheus_client::encoding::{EncodeLabelSet, text::encode};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
-use std::sync::Mutex;
+use sqlx::PgPool;
 use tokio::sync::mpsc;
 
+use crate::ledger::backlog::{self, Backlog};
 use crate::ledger::command::Submission;
+
+/// However often it is scraped, the database is asked no more often than this.
+const SAMPLE_EVERY: Duration = Duration::from_secs(1);
+/// A database that takes longer is left out of a scrape.
+const SAMPLE_DEADLINE: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct RequestLabels {
@@ -28,6 +33,12 @@ struct RequestLabels {
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ShardLabels {
+    shard: i64,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ProjectionLabels {
+    projection: &'static str,
     shard: i64,
 }
 
@@ -48,14 +59,70 @@ struct Inner {
     commands: Counter,
     events: Counter,
     batch_commands: Histogram,
-    head_lock_seconds: Histogram,
-    projection_position: Family<ShardLabels, Gauge>,
+    transaction_seconds: Histogram,
     projection_events: Counter,
-    projection_delay_seconds: Gauge<f64, AtomicU64>,
     deliveries: Family<OutcomeLabels, Counter>,
     delivery_seconds: Histogram,
     deliveries_in_flight: Gauge,
     fulfilled: Counter,
+    queues: Mutex<Vec<(ShardId, mpsc::WeakSender<Submission>)>>,
+    queue_depth: Family<ShardLabels, Gauge>,
+    waiting: Waiting,
+    sampled: tokio::sync::Mutex<Option<Instant>>,
+}
+
+/// What waits in the database, as last looked at.
+#[derive(Debug, Default)]
+struct Waiting {
+    head: Family<ShardLabels, Gauge>,
+    position: Family<ProjectionLabels, Gauge>,
+    lag_positions: Family<ProjectionLabels, Gauge>,
+    lag_seconds: Family<ProjectionLabels, Gauge<f64, AtomicU64>>,
+    unqueued: Family<ShardLabels, Gauge>,
+    out_of_stock: Family<ShardLabels, Gauge>,
+    due: Family<ShardLabels, Gauge>,
+}
+
+impl Waiting {
+    fn register(&self, registry: &mut Registry) {
+        registry.register("log_head_position", "Where the log ends", self.head.clone());
+        registry.register("projection_position", "Up to where a projection has come, over all nodes", self.position.clone());
+        registry.register("projection_lag_positions", "Events that are not projected yet", self.lag_positions.clone());
+        registry.register_with_unit(
+            "projection_lag",
+            "Age of the oldest event that is not projected yet",
+            Unit::Seconds,
+            self.lag_seconds.clone(),
+        );
+        registry.register("orders_unqueued", "Orders that fulfilment has not taken up, at most 100000", self.unqueued.clone());
+        registry.register("orders_out_of_stock", "Orders that wait for stock, at most 100000", self.out_of_stock.clone());
+        registry.register("deliveries_due", "Deliveries that are due and not in flight, at most 200000", self.due.clone());
+    }
+
+    fn set(&self, backlogs: &[Backlog]) {
+        for backlog in backlogs {
+            let shard = ShardLabels { shard: backlog.shard_id.into() };
+            let projection = ProjectionLabels { projection: deliveries::NAME, shard: backlog.shard_id.into() };
+            self.head.get_or_create(&shard).set(backlog.head);
+            self.position.get_or_create(&projection).set(backlog.checkpoint);
+            self.lag_positions.get_or_create(&projection).set((backlog.head - backlog.checkpoint).max(0));
+            self.lag_seconds.get_or_create(&projection).set(backlog.oldest_seconds);
+            self.unqueued.get_or_create(&shard).set(backlog.unqueued);
+            self.out_of_stock.get_or_create(&shard).set(backlog.waiting);
+            self.due.get_or_create(&shard).set(backlog.due);
+        }
+    }
+
+    /// What is not known is not shown, rather than shown as it once was.
+    fn clear(&self) {
+        self.head.clear();
+        self.position.clear();
+        self.lag_positions.clear();
+        self.lag_seconds.clear();
+        self.unqueued.clear();
+        self.out_of_stock.clear();
+        self.due.clear();
+    }
 }
 
 impl Default for Metrics {
@@ -68,44 +135,38 @@ impl Default for Metrics {
             commands: Counter::default(),
             events: Counter::default(),
             batch_commands: Histogram::new(exponential_buckets(1.0, 2.0, 10)),
-            head_lock_seconds: seconds(),
-            projection_position: Family::default(),
+            transaction_seconds: seconds(),
             projection_events: Counter::default(),
-            projection_delay_seconds: Gauge::default(),
             deliveries: Family::default(),
             delivery_seconds: seconds(),
             deliveries_in_flight: Gauge::default(),
             fulfilled: Counter::default(),
+            queues: Mutex::default(),
+            queue_depth: Family::default(),
+            waiting: Waiting::default(),
+            sampled: tokio::sync::Mutex::default(),
         };
         {
-            let mut registry = inner.registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut registry = inner.registry.lock().unwrap_or_else(PoisonError::into_inner);
             registry.register("http_requests", "Requests answered", inner.requests.clone());
             registry.register_with_unit("http_request", "Time to answer a request", Unit::Seconds, inner.request_seconds.clone());
             registry.register("commands", "Commands in committed batches", inner.commands.clone());
             registry.register("events", "Events appended", inner.events.clone());
             registry.register("batch_commands", "Commands in a committed batch", inner.batch_commands.clone());
             registry.register_with_unit(
-                "head_lock",
-                "Time from asking for the log's head to the commit",
+                "transaction",
+                "Time of a writing transaction: waiting for the log's head, and holding it until the commit",
                 Unit::Seconds,
-                inner.head_lock_seconds.clone(),
-            );
-            registry.register(
-                "projection_position",
-                "Position up to which deliveries are projected by this node",
-                inner.projection_position.clone(),
+                inner.transaction_seconds.clone(),
             );
             registry.register(
                 "projection_events",
                 "Events projected into deliveries by this node",
                 inner.projection_events.clone(),
             );
-            registry.register_with_unit(
-                "projection_delay",
-                "Age of the newest projected event when it was projected",
-                Unit::Seconds,
-                inner.projection_delay_seconds.clone(),
-            );
+            for outcome in ["delivered", "failed"] {
+                drop(inner.deliveries.get_or_create(&OutcomeLabels { outcome })); // a rate needs a zero to rise from
+            }
             registry.register("delivery_attempts", "Delivery attempts by outcome", inner.deliveries.clone());
             registry.register_with_unit(
                 "delivery_attempt",
@@ -115,34 +176,17 @@ impl Default for Metrics {
             );
             registry.register("deliveries_in_flight", "Delivery attempts in flight", inner.deliveries_in_flight.clone());
             registry.register("orders_taken_up", "Orders that fulfilment took up", inner.fulfilled.clone());
+            registry.register("writer_queue_depth", "Commands waiting for this node's writer", inner.queue_depth.clone());
+            inner.waiting.register(&mut registry);
         }
         Metrics(Arc::new(inner))
     }
 }
 
-#[derive(Debug)]
-struct QueueDepth {
-    shard: ShardId,
-    sender: mpsc::WeakSender<Submission>,
-}
-
-impl Collector for QueueDepth {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let depth = self.sender.upgrade().map_or(0, |s| s.max_capacity() - s.capacity());
-        let gauge = ConstGauge::new(i64::try_from(depth).unwrap_or(i64::MAX));
-        let name = format!("writer_queue_depth_shard_{}", self.shard);
-        let encoder = encoder.encode_descriptor(&name, "Commands waiting for the writer", None, gauge.metric_type())?;
-        gauge.encode(encoder)
-    }
-}
-
 impl Metrics {
+    /// Shows how many commands wait in a writer's queue.
     pub fn watch_queue(&self, shard: ShardId, sender: mpsc::WeakSender<Submission>) {
-        self.0
-            .registry
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .register_collector(Box::new(QueueDepth { shard, sender }));
+        self.0.queues.lock().unwrap_or_else(PoisonError::into_inner).push((shard, sender));
     }
 
     pub fn answered(&self, method: &str, route: &'static str, status: u16, took: Duration) {
@@ -150,19 +194,16 @@ impl Metrics {
         self.0.request_seconds.observe(took.as_secs_f64());
     }
 
-    pub fn committed(&self, commands: usize, events: usize, held: Duration) {
+    /// `took` includes the wait for the log's head.
+    pub fn committed(&self, commands: usize, events: usize, took: Duration) {
         self.0.commands.inc_by(commands as u64);
         self.0.events.inc_by(events as u64);
         self.0.batch_commands.observe(commands as f64);
-        self.0.head_lock_seconds.observe(held.as_secs_f64());
+        self.0.transaction_seconds.observe(took.as_secs_f64());
     }
 
-    /// `newest` is the last event's time and how long the step took.
-    pub fn projected(&self, shard: ShardId, events: usize, to: Position, newest: Option<(DateTime<Utc>, Duration)>) {
-        self.0.projection_position.get_or_create(&ShardLabels { shard: shard.into() }).set(to);
+    pub fn projected(&self, events: usize) {
         self.0.projection_events.inc_by(events as u64);
-        let delay = newest.map_or(0.0, |(at, _)| (Utc::now() - at).num_milliseconds().max(0) as f64 / 1000.0);
-        self.0.projection_delay_seconds.set(delay);
     }
 
     pub fn attempt_started(&self) {
@@ -179,10 +220,35 @@ impl Metrics {
         self.0.fulfilled.inc_by(orders as u64);
     }
 
-    /// Everything, as Prometheus reads it.
-    pub fn text(&self) -> Result<String, std::fmt::Error> {
+    /// Everything, as Prometheus reads it. While the database does not answer, what waits in it is
+    /// left out.
+    pub async fn scrape(&self, pool: &PgPool) -> Result<String, std::fmt::Error> {
+        // One scrape at a time asks, the others use what it learns.
+        let mut sampled = self.0.sampled.lock().await;
+        if sampled.is_none_or(|at| at.elapsed() >= SAMPLE_EVERY) {
+            match tokio::time::timeout(SAMPLE_DEADLINE, backlog::sample(pool)).await {
+                Ok(Ok(backlogs)) => self.0.waiting.set(&backlogs),
+                Ok(Err(error)) => {
+                    tracing::debug!(%error, "what waits in the database cannot be looked at");
+                    self.0.waiting.clear();
+                }
+                Err(_) => self.0.waiting.clear(),
+            }
+            *sampled = Some(Instant::now());
+        }
+        drop(sampled);
+        self.text()
+    }
+
+    /// What this node counts, and what was last seen to wait.
+    fn text(&self) -> Result<String, std::fmt::Error> {
+        for (shard, sender) in self.0.queues.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            let depth = sender.upgrade().map_or(0, |sender| sender.max_capacity() - sender.capacity());
+            let gauge = self.0.queue_depth.get_or_create(&ShardLabels { shard: (*shard).into() });
+            gauge.set(i64::try_from(depth).unwrap_or(i64::MAX));
+        }
         let mut text = String::new();
-        encode(&mut text, &self.0.registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner))?;
+        encode(&mut text, &self.0.registry.lock().unwrap_or_else(PoisonError::into_inner))?;
         Ok(text)
     }
 }

@@ -147,7 +147,7 @@ impl FromRow<'_, PgRow> for CategoryRow {
 
 #[derive(Clone, Debug, Default)]
 pub struct ProductFilter {
-    /// Clients see active products only.
+    /// Leave out what was switched off.
     pub active_only: bool,
     pub category_id: Option<CategoryId>,
     pub country: Option<String>,

@@ -12,8 +12,7 @@ use super::reply::{Listed, Plural, Reply};
 use super::scalars::{JsonObject, Timestamp};
 use super::state::{State, Tag, listed, not_found, rows_of};
 use super::webhooks::Event;
-
-const MAX_ATTEMPTS: i16 = 5;
+use crate::delivery::schedule::MAX_ATTEMPTS;
 
 /// What became of a delivery.
 #[derive(Clone, Copy, Enum, Serialize)]
@@ -125,20 +124,20 @@ struct Attempt {
     response_status: Option<i16>,
     /// How long the answer took, in milliseconds.
     response_time_ms: Option<i32>,
-    /// Why there is no good answer.
+    /// Why there is no good answer; null while the attempt is in flight.
     error: Option<String>,
 }
 
 impl From<deliveries::Attempt> for Attempt {
     fn from(attempt: deliveries::Attempt) -> Self {
-        let is_open = attempt.finished_at.is_none();
+        let is_unknown = attempt.finished_at.is_none() && !attempt.is_in_flight;
         Self {
             attempt: attempt.attempt,
             request_id: attempt.request_id.to_string(),
             started_at: attempt.started_at.into(),
             response_status: attempt.response_status,
             response_time_ms: attempt.response_time_ms,
-            error: attempt.error.or_else(|| is_open.then(|| "the outcome is not known".to_owned())),
+            error: attempt.error.or_else(|| is_unknown.then(|| "the outcome is not known".to_owned())),
         }
     }
 }

@@ -255,13 +255,18 @@ pub async fn texts_of(state: &ApiState, shard: ShardId, orders: &[order::Order])
 
 fn placed(answer: &Answer) -> Result<Rendered, serde_json::Error> {
     let Answer::Order(view) = answer else { return unrenderable() };
-    let status = if view.is_new { 201 } else { 200 };
-    Ok(Rendered { status, body: render(&Order::of_view(view))?, is_secret: false })
+    rendered(view, if view.is_new { 201 } else { 200 })
 }
 
 fn cancelled(answer: &Answer) -> Result<Rendered, serde_json::Error> {
     let Answer::Order(view) = answer else { return unrenderable() };
-    Ok(Rendered { status: 200, body: render(&Order::of_view(view))?, is_secret: false })
+    rendered(view, 200)
+}
+
+/// Free text from people stands sealed wherever it is kept, in a stored answer too.
+fn rendered(view: &OrderView, status: u16) -> Result<Rendered, serde_json::Error> {
+    let is_secret = view.metadata.is_some() || view.cancel_reason.is_some();
+    Ok(Rendered { status, body: render(&Order::of_view(view))?, is_secret })
 }
 
 pub struct Orders;

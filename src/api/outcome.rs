@@ -7,7 +7,7 @@ use poem_openapi::types::Type;
 use super::error::{ApiError, Code};
 use super::reply::Stored;
 use crate::ledger::texts::VaultError;
-use crate::ledger::{Answer, Rendered, Reply, WriteError};
+use crate::ledger::{Answer, Rendered, Reply, WriteError, connect};
 
 /// Writes down the answer to a request, in the writer's transaction or after it: the same bytes.
 pub type Render = fn(&Answer) -> Result<Rendered, serde_json::Error>;
@@ -93,27 +93,11 @@ impl From<WriteError> for ApiError {
 /// A read that failed: the database is away, or something is wrong with the statement or a row.
 impl From<sqlx::Error> for ApiError {
     fn from(error: sqlx::Error) -> ApiError {
-        if !is_away(&error) {
+        if !connect::is_passing(&error) {
             return ApiError::internal(error);
         }
         tracing::warn!(%error, "the database cannot be read");
         ApiError::new(Code::Unavailable)
-    }
-}
-
-fn is_away(error: &sqlx::Error) -> bool {
-    match error {
-        sqlx::Error::Io(_)
-        | sqlx::Error::Tls(_)
-        | sqlx::Error::Protocol(_)
-        | sqlx::Error::PoolTimedOut
-        | sqlx::Error::PoolClosed
-        | sqlx::Error::WorkerCrashed => true,
-        // Connection, resources, operator intervention, system error.
-        sqlx::Error::Database(refusal) => {
-            refusal.code().is_some_and(|code| ["08", "53", "57", "58"].iter().any(|class| code.starts_with(class)))
-        }
-        _ => false,
     }
 }
 

@@ -39,7 +39,7 @@ async fn readyz(state: State<'_>) -> poem::Result<Response> {
 
 #[handler]
 async fn metrics(state: State<'_>) -> poem::Result<Response> {
-    let text = state.metrics.text().map_err(ApiError::internal)?;
+    let text = state.metrics.scrape(state.ledger.pool()).await.map_err(ApiError::internal)?;
     Ok(text.with_content_type(OPEN_METRICS).into_response())
 }
 

@@ -133,7 +133,8 @@ pub struct Products;
 impl Products {
     /// List products
     ///
-    /// The active ones, newest first, each with the caller's discount.
+    /// The active ones, newest first, each with the caller's discount. With `updated_since` also
+    /// those that are not active any more, so that a copy of the catalogue learns of it.
     #[oai(path = "/products", method = "get", operation_id = "list_products")]
     #[allow(clippy::too_many_arguments)] // each is a parameter
     async fn list(
@@ -154,12 +155,13 @@ impl Products {
         currency: Query<Option<String>>,
         /// Only products with this text in their name or brand, in upper or lower case.
         search: Query<Option<String>>,
-        /// Only products that changed at this time or later.
+        /// Only products that changed at this time or later, active or not.
         updated_since: Query<Option<DateTime<Utc>>>,
     ) -> Result<Listed<Product>, ApiError> {
         let page = page_of(page.0, limit.0, per_page.0)?;
         let filter = ProductFilter {
-            active_only: true,
+            // Who keeps a copy must learn what was switched off.
+            active_only: updated_since.0.is_none(),
             category_id: category_id.0,
             country: country.0,
             currency: currency.0,

@@ -29,8 +29,6 @@ pub struct ApiState {
     pub operators: Operators,
     pub keyring: Arc<Keyring>,
     pub metrics: Metrics,
-    /// Where clients reach this service, without a trailing slash.
-    pub public_url: String,
 }
 
 /// The state as a handler's argument.

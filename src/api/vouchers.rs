@@ -1,16 +1,19 @@
 //! `/api/v1/orders/:id/vouchers`: the codes of what was delivered.
 
+use std::collections::HashSet;
+
 use ledger_projections::orders;
 use poem_openapi::param::Path;
 use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
 
 use super::error::ApiError;
+use super::outcome::answered;
 use super::principal::Caller;
 use super::reply::{NoStore, Reply};
 use super::state::{State, Tag, not_found, origin};
 use crate::access::seal::Private;
-use crate::ledger::{Command, stock};
+use crate::ledger::{Answer, Command, stock};
 
 /// The delivered units of an order.
 #[derive(Object, Serialize)]
@@ -67,8 +70,12 @@ impl VoucherCodes {
         // An unknown order need not trouble the writer.
         orders::find(pool, caller.shard_id, id.0, Some(caller.account_id)).await?.ok_or_else(not_found)?;
         let command = Command::RevealVouchers { account_id: caller.account_id, order_id: id.0 };
-        state.ledger.execute(caller.shard_id, command, origin(caller.actor())).await?;
-        let vouchers = stock::revealed(pool, &state.keyring, caller.shard_id, id.0).await?;
+        let answer = state.ledger.execute(caller.shard_id, command, origin(caller.actor())).await?;
+        let view = answered!(answer, Answer::Order(view) => view)?;
+        // Shown is what the audited event covers, not what was delivered since.
+        let covered: HashSet<&str> = view.order.items.iter().flat_map(|item| &item.vouchers).map(String::as_str).collect();
+        let mut vouchers = stock::revealed(pool, &state.keyring, caller.shard_id, id.0).await?;
+        vouchers.retain(|voucher| covered.contains(&*voucher.reference));
         Ok(NoStore(Reply(Vouchers { vouchers: vouchers.into_iter().map(Into::into).collect() })))
     }
 }

@@ -6,7 +6,7 @@ use ledger_projections::{ProjectionError, deliveries};
 use sqlx::PgConnection;
 
 use super::tables::{Rows, table};
-use super::{AuditError, Counts, Difference, Findings, Progress};
+use super::{AuditError, Counts, Difference, Findings, Progress, Reach};
 use crate::ledger::reader;
 
 const PAGE_EVENTS: i64 = 5_000;
@@ -19,6 +19,17 @@ pub async fn checkpoint(conn: &mut PgConnection, shard: ShardId) -> Result<Posit
         .fetch_optional(conn)
         .await?;
     Ok(position.unwrap_or_default())
+}
+
+/// How far the projection has come; never further than the log.
+pub async fn reach(conn: &mut PgConnection, shard: ShardId, findings: &mut Findings) -> Result<Reach, sqlx::Error> {
+    // In this order: the head only grows.
+    let checkpoint = checkpoint(conn, shard).await?;
+    let head = reader::head(conn, shard).await?;
+    if checkpoint > head {
+        findings.add(Difference::Checkpoint { shard, projection: deliveries::NAME, checkpoint, head });
+    }
+    Ok(Reach { shard, projection: deliveries::NAME, checkpoint, head })
 }
 
 /// Folds the log up to the checkpoint and compares audience, envelopes and deliveries.

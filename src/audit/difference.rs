@@ -15,6 +15,8 @@ pub enum Difference {
     Gap { shard: ShardId, after: Position, next: Position },
     /// `log_head` does not stand at the last event.
     Head { shard: ShardId, head: Position, last: Position },
+    /// A projection claims to have come further than the log goes.
+    Checkpoint { shard: ShardId, projection: &'static str, checkpoint: Position, head: Position },
     /// An event was recorded before the one at the position before it, or the head before its last.
     Time { shard: ShardId, position: Position, recorded_at: DateTime<Utc>, before: DateTime<Utc> },
     /// A payload or its metadata cannot be decoded.
@@ -96,6 +98,9 @@ impl fmt::Display for Difference {
             Self::Gap { shard, after, next } => write!(f, "shard {shard}: positions {} to {} are missing", after + 1, next - 1),
             Self::Head { shard, head, last } => {
                 write!(f, "shard {shard}: log_head stands at {head}, the last event at {last}")
+            }
+            Self::Checkpoint { shard, projection, checkpoint, head } => {
+                write!(f, "shard {shard}: the checkpoint of {projection} is {checkpoint}, beyond the log's head at {head}")
             }
             Self::Time { shard, position, recorded_at, before } => {
                 write!(f, "shard {shard}, position {position}: recorded at {recorded_at}, before its predecessor's {before}")

@@ -23,7 +23,7 @@ use crate::ledger::reader::ReadError;
 
 pub use difference::{Difference, FieldDifference, Findings, RowDifference, RowProblem};
 pub use rebuild::{Rebuild, Rebuilt, rebuild};
-pub use verify::{Counts, Report, verify};
+pub use verify::{Counts, Reach, Report, verify};
 
 /// Why an audit could not be done; what it found wrong is a [`Difference`].
 #[derive(Debug, thiserror::Error)]

@@ -86,7 +86,8 @@ pub async fn rebuild(options: &PgConnectOptions, which: Rebuild, progress: impl 
     let tables: Vec<&'static str> = parts.iter().flat_map(|part| part.tables()).copied().collect();
     shadow::prepare(&mut conn, &tables).await?;
     let shards: Vec<ShardId> = sqlx::query_scalar("SELECT shard_id FROM log_head ORDER BY shard_id").fetch_all(&mut conn).await?;
-    let mut work = Work { parts, tables, shards, reached: Reached::new(), found: Found::default(), is_compared: false };
+    let mut work =
+        Work { parts, tables, shards, reached: Reached::new(), found: Found::default(), is_compared: false, strays: vec![] };
     // Ids from here on were drawn by the rebuild or by the projector beside it.
     let first_id: i64 = sqlx::query_scalar("SELECT nextval('public.delivery_ids')").fetch_one(&mut conn).await?;
 
@@ -110,6 +111,11 @@ pub async fn rebuild(options: &PgConnectOptions, which: Rebuild, progress: impl 
         let touched = std::mem::take(&mut work.found.touched);
         for ((name, shard), keys) in touched {
             work.compare(&mut conn, find(name)?, shard, Compare::Keys(keys.into_iter().collect())).await?;
+        }
+    }
+    if work.parts.contains(&Part::Deliveries) {
+        for shard in work.shards.clone() {
+            work.strays.extend(strays(&mut conn, shard).await?.into_iter().map(|id| (shard, id)));
         }
     }
     let positions = work.swap_in(options, &mut conn, first_id, &progress).await?;
@@ -136,6 +142,8 @@ struct Work {
     found: Found,
     /// From then on it matters which rows are written.
     is_compared: bool,
+    /// Worker's records that seem to have no delivery.
+    strays: Vec<(ShardId, i64)>,
 }
 
 /// What the comparisons know; an attempt to swap that fails takes its part back.
@@ -346,6 +354,7 @@ impl Work {
         }
         if self.parts.contains(&Part::Deliveries) {
             adopt(conn, first_id).await?;
+            disown(conn, &self.strays).await?;
         }
         shadow::swap(conn, &self.tables).await?;
         sqlx::raw_sql("COMMIT").execute(&mut *conn).await?;
@@ -363,6 +372,40 @@ async fn adopt(conn: &mut PgConnection, first_id: i64) -> Result<(), sqlx::Error
          WHERE d.id > $1 AND NOT EXISTS (SELECT FROM delivery_state s WHERE s.shard_id = d.shard_id AND s.delivery_id = d.id)",
     )
     .bind(first_id)
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// States without a delivery in the copy: what was not copied yet is among them.
+async fn strays(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<i64>, sqlx::Error> {
+    let (mut strays, mut after) = (vec![], i64::MIN);
+    loop {
+        let page: Vec<(i64, bool)> = sqlx::query_as(
+            "SELECT s.delivery_id, EXISTS (SELECT FROM shadow.deliveries d WHERE d.shard_id = s.shard_id AND d.id = s.delivery_id)
+             FROM delivery_state s WHERE s.shard_id = $1 AND s.delivery_id > $2 ORDER BY s.delivery_id LIMIT $3",
+        )
+        .bind(shard)
+        .bind(after)
+        .bind(COMPARED_ROWS)
+        .fetch_all(&mut *conn)
+        .await?;
+        let Some((last, _)) = page.last() else { return Ok(strays) };
+        after = *last;
+        strays.extend(page.into_iter().filter(|(_, has_delivery)| !has_delivery).map(|(id, _)| id));
+    }
+}
+
+/// Forgets the worker's record of deliveries that the log does not make: it could send none.
+async fn disown(conn: &mut PgConnection, strays: &[(ShardId, i64)]) -> Result<(), sqlx::Error> {
+    let (shards, ids): (Vec<ShardId>, Vec<i64>) = strays.iter().copied().unzip();
+    sqlx::query(
+        "DELETE FROM delivery_state s USING unnest($1::smallint[], $2::bigint[]) AS stray (shard_id, delivery_id)
+         WHERE s.shard_id = stray.shard_id AND s.delivery_id = stray.delivery_id
+           AND NOT EXISTS (SELECT FROM shadow.deliveries d WHERE d.shard_id = s.shard_id AND d.id = s.delivery_id)",
+    )
+    .bind(shards)
+    .bind(ids)
     .execute(conn)
     .await?;
     Ok(())

@@ -1,7 +1,7 @@
 //! Proves that every derived row is what the log says, and that the log keeps its own rules,
 //! while the service runs.
 
-use ledger_events::StreamType;
+use ledger_events::{Position, ShardId, StreamType};
 use serde::Serialize;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, PgConnection};
@@ -20,11 +20,31 @@ pub struct Counts {
     pub deliveries: u64,
 }
 
+/// How far a projection that catches up had come when it was verified. One that is far behind, or
+/// does not move from one verification to the next, is right as far as it goes, and stuck.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Reach {
+    pub shard: ShardId,
+    pub projection: &'static str,
+    pub checkpoint: Position,
+    /// Where the log ended.
+    pub head: Position,
+}
+
+impl Reach {
+    /// Events that it had not seen.
+    pub fn behind(&self) -> Position {
+        (self.head - self.checkpoint).max(0)
+    }
+}
+
 /// What a verification found.
 #[derive(Debug, Serialize)]
 pub struct Report {
     #[serde(flatten)]
     pub counts: Counts,
+    /// One for each shard.
+    pub reached: Vec<Reach>,
     /// How many differences there are.
     pub found: u64,
     /// The first [`Findings::KEPT`] of them.
@@ -64,6 +84,7 @@ pub async fn verify(options: &PgConnectOptions, progress: impl Fn(Progress)) -> 
     sqlx::raw_sql(SCRATCH).execute(&mut conn).await?;
     let mut findings = Findings::default();
     let mut counts = Counts::default();
+    let mut reached = vec![];
     let shards: Vec<i16> = sqlx::query_scalar("SELECT shard_id FROM log_head ORDER BY shard_id").fetch_all(&mut conn).await?;
     for shard in shards {
         counts.shards += 1;
@@ -74,10 +95,11 @@ pub async fn verify(options: &PgConnectOptions, progress: impl Fn(Progress)) -> 
         }
         streams::extra_transactions(&mut conn, shard, &mut findings).await?;
         deliveries::check(&mut conn, shard, &mut counts, &mut findings, &progress).await?;
+        reached.push(deliveries::reach(&mut conn, shard, &mut findings).await?);
     }
     lock::release(&mut conn).await?;
     conn.close().await?;
-    Ok(Report { counts, found: findings.found, differences: findings.differences })
+    Ok(Report { counts, reached, found: findings.found, differences: findings.differences })
 }
 
 async fn connect(options: &PgConnectOptions) -> Result<PgConnection, sqlx::Error> {

@@ -48,6 +48,13 @@ async fn run_verify(options: &PgConnectOptions, output: &Output) -> anyhow::Resu
         anstream::println!("{}", serde_json::to_string_pretty(&report)?);
     } else {
         print_differences(&report.differences, report.found);
+        for reach in &report.reached {
+            let (projection, checkpoint, behind) = (reach.projection, reach.checkpoint, reach.behind());
+            anstream::println!(
+                "shard {}: {projection} are projected up to position {checkpoint}, {behind} events behind the head",
+                reach.shard
+            );
+        }
         let counts = report.counts;
         anstream::println!(
             "{} events in {} streams, {} movements, {} vouchers, {} deliveries: {}",

@@ -39,13 +39,13 @@ fn the_defaults_are_the_contracts() {
 #[test]
 fn a_flag_is_stronger_than_the_file_and_the_file_than_the_default() {
     let file = "listen = \"127.0.0.1:1\"\nservice_name = \"FILE\"\nsandbox = true\nroles = [\"api\", \"delivery\"]\n\
-                delivery_in_flight = 32\nsunset_date = 2031-01-02\n[rate_limits]\nlogin = \"7/1m\"\n";
+                delivery_in_flight = 128\nsunset_date = 2031-01-02\n[rate_limits]\nlogin = \"7/1m\"\n";
     let config = with_file(file, &["--listen", "127.0.0.1:2", "--sandbox=false"]).unwrap();
     assert_eq!(config.listen.port(), 2);
     assert!(!config.sandbox);
     assert_eq!(config.service_name, "FILE");
     assert_eq!(config.roles.to_string(), "api, delivery");
-    assert_eq!(config.delivery_in_flight, 32);
+    assert_eq!(config.delivery_in_flight, 128);
     assert_eq!(config.sunset_date.unwrap().to_string(), "2031-01-02");
     assert_eq!(config.rate_limits.login, RateLimit { requests: 7, window: Duration::from_secs(60) });
     assert_eq!(config.rate_limits.orders, RateLimits::default().orders);
@@ -154,4 +154,11 @@ fn the_file_is_found_before_the_arguments_are_parsed() {
     assert_eq!(named(&["x", "--config=a", "serve"], None), Some("a".into()));
     assert_eq!(named(&["x", "serve"], Some("b")), Some("b".into()));
     assert_eq!(named(&["x", "call", "--", "--config", "a"], None), None);
+}
+
+#[test]
+fn what_has_no_effect_yet_is_told() {
+    assert!(parse(command(), &[]).unwrap().without_effect().is_empty());
+    let given = parse(command(), &["--sandbox", "--rate-limits", "login=1/1s", "--sunset-date", "2030-12-31"]).unwrap();
+    assert_eq!(given.without_effect(), ["--sandbox", "--rate-limits", "--sunset-date"]);
 }

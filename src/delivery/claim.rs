@@ -152,6 +152,8 @@ async fn lease(conn: &mut PgConnection, shard: ShardId, room: Room, at: DateTime
     // many deliveries do. Ranks begin at what is in flight; chance breaks ties, and gives small
     // claims their share of retries too. What was chosen is looked at again under its lock, in words
     // that fit no index but the primary key: one on what is due would be read whole for each row.
+    // A state without its delivery or envelope cannot be sent, and must not stand in the way of what
+    // can; a scalar subquery asks for them row by row, whatever the planner believes.
     sqlx::query_as(
         "WITH RECURSIVE first_lane AS (
             (SELECT webhook_id, next_attempt_at FROM delivery_state
@@ -189,15 +191,19 @@ async fn lease(conn: &mut PgConnection, shard: ShardId, room: Room, at: DateTime
             FROM webhook CROSS JOIN LATERAL
                 (SELECT delivery_id, turn FROM
                     (SELECT delivery_id, row_number() OVER (ORDER BY next_attempt_at)::float8 AS turn FROM
-                        (SELECT delivery_id, next_attempt_at FROM delivery_state
+                        (SELECT delivery_id, next_attempt_at FROM delivery_state s
                          WHERE shard_id = $1 AND webhook_id = webhook.webhook_id AND status = 'pending' AND attempt_count = 0
                            AND next_attempt_at <= $2 AND (leased_until IS NULL OR (leased_until < $2 AND unknown_count < $6))
+                           AND (SELECT true FROM deliveries d JOIN webhook_envelopes e ON e.shard_id = $1 AND e.event_id = d.event_id
+                                WHERE d.shard_id = $1 AND d.id = s.delivery_id)
                          ORDER BY next_attempt_at LIMIT webhook.free) AS first_attempts
                      UNION ALL
                      SELECT delivery_id, 4 * row_number() OVER (ORDER BY next_attempt_at) - 4 * random() AS turn FROM
-                        (SELECT delivery_id, next_attempt_at FROM delivery_state
+                        (SELECT delivery_id, next_attempt_at FROM delivery_state s
                          WHERE shard_id = $1 AND webhook_id = webhook.webhook_id AND status = 'pending' AND attempt_count > 0
                            AND next_attempt_at <= $2 AND (leased_until IS NULL OR (leased_until < $2 AND unknown_count < $6))
+                           AND (SELECT true FROM deliveries d JOIN webhook_envelopes e ON e.shard_id = $1 AND e.event_id = d.event_id
+                                WHERE d.shard_id = $1 AND d.id = s.delivery_id)
                          ORDER BY next_attempt_at LIMIT webhook.free) AS retries) AS both_lanes
                  ORDER BY turn LIMIT webhook.free) AS candidate
             ORDER BY place, random() LIMIT $3),

@@ -25,6 +25,20 @@ impl Ended {
     }
 }
 
+/// A delivery as it was claimed, by name.
+#[derive(Clone, Copy, Debug)]
+pub struct Lease {
+    pub shard: ShardId,
+    pub delivery_id: i64,
+    pub fence: i64,
+}
+
+impl Lease {
+    pub fn of(claimed: &Claimed) -> Lease {
+        Lease { shard: claimed.shard, delivery_id: claimed.delivery_id, fence: claimed.fence }
+    }
+}
+
 /// Records results of one shard; returns how many counted. One whose lease went to somebody else
 /// changes nothing, and neither does one that is recorded already, so this can be repeated.
 ///
@@ -91,6 +105,21 @@ pub async fn give_back(pool: &PgPool, shard: ShardId, unsent: &[Claimed]) -> Res
     Ok(())
 }
 
+/// Ends the leases of sends that were cut off. Their outcome is unknown, as if this node had
+/// crashed; but the next one need not wait for it.
+pub async fn end_leases(pool: &PgPool, shard: ShardId, cut: &[Lease]) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "UPDATE delivery_state s SET leased_until = clock_timestamp() FROM unnest($2::bigint[], $3::bigint[]) AS cut (delivery_id, fence)
+         WHERE s.shard_id = $1 AND s.delivery_id = cut.delivery_id AND s.fence = cut.fence AND coalesce(s.leased_until, '-infinity') > '-infinity'",
+    )
+    .bind(shard)
+    .bind(cut.iter().map(|lease| lease.delivery_id).collect::<Vec<_>>())
+    .bind(cut.iter().map(|lease| lease.fence).collect::<Vec<_>>())
+    .execute(pool)
+    .await?;
+    Ok(())
+}
+
 /// An attempt whose outcome is unknown again after it was repeated as often as may be counts as a
 /// failed one, so that every delivery ends. Returns how many did.
 pub async fn write_off(pool: &PgPool, shard: ShardId, base: Duration) -> Result<u64, sqlx::Error> {
@@ -114,16 +143,4 @@ pub async fn write_off(pool: &PgPool, shard: ShardId, base: Duration) -> Result<
     .execute(pool)
     .await?;
     Ok(written_off.rows_affected())
-}
-
-/// Whether the fault lies with what is recorded, rather than with the database's state.
-pub fn is_refusal(error: &sqlx::Error) -> bool {
-    match error {
-        // Connection, resources, operator intervention, system errors, rolled back, time-outs.
-        sqlx::Error::Database(refusal) => {
-            refusal.code().is_some_and(|code| !matches!(code.get(..2), Some("08" | "53" | "57" | "58" | "40" | "55" | "25")))
-        }
-        sqlx::Error::Encode(_) => true,
-        _ => false,
-    }
 }

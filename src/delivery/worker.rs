@@ -12,9 +12,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::claim::{self, Claimed, Room};
-use super::record::{self, Ended};
+use super::record::{self, Ended, Lease};
 use super::sender::{Delivery, Outcome, Sender};
 use crate::access::seal::Keyring;
+use crate::ledger::connect;
 use crate::telemetry::Metrics;
 
 /// How much longer than its deadline a send's lease lasts: for claiming, waiting and recording.
@@ -49,7 +50,7 @@ impl Default for WorkerSettings {
         WorkerSettings {
             retry_base: Duration::from_secs(60),
             deadline: Duration::from_secs(30),
-            max_in_flight: 512,
+            max_in_flight: 256,
             max_in_flight_per_webhook: 64,
         }
     }
@@ -83,6 +84,8 @@ pub struct Worker {
 enum Left {
     Sent(Ended, OwnedSemaphorePermit),
     Unsent(Claimed, OwnedSemaphorePermit),
+    /// Given up while it was sent.
+    Cut(Lease, OwnedSemaphorePermit),
 }
 
 impl Worker {
@@ -160,7 +163,7 @@ impl Worker {
     }
 
     /// Works until told to stop. Then nothing more is claimed, what is in flight gets a few
-    /// seconds, and what was not sent is given back.
+    /// seconds, what was not sent is given back, and the leases of what was cut off end.
     pub async fn run(self, stop: CancellationToken) {
         let slots = Arc::new(Semaphore::new(self.settings.max_in_flight));
         let freed = Arc::new(Notify::new());
@@ -172,7 +175,8 @@ impl Worker {
 
         let mut first = 0;
         let mut swept: Option<Instant> = None;
-        while !stop.is_cancelled() {
+        // Without its recorder the worker ends too, and whoever looks after it sees that.
+        while !stop.is_cancelled() && !recorder.is_finished() {
             if swept.is_none_or(|at| at.elapsed() >= IDLE) {
                 self.write_off().await;
                 swept = Some(Instant::now());
@@ -253,12 +257,13 @@ impl Worker {
                 _ = left.send(Left::Unsent(claimed, slot));
                 continue;
             }
+            let lease = Lease::of(&claimed);
             let (worker, left, give_up) = (self.clone(), left.clone(), give_up.clone());
             sends.spawn(async move {
                 let left_how = match give_up.run_until_cancelled(worker.send(claimed)).await {
                     Some(Ok(ended)) => Left::Sent(ended, slot),
                     Some(Err(claimed)) => Left::Unsent(claimed, slot),
-                    None => return,
+                    None => Left::Cut(lease, slot),
                 };
                 _ = left.send(left_how); // the recorder outlives the sends
             });
@@ -297,10 +302,12 @@ impl Worker {
             let mut slots = Vec::with_capacity(batch.len());
             let mut ended = vec![];
             let mut unsent = vec![];
+            let mut cut = vec![];
             for left in batch.drain(..) {
                 match left {
                     Left::Sent(result, slot) => (ended.push(result), slots.push(slot)),
                     Left::Unsent(claimed, slot) => (unsent.push(claimed), slots.push(slot)),
+                    Left::Cut(lease, slot) => (cut.push(lease), slots.push(slot)),
                 };
             }
             for &shard in &self.shards {
@@ -313,6 +320,13 @@ impl Worker {
                     && let Err(error) = record::give_back(&self.pool, shard, &here).await
                 {
                     tracing::warn!(shard, %error, "unsent deliveries were not given back: their leases will run out");
+                }
+                let (here, elsewhere): (Vec<_>, _) = cut.into_iter().partition(|lease: &Lease| lease.shard == shard);
+                cut = elsewhere;
+                if !here.is_empty()
+                    && let Err(error) = record::end_leases(&self.pool, shard, &here).await
+                {
+                    tracing::warn!(shard, %error, "the leases of cut sends were not ended: they will run out");
                 }
             }
             drop(slots);
@@ -335,18 +349,18 @@ impl Worker {
                         tracing::warn!(shard, lost, "results came after their leases had gone to somebody else");
                     }
                 }
-                Err(error) if record::is_refusal(&error) && part.len() == 1 => {
-                    tracing::error!(shard, delivery_id = part[0].claimed.delivery_id, %error, "the database refuses a result");
-                }
-                Err(error) if record::is_refusal(&error) => {
-                    tracing::warn!(shard, results = part.len(), %error, "the database refuses results: bisecting");
-                    let later = part.split_off(part.len() / 2);
-                    parts.extend([later, part]);
-                }
-                Err(error) => {
+                Err(error) if connect::is_passing(&error) => {
                     tracing::warn!(shard, results = part.len(), %error, "results cannot be recorded now; they are kept");
                     parts.push(part);
                     tokio::time::sleep(RETRY_PAUSE).await;
+                }
+                Err(error) if part.len() == 1 => {
+                    tracing::error!(shard, delivery_id = part[0].claimed.delivery_id, %error, "the database refuses a result");
+                }
+                Err(error) => {
+                    tracing::warn!(shard, results = part.len(), %error, "the database refuses results: bisecting");
+                    let later = part.split_off(part.len() / 2);
+                    parts.extend([later, part]);
                 }
             }
         }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use ledger_events::order::OrderStatus;
 use ledger_events::{Actor, OrderId, ShardId};
 use ledger_projections::orders;
+use sqlx::PgPool;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -49,6 +50,7 @@ pub struct Outcome {
 #[derive(Debug)]
 pub struct Fulfilment {
     ledger: Ledger,
+    pool: PgPool,
     metrics: Metrics,
     shards: HashMap<ShardId, Progress>,
 }
@@ -77,7 +79,13 @@ impl Progress {
 impl Fulfilment {
     pub fn new(ledger: Ledger, metrics: Metrics) -> Fulfilment {
         let shards = ledger.shards().map(|shard| (shard, Progress::default())).collect();
-        Fulfilment { ledger, metrics, shards }
+        let pool = ledger.pool().clone();
+        Fulfilment { ledger, pool, metrics, shards }
+    }
+
+    /// The same, which reads its queue on connections other than the clients'.
+    pub fn reading(self, pool: PgPool) -> Fulfilment {
+        Fulfilment { pool, ..self }
     }
 
     pub async fn run(mut self, stop: CancellationToken) {
@@ -143,7 +151,7 @@ impl Fulfilment {
     async fn take_up(&mut self, shard: ShardId) -> Result<(usize, bool), sqlx::Error> {
         let busy = self.progress(shard).busy();
         let limit = i64::try_from(busy.len() + BATCH_ORDERS).unwrap_or(i64::MAX);
-        let orders = orders::unqueued(self.ledger.pool(), shard, limit).await?;
+        let orders = orders::unqueued(&self.pool, shard, limit).await?;
         let orders = orders.into_iter().map(|(id, _)| id).filter(|id| !busy.contains(id)).take(BATCH_ORDERS);
         let (batch, is_hindered) = self.enqueue(shard, orders);
         let taken_up = batch.len();
@@ -198,23 +206,23 @@ impl Fulfilment {
     /// stock this is a look at one index entry.
     async fn restock(&mut self, shard: ShardId) -> Result<Outcome, sqlx::Error> {
         let mut outcome = Outcome::default();
-        let newest = stock::newest(self.ledger.pool(), shard).await?;
+        let newest = stock::newest(&self.pool, shard).await?;
         if let Some((seen, at)) = self.progress(shard).restocked
             && seen == newest
             && at.elapsed() < RESTOCK_ANYWAY
         {
             return Ok(outcome);
         }
-        let wanted = orders::waiting_for(self.ledger.pool(), shard).await?;
+        let wanted = orders::waiting_for(&self.pool, shard).await?;
         let limit = i64::try_from(BATCH_ORDERS).unwrap_or(i64::MAX);
-        let available = stock::available_pairs(self.ledger.pool(), shard, &wanted, limit).await?;
+        let available = stock::available_pairs(&self.pool, shard, &wanted, limit).await?;
         if !available.is_empty() {
             // Younger orders that are in the queue must not come into one batch with these.
             outcome.is_hindered |= self.finish_all(shard).await;
         }
         for (product, denomination, vouchers) in available {
             // Every order takes a voucher or more.
-            let waiting = orders::oldest_waiting(self.ledger.pool(), shard, product, denomination, vouchers).await?;
+            let waiting = orders::oldest_waiting(&self.pool, shard, product, denomination, vouchers).await?;
             let busy = self.progress(shard).busy();
             let (batch, is_hindered) = self.enqueue(shard, waiting.into_iter().filter(|id| !busy.contains(id)));
             let finished = self.finish(shard, batch).await;

@@ -10,8 +10,12 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 /// The role that the service works under: it may add to the log and read it, no more.
 pub const RUNTIME_ROLE: &str = "ledger_runtime";
 
-/// Most connections that a node's readers, projectors and delivery worker hold together.
-const POOL_CONNECTIONS: u32 = 16;
+/// Most connections for what clients and operators read.
+const READ_CONNECTIONS: u32 = 16;
+/// Most for looking up keys: one statement serves all requests that wait.
+const ACCESS_CONNECTIONS: u32 = 2;
+/// Most for the delivery worker, which claims and records at once, and for fulfilment.
+const WORK_CONNECTIONS: u32 = 4;
 
 /// For connections whose every statement finds rows by the whole of a key: plans are made once and
 /// kept, because making them anew costs as much as running them. See [`Plans`].
@@ -34,14 +38,28 @@ fn runtime(options: &PgConnectOptions, name: &'static str) -> PgConnectOptions {
     ])
 }
 
-/// For reads, projectors and the delivery worker.
+/// For what clients and operators read.
 pub fn pool(options: &PgConnectOptions) -> PgPool {
-    let options = runtime(options, "rewards-ledger").options([
+    general(options, "rewards-ledger", READ_CONNECTIONS)
+}
+
+/// For looking up keys, so that slow reads do not keep other clients out.
+pub fn access(options: &PgConnectOptions) -> PgPool {
+    general(options, "rewards-ledger access", ACCESS_CONNECTIONS)
+}
+
+/// For the delivery worker and fulfilment, so that slow reads do not keep them from their work.
+pub fn work(options: &PgConnectOptions) -> PgPool {
+    general(options, "rewards-ledger worker", WORK_CONNECTIONS)
+}
+
+fn general(options: &PgConnectOptions, name: &'static str, connections: u32) -> PgPool {
+    let options = runtime(options, name).options([
         ("statement_timeout", "30000"),
         ("idle_in_transaction_session_timeout", "10000"),
         ("synchronous_commit", "on"),
     ]);
-    PgPoolOptions::new().max_connections(POOL_CONNECTIONS).acquire_timeout(Duration::from_secs(5)).connect_lazy_with(options)
+    PgPoolOptions::new().max_connections(connections).acquire_timeout(Duration::from_secs(5)).connect_lazy_with(options)
 }
 
 /// For a catching-up projection. A crash of the database may take its last commits back, rows and

@@ -1,6 +1,7 @@
 //! The log and its writer, its readers, and the projectors that follow it.
 
 mod append;
+pub mod backlog;
 mod batch;
 pub mod command;
 pub mod connect;
@@ -183,13 +184,6 @@ impl Ledger {
             Reply::Answer(answer) => Ok(*answer),
             Reply::Rendered { .. } => Err(WriteError::Refused),
         }
-    }
-
-    /// The shard of a new account: the one with the fewest.
-    pub async fn shard_for_new_account(&self) -> Result<ShardId, sqlx::Error> {
-        sqlx::query_scalar("SELECT h.shard_id FROM log_head h LEFT JOIN accounts a USING (shard_id) GROUP BY h.shard_id ORDER BY count(a.id), h.shard_id LIMIT 1")
-            .fetch_one(&self.pool)
-            .await
     }
 
     pub async fn shard_of_account(&self, id: AccountId) -> Result<Option<ShardId>, sqlx::Error> {

@@ -1,7 +1,7 @@
 //! Follows the log for the catching-up projections: exactly once, one node at a time.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ledger_events::{Position, ShardId};
 use ledger_projections::deliveries;
@@ -49,27 +49,31 @@ impl Projector {
     pub async fn run(self, stop: CancellationToken) {
         let mut grown = self.ledger.wake().subscribe();
         while !stop.is_cancelled() {
-            let mut is_more = false;
+            let (mut is_more, mut is_hindered) = (false, false);
             for shard in self.ledger.shards() {
                 match self.step(shard).await {
                     Ok(Step::Applied { is_more: more, .. }) => is_more |= more,
                     Ok(Step::Idle | Step::Elsewhere) => {}
-                    Err(error) => tracing::warn!(shard, %error, "the deliveries projection could not go on; it will try again"),
+                    Err(error) => {
+                        tracing::warn!(shard, %error, "the deliveries projection could not go on; it will try again");
+                        is_hindered = true;
+                    }
                 }
             }
-            if !is_more {
-                tokio::select! {
-                    _ = stop.cancelled() => {}
-                    _ = grown.changed() => {}
-                    () = tokio::time::sleep(IDLE) => {}
-                }
+            if is_more {
+                continue;
+            }
+            tokio::select! {
+                () = stop.cancelled() => {}
+                // What stopped it is seldom gone with the next commit, and need not be logged for each.
+                _ = grown.changed(), if !is_hindered => {}
+                () = tokio::time::sleep(IDLE) => {}
             }
         }
     }
 
     /// Applies the next batch of events: rows and checkpoint in one transaction.
     pub async fn step(&self, shard: ShardId) -> Result<Step, ReadError> {
-        let started = Instant::now();
         let mut conn = self.pool.acquire().await?;
         if self.plans.are_stale() {
             sqlx::raw_sql("DISCARD PLANS").execute(&mut *conn).await?;
@@ -93,7 +97,6 @@ impl Projector {
         };
         let events = reader::after(&mut *tx, shard, checkpoint, BATCH_EVENTS).await?;
         let (Some(first), Some(last)) = (events.first(), events.last()) else {
-            self.metrics.projected(shard, 0, checkpoint, None);
             return Ok(Step::Idle);
         };
         let plan = deliveries::plan(&mut tx, shard, &events).await?;
@@ -112,7 +115,7 @@ impl Projector {
             self.made.notify_waiters();
             self.made.notify_one();
         }
-        self.metrics.projected(shard, events.len(), to, Some((last.moment.recorded_at, started.elapsed())));
+        self.metrics.projected(events.len());
         Ok(Step::Applied { to, is_more: i64::try_from(events.len()).is_ok_and(|n| n == BATCH_EVENTS) })
     }
 }

@@ -60,6 +60,17 @@ impl Stored {
     }
 }
 
+/// All of [`Stored`], of the events that the rest of the statement says.
+macro_rules! select_events {
+    ($rest:literal) => {
+        concat!(
+            "SELECT shard_id, position, event_id, stream_type, stream_id, version, type, schema_version,
+                data::text AS data, metadata::text AS metadata, recorded_at FROM events ",
+            $rest
+        )
+    };
+}
+
 /// The events after a position, in order, as they are stored. Positions are gapless and in
 /// commit order, so a reader that goes on from the last one it saw misses nothing.
 pub async fn stored_after(
@@ -68,15 +79,12 @@ pub async fn stored_after(
     after: Position,
     limit: i64,
 ) -> Result<Vec<Stored>, sqlx::Error> {
-    sqlx::query_as(
-        "SELECT shard_id, position, event_id, stream_type, stream_id, version, type, schema_version, data::text AS data, metadata::text AS metadata, recorded_at
-         FROM events WHERE shard_id = $1 AND position > $2 ORDER BY position LIMIT $3",
-    )
-    .bind(shard)
-    .bind(after)
-    .bind(limit)
-    .fetch_all(db)
-    .await
+    sqlx::query_as(select_events!("WHERE shard_id = $1 AND position > $2 ORDER BY position LIMIT $3"))
+        .bind(shard)
+        .bind(after)
+        .bind(limit)
+        .fetch_all(db)
+        .await
 }
 
 /// The same, decoded.
@@ -100,12 +108,9 @@ pub async fn orders_before(
     if ids.is_empty() {
         return Ok(states);
     }
-    let history: Vec<Stored> = sqlx::query_as(
-        "SELECT shard_id, position, event_id, stream_type, stream_id, version, type, schema_version, data::text AS data, metadata::text AS metadata, recorded_at
-         FROM unnest($2::bigint[]) AS wanted (id)
-         JOIN events ON shard_id = $1 AND stream_type = 'order' AND stream_id = wanted.id AND position < $3
-         ORDER BY stream_id, version",
-    )
+    let history: Vec<Stored> = sqlx::query_as(select_events!(
+        "WHERE shard_id = $1 AND stream_type = 'order' AND stream_id = ANY($2) AND position < $3 ORDER BY stream_id, version"
+    ))
     .bind(shard)
     .bind(ids)
     .bind(before)

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use ledger_events::ShardId;
-use sqlx::PgPool;
+use sqlx::{PgExecutor, PgPool};
 
+use super::batch::SealedText;
 use crate::access::seal::{Keyring, Private, SealError};
 
 /// Why something in the vault could not be read.
@@ -26,21 +27,29 @@ pub async fn load(pool: &PgPool, keyring: &Keyring, shard: ShardId, wanted: &[(&
     if wanted.is_empty() {
         return Ok(Texts::new());
     }
+    let found = sealed(pool, shard, wanted).await?;
+    found.iter().map(|text| Ok(((text.kind, text.id), keyring.open_text(text.kind, text.id, &text.sealed)?))).collect()
+}
+
+/// The same as they stand in the vault.
+pub(super) async fn sealed(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    wanted: &[(&'static str, i64)],
+) -> Result<Vec<SealedText>, sqlx::Error> {
     let (kinds, ids): (Vec<&str>, Vec<i64>) = wanted.iter().copied().unzip();
-    let found: Vec<(i64, Vec<u8>)> = sqlx::query_as(
-        "SELECT w.ordinality, t.sealed FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS w (kind, id, ordinality)
+    let found: Vec<(i64, Vec<u8>, Vec<u8>)> = sqlx::query_as(
+        "SELECT w.ordinality, t.salt, t.sealed FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS w (kind, id, ordinality)
          JOIN vault.texts t ON t.shard_id = $1 AND t.kind = w.kind AND t.id = w.id",
     )
     .bind(shard)
     .bind(kinds)
     .bind(ids)
-    .fetch_all(pool)
+    .fetch_all(db)
     .await?;
-    let mut texts = Texts::with_capacity(found.len());
-    for (ordinality, sealed) in found {
-        if let Some(&(kind, id)) = usize::try_from(ordinality - 1).ok().and_then(|index| wanted.get(index)) {
-            texts.insert((kind, id), keyring.open_text(kind, id, &sealed)?);
-        }
-    }
-    Ok(texts)
+    let text = |(ordinality, salt, sealed): (i64, Vec<u8>, Vec<u8>)| {
+        let &(kind, id) = wanted.get(usize::try_from(ordinality - 1).ok()?)?;
+        Some(SealedText { kind, id, salt, sealed })
+    };
+    Ok(found.into_iter().filter_map(text).collect())
 }

@@ -1,3 +1,4 @@
+mod reach;
 mod rebuild;
 mod speed;
 mod verify;

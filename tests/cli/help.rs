@@ -25,7 +25,7 @@ const SETTINGS: [(&str, &str, &str); 24] = [
     ("--delivery-timeout", "LEDGER_DELIVERY_TIMEOUT", "[default: 30s]"),
     ("--retry-base", "LEDGER_RETRY_BASE", "[default: 60s]"),
     ("--delivery-in-flight", "LEDGER_DELIVERY_IN_FLIGHT", "[default: 256]"),
-    ("--delivery-in-flight-per-webhook", "LEDGER_DELIVERY_IN_FLIGHT_PER_WEBHOOK", "[default: 16]"),
+    ("--delivery-in-flight-per-webhook", "LEDGER_DELIVERY_IN_FLIGHT_PER_WEBHOOK", "[default: 64]"),
     (
         "--rate-limits",
         "LEDGER_RATE_LIMITS",

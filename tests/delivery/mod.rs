@@ -1,5 +1,7 @@
 //! The delivery worker against real HTTPS receivers.
 
+mod records;
+
 use std::collections::HashSet;
 use std::time::Duration;
 

@@ -110,7 +110,6 @@ impl Node {
             operators: operators.clone(),
             keyring,
             metrics: metrics.clone(),
-            public_url: url.clone(),
         };
         let server = tokio::spawn(poem::Server::new_with_acceptor(acceptor).run(api::app(state))).abort_handle();
         Node { ledger, options, metrics, operators, url, token, http: reqwest::Client::new(), server, _database: database }

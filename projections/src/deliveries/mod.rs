@@ -4,19 +4,20 @@
 //! delivery's audience is what the log says it was at the event's position. What the worker does
 //! with a delivery is its own record (`delivery_state`, `delivery_attempts`).
 
+mod read;
+
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use ledger_events::order::{Order, OrderEvent};
 use ledger_events::webhook::{Webhook, WebhookEventType};
 use ledger_events::{AccountId, Event, OrderId, Recorded, ShardId, WebhookId};
-use sqlx::postgres::PgRow;
-use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
+use sqlx::{PgConnection, Postgres};
 use uuid::Uuid;
 
-use crate::page::{self, Listed, Page};
 use crate::webhooks::{self, WebhookRow};
-use crate::{ProjectionError, envelope, known, orders};
+use crate::{ProjectionError, envelope, orders};
+pub use read::{Attempt, Delivery, DeliveryFilter, STATUSES, find, list};
 
 pub const NAME: &str = "deliveries";
 pub const TABLES: &[&str] = &["webhook_audience", "webhook_envelopes", "deliveries"];
@@ -292,119 +293,4 @@ async fn write_envelopes(conn: &mut PgConnection, shard: ShardId, made: &Made) -
     .execute(conn)
     .await?;
     Ok(())
-}
-
-// ------------------------------------------------------------------------------- reading
-
-/// A delivery with the worker's record of it (specification, "Webhook delivery").
-#[derive(Clone, Debug)]
-pub struct Delivery {
-    pub id: i64,
-    pub webhook_id: WebhookId,
-    pub order_id: OrderId,
-    pub event_type: WebhookEventType,
-    pub event_id: Uuid,
-    /// The envelope's bytes.
-    pub payload: String,
-    pub status: &'static str,
-    pub attempt_count: i16,
-    pub response_status: Option<i16>,
-    pub response_time_ms: Option<i32>,
-    pub delivered_at: Option<DateTime<Utc>>,
-    pub created_at: DateTime<Utc>,
-    pub next_attempt_at: DateTime<Utc>,
-    pub response_body: Option<String>,
-}
-
-/// One attempt, as the worker recorded it.
-#[derive(Clone, Debug, FromRow)]
-pub struct Attempt {
-    pub attempt: i16,
-    pub request_id: Uuid,
-    pub started_at: DateTime<Utc>,
-    pub finished_at: Option<DateTime<Utc>>,
-    pub response_status: Option<i16>,
-    pub response_time_ms: Option<i32>,
-    pub error: Option<String>,
-}
-
-pub const STATUSES: [&str; 3] = ["pending", "delivered", "failed"];
-
-struct DeliveryRow(Delivery);
-
-impl FromRow<'_, PgRow> for DeliveryRow {
-    fn from_row(row: &PgRow) -> Result<DeliveryRow, sqlx::Error> {
-        let status: &str = row.try_get("status")?;
-        let event_type: &str = row.try_get("event_type")?;
-        Ok(DeliveryRow(Delivery {
-            id: row.try_get("id")?,
-            webhook_id: row.try_get("webhook_id")?,
-            order_id: row.try_get("order_id")?,
-            event_type: known(WebhookEventType::parse(event_type), event_type)?,
-            event_id: row.try_get("event_id")?,
-            payload: row.try_get("payload")?,
-            status: known(STATUSES.into_iter().find(|s| *s == status), status)?,
-            attempt_count: row.try_get("attempt_count")?,
-            response_status: row.try_get("response_status")?,
-            response_time_ms: row.try_get("response_time_ms")?,
-            delivered_at: row.try_get("delivered_at")?,
-            created_at: row.try_get("created_at")?,
-            next_attempt_at: row.try_get("next_attempt_at")?,
-            response_body: row.try_get("response_body")?,
-        }))
-    }
-}
-
-#[derive(Clone, Debug, Default)]
-pub struct DeliveryFilter {
-    pub account_id: AccountId,
-    pub status: Option<&'static str>,
-    pub event_type: Option<WebhookEventType>,
-    pub order_id: Option<OrderId>,
-    pub webhook_id: Option<WebhookId>,
-}
-
-const FROM: &str =
-    " FROM (SELECT d.shard_id, d.id, d.account_id, d.webhook_id, d.order_id, d.event_type, d.event_id, d.created_at, e.payload,
-        s.status, s.attempt_count, s.response_status, s.response_time_ms, s.delivered_at, s.next_attempt_at, s.response_body
-    FROM deliveries d
-    JOIN delivery_state s ON s.shard_id = d.shard_id AND s.delivery_id = d.id
-    JOIN webhook_envelopes e ON e.shard_id = d.shard_id AND e.event_id = d.event_id) AS delivery WHERE shard_id = ";
-
-/// One page of an account's deliveries, newest first, and how many there are in all.
-pub async fn list(pool: &PgPool, shard: ShardId, filter: &DeliveryFilter, page: Page) -> Result<Listed<Delivery>, sqlx::Error> {
-    let conditions = |query: &mut QueryBuilder<Postgres>| {
-        query.push(FROM).push_bind(shard);
-        page::equals(query, "account_id", Some(filter.account_id));
-        page::equals(query, "status", filter.status);
-        page::equals(query, "event_type", filter.event_type.map(WebhookEventType::as_str));
-        page::equals(query, "order_id", filter.order_id);
-        page::equals(query, "webhook_id", filter.webhook_id);
-    };
-    let listed: Listed<DeliveryRow> = page::fetch(pool, conditions, "id", page).await?;
-    Ok(listed.map(|row| row.0))
-}
-
-/// One delivery of the account, with every attempt.
-pub async fn find(
-    pool: &PgPool,
-    shard: ShardId,
-    account: AccountId,
-    id: i64,
-) -> Result<Option<(Delivery, Vec<Attempt>)>, sqlx::Error> {
-    let mut query = QueryBuilder::new("SELECT *");
-    query.push(FROM).push_bind(shard);
-    page::equals(&mut query, "account_id", Some(account));
-    page::equals(&mut query, "id", Some(id));
-    let found: Option<DeliveryRow> = query.build_query_as().fetch_optional(pool).await?;
-    let Some(DeliveryRow(delivery)) = found else { return Ok(None) };
-    let attempts = sqlx::query_as(
-        "SELECT attempt, request_id, started_at, finished_at, response_status, response_time_ms, error
-         FROM delivery_attempts WHERE shard_id = $1 AND delivery_id = $2 ORDER BY started_at, request_id",
-    )
-    .bind(shard)
-    .bind(id)
-    .fetch_all(pool)
-    .await?;
-    Ok(Some((delivery, attempts)))
 }

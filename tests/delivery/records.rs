@@ -1,0 +1,109 @@
+//! The worker's record beside what is derived.
+
+use ledger_projections::deliveries::{self, Attempt, DeliveryFilter};
+use ledger_projections::page::Page;
+use rewards_ledger::audit::{Rebuild, rebuild, verify};
+use rewards_ledger::receiver::Answer;
+use tokio_util::sync::CancellationToken;
+
+use crate::support::shop::{DEADLINE, SHARD, Shop, receiver};
+
+async fn attempts(shop: &Shop, id: i64) -> Vec<Attempt> {
+    deliveries::find(shop.pool(), SHARD, shop.account_id, id).await.unwrap().unwrap().1
+}
+
+#[tokio::test]
+async fn states_without_a_delivery_stand_in_nobodys_way_and_go_with_a_rebuild() {
+    let shop = Shop::open().await;
+    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    shop.webhook(&receiver.url()).await;
+    shop.orders(shop.account_id, 3).await;
+    shop.project().await;
+    // Older than everything, first attempts and retries, more than may be in flight.
+    sqlx::raw_sql(
+        "INSERT INTO delivery_state (shard_id, delivery_id, webhook_id, attempt_count, next_attempt_at)
+         SELECT 1, 1000000 + n, 1, n % 2, 'epoch' FROM generate_series(1, 20) AS n",
+    )
+    .execute(shop.pool())
+    .await
+    .unwrap();
+    let mut worker = shop.worker(&receiver, DEADLINE);
+    worker.settings.max_in_flight_per_webhook = 3;
+    let round = worker.once().await.unwrap();
+    assert_eq!((round.claimed, round.delivered), (3, 3));
+    let touched = "SELECT count(*) FROM delivery_state WHERE delivery_id > 1000000 AND fence > 0";
+    assert_eq!(sqlx::query_scalar::<_, i64>(touched).fetch_one(shop.pool()).await.unwrap(), 0);
+
+    assert!(!verify(&shop.options, |_| {}).await.unwrap().is_clean());
+    rebuild(&shop.options, Rebuild::Deliveries, |_| {}).await.unwrap();
+    let report = verify(&shop.options, |_| {}).await.unwrap();
+    assert!(report.is_clean(), "{:?}", report.differences);
+    let left: i64 = sqlx::query_scalar("SELECT count(*) FROM delivery_state").fetch_one(shop.pool()).await.unwrap();
+    assert_eq!(left, 3);
+}
+
+#[tokio::test]
+async fn an_attempt_is_unknown_only_when_nobody_sends_it_any_more() {
+    let shop = Shop::open().await;
+    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    shop.webhook(&receiver.url()).await;
+    shop.order(1).await;
+    shop.project().await;
+    let worker = shop.worker(&receiver, DEADLINE);
+    let lost = worker.claim_once(SHARD, 1).await.unwrap();
+    let id = lost[0].delivery_id;
+    assert!(attempts(&shop, id).await[0].is_in_flight);
+    let run_out = "UPDATE delivery_state SET leased_until = now() - interval '1 second'";
+    sqlx::raw_sql(run_out).execute(shop.pool()).await.unwrap();
+    assert!(!attempts(&shop, id).await[0].is_in_flight);
+    // It is repeated under its number: the one before is unknown for good.
+    let again = worker.claim_once(SHARD, 1).await.unwrap();
+    let both: Vec<_> = attempts(&shop, id).await.iter().map(|a| (a.attempt, a.finished_at, a.is_in_flight)).collect();
+    assert_eq!(both, [(1, None, false), (1, None, true)]);
+    worker.record(SHARD, &[worker.send(again[0].clone()).await.unwrap()]).await.unwrap();
+    let both: Vec<_> = attempts(&shop, id).await.iter().map(|a| (a.finished_at.is_some(), a.is_in_flight)).collect();
+    assert_eq!(both, [(false, false), (true, false)]);
+}
+
+#[tokio::test]
+async fn a_list_is_paged_and_filtered() {
+    let shop = Shop::open().await;
+    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    let (webhook_id, _) = shop.webhook(&receiver.url()).await;
+    shop.orders(shop.account_id, 5).await;
+    shop.project().await;
+    let mut worker = shop.worker(&receiver, DEADLINE);
+    worker.settings.max_in_flight_per_webhook = 2;
+    worker.once().await.unwrap();
+    let list = async |filter: DeliveryFilter, number| {
+        let filter = DeliveryFilter { account_id: shop.account_id, ..filter };
+        let listed = deliveries::list(shop.pool(), SHARD, &filter, Page { number, size: 2 }).await.unwrap();
+        (listed.total, listed.rows.iter().map(|row| row.id).collect::<Vec<_>>())
+    };
+    assert_eq!(list(DeliveryFilter::default(), 1).await, (5, vec![5, 4]));
+    assert_eq!(list(DeliveryFilter::default(), 3).await, (5, vec![1]));
+    let of_webhook = DeliveryFilter { webhook_id: Some(webhook_id), ..DeliveryFilter::default() };
+    assert_eq!(list(of_webhook, 2).await, (5, vec![3, 2]));
+    let delivered = DeliveryFilter { status: Some("delivered"), ..DeliveryFilter::default() };
+    assert_eq!(list(delivered, 1).await, (2, vec![2, 1]));
+    let nothing = DeliveryFilter { order_id: Some(99), ..DeliveryFilter::default() };
+    assert_eq!(list(nothing, 1).await, (0, vec![]));
+}
+
+#[tokio::test]
+async fn what_a_stop_cuts_off_is_the_next_workers_at_once() {
+    let shop = Shop::open().await;
+    let (receiver, mut arrived) = receiver(|_| Answer::Hang).await;
+    shop.webhook(&receiver.url()).await;
+    shop.order(1).await;
+    shop.project().await;
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(shop.worker(&receiver, DEADLINE).run(stop.clone()));
+    arrived.recv().await.unwrap();
+    stop.cancel();
+    running.await.unwrap();
+    let next = shop.worker(&receiver, DEADLINE).claim_once(SHARD, 1).await.unwrap();
+    assert_eq!((next.len(), next[0].attempt), (1, 1));
+    let both: Vec<_> = attempts(&shop, next[0].delivery_id).await.iter().map(|a| (a.finished_at, a.is_in_flight)).collect();
+    assert_eq!(both, [(None, false), (None, true)]);
+}
