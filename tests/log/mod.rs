@@ -70,6 +70,8 @@ async fn a_log_that_could_be_changed_is_refused() {
         ("ALTER TABLE events DISABLE TRIGGER events_append_only", "ALTER TABLE events ENABLE ALWAYS TRIGGER events_append_only"),
         ("ALTER TABLE events ENABLE TRIGGER events_no_truncate", "ALTER TABLE events ENABLE ALWAYS TRIGGER events_no_truncate"),
         ("GRANT UPDATE ON events TO ledger_runtime", "REVOKE UPDATE ON events FROM ledger_runtime"),
+        ("GRANT UPDATE (data) ON events TO ledger_runtime", "REVOKE UPDATE (data) ON events FROM ledger_runtime"),
+        ("GRANT DELETE ON events TO ledger_runtime", "REVOKE DELETE ON events FROM ledger_runtime"),
         ("GRANT TRUNCATE ON events TO ledger_runtime", "REVOKE TRUNCATE ON events FROM ledger_runtime"),
     ] {
         let mut admin = world.admin().await;
@@ -77,6 +79,23 @@ async fn a_log_that_could_be_changed_is_refused() {
         assert!(check_schema(&pool).await.is_err(), "{weaken}");
         sqlx::raw_sql(restore).execute(&mut admin).await.unwrap();
         check_schema(&pool).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_service_cannot_say_which_migrations_are_applied() {
+    let world = World::new().await;
+    let mut admin = world.admin().await;
+    let read = "SET ROLE ledger_runtime; SELECT version FROM _sqlx_migrations";
+    sqlx::raw_sql(read).execute(&mut admin).await.unwrap();
+    for change in [
+        "INSERT INTO _sqlx_migrations SELECT version + 1, description, installed_on, success, checksum, execution_time FROM _sqlx_migrations",
+        "UPDATE _sqlx_migrations SET version = version + 1",
+        "DELETE FROM _sqlx_migrations",
+        "TRUNCATE _sqlx_migrations",
+    ] {
+        let refusal = sqlx::raw_sql(change).execute(&mut admin).await.unwrap_err();
+        assert_eq!(refusal.into_database_error().unwrap().code().as_deref(), Some("42501"), "{change}");
     }
 }
 
