@@ -10,9 +10,11 @@ use rewards_ledger::telemetry::Metrics;
 use sqlx::postgres::PgConnectOptions;
 use tokio_util::task::TaskTracker;
 
-/// Every node of a test has the same master key.
+/// Base64 of 32 bytes: the master key of every node of every test.
+pub const MASTER_KEY: &str = "dGhlIG1hc3RlciBrZXkgb2YgZXZlcnkgdGVzdCBrZXk=";
+
 pub fn keyring() -> Arc<Keyring> {
-    Arc::new(Keyring::from_base64("dGhlIG1hc3RlciBrZXkgb2YgZXZlcnkgdGVzdCBrZXk=").unwrap())
+    Arc::new(Keyring::from_base64(MASTER_KEY).unwrap())
 }
 
 /// One node's ledger.
