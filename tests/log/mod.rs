@@ -6,21 +6,29 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rewards_ledger::ledger::{FIRST_SHARD, check_schema, connect, reader};
+use serde_json::json;
 use sqlx::{AssertSqlSafe, ConnectOptions};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-use crate::support::world::{World, node, origin};
+use crate::support::postgres;
+use crate::support::program::{DEADLINE, Program};
+use crate::support::world::{World, origin};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn readers_beside_two_nodes_neither_skip_nor_repeat() {
-    let world = World::new().await;
-    let other = node(&world.options).await;
-    let start = reader::head(world.ledger.pool(), FIRST_SHARD).await.unwrap();
-    let orders = 150;
-    let end = start + 2 * 2 * orders;
+async fn readers_beside_two_writing_processes_neither_skip_nor_repeat() {
+    const LANES: i64 = 8;
+    const ORDERS: i64 = 40;
+    let database = postgres::database().await;
+    let nodes =
+        [Program::start(&database.url, &["--roles", "api"]).await, Program::start(&database.url, &["--roles", "api"]).await];
+    let client = nodes[0].client("1000000.00").await;
+    let product = nodes[0].product(0).await;
+    let pool = connect::pool(&database.url.parse().unwrap());
+    let start = reader::head(&pool, FIRST_SHARD).await.unwrap();
+    let end = start + 2 * 2 * LANES * ORDERS; // an order and its debit
     let mut readers = tokio::task::JoinSet::new();
     for _ in 0..2 {
-        let pool = world.ledger.pool().clone();
+        let pool = pool.clone();
         readers.spawn(async move {
             let (mut checkpoint, mut seen) = (start, vec![]);
             while checkpoint < end {
@@ -32,17 +40,17 @@ async fn readers_beside_two_nodes_neither_skip_nor_repeat() {
             seen
         });
     }
-    let mut writers = tokio::task::JoinSet::new();
-    for n in 0..orders * 2 {
-        let ledger = if n % 2 == 0 { world.ledger.clone() } else { other.clone() };
-        let command = world.order("10.00", 1);
-        writers.spawn(async move { ledger.execute(FIRST_SHARD, command, origin()).await.unwrap() });
-    }
-    while let Some(written) = writers.join_next().await {
-        written.unwrap();
-    }
-    while let Some(seen) = readers.join_next().await {
-        assert_eq!(seen.unwrap(), (start + 1..=end).collect::<Vec<_>>());
+    let body = json!({"product_id": product, "denomination": 10, "quantity": 1});
+    let lanes = nodes.iter().flat_map(|node| std::iter::repeat_n(node, LANES as usize)).map(|node| async {
+        for _ in 0..ORDERS {
+            let (status, answer) = node.call(&client, "POST", "/orders", None, &body).await.unwrap();
+            assert_eq!(status, 201, "{answer}");
+        }
+    });
+    futures::future::join_all(lanes).await;
+    let all = tokio::time::timeout(DEADLINE, readers.join_all()).await.expect("the readers see the end of the log");
+    for seen in all {
+        assert_eq!(seen, (start + 1..=end).collect::<Vec<_>>());
     }
 }
 
