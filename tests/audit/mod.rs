@@ -1,3 +1,2 @@
 mod rebuild;
-mod speed;
 mod verify;

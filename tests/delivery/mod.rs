@@ -331,35 +331,3 @@ async fn two_running_workers_deliver_everything_once() {
     }
     assert_eq!((requests, got.len()), (1_000, 1_000));
 }
-
-/// How fast a backlog is drained: run in a release build, with `--ignored --nocapture`.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "a measurement"]
-async fn speed() {
-    let setting = |name: &str, default: usize| std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default);
-    let (deliveries, webhooks) = (setting("DELIVERIES", 20_000), setting("WEBHOOKS", 1));
-    let shop = Shop::open().await;
-    let (receiver, arrived) = receiver(|_| Answer::Status(200)).await;
-    drop(arrived);
-    let mut accounts = vec![shop.account_id];
-    for n in 1..webhooks {
-        accounts.push(shop.account(&format!("account {n}")).await.0);
-    }
-    for account in &accounts {
-        shop.webhook_for(*account, &receiver.url()).await;
-    }
-    for account in &accounts {
-        for _ in 0..(deliveries / webhooks).div_ceil(2_000) {
-            shop.orders(*account, (deliveries / webhooks).min(2_000)).await;
-        }
-    }
-    shop.project().await;
-    let due = count(shop.pool(), "SELECT count(*) FROM delivery_state WHERE status = 'pending'").await;
-    let mut worker = shop.worker(&receiver, DEADLINE);
-    worker.settings.max_in_flight = setting("IN_FLIGHT", worker.settings.max_in_flight);
-    worker.settings.max_in_flight_per_webhook = setting("PER_WEBHOOK", worker.settings.max_in_flight_per_webhook);
-    let started = std::time::Instant::now();
-    run_until_none(worker, "SELECT count(*) FROM (SELECT FROM delivery_state WHERE status = 'pending' LIMIT 1) AS x").await;
-    let took = started.elapsed().as_secs_f64();
-    println!("{due} deliveries to {webhooks} webhooks in {took:.2} s: {:.0}/s", due as f64 / took);
-}
