@@ -133,6 +133,28 @@ async fn running_fulfilment_takes_up_more_than_a_batch_and_ends_when_told() {
 }
 
 #[tokio::test]
+async fn stock_that_arrives_wakes_it() {
+    let shop = Shop::open().await;
+    let stop = tokio_util::sync::CancellationToken::new();
+    let running = tokio::spawn(fulfilment(&shop).run(stop.clone()));
+    let order = shop.order(1).await;
+    let becomes = async |status: OrderStatus| {
+        // Less than the time after which stock is looked at anyway.
+        let waited = tokio::time::timeout(std::time::Duration::from_secs(4), async {
+            while shop.find(order).await.status != status {
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+        });
+        waited.await.unwrap_or_else(|_| panic!("{status:?}"));
+    };
+    becomes(OrderStatus::Delayed).await;
+    shop.load("a", 1, None).await;
+    becomes(OrderStatus::Delivered).await;
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test]
 async fn two_projectors_make_each_delivery_once() {
     let shop = Shop::open().await;
     shop.webhook("https://localhost/a").await;

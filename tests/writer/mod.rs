@@ -45,10 +45,7 @@ async fn balance(pool: &PgPool, shop: &Shop) -> String {
 
 /// A ledger whose every connection goes through a proxy, and one that goes straight.
 async fn behind_a_proxy(url: &str) -> (Ledger, Proxy) {
-    let straight: PgConnectOptions = url.parse().unwrap();
-    let server = format!("{}:{}", straight.get_host(), straight.get_port());
-    let proxy = Proxy::start(server.parse().unwrap()).await;
-    let through = straight.clone().host("127.0.0.1").port(proxy.address.port());
+    let (proxy, through) = Proxy::before(url).await;
     (ledger::open(&through).await, proxy)
 }
 
