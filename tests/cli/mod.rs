@@ -1,8 +1,11 @@
 //! The program itself, run as its users run it.
 
+mod audit;
 mod demo;
 mod help;
+mod roles;
 mod serve;
+mod webhooks;
 
 use std::process::Output;
 
