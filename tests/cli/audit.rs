@@ -3,13 +3,13 @@
 use sqlx::ConnectOptions;
 
 use super::{directory, err, out, program, run};
-use crate::support::world::World;
+use crate::support::shop::Shop;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_difference_is_named_repaired_and_gone() {
-    let (directory, world) = (directory(), World::new().await);
-    world.history().await;
-    let url = world.options.to_url_lossy().to_string();
+    let (directory, shop) = (directory(), Shop::open().await);
+    shop.history().await;
+    let url = shop.options.to_url_lossy().to_string();
     let command = |arguments: &[&str]| {
         let mut command = program(directory.path());
         command.args(arguments).env("DATABASE_URL", &url);
@@ -19,7 +19,7 @@ async fn a_difference_is_named_repaired_and_gone() {
     assert!(sound.status.success(), "{}{}", out(&sound), err(&sound));
     assert!(out(&sound).ends_with("everything is as the log says\n"), "{}", out(&sound));
 
-    world.tamper("UPDATE wallets SET balance = balance + 1; DELETE FROM orders WHERE id = 2").await;
+    shop.tamper("UPDATE wallets SET balance = balance + 1; DELETE FROM orders WHERE id = 2").await;
     let differs = run(&mut command(&["verify"])).await;
     assert_eq!(differs.status.code(), Some(1), "{}", err(&differs));
     for difference in ["wallets 1: balance is", "orders 2 is missing"] {

@@ -63,7 +63,7 @@ async fn a_webhook_reaches_listen_and_is_verified_there() {
     call("PUT", &format!("/api/v1/webhooks/{}", hook["id"]), json!({"url": started["url"]})).await;
 
     let order = call("POST", "/api/v1/orders", json!({"product_id": product, "denomination": 10, "quantity": 1})).await;
-    let mut heard = vec![listening.line().await, listening.line().await];
+    let mut heard = [listening.line().await, listening.line().await];
     heard.sort_by_key(|line| line["event_type"].as_str().map(str::to_owned));
     for (line, event_type) in heard.iter().zip(["order.created", "order.delivered"]) {
         assert_eq!((&line["event_type"], &line["signature"]), (&json!(event_type), &json!("verified")), "{line}");

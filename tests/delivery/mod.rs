@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use ledger_events::webhook::WebhookEventType;
 use ledger_projections::deliveries;
 use rewards_ledger::delivery::record;
 use rewards_ledger::delivery::worker::{Round, Worker};
@@ -74,7 +75,7 @@ async fn a_delivery_arrives_over_tls_signed_and_is_recorded() {
     assert_eq!(received.header("user-agent"), Some("SERVICE-Webhooks/1"));
 
     let id: i64 = sqlx::query_scalar("SELECT id FROM deliveries").fetch_one(shop.pool()).await.unwrap();
-    let (delivery, attempts) = deliveries::find(shop.pool(), SHARD, shop.account_id, id).await.unwrap().unwrap();
+    let (delivery, attempts) = deliveries::find(shop.pool(), SHARD, shop.customer.account_id, id).await.unwrap().unwrap();
     assert_eq!((delivery.status, delivery.attempt_count, delivery.order_id), ("delivered", 1, order_id));
     assert_eq!((delivery.response_status, delivery.response_body.as_deref()), (Some(201), Some("thanks")));
     assert_eq!(received.body, delivery.payload.as_bytes());
@@ -127,7 +128,7 @@ async fn failures_are_retried_by_the_schedule_and_the_fifth_is_the_last() {
 
 async fn deactivate(shop: &Shop, webhook_id: i64) {
     let change = WebhookChange { is_active: Some(false), ..WebhookChange::default() };
-    shop.run(Command::UpdateWebhook { account_id: shop.account_id, webhook_id, change }).await;
+    shop.run(Command::UpdateWebhook { account_id: shop.customer.account_id, webhook_id, change }).await;
     shop.project().await;
 }
 
@@ -139,7 +140,7 @@ async fn deactivation_fails_what_is_pending_and_a_2xx_in_flight_still_counts() {
     let (bad, _) = shop.webhook(&format!("{}/bad", receiver.url())).await;
     let mut worker = shop.worker(&receiver, DEADLINE);
     worker.settings.max_in_flight_per_webhook = 1;
-    shop.orders(shop.account_id, 2).await;
+    shop.orders(shop.customer.account_id, 2).await;
     shop.project().await;
     let in_flight = worker.claim_once(SHARD, 10).await.unwrap();
     assert_eq!(in_flight.len(), 2);
@@ -186,7 +187,7 @@ async fn a_lost_lease_records_nothing_and_its_attempt_is_shown_as_unknown() {
     assert_eq!(worker.record(SHARD, &[ended]).await.unwrap(), 0, "a second time changes nothing");
 
     let id: i64 = sqlx::query_scalar("SELECT id FROM deliveries").fetch_one(shop.pool()).await.unwrap();
-    let (delivery, attempts) = deliveries::find(shop.pool(), SHARD, shop.account_id, id).await.unwrap().unwrap();
+    let (delivery, attempts) = deliveries::find(shop.pool(), SHARD, shop.customer.account_id, id).await.unwrap().unwrap();
     assert_eq!((delivery.status, delivery.attempt_count), ("delivered", 1));
     let shown: Vec<_> = attempts.iter().map(|a| (a.attempt, a.finished_at.is_some())).collect();
     assert_eq!(shown, [(1, false), (1, true)]);
@@ -218,7 +219,7 @@ async fn claims_beside_each_other_never_overlap_and_keep_the_limit_per_webhook()
     let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
     shop.webhook(&receiver.url()).await;
     shop.webhook(&receiver.url()).await;
-    shop.orders(shop.account_id, 100).await;
+    shop.orders(shop.customer.account_id, 100).await;
     shop.project().await;
     let (one, other) = (shop.worker(&receiver, DEADLINE), shop.worker(&receiver, DEADLINE));
     let mut claimed = vec![];
@@ -245,8 +246,8 @@ async fn small_claims_are_shared_by_accounts_and_by_retries() {
     let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
     let (busy, _) = shop.webhook(&receiver.url()).await;
     let (other_account, _) = shop.account("other").await;
-    let (quiet, _) = shop.webhook_for(other_account, &receiver.url()).await;
-    shop.orders(shop.account_id, 200).await;
+    let (quiet, _) = shop.webhook_for(other_account, &receiver.url(), &[WebhookEventType::OrderCreated]).await;
+    shop.orders(shop.customer.account_id, 200).await;
     shop.orders(other_account, 3).await;
     shop.project().await;
     let worker = shop.worker(&receiver, DEADLINE);
@@ -297,7 +298,7 @@ async fn a_hanging_endpoint_does_not_stop_another_and_stopping_leaves_nothing_le
     let (receiver, _arrived) = receiver(|r| if r.path == "/hang" { Answer::Hang } else { Answer::Status(200) }).await;
     shop.webhook(&format!("{}/hang", receiver.url())).await;
     let (good, _) = shop.webhook(&format!("{}/good", receiver.url())).await;
-    shop.orders(shop.account_id, 100).await;
+    shop.orders(shop.customer.account_id, 100).await;
     shop.project().await;
     let mut worker = shop.worker(&receiver, Duration::from_secs(3));
     worker.settings.max_in_flight = 32;
@@ -316,7 +317,7 @@ async fn two_running_workers_deliver_everything_once() {
     let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
     shop.webhook(&receiver.url()).await;
     shop.webhook(&receiver.url()).await;
-    shop.orders(shop.account_id, 500).await;
+    shop.orders(shop.customer.account_id, 500).await;
     let stop = CancellationToken::new();
     let beside = tokio::spawn(shop.worker(&receiver, DEADLINE).run(stop.clone()));
     shop.project().await;
