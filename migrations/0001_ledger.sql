@@ -379,4 +379,5 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public, vault TO le
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA public, vault TO ledger_runtime;
 REVOKE UPDATE, DELETE ON events FROM ledger_runtime;
 REVOKE INSERT, DELETE ON log_head FROM ledger_runtime;
-GRANT SELECT ON _sqlx_migrations TO ledger_runtime;
+-- Which migrations are applied is for the migrating role to say.
+REVOKE INSERT, UPDATE, DELETE ON _sqlx_migrations FROM ledger_runtime;

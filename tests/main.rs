@@ -9,4 +9,5 @@ mod fulfilment;
 mod kill;
 mod log;
 mod support;
+mod takeover;
 mod writer;

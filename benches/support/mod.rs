@@ -9,11 +9,13 @@ pub mod table;
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use futures::StreamExt;
+use rewards_ledger::access::seal::Keyring;
 use rewards_ledger::postgres::{Server, Settings};
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
@@ -55,12 +57,14 @@ impl Drop for Serve {
 impl Serve {
     /// Starts `serve` with these roles and more arguments, and waits until it is ready.
     pub async fn start(database_url: &str, roles: &str, more: &[&str]) -> Result<Serve> {
-        let directory = std::env::temp_dir().join(format!("rewards-ledger-bench-{}-{}", std::process::id(), roles.len()));
+        static STARTED: AtomicU64 = AtomicU64::new(0);
+        // What one node sealed the next one opens.
+        static MASTER_KEY: LazyLock<String> = LazyLock::new(|| Keyring::generate().to_string());
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let directory = std::env::temp_dir().join(format!("rewards-ledger-bench-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&directory)?;
         let master_key = directory.join("master.key");
-        std::fs::write(&master_key, rewards_ledger::access::seal::Keyring::generate().as_str())?;
-        let log_key = directory.join("log.key");
-        std::fs::write(&log_key, rewards_ledger::access::seal::Keyring::generate().as_str())?;
+        std::fs::write(&master_key, MASTER_KEY.as_str())?;
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let address = format!("127.0.0.1:{port}");
         let process = Command::new(env!("CARGO_BIN_EXE_rewards-ledger"))
@@ -68,7 +72,6 @@ impl Serve {
             .args(more)
             .env("DATABASE_URL", database_url)
             .env("LEDGER_MASTER_KEY_FILE", &master_key)
-            .env("LEDGER_LOG_KEY_FILE", &log_key)
             .env("LEDGER_OPERATOR_TOKEN", OPERATOR_TOKEN)
             .env("LEDGER_DATA_DIR", &directory)
             .env("RUST_LOG", "warn,access=off,rustls_platform_verifier=off")

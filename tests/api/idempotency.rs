@@ -1,6 +1,9 @@
 //! The same request twice has one effect.
 
+use rewards_ledger::ledger::FIRST_SHARD;
+use rewards_ledger::ledger::expiry::purge_idempotency_keys;
 use serde_json::json;
+use sqlx::ConnectOptions;
 
 use crate::support::node::Node;
 
@@ -64,6 +67,58 @@ async fn a_webhooks_token_is_replayed_and_is_sealed_at_rest() {
     assert!(stored.iter().all(|(body, is_sealed)| *is_sealed && !String::from_utf8_lossy(body).contains(&token)));
     let logged: Vec<String> = sqlx::query_scalar("SELECT data::text FROM events").fetch_all(node.ledger.pool()).await.unwrap();
     assert!(logged.iter().all(|data| !data.contains(&token) && !data.contains("example.com")));
+}
+
+/// As if what is remembered had been for so much longer.
+async fn age(node: &Node, by: &str) {
+    let mut admin = node.options.connect().await.unwrap();
+    sqlx::query("UPDATE idempotency_keys SET created_at = created_at - $1::text::interval")
+        .bind(by)
+        .execute(&mut admin)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_key_is_kept_for_24_hours_and_can_then_be_used_anew() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let client = &setup.client;
+    let body = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    let first = node.keyed(client, "/orders", "key", &body).await;
+    first.data(201);
+    age(&node, "23 hours 50 minutes").await;
+    let again = node.keyed(client, "/orders", "key", &body).await;
+    assert_eq!((&again.text, again.header("idempotent-replayed")), (&first.text, "true"));
+
+    age(&node, "20 minutes").await;
+    let other = json!({"product_id": setup.product_id, "denomination": 25, "quantity": 1});
+    let anew = node.keyed(client, "/orders", "key", &other).await;
+    assert_eq!(anew.header("idempotent-replayed"), "");
+    assert_ne!(anew.data(201)["id"], first.json()["data"]["id"]);
+    let again = node.keyed(client, "/orders", "key", &other).await;
+    assert_eq!((&again.text, again.header("idempotent-replayed")), (&anew.text, "true"), "kept for 24 hours more");
+}
+
+#[tokio::test]
+async fn old_keys_are_deleted_in_batches_and_no_others() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let body = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    node.keyed(&setup.client, "/orders", "old", &body).await.data(201);
+    age(&node, "24 hours 1 minute").await;
+    let more =
+        "INSERT INTO idempotency_keys SELECT shard_id, sha256(n::text::bytea), fingerprint, status, body, is_sealed, created_at
+                FROM idempotency_keys, generate_series(1, 1200) AS n";
+    sqlx::query(more).execute(&mut node.options.connect().await.unwrap()).await.unwrap();
+    node.keyed(&setup.client, "/orders", "new", &body).await.data(201);
+
+    let pool = node.ledger.pool();
+    assert_eq!(purge_idempotency_keys(pool, FIRST_SHARD).await.unwrap(), (1_000, true));
+    assert_eq!(purge_idempotency_keys(pool, FIRST_SHARD).await.unwrap(), (201, false));
+    assert_eq!(purge_idempotency_keys(pool, FIRST_SHARD).await.unwrap(), (0, false));
+    let again = node.keyed(&setup.client, "/orders", "new", &body).await;
+    assert_eq!(again.header("idempotent-replayed"), "true");
 }
 
 #[tokio::test]

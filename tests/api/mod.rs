@@ -2,9 +2,11 @@
 
 mod access;
 mod at_rest;
+mod away;
 mod bodies;
 mod documents;
 mod idempotency;
+mod metadata;
 mod metrics;
 mod operator;
 mod orders;

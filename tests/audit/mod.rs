@@ -1,4 +1,3 @@
 mod reach;
 mod rebuild;
-mod speed;
 mod verify;

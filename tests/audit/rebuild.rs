@@ -2,10 +2,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rewards_ledger::audit::{Rebuild, Rebuilt, rebuild, verify};
-use rewards_ledger::ledger::Command;
 use sqlx::AssertSqlSafe;
 
-use crate::support::world::World;
+use crate::support::shop::Shop;
 
 const TABLES: [&str; 11] = [
     "accounts",
@@ -22,8 +21,8 @@ const TABLES: [&str; 11] = [
 ];
 
 /// Every row of every projection, ids and all.
-async fn rows(world: &World) -> Vec<String> {
-    let mut admin = world.admin().await;
+async fn rows(shop: &Shop) -> Vec<String> {
+    let mut admin = shop.admin().await;
     let mut rows = vec![];
     for table in TABLES {
         let sql = format!("SELECT '{table} ' || t::text FROM {table} t ORDER BY 1");
@@ -33,7 +32,7 @@ async fn rows(world: &World) -> Vec<String> {
 }
 
 /// What the catalogue says of the tables: owner, privileges, storage, keys, indexes, columns.
-async fn catalogue(world: &World) -> Vec<String> {
+async fn catalogue(shop: &Shop) -> Vec<String> {
     sqlx::query_scalar(
         "WITH t AS (SELECT * FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace)
          SELECT format('%s %s %s %s', relname, relowner::regrole, reloptions, (SELECT array_agg(a::text ORDER BY a::text) FROM unnest(relacl) a)) FROM t
@@ -43,98 +42,95 @@ async fn catalogue(world: &World) -> Vec<String> {
             FROM pg_attribute a JOIN t ON t.oid = a.attrelid LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum WHERE attnum > 0
          ORDER BY 1",
     )
-    .fetch_all(&mut world.admin().await)
+    .fetch_all(&mut shop.admin().await)
     .await
     .unwrap()
 }
 
-async fn again(world: &World, which: Rebuild) -> Rebuilt {
-    rebuild(&world.options, which, |_| {}).await.unwrap()
+async fn again(shop: &Shop, which: Rebuild) -> Rebuilt {
+    rebuild(&shop.options, which, |_| {}).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_projection_comes_out_as_it_was() {
-    let world = World::new().await;
-    world.history().await;
-    let (rows_before, catalogue_before) = (rows(&world).await, catalogue(&world).await);
+    let shop = Shop::open().await;
+    shop.history().await;
+    let (rows_before, catalogue_before) = (rows(&shop).await, catalogue(&shop).await);
     for name in Rebuild::NAMES {
-        let rebuilt = again(&world, Rebuild::parse(name).unwrap()).await;
+        let rebuilt = again(&shop, Rebuild::parse(name).unwrap()).await;
         assert!(rebuilt.was_clean(), "{name}: {:#?}", rebuilt.differences);
-        assert_eq!(rows(&world).await, rows_before, "{name}");
-        assert_eq!(catalogue(&world).await, catalogue_before, "{name}");
+        assert_eq!(rows(&shop).await, rows_before, "{name}");
+        assert_eq!(catalogue(&shop).await, catalogue_before, "{name}");
     }
     // The service goes on under its own role, on the connections that it had.
-    let order_id = world.place("10.00", 1).await;
-    world.run(Command::FulfilOrder { order_id }).await;
-    world.project().await;
-    assert!(verify(&world.options, |_| {}).await.unwrap().is_clean());
+    let order_id = shop.order(1).await;
+    shop.fulfil(order_id).await;
+    shop.project().await;
+    assert!(verify(&shop.options, |_| {}).await.unwrap().is_clean());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn writers_go_on_meanwhile() {
-    let world = Arc::new(World::new().await);
-    world.history().await;
+    let shop = Arc::new(Shop::open().await);
+    shop.history().await;
     let stop = Arc::new(AtomicBool::new(false));
     let writer = tokio::spawn({
-        let (world, stop) = (world.clone(), stop.clone());
+        let (shop, stop) = (shop.clone(), stop.clone());
         async move {
             let mut placed = 0;
             while !stop.load(Ordering::Relaxed) {
-                let order_id = world.place("25.00", 1).await;
-                world.run(Command::FulfilOrder { order_id }).await;
-                world.project().await;
+                let order_id = shop.place(shop.customer.order("25.00", 1)).await;
+                shop.fulfil(order_id).await;
+                shop.project().await;
                 placed += 1;
             }
             placed
         }
     });
     for name in Rebuild::NAMES {
-        let rebuilt = again(&world, Rebuild::parse(name).unwrap()).await;
+        let rebuilt = again(&shop, Rebuild::parse(name).unwrap()).await;
         assert!(rebuilt.was_clean(), "{name}: {:#?}", rebuilt.differences);
     }
     stop.store(true, Ordering::Relaxed);
     assert!(writer.await.unwrap() > 0);
-    let report = verify(&world.options, |_| {}).await.unwrap();
+    let report = verify(&shop.options, |_| {}).await.unwrap();
     assert!(report.is_clean(), "{:#?}", report.differences);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn damage_is_reported_and_repaired() {
-    let world = World::new().await;
-    world.history().await;
-    let before = rows(&world).await;
-    world
-        .tamper("UPDATE wallets SET balance = balance + 1; DELETE FROM orders WHERE id = 2; DELETE FROM webhook_envelopes")
-        .await;
-    let rebuilt = again(&world, Rebuild::All).await;
+    let shop = Shop::open().await;
+    shop.history().await;
+    let before = rows(&shop).await;
+    shop.tamper("UPDATE wallets SET balance = balance + 1; DELETE FROM orders WHERE id = 2; DELETE FROM webhook_envelopes").await;
+    let rebuilt = again(&shop, Rebuild::All).await;
     let lines: Vec<String> = rebuilt.differences.iter().map(ToString::to_string).collect();
     assert!(lines.iter().any(|l| l.contains("wallets 1: balance is")), "{lines:#?}");
     assert!(lines.iter().any(|l| l.contains("orders 2 is missing")), "{lines:#?}");
     assert!(lines.iter().any(|l| l.contains("webhook_envelopes")), "{lines:#?}");
-    assert_eq!(rows(&world).await, before);
-    assert!(verify(&world.options, |_| {}).await.unwrap().is_clean());
+    assert_eq!(rows(&shop).await, before);
+    assert!(verify(&shop.options, |_| {}).await.unwrap().is_clean());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_delivery_is_made_and_sent_again() {
-    let world = World::new().await;
-    world.history().await;
-    world
-        .tamper(
-            "WITH lost AS (DELETE FROM deliveries WHERE id = (SELECT min(id) FROM deliveries) RETURNING id)
+    let shop = Shop::open().await;
+    shop.history().await;
+    shop.tamper(
+        "WITH lost AS (DELETE FROM deliveries WHERE id = (SELECT min(id) FROM deliveries) RETURNING id)
              DELETE FROM delivery_state USING lost WHERE delivery_id = lost.id",
-        )
-        .await;
-    assert_eq!(again(&world, Rebuild::Deliveries).await.found, 1);
-    let report = verify(&world.options, |_| {}).await.unwrap();
+    )
+    .await;
+    assert_eq!(again(&shop, Rebuild::Deliveries).await.found, 1);
+    let report = verify(&shop.options, |_| {}).await.unwrap();
     assert!(report.is_clean(), "{:#?}", report.differences);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_is_killed_midway_harms_nothing() {
-    let world = World::new().await;
-    world.history().await;
-    let (rows_before, catalogue_before) = (rows(&world).await, catalogue(&world).await);
+    let shop = Shop::open().await;
+    shop.history().await;
+    let (rows_before, catalogue_before) = (rows(&shop).await, catalogue(&shop).await);
     for stage in ["fold", "compare"] {
         // Dropped in the middle: its connections end as those of a killed process.
         let (reached, mut midway) = tokio::sync::mpsc::unbounded_channel();
@@ -146,12 +142,12 @@ async fn one_that_is_killed_midway_harms_nothing() {
         tokio::select! {
             biased;
             _ = midway.recv() => {}
-            _ = rebuild(&world.options, Rebuild::All, progress) => panic!("it ended"),
+            _ = rebuild(&shop.options, Rebuild::All, progress) => panic!("it ended"),
         }
-        assert_eq!(rows(&world).await, rows_before);
-        assert_eq!(catalogue(&world).await, catalogue_before);
+        assert_eq!(rows(&shop).await, rows_before);
+        assert_eq!(catalogue(&shop).await, catalogue_before);
     }
-    assert!(again(&world, Rebuild::All).await.was_clean());
-    assert_eq!(rows(&world).await, rows_before);
-    assert_eq!(catalogue(&world).await, catalogue_before);
+    assert!(again(&shop, Rebuild::All).await.was_clean());
+    assert_eq!(rows(&shop).await, rows_before);
+    assert_eq!(catalogue(&shop).await, catalogue_before);
 }

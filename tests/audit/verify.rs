@@ -3,19 +3,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rewards_ledger::audit::verify;
 
-use crate::support::world::World;
+use crate::support::shop::Shop;
 
-async fn lines(world: &World) -> Vec<String> {
-    let report = verify(&world.options, |_| {}).await.unwrap();
+async fn lines(shop: &Shop) -> Vec<String> {
+    let report = verify(&shop.options, |_| {}).await.unwrap();
     assert_eq!(report.is_clean(), report.differences.is_empty());
     report.differences.iter().map(ToString::to_string).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_untouched_ledger_is_clean() {
-    let world = World::new().await;
-    world.history().await;
-    let report = verify(&world.options, |_| {}).await.unwrap();
+    let shop = Shop::open().await;
+    shop.history().await;
+    let report = verify(&shop.options, |_| {}).await.unwrap();
     assert!(report.is_clean(), "{:#?}", report.differences);
     assert!(report.counts.events > 20 && report.counts.deliveries > 5 && report.counts.vouchers == 5, "{:?}", report.counts);
 }
@@ -70,10 +70,10 @@ const TAMPERINGS: &[(&str, &str)] = &[
 #[tokio::test(flavor = "multi_thread")]
 async fn every_tampering_is_named() {
     for (tampering, expected) in TAMPERINGS {
-        let world = World::new().await;
-        world.history().await;
-        world.tamper(tampering).await;
-        let lines = lines(&world).await;
+        let shop = Shop::open().await;
+        shop.history().await;
+        shop.tamper(tampering).await;
+        let lines = lines(&shop).await;
         assert!(
             lines.iter().any(|line| expected.split('…').all(|part| line.contains(part))),
             "{tampering}\nshould be named as: {expected}\nfound: {lines:#?}"
@@ -83,21 +83,21 @@ async fn every_tampering_is_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_is_clean_while_others_write() {
-    let world = Arc::new(World::new().await);
-    world.history().await;
+    let shop = Arc::new(Shop::open().await);
+    shop.history().await;
     let stop = Arc::new(AtomicBool::new(false));
     let writer = tokio::spawn({
-        let (world, stop) = (world.clone(), stop.clone());
+        let (shop, stop) = (shop.clone(), stop.clone());
         async move {
             while !stop.load(Ordering::Relaxed) {
-                let order_id = world.place("25.00", 1).await;
-                world.run(rewards_ledger::ledger::Command::FulfilOrder { order_id }).await;
-                world.project().await;
+                let order_id = shop.place(shop.customer.order("25.00", 1)).await;
+                shop.fulfil(order_id).await;
+                shop.project().await;
             }
         }
     });
     for _ in 0..5 {
-        assert_eq!(lines(&world).await, Vec::<String>::new());
+        assert_eq!(lines(&shop).await, Vec::<String>::new());
     }
     stop.store(true, Ordering::Relaxed);
     writer.await.unwrap();

@@ -1,6 +1,13 @@
 //! The tour, as a new user sees it first.
 
+use std::process::Stdio;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tokio::io::{AsyncBufReadExt, BufReader};
+
 use super::{directory, err, out, program, run};
+use crate::support::program::DEADLINE;
 
 #[tokio::test]
 async fn the_demo_tells_its_story_and_exits_well() {
@@ -40,4 +47,43 @@ async fn the_demo_as_json_is_an_object_a_line() {
     let positions: Vec<i64> =
         lines.iter().filter(|line| line["kind"] == "event").map(|line| line["position"].as_i64().unwrap()).collect();
     assert_eq!(positions, (1..).take(positions.len()).collect::<Vec<_>>(), "every position, in order");
+}
+
+#[tokio::test]
+async fn the_demo_goes_on_and_what_it_prints_to_try_works() {
+    let directory = directory();
+    let mut demo = program(directory.path()).arg("demo").stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines();
+    let mut told = String::new();
+    let invited = tokio::time::timeout(DEADLINE, async {
+        while !told.contains("The signature is good for five minutes.") {
+            told.push_str(&lines.next_line().await.unwrap().unwrap_or_else(|| panic!("it ended: {told}")));
+            told.push('\n');
+        }
+    });
+    invited.await.unwrap_or_else(|_| panic!("no invitation in time: {told}"));
+
+    let page = told.lines().find_map(|line| line.trim().strip_prefix("API page")).expect("an API page").trim();
+    let shown = reqwest::get(page).await.unwrap();
+    assert_eq!(shown.status(), 200);
+    assert!(shown.text().await.unwrap().contains("<html"), "{page}");
+
+    // As a shell reads it: a URL and headers, in single quotes.
+    let curl = told.split_once("curl '").expect("a curl").1;
+    let mut quoted = curl.split('\'').step_by(2).map(str::to_owned).collect::<Vec<_>>();
+    quoted.truncate(1 + curl.split("\n\n").next().unwrap().matches("-H '").count());
+    let mut request = reqwest::Client::new().get(quoted.remove(0));
+    for header in &quoted {
+        let (name, value) = header.split_once(": ").unwrap_or_else(|| panic!("no header: {header}"));
+        request = request.header(name, value);
+    }
+    assert!(quoted.iter().any(|header| header.to_lowercase().starts_with("x-signature: t=")), "{quoted:?}");
+    let answer = request.send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let answer: serde_json::Value = answer.json().await.unwrap();
+    assert_eq!(answer["success"], true, "{answer}");
+
+    kill(Pid::from_raw(demo.id().unwrap().try_into().unwrap()), Signal::SIGTERM).unwrap();
+    tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+    assert!(tokio::time::timeout(DEADLINE, demo.wait()).await.expect("in time").unwrap().success());
 }

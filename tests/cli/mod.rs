@@ -1,29 +1,15 @@
 //! The program itself, run as its users run it.
 
+mod audit;
 mod demo;
 mod help;
+mod roles;
 mod serve;
+mod webhooks;
 
-use std::path::Path;
-use std::process::{Output, Stdio};
-use std::time::Duration;
+use std::process::Output;
 
-use tokio::process::Command;
-
-/// No command of these tests takes longer.
-const DEADLINE: Duration = Duration::from_secs(120);
-
-/// The program, with nothing of the surroundings but what programs need to run.
-fn program(data_dir: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rewards-ledger"));
-    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    command.env("LEDGER_DATA_DIR", data_dir).env("HOME", data_dir).stdin(Stdio::null()).kill_on_drop(true);
-    command
-}
-
-async fn run(command: &mut Command) -> Output {
-    tokio::time::timeout(DEADLINE, command.output()).await.expect("in time").expect("the program runs")
-}
+use crate::support::program::{program, run};
 
 fn out(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()

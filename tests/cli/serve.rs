@@ -1,58 +1,12 @@
 //! `serve`, `migrate`, `events`, `admin` and `call` against a test database.
 
-use std::path::Path;
-use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::Child;
+use nix::sys::signal::Signal;
 
-use super::{DEADLINE, directory, err, out, program, run};
+use super::{directory, err, out, program, run};
 use crate::support::postgres;
-
-const OPERATOR_TOKEN: &str = "operator-token-of-the-tests";
-
-/// A node in a process of its own.
-struct Served {
-    child: Child,
-    url: String,
-}
-
-impl Served {
-    async fn start(directory: &Path, database: &str) -> Served {
-        let key = directory.join("master.key");
-        std::fs::write(&key, "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=").unwrap();
-        let mut command = program(directory);
-        command.args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json", "--database-url", database]);
-        command.arg("--master-key-file").arg(&key).env("LEDGER_OPERATOR_TOKEN", OPERATOR_TOKEN);
-        let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let url = tokio::time::timeout(DEADLINE, async {
-            while let Some(line) = lines.next_line().await.unwrap() {
-                let line: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not a JSON line: {line}"));
-                if line["message"] == "ready" {
-                    return format!("http://{}", line["address"].as_str().unwrap());
-                }
-            }
-            panic!("the node ended before it was ready");
-        });
-        let url = url.await.expect("ready in time");
-        // Read on, or the node would wait for room in the pipe.
-        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-        Served { child, url }
-    }
-
-    fn signal(&self, signal: Signal) {
-        let id = self.child.id().expect("it runs");
-        kill(Pid::from_raw(id.try_into().unwrap()), signal).unwrap();
-    }
-
-    async fn ended(&mut self) -> ExitStatus {
-        tokio::time::timeout(DEADLINE, self.child.wait()).await.expect("in time").unwrap()
-    }
-}
+use crate::support::program::{DEADLINE, OPERATOR_TOKEN, Program};
 
 #[tokio::test]
 async fn a_database_is_migrated_once() {
@@ -74,10 +28,10 @@ async fn a_database_is_migrated_once() {
 #[tokio::test]
 async fn an_operator_works_from_the_shell_and_the_log_tells_it() {
     let (directory, database) = (directory(), postgres::database().await);
-    let mut served = Served::start(directory.path(), &database.url).await;
+    let mut served = Program::start(&database.url, &[]).await;
     let admin = |arguments: &[&str]| {
         let mut command = program(directory.path());
-        command.args(["admin", "--json", "--url", &served.url]).args(arguments).env("LEDGER_OPERATOR_TOKEN", OPERATOR_TOKEN);
+        command.args(["admin", "--json", "--url", &served.url()]).args(arguments).env("LEDGER_OPERATOR_TOKEN", OPERATOR_TOKEN);
         command
     };
     let account = run(&mut admin(&["account", "create", "Acme"])).await;
@@ -90,7 +44,7 @@ async fn an_operator_works_from_the_shell_and_the_log_tells_it() {
     let credential: serde_json::Value = serde_json::from_str(&out(&credential)).unwrap();
     let call = |path: &str, secret: &serde_json::Value| {
         let mut command = program(directory.path());
-        command.args(["call", "get", path, "--url", &served.url, "--signing-secret", "anything"]);
+        command.args(["call", "get", path, "--url", &served.url(), "--signing-secret", "anything"]);
         command.env("LEDGER_API_KEY", credential["api_key"].as_str().unwrap());
         command.env("LEDGER_API_SECRET", secret.as_str().unwrap());
         command
@@ -144,33 +98,43 @@ async fn operator_tokens_are_made_listed_and_revoked() {
 
 #[tokio::test]
 async fn what_was_accepted_before_sigterm_is_answered() {
-    let (directory, database) = (directory(), postgres::database().await);
-    let mut served = Served::start(directory.path(), &database.url).await;
+    let database = postgres::database().await;
+    let mut served = Program::start(&database.url, &[]).await;
     // A writer that waits for the head holds its requests in flight across the signal.
     let options: sqlx::postgres::PgConnectOptions = database.url.parse().unwrap();
     let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
     let mut lock = sqlx::Connection::begin(&mut connection).await.unwrap();
     sqlx::query("SELECT position FROM log_head FOR UPDATE").execute(&mut *lock).await.unwrap();
 
-    let creating: Vec<_> = (0..8)
-        .map(|number| {
-            let mut command = program(directory.path());
-            command.args(["admin", "--url", &served.url, "account", "create", &format!("Account {number}")]);
-            command.env("LEDGER_OPERATOR_TOKEN", OPERATOR_TOKEN);
-            tokio::spawn(async move { run(&mut command).await })
-        })
-        .collect();
+    let served_url = served.url();
+    let create = |number: usize| {
+        let request = reqwest::Client::new().post(format!("{served_url}/admin/v1/accounts")).bearer_auth(OPERATOR_TOKEN);
+        let body = format!(r#"{{"name": "Account {number}"}}"#);
+        tokio::spawn(request.header("Content-Type", "application/json").body(body).send())
+    };
+    let mut creating = vec![create(0)];
     waiting_for_the_head(&database.url).await;
+    creating.extend((1..8).map(create));
+    // The first one is with the writer, the others in its queue.
+    tokio::time::timeout(DEADLINE, async {
+        let metrics = format!("{served_url}/metrics");
+        let seven = "\nledger_writer_queue_depth_shard_1 7\n";
+        while !reqwest::get(&metrics).await.unwrap().text().await.unwrap().contains(seven) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+    .expect("all are accepted");
     served.signal(Signal::SIGTERM);
     tokio::time::sleep(Duration::from_millis(300)).await; // the signal has arrived; nothing may have ended by it
     lock.rollback().await.unwrap();
 
     for created in creating {
-        let created = created.await.unwrap();
-        assert!(created.status.success(), "{}", err(&created));
+        let created = created.await.unwrap().unwrap();
+        assert_eq!(created.status(), 201);
     }
     assert!(served.ended().await.success());
-    let refused = reqwest::get(format!("{}/healthz", served.url)).await;
+    let refused = reqwest::get(format!("{}/healthz", served.url())).await;
     assert!(refused.is_err(), "nobody listens any more");
     let accounts: i64 = sqlx::query_scalar("SELECT count(*) FROM accounts").fetch_one(&mut connection).await.unwrap();
     assert_eq!(accounts, 8);
@@ -179,20 +143,20 @@ async fn what_was_accepted_before_sigterm_is_answered() {
 #[tokio::test]
 async fn a_second_signal_ends_at_once() {
     let (directory, database) = (directory(), postgres::database().await);
-    let mut served = Served::start(directory.path(), &database.url).await;
+    let mut served = Program::start(&database.url, &[]).await;
     let options: sqlx::postgres::PgConnectOptions = database.url.parse().unwrap();
     let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
     let mut lock = sqlx::Connection::begin(&mut connection).await.unwrap();
     sqlx::query("SELECT position FROM log_head FOR UPDATE").execute(&mut *lock).await.unwrap();
     let mut command = program(directory.path());
-    command.args(["admin", "--url", &served.url, "account", "create", "Acme"]).env("LEDGER_OPERATOR_TOKEN", OPERATOR_TOKEN);
+    command.args(["admin", "--url", &served.url(), "account", "create", "Acme"]).env("LEDGER_OPERATOR_TOKEN", OPERATOR_TOKEN);
     let creating = tokio::spawn(async move { run(&mut command).await });
     waiting_for_the_head(&database.url).await;
     served.signal(Signal::SIGTERM);
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert!(served.child.try_wait().unwrap().is_none(), "it still owes an answer");
+    assert!(!served.has_ended(), "it still owes an answer");
     served.signal(Signal::SIGTERM);
-    let status = tokio::time::timeout(Duration::from_secs(3), served.child.wait()).await.expect("at once").unwrap();
+    let status = tokio::time::timeout(Duration::from_secs(10), served.ended()).await.expect("at once");
     assert_eq!(status.code(), Some(128 + 15));
     assert!(!creating.await.unwrap().status.success());
 }

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use ledger_events::webhook::WebhookEventType;
 use ledger_projections::deliveries;
 use rewards_ledger::delivery::record;
 use rewards_ledger::delivery::worker::{Round, Worker};
@@ -76,7 +77,7 @@ async fn a_delivery_arrives_over_tls_signed_and_is_recorded() {
     assert_eq!(received.header("user-agent"), Some("SERVICE-Webhooks/1"));
 
     let id: i64 = sqlx::query_scalar("SELECT id FROM deliveries").fetch_one(shop.pool()).await.unwrap();
-    let (delivery, attempts) = deliveries::find(shop.pool(), SHARD, shop.account_id, id).await.unwrap().unwrap();
+    let (delivery, attempts) = deliveries::find(shop.pool(), SHARD, shop.customer.account_id, id).await.unwrap().unwrap();
     assert_eq!((delivery.status, delivery.attempt_count, delivery.order_id), ("delivered", 1, order_id));
     assert_eq!((delivery.response_status, delivery.response_body.as_deref()), (Some(201), Some("thanks")));
     assert_eq!(received.body, delivery.payload.as_bytes());
@@ -129,7 +130,7 @@ async fn failures_are_retried_by_the_schedule_and_the_fifth_is_the_last() {
 
 async fn deactivate(shop: &Shop, webhook_id: i64) {
     let change = WebhookChange { is_active: Some(false), ..WebhookChange::default() };
-    shop.run(Command::UpdateWebhook { account_id: shop.account_id, webhook_id, change }).await;
+    shop.run(Command::UpdateWebhook { account_id: shop.customer.account_id, webhook_id, change }).await;
     shop.project().await;
 }
 
@@ -141,7 +142,7 @@ async fn deactivation_fails_what_is_pending_and_a_2xx_in_flight_still_counts() {
     let (bad, _) = shop.webhook(&format!("{}/bad", receiver.url())).await;
     let mut worker = shop.worker(&receiver, DEADLINE);
     worker.settings.max_in_flight_per_webhook = 1;
-    shop.orders(shop.account_id, 2).await;
+    shop.orders(shop.customer.account_id, 2).await;
     shop.project().await;
     let in_flight = worker.claim_once(SHARD, 10).await.unwrap();
     assert_eq!(in_flight.len(), 2);
@@ -188,7 +189,7 @@ async fn a_lost_lease_records_nothing_and_its_attempt_is_shown_as_unknown() {
     assert_eq!(worker.record(SHARD, &[ended]).await.unwrap(), 0, "a second time changes nothing");
 
     let id: i64 = sqlx::query_scalar("SELECT id FROM deliveries").fetch_one(shop.pool()).await.unwrap();
-    let (delivery, attempts) = deliveries::find(shop.pool(), SHARD, shop.account_id, id).await.unwrap().unwrap();
+    let (delivery, attempts) = deliveries::find(shop.pool(), SHARD, shop.customer.account_id, id).await.unwrap().unwrap();
     assert_eq!((delivery.status, delivery.attempt_count), ("delivered", 1));
     let shown: Vec<_> = attempts.iter().map(|a| (a.attempt, a.finished_at.is_some())).collect();
     assert_eq!(shown, [(1, false), (1, true)]);
@@ -220,7 +221,7 @@ async fn claims_beside_each_other_never_overlap_and_keep_the_limit_per_webhook()
     let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
     shop.webhook(&receiver.url()).await;
     shop.webhook(&receiver.url()).await;
-    shop.orders(shop.account_id, 100).await;
+    shop.orders(shop.customer.account_id, 100).await;
     shop.project().await;
     let (one, other) = (shop.worker(&receiver, DEADLINE), shop.worker(&receiver, DEADLINE));
     let mut claimed = vec![];
@@ -247,8 +248,8 @@ async fn small_claims_are_shared_by_accounts_and_by_retries() {
     let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
     let (busy, _) = shop.webhook(&receiver.url()).await;
     let (other_account, _) = shop.account("other").await;
-    let (quiet, _) = shop.webhook_for(other_account, &receiver.url()).await;
-    shop.orders(shop.account_id, 200).await;
+    let (quiet, _) = shop.webhook_for(other_account, &receiver.url(), &[WebhookEventType::OrderCreated]).await;
+    shop.orders(shop.customer.account_id, 200).await;
     shop.orders(other_account, 3).await;
     shop.project().await;
     let worker = shop.worker(&receiver, DEADLINE);
@@ -299,7 +300,7 @@ async fn a_hanging_endpoint_does_not_stop_another_and_stopping_leaves_nothing_le
     let (receiver, _arrived) = receiver(|r| if r.path == "/hang" { Answer::Hang } else { Answer::Status(200) }).await;
     shop.webhook(&format!("{}/hang", receiver.url())).await;
     let (good, _) = shop.webhook(&format!("{}/good", receiver.url())).await;
-    shop.orders(shop.account_id, 100).await;
+    shop.orders(shop.customer.account_id, 100).await;
     shop.project().await;
     let mut worker = shop.worker(&receiver, Duration::from_secs(3));
     worker.settings.max_in_flight = 32;
@@ -318,7 +319,7 @@ async fn two_running_workers_deliver_everything_once() {
     let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
     shop.webhook(&receiver.url()).await;
     shop.webhook(&receiver.url()).await;
-    shop.orders(shop.account_id, 500).await;
+    shop.orders(shop.customer.account_id, 500).await;
     let stop = CancellationToken::new();
     let beside = tokio::spawn(shop.worker(&receiver, DEADLINE).run(stop.clone()));
     shop.project().await;
@@ -332,36 +333,4 @@ async fn two_running_workers_deliver_everything_once() {
         got.insert((received.webhook_id().unwrap().to_owned(), received.event_id().unwrap().to_owned()));
     }
     assert_eq!((requests, got.len()), (1_000, 1_000));
-}
-
-/// How fast a backlog is drained: run in a release build, with `--ignored --nocapture`.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "a measurement"]
-async fn speed() {
-    let setting = |name: &str, default: usize| std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default);
-    let (deliveries, webhooks) = (setting("DELIVERIES", 20_000), setting("WEBHOOKS", 1));
-    let shop = Shop::open().await;
-    let (receiver, arrived) = receiver(|_| Answer::Status(200)).await;
-    drop(arrived);
-    let mut accounts = vec![shop.account_id];
-    for n in 1..webhooks {
-        accounts.push(shop.account(&format!("account {n}")).await.0);
-    }
-    for account in &accounts {
-        shop.webhook_for(*account, &receiver.url()).await;
-    }
-    for account in &accounts {
-        for _ in 0..(deliveries / webhooks).div_ceil(2_000) {
-            shop.orders(*account, (deliveries / webhooks).min(2_000)).await;
-        }
-    }
-    shop.project().await;
-    let due = count(shop.pool(), "SELECT count(*) FROM delivery_state WHERE status = 'pending'").await;
-    let mut worker = shop.worker(&receiver, DEADLINE);
-    worker.settings.max_in_flight = setting("IN_FLIGHT", worker.settings.max_in_flight);
-    worker.settings.max_in_flight_per_webhook = setting("PER_WEBHOOK", worker.settings.max_in_flight_per_webhook);
-    let started = std::time::Instant::now();
-    run_until_none(worker, "SELECT count(*) FROM (SELECT FROM delivery_state WHERE status = 'pending' LIMIT 1) AS x").await;
-    let took = started.elapsed().as_secs_f64();
-    println!("{due} deliveries to {webhooks} webhooks in {took:.2} s: {:.0}/s", due as f64 / took);
 }

@@ -41,7 +41,7 @@ async fn stock_that_arrives_goes_to_the_oldest_waiting_order_partly_then_wholly(
 async fn two_fulfilments_never_give_one_voucher_to_two_orders() {
     let shop = Shop::open().await;
     shop.load("a", 150, None).await;
-    shop.orders(shop.account_id, 300).await;
+    shop.orders(shop.customer.account_id, 300).await;
     let (mut one, mut other) = (fulfilment(&shop), fulfilment(&shop));
     for _ in 0..3 {
         let (a, b) = tokio::join!(one.step(SHARD), other.step(SHARD));
@@ -118,7 +118,7 @@ async fn running_fulfilment_takes_up_more_than_a_batch_and_ends_when_told() {
     shop.load("a", 1_500, None).await;
     let stop = tokio_util::sync::CancellationToken::new();
     let running = tokio::spawn(fulfilment(&shop).run(stop.clone()));
-    shop.orders(shop.account_id, 1_500).await;
+    shop.orders(shop.customer.account_id, 1_500).await;
     let mut grown = shop.ledger.wake().subscribe();
     loop {
         let open: i64 =
@@ -133,11 +133,33 @@ async fn running_fulfilment_takes_up_more_than_a_batch_and_ends_when_told() {
 }
 
 #[tokio::test]
+async fn stock_that_arrives_wakes_it() {
+    let shop = Shop::open().await;
+    let stop = tokio_util::sync::CancellationToken::new();
+    let running = tokio::spawn(fulfilment(&shop).run(stop.clone()));
+    let order = shop.order(1).await;
+    let becomes = async |status: OrderStatus| {
+        // Less than the time after which stock is looked at anyway.
+        let waited = tokio::time::timeout(std::time::Duration::from_secs(4), async {
+            while shop.find(order).await.status != status {
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+        });
+        waited.await.unwrap_or_else(|_| panic!("{status:?}"));
+    };
+    becomes(OrderStatus::Delayed).await;
+    shop.load("a", 1, None).await;
+    becomes(OrderStatus::Delivered).await;
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test]
 async fn two_projectors_make_each_delivery_once() {
     let shop = Shop::open().await;
     shop.webhook("https://localhost/a").await;
     shop.webhook("https://localhost/b").await;
-    shop.orders(shop.account_id, 700).await;
+    shop.orders(shop.customer.account_id, 700).await;
     let (one, other) = (shop.projector(), shop.projector());
     let mut idle = 0;
     while idle < 3 {

@@ -7,26 +7,39 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use rewards_ledger::receiver::{Answer, Certificate, Receiver, ReceiverSettings};
-use serde_json::json;
+use serde_json::{Value, json};
 use sqlx::PgPool;
 use tokio::sync::RwLock;
 
 use crate::support::postgres;
 use crate::support::program::{Client, Program};
 
-type Arrivals = Arc<Mutex<HashMap<String, usize>>>;
+/// What a webhook hears of, by the event of the log.
+const HEARD: [(&str, &str); 5] = [
+    ("OrderPlaced", "order.created"),
+    ("OrderQueued", "order.pending"),
+    ("OrderPartiallyDelivered", "order.partially_delivered"),
+    ("OrderDelivered", "order.delivered"),
+    ("OrderCancelled", "order.cancelled"),
+];
 
-/// A receiver that counts by `event_id`, and the arguments that let the program reach it.
+/// The event types that arrived, by `event_id`.
+type Arrivals = Arc<Mutex<HashMap<String, HashSet<String>>>>;
+
+/// A receiver that keeps what arrived, and the arguments that let the program reach it.
 async fn receiver() -> (Receiver, Arrivals, tempfile::NamedTempFile) {
     let arrivals = Arrivals::default();
-    let counted = arrivals.clone();
+    let kept = arrivals.clone();
     let settings = ReceiverSettings {
         listen: "127.0.0.1:0".parse().unwrap(),
         service_name: "SERVICE".into(),
         certificate: Certificate::generate().unwrap(),
         respond: Arc::new(move |received| {
-            *counted.lock().unwrap().entry(received.event_id().unwrap().to_owned()).or_default() += 1;
+            let (id, event_type) = (received.event_id().unwrap().to_owned(), received.event_type().unwrap().to_owned());
+            kept.lock().unwrap().entry(id).or_default().insert(event_type);
             Answer::Status(200)
         }),
     };
@@ -37,84 +50,92 @@ async fn receiver() -> (Receiver, Arrivals, tempfile::NamedTempFile) {
     (receiver, arrivals, ca)
 }
 
-/// Places orders under keys of its own, each again and again until it is acknowledged.
-async fn place(
+/// An order that was acknowledged, and what the test did with it.
+#[derive(Clone, Debug)]
+struct Order {
+    id: i64,
+    key: String,
+    product: i64,
+    is_cancelled: bool,
+}
+
+/// Who places orders, on a program that is killed.
+#[derive(Clone)]
+struct Lane {
     program: Arc<RwLock<Program>>,
     client: Client,
-    product: i64,
-    lane: usize,
+    number: usize,
+    stocked: i64,
+    unstocked: i64,
     stop: Arc<AtomicBool>,
     retries: Arc<AtomicI64>,
-) -> Vec<(String, i64)> {
-    let mut acknowledged = Vec::new();
-    for n in 0.. {
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
-        let key = format!("{lane}-{n}");
-        let body = json!({"product_id": product, "denomination": 10, "quantity": 1});
+}
+
+impl Lane {
+    /// The request again and again under one key, until it is acknowledged with this status.
+    async fn insist(&self, path: &str, key: &str, body: &Value, status: u16) -> Value {
         loop {
-            let answer = program.read().await.call(&client, "POST", "/orders", Some(&key), &body).await;
-            match answer {
-                Ok((201, order)) => {
-                    acknowledged.push((key, order["id"].as_i64().unwrap()));
-                    break;
-                }
-                Ok((500 | 503 | 504, _)) | Err(_) => {
-                    retries.fetch_add(1, Ordering::Relaxed);
+            match self.program.read().await.call(&self.client, "POST", path, Some(key), body).await {
+                Ok((got, data)) if got == status => return data,
+                // Nothing happened, or it is not known what did; a killed program says nothing.
+                Ok((503 | 504, _)) | Err(_) => {
+                    self.retries.fetch_add(1, Ordering::Relaxed);
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
-                Ok((status, body)) => panic!("{status} {body}"),
+                Ok((got, data)) => panic!("{path}: {got} {data}"),
             }
         }
     }
-    acknowledged
+
+    /// Places orders one after the other; those of the last lane wait for stock, and are cancelled.
+    async fn run(self) -> Vec<Order> {
+        let mut placed = Vec::new();
+        while !self.stop.load(Ordering::Relaxed) {
+            let key = format!("{}-{}", self.number, placed.len());
+            let is_cancelled = self.number == LANES - 1;
+            let product = if is_cancelled { self.unstocked } else { self.stocked };
+            let body = json!({"product_id": product, "denomination": 10, "quantity": 1});
+            let id = self.insist("/orders", &key, &body, 201).await["id"].as_i64().unwrap();
+            if is_cancelled {
+                let cancelled = self.insist(&format!("/orders/{id}/cancel"), &key, &json!({"reason": "changed"}), 200).await;
+                assert_eq!(cancelled["status"], "CANCELLED");
+            }
+            placed.push(Order { id, key, product, is_cancelled });
+        }
+        placed
+    }
 }
 
-async fn check(program: &Program, client: &Client, product: i64, acknowledged: Vec<(String, i64)>, arrivals: &Arrivals) {
+const LANES: usize = 4;
+
+async fn check(program: &Program, client: &Client, orders: Vec<Order>, arrivals: &Arrivals) {
     let pool = PgPool::connect(&program.database_url).await.unwrap();
-    let ids: HashSet<i64> = acknowledged.iter().map(|(_, id)| *id).collect();
-    assert_eq!(ids.len(), acknowledged.len(), "no two keys got the same order");
+    let ids: HashSet<i64> = orders.iter().map(|order| order.id).collect();
+    assert_eq!(ids.len(), orders.len(), "no two keys got the same order");
     let placed: Vec<i64> =
         sqlx::query_scalar("SELECT stream_id FROM events WHERE type = 'OrderPlaced'").fetch_all(&pool).await.unwrap();
     assert_eq!(placed.len(), ids.len(), "a retried key made no second order");
     assert_eq!(placed.into_iter().collect::<HashSet<_>>(), ids, "every acknowledged order is there");
     // A key asked once more answers the same order, and nothing is debited.
-    let (key, id) = acknowledged.last().unwrap();
-    let body = json!({"product_id": product, "denomination": 10, "quantity": 1});
-    let (status, again) = program.call(client, "POST", "/orders", Some(key), &body).await.unwrap();
-    assert_eq!((status, again["id"].as_i64()), (201, Some(*id)));
+    let last = orders.last().unwrap();
+    let body = json!({"product_id": last.product, "denomination": 10, "quantity": 1});
+    let (status, again) = program.call(client, "POST", "/orders", Some(&last.key), &body).await.unwrap();
+    assert_eq!((status, again["id"].as_i64()), (201, Some(last.id)));
+    let kept = orders.iter().filter(|order| !order.is_cancelled).count() as i64;
     let balance: rust_decimal::Decimal = sqlx::query_scalar("SELECT balance FROM wallets").fetch_one(&pool).await.unwrap();
-    assert_eq!(balance, rust_decimal::Decimal::from(1_000_000 - 10 * ids.len() as i64));
+    assert_eq!(balance, rust_decimal::Decimal::from(1_000_000 - 10 * kept));
 
-    // order.created and order.delivered of each, by the event ids of the log.
-    let deadline = Instant::now() + Duration::from_secs(90);
-    loop {
-        let expected: Vec<uuid::Uuid> =
-            sqlx::query_scalar("SELECT event_id FROM events WHERE type IN ('OrderPlaced', 'OrderDelivered')")
-                .fetch_all(&pool)
-                .await
-                .unwrap();
-        let missing = {
-            let arrivals = arrivals.lock().unwrap();
-            expected.iter().filter(|id| !arrivals.contains_key(&id.to_string())).count()
-        };
-        let all_settled: bool = sqlx::query_scalar("SELECT NOT EXISTS (SELECT FROM delivery_state WHERE status = 'pending')")
-            .fetch_one(&pool)
-            .await
-            .unwrap();
-        if expected.len() == 2 * ids.len() && missing == 0 && all_settled {
-            break;
-        }
-        assert!(Instant::now() < deadline, "{} of {} events expected, {missing} not received", expected.len(), 2 * ids.len());
-        tokio::time::sleep(Duration::from_millis(100)).await;
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while let Err(missing) = has_all_arrived(&pool, &orders, arrivals).await {
+        assert!(Instant::now() < deadline, "{missing}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
     }
     let doubled: i64 = sqlx::query_scalar("SELECT count(*) - count(DISTINCT (event_id, webhook_id)) FROM deliveries")
         .fetch_one(&pool)
         .await
         .unwrap();
     assert_eq!(doubled, 0, "no delivery row is doubled");
-    let verified = program.run(&["verify"]);
+    let verified = program.command().arg("verify").output().await.unwrap();
     assert!(
         verified.status.success(),
         "{}{}",
@@ -123,30 +144,54 @@ async fn check(program: &Program, client: &Client, product: i64, acknowledged: V
     );
 }
 
-/// Under load from four clients, does `harm` so many times, then checks everything.
-async fn survives(database_url: &str, times: usize, mut harm: impl AsyncFnMut(&RwLock<Program>)) {
+/// Whether each order's events are in the log, and each of these arrived; else what is missing.
+async fn has_all_arrived(pool: &PgPool, orders: &[Order], arrivals: &Arrivals) -> Result<(), String> {
+    let events: Vec<(i64, String, uuid::Uuid)> =
+        sqlx::query_as("SELECT stream_id, type, event_id FROM events WHERE stream_type = 'order'").fetch_all(pool).await.unwrap();
+    let mut of: HashMap<i64, HashSet<&str>> = HashMap::new();
+    for (order, name, id) in &events {
+        of.entry(*order).or_default().insert(name);
+        let Some((_, expected)) = HEARD.iter().find(|(of, _)| of == name) else { continue };
+        let arrivals = arrivals.lock().unwrap();
+        let arrived = arrivals.get(&id.to_string()).ok_or_else(|| format!("{name} of order {order} did not arrive"))?;
+        assert_eq!(arrived.iter().collect::<Vec<_>>(), [expected], "{name}");
+    }
+    for order in orders {
+        let has = |name| of[&order.id].contains(name);
+        // Who cancels quickly is quicker than fulfilment.
+        let (is_taken_up, is_ended) = match order.is_cancelled {
+            true => (true, has("OrderCancelled") && !has("OrderDelivered")),
+            false => (has("OrderQueued"), has("OrderDelivered") && !has("OrderCancelled")),
+        };
+        if !is_taken_up || !is_ended {
+            return Err(format!("{order:?} has only {:?}", of[&order.id]));
+        }
+    }
+    let unsettled: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM delivery_state WHERE status = 'pending'").fetch_one(pool).await.unwrap();
+    if unsettled > 0 { Err(format!("{unsettled} deliveries are pending")) } else { Ok(()) }
+}
+
+/// Under load from some clients, does `harm` so many times, then checks everything; returns how
+/// often a client had to ask again.
+async fn survives(database_url: &str, times: usize, mut harm: impl AsyncFnMut(&RwLock<Program>)) -> i64 {
     let (receiver, arrivals, ca) = receiver().await;
-    let arguments = [
-        "--webhook-ca-file",
-        ca.path().to_str().unwrap(),
-        "--webhook-allow-nets",
-        "127.0.0.0/8",
-        "--delivery-timeout",
-        "2s",
-        "--retry-base",
-        "1s",
-    ];
+    let reach = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8"];
+    let arguments = [&reach[..], &["--delivery-timeout", "2s", "--retry-base", "1s"]].concat();
     let program = Program::start(database_url, &arguments).await;
     let client = program.client("1000000.00").await;
-    let product = program.product(20_000).await;
-    let webhook = json!({"name": "count", "url": receiver.url(), "events": ["order.created", "order.delivered"]});
+    let (stocked, unstocked) = (program.product(20_000).await, program.product(0).await);
+    let webhook = json!({"name": "all", "url": receiver.url(), "events": HEARD.map(|(_, event_type)| event_type)});
     let (status, answer) = program.call(&client, "POST", "/webhooks", None, &webhook).await.unwrap();
     assert_eq!(status, 201, "{answer}");
 
     let program = Arc::new(RwLock::new(program));
     let (stop, retries) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicI64::new(0)));
-    let lanes: Vec<_> = (0..4)
-        .map(|lane| tokio::spawn(place(program.clone(), client.clone(), product, lane, stop.clone(), retries.clone())))
+    let lanes: Vec<_> = (0..LANES)
+        .map(|number| {
+            let (program, client, stop, retries) = (program.clone(), client.clone(), stop.clone(), retries.clone());
+            tokio::spawn(Lane { program, client, number, stocked, unstocked, stop, retries }.run())
+        })
         .collect();
     for _ in 0..times {
         tokio::time::sleep(Duration::from_millis(600)).await;
@@ -154,26 +199,27 @@ async fn survives(database_url: &str, times: usize, mut harm: impl AsyncFnMut(&R
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
     stop.store(true, Ordering::Relaxed);
-    let mut acknowledged = Vec::new();
+    let mut orders = Vec::new();
     for lane in lanes {
-        acknowledged.extend(lane.await.unwrap());
+        orders.extend(lane.await.unwrap());
     }
-    assert!(acknowledged.len() > 20, "the clients got somewhere: {}", acknowledged.len());
-    assert!(retries.load(Ordering::Relaxed) > 0, "the harm was felt");
-    check(&*program.read().await, &client, product, acknowledged, &arrivals).await;
+    assert!(orders.len() > 20, "the clients got somewhere: {}", orders.len());
+    assert!(orders.iter().any(|order| order.is_cancelled), "some orders were cancelled");
+    check(&*program.read().await, &client, orders, &arrivals).await;
     receiver.stop().await;
+    retries.load(Ordering::Relaxed)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_program_is_killed_again_and_again() {
     let database = postgres::database().await;
-    survives(&database.url, 6, async |program| {
+    let retries = survives(&database.url, 6, async |program| {
         // Requests in flight hold the read lock; SIGKILL does not wait for them.
-        let pid = program.read().await.pid();
-        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), nix::sys::signal::Signal::SIGKILL).unwrap();
+        program.read().await.signal(Signal::SIGKILL);
         program.write().await.restart().await;
     })
     .await;
+    assert!(retries > 0, "the harm was felt");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -181,13 +227,12 @@ async fn postgres_is_killed_again_and_again() {
     let server = postgres::own_server(true).await;
     survives(&server.url(), 4, async |_| {
         let pid = server.pid();
-        if pid != 0 {
-            nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), nix::sys::signal::Signal::SIGKILL).unwrap();
-        }
+        assert_ne!(pid, 0, "it runs");
+        kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).unwrap();
         // Until it is back.
         let options: sqlx::postgres::PgConnectOptions = server.url().parse().unwrap();
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while sqlx::ConnectOptions::connect(&options).await.is_err() {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while [0, pid].contains(&server.pid()) || sqlx::ConnectOptions::connect(&options).await.is_err() {
             assert!(Instant::now() < deadline, "Postgres did not come back");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }

@@ -1,58 +1,98 @@
-//! A ledger on a test's database, and a shop in it: an account with a wallet, and a product.
+//! What every test builds its ledger from, over commands: nodes, accounts, products, orders.
 
 use std::sync::Arc;
 
 use ledger_events::catalogue::{Denominations, ProductDetails};
-use ledger_events::{AccountId, Actor, Money, ProductId, WalletId};
+use ledger_events::{AccountId, Actor, Money, ProductId, ShardId, WalletId};
 use rewards_ledger::access::seal::Keyring;
+use rewards_ledger::ledger::command::PlaceOrder;
 use rewards_ledger::ledger::{Answer, Command, FIRST_SHARD, Ledger, Origin};
 use rewards_ledger::telemetry::Metrics;
 use sqlx::postgres::PgConnectOptions;
 use tokio_util::task::TaskTracker;
 
-/// Every node of a test has the same master key.
+/// Base64 of 32 bytes: the master key of every node of every test.
+pub const MASTER_KEY: &str = "dGhlIG1hc3RlciBrZXkgb2YgZXZlcnkgdGVzdCBrZXk=";
+/// The shard that everything in a test is in.
+pub const SHARD: ShardId = FIRST_SHARD;
+
 pub fn keyring() -> Arc<Keyring> {
-    Arc::new(Keyring::from_base64("dGhlIG1hc3RlciBrZXkgb2YgZXZlcnkgdGVzdCBrZXk=").unwrap())
+    Arc::new(Keyring::from_base64(MASTER_KEY).unwrap())
 }
 
 /// One node's ledger.
 pub async fn open(options: &PgConnectOptions) -> Ledger {
-    Ledger::open(options, keyring(), Metrics::default(), &TaskTracker::new()).await.unwrap()
+    open_with(options, Metrics::default()).await
 }
 
-#[derive(Clone, Debug)]
-pub struct Shop {
-    pub account_id: AccountId,
-    pub wallet_id: WalletId,
-    pub product_id: ProductId,
-    pub denomination: Money,
+pub async fn open_with(options: &PgConnectOptions, metrics: Metrics) -> Ledger {
+    Ledger::open(options, keyring(), metrics, &TaskTracker::new()).await.unwrap()
 }
 
 pub fn origin() -> Origin {
-    Origin { actor: Actor::Operator(0), request_id: "set-up".into() }
+    Origin { actor: Actor::Operator(1), request_id: "test".to_owned() }
 }
 
-/// An account with so much in its wallet, and a product of 10.00 without stock.
-pub async fn shop(ledger: &Ledger, balance: &str) -> Shop {
-    let run = |command| ledger.execute(FIRST_SHARD, command, origin());
-    let Answer::Account(account) = run(Command::CreateAccount { name: "Shop".into() }).await.unwrap() else { panic!() };
-    let currency = "EUR".parse().unwrap();
-    let Answer::Wallet(wallet) = run(Command::OpenWallet { account_id: account.id, currency }).await.unwrap() else { panic!() };
-    let reference = format!("opening-{}", wallet.id);
-    run(Command::FundWallet { wallet_id: wallet.id, amount: balance.parse().unwrap(), reference, note: None }).await.unwrap();
-    let denomination: Money = "10.00".parse().unwrap();
+pub fn money(text: &str) -> Money {
+    text.parse().unwrap()
+}
+
+/// Runs a command that succeeds.
+pub async fn run(ledger: &Ledger, command: Command) -> Answer {
+    ledger.execute(SHARD, command, origin()).await.unwrap()
+}
+
+/// Who orders what: an account with a wallet, and a product with the face values 10.00 and 25.00.
+#[derive(Clone, Copy, Debug)]
+pub struct Customer {
+    pub account_id: AccountId,
+    pub wallet_id: WalletId,
+    pub product_id: ProductId,
+}
+
+impl Customer {
+    /// With so much in the wallet, and no stock of the product.
+    pub async fn with(ledger: &Ledger, balance: &str) -> Customer {
+        let (account_id, wallet_id) = account(ledger, "Acme", balance).await;
+        Customer { account_id, wallet_id, product_id: product(ledger, "Card").await }
+    }
+
+    pub fn order(&self, denomination: &str, quantity: i32) -> PlaceOrder {
+        PlaceOrder {
+            account_id: self.account_id,
+            product_id: self.product_id,
+            denomination: money(denomination),
+            quantity,
+            client_reference: None,
+            metadata: None,
+        }
+    }
+}
+
+/// An account with a wallet in EUR that holds so much.
+pub async fn account(ledger: &Ledger, name: &str, balance: &str) -> (AccountId, WalletId) {
+    let Answer::Account(account) = run(ledger, Command::CreateAccount { name: name.to_owned() }).await else { panic!() };
+    let open = Command::OpenWallet { account_id: account.id, currency: "EUR".parse().unwrap() };
+    let Answer::Wallet(wallet) = run(ledger, open).await else { panic!() };
+    let reference = format!("opening of {}", wallet.id);
+    run(ledger, Command::FundWallet { wallet_id: wallet.id, amount: money(balance), reference, note: None }).await;
+    (account.id, wallet.id)
+}
+
+/// A product with the face values 10.00 and 25.00, without stock.
+pub async fn product(ledger: &Ledger, name: &str) -> ProductId {
     let details = ProductDetails {
-        name: "Book voucher".into(),
-        brand: "Bookshop".into(),
+        name: name.to_owned(),
+        brand: "Brand".to_owned(),
         category_id: None,
-        country: "DE".into(),
-        currency,
-        denominations: Denominations::Fixed { values: vec![denomination] },
+        country: "DE".to_owned(),
+        currency: "EUR".parse().unwrap(),
+        denominations: Denominations::Fixed { values: vec![money("10.00"), money("25.00")] },
         max_quantity: 100,
         description: String::new(),
         terms: String::new(),
         is_active: true,
     };
-    let Answer::Product(product) = run(Command::AddProduct { details }).await.unwrap() else { panic!() };
-    Shop { account_id: account.id, wallet_id: wallet.id, product_id: product.id, denomination }
+    let Answer::Product(product) = run(ledger, Command::AddProduct { details }).await else { panic!() };
+    product.id
 }

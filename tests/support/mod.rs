@@ -1,7 +1,7 @@
+pub mod history;
 pub mod ledger;
 pub mod node;
 pub mod postgres;
 pub mod program;
 pub mod proxy;
 pub mod shop;
-pub mod world;

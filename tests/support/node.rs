@@ -1,10 +1,8 @@
 //! A node of the service in this process: the API on a loopback port, on a database of its own.
 
-use std::sync::Arc;
-
 use poem::listener::{Acceptor, Listener, TcpListener};
 use reqwest::{Method, RequestBuilder};
-use rewards_ledger::access::seal::{Keyring, Private, random_secret};
+use rewards_ledger::access::seal::{Private, random_secret};
 use rewards_ledger::access::{Credentials, Operators, Role};
 use rewards_ledger::api::{self, ApiState};
 use rewards_ledger::ledger::command::Command;
@@ -15,7 +13,9 @@ use sqlx::postgres::PgConnectOptions;
 use tokio::task::AbortHandle;
 use tokio_util::task::TaskTracker;
 
+use super::ledger::keyring;
 use super::postgres::{self, TestDatabase};
+use super::proxy::Proxy;
 
 /// A running node. It ends with this value.
 #[derive(Debug)]
@@ -94,8 +94,19 @@ pub struct Setup {
 impl Node {
     pub async fn start() -> Node {
         let database = postgres::database().await;
-        let options: PgConnectOptions = database.url.parse().unwrap();
-        let keyring = Arc::new(Keyring::from_base64(&Keyring::generate()).unwrap());
+        let options = database.url.parse().unwrap();
+        Node::on(database, options).await
+    }
+
+    /// One whose every connection to the database goes through a proxy.
+    pub async fn behind_a_proxy() -> (Node, Proxy) {
+        let database = postgres::database().await;
+        let (proxy, options) = Proxy::before(&database.url).await;
+        (Node::on(database, options).await, proxy)
+    }
+
+    async fn on(database: TestDatabase, options: PgConnectOptions) -> Node {
+        let keyring = keyring();
         let metrics = Metrics::default();
         let tasks = TaskTracker::new();
         let ledger = Ledger::open(&options, keyring.clone(), metrics.clone(), &tasks).await.unwrap();

@@ -43,12 +43,6 @@ pub async fn database() -> TestDatabase {
     TestDatabase { url: shared.server.url_of(&name), name, unused: shared.unused.clone() }
 }
 
-/// The server shared by all tests of this binary: `server().await.url_of("postgres")` is for the
-/// superuser. Do not stop or kill it; take [`own_server`] for that.
-pub async fn server() -> &'static Server {
-    &shared().await.server
-}
-
 /// A server of the test's own, without any schema. A durable one has the settings of production.
 /// It and its data go when the value is dropped or stopped.
 pub async fn own_server(durable: bool) -> Server {

@@ -1,106 +1,90 @@
-//! The program as a process of its own, to be killed and started again.
+//! A node in a process of its own, to be signalled, killed and started again.
 
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use super::ledger::MASTER_KEY;
+pub use super::node::Client;
 
 pub const OPERATOR_TOKEN: &str = "operator-token-of-the-tests";
 
-/// What `serve` runs with, the same at every start.
+/// No command of these tests takes longer.
+pub const DEADLINE: Duration = Duration::from_secs(120);
+
+/// `serve` with its configuration, the same at every start. It ends with this value.
 #[derive(Debug)]
 pub struct Program {
-    process: Option<Child>,
-    pub address: String,
+    process: Child,
+    /// Where its API listens: another place after each start. None without the role `api`.
+    address: Option<String>,
     pub database_url: String,
     directory: tempfile::TempDir,
     arguments: Vec<String>,
     http: reqwest::Client,
 }
 
-#[derive(Clone, Debug)]
-pub struct Client {
-    pub api_key: String,
-    pub api_secret: String,
+/// The program with nothing of the surroundings but what programs need to run.
+pub fn program(data_dir: &std::path::Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rewards-ledger"));
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.env("LEDGER_DATA_DIR", data_dir).env("HOME", data_dir).stdin(Stdio::null()).kill_on_drop(true);
+    command
 }
 
-impl Drop for Program {
-    fn drop(&mut self) {
-        self.kill();
-    }
+/// Runs a command to its end.
+pub async fn run(command: &mut Command) -> std::process::Output {
+    tokio::time::timeout(DEADLINE, command.output()).await.expect("in time").expect("the program runs")
 }
 
 impl Program {
     /// Starts `serve` on a free port and waits until it is ready.
     pub async fn start(database_url: &str, arguments: &[&str]) -> Program {
         let directory = tempfile::tempdir().unwrap();
-        std::fs::write(directory.path().join("master.key"), "dGhlIG1hc3RlciBrZXkgb2YgZXZlcnkgdGVzdCBrZXk=").unwrap();
-        std::fs::write(directory.path().join("log.key"), "dGhlIG1hc3RlciBrZXkgb2YgZXZlcnkgdGVzdCBrZXk=").unwrap();
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut program = Program {
-            process: None,
-            address: format!("127.0.0.1:{port}"),
-            database_url: database_url.to_owned(),
-            directory,
-            arguments: arguments.iter().map(|&a| a.to_owned()).collect(),
-            http: reqwest::Client::builder().timeout(Duration::from_secs(20)).build().unwrap(),
-        };
-        program.restart().await;
-        program
+        std::fs::write(directory.path().join("master.key"), MASTER_KEY).unwrap();
+        let arguments: Vec<String> = arguments.iter().map(|&a| a.to_owned()).collect();
+        let (process, address) = serve(command(directory.path(), database_url), &arguments).await;
+        let http = reqwest::Client::builder().timeout(Duration::from_secs(20)).build().unwrap();
+        Program { process, address, database_url: database_url.to_owned(), directory, arguments, http }
+    }
+
+    /// Kills `serve` if it still runs, starts it again and waits until it is ready.
+    pub async fn restart(&mut self) {
+        self.process.kill().await.unwrap();
+        (self.process, self.address) = serve(self.command(), &self.arguments).await;
     }
 
     /// A command of the program, with this one's configuration.
-    pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_rewards-ledger"));
-        let file = |name: &str| self.directory.path().join(name);
-        command
-            .args(arguments)
-            .env("DATABASE_URL", &self.database_url)
-            .env("LEDGER_MASTER_KEY_FILE", file("master.key"))
-            .env("LEDGER_LOG_KEY_FILE", file("log.key"))
-            .env("LEDGER_OPERATOR_TOKEN", OPERATOR_TOKEN)
-            .env("LEDGER_DATA_DIR", file("data"))
-            .env("RUST_LOG", std::env::var("TEST_LOG").unwrap_or("error,rustls_platform_verifier=off".into()))
-            .stdin(Stdio::null());
-        command
+    pub fn command(&self) -> Command {
+        command(self.directory.path(), &self.database_url)
     }
 
-    /// Runs a command to its end.
-    pub fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().unwrap()
+    pub fn signal(&self, signal: Signal) {
+        let id = self.process.id().expect("it runs");
+        kill(Pid::from_raw(id.try_into().unwrap()), signal).unwrap();
     }
 
-    /// Starts `serve` (again) and waits until it is ready.
-    pub async fn restart(&mut self) {
-        self.kill();
-        let mut arguments = vec!["serve", "--listen", &self.address];
-        arguments.extend(self.arguments.iter().map(String::as_str));
-        self.process = Some(self.command(&arguments).spawn().unwrap());
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while Instant::now() < deadline {
-            let ready = self.http.get(format!("http://{}/readyz", self.address)).send().await;
-            if ready.is_ok_and(|r| r.status().is_success()) {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        panic!("the program did not become ready");
+    pub fn has_ended(&mut self) -> bool {
+        self.process.try_wait().unwrap().is_some()
     }
 
-    /// SIGKILL.
-    pub fn kill(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            process.kill().unwrap();
-            process.wait().unwrap();
-        }
+    /// Waits for its end.
+    pub async fn ended(&mut self) -> ExitStatus {
+        tokio::time::timeout(DEADLINE, self.process.wait()).await.expect("in time").unwrap()
     }
 
-    pub fn pid(&self) -> u32 {
-        self.process.as_ref().unwrap().id()
+    /// Where its API is.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address.as_deref().expect("it has the role api"))
     }
 
     pub async fn operator(&self, path: &str, body: Value) -> Value {
-        let request = self.http.post(format!("http://{}/admin/v1{path}", self.address)).bearer_auth(OPERATOR_TOKEN);
+        let request = self.http.post(format!("{}/admin/v1{path}", self.url())).bearer_auth(OPERATOR_TOKEN);
         let answer = request.header("Content-Type", "application/json").body(body.to_string()).send().await.unwrap();
         let (status, text) = (answer.status(), answer.text().await.unwrap());
         assert!(status.is_success(), "{path}: {status} {text}");
@@ -116,9 +100,9 @@ impl Program {
         key: Option<&str>,
         body: &Value,
     ) -> Result<(u16, Value), reqwest::Error> {
-        let url = format!("http://{}/api/v1{path}", self.address);
+        let url = format!("{}/api/v1{path}", self.url());
         let mut request = self.http.request(method.parse().unwrap(), url);
-        request = request.header("X-API-Key", &client.api_key).header("X-API-Secret", &client.api_secret);
+        request = request.header("X-API-Key", &client.key).header("X-API-Secret", &client.secret);
         if let Some(key) = key {
             request = request.header("Idempotency-Key", key);
         }
@@ -140,7 +124,7 @@ impl Program {
         let funding = json!({"amount": amount, "reference": format!("opening-{wallet_id}")});
         self.operator(&format!("/wallets/{wallet_id}/fund"), funding).await;
         let text = |name: &str| credential[name].as_str().unwrap().to_owned();
-        Client { api_key: text("api_key"), api_secret: text("api_secret") }
+        Client { account_id, credential_id: credential["id"].as_i64().unwrap(), key: text("api_key"), secret: text("api_secret") }
     }
 
     /// A product of 10.00 EUR with so many vouchers in stock.
@@ -161,4 +145,41 @@ impl Program {
             self.operator(&format!("/products/{product}/vouchers"), json!({"denomination": "10.00", "vouchers": cards})).await;
         }
     }
+}
+
+fn command(directory: &std::path::Path, database_url: &str) -> Command {
+    let mut command = program(&directory.join("data"));
+    command
+        .env("DATABASE_URL", database_url)
+        .env("LEDGER_MASTER_KEY_FILE", directory.join("master.key"))
+        .env("LEDGER_OPERATOR_TOKEN", OPERATOR_TOKEN)
+        .env("RUST_LOG", "warn,rewards_ledger=info,access=off,rustls_platform_verifier=off");
+    command
+}
+
+/// Starts `serve`; the process, and where its API listens once it is ready.
+async fn serve(mut command: Command, arguments: &[String]) -> (Child, Option<String>) {
+    command.args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"]).args(arguments);
+    let mut process = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
+    let ready = tokio::time::timeout(DEADLINE, async {
+        while let Some(line) = lines.next_line().await.unwrap() {
+            let line: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not a JSON line: {line}"));
+            if line["message"] == "ready" {
+                return line["address"].as_str().map(str::to_owned);
+            }
+        }
+        panic!("the node ended before it was ready");
+    });
+    let address = ready.await.expect("ready in time");
+    // Read on, or the node would wait for room in the pipe.
+    let is_shown = std::env::var_os("TEST_LOG").is_some();
+    tokio::spawn(async move {
+        while let Ok(Some(line)) = lines.next_line().await {
+            if is_shown {
+                eprintln!("{line}");
+            }
+        }
+    });
+    (process, address)
 }

@@ -2,10 +2,12 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
+use sqlx::postgres::PgConnectOptions;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 /// What happens to the next COMMIT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +18,8 @@ pub enum NextCommit {
     LosesItsAnswer = 1,
     /// It never reaches the server.
     IsLost = 2,
+    /// It reaches the server, its answer is lost, and no new connection is taken.
+    LosesItsAnswerForLong = 3,
 }
 
 /// The proxy; it ends with the runtime.
@@ -24,17 +28,43 @@ pub struct Proxy {
     pub address: SocketAddr,
     next: Arc<AtomicU8>,
     cuts: Arc<AtomicUsize>,
+    takes_none: Arc<AtomicBool>,
+    is_away: watch::Sender<bool>,
 }
 
 impl Proxy {
-    pub async fn start(server: SocketAddr) -> Proxy {
+    /// A proxy before a database, and how to connect through it.
+    pub async fn before(url: &str) -> (Proxy, PgConnectOptions) {
+        let straight: PgConnectOptions = url.parse().unwrap();
+        let server = format!("{}:{}", straight.get_host(), straight.get_port());
+        let proxy = Proxy::start(server.parse().unwrap()).await;
+        let through = straight.host("127.0.0.1").port(proxy.address.port());
+        (proxy, through)
+    }
+
+    async fn start(server: SocketAddr) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let proxy = Proxy { address: listener.local_addr().unwrap(), next: Arc::default(), cuts: Arc::default() };
+        let proxy = Proxy {
+            address: listener.local_addr().unwrap(),
+            next: Arc::default(),
+            cuts: Arc::default(),
+            takes_none: Arc::default(),
+            is_away: watch::Sender::new(false),
+        };
         let accepting = proxy.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
+                if accepting.takes_none.load(Ordering::SeqCst) {
+                    continue;
+                }
                 let server = TcpStream::connect(server).await.unwrap();
-                tokio::spawn(accepting.clone().relay(client, server));
+                let (relaying, mut away) = (accepting.clone(), accepting.is_away.subscribe());
+                tokio::spawn(async move {
+                    tokio::select! {
+                        () = relaying.relay(client, server) => {}
+                        _ = away.wait_for(|is_away| *is_away) => {}
+                    }
+                });
             }
         });
         proxy
@@ -42,6 +72,12 @@ impl Proxy {
 
     pub fn set(&self, next: NextCommit) {
         self.next.store(next as u8, Ordering::SeqCst);
+    }
+
+    /// Cuts every connection and takes no new one, or takes them again.
+    pub fn set_away(&self, is_away: bool) {
+        self.takes_none.store(is_away, Ordering::SeqCst);
+        self.is_away.send_replace(is_away);
     }
 
     /// How many connections were cut.
@@ -52,7 +88,9 @@ impl Proxy {
     async fn relay(self, client: TcpStream, server: TcpStream) {
         let (mut client_read, mut client_write) = client.into_split();
         let (mut server_read, mut server_write) = server.into_split();
-        let answers = tokio::spawn(async move {
+        // Ends with this relay.
+        let mut answers = tokio::task::JoinSet::new();
+        answers.spawn(async move {
             let mut buffer = vec![0; 64 * 1024];
             while let Ok(n @ 1..) = server_read.read(&mut buffer).await {
                 if client_write.write_all(&buffer[..n]).await.is_err() {
@@ -67,9 +105,11 @@ impl Proxy {
                 let next = self.next.swap(NextCommit::Passes as u8, Ordering::SeqCst);
                 if next != NextCommit::Passes as u8 {
                     self.cuts.fetch_add(1, Ordering::SeqCst);
-                    answers.abort();
-                    _ = answers.await; // both halves of the client's connection are dropped now
-                    if next == NextCommit::LosesItsAnswer as u8 {
+                    if next == NextCommit::LosesItsAnswerForLong as u8 {
+                        self.takes_none.store(true, Ordering::SeqCst);
+                    }
+                    answers.shutdown().await; // both halves of the client's connection are dropped now
+                    if next != NextCommit::IsLost as u8 {
                         server_write.write_all(&buffer[..n]).await.unwrap();
                         // The server commits before it notices that nobody listens.
                         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
@@ -81,6 +121,5 @@ impl Proxy {
                 return;
             }
         }
-        answers.abort();
     }
 }

@@ -1,119 +1,74 @@
-//! A ledger on a database of its own, with an account that can order.
+//! A shop: a ledger on a database of its own, a customer with a full wallet, and what goes on
+//! around it: stock, webhooks, the projector, the delivery worker.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::NaiveDate;
-use ledger_events::catalogue::{Denominations, ProductDetails};
 use ledger_events::order::Order;
 use ledger_events::webhook::WebhookEventType;
-use ledger_events::{AccountId, Actor, Money, OrderId, ProductId, ShardId, WalletId, WebhookId};
+use ledger_events::{AccountId, OrderId, WalletId, WebhookId};
 use ledger_projections::orders;
-use rewards_ledger::access::seal::{Keyring, Private, random_secret};
+use rewards_ledger::access::seal::{Private, random_secret};
 use rewards_ledger::delivery::sender::{Sender, SenderSettings};
 use rewards_ledger::delivery::worker::{Worker, WorkerSettings};
 use rewards_ledger::ledger::command::{NewVoucher, PlaceOrder, RegisterWebhook};
 use rewards_ledger::ledger::projector::{Projector, Step};
-use rewards_ledger::ledger::{Answer, Command, FIRST_SHARD, Ledger, Origin};
+use rewards_ledger::ledger::{Answer, Command, Ledger};
 use rewards_ledger::receiver::{self, Certificate, Received, Receiver, ReceiverSettings};
 use rewards_ledger::telemetry::Metrics;
-use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, PgConnection, PgPool};
 use tokio::sync::{Notify, mpsc};
-use tokio_util::task::TaskTracker;
 
+pub use super::ledger::SHARD;
+use super::ledger::{self, Customer, money};
 use super::postgres::{TestDatabase, database};
 
-/// Base64 of 32 bytes: the master key of every test.
-const MASTER_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
-/// The shard that everything in a test is in.
-pub const SHARD: ShardId = FIRST_SHARD;
 /// What sends and waits are given in tests, except where they are to run out.
 pub const DEADLINE: Duration = Duration::from_secs(10);
 
-/// A ledger with one account, its wallet, and one product of 10.00.
+/// What every account begins with.
+const BALANCE: &str = "1000000.00";
+
 pub struct Shop {
     pub ledger: Ledger,
-    pub keyring: Arc<Keyring>,
     pub metrics: Metrics,
     pub made: Arc<Notify>,
-    pub account_id: AccountId,
-    pub wallet_id: WalletId,
-    pub product_id: ProductId,
+    pub customer: Customer,
     pub options: PgConnectOptions,
     _database: TestDatabase,
-}
-
-pub fn origin() -> Origin {
-    Origin { actor: Actor::Operator(1), request_id: "test".to_owned() }
-}
-
-pub fn ten() -> Money {
-    Money::from_cents(1_000).unwrap()
 }
 
 impl Shop {
     pub async fn open() -> Shop {
         let database = database().await;
         let options: PgConnectOptions = database.url.parse().unwrap();
-        let keyring = Arc::new(Keyring::from_base64(MASTER_KEY).unwrap());
         let metrics = Metrics::default();
-        let ledger = Ledger::open(&options, keyring.clone(), metrics.clone(), &TaskTracker::new()).await.unwrap();
-        let mut shop = Shop {
-            ledger,
-            keyring,
-            metrics,
-            made: Arc::new(Notify::new()),
-            account_id: 0,
-            wallet_id: 0,
-            product_id: 0,
-            options,
-            _database: database,
-        };
-        (shop.account_id, shop.wallet_id) = shop.account("first").await;
-        shop.product_id = shop.product("Gift card").await;
-        shop
+        let ledger = ledger::open_with(&options, metrics.clone()).await;
+        let customer = Customer::with(&ledger, BALANCE).await;
+        Shop { ledger, metrics, made: Arc::new(Notify::new()), customer, options, _database: database }
     }
 
     pub fn pool(&self) -> &PgPool {
         self.ledger.pool()
     }
 
+    /// A superuser's connection.
+    pub async fn admin(&self) -> PgConnection {
+        self.options.connect().await.unwrap()
+    }
+
     pub async fn run(&self, command: Command) -> Answer {
-        self.ledger.execute(SHARD, command, origin()).await.unwrap()
+        ledger::run(&self.ledger, command).await
     }
 
-    /// An account with a wallet that holds 10,000,000.00 USD.
+    /// A further account, with a full wallet.
     pub async fn account(&self, name: &str) -> (AccountId, WalletId) {
-        let Answer::Account(account) = self.run(Command::CreateAccount { name: name.to_owned() }).await else {
-            panic!("no account")
-        };
-        let opened = self.run(Command::OpenWallet { account_id: account.id, currency: "USD".parse().unwrap() }).await;
-        let Answer::Wallet(wallet) = opened else { panic!("no wallet") };
-        let amount = Money::from_cents(1_000_000_000).unwrap();
-        let reference = format!("funding of {name}");
-        self.run(Command::FundWallet { wallet_id: wallet.id, amount, reference, note: None }).await;
-        (account.id, wallet.id)
+        ledger::account(&self.ledger, name, BALANCE).await
     }
 
-    pub async fn product(&self, name: &str) -> ProductId {
-        let details = ProductDetails {
-            name: name.to_owned(),
-            brand: "Brand".to_owned(),
-            category_id: None,
-            country: "US".to_owned(),
-            currency: "USD".parse().unwrap(),
-            denominations: Denominations::Fixed { values: vec![ten()] },
-            max_quantity: 100,
-            description: String::new(),
-            terms: String::new(),
-            is_active: true,
-        };
-        let Answer::Product(product) = self.run(Command::AddProduct { details }).await else { panic!("no product") };
-        product.id
-    }
-
-    /// Adds vouchers whose card numbers begin with `prefix`.
+    /// Adds vouchers of 10.00 whose card numbers begin with `prefix`.
     pub async fn load(&self, prefix: &str, count: i64, expires_on: Option<NaiveDate>) {
         let vouchers = (1..=count)
             .map(|row| NewVoucher {
@@ -125,29 +80,28 @@ impl Shop {
                 expires_on,
             })
             .collect();
-        self.run(Command::LoadVouchers { product_id: self.product_id, denomination: ten(), vouchers }).await;
+        let (product_id, denomination) = (self.customer.product_id, money("10.00"));
+        self.run(Command::LoadVouchers { product_id, denomination, vouchers }).await;
     }
 
-    pub async fn order(&self, quantity: i32) -> OrderId {
-        self.order_for(self.account_id, quantity).await
-    }
-
-    pub async fn order_for(&self, account_id: AccountId, quantity: i32) -> OrderId {
-        let order = PlaceOrder {
-            account_id,
-            product_id: self.product_id,
-            denomination: ten(),
-            quantity,
-            client_reference: None,
-            metadata: None,
-        };
+    pub async fn place(&self, order: PlaceOrder) -> OrderId {
         let Answer::Order(view) = self.run(Command::PlaceOrder(order)).await else { panic!("no order") };
         view.order.id
     }
 
+    /// Units of 10.00.
+    pub async fn order(&self, quantity: i32) -> OrderId {
+        self.place(self.customer.order("10.00", quantity)).await
+    }
+
     /// Places many orders in a few transactions.
     pub async fn orders(&self, account_id: AccountId, count: usize) {
-        futures::future::join_all((0..count).map(|_| self.order_for(account_id, 1))).await;
+        let order = PlaceOrder { account_id, ..self.customer.order("10.00", 1) };
+        futures::future::join_all((0..count).map(|_| self.place(order.clone()))).await;
+    }
+
+    pub async fn fulfil(&self, order_id: OrderId) {
+        self.run(Command::FulfilOrder { order_id }).await;
     }
 
     pub async fn cancel(&self, order_id: OrderId) {
@@ -160,15 +114,15 @@ impl Shop {
 
     /// A webhook that hears `order.created`; its id and token.
     pub async fn webhook(&self, url: &str) -> (WebhookId, String) {
-        self.webhook_for(self.account_id, url).await
+        self.webhook_for(self.customer.account_id, url, &[WebhookEventType::OrderCreated]).await
     }
 
-    pub async fn webhook_for(&self, account_id: AccountId, url: &str) -> (WebhookId, String) {
+    pub async fn webhook_for(&self, account_id: AccountId, url: &str, events: &[WebhookEventType]) -> (WebhookId, String) {
         let command = RegisterWebhook {
             account_id,
             name: Private::new("test"),
             url: Private::new(url),
-            events: vec![WebhookEventType::OrderCreated],
+            events: events.to_vec(),
             credential_id: None,
             new_secret: random_secret(),
         };
@@ -200,7 +154,7 @@ impl Shop {
         Worker {
             pool: self.pool().clone(),
             shards: vec![SHARD],
-            keyring: self.keyring.clone(),
+            keyring: ledger::keyring(),
             sender: Arc::new(sender.unwrap()),
             settings: WorkerSettings { deadline, ..WorkerSettings::default() },
             metrics: self.metrics.clone(),

@@ -3,40 +3,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ledger_events::{Actor, Money, Rejection};
+use ledger_events::{Money, Rejection};
 use rewards_ledger::ledger::command::PlaceOrder;
-use rewards_ledger::ledger::{Answer, Command, Ledger, Origin, WriteError};
+use rewards_ledger::ledger::{Answer, Command, Ledger, WriteError};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, PgPool};
 
-use crate::support::ledger::{self, Shop};
+use crate::support::ledger::{self, Customer, SHARD, origin};
 use crate::support::postgres;
 use crate::support::proxy::{NextCommit, Proxy};
 
-const SHARD: i16 = rewards_ledger::ledger::FIRST_SHARD;
-
-fn origin() -> Origin {
-    Origin { actor: Actor::Operator(0), request_id: "test".into() }
-}
-
-fn order(shop: &Shop, reference: &str) -> Command {
-    Command::PlaceOrder(PlaceOrder {
-        account_id: shop.account_id,
-        product_id: shop.product_id,
-        denomination: shop.denomination,
-        quantity: 1,
-        client_reference: Some(reference.to_owned()),
-        metadata: None,
-    })
+fn order(customer: &Customer, reference: &str) -> Command {
+    Command::PlaceOrder(PlaceOrder { client_reference: Some(reference.to_owned()), ..customer.order("10.00", 1) })
 }
 
 async fn count(pool: &PgPool, sql: &'static str) -> i64 {
     sqlx::query_scalar(sql).fetch_one(pool).await.unwrap()
 }
 
-async fn balance(pool: &PgPool, shop: &Shop) -> String {
+async fn balance(pool: &PgPool, customer: &Customer) -> String {
     let balance: rust_decimal::Decimal = sqlx::query_scalar("SELECT balance FROM wallets WHERE shard_id = 1 AND id = $1")
-        .bind(shop.wallet_id)
+        .bind(customer.wallet_id)
         .fetch_one(pool)
         .await
         .unwrap();
@@ -45,10 +32,7 @@ async fn balance(pool: &PgPool, shop: &Shop) -> String {
 
 /// A ledger whose every connection goes through a proxy, and one that goes straight.
 async fn behind_a_proxy(url: &str) -> (Ledger, Proxy) {
-    let straight: PgConnectOptions = url.parse().unwrap();
-    let server = format!("{}:{}", straight.get_host(), straight.get_port());
-    let proxy = Proxy::start(server.parse().unwrap()).await;
-    let through = straight.clone().host("127.0.0.1").port(proxy.address.port());
+    let (proxy, through) = Proxy::before(url).await;
     (ledger::open(&through).await, proxy)
 }
 
@@ -56,42 +40,42 @@ async fn behind_a_proxy(url: &str) -> (Ledger, Proxy) {
 async fn a_commit_whose_answer_is_lost_is_found_and_answered() {
     let database = postgres::database().await;
     let (ledger, proxy) = behind_a_proxy(&database.url).await;
-    let shop = ledger::shop(&ledger, "100.00").await;
+    let customer = Customer::with(&ledger, "100.00").await;
 
     proxy.set(NextCommit::LosesItsAnswer);
-    let answer = ledger.execute(SHARD, order(&shop, "once"), origin()).await;
+    let answer = ledger.execute(SHARD, order(&customer, "once"), origin()).await;
     assert!(matches!(answer, Ok(Answer::Order(view)) if view.is_new), "the success is answered");
     assert_eq!(proxy.cuts(), 1, "the connection was cut between COMMIT and its answer");
     assert_eq!(count(ledger.pool(), "SELECT count(*) FROM events WHERE type = 'OrderPlaced'").await, 1);
-    assert_eq!(balance(ledger.pool(), &shop).await, "90.00");
+    assert_eq!(balance(ledger.pool(), &customer).await, "90.00");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_that_never_arrived_is_run_again_once() {
     let database = postgres::database().await;
     let (ledger, proxy) = behind_a_proxy(&database.url).await;
-    let shop = ledger::shop(&ledger, "100.00").await;
+    let customer = Customer::with(&ledger, "100.00").await;
 
     proxy.set(NextCommit::IsLost);
-    let answer = ledger.execute(SHARD, order(&shop, "once"), origin()).await;
+    let answer = ledger.execute(SHARD, order(&customer, "once"), origin()).await;
     assert!(matches!(answer, Ok(Answer::Order(view)) if view.is_new));
     assert_eq!(proxy.cuts(), 1);
     assert_eq!(count(ledger.pool(), "SELECT count(*) FROM events WHERE type = 'OrderPlaced'").await, 1);
-    assert_eq!(balance(ledger.pool(), &shop).await, "90.00");
+    assert_eq!(balance(ledger.pool(), &customer).await, "90.00");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_answers_under_load_double_and_lose_nothing() {
     let database = postgres::database().await;
     let (ledger, proxy) = behind_a_proxy(&database.url).await;
-    let shop = ledger::shop(&ledger, "100000.00").await;
+    let customer = Customer::with(&ledger, "100000.00").await;
     let clients: Vec<_> = (0..8)
         .map(|client| {
-            let (ledger, shop) = (ledger.clone(), shop.clone());
+            let (ledger, customer) = (ledger.clone(), customer);
             tokio::spawn(async move {
                 let mut placed = 0;
                 for n in 0..40 {
-                    let answer = ledger.execute(SHARD, order(&shop, &format!("{client}-{n}")), origin()).await;
+                    let answer = ledger.execute(SHARD, order(&customer, &format!("{client}-{n}")), origin()).await;
                     placed += i64::from(matches!(answer, Ok(Answer::Order(view)) if view.is_new));
                 }
                 placed
@@ -115,7 +99,7 @@ async fn lost_answers_under_load_double_and_lose_nothing() {
     assert!(proxy.cuts() > 3, "connections were cut");
     assert_eq!(placed, 320, "every caller got its success, as new");
     assert_eq!(count(ledger.pool(), "SELECT count(*) FROM events WHERE type = 'OrderPlaced'").await, 320);
-    assert_eq!(balance(ledger.pool(), &shop).await, "96800.00");
+    assert_eq!(balance(ledger.pool(), &customer).await, "96800.00");
     assert_eq!(count(ledger.pool(), "SELECT max(position) - count(*) FROM events").await, 0, "no gaps");
 }
 
@@ -124,7 +108,7 @@ async fn a_poisoned_command_fails_alone() {
     let database = postgres::database().await;
     let options: PgConnectOptions = database.url.parse().unwrap();
     let ledger = ledger::open(&options).await;
-    let shop = ledger::shop(&ledger, "1000.00").await;
+    let customer = Customer::with(&ledger, "1000.00").await;
 
     // One batch: all wait for the head, which is held until they stand in the queue.
     let mut holder = options.connect().await.unwrap();
@@ -133,7 +117,7 @@ async fn a_poisoned_command_fails_alone() {
     for n in 0..20 {
         // Postgres takes no NUL in a text: the whole statement is refused.
         let poison = Command::CreateAccount { name: "poi\0son".into() };
-        let command = if n == 7 || n == 13 { poison } else { order(&shop, &format!("order-{n}")) };
+        let command = if n == 7 || n == 13 { poison } else { order(&customer, &format!("order-{n}")) };
         waiting.push(ledger.enqueue(SHARD, command, origin(), None).unwrap());
     }
     sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
@@ -145,16 +129,16 @@ async fn a_poisoned_command_fails_alone() {
             assert!(reply.is_ok(), "{n}: {reply:?}");
         }
     }
-    assert_eq!(balance(ledger.pool(), &shop).await, "820.00");
+    assert_eq!(balance(ledger.pool(), &customer).await, "820.00");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rejected_command_leaves_its_neighbours_alone() {
     let database = postgres::database().await;
     let ledger = ledger::open(&database.url.parse().unwrap()).await;
-    let shop = ledger::shop(&ledger, "30.00").await;
+    let customer = Customer::with(&ledger, "30.00").await;
     let replies =
-        futures::future::join_all((0..10).map(|n| ledger.execute(SHARD, order(&shop, &format!("{n}")), origin()))).await;
+        futures::future::join_all((0..10).map(|n| ledger.execute(SHARD, order(&customer, &format!("{n}")), origin()))).await;
     let placed = replies.iter().filter(|r| r.is_ok()).count();
     assert_eq!(placed, 3);
     assert!(
@@ -163,7 +147,7 @@ async fn a_rejected_command_leaves_its_neighbours_alone() {
             .filter_map(|r| r.as_ref().err())
             .all(|e| matches!(e, WriteError::Rejected(Rejection::InsufficientBalance)))
     );
-    assert_eq!(balance(ledger.pool(), &shop).await, "0.00");
+    assert_eq!(balance(ledger.pool(), &customer).await, "0.00");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -171,13 +155,13 @@ async fn a_full_queue_refuses_and_loses_nothing() {
     let database = postgres::database().await;
     let options: PgConnectOptions = database.url.parse().unwrap();
     let ledger = ledger::open(&options).await;
-    let shop = ledger::shop(&ledger, "1000000.00").await;
+    let customer = Customer::with(&ledger, "1000000.00").await;
     let mut holder = options.connect().await.unwrap();
     sqlx::raw_sql("BEGIN; SELECT position FROM log_head FOR UPDATE").execute(&mut holder).await.unwrap();
     let mut accepted = Vec::new();
     let mut refused = 0;
     for n in 0..6_000 {
-        match ledger.enqueue(SHARD, order(&shop, &format!("order-{n}")), origin(), None) {
+        match ledger.enqueue(SHARD, order(&customer, &format!("order-{n}")), origin(), None) {
             Ok(reply) => accepted.push(reply),
             Err(WriteError::Unavailable) => refused += 1,
             Err(other) => panic!("{other:?}"),
@@ -196,11 +180,11 @@ async fn a_full_queue_refuses_and_loses_nothing() {
 async fn a_caller_that_goes_away_does_not_undo_its_command() {
     let database = postgres::database().await;
     let ledger = ledger::open(&database.url.parse().unwrap()).await;
-    let shop = ledger::shop(&ledger, "100.00").await;
-    drop(ledger.enqueue(SHARD, order(&shop, "gone"), origin(), None).unwrap());
+    let customer = Customer::with(&ledger, "100.00").await;
+    drop(ledger.enqueue(SHARD, order(&customer, "gone"), origin(), None).unwrap());
     // The next one's commit comes after it.
-    ledger.execute(SHARD, order(&shop, "next"), origin()).await.unwrap();
-    assert_eq!(balance(ledger.pool(), &shop).await, "80.00");
+    ledger.execute(SHARD, order(&customer, "next"), origin()).await.unwrap();
+    assert_eq!(balance(ledger.pool(), &customer).await, "80.00");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -208,14 +192,14 @@ async fn two_nodes_and_many_clients_spend_a_wallet_to_exactly_zero() {
     let database = postgres::database().await;
     let options: PgConnectOptions = database.url.parse().unwrap();
     let nodes = [ledger::open(&options).await, ledger::open(&options).await];
-    let shop = ledger::shop(&nodes[0], "2000.00").await;
+    let customer = Customer::with(&nodes[0], "2000.00").await;
     let clients: Vec<_> = (0..40)
         .map(|client| {
-            let (ledger, shop) = (nodes[client % 2].clone(), shop.clone());
+            let (ledger, customer) = (nodes[client % 2].clone(), customer);
             tokio::spawn(async move {
                 let mut placed = 0;
                 for n in 0..20 {
-                    match ledger.execute(SHARD, order(&shop, &format!("{client}-{n}")), origin()).await {
+                    match ledger.execute(SHARD, order(&customer, &format!("{client}-{n}")), origin()).await {
                         Ok(_) => placed += 1,
                         Err(WriteError::Rejected(Rejection::InsufficientBalance)) => {}
                         Err(other) => panic!("{other:?}"),
@@ -231,7 +215,7 @@ async fn two_nodes_and_many_clients_spend_a_wallet_to_exactly_zero() {
     }
     assert_eq!(placed, 200, "800 were asked for, 200 could be paid");
     let pool = nodes[0].pool();
-    assert_eq!(balance(pool, &shop).await, "0.00");
+    assert_eq!(balance(pool, &customer).await, "0.00");
     assert_eq!(count(pool, "SELECT max(position) - count(*) FROM events").await, 0, "no gaps");
     assert_eq!(count(pool, "SELECT count(*) FROM orders").await, 200);
 }
@@ -241,33 +225,27 @@ async fn the_same_client_reference_is_one_order() {
     let database = postgres::database().await;
     let options: PgConnectOptions = database.url.parse().unwrap();
     let nodes = [ledger::open(&options).await, ledger::open(&options).await];
-    let shop = Arc::new(ledger::shop(&nodes[0], "1000.00").await);
+    let customer = Arc::new(Customer::with(&nodes[0], "1000.00").await);
     let replies = futures::future::join_all((0..50).map(|n| {
-        let (ledger, shop) = (nodes[n % 2].clone(), shop.clone());
-        async move { ledger.execute(SHARD, order(&shop, "same"), origin()).await }
+        let (ledger, customer) = (nodes[n % 2].clone(), customer.clone());
+        async move { ledger.execute(SHARD, order(&customer, "same"), origin()).await }
     }))
     .await;
     let new = replies.iter().filter(|r| matches!(r, Ok(Answer::Order(view)) if view.is_new)).count();
     assert_eq!((new, replies.iter().filter(|r| r.is_ok()).count()), (1, 50));
-    let other = Command::PlaceOrder(PlaceOrder {
-        account_id: shop.account_id,
-        product_id: shop.product_id,
-        denomination: shop.denomination,
-        quantity: 2,
-        client_reference: Some("same".into()),
-        metadata: None,
-    });
+    let two = PlaceOrder { client_reference: Some("same".into()), ..customer.order("10.00", 2) };
+    let other = Command::PlaceOrder(two);
     assert!(matches!(nodes[0].execute(SHARD, other, origin()).await, Err(WriteError::Rejected(Rejection::DuplicateReference))));
-    assert_eq!(balance(nodes[0].pool(), &shop).await, "990.00");
+    assert_eq!(balance(nodes[0].pool(), &customer).await, "990.00");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_funding_reference_counts_once() {
     let database = postgres::database().await;
     let ledger = ledger::open(&database.url.parse().unwrap()).await;
-    let shop = ledger::shop(&ledger, "10.00").await;
+    let customer = Customer::with(&ledger, "10.00").await;
     let fund = |amount: &str| Command::FundWallet {
-        wallet_id: shop.wallet_id,
+        wallet_id: customer.wallet_id,
         amount: amount.parse::<Money>().unwrap(),
         reference: "bank-1".into(),
         note: None,
@@ -277,5 +255,5 @@ async fn a_funding_reference_counts_once() {
     let is_new = |answer: Result<Answer, WriteError>| matches!(answer, Ok(Answer::Funding { is_new: true, .. }));
     assert_eq!([is_new(first), is_new(again)].into_iter().filter(|new| *new).count(), 1);
     assert!(matches!(ledger.execute(SHARD, fund("6.00"), origin()).await, Err(WriteError::Rejected(Rejection::Conflict(_)))));
-    assert_eq!(balance(ledger.pool(), &shop).await, "15.00");
+    assert_eq!(balance(ledger.pool(), &customer).await, "15.00");
 }

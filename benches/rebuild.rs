@@ -1,0 +1,69 @@
+//! Rebuilding projections over a log of a million events, beside Postgres's own COPY of the same
+//! events, in one run:
+//!
+//! ```text
+//! cargo bench --bench rebuild
+//! ```
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use ledger_projections::Inline;
+use rewards_ledger::audit::{Rebuild, rebuild, verify};
+use sqlx::{AssertSqlSafe, ConnectOptions};
+use support::table::{self, thousands};
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    println!("{}", support::machine());
+    let server = support::postgres().await?;
+    let options = support::database(&server, "rebuild").await?;
+    let mut admin = options.connect().await?;
+    sqlx::raw_sql(include_str!("support/million.sql")).execute(&mut admin).await?;
+    // Into the empty tables first, so that what is measured compares a million events' rows and
+    // finds them right.
+    rebuild(&options, Rebuild::All, |_| {}).await?;
+    let report = verify(&options, |_| {}).await?;
+    ensure!(report.is_clean(), "the log that is measured is not sound: {:?}", report.differences.first());
+    let events: i64 = sqlx::query_scalar("SELECT count(*) FROM events").fetch_one(&mut admin).await?;
+
+    // In the server's own directory, which goes with it.
+    let directory: String = sqlx::query_scalar("SHOW data_directory").fetch_one(&mut admin).await?;
+    let file = format!("{directory}/events.copy");
+    let prepare =
+        format!("VACUUM ANALYZE; COPY events TO '{file}'; CREATE TABLE copied (LIKE events INCLUDING INDEXES); CHECKPOINT");
+    for statement in prepare.split("; ") {
+        sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut admin).await?;
+    }
+    let started = Instant::now();
+    sqlx::raw_sql(AssertSqlSafe(format!("COPY copied FROM '{file}'"))).execute(&mut admin).await?;
+    let copy = started.elapsed();
+
+    let row = |what: &str, took: Duration| {
+        vec![
+            what.to_owned(),
+            format!("{:.1} s", took.as_secs_f64()),
+            thousands(events as f64 / took.as_secs_f64()),
+            format!("{:.2}×", copy.as_secs_f64() / took.as_secs_f64()),
+        ]
+    };
+    let mut rows = vec![row("Postgres: COPY of the events", copy)];
+    for (what, which) in
+        [("rebuild orders", Rebuild::Inline(Inline::Orders)), ("rebuild wallets", Rebuild::Inline(Inline::Wallets))]
+    {
+        sqlx::raw_sql("CHECKPOINT").execute(&mut admin).await?;
+        let started = Instant::now();
+        let rebuilt = rebuild(&options, which, |_| {}).await.context(what)?;
+        rows.push(row(what, started.elapsed()));
+        ensure!(rebuilt.was_clean(), "{what}: {:?}", rebuilt.differences.first());
+    }
+    table::print(
+        &format!("A log of {} events: fold, compare and swap", thousands(events as f64)),
+        &["", "took", "events/s", "of COPY"],
+        &rows,
+    );
+    server.stop().await?;
+    Ok(())
+}

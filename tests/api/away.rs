@@ -1,0 +1,70 @@
+//! What a client is told while the database is away.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::node::{Answer, Node, Setup};
+use crate::support::proxy::NextCommit;
+
+fn order(setup: &Setup) -> Value {
+    json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1})
+}
+
+/// Places the order under its key as a client would: again, until it is told what became of it.
+async fn insist(node: &Node, setup: &Setup) -> Answer {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let answer = node.keyed(&setup.client, "/orders", "key", &order(setup)).await;
+        if ![409, 503, 504].contains(&answer.status) {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "{}", answer.text);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_happens_and_503_says_when_to_ask_again() {
+    let (node, proxy) = Node::behind_a_proxy().await;
+    let setup = node.setup().await;
+    let head = node.head().await;
+    proxy.set_away(true);
+    let body = order(&setup);
+    let (ready, read, place, create) = tokio::join!(
+        node.send(node.request("GET", "/readyz")),
+        node.client(&setup.client, "GET", "/orders", Value::Null),
+        node.keyed(&setup.client, "/orders", "key", &body),
+        // Known by the configuration, this one reaches the writer and waits there.
+        node.operator("POST", "/accounts", json!({"name": "Other"})),
+    );
+    for (what, answer) in [("readyz", ready), ("a read", read), ("an order", place), ("an account", create)] {
+        assert_eq!(answer.status, 503, "{what}: {}", answer.text);
+        answer.refused(503, "E_UNAVAILABLE");
+        let seconds: u32 = answer.header("retry-after").parse().unwrap_or_else(|_| panic!("{what}: Retry-After"));
+        assert!(seconds >= 1, "{what}");
+    }
+    assert_eq!(node.send(node.request("GET", "/healthz")).await.status, 200);
+
+    proxy.set_away(false);
+    insist(&node, &setup).await.data(201);
+    assert_eq!(node.send(node.request("GET", "/readyz")).await.status, 200);
+    assert_eq!(node.head().await, head + 2, "of all that was refused, nothing happened");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_of_unknown_outcome_is_504_and_its_key_tells_later() {
+    let (node, proxy) = Node::behind_a_proxy().await;
+    let setup = node.setup().await;
+    let head = node.head().await;
+    proxy.set(NextCommit::LosesItsAnswerForLong);
+    let unknown = node.keyed(&setup.client, "/orders", "key", &order(&setup)).await;
+    unknown.refused(504, "E_OUTCOME_UNKNOWN");
+    assert!(unknown.header("retry-after").parse::<u32>().unwrap() >= 1);
+
+    proxy.set_away(false);
+    let told = insist(&node, &setup).await;
+    told.data(201);
+    assert_eq!(told.header("idempotent-replayed"), "true");
+    assert_eq!(node.head().await, head + 2);
+}

@@ -1,0 +1,105 @@
+//! Every event says who caused it, by which request, and what led to it.
+
+use serde_json::{Value, json};
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use crate::support::node::Node;
+
+#[derive(Debug, sqlx::FromRow)]
+struct Stored {
+    event_id: Uuid,
+    r#type: String,
+    metadata: Json<Value>,
+}
+
+impl Stored {
+    fn id(&self, name: &str) -> Option<Uuid> {
+        self.metadata[name].as_str().map(|id| id.parse().unwrap())
+    }
+}
+
+async fn after(node: &Node, head: i64) -> Vec<Stored> {
+    sqlx::query_as("SELECT event_id, type, metadata FROM events WHERE position > $1 ORDER BY position")
+        .bind(head)
+        .fetch_all(node.ledger.pool())
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn it_tells_actor_account_request_correlation_and_cause() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let client = &setup.client;
+    let head = node.head().await;
+    // Of four units three are in stock; so the order is delivered partly, and then cancelled.
+    let body = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 4});
+    let request = |path: &str, id: &str, key: &str, body: &Value| {
+        let request = node.by(client, "POST", path).header("X-Request-ID", id).header("Idempotency-Key", key);
+        request.header("Content-Type", "application/json").body(body.to_string())
+    };
+    let order = node.send(request("/orders", "place.1", "key-1", &body)).await.data(201)["id"].as_i64().unwrap();
+    node.fulfil(order).await;
+    let path = format!("/orders/{order}");
+    node.send(node.by(client, "GET", &format!("{path}/vouchers")).header("X-Request-ID", "read.1")).await.data(200);
+    node.send(request(&format!("{path}/cancel"), "cancel.1", "key-1", &json!({}))).await.data(200);
+
+    let events = after(&node, head).await;
+    let credential = json!({"credential": client.credential_id});
+    let place = [("OrderPlaced", &credential, "place.1"), ("WalletDebited", &credential, "place.1")];
+    let fulfilment = json!("fulfilment");
+    let fulfil = [("OrderQueued", &fulfilment, "fulfilment"), ("OrderPartiallyDelivered", &fulfilment, "fulfilment")];
+    let read = [("VouchersRevealed", &credential, "read.1")];
+    let cancel = [("OrderCancelled", &credential, "cancel.1"), ("WalletRefunded", &credential, "cancel.1")];
+    let expected = [&place[..], &fulfil, &read, &cancel].concat();
+    let found: Vec<_> = events
+        .iter()
+        .map(|e| (&*e.r#type, &e.metadata["actor"], e.metadata["request_id"].as_str().unwrap_or_default()))
+        .collect();
+    assert_eq!(found, expected);
+    let placed = events[0].event_id;
+    for event in &events {
+        assert_eq!(event.metadata["account_id"], client.account_id, "{event:?}");
+        assert_eq!(event.id("correlation_id"), Some(placed), "{event:?}");
+    }
+    // Each by the event before it in the order's story; money by what it was moved for.
+    let causes: Vec<Option<usize>> = events
+        .iter()
+        .map(|e| e.id("causation_id").map(|cause| events.iter().position(|e| e.event_id == cause).unwrap()))
+        .collect();
+    assert_eq!(causes[..4], [None, Some(0), Some(0), Some(2)]);
+    assert_eq!(causes[6], Some(5), "the refund by its cancellation");
+    assert!(causes[1..].iter().zip(1..).all(|(cause, at)| cause.is_some_and(|cause| cause < at)), "{causes:?}");
+
+    // Hashed, and of the scope too: the same key on another path is another hash.
+    let hash = |n: usize| events[n].metadata["idempotency_key_hash"].as_str().unwrap_or_default().to_owned();
+    assert_eq!((hash(0).len(), hash(0)), (64, hash(1)));
+    assert_eq!((hash(5).len(), hash(5)), (64, hash(6)));
+    assert_ne!(hash(0), hash(5));
+    assert_eq!((hash(2), hash(4)), (String::new(), String::new()));
+}
+
+#[tokio::test]
+async fn no_event_is_without_it() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let hook = json!({"name": "a", "url": "https://example.com/hook", "events": ["order.created"]});
+    assert_eq!(node.client(&setup.client, "POST", "/webhooks", hook).await.status, 201);
+    let adjusted = json!({"type": "DEBIT", "amount": "1.00", "reason": "r"});
+    node.operator("POST", &format!("/wallets/{}/adjust", setup.wallet_id), adjusted).await.data(201);
+    let events = after(&node, 0).await;
+    assert!(events.len() > 5);
+    for event in &events {
+        let operator = json!({"operator": 0});
+        let is_webhook = event.r#type == "WebhookRegistered";
+        let actor = if is_webhook { json!({"credential": setup.client.credential_id}) } else { operator };
+        assert_eq!(event.metadata["actor"], actor, "{event:?}");
+        assert!(!event.metadata["request_id"].as_str().unwrap().is_empty(), "{event:?}");
+        assert!(event.id("correlation_id").is_some(), "{event:?}");
+        // The catalogue is nobody's.
+        let is_catalogue = event.r#type.starts_with("Product") || event.r#type == "VoucherStockLoaded";
+        let account = if is_catalogue { Value::Null } else { json!(setup.client.account_id) };
+        assert_eq!(event.metadata["account_id"], account, "{event:?}");
+    }
+}

@@ -1,0 +1,40 @@
+//! `verify` and `rebuild`, and their exit statuses.
+
+use sqlx::ConnectOptions;
+
+use super::{directory, err, out, program, run};
+use crate::support::shop::Shop;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_difference_is_named_repaired_and_gone() {
+    let (directory, shop) = (directory(), Shop::open().await);
+    shop.history().await;
+    let url = shop.options.to_url_lossy().to_string();
+    let command = |arguments: &[&str]| {
+        let mut command = program(directory.path());
+        command.args(arguments).env("DATABASE_URL", &url);
+        command
+    };
+    let sound = run(&mut command(&["verify"])).await;
+    assert!(sound.status.success(), "{}{}", out(&sound), err(&sound));
+    assert!(out(&sound).ends_with("everything is as the log says\n"), "{}", out(&sound));
+
+    shop.tamper("UPDATE wallets SET balance = balance + 1; DELETE FROM orders WHERE id = 2").await;
+    let differs = run(&mut command(&["verify"])).await;
+    assert_eq!(differs.status.code(), Some(1), "{}", err(&differs));
+    for difference in ["wallets 1: balance is", "orders 2 is missing"] {
+        assert!(out(&differs).contains(difference), "{}", out(&differs));
+    }
+    let differs = run(&mut command(&["verify", "--json"])).await;
+    assert_eq!(differs.status.code(), Some(1));
+    let report: serde_json::Value = serde_json::from_str(&out(&differs)).unwrap();
+    assert_eq!(report["found"].as_u64().unwrap() as usize, report["differences"].as_array().unwrap().len(), "{report}");
+
+    // A repair is a failure too, so that nobody overlooks it; the next one finds nothing.
+    let repaired = run(&mut command(&["rebuild", "--all"])).await;
+    assert_eq!(repaired.status.code(), Some(1), "{}", err(&repaired));
+    assert!(out(&repaired).contains("differences are repaired"), "{}", out(&repaired));
+    let again = run(&mut command(&["rebuild", "orders"])).await;
+    assert!(again.status.success(), "{}{}", out(&again), err(&again));
+    assert!(run(&mut command(&["verify"])).await.status.success());
+}

@@ -1,0 +1,56 @@
+//! The roles of a production database, as `deploy/roles.sql` makes them.
+
+use serde_json::json;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions};
+
+use super::{directory, err, program, run};
+use crate::support::postgres;
+use crate::support::program::Program;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_that_may_only_become_the_runtime_role_serves_after_the_owner_migrated() {
+    let directory = directory();
+    let server = postgres::own_server(false).await;
+    let mut admin = server.url_of("postgres").parse::<PgConnectOptions>().unwrap().connect().await.unwrap();
+    // The embedded server has an owner and a database of these names already.
+    let script = include_str!("../../deploy/roles.sql")
+        .replace("ledger_owner", "the_owner")
+        .replace("DATABASE ledger ", "DATABASE production ");
+    // One by one, for CREATE DATABASE is never part of a transaction.
+    let script: String = script.lines().filter(|line| !line.starts_with("--")).collect();
+    for statement in script.split_terminator(';') {
+        sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut admin).await.unwrap_or_else(|error| panic!("{statement}: {error}"));
+    }
+    let login = |role: &str| {
+        let options: PgConnectOptions = server.url_of("production").parse().unwrap();
+        options.username(role).password("change me").to_url_lossy().to_string()
+    };
+    let early = run(program(directory.path()).arg("verify").env("DATABASE_URL", login("ledger_service"))).await;
+    assert!(!early.status.success(), "nothing is there yet");
+    let migrated = run(program(directory.path()).arg("migrate").env("DATABASE_URL", login("the_owner"))).await;
+    assert!(migrated.status.success(), "{}", err(&migrated));
+
+    let node = Program::start(&login("ledger_service"), &[]).await;
+    let client = node.client("100.00").await;
+    let product = node.product(1).await;
+    let body = json!({"product_id": product, "denomination": 10, "quantity": 1});
+    let (status, order) = node.call(&client, "POST", "/orders", None, &body).await.unwrap();
+    assert_eq!((status, order["status"].as_str()), (201, Some("PENDING")));
+
+    // By itself the login may do nothing, and as the runtime role not what the owner may.
+    let mut service = login("ledger_service").parse::<PgConnectOptions>().unwrap().connect().await.unwrap();
+    for refused in [
+        "SELECT count(*) FROM events",
+        "SET ROLE the_owner",
+        "SET ROLE ledger_runtime; UPDATE events SET version = 9",
+        "SET ROLE ledger_runtime; DROP TRIGGER events_append_only ON events",
+        "SET ROLE ledger_runtime; CREATE TABLE mine (n int)",
+    ] {
+        let refusal = sqlx::raw_sql(refused).execute(&mut service).await.unwrap_err();
+        assert_eq!(refusal.into_database_error().unwrap().code().as_deref(), Some("42501"), "{refused}");
+        sqlx::raw_sql("RESET ROLE").execute(&mut service).await.unwrap();
+    }
+    drop(node);
+    server.stop().await.unwrap();
+}

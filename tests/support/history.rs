@@ -1,0 +1,73 @@
+//! What auditors have to find sound, and what they have to find.
+
+use ledger_events::account::DiscountRule;
+use ledger_events::webhook::WebhookEventType;
+use rewards_ledger::access::seal::Private;
+use rewards_ledger::ledger::command::WebhookChange;
+use rewards_ledger::ledger::{Answer, Command};
+use sqlx::AssertSqlSafe;
+
+use super::ledger::money;
+use super::shop::Shop;
+
+const URL: &str = "https://example.com/hook";
+
+impl Shop {
+    /// A bit of everything: delivered, partly delivered, delayed, cancelled; webhooks that come,
+    /// change and go; a suspended account; a discount.
+    pub async fn history(&self) {
+        let (account, order) = (self.customer.account_id, |denomination, quantity| self.customer.order(denomination, quantity));
+        self.run(Command::AddCategory { name: "Games".into(), parent_id: None }).await;
+        self.run(Command::IssueCredential {
+            account_id: self.customer.account_id,
+            name: "key".into(),
+            api_key: Private::new("abcdefgh-rest"),
+            api_secret: Private::new("secret"),
+        })
+        .await;
+        let all = self.webhook_for(account, URL, &WebhookEventType::ALL).await.0;
+        let some = self.webhook_for(account, URL, &[WebhookEventType::OrderDelivered]).await.0;
+        let delivered = self.place(order("10.00", 2)).await;
+        self.load("a", 5, None).await;
+        self.fulfil(delivered).await;
+        let rule = DiscountRule {
+            product_id: Some(self.customer.product_id),
+            category_id: None,
+            discount: money("2.50").try_into().unwrap(),
+        };
+        self.run(Command::SetDiscount { account_id: self.customer.account_id, rule }).await;
+        let partial = self.place(order("10.00", 5)).await;
+        self.fulfil(partial).await;
+        let change = WebhookChange { is_active: Some(false), ..WebhookChange::default() };
+        self.run(Command::UpdateWebhook { account_id: self.customer.account_id, webhook_id: some, change }).await;
+        let delayed = self.place(order("25.00", 1)).await;
+        self.fulfil(delayed).await;
+        for order_id in [partial, delayed] {
+            self.run(Command::CancelOrder {
+                account_id: Some(self.customer.account_id),
+                order_id,
+                reason: Some(Private::new("why")),
+            })
+            .await;
+        }
+        self.run(Command::RevealVouchers { account_id: self.customer.account_id, order_id: delivered }).await;
+        self.project().await;
+        self.run(Command::DeleteWebhook { account_id: self.customer.account_id, webhook_id: some }).await;
+        let Answer::Account(other) = self.run(Command::CreateAccount { name: "Other".into() }).await else { panic!() };
+        let status = ledger_events::account::AccountStatus::Suspended;
+        self.run(Command::SetAccountStatus { account_id: other.id, status }).await;
+        for _ in 0..5 {
+            self.place(order("25.00", 3)).await;
+        }
+        self.project().await;
+        assert!(all > 0);
+    }
+
+    /// What a superuser can do to the tables, past the triggers.
+    pub async fn tamper(&self, sql: &str) {
+        let script = format!(
+            "BEGIN; ALTER TABLE events DISABLE TRIGGER ALL; {sql}; ALTER TABLE events ENABLE ALWAYS TRIGGER events_append_only; ALTER TABLE events ENABLE ALWAYS TRIGGER events_no_truncate; COMMIT"
+        );
+        sqlx::raw_sql(AssertSqlSafe(script)).execute(&mut self.admin().await).await.unwrap();
+    }
+}
