@@ -59,7 +59,7 @@ struct Inner {
     commands: Counter,
     events: Counter,
     batch_commands: Histogram,
-    transaction_seconds: Histogram,
+    head_lock_seconds: Histogram,
     projection_events: Counter,
     deliveries: Family<OutcomeLabels, Counter>,
     delivery_seconds: Histogram,
@@ -135,7 +135,7 @@ impl Default for Metrics {
             commands: Counter::default(),
             events: Counter::default(),
             batch_commands: Histogram::new(exponential_buckets(1.0, 2.0, 10)),
-            transaction_seconds: seconds(),
+            head_lock_seconds: seconds(),
             projection_events: Counter::default(),
             deliveries: Family::default(),
             delivery_seconds: seconds(),
@@ -154,10 +154,10 @@ impl Default for Metrics {
             registry.register("events", "Events appended", inner.events.clone());
             registry.register("batch_commands", "Commands in a committed batch", inner.batch_commands.clone());
             registry.register_with_unit(
-                "transaction",
-                "Time of a writing transaction: waiting for the log's head, and holding it until the commit",
+                "head_lock",
+                "Time that a committed batch held the log's head",
                 Unit::Seconds,
-                inner.transaction_seconds.clone(),
+                inner.head_lock_seconds.clone(),
             );
             registry.register(
                 "projection_events",
@@ -194,12 +194,12 @@ impl Metrics {
         self.0.request_seconds.observe(took.as_secs_f64());
     }
 
-    /// `took` includes the wait for the log's head.
-    pub fn committed(&self, commands: usize, events: usize, took: Duration) {
+    /// `held`: from the lock on the log's head to the commit.
+    pub fn committed(&self, commands: usize, events: usize, held: Duration) {
         self.0.commands.inc_by(commands as u64);
         self.0.events.inc_by(events as u64);
         self.0.batch_commands.observe(commands as f64);
-        self.0.transaction_seconds.observe(took.as_secs_f64());
+        self.0.head_lock_seconds.observe(held.as_secs_f64());
     }
 
     pub fn projected(&self, events: usize) {

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::time::Instant;
 
 use chrono::{DateTime, Utc};
 use ledger_events::account::{Account, Credential};
@@ -66,6 +67,8 @@ pub struct Batch {
     pub keyring: Arc<Keyring>,
     pub head: Position,
     pub epoch: i64,
+    /// When the head was locked, by this node's clock.
+    pub locked_at: Instant,
     /// When everything in this batch is recorded: never before what the log holds.
     pub recorded_at: DateTime<Utc>,
     pub ids: super::needs::Ids,
@@ -206,6 +209,7 @@ impl Batch {
             keyring,
             head,
             epoch,
+            locked_at: Instant::now(),
             recorded_at,
             ids: memory.ids,
             accounts: memory.accounts,

@@ -45,7 +45,7 @@ pub fn pool(options: &PgConnectOptions) -> PgPool {
 
 /// For looking up keys, so that slow reads do not keep other clients out.
 pub fn access(options: &PgConnectOptions) -> PgPool {
-    general(options, "rewards-ledger access", ACCESS_CONNECTIONS)
+    general(&options.clone().options(BY_KEY), "rewards-ledger access", ACCESS_CONNECTIONS)
 }
 
 /// For the delivery worker and fulfilment, so that slow reads do not keep them from their work.

@@ -178,7 +178,6 @@ impl Writer {
                 Err(_) => return Run::Away("no connection in time".to_owned()),
             },
         };
-        let started = Instant::now();
         let memory = std::mem::take(&mut self.memory);
         let prepared = tokio::time::timeout(PHASE_DEADLINE, self.prepare(&mut connection, memory, batch)).await;
         let (decided, replies) = match prepared {
@@ -200,7 +199,7 @@ impl Writer {
         let first_event = decided.appended.first().map(|event| event.moment.event_id);
         match tokio::time::timeout(PHASE_DEADLINE, sqlx::raw_sql("COMMIT").execute(&mut connection)).await {
             Ok(Ok(_)) => {
-                self.metrics.committed(batch.len(), decided.appended.len(), started.elapsed());
+                self.metrics.committed(batch.len(), decided.appended.len(), decided.locked_at.elapsed());
                 self.connection = Some(connection);
                 self.memory = decided.into_memory();
                 Run::Committed { replies, grew: first_event.is_some() }

@@ -10,7 +10,7 @@ const NAMES: [&str; 21] = [
     "ledger_commands_total ",
     "ledger_events_total ",
     "ledger_batch_commands_count ",
-    "ledger_transaction_seconds_count ",
+    "ledger_head_lock_seconds_count ",
     "ledger_projection_events_total ",
     "ledger_delivery_attempt_seconds_count ",
     "ledger_deliveries_in_flight ",

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::support::shop::{DEADLINE, SHARD, Shop, receiver};
 
 async fn attempts(shop: &Shop, id: i64) -> Vec<Attempt> {
-    deliveries::find(shop.pool(), SHARD, shop.account_id, id).await.unwrap().unwrap().1
+    deliveries::find(shop.pool(), SHARD, shop.customer.account_id, id).await.unwrap().unwrap().1
 }
 
 #[tokio::test]
@@ -17,7 +17,7 @@ async fn states_without_a_delivery_stand_in_nobodys_way_and_go_with_a_rebuild() 
     let shop = Shop::open().await;
     let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
     shop.webhook(&receiver.url()).await;
-    shop.orders(shop.account_id, 3).await;
+    shop.orders(shop.customer.account_id, 3).await;
     shop.project().await;
     // Older than everything, first attempts and retries, more than may be in flight.
     sqlx::raw_sql(
@@ -70,13 +70,13 @@ async fn a_list_is_paged_and_filtered() {
     let shop = Shop::open().await;
     let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
     let (webhook_id, _) = shop.webhook(&receiver.url()).await;
-    shop.orders(shop.account_id, 5).await;
+    shop.orders(shop.customer.account_id, 5).await;
     shop.project().await;
     let mut worker = shop.worker(&receiver, DEADLINE);
     worker.settings.max_in_flight_per_webhook = 2;
     worker.once().await.unwrap();
     let list = async |filter: DeliveryFilter, number| {
-        let filter = DeliveryFilter { account_id: shop.account_id, ..filter };
+        let filter = DeliveryFilter { account_id: shop.customer.account_id, ..filter };
         let listed = deliveries::list(shop.pool(), SHARD, &filter, Page { number, size: 2 }).await.unwrap();
         (listed.total, listed.rows.iter().map(|row| row.id).collect::<Vec<_>>())
     };
