@@ -24,6 +24,7 @@ use super::command::{Rendered, Submission};
 use super::memory::Memory;
 use super::needs::Needs;
 use super::stock::{self, Voucher};
+use super::texts;
 use crate::access::seal::Keyring;
 
 /// A text in the vault, sealed.
@@ -183,7 +184,8 @@ impl Batch {
             batch.load_signing_secrets(conn, &list(&needs.credentials)).await?;
         }
         if !needs.texts.is_empty() {
-            batch.load_texts(conn, &needs.texts).await?;
+            let texts = texts::sealed(&mut *conn, shard, &needs.texts).await?;
+            batch.texts = texts.into_iter().map(|text| ((text.kind, text.id), text)).collect();
         }
         if !needs.vouchers.is_empty() {
             batch.known_vouchers = stock::known(conn, shard, &batch.keyring, &needs.vouchers).await?;
@@ -313,25 +315,6 @@ impl Batch {
                 .fetch_all(conn)
                 .await?;
         self.signing_secrets.extend(known);
-        Ok(())
-    }
-
-    async fn load_texts(&mut self, conn: &mut PgConnection, wanted: &[(&'static str, i64)]) -> Result<(), sqlx::Error> {
-        let (kinds, ids): (Vec<&str>, Vec<i64>) = wanted.iter().copied().unzip();
-        let found: Vec<(i64, i64, Vec<u8>, Vec<u8>)> = sqlx::query_as(
-            "SELECT w.ordinality, t.id, t.salt, t.sealed FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS w (kind, id, ordinality)
-             JOIN vault.texts t ON t.shard_id = $1 AND t.kind = w.kind AND t.id = w.id",
-        )
-        .bind(self.shard)
-        .bind(kinds)
-        .bind(ids)
-        .fetch_all(conn)
-        .await?;
-        for (ordinality, id, salt, sealed) in found {
-            if let Some((kind, _)) = usize::try_from(ordinality - 1).ok().and_then(|i| wanted.get(i)) {
-                self.texts.insert((kind, id), SealedText { kind, id, salt, sealed });
-            }
-        }
         Ok(())
     }
 
