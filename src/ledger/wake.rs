@@ -11,6 +11,8 @@ use uuid::Uuid;
 use super::connect;
 
 const CHANNEL: &str = "ledger_log";
+/// Other nodes hear of commits so often at most.
+const NOTIFY_PAUSE: Duration = Duration::from_millis(10);
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Tells that the log grew. Missing a wake-up is no loss: every follower has a slow timer too.
@@ -38,6 +40,7 @@ impl Wake {
                 if let Err(error) = sqlx::query("SELECT pg_notify($1, $2)").bind(CHANNEL).bind(&node).execute(&pool).await {
                     tracing::debug!(%error, "other nodes were not notified; their timers will do");
                 }
+                tokio::time::sleep(NOTIFY_PAUSE).await;
             }
         });
         wake

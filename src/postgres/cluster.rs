@@ -29,7 +29,7 @@ const DURABLE: &[(&str, &str)] = &[
     ("max_connections", "100"),
     ("wal_level", "replica"),
     ("wal_compression", "on"),
-    ("max_wal_size", "2GB"),
+    ("max_wal_size", "4GB"),
     ("checkpoint_timeout", "15min"),
     // Small tables that change with every order are cleaned often.
     ("autovacuum", "on"),
