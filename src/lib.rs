@@ -7,7 +7,6 @@ pub mod cli;
 pub mod config;
 pub mod delivery;
 pub mod fulfilment;
-mod gather;
 pub mod ledger;
 pub mod node;
 pub mod postgres;

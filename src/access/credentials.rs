@@ -11,7 +11,6 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
 
 use super::{AccessError, Principal};
-use crate::gather::gather;
 
 /// Most look-ups in one statement, and most that may wait.
 const BATCH_LOOKUPS: usize = 1_024;
@@ -69,7 +68,7 @@ impl Credentials {
 
 async fn look_up(pool: PgPool, mut waiting: mpsc::Receiver<Lookup>) {
     let mut batch = Vec::with_capacity(BATCH_LOOKUPS);
-    while gather(&mut waiting, &mut batch, BATCH_LOOKUPS).await > 0 {
+    while waiting.recv_many(&mut batch, BATCH_LOOKUPS).await > 0 {
         let mut keys: Vec<&[u8]> = batch.iter().map(|l| &l.key_hash[..]).collect();
         keys.sort_unstable();
         keys.dedup();

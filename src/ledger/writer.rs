@@ -17,7 +17,6 @@ use super::decide::{DecideError, decide_all};
 use super::memory::Memory;
 use super::wake::Wake;
 use crate::access::seal::Keyring;
-use crate::gather::gather;
 use crate::telemetry::Metrics;
 use ledger_projections::ProjectionError;
 
@@ -114,7 +113,7 @@ impl Writer {
     /// Until every sender is gone and the queue is empty.
     pub async fn run(mut self) {
         let mut waiting = Vec::with_capacity(BATCH_COMMANDS);
-        while gather(&mut self.queue, &mut waiting, BATCH_COMMANDS).await > 0 {
+        while self.queue.recv_many(&mut waiting, BATCH_COMMANDS).await > 0 {
             self.execute(std::mem::take(&mut waiting)).await;
         }
         if let Some(connection) = self.connection.take() {

@@ -118,7 +118,7 @@ async fn what_was_accepted_before_sigterm_is_answered() {
     // The first one is with the writer, the others in its queue.
     tokio::time::timeout(DEADLINE, async {
         let metrics = format!("{served_url}/metrics");
-        let seven = "\nledger_writer_queue_depth_shard_1 7\n";
+        let seven = "\nledger_writer_queue_depth{shard=\"1\"} 7\n";
         while !reqwest::get(&metrics).await.unwrap().text().await.unwrap().contains(seven) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
