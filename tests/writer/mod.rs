@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ledger_events::{Money, Rejection};
 use rewards_ledger::ledger::command::PlaceOrder;
-use rewards_ledger::ledger::{Answer, Command, Ledger, WriteError};
+use rewards_ledger::ledger::{Answer, Command, Idempotency, Ledger, Rendered, Reply, WriteError};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, PgPool};
 
@@ -256,4 +256,24 @@ async fn a_funding_reference_counts_once() {
     assert_eq!([is_new(first), is_new(again)].into_iter().filter(|new| *new).count(), 1);
     assert!(matches!(ledger.execute(SHARD, fund("6.00"), origin()).await, Err(WriteError::Rejected(Rejection::Conflict(_)))));
     assert_eq!(balance(ledger.pool(), &customer).await, "15.00");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_without_an_event_is_kept_under_its_key() {
+    fn render(_: &Answer) -> Result<Rendered, serde_json::Error> {
+        Ok(Rendered { status: 200, body: "{}".into(), is_secret: false })
+    }
+    let database = postgres::database().await;
+    let ledger = ledger::open(&database.url.parse().unwrap()).await;
+    let customer = Customer::with(&ledger, "100.00").await;
+    ledger.execute(SHARD, order(&customer, "once"), origin()).await.unwrap();
+    let under_key = |reference: &'static str, fingerprint: [u8; 32]| {
+        let key = Idempotency { key_hash: [7; 32], fingerprint, render };
+        ledger.submit(SHARD, order(&customer, reference), origin(), Some(key))
+    };
+    // The order exists, so nothing is appended; the key is taken all the same.
+    assert!(matches!(under_key("once", [1; 32]).await, Ok(Reply::Rendered { is_replay: false, .. })));
+    assert!(matches!(under_key("once", [1; 32]).await, Ok(Reply::Rendered { is_replay: true, .. })));
+    assert!(matches!(under_key("other", [2; 32]).await, Err(WriteError::Rejected(Rejection::IdempotencyKeyReused))));
+    assert_eq!(balance(ledger.pool(), &customer).await, "90.00");
 }
