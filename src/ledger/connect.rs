@@ -113,7 +113,7 @@ pub fn is_passing(error: &sqlx::Error) -> bool {
 }
 
 /// When a connection's plans were made. Tables grow by thousands of rows a second, and a plan that
-/// was made while one was empty scans all of it (measured: half of the orders per second), so
+/// was made while one was empty scans all of it (measured: 1.8 ms for one idempotency look-up), so
 /// `DISCARD PLANS` is due every second.
 #[derive(Debug)]
 pub struct Plans(Mutex<Instant>);

@@ -25,8 +25,8 @@ const BATCH_COMMANDS: usize = 512;
 /// How long the database may take for everything before COMMIT, and for COMMIT itself.
 const PHASE_DEADLINE: Duration = Duration::from_secs(5);
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
-/// How long a commit without an answer is looked for, beyond every caller's deadline: until then
-/// nothing else is written, so that no batch can run twice.
+/// Between two looks for a commit without an answer. Until one succeeds nothing else is written,
+/// so that no batch can run twice.
 const RESOLVE_PAUSE: Duration = Duration::from_millis(200);
 
 type Replies = Vec<Result<Reply, WriteError>>;
