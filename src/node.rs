@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::access::seal::Keyring;
-use crate::access::{Credentials, Operators};
+use crate::access::{Credentials, Operators, Sessions, sessions};
 use crate::api::{ApiState, app};
 use crate::config::{Config, ConfigError, Role};
 use crate::delivery::sender::{Sender, SenderError, SenderSettings};
@@ -119,10 +119,13 @@ impl Node {
         if let Some(acceptor) = acceptor {
             let access = connect::access(node.database.options());
             let credentials = Credentials::start(access.clone(), &node.writers);
+            let pool = ledger.pool().clone();
+            let sessions = Sessions::start(access.clone(), pool, keyring.clone(), &node.writers);
             let operators = Operators::new(access, token.as_ref());
             let address = acceptor.local_addr().iter().find_map(|address| address.as_socket_addr()).copied();
             let address = address.unwrap_or(config.listen);
-            node.serve(acceptor, ApiState { ledger, credentials, operators, keyring, metrics });
+            let public_url = config.public_url.clone().unwrap_or_else(|| format!("http://{address}")).into();
+            node.serve(acceptor, ApiState { ledger, credentials, sessions, operators, keyring, metrics, public_url });
             node.address = Some(address);
         }
         node.tasks = node.roles.len() + node.writers.len();
@@ -252,11 +255,21 @@ fn sender(config: &Config) -> Result<Sender, NodeError> {
     })?)
 }
 
-/// Forgets old idempotency keys, every hour, in small batches. Every node may do it at once.
+/// Forgets old idempotency keys and sessions, every hour, in small batches. Every node may do it at once.
 async fn purge(ledger: Ledger, stop: CancellationToken) {
     let mut hour = tokio::time::interval(PURGE_EVERY);
     hour.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while stop.run_until_cancelled(hour.tick()).await.is_some() {
+        while !stop.is_cancelled() {
+            match sessions::purge(ledger.pool()).await {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    tracing::warn!(%error, "old sessions could not be deleted; the next hour will");
+                    break;
+                }
+            }
+        }
         for shard in ledger.shards() {
             while !stop.is_cancelled() {
                 match expiry::purge_idempotency_keys(ledger.pool(), shard).await {

@@ -10,6 +10,7 @@ use crate::account::AccountEvent;
 use crate::account::CredentialEvent;
 use crate::catalogue::{CategoryEvent, ProductEvent};
 use crate::order::OrderEvent;
+use crate::user::UserEvent;
 use crate::wallet::WalletEvent;
 use crate::webhook::WebhookEvent;
 
@@ -160,6 +161,7 @@ streams! {
     Webhook(WebhookEvent) = "webhook",
     Account(AccountEvent) = "account",
     Credential(CredentialEvent) = "credential",
+    User(UserEvent) = "user",
     Product(ProductEvent) = "product",
     Category(CategoryEvent) = "category",
 }

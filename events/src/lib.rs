@@ -14,6 +14,7 @@ pub mod placement;
 pub mod price;
 mod record;
 mod rejection;
+pub mod user;
 pub mod wallet;
 pub mod webhook;
 
@@ -33,5 +34,6 @@ pub type CategoryId = i64;
 pub type OrderId = i64;
 pub type ProductId = i64;
 pub type TransactionId = i64;
+pub type UserId = i64;
 pub type WalletId = i64;
 pub type WebhookId = i64;

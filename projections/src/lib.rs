@@ -10,6 +10,7 @@ pub mod deliveries;
 pub mod envelope;
 pub mod orders;
 pub mod page;
+pub mod users;
 pub mod wallets;
 pub mod webhooks;
 
@@ -34,18 +35,20 @@ pub enum Inline {
     Accounts,
     Catalogue,
     Orders,
+    Users,
     Wallets,
     Webhooks,
 }
 
 impl Inline {
-    pub const ALL: [Inline; 5] = [Self::Accounts, Self::Catalogue, Self::Orders, Self::Wallets, Self::Webhooks];
+    pub const ALL: [Inline; 6] = [Self::Accounts, Self::Catalogue, Self::Orders, Self::Users, Self::Wallets, Self::Webhooks];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Accounts => "accounts",
             Self::Catalogue => "catalogue",
             Self::Orders => "orders",
+            Self::Users => "users",
             Self::Wallets => "wallets",
             Self::Webhooks => "webhooks",
         }
@@ -56,6 +59,7 @@ impl Inline {
             Self::Accounts => &["accounts", "credentials"],
             Self::Catalogue => &["categories", "products"],
             Self::Orders => &["orders"],
+            Self::Users => &["users"],
             Self::Wallets => &["wallets", "wallet_transactions"],
             Self::Webhooks => &["webhooks"],
         }
@@ -67,6 +71,7 @@ impl Inline {
             Self::Accounts => accounts::apply(conn, shard, events).await,
             Self::Catalogue => catalogue::apply(conn, shard, events).await,
             Self::Orders => orders::apply(conn, shard, events).await,
+            Self::Users => users::apply(conn, shard, events).await,
             Self::Wallets => wallets::apply(conn, shard, events).await,
             Self::Webhooks => webhooks::apply(conn, shard, events).await,
         }

@@ -10,7 +10,7 @@ use subtle::ConstantTimeEq;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
 
-use super::{AccessError, Principal};
+use super::{AccessError, Principal, Who};
 
 /// Most look-ups in one statement, and most that may wait.
 const BATCH_LOOKUPS: usize = 1_024;
@@ -59,7 +59,8 @@ impl Credentials {
         let is_right = bool::from(secret_hash.ct_eq(expected));
         match known {
             Some(known) if is_right && !known.is_revoked => {
-                Ok(Principal { account_id: known.account_id, shard_id: known.shard_id, credential_id: known.credential_id })
+                let who = Who::Credential(known.credential_id);
+                Ok(Principal { account_id: known.account_id, shard_id: known.shard_id, who })
             }
             _ => Err(AccessError::Unknown),
         }

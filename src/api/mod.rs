@@ -4,6 +4,7 @@
 pub mod allow;
 pub mod auth;
 pub mod body;
+mod credentials;
 mod deliveries;
 pub mod document;
 pub mod edge;
@@ -14,6 +15,7 @@ mod operator;
 mod orders;
 pub mod outcome;
 pub mod page;
+mod portal;
 pub mod principal;
 mod probes;
 mod products;
@@ -22,6 +24,7 @@ pub mod reply;
 pub mod request_id;
 pub mod scalars;
 mod serve;
+mod sessions;
 mod state;
 #[cfg(test)]
 mod tests;

@@ -8,8 +8,10 @@ use poem_openapi::{OpenApi, OpenApiService};
 use serde_json::{Value, json};
 
 use super::allow::Methods;
-use super::auth::{ClientAuth, OperatorAuth};
+use super::auth::{ClientAuth, OperatorAuth, UserAuth};
 use super::edge::Edge;
+use super::portal::Portal;
+use super::sessions::Sessions;
 use super::state::ApiState;
 use super::{deliveries, document, operator, orders, probes, products, transactions, vouchers, wallets, webhooks};
 
@@ -23,23 +25,32 @@ type ClientApi = (
     deliveries::Deliveries,
 );
 
-type OperatorApi =
-    (operator::Accounts, operator::Credentials, operator::Wallets, operator::Catalogue, operator::Stock, operator::Orders);
+type OperatorApi = (
+    operator::Accounts,
+    operator::Users,
+    operator::Credentials,
+    operator::Wallets,
+    operator::Catalogue,
+    operator::Stock,
+    operator::Orders,
+);
 
 const CLIENT_TEXT: &str = "Order digital rewards, paid from a wallet, and follow them.
 
-Every request carries `X-API-Key` and `X-API-Secret`. Money is a decimal string with two decimals, times are ISO 8601 \
+A program sends `X-API-Key` and `X-API-Secret` with every request. A person logs in with `POST /auth/login` and sends \
+`Authorization: Bearer <access token>`; what a person may do is a matter of role: a viewer reads all but voucher codes, \
+an operator also orders, cancels, reads codes and manages webhooks, an owner may do everything. Money is a decimal string with two decimals, times are ISO 8601 \
 in UTC, ids are integers. A field or header named here keeps its name and meaning within `/api/v1`; new fields, codes \
 and values may be added. An error is `{\"error\": {\"name\", \"code\", \"message\", \"messages\"}}`: branch on `code`. \
 With an `Idempotency-Key`, a POST can be repeated without harm for 24 hours.";
 
-const OPERATOR_TEXT: &str = "Run the ledger: accounts, credentials, wallets, products, stock, and any account's orders.
+const OPERATOR_TEXT: &str = "Run the ledger: accounts, users, credentials, wallets, products, stock, and any account's orders.
 
 Every request carries `Authorization: Bearer <operator token>`. An admin may do everything; finance funds and adjusts \
 wallets, and reads; an auditor reads. Every change is an event in the log.";
 
-fn client() -> OpenApiService<ClientApi, ()> {
-    let api = (
+fn client_api() -> ClientApi {
+    (
         orders::Orders,
         vouchers::VoucherCodes,
         products::Products,
@@ -47,13 +58,30 @@ fn client() -> OpenApiService<ClientApi, ()> {
         transactions::Transactions,
         webhooks::Webhooks,
         deliveries::Deliveries,
-    );
+    )
+}
+
+/// Everything for clients in one document. It is served in parts: each lets in others.
+fn client() -> OpenApiService<(ClientApi, Sessions, Portal), ()> {
+    let api = (client_api(), Sessions, Portal);
     OpenApiService::new(api, "Rewards Ledger: client API", "1").description(CLIENT_TEXT)
 }
 
+/// A part of a document, to be served.
+fn part<T: OpenApi>(api: T) -> OpenApiService<T, ()> {
+    OpenApiService::new(api, "", "1")
+}
+
 fn operators() -> OpenApiService<OperatorApi, ()> {
-    let api =
-        (operator::Accounts, operator::Credentials, operator::Wallets, operator::Catalogue, operator::Stock, operator::Orders);
+    let api = (
+        operator::Accounts,
+        operator::Users,
+        operator::Credentials,
+        operator::Wallets,
+        operator::Catalogue,
+        operator::Stock,
+        operator::Orders,
+    );
     OpenApiService::new(api, "Rewards Ledger: operator API", "1").description(OPERATOR_TEXT)
 }
 
@@ -93,11 +121,14 @@ pub fn app(state: ApiState) -> impl Endpoint {
     let client_page = page(&client, &client_document);
     let operator_page = page(&operators, &operator_document);
 
+    let users = UserAuth { sessions: state.sessions.clone(), public_url: state.public_url.clone() };
     let mut route = probes::add(Route::new());
     route = probes::add_document(route, "/docs", client_page, "/openapi.json", document::text(&client_document));
     route = probes::add_document(route, "/admin/docs", operator_page, "/admin/openapi.json", document::text(&operator_document));
     route
-        .nest_no_strip("/api/v1", client.with(ClientAuth(state.credentials.clone())))
+        .nest_no_strip("/api/v1", part(client_api()).with(ClientAuth(state.credentials.clone(), state.sessions.clone())))
+        .nest_no_strip("/auth", part(Sessions).with(users.clone()))
+        .nest_no_strip("/client/api", part(Portal).with(users))
         .nest_no_strip("/admin/v1", operators.with(OperatorAuth(state.operators.clone())))
         .with(AddData::new(Arc::new(state)))
         .with(edge)

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use ledger_events::order::{Order, OrderEvent};
 use ledger_events::{Event, Position, Recorded, ShardId, StreamType, WalletId};
 use ledger_projections::wallets::Transaction;
-use ledger_projections::{ProjectionError, accounts, catalogue, orders, wallets, webhooks};
+use ledger_projections::{ProjectionError, accounts, catalogue, orders, users, wallets, webhooks};
 use sqlx::PgConnection;
 
 use super::tables::{Rows, Table, table};
@@ -27,6 +27,7 @@ struct Folded {
     webhooks: HashMap<i64, ledger_events::webhook::Webhook>,
     accounts: HashMap<i64, ledger_events::account::Account>,
     credentials: HashMap<i64, ledger_events::account::Credential>,
+    users: HashMap<i64, ledger_events::user::User>,
     products: HashMap<i64, ledger_events::catalogue::Product>,
     categories: HashMap<i64, ledger_events::catalogue::Category>,
     transactions: Vec<Transaction>,
@@ -42,6 +43,7 @@ fn table_of(stream: StreamType) -> Option<&'static Table> {
         StreamType::Webhook => "webhooks",
         StreamType::Account => "accounts",
         StreamType::Credential => "credentials",
+        StreamType::User => "users",
         StreamType::Product => "products",
         StreamType::Category => "categories",
     })
@@ -61,7 +63,7 @@ pub async fn check(
     let (mut at, mut compared) = ((i64::MIN, 0_i64), i64::MIN);
     let mut done = 0;
     loop {
-        sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; TRUNCATE orders, wallets, wallet_transactions, webhooks, accounts, credentials, products, categories")
+        sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; TRUNCATE orders, wallets, wallet_transactions, webhooks, accounts, credentials, users, products, categories")
             .execute(&mut *conn)
             .await?;
         let page = page(conn, shard, stream, at).await?;
@@ -168,6 +170,10 @@ impl Folded {
                 accounts::fold(&mut self.accounts, &mut self.credentials, recorded);
                 begins(self.accounts.contains_key(&id) || self.credentials.contains_key(&id), recorded)
             }
+            Event::User(_) => {
+                users::fold(&mut self.users, recorded);
+                begins(self.users.contains_key(&id), recorded)
+            }
             Event::Product(_) | Event::Category(_) => {
                 catalogue::fold(&mut self.products, &mut self.categories, recorded);
                 begins(self.products.contains_key(&id) || self.categories.contains_key(&id), recorded)
@@ -186,6 +192,7 @@ impl Folded {
             webhooks: one(&mut self.webhooks, id),
             accounts: one(&mut self.accounts, id),
             credentials: one(&mut self.credentials, id),
+            users: one(&mut self.users, id),
             products: one(&mut self.products, id),
             categories: one(&mut self.categories, id),
             transactions: vec![],
@@ -200,6 +207,7 @@ impl Folded {
         webhooks::write(conn, shard, &self.webhooks.values().collect::<Vec<_>>()).await?;
         accounts::write(conn, shard, &self.accounts.values().collect::<Vec<_>>()).await?;
         accounts::write_credentials(conn, shard, &self.credentials.values().collect::<Vec<_>>()).await?;
+        users::write(conn, shard, &self.users.values().collect::<Vec<_>>()).await?;
         catalogue::write(conn, shard, &self.products.values().collect::<Vec<_>>()).await?;
         catalogue::write_categories(conn, shard, &self.categories.values().collect::<Vec<_>>()).await
     }

@@ -9,10 +9,11 @@ use chrono::NaiveDate;
 use ledger_events::account::{Account, AccountStatus, Credential, DiscountRule};
 use ledger_events::catalogue::{Category, Product, ProductDetails};
 use ledger_events::order::Order;
+use ledger_events::user::{User, UserRole};
 use ledger_events::wallet::{Direction, Wallet};
 use ledger_events::webhook::{Webhook, WebhookEventType};
 use ledger_events::{
-    AccountId, Actor, CategoryId, CredentialId, Currency, Money, OrderId, ProductId, Rejection, WalletId, WebhookId,
+    AccountId, Actor, CategoryId, CredentialId, Currency, Money, OrderId, ProductId, Rejection, UserId, WalletId, WebhookId,
 };
 use ledger_projections::wallets::Transaction;
 use tokio::sync::oneshot;
@@ -56,6 +57,11 @@ pub enum Command {
         account_id: AccountId,
         credential_id: CredentialId,
         new_secret: Private,
+    },
+    CreateUser(CreateUser),
+    RemoveUser {
+        account_id: AccountId,
+        user_id: UserId,
     },
     OpenWallet {
         account_id: AccountId,
@@ -117,6 +123,17 @@ pub enum Command {
 }
 
 #[derive(Clone, Debug)]
+pub struct CreateUser {
+    pub account_id: AccountId,
+    pub role: UserRole,
+    pub email: Private,
+    /// Keyed hash of the email in lower case: one user has it.
+    pub email_lookup: [u8; 32],
+    /// argon2id, as a PHC string.
+    pub password_hash: Private,
+}
+
+#[derive(Clone, Debug)]
 pub struct PlaceOrder {
     pub account_id: AccountId,
     pub product_id: ProductId,
@@ -170,6 +187,7 @@ pub enum Answer {
         credential: Credential,
         signing_secret: Option<Private>,
     },
+    User(User),
     Wallet(Wallet),
     /// `is_new` is false when the reference had brought the same amount before.
     Funding {

@@ -8,8 +8,9 @@ use std::collections::{HashMap, HashSet};
 use ledger_events::account::{Account, Credential};
 use ledger_events::catalogue::Product;
 use ledger_events::order::Order;
+use ledger_events::user::User;
 use ledger_events::wallet::Wallet;
-use ledger_events::{AccountId, CredentialId, Currency, OrderId, Position, ProductId, WalletId};
+use ledger_events::{AccountId, CredentialId, Currency, OrderId, Position, ProductId, UserId, WalletId};
 
 use super::needs::Ids;
 
@@ -22,6 +23,7 @@ pub struct Memory {
     pub ids: Ids,
     pub accounts: HashMap<AccountId, Account>,
     pub credentials: HashMap<CredentialId, Credential>,
+    pub users: HashMap<UserId, User>,
     pub products: HashMap<ProductId, Product>,
     pub wallets: HashMap<WalletId, Wallet>,
     pub wallets_known_of: HashSet<AccountId>,
@@ -41,7 +43,8 @@ impl Memory {
     }
 
     pub fn bounded(self) -> Memory {
-        let largest = self.accounts.len().max(self.wallets.len()).max(self.credentials.len()).max(self.products.len());
+        let rows = [self.accounts.len(), self.wallets.len(), self.credentials.len(), self.users.len(), self.products.len()];
+        let largest = rows.into_iter().max().unwrap_or_default();
         if largest > Self::MOST_ROWS { Memory { ids: self.ids, ..Memory::default() } } else { self }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use ledger_events::{AccountId, Actor, CategoryId, CredentialId, OrderId, ProductId, WalletId};
+use ledger_events::{AccountId, Actor, CategoryId, CredentialId, OrderId, ProductId, UserId, WalletId};
 use sqlx::PgConnection;
 
 use super::command::{Command, NewVoucher, Submission};
@@ -19,7 +19,11 @@ pub struct Ids {
     pub products: VecDeque<i64>,
     pub categories: VecDeque<i64>,
     pub vouchers: VecDeque<i64>,
+    pub users: VecDeque<i64>,
 }
+
+/// How many kinds of ids there are.
+const KINDS: usize = 10;
 
 /// Which rows the commands of a batch need.
 #[derive(Default)]
@@ -28,6 +32,9 @@ pub struct Needs<'a> {
     pub accounts: HashSet<AccountId>,
     pub credentials: HashSet<CredentialId>,
     pub signing_secrets: HashSet<CredentialId>,
+    pub users: HashSet<UserId>,
+    /// Keyed hashes of emails that are to be given to users.
+    pub emails: Vec<[u8; 32]>,
     pub products: HashSet<ProductId>,
     pub categories: HashSet<CategoryId>,
     pub wallets: HashSet<WalletId>,
@@ -40,7 +47,7 @@ pub struct Needs<'a> {
     pub texts: Vec<(&'static str, i64)>,
     pub vouchers: Vec<(ProductId, &'a [NewVoucher])>,
     pub fulfil: Vec<OrderId>,
-    pub counts: [i64; 9],
+    pub counts: [i64; KINDS],
 }
 
 impl<'a> Needs<'a> {
@@ -53,13 +60,16 @@ impl<'a> Needs<'a> {
     const PRODUCTS: usize = 6;
     const CATEGORIES: usize = 7;
     const VOUCHERS: usize = 8;
+    const USERS: usize = 9;
 
     pub fn of(submissions: &'a [Submission]) -> Needs<'a> {
         let mut needs = Needs::default();
         for submission in submissions {
             needs.keys.extend(submission.idempotency.as_ref().map(|i| i.key_hash));
-            if let Actor::Credential(id) = submission.origin.actor {
-                needs.credentials.insert(id);
+            match submission.origin.actor {
+                Actor::Credential(id) => _ = needs.credentials.insert(id),
+                Actor::User(id) => _ = needs.users.insert(id),
+                Actor::Operator(_) | Actor::Fulfilment | Actor::Sandbox => {}
             }
             needs.add(&submission.command);
         }
@@ -79,7 +89,10 @@ impl<'a> Needs<'a> {
                 self.accounts.insert(*account_id);
                 self.counts[Self::CREDENTIALS] += 1;
             }
-            Command::RevokeCredential { credential_id, .. } => _ = self.credentials.insert(*credential_id),
+            Command::RevokeCredential { account_id, credential_id } => {
+                self.accounts.insert(*account_id);
+                self.credentials.insert(*credential_id);
+            }
             Command::SetHmacRequired { credential_id, .. } => {
                 self.credentials.insert(*credential_id);
                 self.signing_secrets.insert(*credential_id);
@@ -88,6 +101,12 @@ impl<'a> Needs<'a> {
                 self.accounts.insert(*account_id);
                 self.credentials.insert(*credential_id);
             }
+            Command::CreateUser(user) => {
+                self.accounts.insert(user.account_id);
+                self.emails.push(user.email_lookup);
+                self.counts[Self::USERS] += 1;
+            }
+            Command::RemoveUser { user_id, .. } => _ = self.users.insert(*user_id),
             Command::OpenWallet { account_id, .. } => {
                 self.accounts.insert(*account_id);
                 self.wallets_of.insert(*account_id);
@@ -160,7 +179,7 @@ const BLOCK: i64 = 1_000;
 
 impl Ids {
     /// Draws from the sequences what is missing for a batch.
-    pub async fn refill(&mut self, conn: &mut PgConnection, counts: &[i64; 9]) -> Result<(), sqlx::Error> {
+    pub async fn refill(&mut self, conn: &mut PgConnection, counts: &[i64; KINDS]) -> Result<(), sqlx::Error> {
         let kinds = [
             (Needs::ORDERS, &mut self.orders, "order_ids", BLOCK),
             (Needs::TRANSACTIONS, &mut self.transactions, "transaction_ids", BLOCK),
@@ -171,6 +190,7 @@ impl Ids {
             (Needs::PRODUCTS, &mut self.products, "product_ids", 0),
             (Needs::CATEGORIES, &mut self.categories, "category_ids", 0),
             (Needs::VOUCHERS, &mut self.vouchers, "voucher_ids", 0),
+            (Needs::USERS, &mut self.users, "user_ids", 0),
         ];
         for (kind, left, sequence, block) in kinds {
             let missing = counts[kind] - i64::try_from(left.len()).unwrap_or(i64::MAX);

@@ -11,5 +11,7 @@ mod metrics;
 mod operator;
 mod orders;
 mod products;
+mod routes;
+mod sessions;
 mod signing;
 mod webhooks;

@@ -6,6 +6,7 @@ mod credentials;
 mod orders;
 mod stock;
 mod upload;
+mod users;
 mod wallets;
 
 pub use accounts::Accounts;
@@ -13,4 +14,5 @@ pub use catalogue::Catalogue;
 pub use credentials::Credentials;
 pub use orders::Orders;
 pub use stock::Stock;
+pub use users::Users;
 pub use wallets::Wallets;
