@@ -10,5 +10,6 @@ mod metadata;
 mod metrics;
 mod operator;
 mod orders;
+mod payouts;
 mod products;
 mod webhooks;
