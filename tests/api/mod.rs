@@ -12,4 +12,5 @@ mod operator;
 mod orders;
 mod payouts;
 mod products;
+mod signing;
 mod webhooks;
