@@ -3,6 +3,7 @@
 
 pub mod allow;
 pub mod auth;
+mod beneficiaries;
 pub mod body;
 mod credentials;
 mod deliveries;
@@ -15,6 +16,7 @@ mod operator;
 mod orders;
 pub mod outcome;
 pub mod page;
+mod payouts;
 mod portal;
 pub mod principal;
 mod probes;
@@ -22,6 +24,7 @@ mod products;
 pub mod readers;
 pub mod reply;
 pub mod request_id;
+mod sandbox;
 pub mod scalars;
 mod serve;
 mod sessions;

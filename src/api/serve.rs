@@ -13,7 +13,10 @@ use super::edge::Edge;
 use super::portal::Portal;
 use super::sessions::Sessions;
 use super::state::ApiState;
-use super::{deliveries, document, operator, orders, probes, products, transactions, vouchers, wallets, webhooks};
+use super::{
+    beneficiaries, deliveries, document, operator, orders, payouts, probes, products, sandbox, transactions, vouchers, wallets,
+    webhooks,
+};
 
 type ClientApi = (
     orders::Orders,
@@ -21,6 +24,8 @@ type ClientApi = (
     products::Products,
     wallets::Wallets,
     transactions::Transactions,
+    beneficiaries::Beneficiaries,
+    payouts::Payouts,
     webhooks::Webhooks,
     deliveries::Deliveries,
 );
@@ -33,7 +38,10 @@ type OperatorApi = (
     operator::Catalogue,
     operator::Stock,
     operator::Orders,
+    operator::Payouts,
 );
+
+const CLIENT_TITLE: &str = "Rewards Ledger: client API";
 
 const CLIENT_TEXT: &str = "Order digital rewards, paid from a wallet, and follow them.
 
@@ -44,7 +52,8 @@ in UTC, ids are integers. A field or header named here keeps its name and meanin
 and values may be added. An error is `{\"error\": {\"name\", \"code\", \"message\", \"messages\"}}`: branch on `code`. \
 With an `Idempotency-Key`, a POST can be repeated without harm for 24 hours.";
 
-const OPERATOR_TEXT: &str = "Run the ledger: accounts, users, credentials, wallets, products, stock, and any account's orders.
+const OPERATOR_TEXT: &str =
+    "Run the ledger: accounts, users, credentials, wallets, products, stock, and any account's orders and payouts.
 
 Every request carries `Authorization: Bearer <operator token>`. An admin may do everything; finance funds and adjusts \
 wallets, and reads; an auditor reads. Every change is an event in the log.";
@@ -56,15 +65,21 @@ fn client_api() -> ClientApi {
         products::Products,
         wallets::Wallets,
         transactions::Transactions,
+        beneficiaries::Beneficiaries,
+        payouts::Payouts,
         webhooks::Webhooks,
         deliveries::Deliveries,
     )
 }
 
-/// Everything for clients in one document. It is served in parts: each lets in others.
-fn client() -> OpenApiService<(ClientApi, Sessions, Portal), ()> {
-    let api = (client_api(), Sessions, Portal);
-    OpenApiService::new(api, "Rewards Ledger: client API", "1").description(CLIENT_TEXT)
+fn service<T: OpenApi>(api: T, title: &str, text: &str) -> OpenApiService<T, ()> {
+    OpenApiService::new(api, title, "1").description(text)
+}
+
+/// Everything for clients, a sandbox's too, in one document. It is served in parts: each lets in
+/// others.
+fn client() -> OpenApiService<(ClientApi, sandbox::Sandbox, Sessions, Portal), ()> {
+    service((client_api(), sandbox::Sandbox, Sessions, Portal), CLIENT_TITLE, CLIENT_TEXT)
 }
 
 /// A part of a document, to be served.
@@ -81,8 +96,9 @@ fn operators() -> OpenApiService<OperatorApi, ()> {
         operator::Catalogue,
         operator::Stock,
         operator::Orders,
+        operator::Payouts,
     );
-    OpenApiService::new(api, "Rewards Ledger: operator API", "1").description(OPERATOR_TEXT)
+    service(api, "Rewards Ledger: operator API", OPERATOR_TEXT)
 }
 
 /// The finished document of a service.
@@ -121,12 +137,17 @@ pub fn app(state: ApiState) -> impl Endpoint {
     let client_page = page(&client, &client_document);
     let operator_page = page(&operators, &operator_document);
 
+    let authenticated = ClientAuth(state.credentials.clone(), state.sessions.clone());
+    let v1 = match state.is_sandbox {
+        true => part((client_api(), sandbox::Sandbox)).with(authenticated).boxed(),
+        false => part(client_api()).with(authenticated).boxed(),
+    };
     let users = UserAuth { sessions: state.sessions.clone(), public_url: state.public_url.clone() };
     let mut route = probes::add(Route::new());
     route = probes::add_document(route, "/docs", client_page, "/openapi.json", document::text(&client_document));
     route = probes::add_document(route, "/admin/docs", operator_page, "/admin/openapi.json", document::text(&operator_document));
     route
-        .nest_no_strip("/api/v1", part(client_api()).with(ClientAuth(state.credentials.clone(), state.sessions.clone())))
+        .nest_no_strip("/api/v1", v1)
         .nest_no_strip("/auth", part(Sessions).with(users.clone()))
         .nest_no_strip("/client/api", part(Portal).with(users))
         .nest_no_strip("/admin/v1", operators.with(OperatorAuth(state.operators.clone())))

@@ -33,7 +33,7 @@ const fn stream(name: &'static str, stream_type: StreamType) -> Table {
     Table { name, key: "id", key_type: "bigint", identity: &["id"], rows_of: RowsOf::Stream(stream_type) }
 }
 
-const TABLES: [Table; 12] = [
+const TABLES: [Table; 14] = [
     stream("accounts", StreamType::Account),
     stream("credentials", StreamType::Credential),
     stream("users", StreamType::User),
@@ -42,6 +42,8 @@ const TABLES: [Table; 12] = [
     stream("orders", StreamType::Order),
     stream("wallets", StreamType::Wallet),
     stream("webhooks", StreamType::Webhook),
+    stream("beneficiaries", StreamType::Beneficiary),
+    stream("payouts", StreamType::Payout),
     Table { name: "wallet_transactions", key: "id", key_type: "bigint", identity: &["id"], rows_of: RowsOf::Movement },
     Table {
         name: "webhook_audience",

@@ -102,6 +102,15 @@ fn table() -> Vec<Row> {
         change("DELETE /api/v1/webhooks/{id}", Client("operator"), nothing),
         read("GET /api/v1/webhooks/deliveries", Client("viewer")),
         read("GET /api/v1/webhooks/deliveries/{id}", Client("viewer")),
+        read("GET /api/v1/beneficiaries", Client("viewer")),
+        change("POST /api/v1/beneficiaries", Client("owner"), |_| beneficiary()),
+        read("GET /api/v1/beneficiaries/{id}", Client("viewer")),
+        change("DELETE /api/v1/beneficiaries/{id}", Client("owner"), nothing),
+        read("GET /api/v1/payouts", Client("viewer")),
+        change("POST /api/v1/payouts", Client("owner"), payout),
+        read("GET /api/v1/payouts/{id}", Client("viewer")),
+        change("POST /api/v1/payouts/{id}/cancel", Client("owner"), nothing),
+        change("POST /api/v1/sandbox/wallets/{id}/fund", Client("operator"), |_| json!({"amount": "1.00"})),
         of_operators("GET /admin/v1/accounts", ANY),
         of_operators("POST /admin/v1/accounts", ADMIN),
         of_operators("PUT /admin/v1/accounts/{id}", ADMIN),
@@ -125,7 +134,17 @@ fn table() -> Vec<Row> {
         of_operators("GET /admin/v1/orders", ANY),
         of_operators("GET /admin/v1/orders/{id}", ANY),
         of_operators("POST /admin/v1/orders/{id}/cancel", ADMIN),
+        of_operators("GET /admin/v1/payouts", ANY),
+        of_operators("PUT /admin/v1/payouts/{id}", FINANCE),
     ]
+}
+
+fn beneficiary() -> Value {
+    json!({"name": "Ada", "type": "BANK", "country": "DE", "currency": "EUR", "account_number": "DE89370400440532013000"})
+}
+
+fn payout(things: &Things) -> Value {
+    json!({"beneficiary_id": things["beneficiaries"], "wallet_id": things["wallets"], "amount": "1.00"})
 }
 
 /// Ids of what an account has, by the segment of a path that they follow.
@@ -145,13 +164,15 @@ async fn world(node: &Node) -> World {
     let order = node.client(&key, "POST", "/orders", order).await.data(201);
     let hook = json!({"name": "a", "url": "https://example.com/hook", "events": ["order.created"]});
     let webhook = node.client(&key, "POST", "/webhooks", hook).await.json();
+    let ada = node.client(&key, "POST", "/beneficiaries", beneficiary()).await.data(201);
     let spare = node.credential(key.account_id).await;
     let mut users = vec![];
     for role in USER_ROLES {
         users.push(node.user(key.account_id, role).await);
     }
     let id = |value: &Value| value.as_i64().unwrap();
-    let things = HashMap::from([
+    let mut things = HashMap::from([
+        ("beneficiaries", id(&ada["id"])),
         ("orders", id(&order["id"])),
         ("transactions", id(&order["transaction_id"])),
         ("webhooks", id(&webhook["id"])),
@@ -162,6 +183,8 @@ async fn world(node: &Node) -> World {
         ("accounts", key.account_id),
         ("users", users[0].id),
     ]);
+    let paid = node.client(&key, "POST", "/payouts", payout(&things)).await.data(201);
+    things.insert("payouts", id(&paid["id"]));
     World { key, users, things }
 }
 
@@ -236,7 +259,7 @@ fn the_table_has_every_route_and_no_other() {
 /// Refused are real requests, that would do something; let in are those that find nothing.
 #[tokio::test]
 async fn each_caller_may_what_the_table_says_and_no_more() {
-    let node = Node::start().await;
+    let node = Node::sandbox().await;
     let world = world(&node).await;
     let tokens = AccessTokens::new(&keyring());
     let owner = &world.users[2];
@@ -306,7 +329,7 @@ async fn each_caller_may_what_the_table_says_and_no_more() {
 
 #[tokio::test]
 async fn to_another_account_it_is_not_there() {
-    let node = Node::start().await;
+    let node = Node::sandbox().await;
     let world = world(&node).await;
     let other = node.account("Other").await;
     let owner = node.user(other.account_id, "owner").await;
@@ -331,7 +354,7 @@ async fn to_another_account_it_is_not_there() {
 
 #[tokio::test]
 async fn a_suspended_account_reads_everything_and_changes_nothing() {
-    let node = Node::start().await;
+    let node = Node::sandbox().await;
     let world = world(&node).await;
     node.operator("PUT", &format!("/accounts/{}", world.key.account_id), json!({"status": "SUSPENDED"})).await.data(200);
     let owner = &world.users[2];

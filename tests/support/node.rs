@@ -112,22 +112,29 @@ impl Node {
     pub async fn start() -> Node {
         let database = postgres::database().await;
         let options = database.url.parse().unwrap();
-        Node::on(Some(database), options, random_secret()).await
+        Node::on(Some(database), options, random_secret(), false).await
+    }
+
+    /// One that serves what only a sandbox has, too.
+    pub async fn sandbox() -> Node {
+        let database = postgres::database().await;
+        let options = database.url.parse().unwrap();
+        Node::on(Some(database), options, random_secret(), true).await
     }
 
     /// A second node on the same database.
     pub async fn beside(&self) -> Node {
-        Node::on(None, self.options.clone(), self.token.clone()).await
+        Node::on(None, self.options.clone(), self.token.clone(), false).await
     }
 
     /// One whose every connection to the database goes through a proxy.
     pub async fn behind_a_proxy() -> (Node, Proxy) {
         let database = postgres::database().await;
         let (proxy, options) = Proxy::before(&database.url).await;
-        (Node::on(Some(database), options, random_secret()).await, proxy)
+        (Node::on(Some(database), options, random_secret(), false).await, proxy)
     }
 
-    async fn on(database: Option<TestDatabase>, options: PgConnectOptions, token: Private) -> Node {
+    async fn on(database: Option<TestDatabase>, options: PgConnectOptions, token: Private, is_sandbox: bool) -> Node {
         let keyring = keyring();
         let metrics = Metrics::default();
         let tasks = TaskTracker::new();
@@ -144,6 +151,7 @@ impl Node {
             operators: operators.clone(),
             keyring,
             metrics: metrics.clone(),
+            is_sandbox,
             public_url: url.as_str().into(),
         };
         let server = tokio::spawn(poem::Server::new_with_acceptor(acceptor).run(api::app(state))).abort_handle();

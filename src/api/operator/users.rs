@@ -18,10 +18,8 @@ use crate::api::readers::{Problems, Read, line, one_of, text};
 use crate::api::reply::{Created, Listed, Plural, Reply};
 use crate::api::state::{State, Tag, listed, not_found, origin, rows_of};
 use crate::ledger::command::CreateUser as Create;
-use crate::ledger::{Answer, Command, WriteError, texts};
-
-/// The kind of text that an email is in the vault.
-const EMAIL: &str = "user.email";
+use crate::ledger::texts::{self, EMAIL};
+use crate::ledger::{Answer, Command, WriteError};
 
 /// What a user may do. Each role may do what those before it may.
 #[derive(Clone, Copy, Default, Enum, Serialize)]

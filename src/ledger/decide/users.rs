@@ -6,9 +6,7 @@ use ledger_events::{AccountId, Rejection, UserId};
 use super::{Decided, Story, new_salt, next};
 use crate::ledger::batch::{Batch, UserChange};
 use crate::ledger::command::{Answer, CreateUser};
-
-/// The kind of text that an email is in the vault.
-const EMAIL: &str = "user.email";
+use crate::ledger::texts::EMAIL;
 
 pub(super) fn create(batch: &mut Batch, user: &CreateUser, story: Story<'_>) -> Decided {
     let CreateUser { account_id, role, email, email_lookup, password_hash } = user;
