@@ -12,6 +12,7 @@ pub mod orders;
 pub mod page;
 pub mod wallets;
 pub mod webhooks;
+pub mod write;
 
 use ledger_events::{Money, Percent, Recorded, ShardId};
 use rust_decimal::Decimal;

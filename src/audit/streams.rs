@@ -195,8 +195,7 @@ impl Folded {
 
     async fn write(&self, conn: &mut PgConnection, shard: ShardId) -> Result<(), ProjectionError> {
         orders::write(conn, shard, &self.orders.values().collect::<Vec<_>>(), &[]).await?;
-        wallets::write(conn, shard, &self.wallets.values().collect::<Vec<_>>()).await?;
-        wallets::write_transactions(conn, shard, &self.transactions).await?;
+        wallets::write(conn, shard, &self.wallets.values().collect::<Vec<_>>(), &self.transactions).await?;
         webhooks::write(conn, shard, &self.webhooks.values().collect::<Vec<_>>()).await?;
         accounts::write(conn, shard, &self.accounts.values().collect::<Vec<_>>()).await?;
         accounts::write_credentials(conn, shard, &self.credentials.values().collect::<Vec<_>>()).await?;
