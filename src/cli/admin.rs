@@ -75,9 +75,21 @@ enum Credential {
         account: i64,
         name: String,
     },
+    /// Whether its requests must be signed; a signing secret that is made for it is shown once
+    Hmac {
+        credential: i64,
+        #[arg(value_enum)]
+        signatures: Signatures,
+    },
     Revoke {
         credential: i64,
     },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Signatures {
+    Required,
+    Optional,
 }
 
 #[derive(Subcommand, Debug)]
@@ -273,6 +285,10 @@ fn account_operation(account: Account) -> Operation {
 fn credential_operation(credential: Credential) -> Operation {
     match credential {
         Credential::Issue { account, name } => post(&format!("/accounts/{account}/credentials"), json!({"name": name})),
+        Credential::Hmac { credential, signatures } => {
+            let is_required = signatures == Signatures::Required;
+            put(&format!("/credentials/{credential}"), json!({"hmac_required": is_required}))
+        }
         Credential::Revoke { credential } => (Method::DELETE, format!("/admin/v1/credentials/{credential}"), None),
     }
 }

@@ -181,7 +181,9 @@ impl Batch {
         if !needs.webhooks_of.is_empty() {
             let loaded = webhooks::load_of_accounts(conn, shard, &list(&needs.webhooks_of)).await?;
             batch.webhooks = loaded.into_iter().map(|w| (w.id, w)).collect();
-            batch.load_signing_secrets(conn, &list(&needs.credentials)).await?;
+        }
+        if !needs.signing_secrets.is_empty() {
+            batch.load_signing_secrets(conn, &list(&needs.signing_secrets)).await?;
         }
         if !needs.texts.is_empty() {
             let texts = texts::sealed(&mut *conn, shard, &needs.texts).await?;

@@ -43,6 +43,20 @@ pub enum Command {
         account_id: AccountId,
         credential_id: CredentialId,
     },
+    /// Whether the credential's requests must be signed. Where it has no signing secret yet, the new
+    /// one becomes it.
+    SetHmacRequired {
+        account_id: AccountId,
+        credential_id: CredentialId,
+        is_required: bool,
+        new_secret: Private,
+    },
+    /// For those of the account: the new secret takes the place of the signing secret, if any.
+    RotateSigningSecret {
+        account_id: AccountId,
+        credential_id: CredentialId,
+        new_secret: Private,
+    },
     OpenWallet {
         account_id: AccountId,
         currency: Currency,
@@ -151,6 +165,11 @@ pub struct NewVoucher {
 pub enum Answer {
     Account(Account),
     Credential(Credential),
+    /// The signing secret only if it was made now.
+    Signing {
+        credential: Credential,
+        signing_secret: Option<Private>,
+    },
     Wallet(Wallet),
     /// `is_new` is false when the reference had brought the same amount before.
     Funding {

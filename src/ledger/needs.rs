@@ -27,6 +27,7 @@ pub struct Needs<'a> {
     pub keys: Vec<[u8; 32]>,
     pub accounts: HashSet<AccountId>,
     pub credentials: HashSet<CredentialId>,
+    pub signing_secrets: HashSet<CredentialId>,
     pub products: HashSet<ProductId>,
     pub categories: HashSet<CategoryId>,
     pub wallets: HashSet<WalletId>,
@@ -79,6 +80,14 @@ impl<'a> Needs<'a> {
                 self.counts[Self::CREDENTIALS] += 1;
             }
             Command::RevokeCredential { credential_id, .. } => _ = self.credentials.insert(*credential_id),
+            Command::SetHmacRequired { credential_id, .. } => {
+                self.credentials.insert(*credential_id);
+                self.signing_secrets.insert(*credential_id);
+            }
+            Command::RotateSigningSecret { account_id, credential_id, .. } => {
+                self.accounts.insert(*account_id);
+                self.credentials.insert(*credential_id);
+            }
             Command::OpenWallet { account_id, .. } => {
                 self.accounts.insert(*account_id);
                 self.wallets_of.insert(*account_id);
@@ -133,6 +142,7 @@ impl<'a> Needs<'a> {
                 self.accounts.insert(webhook.account_id);
                 self.webhooks_of.insert(webhook.account_id);
                 self.credentials.extend(webhook.credential_id);
+                self.signing_secrets.extend(webhook.credential_id);
                 self.counts[Self::WEBHOOKS] += 1;
             }
             Command::UpdateWebhook { account_id, webhook_id, .. } | Command::DeleteWebhook { account_id, webhook_id } => {

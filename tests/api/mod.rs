@@ -11,4 +11,5 @@ mod metrics;
 mod operator;
 mod orders;
 mod products;
+mod signing;
 mod webhooks;

@@ -18,13 +18,18 @@ impl Shop {
     pub async fn history(&self) {
         let (account, order) = (self.customer.account_id, |denomination, quantity| self.customer.order(denomination, quantity));
         self.run(Command::AddCategory { name: "Games".into(), parent_id: None }).await;
-        self.run(Command::IssueCredential {
+        let issue = Command::IssueCredential {
             account_id: self.customer.account_id,
             name: "key".into(),
             api_key: Private::new("abcdefgh-rest"),
             api_secret: Private::new("secret"),
-        })
-        .await;
+        };
+        let Answer::Credential(credential) = self.run(issue).await else { panic!() };
+        let (account_id, credential_id) = (credential.account_id, credential.id);
+        let new_secret = Private::new("signing");
+        let is_required = true;
+        self.run(Command::SetHmacRequired { account_id, credential_id, is_required, new_secret: new_secret.clone() }).await;
+        self.run(Command::RotateSigningSecret { account_id, credential_id, new_secret }).await;
         let all = self.webhook_for(account, URL, &WebhookEventType::ALL).await.0;
         let some = self.webhook_for(account, URL, &[WebhookEventType::OrderDelivered]).await.0;
         let delivered = self.place(order("10.00", 2)).await;

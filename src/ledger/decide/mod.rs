@@ -3,6 +3,7 @@
 
 mod accounts;
 mod catalogue;
+mod credentials;
 mod orders;
 mod wallets;
 mod webhooks;
@@ -96,10 +97,14 @@ fn decide(batch: &mut Batch, command: &Command, story: Story<'_>) -> Decided {
         Command::SetAccountStatus { account_id, status } => accounts::set_status(batch, *account_id, *status, story),
         Command::SetDiscount { account_id, rule } => accounts::set_discount(batch, *account_id, rule, story),
         Command::IssueCredential { account_id, name, api_key, api_secret } => {
-            accounts::issue_credential(batch, *account_id, name, api_key, api_secret, story)
+            credentials::issue(batch, *account_id, name, api_key, api_secret, story)
         }
-        Command::RevokeCredential { account_id, credential_id } => {
-            accounts::revoke_credential(batch, *account_id, *credential_id, story)
+        Command::RevokeCredential { account_id, credential_id } => credentials::revoke(batch, *account_id, *credential_id, story),
+        Command::SetHmacRequired { account_id, credential_id, is_required, new_secret } => {
+            credentials::set_hmac_required(batch, *account_id, *credential_id, *is_required, new_secret, story)
+        }
+        Command::RotateSigningSecret { account_id, credential_id, new_secret } => {
+            credentials::rotate_signing_secret(batch, *account_id, *credential_id, new_secret, story)
         }
         Command::OpenWallet { account_id, currency } => wallets::open(batch, *account_id, *currency, story),
         Command::FundWallet { wallet_id, amount, reference, note } => {
