@@ -58,6 +58,14 @@ impl Write {
         Write::of(query)
     }
 
+    /// Writes nothing, and tells whether the head stands where it is said to.
+    pub fn looking_at(head: Head) -> Write {
+        let mut query = QueryBuilder::new("WITH head AS (SELECT clock_timestamp() AS now FROM log_head WHERE shard_id = ");
+        query.push_bind(head.shard).push(" AND position = ").push_bind(head.position);
+        query.push(" AND epoch = ").push_bind(head.epoch).push(")");
+        Write::of(query)
+    }
+
     fn of(query: QueryBuilder<Postgres>) -> Write {
         Write { query, parts: 0, expected: vec![] }
     }
