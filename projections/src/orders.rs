@@ -326,12 +326,19 @@ pub async fn find(pool: &PgPool, shard: ShardId, id: OrderId, account: Option<Ac
     Ok(found.map(|row| row.0).filter(|order| account.is_none_or(|account| order.placed.account_id == account)))
 }
 
-/// Fulfilment's queue: orders that nothing has taken up yet, oldest first.
-pub async fn unqueued(pool: &PgPool, shard: ShardId, limit: i64) -> Result<Vec<(OrderId, Position)>, sqlx::Error> {
+/// Fulfilment's queue: orders placed after a position that nothing has taken up yet, oldest first.
+pub async fn unqueued(
+    pool: &PgPool,
+    shard: ShardId,
+    after: Position,
+    limit: i64,
+) -> Result<Vec<(OrderId, Position)>, sqlx::Error> {
     sqlx::query_as(
-        "SELECT id, placed_position FROM orders WHERE shard_id = $1 AND NOT is_queued AND status = 'PENDING' ORDER BY placed_position LIMIT $2",
+        "SELECT id, placed_position FROM orders
+         WHERE shard_id = $1 AND NOT is_queued AND status = 'PENDING' AND placed_position > $2 ORDER BY placed_position LIMIT $3",
     )
     .bind(shard)
+    .bind(after)
     .bind(limit)
     .fetch_all(pool)
     .await

@@ -147,8 +147,9 @@ impl Session {
             return has(b"COMMIT\0");
         }
         if let Some(at) = bytes.windows(Self::MOVES_HEAD.len()).position(|window| window == Self::MOVES_HEAD) {
-            let name = bytes[..at].iter().rev().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
-            self.writing.push(bytes[at - name..at].to_vec());
+            // Parse: its length, the statement's name, the text.
+            let name = (1..32).find(|length| at >= length + 5 && bytes[at - length - 5] == b'P');
+            self.writing.extend(name.map(|length| bytes[at - length..at].to_vec()));
         }
         // Bind: its length, the unnamed portal, the statement.
         let binds = |name: &[u8]| {
