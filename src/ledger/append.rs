@@ -6,14 +6,16 @@ use std::collections::{BTreeSet, HashMap};
 
 use chrono::{DateTime, Utc};
 use ledger_events::account::{evolve as evolve_account, evolve_credential};
+use ledger_events::beneficiary::evolve as evolve_beneficiary;
 use ledger_events::catalogue::{evolve as evolve_product, evolve_category};
 use ledger_events::order::evolve as evolve_order;
+use ledger_events::payout::evolve as evolve_payout;
 use ledger_events::wallet::evolve as evolve_wallet;
 use ledger_events::webhook::evolve as evolve_webhook;
 use ledger_events::{AccountId, Event, Metadata, Moment, Position, ShardId};
 use ledger_projections::wallets::Transaction;
 use ledger_projections::write::{Head, JsonText, Write};
-use ledger_projections::{ProjectionError, accounts, catalogue, orders, row_type, wallets, webhooks};
+use ledger_projections::{ProjectionError, accounts, beneficiaries, catalogue, orders, payouts, row_type, wallets, webhooks};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -70,6 +72,10 @@ impl Batch {
             }
             Event::Product(e) => evolve_in!(self.products, self.touched.products, stream_id, evolve_product, e, &moment),
             Event::Category(e) => evolve_in!(self.categories, self.touched.categories, stream_id, evolve_category, e, &moment),
+            Event::Beneficiary(e) => {
+                evolve_in!(self.beneficiaries, self.touched.beneficiaries, stream_id, evolve_beneficiary, e, &moment)
+            }
+            Event::Payout(e) => evolve_in!(self.payouts, self.touched.payouts, stream_id, evolve_payout, e, &moment),
         }
         let metadata = Metadata {
             actor: story.origin.actor,
@@ -92,6 +98,8 @@ impl Batch {
             Event::Credential(_) => self.credentials.get(&id).map(|s| s.version),
             Event::Product(_) => self.products.get(&id).map(|s| s.version),
             Event::Category(_) => self.categories.get(&id).map(|s| s.version),
+            Event::Beneficiary(_) => self.beneficiaries.get(&id).map(|s| s.version),
+            Event::Payout(_) => self.payouts.get(&id).map(|s| s.version),
         };
         version.unwrap_or_default()
     }
@@ -135,6 +143,8 @@ impl Batch {
         catalogue::write(conn, shard, &pick(&self.touched.products, &self.products)).await?;
         catalogue::write_categories(conn, shard, &pick(&self.touched.categories, &self.categories)).await?;
         webhooks::write(conn, shard, &pick(&self.touched.webhooks, &self.webhooks)).await?;
+        beneficiaries::write(conn, shard, &pick(&self.touched.beneficiaries, &self.beneficiaries)).await?;
+        payouts::write(conn, shard, &pick(&self.touched.payouts, &self.payouts)).await?;
         self.write_vault(conn).await
     }
 
