@@ -15,6 +15,7 @@ pub mod payouts;
 pub mod users;
 pub mod wallets;
 pub mod webhooks;
+pub mod write;
 
 use ledger_events::{Money, Percent, Recorded, ShardId};
 use rust_decimal::Decimal;
