@@ -257,7 +257,10 @@ impl Sessions {
         refresh_token: Private,
     ) -> Result<Granted, AccessError> {
         let claims = Claims::new(user_id, session.session_id, session.now);
-        let access_token = self.tokens.sign(&claims)?;
+        let access_token = self.tokens.sign(&claims).map_err(|error| {
+            tracing::error!(%error, "an access token cannot be signed");
+            AccessError::Unavailable
+        })?;
         Ok(Granted { account_id, access_token, refresh_token, refresh_expires_at: session.expires_at })
     }
 }

@@ -1,12 +1,15 @@
-//! Access tokens: JWTs that name a user and a session, signed (HS256) with a key derived from the
-//! master key. Whether they still count is the session's to say, and the database's clock.
+//! Access tokens: JWTs (RFC 7519) that name a user and a session, signed with HS256 and a key derived
+//! from the master key. Whether they still count is the session's to say, and the database's clock.
 
 use std::fmt;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, TimeDelta, Utc};
-use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation, decode, encode};
+use hmac::{Hmac, KeyInit, Mac};
 use ledger_events::UserId;
 use serde::{Deserialize, Serialize};
+use sha2::Sha256;
 
 use super::AccessError;
 use super::seal::{Keyring, Private};
@@ -35,11 +38,14 @@ impl Claims {
     }
 }
 
+/// `{"alg":"HS256","typ":"JWT"}`: a token with any other header is none of ours, so that nothing in a
+/// token has a say in how it is checked.
+const HEADER: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9";
+
 /// Signs access tokens and reads them.
 pub struct AccessTokens {
-    signing: EncodingKey,
-    verifying: DecodingKey,
-    validation: Validation,
+    /// With the key, and nothing of a token yet.
+    mac: Hmac<Sha256>,
 }
 
 impl fmt::Debug for AccessTokens {
@@ -50,25 +56,28 @@ impl fmt::Debug for AccessTokens {
 
 impl AccessTokens {
     pub fn new(keyring: &Keyring) -> AccessTokens {
-        let key = keyring.access_token_key();
-        // This algorithm and no other, whatever the token's header says.
-        let mut validation = Validation::new(Algorithm::HS256);
-        validation.validate_exp = false; // by the database's clock, not by this node's
-        validation.required_spec_claims.clear();
-        AccessTokens { signing: EncodingKey::from_secret(key), verifying: DecodingKey::from_secret(key), validation }
+        let mac = <Hmac<Sha256> as KeyInit>::new_from_slice(keyring.access_token_key());
+        AccessTokens { mac: mac.unwrap_or_else(|_| unreachable!("HMAC takes a key of any length")) }
     }
 
     /// The token's text.
-    pub fn sign(&self, claims: &Claims) -> Result<Private, AccessError> {
-        encode(&Header::new(Algorithm::HS256), claims, &self.signing).map(Private::new).map_err(|error| {
-            tracing::error!(%error, "an access token cannot be signed");
-            AccessError::Unavailable
-        })
+    pub fn sign(&self, claims: &Claims) -> Result<Private, serde_json::Error> {
+        let mut token = format!("{HEADER}.{}", URL_SAFE_NO_PAD.encode(serde_json::to_vec(claims)?));
+        let signature = self.mac.clone().chain_update(&token).finalize().into_bytes();
+        token.push('.');
+        URL_SAFE_NO_PAD.encode_string(signature, &mut token);
+        Ok(Private::new(token))
     }
 
     /// What a token of ours says. Nothing is said of whether it still counts.
     pub fn read(&self, token: &str) -> Result<Claims, AccessError> {
-        decode(token, &self.verifying, &self.validation).map(|data| data.claims).map_err(|_| AccessError::InvalidToken)
+        let (signed, signature) = token.rsplit_once('.').ok_or(AccessError::InvalidToken)?;
+        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| AccessError::InvalidToken)?;
+        // In constant time.
+        self.mac.clone().chain_update(signed).verify_slice(&signature).map_err(|_| AccessError::InvalidToken)?;
+        let claims = signed.strip_prefix(HEADER).and_then(|rest| rest.strip_prefix('.')).ok_or(AccessError::InvalidToken)?;
+        let claims = URL_SAFE_NO_PAD.decode(claims).map_err(|_| AccessError::InvalidToken)?;
+        serde_json::from_slice(&claims).map_err(|_| AccessError::InvalidToken)
     }
 }
 
@@ -89,8 +98,6 @@ mod text {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use base64::Engine;
-    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
     use serde_json::json;
 
     use super::*;
@@ -126,6 +133,10 @@ mod tests {
         for header in [r#"{"alg":"none","typ":"JWT"}"#, r#"{"alg":"HS512","typ":"JWT"}"#, r#"{"typ":"JWT"}"#] {
             assert_eq!(tokens.read(&format!("{}.{claims}.", body(header))), Err(AccessError::InvalidToken));
         }
+        // Even under our own key no other header is ours.
+        let signed = format!("{}.{claims}", body(r#"{"alg":"HS512","typ":"JWT"}"#));
+        let signature = URL_SAFE_NO_PAD.encode(tokens.mac.clone().chain_update(&signed).finalize().into_bytes());
+        assert_eq!(tokens.read(&format!("{signed}.{signature}")), Err(AccessError::InvalidToken));
         let own = tokens.sign(&self::claims()).unwrap();
         let (rest, signature) = own.expose().rsplit_once('.').unwrap();
         let other = Claims { sub: 8, ..self::claims() };

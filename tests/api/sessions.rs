@@ -247,6 +247,16 @@ async fn the_portal_manages_the_accounts_own_keys() {
     assert_ne!(first["signing_secret"], second["signing_secret"]);
     assert!(second["rotated_at"].as_str().unwrap().ends_with('Z'));
 
+    let actors: Vec<(String, serde_json::Value)> = sqlx::query_as(
+        "SELECT type, metadata->'actor' FROM events WHERE stream_type = 'credential' AND stream_id = $1 ORDER BY position",
+    )
+    .bind(id)
+    .fetch_all(node.ledger.pool())
+    .await
+    .unwrap();
+    let by_user = |name: &str| (name.to_owned(), json!({"user": owner.id}));
+    assert_eq!(actors, ["CredentialIssued", "SigningSecretRotated", "SigningSecretRotated"].map(by_user));
+
     assert_eq!(portal("DELETE", &format!("{KEYS}/{id}"), Value::Null).await.data(200)["is_revoked"], true);
     node.send(with_key()).await.refused(401, "E_UNAUTHORIZED");
     portal("POST", &rotate, Value::Null).await.refused(409, "E_CONFLICT");
