@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::account::AccountEvent;
 use crate::account::CredentialEvent;
 use crate::catalogue::{CategoryEvent, ProductEvent};
+use crate::ip_block::IpBlockEvent;
 use crate::order::OrderEvent;
 use crate::wallet::WalletEvent;
 use crate::webhook::WebhookEvent;
@@ -162,6 +163,7 @@ streams! {
     Credential(CredentialEvent) = "credential",
     Product(ProductEvent) = "product",
     Category(CategoryEvent) = "category",
+    IpBlock(IpBlockEvent) = "ip_block",
 }
 
 impl std::fmt::Display for StreamType {

@@ -8,6 +8,7 @@
 pub mod account;
 pub mod catalogue;
 pub mod codec;
+pub mod ip_block;
 mod money;
 pub mod order;
 pub mod placement;

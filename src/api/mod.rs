@@ -22,6 +22,7 @@ pub mod reply;
 pub mod request_id;
 pub mod scalars;
 mod serve;
+mod source;
 mod state;
 #[cfg(test)]
 mod tests;

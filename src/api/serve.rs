@@ -8,8 +8,8 @@ use poem_openapi::{OpenApi, OpenApiService};
 use serde_json::{Value, json};
 
 use super::allow::Methods;
-use super::auth::{ClientAuth, OperatorAuth};
-use super::edge::Edge;
+use super::auth::Admission;
+use super::edge::{Edge, refuse_nul};
 use super::state::ApiState;
 use super::{deliveries, document, operator, orders, probes, products, transactions, vouchers, wallets, webhooks};
 
@@ -23,8 +23,15 @@ type ClientApi = (
     deliveries::Deliveries,
 );
 
-type OperatorApi =
-    (operator::Accounts, operator::Credentials, operator::Wallets, operator::Catalogue, operator::Stock, operator::Orders);
+type OperatorApi = (
+    operator::Accounts,
+    operator::Credentials,
+    operator::IpBlocks,
+    operator::Wallets,
+    operator::Catalogue,
+    operator::Stock,
+    operator::Orders,
+);
 
 const CLIENT_TEXT: &str = "Order digital rewards, paid from a wallet, and follow them.
 
@@ -52,8 +59,15 @@ fn client() -> OpenApiService<ClientApi, ()> {
 }
 
 fn operators() -> OpenApiService<OperatorApi, ()> {
-    let api =
-        (operator::Accounts, operator::Credentials, operator::Wallets, operator::Catalogue, operator::Stock, operator::Orders);
+    let api = (
+        operator::Accounts,
+        operator::Credentials,
+        operator::IpBlocks,
+        operator::Wallets,
+        operator::Catalogue,
+        operator::Stock,
+        operator::Orders,
+    );
     OpenApiService::new(api, "Rewards Ledger: operator API", "1").description(OPERATOR_TEXT)
 }
 
@@ -93,12 +107,15 @@ pub fn app(state: ApiState) -> impl Endpoint {
     let client_page = page(&client, &client_document);
     let operator_page = page(&operators, &operator_document);
 
+    let state = Arc::new(state);
     let mut route = probes::add(Route::new());
     route = probes::add_document(route, "/docs", client_page, "/openapi.json", document::text(&client_document));
     route = probes::add_document(route, "/admin/docs", operator_page, "/admin/openapi.json", document::text(&operator_document));
     route
-        .nest_no_strip("/api/v1", client.with(ClientAuth(state.credentials.clone())))
-        .nest_no_strip("/admin/v1", operators.with(OperatorAuth(state.operators.clone())))
-        .with(AddData::new(Arc::new(state)))
+        .nest_no_strip("/api/v1", client)
+        .nest_no_strip("/admin/v1", operators)
+        .before(refuse_nul)
+        .with(AddData::new(state.clone()))
+        .with(Admission(state))
         .with(edge)
 }

@@ -49,6 +49,9 @@ enum Admin {
     /// Orders of any account
     #[command(subcommand)]
     Order(Order),
+    /// Addresses that logged in too often
+    #[command(subcommand)]
+    IpBlock(IpBlock),
     /// Operator tokens, directly on the database
     Token(TokenArgs),
 }
@@ -200,6 +203,12 @@ enum Order {
     },
 }
 
+#[derive(Subcommand, Debug)]
+enum IpBlock {
+    /// Let an address call again before its block ends
+    Lift { ip: std::net::IpAddr },
+}
+
 #[derive(Args, Debug)]
 struct PageArgs {
     #[arg(long, default_value_t = 1)]
@@ -235,6 +244,7 @@ pub async fn run(args: AdminArgs, output: &Output) -> anyhow::Result<()> {
                 ("category_id", category.map(Value::from)),
             ]),
         ),
+        Admin::IpBlock(IpBlock::Lift { ip }) => (Method::DELETE, format!("/admin/v1/ip-blocks/{ip}"), None),
         Admin::Order(Order::List(page)) => list("/orders", &page),
         Admin::Order(Order::Show { order }) => (Method::GET, format!("/admin/v1/orders/{order}"), None),
         Admin::Order(Order::Cancel { order, reason }) => {

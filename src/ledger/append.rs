@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::batch::{Appended, Batch, SealedText, answer_kind};
 use super::command::{Idempotency, Origin};
 use super::stock;
+use crate::access::blocks;
 use crate::access::seal::{Private, SealError, salted_hash};
 
 /// What belongs to every event of one command.
@@ -65,6 +66,7 @@ impl Batch {
             }
             Event::Product(e) => evolve_in!(self.products, self.touched.products, stream_id, evolve_product, e, &moment),
             Event::Category(e) => evolve_in!(self.categories, self.touched.categories, stream_id, evolve_category, e, &moment),
+            Event::IpBlock(_) => {} // no state beside the event
         }
         let metadata = Metadata {
             actor: story.origin.actor,
@@ -87,6 +89,7 @@ impl Batch {
             Event::Credential(_) => self.credentials.get(&id).map(|s| s.version),
             Event::Product(_) => self.products.get(&id).map(|s| s.version),
             Event::Category(_) => self.categories.get(&id).map(|s| s.version),
+            Event::IpBlock(_) => None,
         };
         version.unwrap_or_default()
     }
@@ -195,6 +198,7 @@ impl Batch {
                 .execute(&mut *conn)
                 .await?;
         }
+        blocks::end(conn, &rows.lifted).await?;
         stock::insert(conn, self.shard, &rows.vouchers).await?;
         stock::claim(conn, self.shard, &rows.claims).await?;
         Ok(())

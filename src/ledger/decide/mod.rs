@@ -2,6 +2,7 @@
 //! commands before it did. A refused command leaves no trace.
 
 mod accounts;
+mod blocks;
 mod catalogue;
 mod credentials;
 mod orders;
@@ -106,6 +107,7 @@ fn decide(batch: &mut Batch, command: &Command, story: Story<'_>) -> Decided {
         Command::RotateSigningSecret { account_id, credential_id, new_secret } => {
             credentials::rotate_signing_secret(batch, *account_id, *credential_id, new_secret, story)
         }
+        Command::LiftIpBlock { ip } => blocks::lift(batch, *ip, story),
         Command::OpenWallet { account_id, currency } => wallets::open(batch, *account_id, *currency, story),
         Command::FundWallet { wallet_id, amount, reference, note } => {
             wallets::fund(batch, *wallet_id, *amount, reference, note.as_ref(), story)
