@@ -141,6 +141,7 @@ impl Node {
             keyring,
             trusted_proxies: Arc::new(["127.0.0.1/32".parse().unwrap()]),
             metrics: metrics.clone(),
+            is_sandbox: false,
         };
         let server = tokio::spawn(poem::Server::new_with_acceptor(acceptor).run(api::app(state))).abort_handle();
         Node { ledger, options, metrics, operators, url, token, http: reqwest::Client::new(), server, _database: database }
