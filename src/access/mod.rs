@@ -1,6 +1,8 @@
 //! Who may use the ledger, and what must stay secret.
 
-mod credentials;
+pub mod blocks;
+pub mod gate;
+pub mod limits;
 mod operators;
 mod passwords;
 pub mod request_signature;
@@ -11,10 +13,13 @@ pub mod tokens;
 use ledger_events::user::UserRole;
 use ledger_events::{AccountId, Actor, CredentialId, ShardId, UserId};
 
-pub use credentials::Credentials;
+pub use gate::Gate;
 pub use operators::{IssuedToken, Operator, Operators, Role};
 pub use passwords::Passwords;
 pub use sessions::Sessions;
+
+/// What a credential's sealed signing secret is bound to, beside its id.
+pub const SIGNING_SECRET: &str = "credential.signing_secret";
 
 /// An authenticated client.
 #[derive(Clone, Copy, Debug)]

@@ -265,9 +265,9 @@ impl Sessions {
     }
 }
 
-/// Deletes what counts no more: a batch of refresh tokens and one of sessions. True if there may be
-/// more. Every node may do it at once.
-pub async fn purge(pool: &PgPool) -> Result<bool, sqlx::Error> {
+/// Deletes what counts no more: a batch of refresh tokens and one of sessions. Returns how many, and
+/// whether there may be more. Every node may do it at once.
+pub async fn purge(pool: &PgPool) -> Result<(u64, bool), sqlx::Error> {
     let tokens = sqlx::query(
         "DELETE FROM vault.refresh_tokens WHERE token_hash IN (
             SELECT token_hash FROM vault.refresh_tokens WHERE expires_at < clock_timestamp() LIMIT $1 FOR UPDATE SKIP LOCKED)",
@@ -282,7 +282,8 @@ pub async fn purge(pool: &PgPool) -> Result<bool, sqlx::Error> {
     .bind(PURGED_ROWS)
     .execute(pool)
     .await?;
-    Ok(i64::try_from(tokens.rows_affected().max(sessions.rows_affected())).is_ok_and(|rows| rows >= PURGED_ROWS))
+    let (tokens, sessions) = (tokens.rows_affected(), sessions.rows_affected());
+    Ok((tokens + sessions, tokens.max(sessions) >= PURGED_ROWS.unsigned_abs()))
 }
 
 async fn look_up(pool: PgPool, mut waiting: mpsc::Receiver<Lookup>) {

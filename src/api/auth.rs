@@ -1,14 +1,24 @@
-//! Authentication, before anything is parsed: the principal goes into the request's extensions,
-//! where [`super::principal::Caller`] finds it.
+//! The way of a request, before anything of it is parsed: blocked IPs, who is calling, rate limits,
+//! the raw body, signatures (contract, "The way of a request"). The caller goes into the request's
+//! extensions, where [`super::principal::Caller`] finds it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use poem::http::header;
-use poem::{Endpoint, Middleware, Request, Result};
+use chrono::Utc;
+use ledger_events::UserId;
+use poem::http::{HeaderName, HeaderValue};
+use poem::{Endpoint, IntoResponse, Middleware, Request, Response, Result};
 
-use super::error::{ApiError, Code};
-use super::principal::PORTAL_COOKIE;
-use crate::access::{AccessError, Credentials, Operators, Principal, Sessions};
+use super::body;
+use super::edge::WireUri;
+use super::error::{ApiError, Code, RateLimited};
+use super::source::source_ip;
+use super::state::ApiState;
+use super::user_auth::{bearer, portal_user};
+use crate::access::gate::{Claim, Client, Verdict};
+use crate::access::limits::{Quota, Rule, blocked_message, is_under};
+use crate::access::request_signature::{self, SignatureError};
+use crate::access::{AccessError, Operator, Operators, Principal, SIGNING_SECRET, Who};
 
 impl From<AccessError> for ApiError {
     fn from(error: AccessError) -> ApiError {
@@ -21,160 +31,202 @@ impl From<AccessError> for ApiError {
     }
 }
 
-/// Lets in clients: `X-API-Key` and `X-API-Secret`, or `Authorization: Bearer <access token>`.
-#[derive(Clone, Debug)]
-pub struct ClientAuth(pub Credentials, pub Sessions);
-
-/// Lets in users: `Authorization: Bearer <access token>`, or the portal cookie.
-#[derive(Clone, Debug)]
-pub struct UserAuth {
-    pub sessions: Sessions,
-    /// Where the portal's own requests come from.
-    pub public_url: Arc<str>,
+impl From<SignatureError> for ApiError {
+    fn from(error: SignatureError) -> ApiError {
+        ApiError::new(match error {
+            SignatureError::Required => Code::HmacSignatureRequired,
+            SignatureError::Header => Code::HmacHeaderInvalid,
+            SignatureError::Expired => Code::HmacTimestampExpired,
+            SignatureError::Invalid => Code::HmacSignatureInvalid,
+        })
+    }
 }
 
-/// Lets in operators: `Authorization: Bearer <token>`.
-#[derive(Clone, Debug)]
-pub struct OperatorAuth(pub Operators);
+const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+const X_API_SECRET: HeaderName = HeaderName::from_static("x-api-secret");
+const X_SIGNATURE: HeaderName = HeaderName::from_static("x-signature");
+const X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
+/// The three as the document shows them.
+pub(super) const RATE_LIMIT_HEADERS: [(&str, &str); 3] = [
+    ("X-RateLimit-Limit", "Requests in a window of the rule that governs this one."),
+    ("X-RateLimit-Remaining", "Requests left in the window."),
+    ("X-RateLimit-Reset", "When the window closes, in Unix seconds."),
+];
+
+/// Where a request's quota is put, for the headers of its answer, whatever that is. In every
+/// request's extensions.
+#[derive(Clone, Debug, Default)]
+pub struct QuotaSlot(Arc<OnceLock<Quota>>);
+
+impl QuotaSlot {
+    /// Adds the three headers, if a rule governs the request.
+    pub fn add_headers(&self, response: &mut Response) {
+        let Some(quota) = self.0.get() else { return };
+        let headers = response.headers_mut();
+        headers.insert(X_RATELIMIT_LIMIT, HeaderValue::from(quota.ceiling));
+        headers.insert(X_RATELIMIT_REMAINING, HeaderValue::from(quota.remaining));
+        headers.insert(X_RATELIMIT_RESET, HeaderValue::from(quota.resets_at));
+    }
+}
+
+/// Probes are for those who run the service: they are never refused.
+const PROBES: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
+
+/// The middleware; it goes around every route.
+#[derive(Clone, Debug)]
+pub struct Admission(pub Arc<ApiState>);
+
+impl<E: Endpoint> Middleware<E> for Admission {
+    type Output = Admitted<E>;
+
+    fn transform(&self, inner: E) -> Self::Output {
+        Admitted { state: self.0.clone(), inner }
+    }
+}
+
+/// What [`Admission`] makes of an endpoint.
 #[derive(Debug)]
-pub struct Authenticated<A, E> {
-    auth: A,
+pub struct Admitted<E> {
+    state: Arc<ApiState>,
     inner: E,
 }
 
-macro_rules! middleware {
-    ($($auth:ident),*) => {
-        $(impl<E: Endpoint> Middleware<E> for $auth {
-            type Output = Authenticated<$auth, E>;
+impl<E: Endpoint> Endpoint for Admitted<E> {
+    type Output = Response;
 
-            fn transform(&self, inner: E) -> Self::Output {
-                Authenticated { auth: self.clone(), inner }
-            }
-        })*
+    async fn call(&self, mut request: Request) -> Result<Response> {
+        if !PROBES.contains(&request.uri().path()) {
+            admit(&self.state, &mut request).await?;
+        }
+        self.inner.call(request).await.map(IntoResponse::into_response)
+    }
+}
+
+async fn admit(state: &ApiState, request: &mut Request) -> Result<()> {
+    let path = request.uri().path();
+    let (is_client_api, is_operator_api) = (is_under(path, "/api/v1"), is_under(path, "/admin/v1"));
+    let operator = match is_operator_api {
+        true => Some(operator(&state.operators, bearer(request)).await),
+        false => None,
     };
-}
-
-middleware!(ClientAuth, UserAuth, OperatorAuth);
-
-impl ClientAuth {
-    /// Who calls. An API key's headers win over a token: it opens no way around signatures.
-    async fn identify(&self, request: &Request) -> Result<Principal, AccessError> {
-        let ClientAuth(credentials, sessions) = self;
-        match (request.header("x-api-key"), request.header("x-api-secret")) {
-            (Some(key), Some(secret)) => credentials.authenticate(key, secret).await,
-            (None, None) => match bearer(request) {
-                Some(token) => sessions.by_access_token(token).await,
-                None => Err(AccessError::Unknown),
-            },
-            _ => Err(AccessError::Unknown),
+    let refused_operator = match operator {
+        Some(Ok(operator)) => {
+            // Operators are not kept out by what else comes from their address.
+            request.extensions_mut().insert(operator);
+            return Ok(());
         }
-    }
-}
-
-impl UserAuth {
-    /// Who calls. A token wins over a cookie, and needs no `Origin`: no page can make a browser send
-    /// one.
-    ///
-    /// # Errors
-    /// 401 `E_INVALID_TOKEN`; 403 for a change by a cookie from elsewhere.
-    pub async fn identify(&self, request: &Request) -> Result<Principal, ApiError> {
-        if let Some(token) = bearer(request) {
-            return Ok(self.sessions.by_access_token(token).await?);
+        Some(Err(error)) => Some(error),
+        None => None,
+    };
+    let rule = Rule::of(request.method().as_str(), path);
+    let user = user(state, request).await.transpose();
+    let claim = match &user {
+        Ok(Some((user_id, principal))) => Claim::User { user_id: *user_id, account_id: principal.account_id },
+        Ok(None) if is_client_api => claim(request),
+        Err(error) if error.code == Code::Unavailable => return Err(error.clone().into()),
+        _ => Claim::Nobody,
+    };
+    let ip = source_ip(request, &state.trusted_proxies);
+    let client = match state.gate.ask(ip, claim, rule).await.map_err(ApiError::from)? {
+        Verdict::Blocked(block) => {
+            let quota = block.quota(state.gate.limits.login);
+            state.metrics.rate_limited("block");
+            return Err(refuse(request, quota, blocked_message(quota.retry_after)));
         }
-        let cookie = cookie(request, PORTAL_COOKIE).ok_or(AccessError::InvalidToken)?;
-        let principal = self.sessions.by_portal_cookie(cookie).await?;
-        if !request.method().is_safe() && !self.is_own_origin(request) {
-            return Err(ApiError::new(Code::Forbidden).message("The header Origin is not the service's."));
+        Verdict::Seen { client, quota } => {
+            if let (Some(quota), Some(rule)) = (quota, rule) {
+                if quota.is_exceeded {
+                    state.metrics.rate_limited(rule.name());
+                    return Err(refuse(request, quota, rule.message(quota.retry_after)));
+                }
+                keep(request, quota);
+            }
+            client
         }
-        Ok(principal)
+    };
+    if let Some(error) = refused_operator {
+        return Err(error.into());
     }
-
-    fn is_own_origin(&self, request: &Request) -> bool {
-        let origin = |text: &str| url::Url::parse(text).ok().map(|url| url.origin()).filter(url::Origin::is_tuple);
-        let given = request.header(header::ORIGIN.as_str()).and_then(origin);
-        given.is_some() && given == origin(&self.public_url)
-    }
-}
-
-impl<E: Endpoint> Endpoint for Authenticated<ClientAuth, E> {
-    type Output = E::Output;
-
-    async fn call(&self, mut request: Request) -> Result<E::Output> {
-        let principal = self.auth.identify(&request).await.map_err(ApiError::from)?;
+    if let Some((_, principal)) = user? {
         request.extensions_mut().insert(principal);
-        self.inner.call(request).await
+    } else if is_client_api {
+        let client = client.ok_or(AccessError::Unknown).map_err(ApiError::from)?;
+        let principal = client.principal;
+        let body = body::read(request.take_body(), body::DEFAULT_LIMIT).await?;
+        check_signature(state, request, &client, &body)?;
+        request.set_body(body);
+        request.extensions_mut().insert(principal);
+    }
+    Ok(())
+}
+
+/// The user that a request is from, where it is to be from one. An API key's headers win over a
+/// token: it opens no way around signatures.
+///
+/// # Errors
+/// As [`portal_user`] says.
+async fn user(state: &ApiState, request: &Request) -> Option<Result<(UserId, Principal), ApiError>> {
+    let path = request.uri().path();
+    let headers = request.headers();
+    let principal = if is_under(path, "/client/api") || is_under(path, "/auth/logout") {
+        portal_user(state, request).await
+    } else if is_under(path, "/api/v1") && !headers.contains_key(&X_API_KEY) && !headers.contains_key(&X_API_SECRET) {
+        state.sessions.by_access_token(bearer(request)?).await.map_err(ApiError::from)
+    } else {
+        return None;
+    };
+    Some(principal.and_then(|principal| match principal.who {
+        Who::User { id, .. } => Ok((id, principal)),
+        Who::Credential(_) => Err(AccessError::InvalidToken.into()),
+    }))
+}
+
+/// A header's value, if it is there once and a text.
+fn only<'a>(request: &'a Request, name: &HeaderName) -> Option<&'a str> {
+    let mut values = request.headers().get_all(name).iter();
+    let value = values.next()?;
+    if values.next().is_some() { None } else { value.to_str().ok() }
+}
+
+fn claim(request: &Request) -> Claim<'_> {
+    match (only(request, &X_API_KEY), only(request, &X_API_SECRET)) {
+        (Some(api_key), Some(api_secret)) => Claim::Key { api_key, api_secret },
+        _ => Claim::Nobody,
     }
 }
 
-impl<E: Endpoint> Endpoint for Authenticated<UserAuth, E> {
-    type Output = E::Output;
+async fn operator(operators: &Operators, token: Option<&str>) -> Result<Operator, ApiError> {
+    let refused = |error| match error {
+        AccessError::Unknown => ApiError::from(error).message("The operator token is missing or wrong."),
+        error => error.into(),
+    };
+    operators.authenticate(token.ok_or(AccessError::Unknown).map_err(refused)?).await.map_err(refused)
+}
 
-    async fn call(&self, mut request: Request) -> Result<E::Output> {
-        // Who logs in or refreshes is nobody yet.
-        if !matches!(request.uri().path(), "/auth/login" | "/auth/refresh") {
-            let principal = self.auth.identify(&request).await?;
-            request.extensions_mut().insert(principal);
-        }
-        self.inner.call(request).await
+fn keep(request: &Request, quota: Quota) {
+    if let Some(slot) = request.extensions().get::<QuotaSlot>() {
+        _ = slot.0.set(quota); // a request is asked for once
     }
 }
 
-impl<E: Endpoint> Endpoint for Authenticated<OperatorAuth, E> {
-    type Output = E::Output;
-
-    async fn call(&self, mut request: Request) -> Result<E::Output> {
-        let refused = |error| match error {
-            AccessError::Unknown => ApiError::from(error).message("The operator token is missing or wrong."),
-            error => error.into(),
-        };
-        let Some(token) = bearer(&request) else {
-            return Err(refused(AccessError::Unknown).into());
-        };
-        let operator = self.auth.0.authenticate(token).await.map_err(refused)?;
-        request.extensions_mut().insert(operator);
-        self.inner.call(request).await
-    }
+fn refuse(request: &Request, quota: Quota, message: String) -> poem::Error {
+    keep(request, quota);
+    RateLimited { message, retry_after: quota.retry_after }.into()
 }
 
-/// The token of `Authorization: Bearer <token>`.
-fn bearer(request: &Request) -> Option<&str> {
-    let (scheme, token) = request.header(header::AUTHORIZATION.as_str())?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
-}
-
-/// A cookie's value. Of several with one name, the first: the one with the longest path (RFC 6265, 5.4).
-fn cookie<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
-    let lines = request.headers().get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
-    let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.into_iter().find_map(|(key, value)| (key == name).then_some(value))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cookie_is_found_among_others() {
-        let request = |line: &'static str| Request::builder().header("cookie", line).finish();
-        for (line, found) in [
-            ("portal=1.ab", Some("1.ab")),
-            ("a=b; portal=1.ab; portal=2", Some("1.ab")),
-            ("xportal=1; Portal=2", None),
-            ("portal", None),
-            ("", None),
-        ] {
-            assert_eq!(cookie(&request(line), "portal"), found, "{line}");
-        }
-        let two = Request::builder().header("cookie", "a=b").header("cookie", "portal=7").finish();
-        assert_eq!(cookie(&two, "portal"), Some("7"));
-    }
-
-    #[test]
-    fn a_bearer_token_is_read_whatever_the_schemes_case() {
-        let request = |line: &'static str| Request::builder().header("authorization", line).finish();
-        for (line, found) in [("Bearer abc", Some("abc")), ("bearer abc", Some("abc")), ("Basic abc", None), ("Bearer", None)] {
-            assert_eq!(bearer(&request(line)), found, "{line}");
-        }
-    }
+/// Whether the request is signed, if its credential must sign: by what came over the wire.
+fn check_signature(state: &ApiState, request: &Request, client: &Client, body: &[u8]) -> Result<(), ApiError> {
+    let Some(sealed) = &client.signing_secret else { return Ok(()) };
+    let Who::Credential(id) = client.principal.who else { return Ok(()) };
+    let secret = state.keyring.open_text(SIGNING_SECRET, id, sealed).map_err(ApiError::internal)?;
+    let is_absent = !request.headers().contains_key(&X_SIGNATURE);
+    // One that is there twice, or is no text, has no good format.
+    let header = if is_absent { None } else { Some(only(request, &X_SIGNATURE).unwrap_or_default()) };
+    let uri = request.extensions().get::<WireUri>().map_or(request.uri(), |wire| &wire.0);
+    let now = Utc::now().timestamp();
+    let method = request.method().as_str();
+    Ok(request_signature::check(secret.expose(), header, now, method, uri.path(), uri.query(), body)?)
 }

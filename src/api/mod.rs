@@ -28,10 +28,12 @@ mod sandbox;
 pub mod scalars;
 mod serve;
 mod sessions;
+mod source;
 mod state;
 #[cfg(test)]
 mod tests;
 mod transactions;
+mod user_auth;
 mod vouchers;
 mod wallets;
 mod webhooks;

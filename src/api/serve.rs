@@ -8,8 +8,8 @@ use poem_openapi::{OpenApi, OpenApiService};
 use serde_json::{Value, json};
 
 use super::allow::Methods;
-use super::auth::{ClientAuth, OperatorAuth, UserAuth};
-use super::edge::Edge;
+use super::auth::Admission;
+use super::edge::{Edge, refuse_nul};
 use super::portal::Portal;
 use super::sessions::Sessions;
 use super::state::ApiState;
@@ -34,6 +34,7 @@ type OperatorApi = (
     operator::Accounts,
     operator::Users,
     operator::Credentials,
+    operator::IpBlocks,
     operator::Wallets,
     operator::Catalogue,
     operator::Stock,
@@ -92,6 +93,7 @@ fn operators() -> OpenApiService<OperatorApi, ()> {
         operator::Accounts,
         operator::Users,
         operator::Credentials,
+        operator::IpBlocks,
         operator::Wallets,
         operator::Catalogue,
         operator::Stock,
@@ -137,20 +139,21 @@ pub fn app(state: ApiState) -> impl Endpoint {
     let client_page = page(&client, &client_document);
     let operator_page = page(&operators, &operator_document);
 
-    let authenticated = ClientAuth(state.credentials.clone(), state.sessions.clone());
+    let state = Arc::new(state);
     let v1 = match state.is_sandbox {
-        true => part((client_api(), sandbox::Sandbox)).with(authenticated).boxed(),
-        false => part(client_api()).with(authenticated).boxed(),
+        true => part((client_api(), sandbox::Sandbox)).boxed(),
+        false => part(client_api()).boxed(),
     };
-    let users = UserAuth { sessions: state.sessions.clone(), public_url: state.public_url.clone() };
     let mut route = probes::add(Route::new());
     route = probes::add_document(route, "/docs", client_page, "/openapi.json", document::text(&client_document));
     route = probes::add_document(route, "/admin/docs", operator_page, "/admin/openapi.json", document::text(&operator_document));
     route
         .nest_no_strip("/api/v1", v1)
-        .nest_no_strip("/auth", part(Sessions).with(users.clone()))
-        .nest_no_strip("/client/api", part(Portal).with(users))
-        .nest_no_strip("/admin/v1", operators.with(OperatorAuth(state.operators.clone())))
-        .with(AddData::new(Arc::new(state)))
+        .nest_no_strip("/auth", part(Sessions))
+        .nest_no_strip("/client/api", part(Portal))
+        .nest_no_strip("/admin/v1", operators)
+        .before(refuse_nul)
+        .with(AddData::new(state.clone()))
+        .with(Admission(state))
         .with(edge)
 }

@@ -49,6 +49,7 @@ fn table_of(stream: StreamType) -> Option<&'static Table> {
         StreamType::User => "users",
         StreamType::Product => "products",
         StreamType::Category => "categories",
+        StreamType::IpBlock => return None,
         StreamType::Beneficiary => "beneficiaries",
         StreamType::Payout => "payouts",
     })
@@ -175,6 +176,7 @@ impl Folded {
                 accounts::fold(&mut self.accounts, &mut self.credentials, recorded);
                 begins(self.accounts.contains_key(&id) || self.credentials.contains_key(&id), recorded)
             }
+            Event::IpBlock(_) => None,
             Event::User(_) => {
                 users::fold(&mut self.users, recorded);
                 begins(self.users.contains_key(&id), recorded)

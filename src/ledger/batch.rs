@@ -2,6 +2,7 @@
 //! table, then changed in memory by each command in turn, so that each sees those before it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -28,6 +29,7 @@ use super::memory::{Memory, Recent};
 use super::needs::Needs;
 use super::stock::{self, Shelves, Voucher};
 use super::texts::{self, FAILURE_REASON};
+use crate::access::blocks;
 use crate::access::seal::{Keyring, Private};
 
 /// A text in the vault, sealed.
@@ -68,6 +70,7 @@ pub struct VaultRows {
     pub texts: Vec<SealedText>,
     pub credentials: Vec<(CredentialId, [u8; 32], [u8; 32])>,
     pub signing_secrets: Vec<(CredentialId, Vec<u8>)>,
+    pub lifted: Vec<IpAddr>,
     /// In the order in which they were decided: a removed user's email is free again.
     pub users: Vec<UserChange>,
     pub vouchers: Vec<stock::NewRow>,
@@ -89,6 +92,7 @@ pub struct Batch {
     pub accounts: HashMap<AccountId, Account>,
     pub credentials: HashMap<CredentialId, Credential>,
     pub signing_secrets: HashMap<CredentialId, Vec<u8>>,
+    pub ip_blocks: HashMap<IpAddr, i64>,
     pub users: HashMap<UserId, User>,
     /// Who has an email, by its keyed hash: of those that the batch asks for.
     pub user_of: HashMap<[u8; 32], UserId>,
@@ -243,6 +247,9 @@ impl Batch {
             let loaded = webhooks::load_of_accounts(conn, shard, &list(&needs.webhooks_of)).await?;
             batch.webhooks = loaded.into_iter().map(|w| (w.id, w)).collect();
         }
+        if !needs.ip_blocks.is_empty() {
+            batch.ip_blocks = blocks::lock(conn, &needs.ip_blocks).await?;
+        }
         if !needs.signing_secrets.is_empty() {
             batch.load_signing_secrets(conn, &list(&needs.signing_secrets)).await?;
         }
@@ -281,6 +288,7 @@ impl Batch {
             nobody_waits_for: memory.nobody_waits_for,
             recent,
             signing_secrets: HashMap::new(),
+            ip_blocks: HashMap::new(),
             user_of: HashMap::new(),
             categories: HashMap::new(),
             webhooks: HashMap::new(),

@@ -1,6 +1,7 @@
 //! Which rows and ids a batch of commands needs, read off the commands before anything is loaded.
 
 use std::collections::{HashSet, VecDeque};
+use std::net::IpAddr;
 
 use ledger_events::{AccountId, Actor, BeneficiaryId, CategoryId, CredentialId, OrderId, PayoutId, ProductId, UserId, WalletId};
 use sqlx::PgConnection;
@@ -32,6 +33,7 @@ pub struct Needs<'a> {
     pub accounts: HashSet<AccountId>,
     pub credentials: HashSet<CredentialId>,
     pub signing_secrets: HashSet<CredentialId>,
+    pub ip_blocks: Vec<IpAddr>,
     pub users: HashSet<UserId>,
     /// Keyed hashes of emails that are to be given to users.
     pub emails: Vec<[u8; 32]>,
@@ -107,6 +109,7 @@ impl<'a> Needs<'a> {
                 self.accounts.insert(*account_id);
                 self.credentials.insert(*credential_id);
             }
+            Command::LiftIpBlock { ip } => self.ip_blocks.push(*ip),
             Command::CreateUser(user) => {
                 self.accounts.insert(user.account_id);
                 self.emails.push(user.email_lookup);

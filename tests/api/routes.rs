@@ -122,6 +122,7 @@ fn table() -> Vec<Row> {
         of_operators("DELETE /admin/v1/users/{id}", ADMIN),
         of_operators("PUT /admin/v1/credentials/{id}", ADMIN),
         of_operators("DELETE /admin/v1/credentials/{id}", ADMIN),
+        of_operators("DELETE /admin/v1/ip-blocks/{ip}", ADMIN),
         of_operators("POST /admin/v1/wallets/{id}/fund", FINANCE),
         of_operators("POST /admin/v1/wallets/{id}/adjust", FINANCE),
         of_operators("GET /admin/v1/categories", ANY),

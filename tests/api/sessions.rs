@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sqlx::ConnectOptions;
 
 use crate::support::ledger::keyring;
-use crate::support::node::{Answer, Node, PASSWORD, User};
+use crate::support::node::{AMPLE_LIMITS, Answer, Node, PASSWORD, User};
 
 const KEYS: &str = "/client/api/api-keys";
 
@@ -106,7 +106,7 @@ async fn a_refresh_token_counts_once_and_a_second_use_ends_the_session() {
 #[tokio::test]
 async fn of_concurrent_refreshes_with_one_token_at_most_one_succeeds() {
     let (node, user) = with_user("viewer").await;
-    let other = node.beside().await;
+    let other = node.beside(AMPLE_LIMITS.parse().unwrap()).await;
     let answers = futures::future::join_all((0..8).map(|n| {
         let node = if n % 2 == 0 { &node } else { &other };
         refresh(node, &user.refresh_token)
@@ -143,7 +143,7 @@ async fn a_refresh_that_broke_off_before_its_commit_did_not_happen() {
 #[tokio::test]
 async fn a_logout_ends_tokens_and_cookie_on_every_node() {
     let (node, user) = with_user("owner").await;
-    let other = node.beside().await;
+    let other = node.beside(AMPLE_LIMITS.parse().unwrap()).await;
     other.bearer(&user.access_token, "GET", "/api/v1/orders", Value::Null).await.data(200);
     let answer = node.bearer(&user.access_token, "POST", "/auth/logout", Value::Null).await;
     answer.data(200);
@@ -157,7 +157,7 @@ async fn a_logout_ends_tokens_and_cookie_on_every_node() {
 #[tokio::test]
 async fn whatever_ends_counts_on_the_very_next_request_on_another_node() {
     let node = Node::start().await;
-    let other = node.beside().await;
+    let other = node.beside(AMPLE_LIMITS.parse().unwrap()).await;
     let client = node.account("Acme").await;
     let owner = node.user(client.account_id, "owner").await;
     let leaver = node.user(client.account_id, "operator").await;
@@ -201,12 +201,12 @@ async fn tokens_cookies_and_sessions_end_by_the_databases_clock() {
     age("UPDATE vault.sessions SET portal_expires_at = now() - interval '1 ms'").await;
     node.portal(&user.cookie, node.url(), "GET", KEYS, Value::Null).await.refused(401, "E_INVALID_TOKEN");
     orders(&user.access_token).await.data(200);
-    assert!(!sessions::purge(node.ledger.pool()).await.unwrap());
+    assert_eq!(sessions::purge(node.ledger.pool()).await.unwrap(), (0, false));
     age("UPDATE vault.refresh_tokens SET expires_at = now() - interval '1 ms'").await;
     refresh(&node, &user.refresh_token).await.refused(401, "E_INVALID_TOKEN");
     orders(&user.access_token).await.data(200);
     age("UPDATE vault.sessions SET expires_at = now() - interval '1 ms'").await;
-    sessions::purge(node.ledger.pool()).await.unwrap();
+    assert!(!sessions::purge(node.ledger.pool()).await.unwrap().1);
     let left: i64 =
         sqlx::query_scalar("SELECT (SELECT count(*) FROM vault.sessions) + (SELECT count(*) FROM vault.refresh_tokens)")
             .fetch_one(node.ledger.pool())

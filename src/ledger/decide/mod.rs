@@ -3,6 +3,7 @@
 
 mod accounts;
 mod beneficiaries;
+mod blocks;
 mod catalogue;
 mod credentials;
 mod orders;
@@ -116,6 +117,7 @@ fn decide(batch: &mut Batch, command: &Command, story: Story<'_>) -> Decided {
         Command::RotateSigningSecret { account_id, credential_id, new_secret } => {
             credentials::rotate_signing_secret(batch, *account_id, *credential_id, new_secret, story)
         }
+        Command::LiftIpBlock { ip } => blocks::lift(batch, *ip, story),
         Command::CreateUser(user) => users::create(batch, user, story),
         Command::RemoveUser { account_id, user_id } => users::remove(batch, *account_id, *user_id, story),
         Command::OpenWallet { account_id, currency } => wallets::open(batch, *account_id, *currency, story),
