@@ -215,8 +215,7 @@ impl Folded {
 
     async fn write(&self, conn: &mut PgConnection, shard: ShardId) -> Result<(), ProjectionError> {
         orders::write(conn, shard, &self.orders.values().collect::<Vec<_>>(), &[]).await?;
-        wallets::write(conn, shard, &self.wallets.values().collect::<Vec<_>>()).await?;
-        wallets::write_transactions(conn, shard, &self.transactions).await?;
+        wallets::write(conn, shard, &self.wallets.values().collect::<Vec<_>>(), &self.transactions).await?;
         webhooks::write(conn, shard, &self.webhooks.values().collect::<Vec<_>>()).await?;
         beneficiaries::write(conn, shard, &self.beneficiaries.values().collect::<Vec<_>>()).await?;
         payouts::write(conn, shard, &self.payouts.values().collect::<Vec<_>>()).await?;

@@ -163,6 +163,14 @@ pub enum PayoutOutcome {
     Failed { reason: Option<Private> },
 }
 
+impl Command {
+    /// The commands that come by the thousand: decided on what the writer remembers while the
+    /// batch before them is written. All that they write is in [`super::batch::Batch::statement`].
+    pub fn is_common(&self) -> bool {
+        matches!(self, Self::PlaceOrder(_) | Self::FulfilOrder { .. })
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct PlaceOrder {
     pub account_id: AccountId,

@@ -59,20 +59,22 @@ type Decided = Result<Answer, Stop>;
 
 /// Decides every command, in the order of arrival; one reply each.
 pub fn decide_all(batch: &mut Batch, submissions: &[Submission]) -> Result<Vec<Result<Reply, WriteError>>, DecideError> {
-    submissions
+    let replies = submissions
         .iter()
         .map(|submission| match decide_one(batch, submission) {
             Ok(reply) => Ok(Ok(reply)),
             Err(Stop::Rejected(rejection)) => Ok(Err(rejection.into())),
             Err(Stop::Broken(error)) => Err(error),
         })
-        .collect()
+        .collect();
+    batch.put_back_stock();
+    replies
 }
 
 fn decide_one(batch: &mut Batch, submission: &Submission) -> Result<Reply, Stop> {
     let idempotency = submission.idempotency.as_ref();
     if let Some(key) = idempotency
-        && let Some(stored) = batch.answers.get(&key.key_hash)
+        && let Some(stored) = batch.answer(&key.key_hash)
     {
         if stored.fingerprint != key.fingerprint {
             return Err(Rejection::IdempotencyKeyReused.into());
