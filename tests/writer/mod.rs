@@ -291,6 +291,7 @@ async fn what_another_node_wrote_counts_at_once() {
         let refused = one.execute(SHARD, order(&customer, &format!("too much {n}")), origin()).await;
         assert!(matches!(refused, Err(WriteError::Rejected(Rejection::InsufficientBalance))), "{refused:?}");
         let funding = Command::FundWallet {
+            account_id: None,
             wallet_id: customer.wallet_id,
             amount: "10.00".parse().unwrap(),
             reference: format!("funding {n}"),
