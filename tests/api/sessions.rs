@@ -125,13 +125,14 @@ async fn of_concurrent_refreshes_with_one_token_at_most_one_succeeds() {
 async fn a_refresh_that_broke_off_before_its_commit_did_not_happen() {
     let (node, user) = with_user("viewer").await;
     let mut killed = node.options.connect().await.unwrap();
+    let mut superuser = node.options.connect().await.unwrap();
     sqlx::raw_sql("BEGIN; UPDATE vault.refresh_tokens SET used_at = now()").execute(&mut killed).await.unwrap();
     let waiting = refresh(&node, &user.refresh_token);
     let kill = async {
         // As soon as the refresh waits for the lock.
         let waits =
             "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%FOR UPDATE OF t, s%')";
-        while !sqlx::query_scalar::<_, bool>(waits).fetch_one(node.ledger.pool()).await.unwrap() {
+        while !sqlx::query_scalar::<_, bool>(waits).fetch_one(&mut superuser).await.unwrap() {
             tokio::task::yield_now().await;
         }
         drop(killed);
