@@ -148,7 +148,7 @@ pub struct Config {
     #[arg(long, env = "LEDGER_MASTER_KEY_FILE", value_name = "FILE")]
     pub master_key_file: Option<PathBuf>,
 
-    /// The address by which clients reach the service (no effect yet) [default: http://<listen>]
+    /// The address by which clients reach the service: what the URLs in answers begin with [default: http://<listen>]
     #[arg(long, env = "LEDGER_PUBLIC_URL", value_name = "URL", value_parser = url)]
     pub public_url: Option<String>,
 
@@ -224,7 +224,6 @@ impl Config {
         [
             ("--sandbox", self.sandbox),
             ("--log-key-file", self.log_key_file.is_some()),
-            ("--public-url", self.public_url.is_some()),
             ("--trusted-proxies", !self.trusted_proxies.is_empty()),
             ("--rate-limits", self.rate_limits != RateLimits::default()),
             ("--deprecation-date", self.deprecation_date.is_some()),

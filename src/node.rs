@@ -122,7 +122,8 @@ impl Node {
             let operators = Operators::new(access, token.as_ref());
             let address = acceptor.local_addr().iter().find_map(|address| address.as_socket_addr()).copied();
             let address = address.unwrap_or(config.listen);
-            node.serve(acceptor, ApiState { ledger, credentials, operators, keyring, metrics });
+            let public_url = config.public_url.clone().unwrap_or_else(|| format!("http://{address}")).into();
+            node.serve(acceptor, ApiState { ledger, credentials, operators, keyring, metrics, public_url });
             node.address = Some(address);
         }
         node.tasks = node.roles.len() + node.writers.len();

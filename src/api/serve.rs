@@ -11,20 +11,34 @@ use super::allow::Methods;
 use super::auth::{ClientAuth, OperatorAuth};
 use super::edge::Edge;
 use super::state::ApiState;
-use super::{deliveries, document, operator, orders, probes, products, transactions, vouchers, wallets, webhooks};
+use super::{
+    charges, deliveries, document, images, operator, orders, probes, products, reference, statements, transactions, vouchers,
+    wallets, webhooks,
+};
 
 type ClientApi = (
     orders::Orders,
+    charges::Charges,
     vouchers::VoucherCodes,
     products::Products,
+    images::Images,
+    reference::Reference,
     wallets::Wallets,
+    statements::Statements,
     transactions::Transactions,
     webhooks::Webhooks,
     deliveries::Deliveries,
 );
 
-type OperatorApi =
-    (operator::Accounts, operator::Credentials, operator::Wallets, operator::Catalogue, operator::Stock, operator::Orders);
+type OperatorApi = (
+    operator::Accounts,
+    operator::Credentials,
+    operator::Wallets,
+    operator::Catalogue,
+    operator::Images,
+    operator::Stock,
+    operator::Orders,
+);
 
 const CLIENT_TEXT: &str = "Order digital rewards, paid from a wallet, and follow them.
 
@@ -41,9 +55,13 @@ wallets, and reads; an auditor reads. Every change is an event in the log.";
 fn client() -> OpenApiService<ClientApi, ()> {
     let api = (
         orders::Orders,
+        charges::Charges,
         vouchers::VoucherCodes,
         products::Products,
+        images::Images,
+        reference::Reference,
         wallets::Wallets,
+        statements::Statements,
         transactions::Transactions,
         webhooks::Webhooks,
         deliveries::Deliveries,
@@ -52,8 +70,15 @@ fn client() -> OpenApiService<ClientApi, ()> {
 }
 
 fn operators() -> OpenApiService<OperatorApi, ()> {
-    let api =
-        (operator::Accounts, operator::Credentials, operator::Wallets, operator::Catalogue, operator::Stock, operator::Orders);
+    let api = (
+        operator::Accounts,
+        operator::Credentials,
+        operator::Wallets,
+        operator::Catalogue,
+        operator::Images,
+        operator::Stock,
+        operator::Orders,
+    );
     OpenApiService::new(api, "Rewards Ledger: operator API", "1").description(OPERATOR_TEXT)
 }
 

@@ -3,17 +3,16 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Datelike, Utc};
-use ledger_events::{AccountId, Actor, Currency, ShardId};
+use ledger_events::catalogue::ProductImage;
+use ledger_events::{AccountId, Actor, Currency, ProductId, ShardId};
 use ledger_projections::accounts;
 use ledger_projections::page::{Listed as Rows, Page as RowPage};
 use poem::web::Data;
 use poem_openapi::Tags;
 use rust_decimal::Decimal;
-use serde_json::value::RawValue;
 
 use super::error::{ApiError, Code};
 use super::page::Page;
-use super::readers::{Read, line};
 use super::reply::{Listed, Plural};
 use super::request_id::current_text;
 use crate::access::seal::Keyring;
@@ -29,6 +28,8 @@ pub struct ApiState {
     pub operators: Operators,
     pub keyring: Arc<Keyring>,
     pub metrics: Metrics,
+    /// The address by which clients reach the service, without a slash at its end.
+    pub public_url: Arc<str>,
 }
 
 /// The state as a handler's argument.
@@ -43,6 +44,11 @@ impl ApiState {
         let found = accounts::find(self.ledger.pool(), account).await?;
         found.map(|(shard, _)| shard).ok_or_else(not_found)
     }
+
+    /// Where the bytes of a product's image are.
+    pub fn image_url(&self, product: ProductId, image: &ProductImage) -> String {
+        format!("{}/api/v1/products/{product}/image/{}", self.public_url, image.version())
+    }
 }
 
 /// How the document groups its operations.
@@ -52,6 +58,8 @@ pub enum Tag {
     Orders,
     /// What can be ordered.
     Products,
+    /// What countries, currencies and categories there are.
+    Reference,
     /// Balances, one wallet per currency.
     Wallets,
     /// Every movement of money.
@@ -112,13 +120,7 @@ pub fn money(field: &str, amount: Decimal) -> Result<ledger_events::Money, ApiEr
     amount.try_into().map_err(|problem: ledger_events::MoneyError| ApiError::invalid(field, problem.to_string()))
 }
 
-/// An ISO 4217 code of a currency with at most two decimals; kept as its text.
-pub fn currency(value: &RawValue) -> Read<String> {
-    let text = line(3..=3)(value)?;
-    text.parse::<Currency>().map(|_| text).map_err(Into::into)
-}
-
-/// The currency that [`currency`] has read.
+/// The currency that [`super::reference::currency`] has read.
 ///
 /// # Errors
 /// 400, if it had not.

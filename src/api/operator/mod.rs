@@ -3,6 +3,7 @@
 mod accounts;
 mod catalogue;
 mod credentials;
+mod images;
 mod orders;
 mod stock;
 mod upload;
@@ -11,6 +12,7 @@ mod wallets;
 pub use accounts::Accounts;
 pub use catalogue::Catalogue;
 pub use credentials::Credentials;
+pub use images::Images;
 pub use orders::Orders;
 pub use stock::Stock;
 pub use wallets::Wallets;
