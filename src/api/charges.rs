@@ -1,7 +1,12 @@
 //! `/api/v1/charges`: what an order would cost.
 
+use chrono::Utc;
+use ledger_events::Money as Amount;
+use ledger_events::placement::quote;
+use ledger_projections::{accounts, catalogue, wallets};
 use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
+use sqlx::PgPool;
 
 use super::body::StrictJson;
 use super::error::ApiError;
@@ -12,8 +17,10 @@ use super::principal::Caller;
 use super::readers::{integer, number};
 use super::reply::{Data, Stored, render};
 use super::scalars::{Money, Number, Timestamp};
-use super::state::{State, Tag, amounts, money, origin};
-use crate::ledger::{Answer, Command, Rendered};
+use super::state::{State, Tag, amounts, money, not_found, origin};
+use crate::access::Principal;
+use crate::ledger::command::Charge as Quoted;
+use crate::ledger::{Answer, Command, Rendered, Reply};
 
 /// An order to be priced.
 #[derive(Object, Serialize)]
@@ -105,14 +112,25 @@ impl Charges {
         body: StrictJson<QuoteCharge>,
     ) -> Result<Stored<Data<Charge>>, ApiError> {
         let (caller, request) = (caller.0, body.0);
+        let denomination = money("denomination", request.denomination.0)?;
         let idempotency = key.of(&caller, "/api/v1/charges", &request, quoted)?;
-        let command = Command::QuoteCharge {
-            account_id: caller.account_id,
-            product_id: request.product_id,
-            denomination: money("denomination", request.denomination.0)?,
-            quantity: request.quantity,
-        };
+        if idempotency.is_none() {
+            let charge = read(state.ledger.pool(), &caller, &request, denomination).await?;
+            return respond(Reply::Answer(Box::new(Answer::Charge(charge))), quoted);
+        }
+        let QuoteCharge { product_id, quantity, .. } = request;
+        let command = Command::QuoteCharge { account_id: caller.account_id, product_id, denomination, quantity };
         let reply = state.ledger.submit(caller.shard_id, command, origin(caller.actor()), idempotency).await?;
         respond(reply, quoted)
     }
+}
+
+/// A quote that need not be kept need not trouble the writer.
+async fn read(pool: &PgPool, caller: &Principal, request: &QuoteCharge, denomination: Amount) -> Result<Quoted, ApiError> {
+    let (_, account) = accounts::find(pool, caller.account_id).await?.ok_or_else(not_found)?;
+    let product = catalogue::find(pool, request.product_id).await?;
+    let wallets = wallets::load_of_accounts(&mut *pool.acquire().await?, caller.shard_id, &[caller.account_id]).await?;
+    let wallet_in = |currency| wallets.iter().find(|wallet| wallet.currency == currency);
+    let quote = quote(&account, product.as_ref(), wallet_in, denomination, request.quantity)?;
+    Ok(Quoted::of(&quote, denomination, request.quantity, Utc::now()))
 }

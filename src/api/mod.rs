@@ -3,6 +3,7 @@
 
 pub mod allow;
 pub mod auth;
+mod beneficiaries;
 pub mod body;
 mod charges;
 mod conditional;
@@ -17,6 +18,7 @@ mod operator;
 mod orders;
 pub mod outcome;
 pub mod page;
+mod payouts;
 pub mod principal;
 mod probes;
 mod products;
@@ -24,6 +26,7 @@ pub mod readers;
 mod reference;
 pub mod reply;
 pub mod request_id;
+mod sandbox;
 pub mod scalars;
 mod serve;
 mod state;

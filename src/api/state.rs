@@ -30,6 +30,8 @@ pub struct ApiState {
     pub metrics: Metrics,
     /// The address by which clients reach the service, without a slash at its end.
     pub public_url: Arc<str>,
+    /// Serves what only a sandbox has.
+    pub is_sandbox: bool,
 }
 
 /// The state as a handler's argument.
@@ -64,6 +66,12 @@ pub enum Tag {
     Wallets,
     /// Every movement of money.
     Transactions,
+    /// Whom payouts go to.
+    Beneficiaries,
+    /// Money out of a wallet.
+    Payouts,
+    /// What only a sandbox has.
+    Sandbox,
     /// Being told of what happens to orders.
     Webhooks,
     /// What was sent to webhooks, and what became of it.
@@ -88,6 +96,25 @@ pub fn rows_of(page: Page) -> RowPage {
     // `Page` lets nothing pass that does not fit.
     let fit = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     RowPage { number: fit(page.page), size: fit(page.limit) }
+}
+
+/// What to read of each shard for one page of all of them.
+pub fn rows_of_each(page: Page, shards: usize) -> RowPage {
+    if shards == 1 { rows_of(page) } else { rows_of(Page { page: 1, limit: page.offset() + page.limit }) }
+}
+
+/// The page out of what was read of each shard. Ids are from one sequence over all shards: the
+/// newest of each, merged, are the newest.
+pub fn newest<R>(read: Vec<(ShardId, Vec<R>)>, page: Page, id: impl Fn(&R) -> i64) -> Vec<(ShardId, R)> {
+    let shards = read.len();
+    let mut found: Vec<(ShardId, R)> =
+        read.into_iter().flat_map(|(shard, rows)| rows.into_iter().map(move |row| (shard, row))).collect();
+    if shards == 1 {
+        return found;
+    }
+    found.sort_by_key(|(_, row)| std::cmp::Reverse(id(row)));
+    let within = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    found.into_iter().skip(within(page.offset())).take(within(page.limit)).collect()
 }
 
 /// A page of rows as a page of resources.

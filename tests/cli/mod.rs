@@ -4,6 +4,7 @@ mod audit;
 mod catalogue;
 mod demo;
 mod help;
+mod payouts;
 mod roles;
 mod serve;
 mod webhooks;

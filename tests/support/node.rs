@@ -122,6 +122,7 @@ impl Node {
             keyring,
             metrics: metrics.clone(),
             public_url: url.as_str().into(),
+            is_sandbox: false,
         };
         let server = tokio::spawn(poem::Server::new_with_acceptor(acceptor).run(api::app(state))).abort_handle();
         Node { ledger, options, metrics, operators, url, token, http: reqwest::Client::new(), server, _database: database }
