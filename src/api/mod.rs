@@ -29,6 +29,7 @@ pub mod request_id;
 mod sandbox;
 pub mod scalars;
 mod serve;
+mod source;
 mod state;
 mod statements;
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Datelike, Utc};
+use ipnet::IpNet;
 use ledger_events::catalogue::ProductImage;
 use ledger_events::{AccountId, Actor, Currency, ProductId, ShardId};
 use ledger_projections::accounts;
@@ -16,7 +17,7 @@ use super::page::Page;
 use super::reply::{Listed, Plural};
 use super::request_id::current_text;
 use crate::access::seal::Keyring;
-use crate::access::{Credentials, Operators};
+use crate::access::{Gate, Operators};
 use crate::ledger::{Ledger, Origin};
 use crate::telemetry::Metrics;
 
@@ -24,9 +25,11 @@ use crate::telemetry::Metrics;
 #[derive(Clone, Debug)]
 pub struct ApiState {
     pub ledger: Ledger,
-    pub credentials: Credentials,
+    pub gate: Gate,
     pub operators: Operators,
     pub keyring: Arc<Keyring>,
+    /// Proxies whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Arc<[IpNet]>,
     pub metrics: Metrics,
     /// The address by which clients reach the service, without a slash at its end.
     pub public_url: Arc<str>,

@@ -8,6 +8,7 @@ mod charges;
 mod documents;
 mod idempotency;
 mod images;
+mod limits;
 mod metadata;
 mod metrics;
 mod operator;
