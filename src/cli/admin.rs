@@ -1,6 +1,7 @@
 //! `admin …`: the operator API's operations from the shell.
 
 mod stock;
+mod users;
 
 use std::path::{Path, PathBuf};
 
@@ -30,6 +31,9 @@ enum Admin {
     /// Client organisations
     #[command(subcommand)]
     Account(Account),
+    /// People who act for an account
+    #[command(subcommand)]
+    User(users::User),
     /// API keys of an account
     #[command(subcommand)]
     Credential(Credential),
@@ -299,6 +303,7 @@ pub async fn run(args: AdminArgs, output: &Output) -> anyhow::Result<()> {
             return stock::run(stock, &client, output).await;
         }
         Admin::Account(account) => account_operation(account),
+        Admin::User(user) => users::operation(user)?,
         Admin::Credential(credential) => credential_operation(credential),
         Admin::Wallet(wallet) => wallet_operation(wallet),
         Admin::Category(Category::Create { name, parent }) => {

@@ -16,6 +16,8 @@ mod orders;
 mod payouts;
 mod products;
 mod reference;
+mod routes;
+mod sessions;
 mod signing;
 mod statements;
 mod webhooks;

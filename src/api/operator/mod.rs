@@ -9,6 +9,7 @@ mod orders;
 mod payouts;
 mod stock;
 mod upload;
+mod users;
 mod wallets;
 
 pub use accounts::Accounts;
@@ -19,4 +20,5 @@ pub use ip_blocks::IpBlocks;
 pub use orders::Orders;
 pub use payouts::Payouts;
 pub use stock::Stock;
+pub use users::Users;
 pub use wallets::Wallets;
