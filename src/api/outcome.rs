@@ -6,6 +6,7 @@ use poem_openapi::types::Type;
 
 use super::error::{ApiError, Code};
 use super::reply::Stored;
+use crate::ledger::reader::ReadError;
 use crate::ledger::texts::VaultError;
 use crate::ledger::{Answer, Rendered, Reply, WriteError, connect};
 
@@ -100,6 +101,16 @@ impl From<sqlx::Error> for ApiError {
         }
         tracing::warn!(%error, "the database cannot be read");
         ApiError::new(Code::Unavailable)
+    }
+}
+
+/// A read of the log that failed.
+impl From<ReadError> for ApiError {
+    fn from(error: ReadError) -> ApiError {
+        match error {
+            ReadError::Database(error) => error.into(),
+            other => ApiError::internal(other),
+        }
     }
 }
 
