@@ -8,6 +8,7 @@ mod delivery;
 mod fulfilment;
 mod kill;
 mod log;
+mod recovery;
 mod support;
 mod takeover;
 mod writer;

@@ -10,6 +10,7 @@ use crate::account::AccountEvent;
 use crate::account::CredentialEvent;
 use crate::catalogue::{CategoryEvent, ProductEvent};
 use crate::order::OrderEvent;
+use crate::replay::ReplayEvent;
 use crate::wallet::WalletEvent;
 use crate::webhook::WebhookEvent;
 
@@ -158,6 +159,7 @@ streams! {
     Order(OrderEvent) = "order",
     Wallet(WalletEvent) = "wallet",
     Webhook(WebhookEvent) = "webhook",
+    Replay(ReplayEvent) = "replay",
     Account(AccountEvent) = "account",
     Credential(CredentialEvent) = "credential",
     Product(ProductEvent) = "product",

@@ -14,6 +14,7 @@ pub mod placement;
 pub mod price;
 mod record;
 mod rejection;
+pub mod replay;
 pub mod wallet;
 pub mod webhook;
 
@@ -32,6 +33,7 @@ pub type CredentialId = i64;
 pub type CategoryId = i64;
 pub type OrderId = i64;
 pub type ProductId = i64;
+pub type ReplayId = i64;
 pub type TransactionId = i64;
 pub type WalletId = i64;
 pub type WebhookId = i64;

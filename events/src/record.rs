@@ -51,5 +51,7 @@ pub enum Actor {
     Credential(i64),
     Operator(i64),
     Fulfilment,
+    /// The job that carries an operator's replay out.
+    Replay,
     Sandbox,
 }

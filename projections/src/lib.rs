@@ -10,6 +10,7 @@ pub mod deliveries;
 pub mod envelope;
 pub mod orders;
 pub mod page;
+pub mod replays;
 pub mod wallets;
 pub mod webhooks;
 
@@ -57,7 +58,7 @@ impl Inline {
             Self::Catalogue => &["categories", "products"],
             Self::Orders => &["orders"],
             Self::Wallets => &["wallets", "wallet_transactions"],
-            Self::Webhooks => &["webhooks"],
+            Self::Webhooks => &["webhooks", "webhook_replays"],
         }
     }
 
@@ -68,7 +69,10 @@ impl Inline {
             Self::Catalogue => catalogue::apply(conn, shard, events).await,
             Self::Orders => orders::apply(conn, shard, events).await,
             Self::Wallets => wallets::apply(conn, shard, events).await,
-            Self::Webhooks => webhooks::apply(conn, shard, events).await,
+            Self::Webhooks => {
+                webhooks::apply(conn, shard, events).await?;
+                replays::apply(conn, shard, events).await
+            }
         }
     }
 }

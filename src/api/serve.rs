@@ -23,8 +23,15 @@ type ClientApi = (
     deliveries::Deliveries,
 );
 
-type OperatorApi =
-    (operator::Accounts, operator::Credentials, operator::Wallets, operator::Catalogue, operator::Stock, operator::Orders);
+type OperatorApi = (
+    operator::Accounts,
+    operator::Credentials,
+    operator::Wallets,
+    operator::Catalogue,
+    operator::Stock,
+    operator::Orders,
+    operator::Replays,
+);
 
 const CLIENT_TEXT: &str = "Order digital rewards, paid from a wallet, and follow them.
 
@@ -52,8 +59,15 @@ fn client() -> OpenApiService<ClientApi, ()> {
 }
 
 fn operators() -> OpenApiService<OperatorApi, ()> {
-    let api =
-        (operator::Accounts, operator::Credentials, operator::Wallets, operator::Catalogue, operator::Stock, operator::Orders);
+    let api = (
+        operator::Accounts,
+        operator::Credentials,
+        operator::Wallets,
+        operator::Catalogue,
+        operator::Stock,
+        operator::Orders,
+        operator::Replays,
+    );
     OpenApiService::new(api, "Rewards Ledger: operator API", "1").description(OPERATOR_TEXT)
 }
 

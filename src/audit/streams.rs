@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use ledger_events::order::{Order, OrderEvent};
 use ledger_events::{Event, Position, Recorded, ShardId, StreamType, WalletId};
 use ledger_projections::wallets::Transaction;
-use ledger_projections::{ProjectionError, accounts, catalogue, orders, wallets, webhooks};
+use ledger_projections::{ProjectionError, accounts, catalogue, orders, replays, wallets, webhooks};
 use sqlx::PgConnection;
 
 use super::tables::{Rows, Table, table};
@@ -25,6 +25,7 @@ struct Folded {
     orders: HashMap<i64, Order>,
     wallets: HashMap<i64, ledger_events::wallet::Wallet>,
     webhooks: HashMap<i64, ledger_events::webhook::Webhook>,
+    replays: HashMap<i64, ledger_events::replay::Replay>,
     accounts: HashMap<i64, ledger_events::account::Account>,
     credentials: HashMap<i64, ledger_events::account::Credential>,
     products: HashMap<i64, ledger_events::catalogue::Product>,
@@ -40,6 +41,7 @@ fn table_of(stream: StreamType) -> Option<&'static Table> {
         StreamType::Order => "orders",
         StreamType::Wallet => "wallets",
         StreamType::Webhook => "webhooks",
+        StreamType::Replay => "webhook_replays",
         StreamType::Account => "accounts",
         StreamType::Credential => "credentials",
         StreamType::Product => "products",
@@ -61,7 +63,7 @@ pub async fn check(
     let (mut at, mut compared) = ((i64::MIN, 0_i64), i64::MIN);
     let mut done = 0;
     loop {
-        sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; TRUNCATE orders, wallets, wallet_transactions, webhooks, accounts, credentials, products, categories")
+        sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; TRUNCATE orders, wallets, wallet_transactions, webhooks, webhook_replays, accounts, credentials, products, categories")
             .execute(&mut *conn)
             .await?;
         let page = page(conn, shard, stream, at).await?;
@@ -164,6 +166,10 @@ impl Folded {
                 webhooks::fold(&mut self.webhooks, recorded);
                 begins(self.webhooks.contains_key(&id), recorded)
             }
+            Event::Replay(_) => {
+                replays::fold(&mut self.replays, recorded);
+                begins(self.replays.contains_key(&id), recorded)
+            }
             Event::Account(_) | Event::Credential(_) => {
                 accounts::fold(&mut self.accounts, &mut self.credentials, recorded);
                 begins(self.accounts.contains_key(&id) || self.credentials.contains_key(&id), recorded)
@@ -184,6 +190,7 @@ impl Folded {
             orders: one(&mut self.orders, id),
             wallets: one(&mut self.wallets, id),
             webhooks: one(&mut self.webhooks, id),
+            replays: one(&mut self.replays, id),
             accounts: one(&mut self.accounts, id),
             credentials: one(&mut self.credentials, id),
             products: one(&mut self.products, id),
@@ -198,6 +205,7 @@ impl Folded {
         wallets::write(conn, shard, &self.wallets.values().collect::<Vec<_>>()).await?;
         wallets::write_transactions(conn, shard, &self.transactions).await?;
         webhooks::write(conn, shard, &self.webhooks.values().collect::<Vec<_>>()).await?;
+        replays::write(conn, shard, &self.replays.values().collect::<Vec<_>>()).await?;
         accounts::write(conn, shard, &self.accounts.values().collect::<Vec<_>>()).await?;
         accounts::write_credentials(conn, shard, &self.credentials.values().collect::<Vec<_>>()).await?;
         catalogue::write(conn, shard, &self.products.values().collect::<Vec<_>>()).await?;

@@ -4,11 +4,12 @@
 use ledger_events::account::{evolve as evolve_account, evolve_credential};
 use ledger_events::catalogue::{evolve as evolve_product, evolve_category};
 use ledger_events::order::evolve as evolve_order;
+use ledger_events::replay::evolve as evolve_replay;
 use ledger_events::wallet::evolve as evolve_wallet;
 use ledger_events::webhook::evolve as evolve_webhook;
 use ledger_events::{AccountId, Event, Metadata, Moment};
 use ledger_projections::wallets::Transaction;
-use ledger_projections::{ProjectionError, accounts, catalogue, orders, wallets, webhooks};
+use ledger_projections::{ProjectionError, accounts, catalogue, orders, replays, wallets, webhooks};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -59,6 +60,7 @@ impl Batch {
                 }
             }
             Event::Webhook(e) => evolve_in!(self.webhooks, self.touched.webhooks, stream_id, evolve_webhook, e, &moment),
+            Event::Replay(e) => evolve_in!(self.replays, self.touched.replays, stream_id, evolve_replay, e, &moment),
             Event::Account(e) => evolve_in!(self.accounts, self.touched.accounts, stream_id, evolve_account, e, &moment),
             Event::Credential(e) => {
                 evolve_in!(self.credentials, self.touched.credentials, stream_id, evolve_credential, e, &moment)
@@ -83,6 +85,7 @@ impl Batch {
             Event::Order(_) => self.orders.get(&id).map(|s| s.version),
             Event::Wallet(_) => self.wallets.get(&id).map(|s| s.version),
             Event::Webhook(_) => self.webhooks.get(&id).map(|s| s.version),
+            Event::Replay(_) => self.replays.get(&id).map(|s| s.version),
             Event::Account(_) => self.accounts.get(&id).map(|s| s.version),
             Event::Credential(_) => self.credentials.get(&id).map(|s| s.version),
             Event::Product(_) => self.products.get(&id).map(|s| s.version),
@@ -129,6 +132,7 @@ impl Batch {
             pick(&self.touched.orders, &self.orders).into_iter().partition(|order| order.placed_position > self.head);
         orders::write(conn, shard, &new, &changed).await?;
         webhooks::write(conn, shard, &pick(&self.touched.webhooks, &self.webhooks)).await?;
+        replays::write(conn, shard, &pick(&self.touched.replays, &self.replays)).await?;
         self.write_vault(conn).await?;
         self.write_answers(conn).await
     }

@@ -9,14 +9,15 @@ use chrono::{DateTime, Utc};
 use ledger_events::account::{Account, Credential};
 use ledger_events::catalogue::{Category, Product};
 use ledger_events::order::Order;
+use ledger_events::replay::Replay;
 use ledger_events::wallet::Wallet;
-use ledger_events::webhook::Webhook;
+use ledger_events::webhook::{Retryable, Webhook};
 use ledger_events::{
-    AccountId, CategoryId, CredentialId, Currency, Event, Metadata, Moment, Money, OrderId, Position, ProductId, ShardId,
-    WalletId, WebhookId,
+    AccountId, CategoryId, CredentialId, Currency, Event, Metadata, Moment, Money, OrderId, Position, ProductId, ReplayId,
+    ShardId, WalletId, WebhookId,
 };
 use ledger_projections::wallets::Transaction;
-use ledger_projections::{accounts, catalogue, orders, wallets, webhooks};
+use ledger_projections::{accounts, catalogue, deliveries, orders, replays, wallets, webhooks};
 use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
@@ -82,6 +83,9 @@ pub struct Batch {
     pub wallets: HashMap<WalletId, Wallet>,
     pub orders: HashMap<OrderId, Order>,
     pub webhooks: HashMap<WebhookId, Webhook>,
+    pub replays: HashMap<ReplayId, Replay>,
+    /// Deliveries that are to be retried, with their account and webhook.
+    pub retryable: HashMap<i64, (AccountId, WebhookId, Retryable)>,
     pub wallet_of: HashMap<(AccountId, Currency), WalletId>,
     /// Accounts all of whose wallets are here.
     pub wallets_known_of: HashSet<AccountId>,
@@ -114,6 +118,7 @@ pub struct Touched {
     pub wallets: BTreeSet<WalletId>,
     pub orders: BTreeSet<OrderId>,
     pub webhooks: BTreeSet<WebhookId>,
+    pub replays: BTreeSet<ReplayId>,
 }
 
 impl Batch {
@@ -182,6 +187,14 @@ impl Batch {
             let loaded = webhooks::load_of_accounts(conn, shard, &list(&needs.webhooks_of)).await?;
             batch.webhooks = loaded.into_iter().map(|w| (w.id, w)).collect();
         }
+        if !needs.replays.is_empty() {
+            let loaded = replays::load(conn, shard, &list(&needs.replays)).await?;
+            batch.replays = loaded.into_iter().map(|r| (r.id, r)).collect();
+        }
+        if !needs.retried.is_empty() {
+            let loaded = deliveries::retryable(conn, shard, &needs.retried).await?;
+            batch.retryable = loaded.into_iter().map(|(id, account, webhook, d)| (id, (account, webhook, d))).collect();
+        }
         if !needs.signing_secrets.is_empty() {
             batch.load_signing_secrets(conn, &list(&needs.signing_secrets)).await?;
         }
@@ -226,6 +239,8 @@ impl Batch {
             signing_secrets: HashMap::new(),
             categories: HashMap::new(),
             webhooks: HashMap::new(),
+            replays: HashMap::new(),
+            retryable: HashMap::new(),
             order_of: HashMap::new(),
             fundings: HashMap::new(),
             texts: HashMap::new(),

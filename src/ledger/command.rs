@@ -9,13 +9,16 @@ use chrono::NaiveDate;
 use ledger_events::account::{Account, AccountStatus, Credential, DiscountRule};
 use ledger_events::catalogue::{Category, Product, ProductDetails};
 use ledger_events::order::Order;
+use ledger_events::replay::{Replay, ReplayKind};
 use ledger_events::wallet::{Direction, Wallet};
 use ledger_events::webhook::{Webhook, WebhookEventType};
 use ledger_events::{
-    AccountId, Actor, CategoryId, CredentialId, Currency, Money, OrderId, ProductId, Rejection, WalletId, WebhookId,
+    AccountId, Actor, CategoryId, CredentialId, Currency, Money, OrderId, Position, ProductId, Rejection, ReplayId, WalletId,
+    WebhookId,
 };
 use ledger_projections::wallets::Transaction;
 use tokio::sync::oneshot;
+use uuid::Uuid;
 
 use crate::access::seal::Private;
 
@@ -114,6 +117,42 @@ pub enum Command {
         account_id: AccountId,
         webhook_id: WebhookId,
     },
+    TestWebhook {
+        account_id: AccountId,
+        webhook_id: WebhookId,
+    },
+    RetryDelivery {
+        account_id: AccountId,
+        delivery_id: i64,
+    },
+    /// By operators, like the other commands about replays: a suspended account's, too.
+    RequestReplay(RequestReplay),
+    /// A step that the replay's job has prepared.
+    AdvanceReplay(AdvanceReplay),
+    CancelReplay {
+        replay_id: ReplayId,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub struct RequestReplay {
+    pub account_id: AccountId,
+    pub webhook_id: WebhookId,
+    pub kind: ReplayKind,
+    /// The first position that is looked at.
+    pub from: Position,
+    /// Deliveries made in a second, at most.
+    pub per_second: i32,
+}
+
+/// Everything from `at` up to `next` was looked at, and these events are to be delivered.
+#[derive(Clone, Debug)]
+pub struct AdvanceReplay {
+    pub account_id: AccountId,
+    pub replay_id: ReplayId,
+    pub at: Position,
+    pub next: Position,
+    pub events: Vec<Uuid>,
 }
 
 #[derive(Clone, Debug)]
@@ -182,6 +221,16 @@ pub enum Answer {
     Stock(StockLoaded),
     Order(Box<OrderView>),
     Webhook(WebhookView),
+    /// A test was asked for: its delivery, and its event.
+    Test {
+        delivery_id: i64,
+        event_id: Uuid,
+    },
+    /// A delivery will be tried again.
+    Retry {
+        delivery_id: i64,
+    },
+    Replay(Replay),
 }
 
 #[derive(Clone, Debug, Default)]

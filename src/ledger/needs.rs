@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use ledger_events::{AccountId, Actor, CategoryId, CredentialId, OrderId, ProductId, WalletId};
+use ledger_events::{AccountId, Actor, CategoryId, CredentialId, OrderId, ProductId, ReplayId, WalletId};
 use sqlx::PgConnection;
 
 use super::command::{Command, NewVoucher, Submission};
@@ -19,6 +19,8 @@ pub struct Ids {
     pub products: VecDeque<i64>,
     pub categories: VecDeque<i64>,
     pub vouchers: VecDeque<i64>,
+    pub deliveries: VecDeque<i64>,
+    pub replays: VecDeque<i64>,
 }
 
 /// Which rows the commands of a batch need.
@@ -40,7 +42,9 @@ pub struct Needs<'a> {
     pub texts: Vec<(&'static str, i64)>,
     pub vouchers: Vec<(ProductId, &'a [NewVoucher])>,
     pub fulfil: Vec<OrderId>,
-    pub counts: [i64; 9],
+    pub retried: Vec<i64>,
+    pub replays: HashSet<ReplayId>,
+    pub counts: [i64; 11],
 }
 
 impl<'a> Needs<'a> {
@@ -53,6 +57,8 @@ impl<'a> Needs<'a> {
     const PRODUCTS: usize = 6;
     const CATEGORIES: usize = 7;
     const VOUCHERS: usize = 8;
+    const DELIVERIES: usize = 9;
+    const REPLAYS: usize = 10;
 
     pub fn of(submissions: &'a [Submission]) -> Needs<'a> {
         let mut needs = Needs::default();
@@ -150,6 +156,25 @@ impl<'a> Needs<'a> {
                 self.webhooks_of.insert(*account_id);
                 self.texts.extend([("webhook.name", *webhook_id), ("webhook.url", *webhook_id)]);
             }
+            Command::TestWebhook { account_id, .. } => {
+                self.accounts.insert(*account_id);
+                self.webhooks_of.insert(*account_id);
+                self.counts[Self::DELIVERIES] += 1;
+            }
+            Command::RetryDelivery { account_id, delivery_id } => {
+                self.accounts.insert(*account_id);
+                self.webhooks_of.insert(*account_id);
+                self.retried.push(*delivery_id);
+            }
+            Command::RequestReplay(replay) => {
+                self.webhooks_of.insert(replay.account_id);
+                self.counts[Self::REPLAYS] += 1;
+            }
+            Command::AdvanceReplay(step) => {
+                self.webhooks_of.insert(step.account_id);
+                self.replays.insert(step.replay_id);
+            }
+            Command::CancelReplay { replay_id } => _ = self.replays.insert(*replay_id),
         }
     }
 }
@@ -160,7 +185,7 @@ const BLOCK: i64 = 1_000;
 
 impl Ids {
     /// Draws from the sequences what is missing for a batch.
-    pub async fn refill(&mut self, conn: &mut PgConnection, counts: &[i64; 9]) -> Result<(), sqlx::Error> {
+    pub async fn refill(&mut self, conn: &mut PgConnection, counts: &[i64; 11]) -> Result<(), sqlx::Error> {
         let kinds = [
             (Needs::ORDERS, &mut self.orders, "order_ids", BLOCK),
             (Needs::TRANSACTIONS, &mut self.transactions, "transaction_ids", BLOCK),
@@ -171,6 +196,8 @@ impl Ids {
             (Needs::PRODUCTS, &mut self.products, "product_ids", 0),
             (Needs::CATEGORIES, &mut self.categories, "category_ids", 0),
             (Needs::VOUCHERS, &mut self.vouchers, "voucher_ids", 0),
+            (Needs::DELIVERIES, &mut self.deliveries, "delivery_ids", 0),
+            (Needs::REPLAYS, &mut self.replays, "replay_ids", 0),
         ];
         for (kind, left, sequence, block) in kinds {
             let missing = counts[kind] - i64::try_from(left.len()).unwrap_or(i64::MAX);

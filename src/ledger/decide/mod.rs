@@ -5,6 +5,7 @@ mod accounts;
 mod catalogue;
 mod credentials;
 mod orders;
+mod replays;
 mod wallets;
 mod webhooks;
 
@@ -130,6 +131,11 @@ fn decide(batch: &mut Batch, command: &Command, story: Story<'_>) -> Decided {
             webhooks::update(batch, *account_id, *webhook_id, change, story)
         }
         Command::DeleteWebhook { account_id, webhook_id } => webhooks::delete(batch, *account_id, *webhook_id, story),
+        Command::TestWebhook { account_id, webhook_id } => webhooks::test(batch, *account_id, *webhook_id, story),
+        Command::RetryDelivery { account_id, delivery_id } => webhooks::retry(batch, *account_id, *delivery_id, story),
+        Command::RequestReplay(replay) => replays::request(batch, replay, story),
+        Command::AdvanceReplay(step) => replays::advance(batch, step, story),
+        Command::CancelReplay { replay_id } => replays::cancel(batch, *replay_id, story),
     }
 }
 fn unknown(field: &'static str) -> Rejection {
