@@ -37,7 +37,7 @@ const fn stream(name: &'static str, stream_type: StreamType) -> Table {
     Table { name, key: "id", key_type: "bigint", identity: &["id"], rows_of: RowsOf::Stream(stream_type), prunable: None }
 }
 
-const TABLES: [Table; 12] = [
+const TABLES: [Table; 14] = [
     stream("accounts", StreamType::Account),
     stream("credentials", StreamType::Credential),
     stream("categories", StreamType::Category),
@@ -46,6 +46,8 @@ const TABLES: [Table; 12] = [
     stream("wallets", StreamType::Wallet),
     stream("webhooks", StreamType::Webhook),
     stream("webhook_replays", StreamType::Replay),
+    stream("beneficiaries", StreamType::Beneficiary),
+    stream("payouts", StreamType::Payout),
     Table {
         name: "wallet_transactions",
         key: "id",

@@ -73,6 +73,8 @@ const SCRATCH: &str = "
     CREATE TEMP TABLE orders (LIKE public.orders, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE webhooks (LIKE public.webhooks, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE webhook_replays (LIKE public.webhook_replays, PRIMARY KEY (shard_id, id));
+    CREATE TEMP TABLE beneficiaries (LIKE public.beneficiaries, PRIMARY KEY (shard_id, id));
+    CREATE TEMP TABLE payouts (LIKE public.payouts, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE webhook_audience (LIKE public.webhook_audience, PRIMARY KEY (shard_id, webhook_id));
     CREATE TEMP TABLE webhook_envelopes (LIKE public.webhook_envelopes, PRIMARY KEY (shard_id, event_id));
     CREATE TEMP TABLE deliveries (LIKE public.deliveries INCLUDING DEFAULTS);

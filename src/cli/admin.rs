@@ -49,6 +49,9 @@ enum Admin {
     /// Orders of any account
     #[command(subcommand)]
     Order(Order),
+    /// Payouts of any account
+    #[command(subcommand)]
+    Payout(Payout),
     /// Operator tokens, directly on the database
     Token(TokenArgs),
 }
@@ -200,6 +203,25 @@ enum Order {
     },
 }
 
+#[derive(Subcommand, Debug)]
+enum Payout {
+    List {
+        #[command(flatten)]
+        page: PageArgs,
+        /// Only PENDING, PAID, FAILED or CANCELLED ones
+        #[arg(long)]
+        status: Option<String>,
+    },
+    /// The money has been sent
+    Paid { payout: i64 },
+    /// The money could not be sent, and goes back to the wallet
+    Failed {
+        payout: i64,
+        #[arg(long)]
+        reason: Option<String>,
+    },
+}
+
 #[derive(Args, Debug)]
 struct PageArgs {
     #[arg(long, default_value_t = 1)]
@@ -240,6 +262,7 @@ pub async fn run(args: AdminArgs, output: &Output) -> anyhow::Result<()> {
         Admin::Order(Order::Cancel { order, reason }) => {
             post(&format!("/orders/{order}/cancel"), filled([("reason", reason.map(Value::from))]))
         }
+        Admin::Payout(payout) => payout_operation(payout),
     };
     let client = client(&args.url, &args.operator_token)?;
     let (method, path, body) = operation;
@@ -307,6 +330,25 @@ fn wallet_operation(wallet: Wallet) -> Operation {
             };
             post(&format!("/wallets/{wallet}/adjust"), json!({"type": direction, "amount": amount, "reason": reason}))
         }
+    }
+}
+
+fn payout_operation(payout: Payout) -> Operation {
+    let settle = |payout: i64, status: &str, reason: Option<String>| {
+        let body = filled([("status", Some(json!(status))), ("failure_reason", reason.map(Value::from))]);
+        put(&format!("/payouts/{payout}"), body)
+    };
+    match payout {
+        Payout::List { page, status } => {
+            let (method, mut path, body) = list("/payouts", &page);
+            if let Some(status) = status {
+                let status: String = url::form_urlencoded::byte_serialize(status.as_bytes()).collect();
+                path.push_str(&format!("&status={status}"));
+            }
+            (method, path, body)
+        }
+        Payout::Paid { payout } => settle(payout, "PAID", None),
+        Payout::Failed { payout, reason } => settle(payout, "FAILED", reason),
     }
 }
 

@@ -2,10 +2,13 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use ledger_events::{AccountId, Actor, CategoryId, CredentialId, OrderId, ProductId, ReplayId, WalletId};
+use ledger_events::{
+    AccountId, Actor, BeneficiaryId, CategoryId, CredentialId, OrderId, PayoutId, ProductId, ReplayId, WalletId,
+};
 use sqlx::PgConnection;
 
 use super::command::{Command, NewVoucher, Submission};
+use super::texts::FAILURE_REASON;
 
 /// Ids that may be handed out.
 #[derive(Debug, Default)]
@@ -21,6 +24,8 @@ pub struct Ids {
     pub vouchers: VecDeque<i64>,
     pub deliveries: VecDeque<i64>,
     pub replays: VecDeque<i64>,
+    pub beneficiaries: VecDeque<i64>,
+    pub payouts: VecDeque<i64>,
 }
 
 /// Which rows the commands of a batch need.
@@ -44,7 +49,10 @@ pub struct Needs<'a> {
     pub fulfil: Vec<OrderId>,
     pub retried: Vec<i64>,
     pub replays: HashSet<ReplayId>,
-    pub counts: [i64; 11],
+    pub beneficiaries: HashSet<BeneficiaryId>,
+    pub payouts: HashSet<PayoutId>,
+    pub payout_references: Vec<(AccountId, &'a str)>,
+    pub counts: [i64; Needs::KINDS],
 }
 
 impl<'a> Needs<'a> {
@@ -57,8 +65,11 @@ impl<'a> Needs<'a> {
     const PRODUCTS: usize = 6;
     const CATEGORIES: usize = 7;
     const VOUCHERS: usize = 8;
-    const DELIVERIES: usize = 9;
-    const REPLAYS: usize = 10;
+    const BENEFICIARIES: usize = 9;
+    const PAYOUTS: usize = 10;
+    const DELIVERIES: usize = 11;
+    const REPLAYS: usize = 12;
+    const KINDS: usize = 13;
 
     pub fn of(submissions: &'a [Submission]) -> Needs<'a> {
         let mut needs = Needs::default();
@@ -99,7 +110,8 @@ impl<'a> Needs<'a> {
                 self.wallets_of.insert(*account_id);
                 self.counts[Self::WALLETS] += 1;
             }
-            Command::FundWallet { wallet_id, reference, .. } => {
+            Command::FundWallet { account_id, wallet_id, reference, .. } => {
+                self.accounts.extend(*account_id);
                 self.wallets.insert(*wallet_id);
                 self.fundings.push(reference);
                 self.counts[Self::TRANSACTIONS] += 1;
@@ -175,6 +187,32 @@ impl<'a> Needs<'a> {
                 self.replays.insert(step.replay_id);
             }
             Command::CancelReplay { replay_id } => _ = self.replays.insert(*replay_id),
+            Command::AddBeneficiary(beneficiary) => {
+                self.accounts.insert(beneficiary.account_id);
+                self.counts[Self::BENEFICIARIES] += 1;
+            }
+            Command::DeleteBeneficiary { account_id, beneficiary_id } => {
+                self.accounts.insert(*account_id);
+                self.beneficiaries.insert(*beneficiary_id);
+            }
+            Command::RequestPayout(payout) => {
+                self.accounts.insert(payout.account_id);
+                self.beneficiaries.insert(payout.beneficiary_id);
+                self.wallets.insert(payout.wallet_id);
+                self.payout_references.extend(payout.client_reference.as_deref().map(|text| (payout.account_id, text)));
+                self.counts[Self::PAYOUTS] += 1;
+                self.counts[Self::TRANSACTIONS] += 1;
+            }
+            Command::CancelPayout { account_id, payout_id } => {
+                self.accounts.insert(*account_id);
+                self.payouts.insert(*payout_id);
+                self.counts[Self::TRANSACTIONS] += 1;
+            }
+            Command::SettlePayout { payout_id, .. } => {
+                self.payouts.insert(*payout_id);
+                self.texts.push((FAILURE_REASON, *payout_id));
+                self.counts[Self::TRANSACTIONS] += 1;
+            }
         }
     }
 }
@@ -185,7 +223,7 @@ const BLOCK: i64 = 1_000;
 
 impl Ids {
     /// Draws from the sequences what is missing for a batch.
-    pub async fn refill(&mut self, conn: &mut PgConnection, counts: &[i64; 11]) -> Result<(), sqlx::Error> {
+    pub async fn refill(&mut self, conn: &mut PgConnection, counts: &[i64; Needs::KINDS]) -> Result<(), sqlx::Error> {
         let kinds = [
             (Needs::ORDERS, &mut self.orders, "order_ids", BLOCK),
             (Needs::TRANSACTIONS, &mut self.transactions, "transaction_ids", BLOCK),
@@ -198,6 +236,8 @@ impl Ids {
             (Needs::VOUCHERS, &mut self.vouchers, "voucher_ids", 0),
             (Needs::DELIVERIES, &mut self.deliveries, "delivery_ids", 0),
             (Needs::REPLAYS, &mut self.replays, "replay_ids", 0),
+            (Needs::BENEFICIARIES, &mut self.beneficiaries, "beneficiary_ids", 0),
+            (Needs::PAYOUTS, &mut self.payouts, "payout_ids", 0),
         ];
         for (kind, left, sequence, block) in kinds {
             let missing = counts[kind] - i64::try_from(left.len()).unwrap_or(i64::MAX);

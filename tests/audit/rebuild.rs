@@ -6,7 +6,7 @@ use sqlx::AssertSqlSafe;
 
 use crate::support::shop::Shop;
 
-const TABLES: [&str; 12] = [
+const TABLES: [&str; 14] = [
     "accounts",
     "credentials",
     "categories",
@@ -16,6 +16,8 @@ const TABLES: [&str; 12] = [
     "wallet_transactions",
     "webhooks",
     "webhook_replays",
+    "beneficiaries",
+    "payouts",
     "webhook_audience",
     "webhook_envelopes",
     "deliveries",

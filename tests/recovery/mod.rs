@@ -7,7 +7,7 @@ mod retention;
 
 use rewards_ledger::audit::verify;
 use rewards_ledger::receiver::Receiver;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::node::{Client, Node, Setup};
 use crate::support::shop::{DEADLINE, worker};

@@ -5,7 +5,7 @@ use ledger_events::replay::ReplayKind;
 use ledger_events::webhook::WebhookEventType;
 use rewards_ledger::access::seal::Private;
 use rewards_ledger::delivery::replay::Replayer;
-use rewards_ledger::ledger::command::{RequestReplay, WebhookChange};
+use rewards_ledger::ledger::command::{PayoutOutcome, RequestReplay, WebhookChange};
 use rewards_ledger::ledger::{Answer, Command};
 use sqlx::AssertSqlSafe;
 
@@ -63,6 +63,7 @@ impl Shop {
         let Answer::Account(other) = self.run(Command::CreateAccount { name: "Other".into() }).await else { panic!() };
         let status = ledger_events::account::AccountStatus::Suspended;
         self.run(Command::SetAccountStatus { account_id: other.id, status }).await;
+        self.payouts().await;
         for _ in 0..5 {
             self.place(order("25.00", 3)).await;
         }
@@ -76,6 +77,24 @@ impl Shop {
         let replayer = Replayer { ledger: self.ledger.clone(), pool: self.pool().clone() };
         assert_eq!(replayer.once(SHARD).await.unwrap(), 1);
         self.project().await;
+    }
+
+    /// A paid, a failed, a cancelled and a pending payout, to a beneficiary that is deleted then.
+    async fn payouts(&self) {
+        let to = self.beneficiary().await;
+        let [paid, failed, cancelled, _pending] = [
+            self.payout(to, "30.00").await,
+            self.payout(to, "40.00").await,
+            self.payout(to, "50.00").await,
+            self.payout(to, "60.00").await,
+        ];
+        let reason = Some(Private::new("the account is closed"));
+        for (payout_id, outcome) in [(paid, PayoutOutcome::Paid), (failed, PayoutOutcome::Failed { reason })] {
+            self.run(Command::SettlePayout { payout_id, outcome }).await;
+        }
+        let account_id = self.customer.account_id;
+        self.run(Command::CancelPayout { account_id, payout_id: cancelled }).await;
+        self.run(Command::DeleteBeneficiary { account_id, beneficiary_id: to }).await;
     }
 
     /// What a superuser can do to the tables, past the triggers.

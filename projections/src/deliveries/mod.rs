@@ -340,7 +340,9 @@ fn replayed(
 
 fn again(past: &HashMap<Uuid, Past>, recorded: &Recorded, event_id: Uuid) -> Result<EnvelopeRow, ProjectionError> {
     let envelope = past.get(&event_id).map(EnvelopeRow::of).transpose()?.flatten();
-    envelope.ok_or_else(|| damaged(recorded, format!("it delivers event {event_id}, which is none that is announced, or cannot be read")))
+    envelope.ok_or_else(|| {
+        damaged(recorded, format!("it delivers event {event_id}, which is none that is announced, or cannot be read"))
+    })
 }
 
 fn damaged(recorded: &Recorded, problem: impl Into<String>) -> ProjectionError {

@@ -2,9 +2,11 @@
 //! commands before it did. A refused command leaves no trace.
 
 mod accounts;
+mod beneficiaries;
 mod catalogue;
 mod credentials;
 mod orders;
+mod payouts;
 mod replays;
 mod wallets;
 mod webhooks;
@@ -58,20 +60,22 @@ type Decided = Result<Answer, Stop>;
 
 /// Decides every command, in the order of arrival; one reply each.
 pub fn decide_all(batch: &mut Batch, submissions: &[Submission]) -> Result<Vec<Result<Reply, WriteError>>, DecideError> {
-    submissions
+    let replies = submissions
         .iter()
         .map(|submission| match decide_one(batch, submission) {
             Ok(reply) => Ok(Ok(reply)),
             Err(Stop::Rejected(rejection)) => Ok(Err(rejection.into())),
             Err(Stop::Broken(error)) => Err(error),
         })
-        .collect()
+        .collect();
+    batch.put_back_stock();
+    replies
 }
 
 fn decide_one(batch: &mut Batch, submission: &Submission) -> Result<Reply, Stop> {
     let idempotency = submission.idempotency.as_ref();
     if let Some(key) = idempotency
-        && let Some(stored) = batch.answers.get(&key.key_hash)
+        && let Some(stored) = batch.answer(&key.key_hash)
     {
         if stored.fingerprint != key.fingerprint {
             return Err(Rejection::IdempotencyKeyReused.into());
@@ -108,7 +112,8 @@ fn decide(batch: &mut Batch, command: &Command, story: Story<'_>) -> Decided {
             credentials::rotate_signing_secret(batch, *account_id, *credential_id, new_secret, story)
         }
         Command::OpenWallet { account_id, currency } => wallets::open(batch, *account_id, *currency, story),
-        Command::FundWallet { wallet_id, amount, reference, note } => {
+        Command::FundWallet { account_id, wallet_id, amount, reference, note } => {
+            wallets::owned(batch, *account_id, *wallet_id)?;
             wallets::fund(batch, *wallet_id, *amount, reference, note.as_ref(), story)
         }
         Command::AdjustWallet { wallet_id, direction, amount, reason } => {
@@ -131,6 +136,13 @@ fn decide(batch: &mut Batch, command: &Command, story: Story<'_>) -> Decided {
             webhooks::update(batch, *account_id, *webhook_id, change, story)
         }
         Command::DeleteWebhook { account_id, webhook_id } => webhooks::delete(batch, *account_id, *webhook_id, story),
+        Command::AddBeneficiary(beneficiary) => beneficiaries::add(batch, beneficiary, story),
+        Command::DeleteBeneficiary { account_id, beneficiary_id } => {
+            beneficiaries::delete(batch, *account_id, *beneficiary_id, story)
+        }
+        Command::RequestPayout(payout) => payouts::request(batch, payout, story),
+        Command::CancelPayout { account_id, payout_id } => payouts::cancel(batch, *account_id, *payout_id, story),
+        Command::SettlePayout { payout_id, outcome } => payouts::settle(batch, *payout_id, outcome, story),
         Command::TestWebhook { account_id, webhook_id } => webhooks::test(batch, *account_id, *webhook_id, story),
         Command::RetryDelivery { account_id, delivery_id } => webhooks::retry(batch, *account_id, *delivery_id, story),
         Command::RequestReplay(replay) => replays::request(batch, replay, story),
