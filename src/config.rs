@@ -160,7 +160,7 @@ pub struct Config {
     #[arg(long, env = "LEDGER_ROLES", value_name = "ROLES", default_value = "api,projector,fulfilment,delivery")]
     pub roles: Roles,
 
-    /// Proxies whose X-Forwarded-For is believed, comma-separated addresses or networks (no effect yet) [default: none]
+    /// Proxies whose X-Forwarded-For is believed, comma-separated addresses or networks [default: none]
     #[arg(long, env = "LEDGER_TRUSTED_PROXIES", value_name = "NETWORKS", value_delimiter = ',', value_parser = network)]
     pub trusted_proxies: Vec<IpNet>,
 
@@ -200,7 +200,7 @@ pub struct Config {
     #[arg(long, env = "LEDGER_RESPONSE_BODY_QUOTA", value_name = "BYTES", default_value = "16MiB", value_parser = bytes)]
     pub response_body_quota: u64,
 
-    /// Requests a window; a rule left out keeps its default (no effect yet)
+    /// Requests a window; a rule left out keeps its default
     #[arg(long, env = "LEDGER_RATE_LIMITS", value_name = "LIMITS", default_value_t = RateLimits::default())]
     pub rate_limits: RateLimits,
 
@@ -236,8 +236,6 @@ impl Config {
         [
             ("--log-key-file", self.log_key_file.is_some()),
             ("--public-url", self.public_url.is_some()),
-            ("--trusted-proxies", !self.trusted_proxies.is_empty()),
-            ("--rate-limits", self.rate_limits != RateLimits::default()),
             ("--deprecation-date", self.deprecation_date.is_some()),
             ("--sunset-date", self.sunset_date.is_some()),
         ]

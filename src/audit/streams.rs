@@ -49,6 +49,7 @@ fn table_of(stream: StreamType) -> Option<&'static Table> {
         StreamType::Credential => "credentials",
         StreamType::Product => "products",
         StreamType::Category => "categories",
+        StreamType::IpBlock => return None,
         StreamType::Beneficiary => "beneficiaries",
         StreamType::Payout => "payouts",
     })
@@ -179,6 +180,7 @@ impl Folded {
                 accounts::fold(&mut self.accounts, &mut self.credentials, recorded);
                 begins(self.accounts.contains_key(&id) || self.credentials.contains_key(&id), recorded)
             }
+            Event::IpBlock(_) => None,
             Event::Product(_) | Event::Category(_) => {
                 catalogue::fold(&mut self.products, &mut self.categories, recorded);
                 begins(self.products.contains_key(&id) || self.categories.contains_key(&id), recorded)

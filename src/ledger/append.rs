@@ -25,6 +25,7 @@ use uuid::Uuid;
 use super::batch::{Appended, Batch, SealedText, answer_kind};
 use super::command::{Idempotency, Origin};
 use super::stock;
+use crate::access::blocks;
 use crate::access::seal::{Private, SealError, salted_hash};
 
 /// What belongs to every event of one command.
@@ -76,6 +77,7 @@ impl Batch {
             }
             Event::Product(e) => evolve_in!(self.products, self.touched.products, stream_id, evolve_product, e, &moment),
             Event::Category(e) => evolve_in!(self.categories, self.touched.categories, stream_id, evolve_category, e, &moment),
+            Event::IpBlock(_) => {} // no state beside the event
             Event::Beneficiary(e) => {
                 evolve_in!(self.beneficiaries, self.touched.beneficiaries, stream_id, evolve_beneficiary, e, &moment)
             }
@@ -103,6 +105,7 @@ impl Batch {
             Event::Credential(_) => self.credentials.get(&id).map(|s| s.version),
             Event::Product(_) => self.products.get(&id).map(|s| s.version),
             Event::Category(_) => self.categories.get(&id).map(|s| s.version),
+            Event::IpBlock(_) => None,
             Event::Beneficiary(_) => self.beneficiaries.get(&id).map(|s| s.version),
             Event::Payout(_) => self.payouts.get(&id).map(|s| s.version),
         };
@@ -234,6 +237,7 @@ impl Batch {
                 .execute(&mut *conn)
                 .await?;
         }
+        blocks::end(conn, &rows.lifted).await?;
         stock::insert(conn, self.shard, &rows.vouchers).await?;
         Ok(())
     }

@@ -2,6 +2,7 @@
 //! table, then changed in memory by each command in turn, so that each sees those before it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -28,6 +29,7 @@ use super::memory::{Memory, Recent};
 use super::needs::Needs;
 use super::stock::{self, Shelves, Voucher};
 use super::texts::{self, FAILURE_REASON};
+use crate::access::blocks;
 use crate::access::seal::Keyring;
 
 /// A text in the vault, sealed.
@@ -61,6 +63,7 @@ pub struct VaultRows {
     pub texts: Vec<SealedText>,
     pub credentials: Vec<(CredentialId, [u8; 32], [u8; 32])>,
     pub signing_secrets: Vec<(CredentialId, Vec<u8>)>,
+    pub lifted: Vec<IpAddr>,
     pub vouchers: Vec<stock::NewRow>,
     pub claims: Vec<(i64, OrderId)>,
 }
@@ -80,6 +83,7 @@ pub struct Batch {
     pub accounts: HashMap<AccountId, Account>,
     pub credentials: HashMap<CredentialId, Credential>,
     pub signing_secrets: HashMap<CredentialId, Vec<u8>>,
+    pub ip_blocks: HashMap<IpAddr, i64>,
     pub products: HashMap<ProductId, Product>,
     pub categories: HashMap<CategoryId, Category>,
     pub wallets: HashMap<WalletId, Wallet>,
@@ -234,6 +238,9 @@ impl Batch {
             let loaded = deliveries::retryable(conn, shard, &needs.retried).await?;
             batch.retryable = loaded.into_iter().map(|(id, account, webhook, d)| (id, (account, webhook, d))).collect();
         }
+        if !needs.ip_blocks.is_empty() {
+            batch.ip_blocks = blocks::lock(conn, &needs.ip_blocks).await?;
+        }
         if !needs.signing_secrets.is_empty() {
             batch.load_signing_secrets(conn, &list(&needs.signing_secrets)).await?;
         }
@@ -271,6 +278,7 @@ impl Batch {
             nobody_waits_for: memory.nobody_waits_for,
             recent,
             signing_secrets: HashMap::new(),
+            ip_blocks: HashMap::new(),
             categories: HashMap::new(),
             webhooks: HashMap::new(),
             replays: HashMap::new(),

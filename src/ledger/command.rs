@@ -1,6 +1,7 @@
 //! What the writer can be asked, and what it answers.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Instant;
@@ -61,6 +62,10 @@ pub enum Command {
         account_id: AccountId,
         credential_id: CredentialId,
         new_secret: Private,
+    },
+    /// Ends the block of an IP that logged in too often.
+    LiftIpBlock {
+        ip: IpAddr,
     },
     OpenWallet {
         account_id: AccountId,
@@ -263,6 +268,7 @@ pub enum Answer {
         credential: Credential,
         signing_secret: Option<Private>,
     },
+    IpBlockLifted,
     Wallet(Wallet),
     /// `is_new` is false when the reference had brought the same amount before.
     Funding {

@@ -29,7 +29,7 @@ const SETTINGS: [(&str, &str, &str); 27] = [
     (
         "--rate-limits",
         "LEDGER_RATE_LIMITS",
-        "[default: orders=100/60s,images=100/60s,general=1000/1h,login=5/60s,refresh=20/60s]",
+        "[default: orders=100/60s,images=100/60s,general=1000/1h,login=5/60s,refresh=20/60s,portal=20/1h]",
     ),
     ("--attempt-retention", "LEDGER_ATTEMPT_RETENTION", "[default: 90d]"),
     ("--payload-retention", "LEDGER_PAYLOAD_RETENTION", "[default: 30d]"),

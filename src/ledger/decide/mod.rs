@@ -3,6 +3,7 @@
 
 mod accounts;
 mod beneficiaries;
+mod blocks;
 mod catalogue;
 mod credentials;
 mod orders;
@@ -111,6 +112,7 @@ fn decide(batch: &mut Batch, command: &Command, story: Story<'_>) -> Decided {
         Command::RotateSigningSecret { account_id, credential_id, new_secret } => {
             credentials::rotate_signing_secret(batch, *account_id, *credential_id, new_secret, story)
         }
+        Command::LiftIpBlock { ip } => blocks::lift(batch, *ip, story),
         Command::OpenWallet { account_id, currency } => wallets::open(batch, *account_id, *currency, story),
         Command::FundWallet { account_id, wallet_id, amount, reference, note } => {
             wallets::owned(batch, *account_id, *wallet_id)?;
