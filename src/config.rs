@@ -148,7 +148,7 @@ pub struct Config {
     #[arg(long, env = "LEDGER_MASTER_KEY_FILE", value_name = "FILE")]
     pub master_key_file: Option<PathBuf>,
 
-    /// The address by which clients reach the service (no effect yet) [default: http://<listen>]
+    /// The address by which clients reach the service: what the URLs in answers begin with [default: http://<listen>]
     #[arg(long, env = "LEDGER_PUBLIC_URL", value_name = "URL", value_parser = url)]
     pub public_url: Option<String>,
 
@@ -235,7 +235,6 @@ impl Config {
     pub fn without_effect(&self) -> Vec<&'static str> {
         [
             ("--log-key-file", self.log_key_file.is_some()),
-            ("--public-url", self.public_url.is_some()),
             ("--deprecation-date", self.deprecation_date.is_some()),
             ("--sunset-date", self.sunset_date.is_some()),
         ]

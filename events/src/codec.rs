@@ -14,6 +14,7 @@ use crate::ip_block::IpBlockEvent;
 use crate::order::OrderEvent;
 use crate::payout::PayoutEvent;
 use crate::replay::ReplayEvent;
+use crate::user::UserEvent;
 use crate::wallet::WalletEvent;
 use crate::webhook::WebhookEvent;
 
@@ -169,6 +170,7 @@ streams! {
     Replay(ReplayEvent) = "replay",
     Account(AccountEvent) = "account",
     Credential(CredentialEvent) = "credential",
+    User(UserEvent) = "user",
     Product(ProductEvent) = "product",
     Category(CategoryEvent) = "category",
     IpBlock(IpBlockEvent) = "ip_block",

@@ -18,6 +18,7 @@ pub mod price;
 mod record;
 mod rejection;
 pub mod replay;
+pub mod user;
 pub mod wallet;
 pub mod webhook;
 
@@ -40,5 +41,6 @@ pub type PayoutId = i64;
 pub type ProductId = i64;
 pub type ReplayId = i64;
 pub type TransactionId = i64;
+pub type UserId = i64;
 pub type WalletId = i64;
 pub type WebhookId = i64;

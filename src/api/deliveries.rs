@@ -10,7 +10,7 @@ use super::error::ApiError;
 use super::idempotency::IdempotencyKey;
 use super::outcome::{respond, unrenderable};
 use super::page::Page;
-use super::principal::Caller;
+use super::principal::{Caller, ClientOperator};
 use super::reply::{Data, Listed, Plural, Reply, Stored, render};
 use super::scalars::{JsonObject, Timestamp};
 use super::state::{State, Tag, listed, not_found, origin, rows_of};
@@ -295,7 +295,7 @@ impl Deliveries {
     #[oai(path = "/webhooks/deliveries/:id/retry", method = "post", operation_id = "retry_delivery")]
     async fn retry(
         &self,
-        caller: Caller,
+        caller: Caller<ClientOperator>,
         state: State<'_>,
         /// The delivery's id.
         id: Path<i64>,

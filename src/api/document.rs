@@ -15,6 +15,7 @@ use crate::access::limits::Rule;
 /// - What is optional in a request may be null; in an answer it is there, and may be null.
 /// - The API key and its secret are needed together, not one or the other.
 /// - What a rate limit governs says how its caller stands with it.
+/// - Where nobody has to say who they are, it says so.
 /// - A read has no 402, 409 or 422, and what takes no body no 413 or 415.
 pub fn finish(mut document: Value) -> Value {
     let mut inputs = BTreeSet::new();
@@ -57,8 +58,9 @@ pub fn text(document: &Value) -> String {
 }
 
 fn finish_operation(method: &str, operation: &mut Value) {
-    if let Some(security) = operation.get_mut("security").and_then(Value::as_array_mut) {
-        require_together(security);
+    match operation.get_mut("security").and_then(Value::as_array_mut) {
+        Some(security) => require_together(security),
+        None => operation["security"] = json!([]),
     }
     let has_body = operation.get("requestBody").is_some();
     if let Some(responses) = operation.get_mut("responses").and_then(Value::as_object_mut) {

@@ -14,7 +14,7 @@ use super::fields::{Fields, FromFields};
 use super::idempotency::IdempotencyKey;
 use super::outcome::{answered, respond, unrenderable};
 use super::page::Page;
-use super::principal::Caller;
+use super::principal::{Caller, ClientOperator};
 use super::readers::{Read, boolean, integer, line, list, one_of, text};
 use super::reply::{Data, Listed, NoStore, Plural, Reply, Stored, render};
 use super::scalars::Timestamp;
@@ -289,7 +289,7 @@ impl Webhooks {
     #[oai(path = "/webhooks", method = "post", operation_id = "register_webhook")]
     async fn register(
         &self,
-        caller: Caller,
+        caller: Caller<ClientOperator>,
         state: State<'_>,
         /// A name for this request: the same one again is answered with the first answer.
         #[oai(name = "Idempotency-Key")]
@@ -351,7 +351,7 @@ impl Webhooks {
     #[oai(path = "/webhooks/:id", method = "put", operation_id = "change_webhook")]
     async fn change(
         &self,
-        caller: Caller,
+        caller: Caller<ClientOperator>,
         state: State<'_>,
         /// The webhook's id.
         id: Path<i64>,
@@ -375,7 +375,7 @@ impl Webhooks {
     #[oai(path = "/webhooks/:id", method = "delete", operation_id = "delete_webhook")]
     async fn delete(
         &self,
-        caller: Caller,
+        caller: Caller<ClientOperator>,
         state: State<'_>,
         /// The webhook's id.
         id: Path<i64>,
@@ -393,7 +393,7 @@ impl Webhooks {
     #[oai(path = "/webhooks/:id/test", method = "post", operation_id = "test_webhook")]
     async fn test(
         &self,
-        caller: Caller,
+        caller: Caller<ClientOperator>,
         state: State<'_>,
         /// The webhook's id.
         id: Path<i64>,

@@ -40,6 +40,7 @@ const fn stream(name: &'static str, stream_type: StreamType) -> Table {
 const TABLES: [Table; 14] = [
     stream("accounts", StreamType::Account),
     stream("credentials", StreamType::Credential),
+    stream("users", StreamType::User),
     stream("categories", StreamType::Category),
     stream("products", StreamType::Product),
     stream("orders", StreamType::Order),

@@ -9,6 +9,7 @@ mod payouts;
 mod replays;
 mod stock;
 mod upload;
+mod users;
 mod wallets;
 
 pub use accounts::Accounts;
@@ -19,4 +20,5 @@ pub use orders::Orders;
 pub use payouts::Payouts;
 pub use replays::Replays;
 pub use stock::Stock;
+pub use users::Users;
 pub use wallets::Wallets;
