@@ -37,7 +37,7 @@ const fn stream(name: &'static str, stream_type: StreamType) -> Table {
     Table { name, key: "id", key_type: "bigint", identity: &["id"], rows_of: RowsOf::Stream(stream_type), prunable: None }
 }
 
-const TABLES: [Table; 14] = [
+const TABLES: [Table; 15] = [
     stream("accounts", StreamType::Account),
     stream("credentials", StreamType::Credential),
     stream("users", StreamType::User),

@@ -85,7 +85,7 @@ impl<'a> Needs<'a> {
             match submission.origin.actor {
                 Actor::Credential(id) => _ = needs.credentials.insert(id),
                 Actor::User(id) => _ = needs.users.insert(id),
-                Actor::Operator(_) | Actor::Fulfilment | Actor::Sandbox => {}
+                Actor::Operator(_) | Actor::Fulfilment | Actor::Replay | Actor::Sandbox => {}
             }
             needs.add(&submission.command);
         }
