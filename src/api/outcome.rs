@@ -68,6 +68,9 @@ impl From<Rejection> for ApiError {
             Rejection::DuplicateReference => Code::DuplicateReference,
             Rejection::IdempotencyKeyReused => Code::IdempotencyKeyReused,
             Rejection::WebhookLimitReached => Code::WebhookLimitReached,
+            Rejection::WebhookInactive => Code::WebhookInactive,
+            Rejection::DeliveryNotFailed => Code::DeliveryNotFailed,
+            Rejection::DeliveryAttemptsExhausted => Code::DeliveryAttemptsExhausted,
             Rejection::Conflict(why) => return ApiError::new(Code::Conflict).message(sentence(why)),
             Rejection::InvalidField { field, problem } => return ApiError::invalid(field, problem),
         };
@@ -109,7 +112,7 @@ impl From<ReadError> for ApiError {
     fn from(error: ReadError) -> ApiError {
         match error {
             ReadError::Database(error) => error.into(),
-            other => ApiError::internal(other),
+            error => ApiError::internal(error),
         }
     }
 }

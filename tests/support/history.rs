@@ -2,16 +2,18 @@
 
 use ledger_events::account::DiscountRule;
 use ledger_events::catalogue::{ImageType, ProductChange, ProductImageSet};
+use ledger_events::replay::ReplayKind;
 use ledger_events::user::UserRole;
 use ledger_events::webhook::WebhookEventType;
 use rewards_ledger::access::seal::Private;
-use rewards_ledger::ledger::command::{CreateUser, PayoutOutcome, WebhookChange};
+use rewards_ledger::delivery::replay::Replayer;
+use rewards_ledger::ledger::command::{CreateUser, PayoutOutcome, RequestReplay, WebhookChange};
 use rewards_ledger::ledger::{Answer, Command, images};
 use sha2::{Digest, Sha256};
 use sqlx::AssertSqlSafe;
 
 use super::ledger::money;
-use super::shop::Shop;
+use super::shop::{SHARD, Shop};
 
 const URL: &str = "https://example.com/hook";
 
@@ -84,7 +86,15 @@ impl Shop {
         }
         self.image().await;
         self.project().await;
-        assert!(all > 0);
+        self.run(Command::TestWebhook { account_id: account, webhook_id: all }).await;
+        // One that is told of what was before it, one step of several.
+        let late = self.webhook_for(account, URL, &[WebhookEventType::OrderCreated]).await.0;
+        let replay = RequestReplay { account_id: account, webhook_id: late, kind: ReplayKind::Missed, from: 1, per_second: 2 };
+        self.run(Command::RequestReplay(replay)).await;
+        self.project().await;
+        let replayer = Replayer { ledger: self.ledger.clone(), pool: self.pool().clone() };
+        assert_eq!(replayer.once(SHARD).await.unwrap(), 1);
+        self.project().await;
     }
 
     /// Gives the product an image, and changes the product.
