@@ -141,14 +141,15 @@ impl Node {
     fn start_roles(&self, config: &Config, sender: Option<Sender>, keyring: &Arc<Keyring>, metrics: &Metrics) {
         let ledger = &self.ledger;
         let made = Arc::new(Notify::new());
-        let work = connect::work(self.database.options());
         let stop = || self.stop_roles.clone();
         if config.roles.include(Role::Projector) {
             let projector = Projector::new(ledger, self.database.options(), metrics.clone(), made.clone());
             self.roles.spawn(projector.run(stop()));
         }
         if config.roles.include(Role::Fulfilment) {
-            self.roles.spawn(Fulfilment::new(ledger.clone(), metrics.clone()).reading(work.clone()).run(stop()));
+            self.roles.spawn(
+                Fulfilment::new(ledger.clone(), metrics.clone()).reading(connect::work(self.database.options())).run(stop()),
+            );
         }
         if let Some(sender) = sender {
             let settings = WorkerSettings {
@@ -156,15 +157,17 @@ impl Node {
                 deadline: config.delivery_timeout,
                 max_in_flight: config.delivery_in_flight as usize,
                 max_in_flight_per_webhook: config.delivery_in_flight_per_webhook as usize,
+                ..WorkerSettings::default()
             };
             let worker = Worker {
-                pool: work,
+                pool: connect::delivery(self.database.options()),
                 shards: ledger.shards().collect(),
                 keyring: keyring.clone(),
                 sender: Arc::new(sender),
                 settings,
                 metrics: metrics.clone(),
                 made,
+                targets: Arc::default(),
             };
             self.roles.spawn(worker.run(stop()));
         }

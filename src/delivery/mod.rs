@@ -2,8 +2,10 @@
 
 pub mod address;
 pub mod claim;
+mod queue;
 pub mod record;
 pub mod schedule;
 pub mod sender;
+mod share;
 pub mod signature;
 pub mod worker;

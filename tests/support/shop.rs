@@ -14,7 +14,7 @@ use rewards_ledger::delivery::sender::{Sender, SenderSettings};
 use rewards_ledger::delivery::worker::{Worker, WorkerSettings};
 use rewards_ledger::ledger::command::{NewVoucher, PlaceOrder, RegisterWebhook};
 use rewards_ledger::ledger::projector::{Projector, Step};
-use rewards_ledger::ledger::{Answer, Command, Ledger};
+use rewards_ledger::ledger::{Answer, Command, Ledger, connect};
 use rewards_ledger::receiver::{self, Certificate, Received, Receiver, ReceiverSettings};
 use rewards_ledger::telemetry::Metrics;
 use sqlx::postgres::PgConnectOptions;
@@ -152,13 +152,14 @@ impl Shop {
             max_idle_per_host: 512,
         });
         Worker {
-            pool: self.pool().clone(),
+            pool: connect::delivery(&self.options),
             shards: vec![SHARD],
             keyring: ledger::keyring(),
             sender: Arc::new(sender.unwrap()),
             settings: WorkerSettings { deadline, ..WorkerSettings::default() },
             metrics: self.metrics.clone(),
             made: self.made.clone(),
+            targets: Arc::default(),
         }
     }
 }
