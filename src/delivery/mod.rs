@@ -2,8 +2,10 @@
 
 pub mod address;
 pub mod claim;
+mod connections;
 mod queue;
 pub mod record;
+pub(crate) mod resolver;
 pub mod schedule;
 pub mod sender;
 mod share;

@@ -144,24 +144,32 @@ impl Shop {
 
     /// A worker that trusts these receivers and may dial this machine.
     pub fn worker(&self, receiver: &Receiver, deadline: Duration) -> Worker {
-        let sender = Sender::new(SenderSettings {
-            service_name: "SERVICE".to_owned(),
-            deadline,
-            ca_pem: Some(receiver.ca_pem().as_bytes().to_vec()),
-            allowed_nets: vec!["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()],
-            max_idle_per_host: 512,
-        });
         Worker {
             pool: connect::delivery(&self.options),
             shards: vec![SHARD],
             keyring: ledger::keyring(),
-            sender: Arc::new(sender.unwrap()),
+            sender: sender(trusting(receiver.ca_pem(), deadline)),
             settings: WorkerSettings { deadline, ..WorkerSettings::default() },
             metrics: self.metrics.clone(),
             made: self.made.clone(),
             targets: Arc::default(),
         }
     }
+}
+
+/// Settings that trust these authorities and may dial this machine.
+pub fn trusting(ca_pem: &str, deadline: Duration) -> SenderSettings {
+    SenderSettings {
+        service_name: "SERVICE".to_owned(),
+        deadline,
+        ca_pem: Some(ca_pem.as_bytes().to_vec()),
+        allowed_nets: vec!["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()],
+        max_connections: 2_000,
+    }
+}
+
+pub fn sender(settings: SenderSettings) -> Arc<Sender> {
+    Arc::new(Sender::new(settings).unwrap())
 }
 
 /// A receiver on this machine that answers so.
