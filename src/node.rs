@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use poem::listener::{Acceptor, Listener, TcpAcceptor, TcpListener};
+use sqlx::PgPool;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
@@ -25,6 +26,7 @@ use crate::fulfilment::Fulfilment;
 use crate::ledger::projector::Projector;
 use crate::ledger::{Ledger, SchemaError, connect, expiry};
 use crate::postgres;
+use crate::sandbox::{self, Sandbox, SandboxError};
 use crate::telemetry::Metrics;
 pub use database::Database;
 
@@ -56,6 +58,8 @@ pub enum NodeError {
     Schema(#[from] SchemaError),
     #[error("webhooks cannot be sent: {0}")]
     Sender(#[from] SenderError),
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
     #[error("cannot {action}: {source}")]
     Io { action: String, source: io::Error },
     #[error("not everything was done within {0:?}; what was accepted is in the log or was answered as failed")]
@@ -108,6 +112,10 @@ impl Node {
         let writers = TaskTracker::new();
         let ledger = Ledger::open(database.options(), keyring.clone(), metrics.clone(), &writers).await?;
 
+        let work = connect::work(database.options());
+        // Before anybody else can write: a sandbox's log begins with its products.
+        let sandbox = sandbox::open(config.sandbox, &ledger, &work).await.inspect_err(|_| ledger.wake().stop())?;
+
         let mut node = Node {
             address: None,
             ledger: ledger.clone(),
@@ -119,14 +127,14 @@ impl Node {
             writers,
             tasks: 0,
         };
-        node.start_roles(config, sender, &keyring, &metrics);
+        node.start_roles(config, sender, sandbox, work, &keyring, &metrics);
         if let Some(acceptor) = acceptor {
             let access = connect::access(node.database.options());
             let credentials = Credentials::start(access.clone(), &node.writers);
             let operators = Operators::new(access, token.as_ref());
             let address = acceptor.local_addr().iter().find_map(|address| address.as_socket_addr()).copied();
             let address = address.unwrap_or(config.listen);
-            node.serve(acceptor, ApiState { ledger, credentials, operators, keyring, metrics });
+            node.serve(acceptor, ApiState { ledger, credentials, operators, keyring, metrics, is_sandbox: config.sandbox });
             node.address = Some(address);
         }
         node.tasks = node.roles.len() + node.writers.len();
@@ -142,7 +150,15 @@ impl Node {
         &self.ledger
     }
 
-    fn start_roles(&self, config: &Config, sender: Option<Sender>, keyring: &Arc<Keyring>, metrics: &Metrics) {
+    fn start_roles(
+        &self,
+        config: &Config,
+        sender: Option<Sender>,
+        sandbox: Option<Sandbox>,
+        work: PgPool,
+        keyring: &Arc<Keyring>,
+        metrics: &Metrics,
+    ) {
         let ledger = &self.ledger;
         let made = Arc::new(Notify::new());
         let stop = || self.stop_roles.clone();
@@ -151,9 +167,10 @@ impl Node {
             self.roles.spawn(projector.run(stop()));
         }
         if config.roles.include(Role::Fulfilment) {
-            self.roles.spawn(
-                Fulfilment::new(ledger.clone(), metrics.clone()).reading(connect::work(self.database.options())).run(stop()),
-            );
+            self.roles.spawn(Fulfilment::new(ledger.clone(), metrics.clone()).reading(work).run(stop()));
+            if let Some(sandbox) = sandbox {
+                self.roles.spawn(sandbox.run(stop()));
+            }
         }
         if let Some(sender) = sender {
             let settings = WorkerSettings {

@@ -8,6 +8,8 @@ mod delivery;
 mod fulfilment;
 mod kill;
 mod log;
+mod payouts;
+mod sandbox;
 mod support;
 mod takeover;
 mod writer;

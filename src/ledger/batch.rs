@@ -1,30 +1,32 @@
 //! What a batch of commands is decided on: loaded under the head lock with one statement per
 //! table, then changed in memory by each command in turn, so that each sees those before it.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
 use chrono::{DateTime, Utc};
 use ledger_events::account::{Account, Credential};
+use ledger_events::beneficiary::Beneficiary;
 use ledger_events::catalogue::{Category, Product};
 use ledger_events::order::Order;
+use ledger_events::payout::Payout;
 use ledger_events::wallet::Wallet;
 use ledger_events::webhook::Webhook;
 use ledger_events::{
-    AccountId, CategoryId, CredentialId, Currency, Event, Metadata, Moment, Money, OrderId, Position, ProductId, ShardId,
-    WalletId, WebhookId,
+    AccountId, BeneficiaryId, CategoryId, CredentialId, Currency, Event, Metadata, Moment, Money, OrderId, PayoutId, Position,
+    ProductId, ShardId, WalletId, WebhookId,
 };
 use ledger_projections::wallets::Transaction;
-use ledger_projections::{accounts, catalogue, orders, wallets, webhooks};
+use ledger_projections::{accounts, beneficiaries, catalogue, orders, payouts, wallets, webhooks};
 use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
 use super::command::{Rendered, Submission};
-use super::memory::Memory;
+use super::memory::{Memory, Recent};
 use super::needs::Needs;
-use super::stock::{self, Voucher};
-use super::texts;
+use super::stock::{self, Shelves, Voucher};
+use super::texts::{self, FAILURE_REASON};
 use crate::access::seal::Keyring;
 
 /// A text in the vault, sealed.
@@ -82,10 +84,13 @@ pub struct Batch {
     pub wallets: HashMap<WalletId, Wallet>,
     pub orders: HashMap<OrderId, Order>,
     pub webhooks: HashMap<WebhookId, Webhook>,
+    pub beneficiaries: HashMap<BeneficiaryId, Beneficiary>,
+    pub payouts: HashMap<PayoutId, Payout>,
     pub wallet_of: HashMap<(AccountId, Currency), WalletId>,
     /// Accounts all of whose wallets are here.
     pub wallets_known_of: HashSet<AccountId>,
     pub order_of: HashMap<(AccountId, String), OrderId>,
+    pub payout_of: HashMap<(AccountId, String), PayoutId>,
     pub fundings: HashMap<String, Transaction>,
     pub texts: HashMap<(&'static str, i64), SealedText>,
     pub answers: HashMap<[u8; 32], StoredAnswer>,
@@ -95,6 +100,10 @@ pub struct Batch {
     pub allocated: HashMap<OrderId, Vec<Voucher>>,
     /// Orders that are left for a later batch, because this one gives out enough.
     pub deferred: HashSet<OrderId>,
+    pub shelves: Shelves,
+    pub nobody_waits_for: HashSet<(ProductId, Money)>,
+    /// What the batch before this one, which is being written, leaves to it.
+    recent: Recent,
     pub known_vouchers: stock::Known,
 
     pub appended: Vec<Appended>,
@@ -114,6 +123,8 @@ pub struct Touched {
     pub wallets: BTreeSet<WalletId>,
     pub orders: BTreeSet<OrderId>,
     pub webhooks: BTreeSet<WebhookId>,
+    pub beneficiaries: BTreeSet<BeneficiaryId>,
+    pub payouts: BTreeSet<PayoutId>,
 }
 
 impl Batch {
@@ -126,11 +137,38 @@ impl Batch {
         memory: Memory,
         submissions: &[Submission],
     ) -> Result<Batch, sqlx::Error> {
-        let mut needs = Needs::of(submissions);
         let (head, epoch, recorded_at) = begin(conn).await?;
-        let mut batch = Batch::recall(shard, keyring, memory, head, epoch, recorded_at);
+        let memory = memory.still_exact_at(head, epoch, recorded_at);
+        let mut batch = Batch::recall(shard, keyring, memory, Recent::default());
+        batch.fetch(conn, Needs::of(submissions)).await?;
+        Ok(batch)
+    }
+
+    /// Whether something is needed that only tables can tell, besides what answers and references
+    /// there are.
+    pub fn lacks(&self, needs: &Needs<'_>) -> bool {
+        let shelves_suffice = || {
+            let wanted = self.wanted(&self.in_line(&needs.fulfil).0);
+            wanted.iter().all(|(pair, wanted)| {
+                self.nobody_waits_for.contains(pair) && self.shelves.get(pair).is_some_and(|shelf| shelf.suffices(*wanted))
+            })
+        };
+        let is_known = needs.orders.iter().all(|id| self.orders.contains_key(id))
+            && needs.accounts.iter().all(|id| self.accounts.contains_key(id))
+            && needs.credentials.iter().all(|id| self.credentials.contains_key(id))
+            && needs.products.iter().all(|id| self.products.contains_key(id))
+            && needs.wallets_of.iter().all(|id| self.wallets_known_of.contains(id));
+        !(is_known && shelves_suffice())
+    }
+
+    /// Loads what these commands need and what is not there yet. What was changed in memory stays
+    /// as it is.
+    pub async fn fetch(&mut self, conn: &mut PgConnection, mut needs: Needs<'_>) -> Result<(), sqlx::Error> {
+        let shard = self.shard;
+        let batch = self;
         batch.ids.refill(conn, &needs.counts).await?;
 
+        needs.keys.retain(|key| batch.answer(key).is_none());
         if !needs.keys.is_empty() {
             batch.load_answers(conn, &needs.keys).await?;
         }
@@ -148,6 +186,7 @@ impl Batch {
             needs.texts.extend(known.iter().flat_map(|order| [("order.metadata", order.id), ("order.cancel_reason", order.id)]));
             batch.keep_orders(known);
         }
+        batch.load_payouts(conn, &mut needs).await?;
         let accounts = missing(&needs.accounts, &batch.accounts);
         if !accounts.is_empty() {
             batch.accounts.extend(accounts::load(conn, shard, &accounts).await?.into_iter().map(|a| (a.id, a)));
@@ -181,11 +220,13 @@ impl Batch {
         if !needs.webhooks_of.is_empty() {
             let loaded = webhooks::load_of_accounts(conn, shard, &list(&needs.webhooks_of)).await?;
             batch.webhooks = loaded.into_iter().map(|w| (w.id, w)).collect();
-            batch.load_signing_secrets(conn, &list(&needs.credentials)).await?;
+        }
+        if !needs.signing_secrets.is_empty() {
+            batch.load_signing_secrets(conn, &list(&needs.signing_secrets)).await?;
         }
         if !needs.texts.is_empty() {
             let texts = texts::sealed(&mut *conn, shard, &needs.texts).await?;
-            batch.texts = texts.into_iter().map(|text| ((text.kind, text.id), text)).collect();
+            batch.texts.extend(texts.into_iter().map(|text| ((text.kind, text.id), text)));
         }
         if !needs.vouchers.is_empty() {
             batch.known_vouchers = stock::known(conn, shard, &batch.keyring, &needs.vouchers).await?;
@@ -193,26 +234,18 @@ impl Batch {
         if !needs.fulfil.is_empty() {
             batch.load_stock(conn, &needs.fulfil).await?;
         }
-        Ok(batch)
+        Ok(())
     }
 
-    /// A batch that begins with what is remembered, where that is still exact.
-    fn recall(
-        shard: ShardId,
-        keyring: Arc<Keyring>,
-        memory: Memory,
-        head: Position,
-        epoch: i64,
-        recorded_at: DateTime<Utc>,
-    ) -> Batch {
-        let memory = memory.still_exact_at(head, epoch);
+    /// A batch that begins with what is remembered, which is exact.
+    pub fn recall(shard: ShardId, keyring: Arc<Keyring>, memory: Memory, recent: Recent) -> Batch {
         Batch {
             shard,
             keyring,
-            head,
-            epoch,
+            head: memory.position,
+            epoch: memory.epoch,
             locked_at: Instant::now(),
-            recorded_at,
+            recorded_at: memory.recorded_at,
             ids: memory.ids,
             accounts: memory.accounts,
             credentials: memory.credentials,
@@ -221,10 +254,16 @@ impl Batch {
             wallets_known_of: memory.wallets_known_of,
             wallet_of: memory.wallet_of,
             orders: memory.orders,
+            shelves: memory.shelves,
+            nobody_waits_for: memory.nobody_waits_for,
+            recent,
             signing_secrets: HashMap::new(),
             categories: HashMap::new(),
             webhooks: HashMap::new(),
+            beneficiaries: HashMap::new(),
+            payouts: HashMap::new(),
             order_of: HashMap::new(),
+            payout_of: HashMap::new(),
             fundings: HashMap::new(),
             texts: HashMap::new(),
             answers: HashMap::new(),
@@ -240,16 +279,25 @@ impl Batch {
         }
     }
 
-    /// What is worth remembering once this batch is committed.
-    pub fn into_memory(self) -> Memory {
+    /// The position of this batch's last event, or of what was there before.
+    pub fn end(&self) -> Position {
+        self.head + i64::try_from(self.appended.len()).unwrap_or(i64::MAX)
+    }
+
+    /// What is worth remembering once this batch is written, and what until then.
+    pub fn into_memory(self) -> (Memory, Recent) {
+        let end = self.end();
+        let mut ids = self.ids;
+        ids.vouchers.clear(); // a voucher's id tells which stock is newer
         let mut orders = self.orders;
         if orders.len() > Memory::MOST_ORDERS {
             orders.retain(|id, order| order.is_waiting() && self.touched.orders.contains(id));
         }
-        Memory {
-            position: self.head + i64::try_from(self.appended.len()).unwrap_or(i64::MAX),
+        let memory = Memory {
+            position: end,
             epoch: self.epoch,
-            ids: self.ids,
+            recorded_at: self.recorded_at,
+            ids,
             accounts: self.accounts,
             credentials: self.credentials,
             // Another shard's log tells of the catalogue: only the first one's writer knows when it changed.
@@ -258,8 +306,26 @@ impl Batch {
             wallets_known_of: self.wallets_known_of,
             wallet_of: self.wallet_of,
             orders,
-        }
-        .bounded()
+            shelves: self.shelves,
+            nobody_waits_for: self.nobody_waits_for,
+        };
+        (memory.bounded(), Recent { answers: self.answers, order_of: self.order_of, texts: self.texts })
+    }
+
+    /// The answer under an idempotency key.
+    pub fn answer(&self, key: &[u8; 32]) -> Option<&StoredAnswer> {
+        self.answers.get(key).or_else(|| self.recent.answers.get(key))
+    }
+
+    /// The order that an account placed under a `client_reference`.
+    pub fn order_under(&self, account: AccountId, reference: &str) -> Option<OrderId> {
+        let key = (account, reference.to_owned());
+        self.order_of.get(&key).or_else(|| self.recent.order_of.get(&key)).copied()
+    }
+
+    /// A text of the vault, sealed.
+    pub fn sealed_text(&self, kind: &'static str, id: i64) -> Option<&SealedText> {
+        self.texts.get(&(kind, id)).or_else(|| self.recent.texts.get(&(kind, id)))
     }
 
     fn keep_orders(&mut self, orders: Vec<Order>) {
@@ -267,14 +333,43 @@ impl Batch {
             if let Some(reference) = &order.placed.client_reference {
                 self.order_of.insert((order.placed.account_id, reference.clone()), order.id);
             }
-            self.orders.insert(order.id, order);
+            self.orders.entry(order.id).or_insert(order);
         }
     }
 
     fn keep_wallets(&mut self, wallets: Vec<Wallet>) {
         for wallet in wallets {
             self.wallet_of.insert((wallet.account_id, wallet.currency), wallet.id);
-            self.wallets.insert(wallet.id, wallet);
+            self.wallets.entry(wallet.id).or_insert(wallet);
+        }
+    }
+
+    /// Whom payouts go to, and those that exist; finds out which wallets they have debited.
+    async fn load_payouts(&mut self, conn: &mut PgConnection, needs: &mut Needs<'_>) -> Result<(), sqlx::Error> {
+        if !needs.beneficiaries.is_empty() {
+            let loaded = beneficiaries::load(conn, self.shard, &list(&needs.beneficiaries)).await?;
+            self.beneficiaries.extend(loaded.into_iter().map(|b| (b.id, b)));
+        }
+        if !needs.payouts.is_empty() {
+            let loaded = payouts::load(conn, self.shard, &list(&needs.payouts)).await?;
+            needs.wallets.extend(loaded.iter().map(|payout| payout.requested.wallet_id));
+            self.keep_payouts(loaded);
+        }
+        if !needs.payout_references.is_empty() {
+            let (of, references): (Vec<AccountId>, Vec<&str>) = needs.payout_references.iter().copied().unzip();
+            let known = payouts::load_by_client_reference(conn, self.shard, &of, &references).await?;
+            needs.texts.extend(known.iter().map(|payout| (FAILURE_REASON, payout.id)));
+            self.keep_payouts(known);
+        }
+        Ok(())
+    }
+
+    fn keep_payouts(&mut self, payouts: Vec<Payout>) {
+        for payout in payouts {
+            if let Some(reference) = &payout.requested.client_reference {
+                self.payout_of.insert((payout.requested.account_id, reference.clone()), payout.id);
+            }
+            self.payouts.insert(payout.id, payout);
         }
     }
 
@@ -318,47 +413,75 @@ impl Batch {
         Ok(())
     }
 
-    /// Allocates the stock to the orders of the batch, the oldest first; nobody is served before an
-    /// older order that waits for the same vouchers outside of the batch.
-    async fn load_stock(&mut self, conn: &mut PgConnection, fulfil: &[OrderId]) -> Result<(), sqlx::Error> {
+    /// The orders among these that wait for vouchers, the oldest first, as far as one batch gives
+    /// out; and those beyond that.
+    fn in_line(&self, fulfil: &[OrderId]) -> (Vec<&Order>, Vec<&Order>) {
         let mut waiting: Vec<&Order> = fulfil.iter().filter_map(|id| self.orders.get(id)).filter(|o| o.is_waiting()).collect();
         waiting.sort_unstable_by_key(|order| order.placed_position);
         waiting.dedup_by_key(|order| order.id);
         let mut units = 0;
-        waiting.retain(|order| {
+        waiting.into_iter().partition(|order| {
             let is_first = units == 0;
             units += order.undelivered_quantity();
-            let fits = is_first || units <= MOST_UNITS;
-            if !fits {
-                self.deferred.insert(order.id);
+            is_first || units <= MOST_UNITS
+        })
+    }
+
+    fn wanted(&self, waiting: &[&Order]) -> HashMap<(ProductId, Money), i64> {
+        let mut wanted = HashMap::new();
+        for order in waiting {
+            *wanted.entry(pair(order)).or_default() += i64::from(order.undelivered_quantity());
+        }
+        wanted
+    }
+
+    /// Allocates the stock to the orders of the batch, the oldest first; nobody is served before an
+    /// older order that waits for the same vouchers outside of the batch.
+    async fn load_stock(&mut self, conn: &mut PgConnection, fulfil: &[OrderId]) -> Result<(), sqlx::Error> {
+        let (waiting, deferred) = self.in_line(fulfil);
+        let wanted = self.wanted(&waiting);
+        let mut waiting: Vec<Waiting> = waiting.into_iter().map(Waiting::of).collect();
+        let deferred: Vec<Waiting> = deferred.into_iter().map(Waiting::of).collect();
+        let today = self.recorded_at.date_naive();
+        stock::fill(conn, self.shard, &mut self.shelves, &wanted, today).await?;
+        let unsure: Vec<_> = wanted.keys().filter(|pair| !self.nobody_waits_for.contains(*pair)).copied().collect();
+        if !unsure.is_empty() {
+            let (products, denominations): (Vec<_>, Vec<_>) = unsure.iter().map(|(p, d)| (*p, d.decimal())).unzip();
+            let lines = orders::first_in_line(conn, self.shard, &products, &denominations, fulfil).await?;
+            self.nobody_waits_for.extend(unsure);
+            for (product, denomination, first) in lines {
+                let denomination = Money::try_from(denomination).map_err(|e| sqlx::Error::Decode(Box::new(e)))?;
+                self.nobody_waits_for.remove(&(product, denomination));
+                waiting.retain(|order| order.pair != (product, denomination) || order.placed_position < first);
             }
-            fits
-        });
-        let key = |order: &Order| (order.placed.product_id, order.placed.denomination);
-        let mut wanted: HashMap<(ProductId, Money), i64> = HashMap::new();
-        for order in &waiting {
-            *wanted.entry(key(order)).or_default() += i64::from(order.undelivered_quantity());
         }
-        if wanted.is_empty() {
-            return Ok(());
-        }
-        let mut stock: HashMap<(ProductId, Money), VecDeque<Voucher>> = HashMap::new();
-        for (key, voucher) in stock::oldest_available(conn, self.shard, &wanted, self.recorded_at.date_naive()).await? {
-            stock.entry(key).or_default().push_back(voucher);
-        }
-        let (products, denominations): (Vec<_>, Vec<_>) =
-            stock.keys().map(|(product, denomination)| (*product, denomination.decimal())).unzip();
-        for (product, denomination, first) in orders::first_in_line(conn, self.shard, &products, &denominations, fulfil).await? {
-            let denomination = Money::try_from(denomination).map_err(|e| sqlx::Error::Decode(Box::new(e)))?;
-            waiting.retain(|order| key(order) != (product, denomination) || order.placed_position < first);
+        for order in deferred {
+            self.nobody_waits_for.remove(&order.pair);
+            self.deferred.insert(order.id);
         }
         for order in waiting {
-            if let Some(stock) = stock.get_mut(&key(order)) {
-                let missing = usize::try_from(order.undelivered_quantity()).unwrap_or_default();
-                self.allocated.insert(order.id, stock.drain(..missing.min(stock.len())).collect());
+            if let Some(shelf) = self.shelves.get_mut(&order.pair) {
+                self.allocated.insert(order.id, shelf.take(order.missing, today));
             }
         }
         Ok(())
+    }
+
+    /// Puts back what was allocated to orders that could not use it.
+    pub fn put_back_stock(&mut self) {
+        let unused = std::mem::take(&mut self.allocated);
+        let mut back: HashMap<_, Vec<Voucher>> = HashMap::new();
+        for (id, vouchers) in unused {
+            if let Some(order) = self.orders.get(&id) {
+                back.entry(pair(order)).or_default().extend(vouchers);
+            }
+        }
+        for (pair, vouchers) in back {
+            if let Some(shelf) = self.shelves.get_mut(&pair) {
+                shelf.put_back(vouchers);
+            }
+        }
+        self.deferred.clear();
     }
 
     /// The id of the next event. UUIDv7 of the recorded time.
@@ -392,6 +515,26 @@ async fn begin(conn: &mut PgConnection) -> Result<(Position, i64, DateTime<Utc>)
     .await?;
     let row = rows.last().ok_or(sqlx::Error::RowNotFound)?;
     Ok((row.try_get("position")?, row.try_get("epoch")?, row.try_get("recorded_at")?))
+}
+
+/// What an order's vouchers are of.
+pub fn pair(order: &Order) -> (ProductId, Money) {
+    (order.placed.product_id, order.placed.denomination)
+}
+
+/// An order that waits for vouchers.
+struct Waiting {
+    id: OrderId,
+    pair: (ProductId, Money),
+    placed_position: Position,
+    missing: usize,
+}
+
+impl Waiting {
+    fn of(order: &Order) -> Waiting {
+        let missing = usize::try_from(order.undelivered_quantity()).unwrap_or_default();
+        Waiting { id: order.id, pair: pair(order), placed_position: order.placed_position, missing }
+    }
 }
 
 fn missing<T>(wanted: &HashSet<i64>, known: &HashMap<i64, T>) -> Vec<i64> {

@@ -121,6 +121,7 @@ impl Node {
             operators: operators.clone(),
             keyring,
             metrics: metrics.clone(),
+            is_sandbox: false,
         };
         let server = tokio::spawn(poem::Server::new_with_acceptor(acceptor).run(api::app(state))).abort_handle();
         Node { ledger, options, metrics, operators, url, token, http: reqwest::Client::new(), server, _database: database }
