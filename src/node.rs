@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::access::seal::Keyring;
-use crate::access::{Credentials, Operators};
+use crate::access::{Gate, Operators, Sessions, sessions};
 use crate::api::{ApiState, app};
 use crate::config::{Config, ConfigError, Role};
 use crate::delivery::sender::{Sender, SenderError, SenderSettings};
@@ -37,7 +37,7 @@ const IDLE_CONNECTION: Duration = Duration::from_secs(75);
 const STOP_REQUESTS: Duration = Duration::from_secs(20);
 /// How long the roles and the writers may take after that.
 const STOP_TASKS: Duration = Duration::from_secs(40);
-const PURGE_EVERY: Duration = Duration::from_secs(3_600);
+const PURGE_EVERY: Duration = Duration::from_secs(600);
 /// Connections to receivers that are kept beside those in use.
 const KEPT_CONNECTIONS: usize = 1_024;
 /// Descriptors that are left to everything else: clients, Postgres, files.
@@ -130,11 +130,24 @@ impl Node {
         node.start_roles(config, sender, sandbox, work, &keyring, &metrics);
         if let Some(acceptor) = acceptor {
             let access = connect::access(node.database.options());
-            let credentials = Credentials::start(access.clone(), &node.writers);
+            let gate = Gate::start(connect::gate(node.database.options()), access.clone(), config.rate_limits, &node.writers);
+            let pool = ledger.pool().clone();
+            let sessions = Sessions::start(access.clone(), pool, keyring.clone(), &node.writers);
             let operators = Operators::new(access, token.as_ref());
             let address = acceptor.local_addr().iter().find_map(|address| address.as_socket_addr()).copied();
             let address = address.unwrap_or(config.listen);
-            node.serve(acceptor, ApiState { ledger, credentials, operators, keyring, metrics, is_sandbox: config.sandbox });
+            let state = ApiState {
+                ledger,
+                gate,
+                sessions,
+                operators,
+                keyring,
+                trusted_proxies: config.trusted_proxies.clone().into(),
+                metrics,
+                public_url: config.public_url.clone().unwrap_or_else(|| format!("http://{address}")).into(),
+                is_sandbox: config.sandbox,
+            };
+            node.serve(acceptor, state);
             node.address = Some(address);
         }
         node.tasks = node.roles.len() + node.writers.len();
@@ -294,21 +307,35 @@ fn connections(in_flight: usize) -> usize {
     wanted.min(usize::try_from(allowed).unwrap_or(usize::MAX).saturating_sub(OTHER_DESCRIPTORS)).max(1)
 }
 
-/// Forgets old idempotency keys, every hour, in small batches. Every node may do it at once.
+/// Forgets old idempotency keys and sessions, and windows and blocks that are over: every few minutes, in small
+/// batches. Every node may do it at once.
 async fn purge(ledger: Ledger, stop: CancellationToken) {
-    let mut hour = tokio::time::interval(PURGE_EVERY);
-    hour.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while stop.run_until_cancelled(hour.tick()).await.is_some() {
+    let mut due = tokio::time::interval(PURGE_EVERY);
+    due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while stop.run_until_cancelled(due.tick()).await.is_some() {
+        let pool = ledger.pool();
+        purge_all(&stop, "rate limits' windows", || expiry::purge_rate_windows(pool)).await;
+        purge_all(&stop, "sessions", || sessions::purge(pool)).await;
+        purge_all(&stop, "blocks", || expiry::purge_ip_blocks(pool)).await;
         for shard in ledger.shards() {
-            while !stop.is_cancelled() {
-                match expiry::purge_idempotency_keys(ledger.pool(), shard).await {
-                    Ok((_, true)) => {}
-                    Ok((_, false)) => break,
-                    Err(error) => {
-                        tracing::warn!(shard, %error, "old idempotency keys could not be deleted; the next hour will");
-                        break;
-                    }
-                }
+            purge_all(&stop, "idempotency keys", || expiry::purge_idempotency_keys(pool, shard)).await;
+        }
+    }
+}
+
+/// Batch after batch, as long as there may be more.
+async fn purge_all<F: Future<Output = Result<(u64, bool), sqlx::Error>>>(
+    stop: &CancellationToken,
+    what: &'static str,
+    purge: impl Fn() -> F,
+) {
+    while !stop.is_cancelled() {
+        match purge().await {
+            Ok((_, true)) => {}
+            Ok((_, false)) => return,
+            Err(error) => {
+                tracing::warn!(what, %error, "what is old could not be deleted; the next time will");
+                return;
             }
         }
     }

@@ -10,8 +10,10 @@ use crate::account::AccountEvent;
 use crate::account::CredentialEvent;
 use crate::beneficiary::BeneficiaryEvent;
 use crate::catalogue::{CategoryEvent, ProductEvent};
+use crate::ip_block::IpBlockEvent;
 use crate::order::OrderEvent;
 use crate::payout::PayoutEvent;
+use crate::user::UserEvent;
 use crate::wallet::WalletEvent;
 use crate::webhook::WebhookEvent;
 
@@ -166,8 +168,10 @@ streams! {
     Webhook(WebhookEvent) = "webhook",
     Account(AccountEvent) = "account",
     Credential(CredentialEvent) = "credential",
+    User(UserEvent) = "user",
     Product(ProductEvent) = "product",
     Category(CategoryEvent) = "category",
+    IpBlock(IpBlockEvent) = "ip_block",
     Beneficiary(BeneficiaryEvent) = "beneficiary",
     Payout(PayoutEvent) = "payout",
 }

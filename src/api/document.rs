@@ -4,23 +4,31 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
+use super::auth::RATE_LIMIT_HEADERS;
 use super::error::ERROR_DETAIL;
 use super::principal::{API_KEY, API_SECRET};
+use crate::access::limits::Rule;
 
 /// The document as it is published.
 ///
 /// - Every object in a request body gets `additionalProperties: false`, which is what is enforced.
 /// - What is optional in a request may be null; in an answer it is there, and may be null.
 /// - The API key and its secret are needed together, not one or the other.
+/// - What a rate limit governs says how its caller stands with it.
+/// - Where nobody has to say who they are, it says so.
 /// - A read has no 402, 409 or 422, and what takes no body no 413 or 415.
 pub fn finish(mut document: Value) -> Value {
     let mut inputs = BTreeSet::new();
     let schemas = document.pointer_mut("/components/schemas");
     let mut schemas = schemas.map(Value::take).unwrap_or_default();
     if let Some(paths) = document.get_mut("paths").and_then(Value::as_object_mut) {
-        let items = paths.values_mut().filter_map(Value::as_object_mut);
-        for (method, operation) in items.flatten() {
+        let items = paths.iter_mut().flat_map(|(path, item)| {
+            let operations = item.as_object_mut().into_iter().flatten();
+            operations.map(move |(method, operation)| (path, method, operation))
+        });
+        for (path, method, operation) in items {
             finish_operation(method, operation);
+            add_rate_limit(path, method, operation);
             let content = operation.get_mut("requestBody").and_then(|body| body.get_mut("content"));
             let types = content.and_then(Value::as_object_mut).into_iter().flatten();
             for schema in types.filter_map(|(_, media_type)| media_type.get_mut("schema")) {
@@ -50,8 +58,9 @@ pub fn text(document: &Value) -> String {
 }
 
 fn finish_operation(method: &str, operation: &mut Value) {
-    if let Some(security) = operation.get_mut("security").and_then(Value::as_array_mut) {
-        require_together(security);
+    match operation.get_mut("security").and_then(Value::as_array_mut) {
+        Some(security) => require_together(security),
+        None => operation["security"] = json!([]),
     }
     let has_body = operation.get("requestBody").is_some();
     if let Some(responses) = operation.get_mut("responses").and_then(Value::as_object_mut) {
@@ -62,6 +71,19 @@ fn finish_operation(method: &str, operation: &mut Value) {
         };
         for status in absent {
             responses.remove(*status);
+        }
+    }
+}
+
+/// Every answer of a governed operation carries the three headers, and every 429.
+fn add_rate_limit(path: &str, method: &str, operation: &mut Value) {
+    let is_governed = Rule::of(&method.to_uppercase(), path).is_some();
+    let responses = operation.get_mut("responses").and_then(Value::as_object_mut);
+    for (status, response) in responses.into_iter().flatten() {
+        if is_governed || status == "429" {
+            for (name, description) in RATE_LIMIT_HEADERS {
+                response["headers"][name] = json!({"description": description, "schema": {"type": "integer", "format": "int64"}});
+            }
         }
     }
 }

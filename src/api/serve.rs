@@ -8,8 +8,10 @@ use poem_openapi::{OpenApi, OpenApiService};
 use serde_json::{Value, json};
 
 use super::allow::Methods;
-use super::auth::{ClientAuth, OperatorAuth};
-use super::edge::Edge;
+use super::auth::Admission;
+use super::edge::{Edge, refuse_nul};
+use super::portal::Portal;
+use super::sessions::Sessions;
 use super::state::ApiState;
 use super::{
     beneficiaries, deliveries, document, operator, orders, payouts, probes, products, sandbox, transactions, vouchers, wallets,
@@ -30,7 +32,9 @@ type ClientApi = (
 
 type OperatorApi = (
     operator::Accounts,
+    operator::Users,
     operator::Credentials,
+    operator::IpBlocks,
     operator::Wallets,
     operator::Catalogue,
     operator::Stock,
@@ -42,13 +46,15 @@ const CLIENT_TITLE: &str = "Rewards Ledger: client API";
 
 const CLIENT_TEXT: &str = "Order digital rewards, paid from a wallet, and follow them.
 
-Every request carries `X-API-Key` and `X-API-Secret`. Money is a decimal string with two decimals, times are ISO 8601 \
+A program sends `X-API-Key` and `X-API-Secret` with every request. A person logs in with `POST /auth/login` and sends \
+`Authorization: Bearer <access token>`; what a person may do is a matter of role: a viewer reads all but voucher codes, \
+an operator also orders, cancels, reads codes and manages webhooks, an owner may do everything. Money is a decimal string with two decimals, times are ISO 8601 \
 in UTC, ids are integers. A field or header named here keeps its name and meaning within `/api/v1`; new fields, codes \
 and values may be added. An error is `{\"error\": {\"name\", \"code\", \"message\", \"messages\"}}`: branch on `code`. \
 With an `Idempotency-Key`, a POST can be repeated without harm for 24 hours.";
 
 const OPERATOR_TEXT: &str =
-    "Run the ledger: accounts, credentials, wallets, products, stock, and any account's orders and payouts.
+    "Run the ledger: accounts, users, credentials, wallets, products, stock, and any account's orders and payouts.
 
 Every request carries `Authorization: Bearer <operator token>`. An admin may do everything; finance funds and adjusts \
 wallets, and reads; an auditor reads. Every change is an event in the log.";
@@ -71,15 +77,23 @@ fn service<T: OpenApi>(api: T, title: &str, text: &str) -> OpenApiService<T, ()>
     OpenApiService::new(api, title, "1").description(text)
 }
 
-/// What a sandbox serves, and the document describes.
-fn client() -> OpenApiService<(ClientApi, sandbox::Sandbox), ()> {
-    service((client_api(), sandbox::Sandbox), CLIENT_TITLE, CLIENT_TEXT)
+/// Everything for clients, a sandbox's too, in one document. It is served in parts: each lets in
+/// others.
+fn client() -> OpenApiService<(ClientApi, sandbox::Sandbox, Sessions, Portal), ()> {
+    service((client_api(), sandbox::Sandbox, Sessions, Portal), CLIENT_TITLE, CLIENT_TEXT)
+}
+
+/// A part of a document, to be served.
+fn part<T: OpenApi>(api: T) -> OpenApiService<T, ()> {
+    OpenApiService::new(api, "", "1")
 }
 
 fn operators() -> OpenApiService<OperatorApi, ()> {
     let api = (
         operator::Accounts,
+        operator::Users,
         operator::Credentials,
+        operator::IpBlocks,
         operator::Wallets,
         operator::Catalogue,
         operator::Stock,
@@ -125,17 +139,21 @@ pub fn app(state: ApiState) -> impl Endpoint {
     let client_page = page(&client, &client_document);
     let operator_page = page(&operators, &operator_document);
 
-    let authenticated = ClientAuth(state.credentials.clone());
-    let client = match state.is_sandbox {
-        true => client.with(authenticated).boxed(),
-        false => service(client_api(), CLIENT_TITLE, CLIENT_TEXT).with(authenticated).boxed(),
+    let state = Arc::new(state);
+    let v1 = match state.is_sandbox {
+        true => part((client_api(), sandbox::Sandbox)).boxed(),
+        false => part(client_api()).boxed(),
     };
     let mut route = probes::add(Route::new());
     route = probes::add_document(route, "/docs", client_page, "/openapi.json", document::text(&client_document));
     route = probes::add_document(route, "/admin/docs", operator_page, "/admin/openapi.json", document::text(&operator_document));
     route
-        .nest_no_strip("/api/v1", client)
-        .nest_no_strip("/admin/v1", operators.with(OperatorAuth(state.operators.clone())))
-        .with(AddData::new(Arc::new(state)))
+        .nest_no_strip("/api/v1", v1)
+        .nest_no_strip("/auth", part(Sessions))
+        .nest_no_strip("/client/api", part(Portal))
+        .nest_no_strip("/admin/v1", operators)
+        .before(refuse_nul)
+        .with(AddData::new(state.clone()))
+        .with(Admission(state))
         .with(edge)
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Datelike, Utc};
+use ipnet::IpNet;
 use ledger_events::{AccountId, Actor, Currency, ShardId};
 use ledger_projections::accounts;
 use ledger_projections::page::{Listed as Rows, Page as RowPage};
@@ -17,7 +18,7 @@ use super::readers::{Read, line};
 use super::reply::{Listed, Plural};
 use super::request_id::current_text;
 use crate::access::seal::Keyring;
-use crate::access::{Credentials, Operators};
+use crate::access::{Gate, Operators, Sessions};
 use crate::ledger::{Ledger, Origin};
 use crate::telemetry::Metrics;
 
@@ -25,12 +26,17 @@ use crate::telemetry::Metrics;
 #[derive(Clone, Debug)]
 pub struct ApiState {
     pub ledger: Ledger,
-    pub credentials: Credentials,
+    pub gate: Gate,
+    pub sessions: Sessions,
     pub operators: Operators,
     pub keyring: Arc<Keyring>,
+    /// Proxies whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Arc<[IpNet]>,
     pub metrics: Metrics,
     /// Serves what only a sandbox has.
     pub is_sandbox: bool,
+    /// The address by which clients reach the service, without a slash at its end.
+    pub public_url: Arc<str>,
 }
 
 /// The state as a handler's argument.
@@ -68,7 +74,12 @@ pub enum Tag {
     Webhooks,
     /// What was sent to webhooks, and what became of it.
     Deliveries,
-    /// Client organisations and their credentials.
+    /// Logging in as a user of an account.
+    Sessions,
+    /// The account's own API keys, for its owners.
+    #[oai(rename = "API keys")]
+    ApiKeys,
+    /// Client organisations, their users and their credentials.
     Accounts,
     /// Products, categories and voucher stock.
     Catalogue,

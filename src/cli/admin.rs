@@ -1,6 +1,7 @@
 //! `admin …`: the operator API's operations from the shell.
 
 mod stock;
+mod users;
 
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
@@ -28,6 +29,9 @@ enum Admin {
     /// Client organisations
     #[command(subcommand)]
     Account(Account),
+    /// People who act for an account
+    #[command(subcommand)]
+    User(users::User),
     /// API keys of an account
     #[command(subcommand)]
     Credential(Credential),
@@ -49,6 +53,9 @@ enum Admin {
     /// Orders of any account
     #[command(subcommand)]
     Order(Order),
+    /// Addresses that logged in too often
+    #[command(subcommand)]
+    IpBlock(IpBlock),
     /// Payouts of any account
     #[command(subcommand)]
     Payout(Payout),
@@ -204,6 +211,12 @@ enum Order {
 }
 
 #[derive(Subcommand, Debug)]
+enum IpBlock {
+    /// Let an address call again before its block ends
+    Lift { ip: std::net::IpAddr },
+}
+
+#[derive(Subcommand, Debug)]
 enum Payout {
     List {
         #[command(flatten)]
@@ -241,6 +254,7 @@ pub async fn run(args: AdminArgs, output: &Output) -> anyhow::Result<()> {
             return stock::run(stock, &client, output).await;
         }
         Admin::Account(account) => account_operation(account),
+        Admin::User(user) => users::operation(user)?,
         Admin::Credential(credential) => credential_operation(credential),
         Admin::Wallet(wallet) => wallet_operation(wallet),
         Admin::Category(Category::Create { name, parent }) => {
@@ -257,6 +271,7 @@ pub async fn run(args: AdminArgs, output: &Output) -> anyhow::Result<()> {
                 ("category_id", category.map(Value::from)),
             ]),
         ),
+        Admin::IpBlock(IpBlock::Lift { ip }) => (Method::DELETE, format!("/admin/v1/ip-blocks/{ip}"), None),
         Admin::Order(Order::List(page)) => list("/orders", &page),
         Admin::Order(Order::Show { order }) => (Method::GET, format!("/admin/v1/orders/{order}"), None),
         Admin::Order(Order::Cancel { order, reason }) => {

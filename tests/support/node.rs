@@ -1,15 +1,20 @@
 //! A node of the service in this process: the API on a loopback port, on a database of its own.
 
+use std::sync::Arc;
+
 use poem::listener::{Acceptor, Listener, TcpListener};
 use reqwest::{Method, RequestBuilder};
 use rewards_ledger::access::seal::{Private, random_secret};
-use rewards_ledger::access::{Credentials, Operators, Role};
+use rewards_ledger::access::{Gate, Operators, Role, Sessions};
 use rewards_ledger::api::{self, ApiState};
+use rewards_ledger::config::RateLimits;
 use rewards_ledger::ledger::command::Command;
-use rewards_ledger::ledger::{FIRST_SHARD, Ledger, Origin};
+use rewards_ledger::ledger::{FIRST_SHARD, Ledger, Origin, connect};
 use rewards_ledger::telemetry::Metrics;
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio_util::task::TaskTracker;
 
@@ -23,13 +28,19 @@ pub struct Node {
     pub ledger: Ledger,
     pub options: PgConnectOptions,
     pub metrics: Metrics,
+    pub sessions: Sessions,
     operators: Operators,
     url: String,
     token: Private,
     http: reqwest::Client,
     server: AbortHandle,
-    _database: TestDatabase,
+    /// None for a second node on another one's.
+    _database: Option<TestDatabase>,
 }
+
+/// More than any test asks for that is not about limits.
+pub const AMPLE_LIMITS: &str =
+    "orders=1000000/60s,images=1000000/60s,general=1000000/1h,login=1000000/60s,refresh=1000000/60s,portal=1000000/1h";
 
 impl Drop for Node {
     fn drop(&mut self) {
@@ -82,6 +93,21 @@ pub struct Client {
     pub secret: String,
 }
 
+/// A user of an account, and the session of a login.
+#[derive(Clone, Debug)]
+pub struct User {
+    pub id: i64,
+    pub account_id: i64,
+    pub email: String,
+    pub access_token: String,
+    pub refresh_token: String,
+    /// As a browser sends it.
+    pub cookie: String,
+}
+
+/// The password of every user.
+pub const PASSWORD: &str = "correct horse battery staple";
+
 /// An account that can order: a credential, a wallet in EUR with 1,000.00, a product with the face
 /// values 10.00 and 25.00, and three vouchers of 10.00.
 #[derive(Debug)]
@@ -93,19 +119,36 @@ pub struct Setup {
 
 impl Node {
     pub async fn start() -> Node {
+        Node::with_limits(AMPLE_LIMITS.parse().unwrap()).await
+    }
+
+    /// One with these rate limits.
+    pub async fn with_limits(limits: RateLimits) -> Node {
         let database = postgres::database().await;
         let options = database.url.parse().unwrap();
-        Node::on(database, options).await
+        Node::on(Some(database), options, limits, false).await
+    }
+
+    /// One that serves what only a sandbox has, too.
+    pub async fn sandbox() -> Node {
+        let database = postgres::database().await;
+        let options = database.url.parse().unwrap();
+        Node::on(Some(database), options, AMPLE_LIMITS.parse().unwrap(), true).await
+    }
+
+    /// A further node on the same database.
+    pub async fn beside(&self, limits: RateLimits) -> Node {
+        Node::on(None, self.options.clone(), limits, false).await
     }
 
     /// One whose every connection to the database goes through a proxy.
     pub async fn behind_a_proxy() -> (Node, Proxy) {
         let database = postgres::database().await;
         let (proxy, options) = Proxy::before(&database.url).await;
-        (Node::on(database, options).await, proxy)
+        (Node::on(Some(database), options, AMPLE_LIMITS.parse().unwrap(), false).await, proxy)
     }
 
-    async fn on(database: TestDatabase, options: PgConnectOptions) -> Node {
+    async fn on(database: Option<TestDatabase>, options: PgConnectOptions, limits: RateLimits, is_sandbox: bool) -> Node {
         let keyring = keyring();
         let metrics = Metrics::default();
         let tasks = TaskTracker::new();
@@ -114,22 +157,47 @@ impl Node {
         let acceptor = TcpListener::bind("127.0.0.1:0").into_acceptor().await.unwrap();
         let address = acceptor.local_addr()[0].as_socket_addr().unwrap().to_string();
         let url = format!("http://{address}");
+        let sessions = Sessions::start(ledger.pool().clone(), ledger.pool().clone(), keyring.clone(), &tasks);
         let operators = Operators::new(ledger.pool().clone(), Some(&token));
         let state = ApiState {
             ledger: ledger.clone(),
-            credentials: Credentials::start(ledger.pool().clone(), &tasks),
+            gate: Gate::start(connect::gate(&options), ledger.pool().clone(), limits, &tasks),
+            sessions: sessions.clone(),
             operators: operators.clone(),
             keyring,
+            trusted_proxies: Arc::new(["127.0.0.1/32".parse().unwrap()]),
             metrics: metrics.clone(),
-            is_sandbox: false,
+            is_sandbox,
+            public_url: url.as_str().into(),
         };
         let server = tokio::spawn(poem::Server::new_with_acceptor(acceptor).run(api::app(state))).abort_handle();
-        Node { ledger, options, metrics, operators, url, token, http: reqwest::Client::new(), server, _database: database }
+        let http = reqwest::Client::new();
+        Node { ledger, options, metrics, sessions, operators, url, token, http, server, _database: database }
     }
 
     pub fn request(&self, method: &str, path: &str) -> RequestBuilder {
         let method: Method = method.parse().unwrap();
         self.http.request(method, format!("{}{path}", self.url))
+    }
+
+    /// Sends a request byte for byte as it is given here, target and headers and body.
+    pub async fn raw(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        let mut stream = TcpStream::connect(self.url.trim_start_matches("http://")).await.unwrap();
+        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+        let head = format!("{method} {target} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{length}{headers}\r\n");
+        stream.write_all(&[head.as_bytes(), body].concat()).await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        let answer = String::from_utf8(answer).unwrap();
+        let (head, text) = answer.split_once("\r\n\r\n").unwrap();
+        let mut lines = head.lines();
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let headers = lines.map(|line| {
+            let (name, value) = line.split_once(": ").unwrap();
+            (name.parse::<reqwest::header::HeaderName>().unwrap(), value.parse().unwrap())
+        });
+        Answer { status, headers: headers.collect(), text: text.to_owned() }
     }
 
     pub async fn send(&self, request: RequestBuilder) -> Answer {
@@ -184,6 +252,43 @@ impl Node {
             self.operator("POST", &format!("/accounts/{account_id}/credentials"), json!({"name": "main"})).await.data(201);
         let text = |name: &str| issued[name].as_str().unwrap().to_owned();
         Client { account_id, credential_id: issued["id"].as_i64().unwrap(), key: text("api_key"), secret: text("api_secret") }
+    }
+
+    /// A new user of an account, with a session that no login through the API began.
+    pub async fn user(&self, account_id: i64, role: &str) -> User {
+        let email = format!("{}@example.com", random_secret().expose());
+        let user = json!({"email": email, "password": PASSWORD, "role": role});
+        let created = self.operator("POST", &format!("/accounts/{account_id}/users"), user).await.data(201);
+        let (granted, cookie) = self.sessions.log_in(&email, Private::new(PASSWORD)).await.unwrap();
+        User {
+            id: created["id"].as_i64().unwrap(),
+            account_id,
+            email,
+            access_token: granted.access_token.expose().to_owned(),
+            refresh_token: granted.refresh_token.expose().to_owned(),
+            cookie: format!("__Host-portal={}", cookie.expose()),
+        }
+    }
+
+    /// A call with an access token, to any path.
+    pub async fn bearer(&self, token: &str, method: &str, path: &str, body: Value) -> Answer {
+        self.send(with_json(self.request(method, path).bearer_auth(token), &body)).await
+    }
+
+    /// A call with a portal cookie, from a page of this origin.
+    pub async fn portal(&self, cookie: &str, origin: &str, method: &str, path: &str, body: Value) -> Answer {
+        let request = self.request(method, path).header("Cookie", cookie).header("Origin", origin);
+        self.send(with_json(request, &body)).await
+    }
+
+    /// A call without any credential.
+    pub async fn anyone(&self, method: &str, path: &str, body: Value) -> Answer {
+        self.send(with_json(self.request(method, path), &body)).await
+    }
+
+    /// Where the node is: the origin of its portal.
+    pub fn url(&self) -> &str {
+        &self.url
     }
 
     pub async fn setup(&self) -> Setup {

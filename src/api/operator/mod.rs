@@ -3,16 +3,20 @@
 mod accounts;
 mod catalogue;
 mod credentials;
+mod ip_blocks;
 mod orders;
 mod payouts;
 mod stock;
 mod upload;
+mod users;
 mod wallets;
 
 pub use accounts::Accounts;
 pub use catalogue::Catalogue;
 pub use credentials::Credentials;
+pub use ip_blocks::IpBlocks;
 pub use orders::Orders;
 pub use payouts::Payouts;
 pub use stock::Stock;
+pub use users::Users;
 pub use wallets::Wallets;

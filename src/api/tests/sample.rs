@@ -8,11 +8,11 @@ use rust_decimal::Decimal;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::access::Principal;
+use crate::access::{Principal, Who};
 use crate::api::allow::Methods;
 use crate::api::body::{OptionalJson, StrictJson};
 use crate::api::document;
-use crate::api::edge::{Edge, WireUri};
+use crate::api::edge::{Edge, WireUri, refuse_nul};
 use crate::api::error::{ApiError, Code, RateLimited};
 use crate::api::fields::{Fields, FromFields};
 use crate::api::page::Page;
@@ -154,10 +154,11 @@ pub fn app() -> impl Endpoint {
         format!("{wire} {} {}", request.uri().path(), id == current)
     }
     Route::new()
-        .nest("/v1", service().with(AddData::new(Principal { account_id: 1000, shard_id: 1, credential_id: 1 })))
+        .nest("/v1", service().with(AddData::new(Principal { account_id: 1000, shard_id: 1, who: Who::Credential(1) })))
         .nest("/anonymous", service())
         .at("/limited", poem::get(limited))
         .at("/foreign", poem::get(foreign))
         .at("/seen", poem::get(seen))
+        .before(refuse_nul)
         .with(Edge::with_methods(Methods::of_document(&json!({"paths": {"/v1/orders": {"get": {}, "post": {}}}}))))
 }
