@@ -22,13 +22,16 @@ pub struct Candidate {
     pub is_quick: bool,
 }
 
+/// Whose turn it is: of those that have the fewest, who was served longest ago.
+type Turns<T> = BinaryHeap<Reverse<(usize, u64, T)>>;
+
 /// Shares `free` out, one by one; returns how many each candidate gets. Those that are not quick
 /// get no more than `free_for_slow` together, so that however many of them hang there is room for
 /// the others.
 pub fn share(candidates: &[Candidate], mut free: usize, mut free_for_slow: usize) -> Vec<usize> {
     let mut given = vec![0; candidates.len()];
-    let mut accounts: HashMap<AccountId, BinaryHeap<Reverse<(usize, u64, usize)>>> = HashMap::new();
-    let mut turns = BinaryHeap::new();
+    let mut accounts: HashMap<AccountId, Turns<usize>> = HashMap::new();
+    let mut turns: Turns<AccountId> = BinaryHeap::new();
     for (index, candidate) in candidates.iter().enumerate().filter(|(_, c)| c.room > 0) {
         accounts.entry(candidate.account_id).or_default().push(Reverse((candidate.has, candidate.served, index)));
     }
