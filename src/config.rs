@@ -192,11 +192,11 @@ pub struct Config {
     #[arg(long, env = "LEDGER_RATE_LIMITS", value_name = "LIMITS", default_value_t = RateLimits::default())]
     pub rate_limits: RateLimits,
 
-    /// Since when /api/v1 is deprecated, as 2030-12-31 (no effect yet) [default: none]
+    /// Since when /api/v1 is deprecated, as 2030-12-31: the header Deprecation says so [default: none]
     #[arg(long, env = "LEDGER_DEPRECATION_DATE", value_name = "DATE", value_parser = date)]
     pub deprecation_date: Option<chrono::NaiveDate>,
 
-    /// When /api/v1 ends, as 2030-12-31 (no effect yet) [default: none]
+    /// When /api/v1 ends, as 2030-12-31: the header Sunset says so [default: none]
     #[arg(long, env = "LEDGER_SUNSET_DATE", value_name = "DATE", value_parser = date)]
     pub sunset_date: Option<chrono::NaiveDate>,
 
@@ -227,8 +227,6 @@ impl Config {
             ("--public-url", self.public_url.is_some()),
             ("--trusted-proxies", !self.trusted_proxies.is_empty()),
             ("--rate-limits", self.rate_limits != RateLimits::default()),
-            ("--deprecation-date", self.deprecation_date.is_some()),
-            ("--sunset-date", self.sunset_date.is_some()),
         ]
         .into_iter()
         .filter_map(|(setting, is_given)| is_given.then_some(setting))

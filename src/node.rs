@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::access::seal::Keyring;
 use crate::access::{Credentials, Operators};
-use crate::api::{ApiState, app};
+use crate::api::{ApiState, Lifecycle, app};
 use crate::config::{Config, ConfigError, Role};
 use crate::delivery::sender::{Sender, SenderError, SenderSettings};
 use crate::delivery::worker::{Worker, WorkerSettings};
@@ -122,7 +122,8 @@ impl Node {
             let operators = Operators::new(access, token.as_ref());
             let address = acceptor.local_addr().iter().find_map(|address| address.as_socket_addr()).copied();
             let address = address.unwrap_or(config.listen);
-            node.serve(acceptor, ApiState { ledger, credentials, operators, keyring, metrics });
+            let lifecycle = Lifecycle::new(config.deprecation_date, config.sunset_date);
+            node.serve(acceptor, ApiState { ledger, credentials, operators, keyring, lifecycle, metrics });
             node.address = Some(address);
         }
         node.tasks = node.roles.len() + node.writers.len();

@@ -13,6 +13,7 @@ use poem_openapi::error::{ParseParamError, ParsePathError, ParseRequestPayloadEr
 
 use super::allow::Methods;
 use super::error::{ApiError, Code, RateLimited};
+use super::lifecycle::Lifecycle;
 use super::request_id::{CURRENT, RequestId, X_REQUEST_ID, current_text};
 use crate::telemetry::Metrics;
 
@@ -27,12 +28,20 @@ pub struct WireUri(pub Uri);
 pub struct Edge {
     methods: Methods,
     metrics: Option<Metrics>,
+    lifecycle: Lifecycle,
 }
 
 impl Edge {
     /// An edge that says, on a 405, which methods the path has (the header `Allow`).
     pub fn with_methods(methods: Methods) -> Self {
-        Self { methods, metrics: None }
+        Self { methods, ..Self::default() }
+    }
+
+    /// Announces the end of the client API's version on its answers, too.
+    #[must_use]
+    pub fn with_lifecycle(mut self, lifecycle: Lifecycle) -> Self {
+        self.lifecycle = lifecycle;
+        self
     }
 
     /// Counts every answer, too.
@@ -47,8 +56,8 @@ impl<E: Endpoint> Middleware<E> for Edge {
     type Output = EdgeEndpoint<E>;
 
     fn transform(&self, inner: E) -> Self::Output {
-        let Edge { methods, metrics } = self.clone();
-        EdgeEndpoint { inner, methods, metrics }
+        let Edge { methods, metrics, lifecycle } = self.clone();
+        EdgeEndpoint { inner, methods, metrics, lifecycle }
     }
 }
 
@@ -58,6 +67,7 @@ pub struct EdgeEndpoint<E> {
     inner: E,
     methods: Methods,
     metrics: Option<Metrics>,
+    lifecycle: Lifecycle,
 }
 
 impl<E: Endpoint> Endpoint for EdgeEndpoint<E> {
@@ -87,6 +97,7 @@ impl<E: Endpoint> Endpoint for EdgeEndpoint<E> {
         let mut response = CURRENT.scope(id.clone(), answer).await;
 
         response.headers_mut().insert(X_REQUEST_ID, id.header().clone());
+        self.lifecycle.announce(wire.path(), response.headers_mut());
         if let Some(metrics) = &self.metrics {
             let (method, route) = (known_method(&method), route_class(wire.path()));
             metrics.answered(method, route, response.status().as_u16(), start.elapsed());

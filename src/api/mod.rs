@@ -4,12 +4,15 @@
 pub mod allow;
 pub mod auth;
 pub mod body;
+pub mod compatibility;
 mod deliveries;
 pub mod document;
 pub mod edge;
 pub mod error;
 pub mod fields;
+mod guides;
 pub mod idempotency;
+mod lifecycle;
 mod operator;
 mod orders;
 pub mod outcome;
@@ -30,5 +33,6 @@ mod vouchers;
 mod wallets;
 mod webhooks;
 
+pub use lifecycle::Lifecycle;
 pub use serve::{app, documents};
 pub use state::ApiState;

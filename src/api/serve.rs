@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use poem::middleware::AddData;
 use poem::{Endpoint, EndpointExt, Route};
-use poem_openapi::{OpenApi, OpenApiService};
+use poem_openapi::{LicenseObject, OpenApi, OpenApiService, ServerObject};
 use serde_json::{Value, json};
 
 use super::allow::Methods;
 use super::auth::{ClientAuth, OperatorAuth};
 use super::edge::Edge;
 use super::state::ApiState;
-use super::{deliveries, document, operator, orders, probes, products, transactions, vouchers, wallets, webhooks};
+use super::{deliveries, document, guides, operator, orders, probes, products, transactions, vouchers, wallets, webhooks};
 
 type ClientApi = (
     orders::Orders,
@@ -31,7 +31,10 @@ const CLIENT_TEXT: &str = "Order digital rewards, paid from a wallet, and follow
 Every request carries `X-API-Key` and `X-API-Secret`. Money is a decimal string with two decimals, times are ISO 8601 \
 in UTC, ids are integers. A field or header named here keeps its name and meaning within `/api/v1`; new fields, codes \
 and values may be added. An error is `{\"error\": {\"name\", \"code\", \"message\", \"messages\"}}`: branch on `code`. \
-With an `Idempotency-Key`, a POST can be repeated without harm for 24 hours.";
+With an `Idempotency-Key`, a POST can be repeated without harm for 24 hours.
+
+Ignore fields, event types, statuses and `sub_status` values that you do not know. Wait at least 10 seconds between two \
+looks at an order, 60 when it is DELAYED; better, register a webhook.";
 
 const OPERATOR_TEXT: &str = "Run the ledger: accounts, credentials, wallets, products, stock, and any account's orders.
 
@@ -48,19 +51,36 @@ fn client() -> OpenApiService<ClientApi, ()> {
         webhooks::Webhooks,
         deliveries::Deliveries,
     );
-    OpenApiService::new(api, "Rewards Ledger: client API", "1").description(CLIENT_TEXT)
+    described(OpenApiService::new(api, "Rewards Ledger: client API", "1").description(client_text()))
 }
 
 fn operators() -> OpenApiService<OperatorApi, ()> {
     let api =
         (operator::Accounts, operator::Credentials, operator::Wallets, operator::Catalogue, operator::Stock, operator::Orders);
-    OpenApiService::new(api, "Rewards Ledger: operator API", "1").description(OPERATOR_TEXT)
+    described(OpenApiService::new(api, "Rewards Ledger: operator API", "1").description(OPERATOR_TEXT))
+}
+
+/// What both documents say of themselves.
+fn described<T>(service: OpenApiService<T, ()>) -> OpenApiService<T, ()> {
+    service.license(LicenseObject::new("Apache-2.0").identifier("Apache-2.0")).server(ServerObject::new("/"))
+}
+
+/// The client document's text, with the guides and the promises of the version.
+fn client_text() -> String {
+    let promises = guides::versioning().replacen("# Versioning", "## Versioning", 1);
+    format!("{CLIENT_TEXT}\n\n## Guides\n\n{}\n{promises}", guides::links())
 }
 
 /// The finished document of a service.
 fn published<T: OpenApi>(service: &OpenApiService<T, ()>) -> Value {
     // What poem-openapi writes is JSON; nothing here can fail.
     document::finish(serde_json::from_str(&service.spec()).unwrap_or_default())
+}
+
+fn published_client() -> Value {
+    let mut document = published(&client());
+    document::describe_webhooks(&mut document);
+    document
 }
 
 /// The interactive page of the finished document: scripts and styles are in it, so it works
@@ -73,7 +93,7 @@ fn page<T: OpenApi>(service: &OpenApiService<T, ()>, document: &Value) -> String
 /// The published documents: each with its path in the repository and its text.
 pub fn documents() -> Vec<(&'static str, String)> {
     vec![
-        ("openapi/client-v1.json", document::text(&published(&client()))),
+        ("openapi/client-v1.json", document::text(&published_client())),
         ("openapi/operator-v1.json", document::text(&published(&operators()))),
     ]
 }
@@ -81,19 +101,22 @@ pub fn documents() -> Vec<(&'static str, String)> {
 /// Everything that is served over HTTP.
 pub fn app(state: ApiState) -> impl Endpoint {
     let (client, operators) = (client(), operators());
-    let (client_document, operator_document) = (published(&client), published(&operators));
+    let (client_document, operator_document) = (published_client(), published(&operators));
     let mut paths = client_document["paths"].clone();
     if let (Some(paths), Some(more)) = (paths.as_object_mut(), operator_document["paths"].as_object()) {
         paths.extend(more.clone());
         for path in ["/healthz", "/readyz", "/metrics", "/docs", "/openapi.json", "/admin/docs", "/admin/openapi.json"] {
             paths.insert(path.to_owned(), json!({"get": {}}));
         }
+        paths.extend(guides::paths().into_iter().map(|path| (path, json!({"get": {}}))));
     }
-    let edge = Edge::with_methods(Methods::of_document(&json!({ "paths": paths }))).with_metrics(state.metrics.clone());
+    let edge = Edge::with_methods(Methods::of_document(&json!({ "paths": paths })))
+        .with_metrics(state.metrics.clone())
+        .with_lifecycle(state.lifecycle.clone());
     let client_page = page(&client, &client_document);
     let operator_page = page(&operators, &operator_document);
 
-    let mut route = probes::add(Route::new());
+    let mut route = guides::add(probes::add(Route::new()));
     route = probes::add_document(route, "/docs", client_page, "/openapi.json", document::text(&client_document));
     route = probes::add_document(route, "/admin/docs", operator_page, "/admin/openapi.json", document::text(&operator_document));
     route

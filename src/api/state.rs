@@ -12,6 +12,7 @@ use rust_decimal::Decimal;
 use serde_json::value::RawValue;
 
 use super::error::{ApiError, Code};
+use super::lifecycle::Lifecycle;
 use super::page::Page;
 use super::readers::{Read, line};
 use super::reply::{Listed, Plural};
@@ -28,6 +29,7 @@ pub struct ApiState {
     pub credentials: Credentials,
     pub operators: Operators,
     pub keyring: Arc<Keyring>,
+    pub lifecycle: Lifecycle,
     pub metrics: Metrics,
 }
 

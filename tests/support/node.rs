@@ -120,6 +120,7 @@ impl Node {
             credentials: Credentials::start(ledger.pool().clone(), &tasks),
             operators: operators.clone(),
             keyring,
+            lifecycle: api::Lifecycle::default(),
             metrics: metrics.clone(),
         };
         let server = tokio::spawn(poem::Server::new_with_acceptor(acceptor).run(api::app(state))).abort_handle();
