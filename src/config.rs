@@ -132,7 +132,7 @@ pub struct Config {
     #[command(flatten)]
     pub database: DatabaseSettings,
 
-    /// Sandbox: self-service funding, and products that deliver at once, partly, late and never (no effect yet)
+    /// Sandbox: self-service funding, and products that deliver at once, partly, late and never; on a database of its own
     #[arg(long, env = "LEDGER_SANDBOX", value_name = "BOOL", value_parser = BoolishValueParser::new(),
         num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     pub sandbox: bool,
@@ -222,7 +222,6 @@ impl Config {
     /// The settings that were given and that nothing in this version looks at.
     pub fn without_effect(&self) -> Vec<&'static str> {
         [
-            ("--sandbox", self.sandbox),
             ("--log-key-file", self.log_key_file.is_some()),
             ("--public-url", self.public_url.is_some()),
             ("--trusted-proxies", !self.trusted_proxies.is_empty()),

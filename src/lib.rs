@@ -11,4 +11,5 @@ pub mod ledger;
 pub mod node;
 pub mod postgres;
 pub mod receiver;
+pub mod sandbox;
 pub mod telemetry;

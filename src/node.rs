@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use poem::listener::{Acceptor, Listener, TcpAcceptor, TcpListener};
+use sqlx::PgPool;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
@@ -25,6 +26,7 @@ use crate::fulfilment::Fulfilment;
 use crate::ledger::projector::Projector;
 use crate::ledger::{Ledger, SchemaError, connect, expiry};
 use crate::postgres;
+use crate::sandbox::{self, Sandbox, SandboxError};
 use crate::telemetry::Metrics;
 pub use database::Database;
 
@@ -52,6 +54,8 @@ pub enum NodeError {
     Schema(#[from] SchemaError),
     #[error("webhooks cannot be sent: {0}")]
     Sender(#[from] SenderError),
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
     #[error("cannot {action}: {source}")]
     Io { action: String, source: io::Error },
     #[error("not everything was done within {0:?}; what was accepted is in the log or was answered as failed")]
@@ -104,6 +108,10 @@ impl Node {
         let writers = TaskTracker::new();
         let ledger = Ledger::open(database.options(), keyring.clone(), metrics.clone(), &writers).await?;
 
+        let work = connect::work(database.options());
+        // Before anybody else can write: a sandbox's log begins with its products.
+        let sandbox = sandbox::open(config.sandbox, &ledger, &work).await.inspect_err(|_| ledger.wake().stop())?;
+
         let mut node = Node {
             address: None,
             ledger: ledger.clone(),
@@ -115,7 +123,7 @@ impl Node {
             writers,
             tasks: 0,
         };
-        node.start_roles(config, sender, &keyring, &metrics);
+        node.start_roles(config, sender, sandbox, work, &keyring, &metrics);
         if let Some(acceptor) = acceptor {
             let access = connect::access(node.database.options());
             let credentials = Credentials::start(access.clone(), &node.writers);
@@ -123,7 +131,8 @@ impl Node {
             let address = acceptor.local_addr().iter().find_map(|address| address.as_socket_addr()).copied();
             let address = address.unwrap_or(config.listen);
             let lifecycle = Lifecycle::new(config.deprecation_date, config.sunset_date);
-            node.serve(acceptor, ApiState { ledger, credentials, operators, keyring, lifecycle, metrics });
+            let is_sandbox = config.sandbox;
+            node.serve(acceptor, ApiState { ledger, credentials, operators, keyring, lifecycle, metrics, is_sandbox });
             node.address = Some(address);
         }
         node.tasks = node.roles.len() + node.writers.len();
@@ -139,10 +148,17 @@ impl Node {
         &self.ledger
     }
 
-    fn start_roles(&self, config: &Config, sender: Option<Sender>, keyring: &Arc<Keyring>, metrics: &Metrics) {
+    fn start_roles(
+        &self,
+        config: &Config,
+        sender: Option<Sender>,
+        sandbox: Option<Sandbox>,
+        work: PgPool,
+        keyring: &Arc<Keyring>,
+        metrics: &Metrics,
+    ) {
         let ledger = &self.ledger;
         let made = Arc::new(Notify::new());
-        let work = connect::work(self.database.options());
         let stop = || self.stop_roles.clone();
         if config.roles.include(Role::Projector) {
             let projector = Projector::new(ledger, self.database.options(), metrics.clone(), made.clone());
@@ -150,6 +166,9 @@ impl Node {
         }
         if config.roles.include(Role::Fulfilment) {
             self.roles.spawn(Fulfilment::new(ledger.clone(), metrics.clone()).reading(work.clone()).run(stop()));
+            if let Some(sandbox) = sandbox {
+                self.roles.spawn(sandbox.run(stop()));
+            }
         }
         if let Some(sender) = sender {
             let settings = WorkerSettings {

@@ -9,6 +9,8 @@ mod delivery;
 mod fulfilment;
 mod kill;
 mod log;
+mod payouts;
+mod sandbox;
 mod support;
 mod takeover;
 mod writer;

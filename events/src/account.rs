@@ -127,6 +127,12 @@ pub struct CredentialIssued {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SigningSecretRotated {}
 
+/// From now on, requests with this credential must (or need not) be signed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HmacRequirementChanged {
+    pub is_required: bool,
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CredentialRevoked {}
 
@@ -139,6 +145,8 @@ pub struct Credential {
     pub name: String,
     pub key_prefix: String,
     pub has_signing_secret: bool,
+    /// Whether each request must carry a valid `X-Signature`; only with a signing secret.
+    pub hmac_required: bool,
     pub is_revoked: bool,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
@@ -159,6 +167,7 @@ pub fn evolve_credential(
             name: e.name.clone(),
             key_prefix: e.key_prefix.clone(),
             has_signing_secret: false,
+            hmac_required: false,
             is_revoked: false,
             created_at: at.recorded_at,
             updated_at: at.recorded_at,
@@ -169,6 +178,7 @@ pub fn evolve_credential(
     match event {
         CredentialEvent::CredentialIssued(_) => {}
         CredentialEvent::SigningSecretRotated(_) => credential.has_signing_secret = true,
+        CredentialEvent::HmacRequirementChanged(e) => credential.hmac_required = e.is_required,
         CredentialEvent::CredentialRevoked(_) => credential.is_revoked = true,
     }
     credential.version = at.version;
@@ -181,6 +191,7 @@ crate::codec::stream_events! {
     CredentialEvent {
         CredentialIssued = 1,
         SigningSecretRotated = 1,
+        HmacRequirementChanged = 1,
         CredentialRevoked = 1,
     }
 }

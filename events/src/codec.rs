@@ -8,8 +8,10 @@ use serde_json::Value;
 
 use crate::account::AccountEvent;
 use crate::account::CredentialEvent;
+use crate::beneficiary::BeneficiaryEvent;
 use crate::catalogue::{CategoryEvent, ProductEvent};
 use crate::order::OrderEvent;
+use crate::payout::PayoutEvent;
 use crate::wallet::WalletEvent;
 use crate::webhook::WebhookEvent;
 
@@ -33,8 +35,12 @@ pub struct Upcaster {
     pub upcast: fn(Value) -> Value,
 }
 
-/// Every upcaster there is; none yet, since no payload has changed since the first release.
-const UPCASTERS: &[Upcaster] = &[];
+/// Every upcaster there is.
+const UPCASTERS: &[Upcaster] = &[
+    // Since version 2 a payment may be a payout's; an order's payload has stayed the same.
+    Upcaster { event_type: "WalletDebited", from_version: 1, upcast: |payload| payload },
+    Upcaster { event_type: "WalletRefunded", from_version: 1, upcast: |payload| payload },
+];
 
 fn upcast(upcasters: &[Upcaster], event_type: &str, found: i16, known: i16, payload: &str) -> Result<Value, CodecError> {
     let unreadable = |source| CodecError::Payload { event_type: event_type.to_owned(), schema_version: found, source };
@@ -162,6 +168,8 @@ streams! {
     Credential(CredentialEvent) = "credential",
     Product(ProductEvent) = "product",
     Category(CategoryEvent) = "category",
+    Beneficiary(BeneficiaryEvent) = "beneficiary",
+    Payout(PayoutEvent) = "payout",
 }
 
 impl std::fmt::Display for StreamType {
@@ -224,6 +232,17 @@ mod tests {
         ];
         assert_eq!(upcast(&upcasters, "Renamed", 1, 3, r#"{"a":5}"#).unwrap()["c"], 500);
         assert!(matches!(upcast(&upcasters, "Other", 1, 2, "{}"), Err(CodecError::UnknownVersion { .. })));
+    }
+
+    #[test]
+    fn a_payment_of_the_first_version_is_an_orders() {
+        let golden = include_str!("../fixtures/wallet/WalletDebited.v1.json").trim_end();
+        let event = Event::read(StreamType::Wallet, "WalletDebited", 1, golden).unwrap();
+        let Event::Wallet(WalletEvent::WalletDebited(debited)) = &event else { panic!("{event:?}") };
+        assert_eq!(debited.purpose, crate::wallet::Purpose::Order(42));
+        assert_eq!(event.payload().unwrap(), golden, "an order's payload is written as it always was");
+        let nothing = r#"{"transaction_id":1,"amount":"1.00","balance_after":"1.00","reference":"r"}"#;
+        assert!(matches!(Event::read(StreamType::Wallet, "WalletDebited", 2, nothing), Err(CodecError::Payload { .. })));
     }
 
     #[test]

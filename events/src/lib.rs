@@ -6,10 +6,12 @@
 //! arguments, so that a history folded twice gives the same state twice.
 
 pub mod account;
+pub mod beneficiary;
 pub mod catalogue;
 pub mod codec;
 mod money;
 pub mod order;
+pub mod payout;
 pub mod placement;
 pub mod price;
 mod record;
@@ -28,9 +30,11 @@ pub type ShardId = i16;
 pub type Position = i64;
 /// Ids that clients see come from one sequence per kind and stay below 2^53.
 pub type AccountId = i64;
+pub type BeneficiaryId = i64;
 pub type CredentialId = i64;
 pub type CategoryId = i64;
 pub type OrderId = i64;
+pub type PayoutId = i64;
 pub type ProductId = i64;
 pub type TransactionId = i64;
 pub type WalletId = i64;

@@ -4,7 +4,7 @@ use crate::account::{Account, AccountStatus};
 use crate::catalogue::Product;
 use crate::order::OrderPlaced;
 use crate::price::price;
-use crate::wallet::{self, Wallet, WalletCommand, WalletEvent};
+use crate::wallet::{self, Purpose, Wallet, WalletCommand, WalletEvent};
 use crate::{Currency, Money, OrderId, ProductId, Rejection, TransactionId};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -42,7 +42,8 @@ pub fn place<'a>(
     let price = price(command.denomination, command.quantity, discount).map_err(|_| Rejection::InvalidDenomination)?;
     let wallet = wallet_in(details.currency).ok_or(Rejection::CurrencyMismatch)?;
     let reference_code = reference_code(order_id);
-    let payment = WalletCommand::PayOrder { amount: price.amount, order_id, reference: reference_code.clone() };
+    let payment =
+        WalletCommand::Pay { amount: price.amount, purpose: Purpose::Order(order_id), reference: reference_code.clone() };
     let debit = wallet::decide(wallet, transaction_id, payment)?;
     let placed = OrderPlaced {
         account_id: account.id,
@@ -130,7 +131,7 @@ mod tests {
                 .unwrap();
         let WalletEvent::WalletDebited(debit) = debited else { panic!("not a debit") };
         assert_eq!((placed.amount, debit.amount, debit.balance_after), (money("20.00"), money("20.00"), money("0.00")));
-        assert_eq!((placed.transaction_id, debit.order_id, &debit.reference), (1001, 42, &placed.reference_code));
+        assert_eq!((placed.transaction_id, debit.purpose, &debit.reference), (1001, Purpose::Order(42), &placed.reference_code));
     }
 
     #[test]

@@ -13,13 +13,15 @@ pub enum Rejection {
     InvalidDenomination,
     #[error("the quantity is above the product's maximum of {max_quantity}")]
     QuantityLimitExceeded { max_quantity: i32 },
-    #[error("the account has no wallet in the product's currency")]
+    #[error("the account has no wallet in the currency that is asked for")]
     CurrencyMismatch,
     #[error("the wallet's balance does not cover the amount")]
     InsufficientBalance,
     #[error("the order can no longer be cancelled")]
     OrderNotCancellable,
-    #[error("another order carries this client_reference")]
+    #[error("the payout is no longer pending")]
+    PayoutNotCancellable,
+    #[error("another request carries this client_reference")]
     DuplicateReference,
     #[error("the idempotency key was used with another request")]
     IdempotencyKeyReused,

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use crate::{AccountId, Currency, Moment, Money, OrderId, Rejection, TransactionId, WalletId};
+use crate::{AccountId, Currency, Moment, Money, OrderId, PayoutId, Rejection, TransactionId, WalletId};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WalletOpened {
@@ -22,26 +22,65 @@ pub struct WalletFunded {
     pub note_hash: Option<String>,
 }
 
-/// An order was paid.
+/// An order or a payout was paid. Version 1 knew orders only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WalletDebited {
     pub transaction_id: TransactionId,
     pub amount: Money,
     pub balance_after: Money,
-    pub order_id: OrderId,
-    /// The order's `reference_code`.
+    /// In the payload one field, `order_id` or `payout_id`.
+    #[serde(flatten)]
+    pub purpose: Purpose,
+    /// The `reference_code` of the order or payout.
     pub reference: String,
 }
 
-/// What a cancelled order did not deliver came back.
+/// What a cancelled order did not deliver came back, or a payout that was not made. Version 1 knew
+/// orders only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WalletRefunded {
     pub transaction_id: TransactionId,
     pub amount: Money,
     pub balance_after: Money,
-    pub order_id: OrderId,
-    /// The order's `reference_code`.
+    /// In the payload one field, `order_id` or `payout_id`.
+    #[serde(flatten)]
+    pub purpose: Purpose,
+    /// The `reference_code` of the order or payout.
     pub reference: String,
+}
+
+/// What a wallet pays for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Purpose {
+    #[serde(rename = "order_id")]
+    Order(OrderId),
+    #[serde(rename = "payout_id")]
+    Payout(PayoutId),
+}
+
+impl Purpose {
+    /// The category of the movement that pays for it.
+    pub fn payment(self) -> &'static str {
+        match self {
+            Self::Order(_) => "ORDER",
+            Self::Payout(_) => "PAYOUT",
+        }
+    }
+
+    /// The category of the movement that gives the payment back.
+    pub fn refund(self) -> &'static str {
+        match self {
+            Self::Order(_) => "ORDER_REFUND",
+            Self::Payout(_) => "PAYOUT_REFUND",
+        }
+    }
+
+    fn order_id(self) -> Option<OrderId> {
+        match self {
+            Self::Order(id) => Some(id),
+            Self::Payout(_) => None,
+        }
+    }
 }
 
 /// An operator corrected the balance.
@@ -86,8 +125,8 @@ pub struct Wallet {
 #[derive(Clone, Debug, PartialEq)]
 pub enum WalletCommand {
     Fund { amount: Money, reference: String, note_hash: Option<String> },
-    PayOrder { amount: Money, order_id: OrderId, reference: String },
-    RefundOrder { amount: Money, order_id: OrderId, reference: String },
+    Pay { amount: Money, purpose: Purpose, reference: String },
+    Refund { amount: Money, purpose: Purpose, reference: String },
     Adjust { direction: Direction, amount: Money, reason_hash: String },
 }
 
@@ -103,11 +142,11 @@ pub fn decide(wallet: &Wallet, transaction_id: TransactionId, command: WalletCom
         WalletCommand::Fund { amount, reference, note_hash } => {
             WalletFunded { transaction_id, amount, balance_after: credited(amount)?, reference, note_hash }.into()
         }
-        WalletCommand::PayOrder { amount, order_id, reference } => {
-            WalletDebited { transaction_id, amount, balance_after: debited(amount)?, order_id, reference }.into()
+        WalletCommand::Pay { amount, purpose, reference } => {
+            WalletDebited { transaction_id, amount, balance_after: debited(amount)?, purpose, reference }.into()
         }
-        WalletCommand::RefundOrder { amount, order_id, reference } => {
-            WalletRefunded { transaction_id, amount, balance_after: credited(amount)?, order_id, reference }.into()
+        WalletCommand::Refund { amount, purpose, reference } => {
+            WalletRefunded { transaction_id, amount, balance_after: credited(amount)?, purpose, reference }.into()
         }
         WalletCommand::Adjust { direction, amount, reason_hash } => {
             let balance_after = match direction {
@@ -156,37 +195,48 @@ pub struct Movement<'a> {
     pub category: &'static str,
     pub amount: Money,
     pub balance_after: Money,
-    pub order_id: Option<OrderId>,
+    /// The order or payout that was paid or refunded.
+    pub purpose: Option<Purpose>,
     pub reference: Option<&'a str>,
 }
 
 impl Movement<'_> {
-    /// Every category there is; payouts come with their resource.
+    /// Every category there is.
     pub const CATEGORIES: [&'static str; 6] = ["FUNDING", "ORDER", "ORDER_REFUND", "ADJUSTMENT", "PAYOUT", "PAYOUT_REFUND"];
 
+    pub fn order_id(&self) -> Option<OrderId> {
+        self.purpose.and_then(Purpose::order_id)
+    }
+
     pub fn of(event: &WalletEvent) -> Option<Movement<'_>> {
-        let (transaction_id, direction, category, amount, balance_after, order_id, reference) = match event {
+        let (transaction_id, direction, category, amount, balance_after, purpose, reference) = match event {
             WalletEvent::WalletOpened(_) => return None,
             WalletEvent::WalletFunded(e) => {
                 (e.transaction_id, Direction::Credit, "FUNDING", e.amount, e.balance_after, None, Some(&*e.reference))
             }
-            WalletEvent::WalletDebited(e) => {
-                (e.transaction_id, Direction::Debit, "ORDER", e.amount, e.balance_after, Some(e.order_id), Some(&*e.reference))
-            }
+            WalletEvent::WalletDebited(e) => (
+                e.transaction_id,
+                Direction::Debit,
+                e.purpose.payment(),
+                e.amount,
+                e.balance_after,
+                Some(e.purpose),
+                Some(&*e.reference),
+            ),
             WalletEvent::WalletRefunded(e) => (
                 e.transaction_id,
                 Direction::Credit,
-                "ORDER_REFUND",
+                e.purpose.refund(),
                 e.amount,
                 e.balance_after,
-                Some(e.order_id),
+                Some(e.purpose),
                 Some(&*e.reference),
             ),
             WalletEvent::WalletAdjusted(e) => {
                 (e.transaction_id, e.direction, "ADJUSTMENT", e.amount, e.balance_after, None, None)
             }
         };
-        Some(Movement { transaction_id, direction, category, amount, balance_after, order_id, reference })
+        Some(Movement { transaction_id, direction, category, amount, balance_after, purpose, reference })
     }
 }
 
@@ -195,8 +245,8 @@ crate::codec::stream_events! {
     WalletEvent {
         WalletOpened = 1,
         WalletFunded = 1,
-        WalletDebited = 1,
-        WalletRefunded = 1,
+        WalletDebited = 2,
+        WalletRefunded = 2,
         WalletAdjusted = 1,
     }
 }
@@ -220,8 +270,8 @@ mod tests {
     fn command(kind: u8, amount: Money) -> WalletCommand {
         match kind {
             0 => WalletCommand::Fund { amount, reference: "f".into(), note_hash: None },
-            1 => WalletCommand::PayOrder { amount, order_id: 1, reference: "o".into() },
-            2 => WalletCommand::RefundOrder { amount, order_id: 1, reference: "o".into() },
+            1 => WalletCommand::Pay { amount, purpose: Purpose::Order(1), reference: "o".into() },
+            2 => WalletCommand::Refund { amount, purpose: Purpose::Payout(1), reference: "p".into() },
             3 => WalletCommand::Adjust { direction: Direction::Credit, amount, reason_hash: "h".into() },
             _ => WalletCommand::Adjust { direction: Direction::Debit, amount, reason_hash: "h".into() },
         }

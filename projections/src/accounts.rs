@@ -78,11 +78,11 @@ pub async fn write_credentials(
         return Ok(());
     }
     sqlx::query(
-        "INSERT INTO credentials (shard_id, id, version, account_id, name, key_prefix, has_signing_secret, is_revoked, created_at, updated_at)
+        "INSERT INTO credentials (shard_id, id, version, account_id, name, key_prefix, has_signing_secret, is_revoked, created_at, updated_at, hmac_required)
          SELECT $1, new.* FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::boolean[], $8::boolean[],
-            $9::timestamptz[], $10::timestamptz[]) AS new
+            $9::timestamptz[], $10::timestamptz[], $11::boolean[]) AS new
          ON CONFLICT (id) DO UPDATE SET version = excluded.version, has_signing_secret = excluded.has_signing_secret,
-            is_revoked = excluded.is_revoked, updated_at = excluded.updated_at",
+            hmac_required = excluded.hmac_required, is_revoked = excluded.is_revoked, updated_at = excluded.updated_at",
     )
     .bind(shard)
     .bind(credentials.iter().map(|c| c.id).collect::<Vec<_>>())
@@ -94,6 +94,7 @@ pub async fn write_credentials(
     .bind(credentials.iter().map(|c| c.is_revoked).collect::<Vec<_>>())
     .bind(credentials.iter().map(|c| c.created_at).collect::<Vec<_>>())
     .bind(credentials.iter().map(|c| c.updated_at).collect::<Vec<_>>())
+    .bind(credentials.iter().map(|c| c.hmac_required).collect::<Vec<_>>())
     .execute(conn)
     .await?;
     Ok(())
@@ -169,6 +170,7 @@ impl FromRow<'_, PgRow> for CredentialRow {
             name: row.try_get("name")?,
             key_prefix: row.try_get("key_prefix")?,
             has_signing_secret: row.try_get("has_signing_secret")?,
+            hmac_required: row.try_get("hmac_required")?,
             is_revoked: row.try_get("is_revoked")?,
             created_at: row.try_get("created_at")?,
             updated_at: row.try_get("updated_at")?,

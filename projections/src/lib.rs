@@ -5,11 +5,13 @@
 //! `public` and, for a rebuild, in `shadow`: the connection's `search_path` decides.
 
 pub mod accounts;
+pub mod beneficiaries;
 pub mod catalogue;
 pub mod deliveries;
 pub mod envelope;
 pub mod orders;
 pub mod page;
+pub mod payouts;
 pub mod wallets;
 pub mod webhooks;
 
@@ -34,18 +36,20 @@ pub enum Inline {
     Accounts,
     Catalogue,
     Orders,
+    Payouts,
     Wallets,
     Webhooks,
 }
 
 impl Inline {
-    pub const ALL: [Inline; 5] = [Self::Accounts, Self::Catalogue, Self::Orders, Self::Wallets, Self::Webhooks];
+    pub const ALL: [Inline; 6] = [Self::Accounts, Self::Catalogue, Self::Orders, Self::Payouts, Self::Wallets, Self::Webhooks];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Accounts => "accounts",
             Self::Catalogue => "catalogue",
             Self::Orders => "orders",
+            Self::Payouts => "payouts",
             Self::Wallets => "wallets",
             Self::Webhooks => "webhooks",
         }
@@ -56,6 +60,7 @@ impl Inline {
             Self::Accounts => &["accounts", "credentials"],
             Self::Catalogue => &["categories", "products"],
             Self::Orders => &["orders"],
+            Self::Payouts => &["beneficiaries", "payouts"],
             Self::Wallets => &["wallets", "wallet_transactions"],
             Self::Webhooks => &["webhooks"],
         }
@@ -67,6 +72,10 @@ impl Inline {
             Self::Accounts => accounts::apply(conn, shard, events).await,
             Self::Catalogue => catalogue::apply(conn, shard, events).await,
             Self::Orders => orders::apply(conn, shard, events).await,
+            Self::Payouts => {
+                beneficiaries::apply(conn, shard, events).await?;
+                payouts::apply(conn, shard, events).await
+            }
             Self::Wallets => wallets::apply(conn, shard, events).await,
             Self::Webhooks => webhooks::apply(conn, shard, events).await,
         }

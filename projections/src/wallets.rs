@@ -42,7 +42,7 @@ impl Transaction {
             amount: movement.amount,
             balance_after: movement.balance_after,
             currency: wallet.currency,
-            order_id: movement.order_id,
+            order_id: movement.order_id(),
             reference: movement.reference.map(str::to_owned),
             created_at: at.recorded_at,
         })

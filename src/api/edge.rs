@@ -210,6 +210,8 @@ fn route_class(path: &str) -> &'static str {
         ("/api/v1/products", "products"),
         ("/api/v1/wallets", "wallets"),
         ("/api/v1/transactions", "transactions"),
+        ("/api/v1/beneficiaries", "beneficiaries"),
+        ("/api/v1/payouts", "payouts"),
         ("/api/v1/webhooks/deliveries", "deliveries"),
         ("/api/v1/webhooks", "webhooks"),
         ("/api/v1", "client"),

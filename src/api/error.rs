@@ -73,7 +73,7 @@ codes! {
     ProductUnavailable = 422 "E_PRODUCT_UNAVAILABLE" "The product is not available.";
     InvalidDenomination = 422 "E_INVALID_DENOMINATION" "The product does not have this denomination.";
     QuantityLimitExceeded = 422 "E_QUANTITY_LIMIT_EXCEEDED" "The quantity is over the product's maximum.";
-    CurrencyMismatch = 422 "E_CURRENCY_MISMATCH" "The account has no wallet in the product's currency.";
+    CurrencyMismatch = 422 "E_CURRENCY_MISMATCH" "There is no wallet of this currency, or the wallet is of another one.";
     IdempotencyKeyReused = 422 "E_IDEMPOTENCY_KEY_REUSED" "The Idempotency-Key was used before, with another body.";
     /// Never carries details: they are in the log, under the request's id.
     Internal = 500 "E_INTERNAL" "Something went wrong on our side.";

@@ -3,6 +3,7 @@
 
 pub mod allow;
 pub mod auth;
+mod beneficiaries;
 pub mod body;
 pub mod compatibility;
 mod deliveries;
@@ -17,12 +18,14 @@ mod operator;
 mod orders;
 pub mod outcome;
 pub mod page;
+mod payouts;
 pub mod principal;
 mod probes;
 mod products;
 pub mod readers;
 pub mod reply;
 pub mod request_id;
+mod sandbox;
 pub mod scalars;
 mod serve;
 mod state;

@@ -62,6 +62,7 @@ impl From<Rejection> for ApiError {
             Rejection::CurrencyMismatch => Code::CurrencyMismatch,
             Rejection::InsufficientBalance => Code::InsufficientBalance,
             Rejection::OrderNotCancellable => Code::OrderNotCancellable,
+            Rejection::PayoutNotCancellable => Code::PayoutNotCancellable,
             Rejection::DuplicateReference => Code::DuplicateReference,
             Rejection::IdempotencyKeyReused => Code::IdempotencyKeyReused,
             Rejection::WebhookLimitReached => Code::WebhookLimitReached,

@@ -11,7 +11,10 @@ use super::allow::Methods;
 use super::auth::{ClientAuth, OperatorAuth};
 use super::edge::Edge;
 use super::state::ApiState;
-use super::{deliveries, document, guides, operator, orders, probes, products, transactions, vouchers, wallets, webhooks};
+use super::{
+    beneficiaries, deliveries, document, guides, operator, orders, payouts, probes, products, sandbox, transactions, vouchers,
+    wallets, webhooks,
+};
 
 type ClientApi = (
     orders::Orders,
@@ -19,56 +22,82 @@ type ClientApi = (
     products::Products,
     wallets::Wallets,
     transactions::Transactions,
+    beneficiaries::Beneficiaries,
+    payouts::Payouts,
     webhooks::Webhooks,
     deliveries::Deliveries,
 );
 
-type OperatorApi =
-    (operator::Accounts, operator::Credentials, operator::Wallets, operator::Catalogue, operator::Stock, operator::Orders);
+type OperatorApi = (
+    operator::Accounts,
+    operator::Credentials,
+    operator::Wallets,
+    operator::Catalogue,
+    operator::Stock,
+    operator::Orders,
+    operator::Payouts,
+);
+
+const CLIENT_TITLE: &str = "Rewards Ledger: client API";
 
 const CLIENT_TEXT: &str = "Order digital rewards, paid from a wallet, and follow them.
 
 Every request carries `X-API-Key` and `X-API-Secret`. Money is a decimal string with two decimals, times are ISO 8601 \
 in UTC, ids are integers. A field or header named here keeps its name and meaning within `/api/v1`; new fields, codes \
 and values may be added. An error is `{\"error\": {\"name\", \"code\", \"message\", \"messages\"}}`: branch on `code`. \
-With an `Idempotency-Key`, a POST can be repeated without harm for 24 hours.
+A method that a path does not have is 405 `E_METHOD_NOT_ALLOWED`, with the header `Allow`. With an `Idempotency-Key`, a POST can be repeated without harm for 24 hours.
 
 Ignore fields, event types, statuses and `sub_status` values that you do not know. Wait at least 10 seconds between two \
 looks at an order, 60 when it is DELAYED; better, register a webhook.";
 
-const OPERATOR_TEXT: &str = "Run the ledger: accounts, credentials, wallets, products, stock, and any account's orders.
+const OPERATOR_TEXT: &str =
+    "Run the ledger: accounts, credentials, wallets, products, stock, and any account's orders and payouts.
 
 Every request carries `Authorization: Bearer <operator token>`. An admin may do everything; finance funds and adjusts \
 wallets, and reads; an auditor reads. Every change is an event in the log.";
 
-fn client() -> OpenApiService<ClientApi, ()> {
-    let api = (
+fn client_api() -> ClientApi {
+    (
         orders::Orders,
         vouchers::VoucherCodes,
         products::Products,
         wallets::Wallets,
         transactions::Transactions,
+        beneficiaries::Beneficiaries,
+        payouts::Payouts,
         webhooks::Webhooks,
         deliveries::Deliveries,
-    );
-    described(OpenApiService::new(api, "Rewards Ledger: client API", "1").description(client_text()))
-}
-
-fn operators() -> OpenApiService<OperatorApi, ()> {
-    let api =
-        (operator::Accounts, operator::Credentials, operator::Wallets, operator::Catalogue, operator::Stock, operator::Orders);
-    described(OpenApiService::new(api, "Rewards Ledger: operator API", "1").description(OPERATOR_TEXT))
+    )
 }
 
 /// What both documents say of themselves.
-fn described<T>(service: OpenApiService<T, ()>) -> OpenApiService<T, ()> {
-    service.license(LicenseObject::new("Apache-2.0").identifier("Apache-2.0")).server(ServerObject::new("/"))
+fn service<T: OpenApi>(api: T, title: &str, text: &str) -> OpenApiService<T, ()> {
+    let license = LicenseObject::new("Apache-2.0").identifier("Apache-2.0");
+    OpenApiService::new(api, title, "1").description(text).license(license).server(ServerObject::new("/"))
 }
 
 /// The client document's text, with the guides and the promises of the version.
 fn client_text() -> String {
     let promises = guides::versioning().replacen("# Versioning", "## Versioning", 1);
     format!("{CLIENT_TEXT}\n\n## Guides\n\n{}\n{promises}", guides::links())
+}
+
+/// What a sandbox serves, and the document describes.
+fn client() -> OpenApiService<(ClientApi, sandbox::Sandbox), ()> {
+    service((client_api(), sandbox::Sandbox), CLIENT_TITLE, &client_text())
+}
+
+fn operators() -> OpenApiService<OperatorApi, ()> {
+    let api = (
+        operator::Accounts,
+        operator::Credentials,
+        operator::Wallets,
+        operator::Catalogue,
+        operator::Stock,
+        operator::Orders,
+        operator::Payouts,
+    );
+    service(api, "Rewards Ledger: operator API", OPERATOR_TEXT)
 }
 
 /// The finished document of a service.
@@ -116,11 +145,16 @@ pub fn app(state: ApiState) -> impl Endpoint {
     let client_page = page(&client, &client_document);
     let operator_page = page(&operators, &operator_document);
 
+    let authenticated = ClientAuth(state.credentials.clone());
+    let client = match state.is_sandbox {
+        true => client.with(authenticated).boxed(),
+        false => service(client_api(), CLIENT_TITLE, CLIENT_TEXT).with(authenticated).boxed(),
+    };
     let mut route = guides::add(probes::add(Route::new()));
     route = probes::add_document(route, "/docs", client_page, "/openapi.json", document::text(&client_document));
     route = probes::add_document(route, "/admin/docs", operator_page, "/admin/openapi.json", document::text(&operator_document));
     route
-        .nest_no_strip("/api/v1", client.with(ClientAuth(state.credentials.clone())))
+        .nest_no_strip("/api/v1", client)
         .nest_no_strip("/admin/v1", operators.with(OperatorAuth(state.operators.clone())))
         .with(AddData::new(Arc::new(state)))
         .with(edge)

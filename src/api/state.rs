@@ -31,6 +31,8 @@ pub struct ApiState {
     pub keyring: Arc<Keyring>,
     pub lifecycle: Lifecycle,
     pub metrics: Metrics,
+    /// Serves what only a sandbox has.
+    pub is_sandbox: bool,
 }
 
 /// The state as a handler's argument.
@@ -58,6 +60,12 @@ pub enum Tag {
     Wallets,
     /// Every movement of money.
     Transactions,
+    /// Whom payouts go to.
+    Beneficiaries,
+    /// Money out of a wallet.
+    Payouts,
+    /// What only a sandbox has.
+    Sandbox,
     /// Being told of what happens to orders.
     Webhooks,
     /// What was sent to webhooks, and what became of it.
@@ -82,6 +90,25 @@ pub fn rows_of(page: Page) -> RowPage {
     // `Page` lets nothing pass that does not fit.
     let fit = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     RowPage { number: fit(page.page), size: fit(page.limit) }
+}
+
+/// What to read of each shard for one page of all of them.
+pub fn rows_of_each(page: Page, shards: usize) -> RowPage {
+    if shards == 1 { rows_of(page) } else { rows_of(Page { page: 1, limit: page.offset() + page.limit }) }
+}
+
+/// The page out of what was read of each shard. Ids are from one sequence over all shards: the
+/// newest of each, merged, are the newest.
+pub fn newest<R>(read: Vec<(ShardId, Vec<R>)>, page: Page, id: impl Fn(&R) -> i64) -> Vec<(ShardId, R)> {
+    let shards = read.len();
+    let mut found: Vec<(ShardId, R)> =
+        read.into_iter().flat_map(|(shard, rows)| rows.into_iter().map(move |row| (shard, row))).collect();
+    if shards == 1 {
+        return found;
+    }
+    found.sort_by_key(|(_, row)| std::cmp::Reverse(id(row)));
+    let within = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    found.into_iter().skip(within(page.offset())).take(within(page.limit)).collect()
 }
 
 /// A page of rows as a page of resources.
@@ -112,6 +139,13 @@ pub fn amounts() -> std::ops::RangeInclusive<Decimal> {
 /// 400 naming the field, if it was not.
 pub fn money(field: &str, amount: Decimal) -> Result<ledger_events::Money, ApiError> {
     amount.try_into().map_err(|problem: ledger_events::MoneyError| ApiError::invalid(field, problem.to_string()))
+}
+
+/// An ISO 3166-1 alpha-2 code.
+pub fn country(value: &RawValue) -> Read<String> {
+    let text = line(2..=2)(value)?;
+    let is_code = text.bytes().all(|byte| byte.is_ascii_uppercase());
+    if is_code { Ok(text) } else { Err("must be an ISO 3166-1 code of two capital letters".into()) }
 }
 
 /// An ISO 4217 code of a currency with at most two decimals; kept as its text.

@@ -78,7 +78,7 @@ pub struct Transaction {
     currency: String,
     /// The order that it paid or refunded.
     order_id: Option<i64>,
-    /// The order's `reference_code`, or the funding's reference.
+    /// The order's `reference_code`, the funding's reference, or `PAY-` and the payout's id.
     reference: Option<String>,
     /// For people.
     description: String,
@@ -98,6 +98,8 @@ impl From<wallets::Transaction> for Transaction {
             "ORDER" => format!("Payment of order {reference}"),
             "ORDER_REFUND" => format!("Refund of order {reference}"),
             "ADJUSTMENT" => "Adjustment by an operator".to_owned(),
+            "PAYOUT" => format!("Payout {reference}"),
+            "PAYOUT_REFUND" => format!("Refund of payout {reference}"),
             other => other.to_owned(),
         };
         Self {

@@ -6,9 +6,11 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
+use ledger_events::beneficiary::BeneficiaryEvent;
 use ledger_events::order::OrderEvent;
+use ledger_events::payout::PayoutEvent;
 use ledger_events::wallet::WalletEvent;
-use ledger_events::{AccountId, Currency, Event, Position, Recorded, ShardId, WalletId};
+use ledger_events::{AccountId, BeneficiaryId, Currency, Event, Position, Recorded, ShardId, WalletId};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -45,7 +47,7 @@ pub async fn check(
     findings: &mut Findings,
     progress: &impl Fn(Progress),
 ) -> Result<u64, AuditError> {
-    let mut walk = Walk { shard, last: 0, time: None, owed: None, wallets: HashMap::new() };
+    let mut walk = Walk { shard, last: 0, time: None, owed: None, wallets: HashMap::new(), beneficiaries: HashMap::new() };
     let mut events = 0;
     while walk.last < head {
         let mut page = reader::stored_after(&mut *conn, shard, walk.last, PAGE_EVENTS).await?;
@@ -72,6 +74,8 @@ struct Walk {
     owed: Option<Owed>,
     /// Whose each wallet is, and in which currency.
     wallets: HashMap<WalletId, (AccountId, Currency)>,
+    /// The same of every beneficiary that is not deleted.
+    beneficiaries: HashMap<BeneficiaryId, (AccountId, Currency)>,
 }
 
 impl Walk {
@@ -95,17 +99,41 @@ impl Walk {
         };
         self.settle(Some(&recorded), findings);
         self.owed = Owed::by(&recorded);
+        if let Some(problem) = self.wrong_party(&recorded) {
+            let (stream, id) = (recorded.stream_type.as_str(), recorded.stream_id);
+            findings.add(Difference::Rule { shard, stream, id, position, problem });
+        }
+        Some(recorded)
+    }
+
+    /// Money comes out of a wallet of the account that spends it, and goes to a beneficiary of its
+    /// own, in one and the same currency.
+    fn wrong_party(&mut self, recorded: &Recorded) -> Option<String> {
+        let id = recorded.stream_id;
+        let wrong = |kind: &str, id: i64, account: AccountId, currency: Currency| {
+            Some(format!("{kind} {id} is not one of account {account} in {currency}"))
+        };
         match &recorded.event {
-            Event::Wallet(WalletEvent::WalletOpened(e)) => {
-                _ = self.wallets.insert(recorded.stream_id, (e.account_id, e.currency))
+            Event::Wallet(WalletEvent::WalletOpened(e)) => _ = self.wallets.insert(id, (e.account_id, e.currency)),
+            Event::Beneficiary(BeneficiaryEvent::BeneficiaryAdded(e)) => {
+                _ = self.beneficiaries.insert(id, (e.account_id, e.currency));
             }
+            Event::Beneficiary(BeneficiaryEvent::BeneficiaryDeleted(_)) => _ = self.beneficiaries.remove(&id),
             Event::Order(OrderEvent::OrderPlaced(e)) if self.wallets.get(&e.wallet_id) != Some(&(e.account_id, e.currency)) => {
-                let problem = format!("wallet {} is not one of account {} in {}", e.wallet_id, e.account_id, e.currency);
-                findings.add(Difference::Rule { shard, stream: "order", id: recorded.stream_id, position, problem });
+                return wrong("wallet", e.wallet_id, e.account_id, e.currency);
+            }
+            Event::Payout(PayoutEvent::PayoutRequested(e)) => {
+                let party = Some(&(e.account_id, e.currency));
+                if self.wallets.get(&e.wallet_id) != party {
+                    return wrong("wallet", e.wallet_id, e.account_id, e.currency);
+                }
+                if self.beneficiaries.get(&e.beneficiary_id) != party {
+                    return wrong("beneficiary", e.beneficiary_id, e.account_id, e.currency);
+                }
             }
             _ => {}
         }
-        Some(recorded)
+        None
     }
 
     /// What was owed must be met by this event, and nothing else may look as if it were.
@@ -114,8 +142,8 @@ impl Walk {
         let problem = match self.owed.take() {
             Some(owed) => match owed.unmet_by(next) {
                 Some(problem) => {
-                    let (id, position) = (owed.order_id, owed.position);
-                    findings.add(Difference::Rule { shard, stream: "order", id, position, problem });
+                    let (stream, id, position) = (owed.stream.as_str(), owed.id, owed.position);
+                    findings.add(Difference::Rule { shard, stream, id, position, problem });
                     next.and_then(Owed::not_owed)
                 }
                 None => None,

@@ -1,55 +1,59 @@
 //! The rules that every history keeps, whoever wrote it: pure, over events and folded states.
 
+use ledger_events::beneficiary::{Beneficiary, BeneficiaryEvent};
 use ledger_events::order::{Order, OrderEvent};
+use ledger_events::payout::{Payout, PayoutEvent, PayoutStatus};
 use ledger_events::price::{price, refund_due};
-use ledger_events::wallet::{Movement, Wallet, WalletEvent};
-use ledger_events::{Event, Money, OrderId, Recorded, TransactionId, WalletId};
+use ledger_events::wallet::{Movement, Purpose, Wallet, WalletEvent};
+use ledger_events::{Event, Money, Recorded, StreamType, TransactionId, WalletId};
 
-/// The movement of money that must directly follow an order's event.
+/// The movement of money that must directly follow an event of an order or payout.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Owed {
-    pub order_id: OrderId,
+    pub stream: StreamType,
+    pub id: i64,
     pub position: i64,
-    category: &'static str,
+    purpose: Purpose,
+    is_refund: bool,
     amount: Money,
     transaction_id: Option<TransactionId>,
-    /// `OrderCancelled` does not name it; the order does.
+    /// A refund's event does not name it; what was paid does.
     wallet_id: Option<WalletId>,
 }
 
 impl Owed {
     /// What an event owes, if anything.
     pub fn by(recorded: &Recorded) -> Option<Owed> {
-        let owed = |category, amount, transaction_id, wallet_id| Owed {
-            order_id: recorded.stream_id,
-            position: recorded.moment.position,
-            category,
-            amount,
-            transaction_id,
-            wallet_id,
-        };
-        match &recorded.event {
-            Event::Order(OrderEvent::OrderPlaced(e)) => Some(owed("ORDER", e.amount, Some(e.transaction_id), Some(e.wallet_id))),
+        let (order, payout) = (Purpose::Order(recorded.stream_id), Purpose::Payout(recorded.stream_id));
+        let (purpose, is_refund, amount, transaction_id, wallet_id) = match &recorded.event {
+            Event::Order(OrderEvent::OrderPlaced(e)) => (order, false, e.amount, Some(e.transaction_id), Some(e.wallet_id)),
             Event::Order(OrderEvent::OrderCancelled(e)) if !e.refunded_amount.is_zero() || e.transaction_id.is_some() => {
-                Some(owed("ORDER_REFUND", e.refunded_amount, e.transaction_id, None))
+                (order, true, e.refunded_amount, e.transaction_id, None)
             }
-            _ => None,
-        }
+            Event::Payout(PayoutEvent::PayoutRequested(e)) => {
+                (payout, false, e.amount, Some(e.transaction_id), Some(e.wallet_id))
+            }
+            Event::Payout(PayoutEvent::PayoutFailed(e)) => (payout, true, e.refunded_amount, Some(e.transaction_id), None),
+            Event::Payout(PayoutEvent::PayoutCancelled(e)) => (payout, true, e.refunded_amount, Some(e.transaction_id), None),
+            _ => return None,
+        };
+        let (stream, id, position) = (recorded.stream_type, recorded.stream_id, recorded.moment.position);
+        Some(Owed { stream, id, position, purpose, is_refund, amount, transaction_id, wallet_id })
     }
 
-    pub fn noun(&self) -> &'static str {
-        if self.category == "ORDER" { "payment" } else { "refund" }
+    fn category(&self) -> &'static str {
+        if self.is_refund { self.purpose.refund() } else { self.purpose.payment() }
     }
 
     /// What is wrong with the event that stands where the movement is owed.
     pub fn unmet_by(&self, next: Option<&Recorded>) -> Option<String> {
-        let noun = self.noun();
+        let noun = if self.is_refund { "refund" } else { "payment" };
         let movement = next.and_then(|next| match &next.event {
             Event::Wallet(event) => Some((next.stream_id, Movement::of(event)?)),
             _ => None,
         });
         let Some((wallet_id, movement)) =
-            movement.filter(|(_, m)| m.category == self.category && m.order_id == Some(self.order_id))
+            movement.filter(|(_, m)| m.category == self.category() && m.purpose == Some(self.purpose))
         else {
             return Some(format!("its {noun} of {} does not follow", self.amount));
         };
@@ -65,17 +69,20 @@ impl Owed {
         }
     }
 
-    /// What is wrong with an order's movement for which nothing was owed.
+    /// What is wrong with a movement for an order or payout, for which nothing was owed.
     pub fn not_owed(recorded: &Recorded) -> Option<String> {
-        match &recorded.event {
-            Event::Wallet(WalletEvent::WalletDebited(e)) => {
-                Some(format!("debits {} for order {}, which was not placed right before", e.amount, e.order_id))
-            }
-            Event::Wallet(WalletEvent::WalletRefunded(e)) => {
-                Some(format!("refunds {} for order {}, which was not cancelled right before", e.amount, e.order_id))
-            }
-            _ => None,
-        }
+        let (verb, amount, purpose) = match &recorded.event {
+            Event::Wallet(WalletEvent::WalletDebited(e)) => ("debits", e.amount, e.purpose),
+            Event::Wallet(WalletEvent::WalletRefunded(e)) => ("refunds", e.amount, e.purpose),
+            _ => return None,
+        };
+        let (kind, id, missing) = match (purpose, verb) {
+            (Purpose::Order(id), "debits") => ("order", id, "placed"),
+            (Purpose::Order(id), _) => ("order", id, "cancelled"),
+            (Purpose::Payout(id), "debits") => ("payout", id, "requested"),
+            (Purpose::Payout(id), _) => ("payout", id, "failed or cancelled"),
+        };
+        Some(format!("{verb} {amount} for {kind} {id}, which was not {missing} right before"))
     }
 }
 
@@ -116,6 +123,37 @@ pub fn of_order(before: Option<&Order>, event: &OrderEvent) -> Option<String> {
             Ok(due) => Some(format!("its refund is {}, due is {due}", e.refunded_amount)),
             Err(error) => Some(format!("its refund cannot be computed: it {error}")),
         },
+    }
+}
+
+/// What is wrong with an event of a payout that stood as `before`.
+pub fn of_payout(before: Option<&Payout>, event: &PayoutEvent) -> Option<String> {
+    let name = event.type_and_version().0;
+    let payout = match (before, event) {
+        (None, PayoutEvent::PayoutRequested(e)) => {
+            return (!e.amount.is_positive()).then(|| format!("its amount is {}", e.amount));
+        }
+        (None, _) => return Some(format!("begins with {name}")),
+        (Some(payout), _) => payout,
+    };
+    let refunded = match event {
+        PayoutEvent::PayoutRequested(_) => return Some("is requested a second time".to_owned()),
+        _ if payout.status != PayoutStatus::Pending => return Some(format!("{name} after {}", payout.status.as_str())),
+        PayoutEvent::PayoutPaid(_) => return None,
+        PayoutEvent::PayoutFailed(e) => e.refunded_amount,
+        PayoutEvent::PayoutCancelled(e) => e.refunded_amount,
+    };
+    let paid = payout.requested.amount;
+    (refunded != paid).then(|| format!("its refund is {refunded}, due is {paid}"))
+}
+
+/// What is wrong with an event of a beneficiary that stood as `before`.
+pub fn of_beneficiary(before: Option<&Beneficiary>, event: &BeneficiaryEvent) -> Option<String> {
+    match (before, event) {
+        (None, BeneficiaryEvent::BeneficiaryAdded(_)) => None,
+        (None, _) => Some(format!("begins with {}", event.type_and_version().0)),
+        (Some(_), BeneficiaryEvent::BeneficiaryAdded(_)) => Some("is added a second time".to_owned()),
+        (Some(known), BeneficiaryEvent::BeneficiaryDeleted(_)) => known.is_deleted.then(|| "is deleted twice".to_owned()),
     }
 }
 

@@ -8,9 +8,10 @@
 use std::collections::HashMap;
 
 use ledger_events::order::{Order, OrderEvent};
+use ledger_events::payout::Payout;
 use ledger_events::{Event, Position, Recorded, ShardId, StreamType, WalletId};
 use ledger_projections::wallets::Transaction;
-use ledger_projections::{ProjectionError, accounts, catalogue, orders, wallets, webhooks};
+use ledger_projections::{ProjectionError, accounts, beneficiaries, catalogue, orders, payouts, wallets, webhooks};
 use sqlx::PgConnection;
 
 use super::tables::{Rows, Table, table};
@@ -29,6 +30,8 @@ struct Folded {
     credentials: HashMap<i64, ledger_events::account::Credential>,
     products: HashMap<i64, ledger_events::catalogue::Product>,
     categories: HashMap<i64, ledger_events::catalogue::Category>,
+    beneficiaries: HashMap<i64, ledger_events::beneficiary::Beneficiary>,
+    payouts: HashMap<i64, Payout>,
     transactions: Vec<Transaction>,
     /// Where a refund must stand, and in which wallet.
     refunds: Vec<(i64, Position, WalletId)>,
@@ -44,6 +47,8 @@ fn table_of(stream: StreamType) -> Option<&'static Table> {
         StreamType::Credential => "credentials",
         StreamType::Product => "products",
         StreamType::Category => "categories",
+        StreamType::Beneficiary => "beneficiaries",
+        StreamType::Payout => "payouts",
     })
 }
 
@@ -61,7 +66,7 @@ pub async fn check(
     let (mut at, mut compared) = ((i64::MIN, 0_i64), i64::MIN);
     let mut done = 0;
     loop {
-        sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; TRUNCATE orders, wallets, wallet_transactions, webhooks, accounts, credentials, products, categories")
+        sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; TRUNCATE orders, wallets, wallet_transactions, webhooks, accounts, credentials, products, categories, beneficiaries, payouts")
             .execute(&mut *conn)
             .await?;
         let page = page(conn, shard, stream, at).await?;
@@ -108,8 +113,8 @@ pub async fn check(
         }
         if stream == StreamType::Order {
             counts.vouchers += vouchers::check(conn, shard, (compared, to), &folded.orders, findings).await?;
-            refunds(conn, shard, &folded.refunds, findings).await?;
         }
+        refunds(conn, shard, stream, &folded.refunds, findings).await?;
         sqlx::raw_sql("COMMIT").execute(&mut *conn).await?;
         done += i64::try_from(page.len()).unwrap_or_default();
         progress(Progress { stage: stream.as_str(), shard, done, total: done });
@@ -172,6 +177,19 @@ impl Folded {
                 catalogue::fold(&mut self.products, &mut self.categories, recorded);
                 begins(self.products.contains_key(&id) || self.categories.contains_key(&id), recorded)
             }
+            Event::Beneficiary(event) => {
+                let problem = rules::of_beneficiary(self.beneficiaries.get(&id), event);
+                beneficiaries::fold(&mut self.beneficiaries, recorded);
+                problem
+            }
+            Event::Payout(event) => {
+                let problem = rules::of_payout(self.payouts.get(&id), event);
+                payouts::fold(&mut self.payouts, recorded);
+                if let Some(payout) = self.payouts.get(&id).filter(|payout| payout.refund_transaction_id.is_some()) {
+                    self.refunds.push((id, recorded.moment.position, payout.requested.wallet_id));
+                }
+                problem
+            }
         }
     }
 
@@ -188,6 +206,8 @@ impl Folded {
             credentials: one(&mut self.credentials, id),
             products: one(&mut self.products, id),
             categories: one(&mut self.categories, id),
+            beneficiaries: one(&mut self.beneficiaries, id),
+            payouts: one(&mut self.payouts, id),
             transactions: vec![],
             refunds: vec![],
         }
@@ -198,6 +218,8 @@ impl Folded {
         wallets::write(conn, shard, &self.wallets.values().collect::<Vec<_>>()).await?;
         wallets::write_transactions(conn, shard, &self.transactions).await?;
         webhooks::write(conn, shard, &self.webhooks.values().collect::<Vec<_>>()).await?;
+        beneficiaries::write(conn, shard, &self.beneficiaries.values().collect::<Vec<_>>()).await?;
+        payouts::write(conn, shard, &self.payouts.values().collect::<Vec<_>>()).await?;
         accounts::write(conn, shard, &self.accounts.values().collect::<Vec<_>>()).await?;
         accounts::write_credentials(conn, shard, &self.credentials.values().collect::<Vec<_>>()).await?;
         catalogue::write(conn, shard, &self.products.values().collect::<Vec<_>>()).await?;
@@ -213,9 +235,13 @@ fn begins(is_known: bool, recorded: &Recorded) -> Option<String> {
 async fn refunds(
     conn: &mut PgConnection,
     shard: ShardId,
+    stream: StreamType,
     refunds: &[(i64, Position, WalletId)],
     findings: &mut Findings,
 ) -> Result<(), sqlx::Error> {
+    if refunds.is_empty() {
+        return Ok(());
+    }
     let next: Vec<Position> = refunds.iter().map(|(_, cancelled, _)| cancelled + 1).collect();
     let wallets: Vec<(Position, WalletId)> = sqlx::query_as(
         "SELECT position, stream_id FROM events WHERE shard_id = $1 AND position = ANY($2) AND stream_type = 'wallet'",
@@ -229,7 +255,7 @@ async fn refunds(
         // That a refund follows at all is the walk's over the positions.
         if let Some(wallet) = wallets.get(&(position + 1)).filter(|wallet| *wallet != paid_from) {
             let problem = format!("its refund went to wallet {wallet}, it was paid from {paid_from}");
-            findings.add(Difference::Rule { shard, stream: "order", id: *id, position: *position, problem });
+            findings.add(Difference::Rule { shard, stream: stream.as_str(), id: *id, position: *position, problem });
         }
     }
     Ok(())

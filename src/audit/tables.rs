@@ -33,7 +33,7 @@ const fn stream(name: &'static str, stream_type: StreamType) -> Table {
     Table { name, key: "id", key_type: "bigint", identity: &["id"], rows_of: RowsOf::Stream(stream_type) }
 }
 
-const TABLES: [Table; 11] = [
+const TABLES: [Table; 13] = [
     stream("accounts", StreamType::Account),
     stream("credentials", StreamType::Credential),
     stream("categories", StreamType::Category),
@@ -41,6 +41,8 @@ const TABLES: [Table; 11] = [
     stream("orders", StreamType::Order),
     stream("wallets", StreamType::Wallet),
     stream("webhooks", StreamType::Webhook),
+    stream("beneficiaries", StreamType::Beneficiary),
+    stream("payouts", StreamType::Payout),
     Table { name: "wallet_transactions", key: "id", key_type: "bigint", identity: &["id"], rows_of: RowsOf::Movement },
     Table {
         name: "webhook_audience",

@@ -69,6 +69,8 @@ const SCRATCH: &str = "
     CREATE TEMP TABLE wallet_transactions (LIKE public.wallet_transactions);
     CREATE TEMP TABLE orders (LIKE public.orders, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE webhooks (LIKE public.webhooks, PRIMARY KEY (shard_id, id));
+    CREATE TEMP TABLE beneficiaries (LIKE public.beneficiaries, PRIMARY KEY (shard_id, id));
+    CREATE TEMP TABLE payouts (LIKE public.payouts, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE webhook_audience (LIKE public.webhook_audience, PRIMARY KEY (shard_id, webhook_id));
     CREATE TEMP TABLE webhook_envelopes (LIKE public.webhook_envelopes);
     CREATE TEMP TABLE deliveries (LIKE public.deliveries INCLUDING DEFAULTS)";

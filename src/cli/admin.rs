@@ -49,6 +49,9 @@ enum Admin {
     /// Orders of any account
     #[command(subcommand)]
     Order(Order),
+    /// Payouts of any account
+    #[command(subcommand)]
+    Payout(Payout),
     /// Operator tokens, directly on the database
     Token(TokenArgs),
 }
@@ -75,9 +78,21 @@ enum Credential {
         account: i64,
         name: String,
     },
+    /// Whether its requests must be signed; a signing secret that is made for it is shown once
+    Hmac {
+        credential: i64,
+        #[arg(value_enum)]
+        signatures: Signatures,
+    },
     Revoke {
         credential: i64,
     },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Signatures {
+    Required,
+    Optional,
 }
 
 #[derive(Subcommand, Debug)]
@@ -188,6 +203,25 @@ enum Order {
     },
 }
 
+#[derive(Subcommand, Debug)]
+enum Payout {
+    List {
+        #[command(flatten)]
+        page: PageArgs,
+        /// Only PENDING, PAID, FAILED or CANCELLED ones
+        #[arg(long)]
+        status: Option<String>,
+    },
+    /// The money has been sent
+    Paid { payout: i64 },
+    /// The money could not be sent, and goes back to the wallet
+    Failed {
+        payout: i64,
+        #[arg(long)]
+        reason: Option<String>,
+    },
+}
+
 #[derive(Args, Debug)]
 struct PageArgs {
     #[arg(long, default_value_t = 1)]
@@ -228,6 +262,7 @@ pub async fn run(args: AdminArgs, output: &Output) -> anyhow::Result<()> {
         Admin::Order(Order::Cancel { order, reason }) => {
             post(&format!("/orders/{order}/cancel"), filled([("reason", reason.map(Value::from))]))
         }
+        Admin::Payout(payout) => payout_operation(payout),
     };
     let client = client(&args.url, &args.operator_token)?;
     let (method, path, body) = operation;
@@ -273,6 +308,10 @@ fn account_operation(account: Account) -> Operation {
 fn credential_operation(credential: Credential) -> Operation {
     match credential {
         Credential::Issue { account, name } => post(&format!("/accounts/{account}/credentials"), json!({"name": name})),
+        Credential::Hmac { credential, signatures } => {
+            let is_required = signatures == Signatures::Required;
+            put(&format!("/credentials/{credential}"), json!({"hmac_required": is_required}))
+        }
         Credential::Revoke { credential } => (Method::DELETE, format!("/admin/v1/credentials/{credential}"), None),
     }
 }
@@ -291,6 +330,25 @@ fn wallet_operation(wallet: Wallet) -> Operation {
             };
             post(&format!("/wallets/{wallet}/adjust"), json!({"type": direction, "amount": amount, "reason": reason}))
         }
+    }
+}
+
+fn payout_operation(payout: Payout) -> Operation {
+    let settle = |payout: i64, status: &str, reason: Option<String>| {
+        let body = filled([("status", Some(json!(status))), ("failure_reason", reason.map(Value::from))]);
+        put(&format!("/payouts/{payout}"), body)
+    };
+    match payout {
+        Payout::List { page, status } => {
+            let (method, mut path, body) = list("/payouts", &page);
+            if let Some(status) = status {
+                let status: String = url::form_urlencoded::byte_serialize(status.as_bytes()).collect();
+                path.push_str(&format!("&status={status}"));
+            }
+            (method, path, body)
+        }
+        Payout::Paid { payout } => settle(payout, "PAID", None),
+        Payout::Failed { payout, reason } => settle(payout, "FAILED", reason),
     }
 }
 

@@ -2,13 +2,15 @@
 //! projections likewise, the head last.
 
 use ledger_events::account::{evolve as evolve_account, evolve_credential};
+use ledger_events::beneficiary::evolve as evolve_beneficiary;
 use ledger_events::catalogue::{evolve as evolve_product, evolve_category};
 use ledger_events::order::evolve as evolve_order;
+use ledger_events::payout::evolve as evolve_payout;
 use ledger_events::wallet::evolve as evolve_wallet;
 use ledger_events::webhook::evolve as evolve_webhook;
 use ledger_events::{AccountId, Event, Metadata, Moment};
 use ledger_projections::wallets::Transaction;
-use ledger_projections::{ProjectionError, accounts, catalogue, orders, wallets, webhooks};
+use ledger_projections::{ProjectionError, accounts, beneficiaries, catalogue, orders, payouts, wallets, webhooks};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -65,6 +67,10 @@ impl Batch {
             }
             Event::Product(e) => evolve_in!(self.products, self.touched.products, stream_id, evolve_product, e, &moment),
             Event::Category(e) => evolve_in!(self.categories, self.touched.categories, stream_id, evolve_category, e, &moment),
+            Event::Beneficiary(e) => {
+                evolve_in!(self.beneficiaries, self.touched.beneficiaries, stream_id, evolve_beneficiary, e, &moment)
+            }
+            Event::Payout(e) => evolve_in!(self.payouts, self.touched.payouts, stream_id, evolve_payout, e, &moment),
         }
         let metadata = Metadata {
             actor: story.origin.actor,
@@ -87,6 +93,8 @@ impl Batch {
             Event::Credential(_) => self.credentials.get(&id).map(|s| s.version),
             Event::Product(_) => self.products.get(&id).map(|s| s.version),
             Event::Category(_) => self.categories.get(&id).map(|s| s.version),
+            Event::Beneficiary(_) => self.beneficiaries.get(&id).map(|s| s.version),
+            Event::Payout(_) => self.payouts.get(&id).map(|s| s.version),
         };
         version.unwrap_or_default()
     }
@@ -129,6 +137,8 @@ impl Batch {
             pick(&self.touched.orders, &self.orders).into_iter().partition(|order| order.placed_position > self.head);
         orders::write(conn, shard, &new, &changed).await?;
         webhooks::write(conn, shard, &pick(&self.touched.webhooks, &self.webhooks)).await?;
+        beneficiaries::write(conn, shard, &pick(&self.touched.beneficiaries, &self.beneficiaries)).await?;
+        payouts::write(conn, shard, &pick(&self.touched.payouts, &self.payouts)).await?;
         self.write_vault(conn).await?;
         self.write_answers(conn).await
     }

@@ -7,16 +7,18 @@ use std::time::Instant;
 
 use chrono::{DateTime, Utc};
 use ledger_events::account::{Account, Credential};
+use ledger_events::beneficiary::Beneficiary;
 use ledger_events::catalogue::{Category, Product};
 use ledger_events::order::Order;
+use ledger_events::payout::Payout;
 use ledger_events::wallet::Wallet;
 use ledger_events::webhook::Webhook;
 use ledger_events::{
-    AccountId, CategoryId, CredentialId, Currency, Event, Metadata, Moment, Money, OrderId, Position, ProductId, ShardId,
-    WalletId, WebhookId,
+    AccountId, BeneficiaryId, CategoryId, CredentialId, Currency, Event, Metadata, Moment, Money, OrderId, PayoutId, Position,
+    ProductId, ShardId, WalletId, WebhookId,
 };
 use ledger_projections::wallets::Transaction;
-use ledger_projections::{accounts, catalogue, orders, wallets, webhooks};
+use ledger_projections::{accounts, beneficiaries, catalogue, orders, payouts, wallets, webhooks};
 use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
@@ -24,7 +26,7 @@ use super::command::{Rendered, Submission};
 use super::memory::Memory;
 use super::needs::Needs;
 use super::stock::{self, Voucher};
-use super::texts;
+use super::texts::{self, FAILURE_REASON};
 use crate::access::seal::Keyring;
 
 /// A text in the vault, sealed.
@@ -82,10 +84,13 @@ pub struct Batch {
     pub wallets: HashMap<WalletId, Wallet>,
     pub orders: HashMap<OrderId, Order>,
     pub webhooks: HashMap<WebhookId, Webhook>,
+    pub beneficiaries: HashMap<BeneficiaryId, Beneficiary>,
+    pub payouts: HashMap<PayoutId, Payout>,
     pub wallet_of: HashMap<(AccountId, Currency), WalletId>,
     /// Accounts all of whose wallets are here.
     pub wallets_known_of: HashSet<AccountId>,
     pub order_of: HashMap<(AccountId, String), OrderId>,
+    pub payout_of: HashMap<(AccountId, String), PayoutId>,
     pub fundings: HashMap<String, Transaction>,
     pub texts: HashMap<(&'static str, i64), SealedText>,
     pub answers: HashMap<[u8; 32], StoredAnswer>,
@@ -114,6 +119,8 @@ pub struct Touched {
     pub wallets: BTreeSet<WalletId>,
     pub orders: BTreeSet<OrderId>,
     pub webhooks: BTreeSet<WebhookId>,
+    pub beneficiaries: BTreeSet<BeneficiaryId>,
+    pub payouts: BTreeSet<PayoutId>,
 }
 
 impl Batch {
@@ -148,6 +155,7 @@ impl Batch {
             needs.texts.extend(known.iter().flat_map(|order| [("order.metadata", order.id), ("order.cancel_reason", order.id)]));
             batch.keep_orders(known);
         }
+        batch.load_payouts(conn, &mut needs).await?;
         let accounts = missing(&needs.accounts, &batch.accounts);
         if !accounts.is_empty() {
             batch.accounts.extend(accounts::load(conn, shard, &accounts).await?.into_iter().map(|a| (a.id, a)));
@@ -181,7 +189,9 @@ impl Batch {
         if !needs.webhooks_of.is_empty() {
             let loaded = webhooks::load_of_accounts(conn, shard, &list(&needs.webhooks_of)).await?;
             batch.webhooks = loaded.into_iter().map(|w| (w.id, w)).collect();
-            batch.load_signing_secrets(conn, &list(&needs.credentials)).await?;
+        }
+        if !needs.signing_secrets.is_empty() {
+            batch.load_signing_secrets(conn, &list(&needs.signing_secrets)).await?;
         }
         if !needs.texts.is_empty() {
             let texts = texts::sealed(&mut *conn, shard, &needs.texts).await?;
@@ -224,7 +234,10 @@ impl Batch {
             signing_secrets: HashMap::new(),
             categories: HashMap::new(),
             webhooks: HashMap::new(),
+            beneficiaries: HashMap::new(),
+            payouts: HashMap::new(),
             order_of: HashMap::new(),
+            payout_of: HashMap::new(),
             fundings: HashMap::new(),
             texts: HashMap::new(),
             answers: HashMap::new(),
@@ -275,6 +288,35 @@ impl Batch {
         for wallet in wallets {
             self.wallet_of.insert((wallet.account_id, wallet.currency), wallet.id);
             self.wallets.insert(wallet.id, wallet);
+        }
+    }
+
+    /// Whom payouts go to, and those that exist; finds out which wallets they have debited.
+    async fn load_payouts(&mut self, conn: &mut PgConnection, needs: &mut Needs<'_>) -> Result<(), sqlx::Error> {
+        if !needs.beneficiaries.is_empty() {
+            let loaded = beneficiaries::load(conn, self.shard, &list(&needs.beneficiaries)).await?;
+            self.beneficiaries.extend(loaded.into_iter().map(|b| (b.id, b)));
+        }
+        if !needs.payouts.is_empty() {
+            let loaded = payouts::load(conn, self.shard, &list(&needs.payouts)).await?;
+            needs.wallets.extend(loaded.iter().map(|payout| payout.requested.wallet_id));
+            self.keep_payouts(loaded);
+        }
+        if !needs.payout_references.is_empty() {
+            let (of, references): (Vec<AccountId>, Vec<&str>) = needs.payout_references.iter().copied().unzip();
+            let known = payouts::load_by_client_reference(conn, self.shard, &of, &references).await?;
+            needs.texts.extend(known.iter().map(|payout| (FAILURE_REASON, payout.id)));
+            self.keep_payouts(known);
+        }
+        Ok(())
+    }
+
+    fn keep_payouts(&mut self, payouts: Vec<Payout>) {
+        for payout in payouts {
+            if let Some(reference) = &payout.requested.client_reference {
+                self.payout_of.insert((payout.requested.account_id, reference.clone()), payout.id);
+            }
+            self.payouts.insert(payout.id, payout);
         }
     }
 

@@ -7,12 +7,15 @@ use std::time::Instant;
 
 use chrono::NaiveDate;
 use ledger_events::account::{Account, AccountStatus, Credential, DiscountRule};
+use ledger_events::beneficiary::{Beneficiary, BeneficiaryKind};
 use ledger_events::catalogue::{Category, Product, ProductDetails};
 use ledger_events::order::Order;
+use ledger_events::payout::Payout;
 use ledger_events::wallet::{Direction, Wallet};
 use ledger_events::webhook::{Webhook, WebhookEventType};
 use ledger_events::{
-    AccountId, Actor, CategoryId, CredentialId, Currency, Money, OrderId, ProductId, Rejection, WalletId, WebhookId,
+    AccountId, Actor, BeneficiaryId, CategoryId, CredentialId, Currency, Money, OrderId, PayoutId, ProductId, Rejection,
+    WalletId, WebhookId,
 };
 use ledger_projections::wallets::Transaction;
 use tokio::sync::oneshot;
@@ -43,11 +46,27 @@ pub enum Command {
         account_id: AccountId,
         credential_id: CredentialId,
     },
+    /// Whether the credential's requests must be signed. Where it has no signing secret yet, the new
+    /// one becomes it.
+    SetHmacRequired {
+        account_id: AccountId,
+        credential_id: CredentialId,
+        is_required: bool,
+        new_secret: Private,
+    },
+    /// For those of the account: the new secret takes the place of the signing secret, if any.
+    RotateSigningSecret {
+        account_id: AccountId,
+        credential_id: CredentialId,
+        new_secret: Private,
+    },
     OpenWallet {
         account_id: AccountId,
         currency: Currency,
     },
+    /// `account_id` is none for operators: any account's wallet.
     FundWallet {
+        account_id: Option<AccountId>,
         wallet_id: WalletId,
         amount: Money,
         reference: String,
@@ -100,6 +119,48 @@ pub enum Command {
         account_id: AccountId,
         webhook_id: WebhookId,
     },
+    AddBeneficiary(AddBeneficiary),
+    DeleteBeneficiary {
+        account_id: AccountId,
+        beneficiary_id: BeneficiaryId,
+    },
+    RequestPayout(RequestPayout),
+    CancelPayout {
+        account_id: AccountId,
+        payout_id: PayoutId,
+    },
+    /// What became of a payout, as an operator knows.
+    SettlePayout {
+        payout_id: PayoutId,
+        outcome: PayoutOutcome,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub struct AddBeneficiary {
+    pub account_id: AccountId,
+    pub kind: BeneficiaryKind,
+    /// ISO 3166-1 alpha-2.
+    pub country: String,
+    pub currency: Currency,
+    /// What is shown of the person: JSON of the API's making.
+    pub profile: Private,
+    pub account_number: Private,
+}
+
+#[derive(Clone, Debug)]
+pub struct RequestPayout {
+    pub account_id: AccountId,
+    pub beneficiary_id: BeneficiaryId,
+    pub wallet_id: WalletId,
+    pub amount: Money,
+    pub client_reference: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PayoutOutcome {
+    Paid,
+    Failed { reason: Option<Private> },
 }
 
 #[derive(Clone, Debug)]
@@ -151,6 +212,11 @@ pub struct NewVoucher {
 pub enum Answer {
     Account(Account),
     Credential(Credential),
+    /// The signing secret only if it was made now.
+    Signing {
+        credential: Credential,
+        signing_secret: Option<Private>,
+    },
     Wallet(Wallet),
     /// `is_new` is false when the reference had brought the same amount before.
     Funding {
@@ -163,6 +229,8 @@ pub enum Answer {
     Stock(StockLoaded),
     Order(Box<OrderView>),
     Webhook(WebhookView),
+    Beneficiary(BeneficiaryView),
+    Payout(PayoutView),
 }
 
 #[derive(Clone, Debug, Default)]
@@ -189,6 +257,22 @@ pub struct WebhookView {
     pub name: Private,
     pub url: Private,
     pub token: Option<Private>,
+}
+
+/// A beneficiary with what is shown of the person.
+#[derive(Clone, Debug)]
+pub struct BeneficiaryView {
+    pub beneficiary: Beneficiary,
+    pub profile: Option<Private>,
+}
+
+/// A payout with the text that stands in the vault.
+#[derive(Clone, Debug)]
+pub struct PayoutView {
+    pub payout: Payout,
+    pub failure_reason: Option<Private>,
+    /// False when the same `client_reference` and payload had made it before.
+    pub is_new: bool,
 }
 
 /// An HTTP answer as it is stored under an idempotency key: an answer to a later request with the

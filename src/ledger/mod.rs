@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ledger_events::{AccountId, OrderId, ShardId, WalletId};
+use ledger_events::{AccountId, OrderId, PayoutId, ShardId, WalletId};
 use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
 use tokio::sync::{mpsc, oneshot};
@@ -190,9 +190,17 @@ impl Ledger {
         sqlx::query_scalar("SELECT shard_id FROM accounts WHERE id = $1").bind(id).fetch_optional(&self.pool).await
     }
 
-    /// Operators name orders and wallets without their account.
+    /// Operators name orders, payouts and wallets without their account.
     pub async fn shard_of_order(&self, id: OrderId) -> Result<Option<ShardId>, sqlx::Error> {
         sqlx::query_scalar("SELECT shard_id FROM orders WHERE shard_id = ANY($1) AND id = $2")
+            .bind(self.shards().collect::<Vec<_>>())
+            .bind(id)
+            .fetch_optional(&self.pool)
+            .await
+    }
+
+    pub async fn shard_of_payout(&self, id: PayoutId) -> Result<Option<ShardId>, sqlx::Error> {
+        sqlx::query_scalar("SELECT shard_id FROM payouts WHERE shard_id = ANY($1) AND id = $2")
             .bind(self.shards().collect::<Vec<_>>())
             .bind(id)
             .fetch_optional(&self.pool)

@@ -2,10 +2,11 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use ledger_events::{AccountId, Actor, CategoryId, CredentialId, OrderId, ProductId, WalletId};
+use ledger_events::{AccountId, Actor, BeneficiaryId, CategoryId, CredentialId, OrderId, PayoutId, ProductId, WalletId};
 use sqlx::PgConnection;
 
 use super::command::{Command, NewVoucher, Submission};
+use super::texts::FAILURE_REASON;
 
 /// Ids that may be handed out.
 #[derive(Debug, Default)]
@@ -19,6 +20,8 @@ pub struct Ids {
     pub products: VecDeque<i64>,
     pub categories: VecDeque<i64>,
     pub vouchers: VecDeque<i64>,
+    pub beneficiaries: VecDeque<i64>,
+    pub payouts: VecDeque<i64>,
 }
 
 /// Which rows the commands of a batch need.
@@ -27,6 +30,7 @@ pub struct Needs<'a> {
     pub keys: Vec<[u8; 32]>,
     pub accounts: HashSet<AccountId>,
     pub credentials: HashSet<CredentialId>,
+    pub signing_secrets: HashSet<CredentialId>,
     pub products: HashSet<ProductId>,
     pub categories: HashSet<CategoryId>,
     pub wallets: HashSet<WalletId>,
@@ -39,7 +43,10 @@ pub struct Needs<'a> {
     pub texts: Vec<(&'static str, i64)>,
     pub vouchers: Vec<(ProductId, &'a [NewVoucher])>,
     pub fulfil: Vec<OrderId>,
-    pub counts: [i64; 9],
+    pub beneficiaries: HashSet<BeneficiaryId>,
+    pub payouts: HashSet<PayoutId>,
+    pub payout_references: Vec<(AccountId, &'a str)>,
+    pub counts: [i64; Needs::KINDS],
 }
 
 impl<'a> Needs<'a> {
@@ -52,6 +59,9 @@ impl<'a> Needs<'a> {
     const PRODUCTS: usize = 6;
     const CATEGORIES: usize = 7;
     const VOUCHERS: usize = 8;
+    const BENEFICIARIES: usize = 9;
+    const PAYOUTS: usize = 10;
+    const KINDS: usize = 11;
 
     pub fn of(submissions: &'a [Submission]) -> Needs<'a> {
         let mut needs = Needs::default();
@@ -79,12 +89,21 @@ impl<'a> Needs<'a> {
                 self.counts[Self::CREDENTIALS] += 1;
             }
             Command::RevokeCredential { credential_id, .. } => _ = self.credentials.insert(*credential_id),
+            Command::SetHmacRequired { credential_id, .. } => {
+                self.credentials.insert(*credential_id);
+                self.signing_secrets.insert(*credential_id);
+            }
+            Command::RotateSigningSecret { account_id, credential_id, .. } => {
+                self.accounts.insert(*account_id);
+                self.credentials.insert(*credential_id);
+            }
             Command::OpenWallet { account_id, .. } => {
                 self.accounts.insert(*account_id);
                 self.wallets_of.insert(*account_id);
                 self.counts[Self::WALLETS] += 1;
             }
-            Command::FundWallet { wallet_id, reference, .. } => {
+            Command::FundWallet { account_id, wallet_id, reference, .. } => {
+                self.accounts.extend(*account_id);
                 self.wallets.insert(*wallet_id);
                 self.fundings.push(reference);
                 self.counts[Self::TRANSACTIONS] += 1;
@@ -133,12 +152,39 @@ impl<'a> Needs<'a> {
                 self.accounts.insert(webhook.account_id);
                 self.webhooks_of.insert(webhook.account_id);
                 self.credentials.extend(webhook.credential_id);
+                self.signing_secrets.extend(webhook.credential_id);
                 self.counts[Self::WEBHOOKS] += 1;
             }
             Command::UpdateWebhook { account_id, webhook_id, .. } | Command::DeleteWebhook { account_id, webhook_id } => {
                 self.accounts.insert(*account_id);
                 self.webhooks_of.insert(*account_id);
                 self.texts.extend([("webhook.name", *webhook_id), ("webhook.url", *webhook_id)]);
+            }
+            Command::AddBeneficiary(beneficiary) => {
+                self.accounts.insert(beneficiary.account_id);
+                self.counts[Self::BENEFICIARIES] += 1;
+            }
+            Command::DeleteBeneficiary { account_id, beneficiary_id } => {
+                self.accounts.insert(*account_id);
+                self.beneficiaries.insert(*beneficiary_id);
+            }
+            Command::RequestPayout(payout) => {
+                self.accounts.insert(payout.account_id);
+                self.beneficiaries.insert(payout.beneficiary_id);
+                self.wallets.insert(payout.wallet_id);
+                self.payout_references.extend(payout.client_reference.as_deref().map(|text| (payout.account_id, text)));
+                self.counts[Self::PAYOUTS] += 1;
+                self.counts[Self::TRANSACTIONS] += 1;
+            }
+            Command::CancelPayout { account_id, payout_id } => {
+                self.accounts.insert(*account_id);
+                self.payouts.insert(*payout_id);
+                self.counts[Self::TRANSACTIONS] += 1;
+            }
+            Command::SettlePayout { payout_id, .. } => {
+                self.payouts.insert(*payout_id);
+                self.texts.push((FAILURE_REASON, *payout_id));
+                self.counts[Self::TRANSACTIONS] += 1;
             }
         }
     }
@@ -150,7 +196,7 @@ const BLOCK: i64 = 1_000;
 
 impl Ids {
     /// Draws from the sequences what is missing for a batch.
-    pub async fn refill(&mut self, conn: &mut PgConnection, counts: &[i64; 9]) -> Result<(), sqlx::Error> {
+    pub async fn refill(&mut self, conn: &mut PgConnection, counts: &[i64; Needs::KINDS]) -> Result<(), sqlx::Error> {
         let kinds = [
             (Needs::ORDERS, &mut self.orders, "order_ids", BLOCK),
             (Needs::TRANSACTIONS, &mut self.transactions, "transaction_ids", BLOCK),
@@ -161,6 +207,8 @@ impl Ids {
             (Needs::PRODUCTS, &mut self.products, "product_ids", 0),
             (Needs::CATEGORIES, &mut self.categories, "category_ids", 0),
             (Needs::VOUCHERS, &mut self.vouchers, "voucher_ids", 0),
+            (Needs::BENEFICIARIES, &mut self.beneficiaries, "beneficiary_ids", 0),
+            (Needs::PAYOUTS, &mut self.payouts, "payout_ids", 0),
         ];
         for (kind, left, sequence, block) in kinds {
             let missing = counts[kind] - i64::try_from(left.len()).unwrap_or(i64::MAX);

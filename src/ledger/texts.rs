@@ -8,6 +8,12 @@ use sqlx::{PgExecutor, PgPool};
 use super::batch::SealedText;
 use crate::access::seal::{Keyring, Private, SealError};
 
+/// What is shown of a beneficiary, its account number, and why a payout failed: the kinds of what
+/// is to be erased when a person asks for it.
+pub const PROFILE: &str = "beneficiary.profile";
+pub const ACCOUNT_NUMBER: &str = "beneficiary.account_number";
+pub const FAILURE_REASON: &str = "payout.failure_reason";
+
 /// Why something in the vault could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {

@@ -148,6 +148,7 @@ async fn operators_do_what_their_role_allows() {
         ("POST", "/accounts".to_owned()),
         ("PUT", format!("/accounts/{account}")),
         ("POST", format!("/accounts/{account}/credentials")),
+        ("PUT", format!("/credentials/{}", setup.client.credential_id)),
         ("DELETE", format!("/credentials/{}", setup.client.credential_id)),
         ("POST", format!("/accounts/{account}/wallets")),
         ("PUT", format!("/accounts/{account}/discounts")),

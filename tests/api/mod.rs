@@ -10,5 +10,7 @@ mod metadata;
 mod metrics;
 mod operator;
 mod orders;
+mod payouts;
 mod products;
+mod signing;
 mod webhooks;

@@ -6,7 +6,7 @@ use sqlx::AssertSqlSafe;
 
 use crate::support::shop::Shop;
 
-const TABLES: [&str; 11] = [
+const TABLES: [&str; 13] = [
     "accounts",
     "credentials",
     "categories",
@@ -15,6 +15,8 @@ const TABLES: [&str; 11] = [
     "wallets",
     "wallet_transactions",
     "webhooks",
+    "beneficiaries",
+    "payouts",
     "webhook_audience",
     "webhook_envelopes",
     "deliveries",

@@ -58,6 +58,38 @@ const TAMPERINGS: &[(&str, &str)] = &[
         "orders 900 is not in the log",
     ),
     ("UPDATE events SET data = '{}' WHERE type = 'OrderDelivered'", "is not readable"),
+    (
+        r#"UPDATE events SET data = regexp_replace(data::text, '"amount":"[^"]*"', '"amount":"1.00"')::json WHERE type = 'PayoutRequested' AND stream_id = 1"#,
+        "payout 1: its payment is 30.00 instead of 1.00",
+    ),
+    (
+        r#"UPDATE events SET data = regexp_replace(data::text, '"refunded_amount":"[^"]*"', '"refunded_amount":"99.00"')::json WHERE type = 'PayoutFailed'"#,
+        "payout 2: its refund is 99.00, due is 40.00",
+    ),
+    (
+        "UPDATE events SET stream_id = stream_id + 1, version = 1000 WHERE type = 'WalletRefunded' AND data->>'payout_id' = '2'",
+        "payout 2: its refund went to wallet 2, it was paid from 1",
+    ),
+    (
+        "INSERT INTO events SELECT shard_id, (SELECT max(position) + 1 FROM events), gen_random_uuid(), stream_type, stream_id,
+            (SELECT max(version) + 1 FROM events WHERE stream_type = 'wallet'), type, schema_version, data, metadata,
+            (SELECT max(recorded_at) FROM events) FROM events WHERE type = 'WalletRefunded' AND data->>'payout_id' = '3';
+         UPDATE log_head SET position = position + 1",
+        "for payout 3, which was not failed or cancelled right before",
+    ),
+    (
+        "INSERT INTO events SELECT shard_id, (SELECT max(position) + 1 FROM events), gen_random_uuid(), stream_type, stream_id, 3,
+            'PayoutPaid', 1, '{}', metadata, (SELECT max(recorded_at) FROM events) FROM events WHERE type = 'PayoutCancelled';
+         UPDATE log_head SET position = position + 1",
+        "payout 3: PayoutPaid after CANCELLED",
+    ),
+    (
+        r#"UPDATE events SET data = regexp_replace(data::text, '"currency":"EUR"', '"currency":"USD"')::json WHERE type = 'BeneficiaryAdded'"#,
+        "beneficiary 1 is not one of account 1 in EUR",
+    ),
+    ("UPDATE payouts SET status = 'PAID', settled_at = now() WHERE status = 'PENDING'", "payouts 4: "),
+    ("DELETE FROM payouts WHERE id = 1", "payouts 1 is missing"),
+    ("UPDATE beneficiaries SET country = 'FR'", "beneficiaries 1: country is \"FR\", the log says \"DE\""),
     ("UPDATE products SET name = 'Another'", "products 1: name is \"Another\", the log says \"Card\""),
     ("UPDATE log_head SET position = position + 1", "log_head stands at"),
     ("UPDATE events SET recorded_at = 'epoch' WHERE position = 3", "before its predecessor's"),

@@ -3,6 +3,7 @@
 mod audit;
 mod demo;
 mod help;
+mod payouts;
 mod roles;
 mod serve;
 mod webhooks;

@@ -16,7 +16,8 @@ const GUIDES: [(&str, &str); 2] =
 
 /// The one block of code of a language in a guide.
 fn block<'a>(guide: &'a str, language: &str) -> &'a str {
-    let mut blocks = guide.split(&format!("```{language}\n")).skip(1);
+    let fence = format!("```{language}\n");
+    let mut blocks = guide.split(&fence).skip(1);
     let block = blocks.next().unwrap_or_else(|| panic!("no {language}"));
     assert!(blocks.next().is_none(), "{language} more than once");
     block.split_once("```").unwrap().0

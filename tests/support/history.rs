@@ -3,7 +3,7 @@
 use ledger_events::account::DiscountRule;
 use ledger_events::webhook::WebhookEventType;
 use rewards_ledger::access::seal::Private;
-use rewards_ledger::ledger::command::WebhookChange;
+use rewards_ledger::ledger::command::{PayoutOutcome, WebhookChange};
 use rewards_ledger::ledger::{Answer, Command};
 use sqlx::AssertSqlSafe;
 
@@ -18,13 +18,18 @@ impl Shop {
     pub async fn history(&self) {
         let (account, order) = (self.customer.account_id, |denomination, quantity| self.customer.order(denomination, quantity));
         self.run(Command::AddCategory { name: "Games".into(), parent_id: None }).await;
-        self.run(Command::IssueCredential {
+        let issue = Command::IssueCredential {
             account_id: self.customer.account_id,
             name: "key".into(),
             api_key: Private::new("abcdefgh-rest"),
             api_secret: Private::new("secret"),
-        })
-        .await;
+        };
+        let Answer::Credential(credential) = self.run(issue).await else { panic!() };
+        let (account_id, credential_id) = (credential.account_id, credential.id);
+        let new_secret = Private::new("signing");
+        let is_required = true;
+        self.run(Command::SetHmacRequired { account_id, credential_id, is_required, new_secret: new_secret.clone() }).await;
+        self.run(Command::RotateSigningSecret { account_id, credential_id, new_secret }).await;
         let all = self.webhook_for(account, URL, &WebhookEventType::ALL).await.0;
         let some = self.webhook_for(account, URL, &[WebhookEventType::OrderDelivered]).await.0;
         let delivered = self.place(order("10.00", 2)).await;
@@ -56,11 +61,30 @@ impl Shop {
         let Answer::Account(other) = self.run(Command::CreateAccount { name: "Other".into() }).await else { panic!() };
         let status = ledger_events::account::AccountStatus::Suspended;
         self.run(Command::SetAccountStatus { account_id: other.id, status }).await;
+        self.payouts().await;
         for _ in 0..5 {
             self.place(order("25.00", 3)).await;
         }
         self.project().await;
         assert!(all > 0);
+    }
+
+    /// A paid, a failed, a cancelled and a pending payout, to a beneficiary that is deleted then.
+    async fn payouts(&self) {
+        let to = self.beneficiary().await;
+        let [paid, failed, cancelled, _pending] = [
+            self.payout(to, "30.00").await,
+            self.payout(to, "40.00").await,
+            self.payout(to, "50.00").await,
+            self.payout(to, "60.00").await,
+        ];
+        let reason = Some(Private::new("the account is closed"));
+        for (payout_id, outcome) in [(paid, PayoutOutcome::Paid), (failed, PayoutOutcome::Failed { reason })] {
+            self.run(Command::SettlePayout { payout_id, outcome }).await;
+        }
+        let account_id = self.customer.account_id;
+        self.run(Command::CancelPayout { account_id, payout_id: cancelled }).await;
+        self.run(Command::DeleteBeneficiary { account_id, beneficiary_id: to }).await;
     }
 
     /// What a superuser can do to the tables, past the triggers.

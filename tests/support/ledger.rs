@@ -75,7 +75,8 @@ pub async fn account(ledger: &Ledger, name: &str, balance: &str) -> (AccountId, 
     let open = Command::OpenWallet { account_id: account.id, currency: "EUR".parse().unwrap() };
     let Answer::Wallet(wallet) = run(ledger, open).await else { panic!() };
     let reference = format!("opening of {}", wallet.id);
-    run(ledger, Command::FundWallet { wallet_id: wallet.id, amount: money(balance), reference, note: None }).await;
+    run(ledger, Command::FundWallet { account_id: None, wallet_id: wallet.id, amount: money(balance), reference, note: None })
+        .await;
     (account.id, wallet.id)
 }
 

@@ -122,6 +122,7 @@ impl Node {
             keyring,
             lifecycle: api::Lifecycle::default(),
             metrics: metrics.clone(),
+            is_sandbox: false,
         };
         let server = tokio::spawn(poem::Server::new_with_acceptor(acceptor).run(api::app(state))).abort_handle();
         Node { ledger, options, metrics, operators, url, token, http: reqwest::Client::new(), server, _database: database }

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::NaiveDate;
+use ledger_events::beneficiary::BeneficiaryKind;
 use ledger_events::order::Order;
 use ledger_events::webhook::WebhookEventType;
-use ledger_events::{AccountId, OrderId, WalletId, WebhookId};
+use ledger_events::{AccountId, BeneficiaryId, OrderId, PayoutId, WalletId, WebhookId};
 use ledger_projections::orders;
 use rewards_ledger::access::seal::{Private, random_secret};
 use rewards_ledger::delivery::sender::{Sender, SenderSettings};
 use rewards_ledger::delivery::worker::{Worker, WorkerSettings};
-use rewards_ledger::ledger::command::{NewVoucher, PlaceOrder, RegisterWebhook};
+use rewards_ledger::ledger::command::{AddBeneficiary, NewVoucher, PlaceOrder, RegisterWebhook, RequestPayout};
 use rewards_ledger::ledger::projector::{Projector, Step};
 use rewards_ledger::ledger::{Answer, Command, Ledger};
 use rewards_ledger::receiver::{self, Certificate, Received, Receiver, ReceiverSettings};
@@ -128,6 +129,32 @@ impl Shop {
         };
         let Answer::Webhook(view) = self.run(Command::RegisterWebhook(command)).await else { panic!("no webhook") };
         (view.webhook.id, view.token.unwrap().expose().to_owned())
+    }
+
+    /// Somebody in EUR whom the customer can pay.
+    pub async fn beneficiary(&self) -> BeneficiaryId {
+        let command = AddBeneficiary {
+            account_id: self.customer.account_id,
+            kind: BeneficiaryKind::Bank,
+            country: "DE".to_owned(),
+            currency: "EUR".parse().unwrap(),
+            profile: Private::new(r#"{"name":"Ada","account_last4":"3000","bank_code":null}"#),
+            account_number: Private::new("DE89370400440532013000"),
+        };
+        let Answer::Beneficiary(view) = self.run(Command::AddBeneficiary(command)).await else { panic!("no beneficiary") };
+        view.beneficiary.id
+    }
+
+    /// What the customer asks for when it pays somebody so much.
+    pub fn payout_of(&self, beneficiary_id: BeneficiaryId, amount: &str) -> RequestPayout {
+        let Customer { account_id, wallet_id, .. } = self.customer;
+        RequestPayout { account_id, beneficiary_id, wallet_id, amount: money(amount), client_reference: None }
+    }
+
+    pub async fn payout(&self, beneficiary_id: BeneficiaryId, amount: &str) -> PayoutId {
+        let command = Command::RequestPayout(self.payout_of(beneficiary_id, amount));
+        let Answer::Payout(view) = self.run(command).await else { panic!("no payout") };
+        view.payout.id
     }
 
     pub fn projector(&self) -> Projector {

@@ -245,6 +245,7 @@ async fn a_funding_reference_counts_once() {
     let ledger = ledger::open(&database.url.parse().unwrap()).await;
     let customer = Customer::with(&ledger, "10.00").await;
     let fund = |amount: &str| Command::FundWallet {
+        account_id: None,
         wallet_id: customer.wallet_id,
         amount: amount.parse::<Money>().unwrap(),
         reference: "bank-1".into(),

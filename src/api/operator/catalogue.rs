@@ -6,7 +6,6 @@ use ledger_projections::catalogue::{self, ProductFilter};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
-use serde_json::value::RawValue;
 
 use crate::access::Operator;
 use crate::api::body::StrictJson;
@@ -16,10 +15,10 @@ use crate::api::outcome::answered;
 use crate::api::page::Page;
 use crate::api::principal::{Admin, Caller};
 use crate::api::products::{DenominationType, Product};
-use crate::api::readers::{Read, boolean, integer, line, list, money, one_of, text};
+use crate::api::readers::{boolean, integer, line, list, money, one_of, text};
 use crate::api::reply::{Created, Listed, Plural, Reply};
 use crate::api::scalars::Money;
-use crate::api::state::{State, Tag, amounts, currency, listed, origin, parsed_currency, rows_of};
+use crate::api::state::{State, Tag, amounts, country, currency, listed, origin, parsed_currency, rows_of};
 use crate::ledger::{Answer, Command, FIRST_SHARD};
 
 /// The most units of one order, for any product: each is a line in the order's events.
@@ -62,12 +61,6 @@ struct ProductFields {
     terms: Option<String>,
     /// Whether it can be ordered; by default true.
     is_active: Option<bool>,
-}
-
-fn country(value: &RawValue) -> Read<String> {
-    let text = line(2..=2)(value)?;
-    let is_code = text.bytes().all(|byte| byte.is_ascii_uppercase());
-    if is_code { Ok(text) } else { Err("must be an ISO 3166-1 code of two capital letters".into()) }
 }
 
 impl FromFields for ProductFields {

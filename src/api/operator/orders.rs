@@ -16,7 +16,7 @@ use crate::api::outcome::answered;
 use crate::api::page::Page;
 use crate::api::principal::{Admin, Caller};
 use crate::api::reply::{Listed, Plural, Reply};
-use crate::api::state::{State, Tag, not_found, origin, rows_of, time};
+use crate::api::state::{State, Tag, newest, not_found, origin, rows_of_each, time};
 use crate::ledger::texts::Texts;
 use crate::ledger::{Answer, Command};
 
@@ -82,23 +82,14 @@ impl Orders {
             created_from: time("created_from", created_from.0)?,
             created_to: time("created_to", created_to.0)?,
         };
-        // Ids are from one sequence over all shards: the newest of each, merged, are the newest.
         let shards: Vec<_> = state.ledger.shards().collect();
         let (mut found, mut total) = (Vec::new(), 0);
-        let rows = match shards[..] {
-            [_] => rows_of(page),
-            _ => rows_of(Page { page: 1, limit: page.offset() + page.limit }),
-        };
         for shard in &shards {
-            let part = orders::list(state.ledger.pool(), *shard, &filter, rows).await?;
-            found.extend(part.rows.into_iter().map(|order| (*shard, order)));
+            let part = orders::list(state.ledger.pool(), *shard, &filter, rows_of_each(page, shards.len())).await?;
+            found.push((*shard, part.rows));
             total += u64::try_from(part.total).unwrap_or_default();
         }
-        if shards.len() > 1 {
-            found.sort_by_key(|(_, order)| std::cmp::Reverse(order.id));
-            let within = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-            found = found.into_iter().skip(within(page.offset())).take(within(page.limit)).collect();
-        }
+        let found = newest(found, page, |order: &order::Order| order.id);
         let mut texts = Texts::new();
         for shard in shards {
             let of_shard: Vec<order::Order> =

@@ -124,7 +124,7 @@ impl Wallets {
         let shard = state.ledger.shard_of_wallet(id.0).await?.ok_or_else(not_found)?;
         let FundWallet { amount, reference, note } = body.0;
         let amount = crate::api::state::money("amount", amount.0)?;
-        let command = Command::FundWallet { wallet_id: id.0, amount, reference, note: note.map(Private::new) };
+        let command = Command::FundWallet { account_id: None, wallet_id: id.0, amount, reference, note: note.map(Private::new) };
         let answer = state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
         respond(Reply::Answer(Box::new(answer)), funded)
     }

@@ -11,6 +11,7 @@ use super::stage::Stage;
 use super::statement::Statement;
 use crate::access::seal::Private;
 use crate::cli::client::{Body, Caller, Client};
+use crate::sandbox::cards::{CARDS, COUNTRY, CURRENCY, Card, MAX_QUANTITY, made_up_codes};
 
 /// Every type there is.
 const WEBHOOK_EVENTS: [&str; 5] =
@@ -42,7 +43,7 @@ struct Story<'a> {
     printer: &'a mut Printer,
     operator: Client,
     client: Client,
-    /// Sets this run's references and card numbers apart from earlier ones'.
+    /// Sets this run's names and references apart from earlier ones'.
     run: String,
     wallet: i64,
 }
@@ -57,10 +58,12 @@ pub async fn tell(stage: &mut Stage, printer: &mut Printer) -> anyhow::Result<Ac
     story.set_up_account().await?;
 
     story.printer.section("Products and stock")?;
-    let coffee = story.product("Coffee Card", "25.00", 4).await?;
-    let books = story.product("Book Card", "20.00", 1).await?;
-    let games = story.product("Game Card", "49.99", 0).await?;
-    let travel = story.product("Travel Card", "100.00", 0).await?;
+    let [coffee, books, games, travel] = [
+        story.product(&CARDS[0], 4).await?,
+        story.product(&CARDS[1], 1).await?,
+        story.product(&CARDS[2], 0).await?,
+        story.product(&CARDS[3], 0).await?,
+    ];
 
     story.printer.section("An order that is delivered at once")?;
     let order = story.order(&coffee, 2).await?;
@@ -108,12 +111,14 @@ impl Story<'_> {
         let shown = |data: &Value| format!("key {}…", text(data, "api_key").get(..8).unwrap_or_default());
         let credential = self.operator(Method::POST, &path, json!({"name": "demo"}), shown).await?;
         let wallet = self
-            .operator(Method::POST, &format!("/accounts/{account}/wallets"), json!({"currency": "USD"}), |_| "USD".to_owned())
+            .operator(Method::POST, &format!("/accounts/{account}/wallets"), json!({"currency": CURRENCY}), |_| {
+                CURRENCY.to_owned()
+            })
             .await?;
         self.wallet = id(&wallet)?;
         let funding = json!({"amount": "500.00", "reference": format!("DEMO-{}", self.run)});
         self.operator(Method::POST, &format!("/wallets/{}/fund", self.wallet), funding, |data| {
-            format!("{} USD", text(data, "amount"))
+            format!("{} {CURRENCY}", text(data, "amount"))
         })
         .await?;
         let rule = json!({"discount": "2.50"});
@@ -138,12 +143,13 @@ impl Story<'_> {
         self.stage.look(self.printer).await
     }
 
-    async fn product(&mut self, name: &str, denomination: &'static str, units: u32) -> anyhow::Result<Shelf> {
+    async fn product(&mut self, card: &Card, units: u32) -> anyhow::Result<Shelf> {
+        let Card { name, denomination, .. } = *card;
         let body = json!({
-            "name": name, "brand": "Demo", "country": "US", "currency": "USD", "denomination_type": "FIXED",
-            "denominations": [denomination], "max_quantity": 10, "description": "", "terms": "", "is_active": true,
+            "name": name, "brand": "Demo", "country": COUNTRY, "currency": CURRENCY, "denomination_type": "FIXED",
+            "denominations": [denomination], "max_quantity": MAX_QUANTITY, "description": "", "terms": "", "is_active": true,
         });
-        let product = self.operator(Method::POST, "/products", body, |_| format!("{name} {denomination} USD")).await?;
+        let product = self.operator(Method::POST, "/products", body, |_| format!("{name} {denomination} {CURRENCY}")).await?;
         let shelf = Shelf { id: id(&product)?, denomination };
         if units > 0 {
             self.load(&shelf, units).await?;
@@ -153,9 +159,9 @@ impl Story<'_> {
     }
 
     async fn load(&mut self, shelf: &Shelf, units: u32) -> anyhow::Result<()> {
-        let vouchers = (0..units).map(|unit| {
-            let number: u32 = rand::random();
-            json!({"card_number": format!("{}-{}-{unit}-{number:08x}", self.run, shelf.id), "pin": format!("{:04}", number % 10_000)})
+        let vouchers = (0..units).map(|_| {
+            let (card_number, pin) = made_up_codes("DEMO");
+            json!({"card_number": card_number, "pin": pin})
         });
         let body = json!({"denomination": shelf.denomination, "vouchers": vouchers.collect::<Vec<_>>()});
         let accepted = |data: &Value| format!("{} accepted", data["accepted"]);

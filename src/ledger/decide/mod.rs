@@ -2,8 +2,11 @@
 //! commands before it did. A refused command leaves no trace.
 
 mod accounts;
+mod beneficiaries;
 mod catalogue;
+mod credentials;
 mod orders;
+mod payouts;
 mod wallets;
 mod webhooks;
 
@@ -96,13 +99,18 @@ fn decide(batch: &mut Batch, command: &Command, story: Story<'_>) -> Decided {
         Command::SetAccountStatus { account_id, status } => accounts::set_status(batch, *account_id, *status, story),
         Command::SetDiscount { account_id, rule } => accounts::set_discount(batch, *account_id, rule, story),
         Command::IssueCredential { account_id, name, api_key, api_secret } => {
-            accounts::issue_credential(batch, *account_id, name, api_key, api_secret, story)
+            credentials::issue(batch, *account_id, name, api_key, api_secret, story)
         }
-        Command::RevokeCredential { account_id, credential_id } => {
-            accounts::revoke_credential(batch, *account_id, *credential_id, story)
+        Command::RevokeCredential { account_id, credential_id } => credentials::revoke(batch, *account_id, *credential_id, story),
+        Command::SetHmacRequired { account_id, credential_id, is_required, new_secret } => {
+            credentials::set_hmac_required(batch, *account_id, *credential_id, *is_required, new_secret, story)
+        }
+        Command::RotateSigningSecret { account_id, credential_id, new_secret } => {
+            credentials::rotate_signing_secret(batch, *account_id, *credential_id, new_secret, story)
         }
         Command::OpenWallet { account_id, currency } => wallets::open(batch, *account_id, *currency, story),
-        Command::FundWallet { wallet_id, amount, reference, note } => {
+        Command::FundWallet { account_id, wallet_id, amount, reference, note } => {
+            wallets::owned(batch, *account_id, *wallet_id)?;
             wallets::fund(batch, *wallet_id, *amount, reference, note.as_ref(), story)
         }
         Command::AdjustWallet { wallet_id, direction, amount, reason } => {
@@ -125,6 +133,13 @@ fn decide(batch: &mut Batch, command: &Command, story: Story<'_>) -> Decided {
             webhooks::update(batch, *account_id, *webhook_id, change, story)
         }
         Command::DeleteWebhook { account_id, webhook_id } => webhooks::delete(batch, *account_id, *webhook_id, story),
+        Command::AddBeneficiary(beneficiary) => beneficiaries::add(batch, beneficiary, story),
+        Command::DeleteBeneficiary { account_id, beneficiary_id } => {
+            beneficiaries::delete(batch, *account_id, *beneficiary_id, story)
+        }
+        Command::RequestPayout(payout) => payouts::request(batch, payout, story),
+        Command::CancelPayout { account_id, payout_id } => payouts::cancel(batch, *account_id, *payout_id, story),
+        Command::SettlePayout { payout_id, outcome } => payouts::settle(batch, *payout_id, outcome, story),
     }
 }
 fn unknown(field: &'static str) -> Rejection {

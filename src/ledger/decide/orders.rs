@@ -2,7 +2,7 @@
 
 use ledger_events::order::{self, CancelledBy, OrderCommand, OrderEvent};
 use ledger_events::placement::{self, place};
-use ledger_events::wallet::{self, WalletCommand};
+use ledger_events::wallet::{self, Purpose, WalletCommand};
 use ledger_events::{AccountId, OrderId, Rejection};
 
 use super::{Decided, Story, active, new_salt, next};
@@ -85,7 +85,11 @@ pub(super) fn cancel(
     let refunded = match refund {
         Some(amount) => {
             let wallet = batch.wallets.get(&wallet_id).ok_or(Rejection::NotFound)?;
-            Some(wallet::decide(wallet, transaction_id, WalletCommand::RefundOrder { amount, order_id, reference })?)
+            Some(wallet::decide(
+                wallet,
+                transaction_id,
+                WalletCommand::Refund { amount, purpose: Purpose::Order(order_id), reference },
+            )?)
         }
         None => None,
     };

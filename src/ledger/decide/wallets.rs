@@ -4,7 +4,7 @@ use ledger_events::wallet::{self, Direction, WalletCommand, WalletEvent, WalletO
 use ledger_events::{AccountId, Currency, Money, Rejection, TransactionId, WalletId};
 use ledger_projections::wallets::Transaction;
 
-use super::{Decided, Story, new_salt, next};
+use super::{Decided, Story, active, new_salt, next};
 use crate::access::seal::{Private, salted_hash};
 use crate::ledger::batch::Batch;
 use crate::ledger::command::Answer;
@@ -18,6 +18,13 @@ pub(super) fn open(batch: &mut Batch, account_id: AccountId, currency: Currency,
     batch.append(id, WalletEvent::from(WalletOpened { account_id, currency }), &Story { account_id: Some(account_id), ..story });
     batch.wallet_of.insert((account_id, currency), id);
     batch.wallets.get(&id).cloned().map(Answer::Wallet).ok_or(Rejection::NotFound.into())
+}
+
+/// An account may fund only a wallet of its own, and while it is active; an operator any.
+pub(super) fn owned(batch: &Batch, account_id: Option<AccountId>, wallet_id: WalletId) -> Result<(), Rejection> {
+    let Some(account_id) = account_id else { return Ok(()) };
+    batch.wallets.get(&wallet_id).filter(|wallet| wallet.account_id == account_id).ok_or(Rejection::NotFound)?;
+    active(batch, account_id)
 }
 
 pub(super) fn fund(

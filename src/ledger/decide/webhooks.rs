@@ -1,9 +1,9 @@
 //! Registering, changing and deleting webhooks.
 
-use ledger_events::account::{CredentialEvent, SigningSecretRotated};
 use ledger_events::webhook::{Webhook, WebhookDeleted, WebhookEvent, WebhookRegistered, WebhookUpdated};
 use ledger_events::{AccountId, CredentialId, Rejection, WebhookId};
 
+use super::credentials::{SIGNING_SECRET, keep_signing_secret};
 use super::{Decided, Stop, Story, active, new_salt, next, unknown};
 use crate::access::seal::{Private, SealError};
 use crate::ledger::batch::Batch;
@@ -44,12 +44,9 @@ pub(super) fn register(batch: &mut Batch, command: &RegisterWebhook, story: Stor
 /// The credential's signing secret; the new one becomes it where there is none.
 fn signing_secret(batch: &mut Batch, id: CredentialId, new_secret: &Private, story: &Story<'_>) -> Result<Private, Stop> {
     if let Some(sealed) = batch.signing_secrets.get(&id) {
-        return Ok(batch.keyring.open_text("credential.signing_secret", id, sealed)?);
+        return Ok(batch.keyring.open_text(SIGNING_SECRET, id, sealed)?);
     }
-    let sealed = batch.keyring.seal("credential.signing_secret", id, new_secret.expose().as_bytes())?;
-    batch.append(id, CredentialEvent::from(SigningSecretRotated {}), story);
-    batch.signing_secrets.insert(id, sealed.clone());
-    batch.vault.signing_secrets.push((id, sealed));
+    keep_signing_secret(batch, id, new_secret, story)?;
     Ok(new_secret.clone())
 }
 

@@ -1,0 +1,102 @@
+//! The beneficiary stream: whom an account pays out to.
+//!
+//! Who that is stands in the vault, where it can be erased; the events commit to it by salted
+//! hashes and hold only what payouts are decided on.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use crate::{AccountId, BeneficiaryId, Currency, Moment, Rejection};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BeneficiaryAdded {
+    pub account_id: AccountId,
+    #[serde(rename = "type")]
+    pub kind: BeneficiaryKind,
+    /// ISO 3166-1 alpha-2.
+    pub country: String,
+    pub currency: Currency,
+    /// SHA-256 (hex) over a salt and what is shown of the person; both stand in the vault.
+    pub profile_hash: String,
+    /// The same of the account number, which is never shown.
+    pub account_number_hash: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BeneficiaryDeleted {}
+
+/// What the money is sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum BeneficiaryKind {
+    Bank,
+    MobileWallet,
+}
+
+impl BeneficiaryKind {
+    pub const ALL: [BeneficiaryKind; 2] = [Self::Bank, Self::MobileWallet];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Bank => "BANK",
+            Self::MobileWallet => "MOBILE_WALLET",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<BeneficiaryKind> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
+    }
+}
+
+/// A beneficiary's state: the fold of its stream, and the row of the table `beneficiaries`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Beneficiary {
+    pub id: BeneficiaryId,
+    pub version: i64,
+    pub account_id: AccountId,
+    pub kind: BeneficiaryKind,
+    pub country: String,
+    pub currency: Currency,
+    pub is_deleted: bool,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}
+
+/// Deletes a beneficiary; its payouts stay. One that is deleted is no longer there to be deleted.
+pub fn delete(beneficiary: &Beneficiary) -> Result<BeneficiaryEvent, Rejection> {
+    if beneficiary.is_deleted { Err(Rejection::NotFound) } else { Ok(BeneficiaryDeleted {}.into()) }
+}
+
+/// The one fold of the beneficiary stream. `None` only before `BeneficiaryAdded`.
+pub fn evolve(state: Option<Beneficiary>, id: BeneficiaryId, event: &BeneficiaryEvent, at: &Moment) -> Option<Beneficiary> {
+    let mut beneficiary = match (state, event) {
+        (None, BeneficiaryEvent::BeneficiaryAdded(e)) => Beneficiary {
+            id,
+            version: at.version,
+            account_id: e.account_id,
+            kind: e.kind,
+            country: e.country.clone(),
+            currency: e.currency,
+            is_deleted: false,
+            created_at: at.recorded_at,
+            updated_at: at.recorded_at,
+        },
+        (None, _) => return None,
+        (Some(beneficiary), _) => beneficiary,
+    };
+    match event {
+        BeneficiaryEvent::BeneficiaryAdded(_) => {}
+        BeneficiaryEvent::BeneficiaryDeleted(_) => beneficiary.is_deleted = true,
+    }
+    beneficiary.version = at.version;
+    beneficiary.updated_at = at.recorded_at;
+    Some(beneficiary)
+}
+
+crate::codec::stream_events! {
+    /// What can happen to a beneficiary.
+    BeneficiaryEvent {
+        BeneficiaryAdded = 1,
+        BeneficiaryDeleted = 1,
+    }
+}

@@ -1,0 +1,121 @@
+//! `beneficiaries`: whom an account pays out to, without who that is, written inline.
+
+use std::collections::{HashMap, HashSet};
+
+use ledger_events::beneficiary::{Beneficiary, BeneficiaryKind, evolve};
+use ledger_events::{AccountId, BeneficiaryId, Event, Recorded, ShardId};
+use sqlx::postgres::PgRow;
+use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
+
+use crate::page::{self, Listed, Page};
+use crate::{ProjectionError, known};
+
+/// Rows by id, deleted ones too; unknown ids are left out.
+pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[BeneficiaryId]) -> Result<Vec<Beneficiary>, sqlx::Error> {
+    let rows: Vec<BeneficiaryRow> = sqlx::query_as(
+        "SELECT b.* FROM unnest($2::bigint[]) AS wanted (id) JOIN beneficiaries b ON b.shard_id = $1 AND b.id = wanted.id",
+    )
+    .bind(shard)
+    .bind(ids)
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| row.0).collect())
+}
+
+/// Writes states as rows: new ones are inserted, known ones replaced.
+pub async fn write(conn: &mut PgConnection, shard: ShardId, beneficiaries: &[&Beneficiary]) -> Result<(), ProjectionError> {
+    if beneficiaries.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "INSERT INTO beneficiaries (shard_id, id, version, account_id, type, country, currency, is_deleted, created_at, updated_at)
+         SELECT $1, new.* FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::boolean[],
+                $9::timestamptz[], $10::timestamptz[]) AS new
+         ON CONFLICT (shard_id, id) DO UPDATE SET version = excluded.version, is_deleted = excluded.is_deleted, updated_at = excluded.updated_at",
+    )
+    .bind(shard)
+    .bind(beneficiaries.iter().map(|b| b.id).collect::<Vec<_>>())
+    .bind(beneficiaries.iter().map(|b| b.version).collect::<Vec<_>>())
+    .bind(beneficiaries.iter().map(|b| b.account_id).collect::<Vec<_>>())
+    .bind(beneficiaries.iter().map(|b| b.kind.as_str()).collect::<Vec<_>>())
+    .bind(beneficiaries.iter().map(|b| &*b.country).collect::<Vec<_>>())
+    .bind(beneficiaries.iter().map(|b| b.currency.as_str()).collect::<Vec<_>>())
+    .bind(beneficiaries.iter().map(|b| b.is_deleted).collect::<Vec<_>>())
+    .bind(beneficiaries.iter().map(|b| b.created_at).collect::<Vec<_>>())
+    .bind(beneficiaries.iter().map(|b| b.updated_at).collect::<Vec<_>>())
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Folds the next events of the log into the table.
+pub async fn apply(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) -> Result<(), ProjectionError> {
+    let ids: HashSet<BeneficiaryId> =
+        events.iter().filter(|r| matches!(r.event, Event::Beneficiary(_))).map(|r| r.stream_id).collect();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<BeneficiaryId> = ids.into_iter().collect();
+    let mut beneficiaries: HashMap<_, _> = load(conn, shard, &ids).await?.into_iter().map(|b| (b.id, b)).collect();
+    for recorded in events {
+        fold(&mut beneficiaries, recorded);
+    }
+    write(conn, shard, &beneficiaries.values().collect::<Vec<_>>()).await
+}
+
+/// One step of the fold over many beneficiaries.
+pub fn fold(beneficiaries: &mut HashMap<BeneficiaryId, Beneficiary>, recorded: &Recorded) {
+    if let Event::Beneficiary(event) = &recorded.event {
+        let before = beneficiaries.remove(&recorded.stream_id);
+        if let Some(after) = evolve(before, recorded.stream_id, event, &recorded.moment) {
+            beneficiaries.insert(recorded.stream_id, after);
+        }
+    }
+}
+
+struct BeneficiaryRow(Beneficiary);
+
+impl FromRow<'_, PgRow> for BeneficiaryRow {
+    fn from_row(row: &PgRow) -> Result<BeneficiaryRow, sqlx::Error> {
+        let kind: &str = row.try_get("type")?;
+        let currency: &str = row.try_get("currency")?;
+        Ok(BeneficiaryRow(Beneficiary {
+            id: row.try_get("id")?,
+            version: row.try_get("version")?,
+            account_id: row.try_get("account_id")?,
+            kind: known(BeneficiaryKind::parse(kind), kind)?,
+            country: row.try_get("country")?,
+            currency: known(currency.parse().ok(), currency)?,
+            is_deleted: row.try_get("is_deleted")?,
+            created_at: row.try_get("created_at")?,
+            updated_at: row.try_get("updated_at")?,
+        }))
+    }
+}
+
+/// One page of an account's beneficiaries, newest first; deleted ones are not shown.
+pub async fn list(pool: &PgPool, shard: ShardId, account: AccountId, page: Page) -> Result<Listed<Beneficiary>, sqlx::Error> {
+    let conditions = |query: &mut QueryBuilder<Postgres>| {
+        query.push(" FROM beneficiaries WHERE NOT is_deleted AND shard_id = ").push_bind(shard);
+        page::equals(query, "account_id", Some(account));
+    };
+    let listed: Listed<BeneficiaryRow> = page::fetch(pool, conditions, "id", page).await?;
+    Ok(listed.map(|row| row.0))
+}
+
+/// One of an account's beneficiaries; none when it is deleted.
+pub async fn find(
+    pool: &PgPool,
+    shard: ShardId,
+    account: AccountId,
+    id: BeneficiaryId,
+) -> Result<Option<Beneficiary>, sqlx::Error> {
+    let found: Option<BeneficiaryRow> =
+        sqlx::query_as("SELECT * FROM beneficiaries WHERE shard_id = $1 AND id = $2 AND account_id = $3 AND NOT is_deleted")
+            .bind(shard)
+            .bind(id)
+            .bind(account)
+            .fetch_optional(pool)
+            .await?;
+    Ok(found.map(|row| row.0))
+}

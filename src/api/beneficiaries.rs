@@ -1,0 +1,263 @@
+//! `/api/v1/beneficiaries`: whom payouts go to.
+
+use ledger_events::beneficiary::{self as domain, BeneficiaryKind};
+use ledger_projections::beneficiaries;
+use poem_openapi::param::{Path, Query};
+use poem_openapi::{Enum, Object, OpenApi};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::body::StrictJson;
+use super::error::ApiError;
+use super::fields::{Fields, FromFields};
+use super::idempotency::IdempotencyKey;
+use super::outcome::{respond, unrenderable};
+use super::page::Page;
+use super::principal::Caller;
+use super::readers::{Read, line, one_of};
+use super::reply::{Data, Listed, Plural, Reply, Stored, render};
+use super::scalars::Timestamp;
+use super::state::{State, Tag, country, currency, not_found, origin, parsed_currency, rows_of};
+use crate::access::seal::Private;
+use crate::ledger::command;
+use crate::ledger::texts::{self, PROFILE};
+use crate::ledger::{Answer, Command, Rendered};
+
+/// What the money is sent to.
+#[derive(Debug, Clone, Copy, Default, Enum, Serialize)]
+#[oai(rename_all = "SCREAMING_SNAKE_CASE")]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+enum BeneficiaryType {
+    /// An account at a bank.
+    #[default]
+    Bank,
+    /// A wallet that is reached by a telephone number.
+    MobileWallet,
+}
+
+impl From<BeneficiaryKind> for BeneficiaryType {
+    fn from(kind: BeneficiaryKind) -> Self {
+        match kind {
+            BeneficiaryKind::Bank => Self::Bank,
+            BeneficiaryKind::MobileWallet => Self::MobileWallet,
+        }
+    }
+}
+
+impl From<BeneficiaryType> for BeneficiaryKind {
+    fn from(kind: BeneficiaryType) -> Self {
+        match kind {
+            BeneficiaryType::Bank => Self::Bank,
+            BeneficiaryType::MobileWallet => Self::MobileWallet,
+        }
+    }
+}
+
+/// A new beneficiary.
+#[derive(Object, Serialize)]
+struct AddBeneficiary {
+    /// Who gets the money.
+    #[oai(validator(min_length = 1, max_length = 200))]
+    name: String,
+    /// What the money is sent to.
+    #[oai(rename = "type")]
+    #[serde(rename = "type")]
+    kind: BeneficiaryType,
+    /// ISO 3166-1 alpha-2.
+    #[oai(validator(pattern = "^[A-Z]{2}$"))]
+    country: String,
+    /// ISO 4217, of a currency with at most two decimals: that of the wallets it can be paid from.
+    #[oai(validator(pattern = "^[A-Z]{3}$"))]
+    currency: String,
+    /// An IBAN or account number without spaces, or a telephone number. Never shown again.
+    #[oai(validator(pattern = "^\\+?[0-9A-Za-z]{5,34}$"))]
+    account_number: String,
+    /// A BIC, a sort code, or the mobile wallet's provider, where one is needed.
+    #[oai(validator(min_length = 1, max_length = 50))]
+    bank_code: Option<String>,
+}
+
+/// 5 to 34 (an IBAN's most) letters and digits, so that its last four do not tell all of it.
+fn account_number(value: &RawValue) -> Read<String> {
+    let text = line(1..=35)(value)?;
+    let digits = text.strip_prefix('+').unwrap_or(&text);
+    let is_good = (5..=34).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    if is_good { Ok(text) } else { Err("must be 5 to 34 letters and digits, a + before them at most".into()) }
+}
+
+impl FromFields for AddBeneficiary {
+    fn from_fields(fields: &mut Fields<'_>) -> Self {
+        let types = [("BANK", BeneficiaryType::Bank), ("MOBILE_WALLET", BeneficiaryType::MobileWallet)];
+        Self {
+            name: fields.required("name", line(1..=200)),
+            kind: fields.required("type", one_of(&types)),
+            country: fields.required("country", country),
+            currency: fields.required("currency", currency),
+            account_number: fields.required("account_number", account_number),
+            bank_code: fields.optional("bank_code", line(1..=50)),
+        }
+    }
+}
+
+/// What of a beneficiary stands in the vault and is shown. One that was erased shows nothing.
+#[derive(Default, Deserialize, Serialize)]
+struct Profile {
+    name: String,
+    account_last4: String,
+    bank_code: Option<String>,
+}
+
+/// Whom payouts go to.
+#[derive(Object, Serialize)]
+struct Beneficiary {
+    /// Its id.
+    id: i64,
+    /// Who gets the money.
+    name: String,
+    /// What the money is sent to.
+    #[oai(rename = "type")]
+    #[serde(rename = "type")]
+    kind: BeneficiaryType,
+    /// ISO 3166-1 alpha-2.
+    country: String,
+    /// ISO 4217.
+    currency: String,
+    /// The last four characters of the account number.
+    account_last4: String,
+    /// A BIC, a sort code, or the mobile wallet's provider.
+    bank_code: Option<String>,
+    /// When it was made.
+    created_at: Timestamp,
+}
+
+impl Plural for Beneficiary {
+    const PLURAL: &'static str = "beneficiaries";
+}
+
+impl Beneficiary {
+    fn of(beneficiary: domain::Beneficiary, profile: Option<&Private>) -> Result<Self, serde_json::Error> {
+        let profile: Profile = profile.map(|text| serde_json::from_str(text.expose())).transpose()?.unwrap_or_default();
+        Ok(Self {
+            id: beneficiary.id,
+            name: profile.name,
+            kind: beneficiary.kind.into(),
+            country: beneficiary.country,
+            currency: beneficiary.currency.as_str().to_owned(),
+            account_last4: profile.account_last4,
+            bank_code: profile.bank_code,
+            created_at: beneficiary.created_at.into(),
+        })
+    }
+}
+
+/// A beneficiary was deleted; the history of its payouts stays.
+#[derive(Object, Serialize)]
+struct DeletedBeneficiary {
+    /// For people.
+    message: String,
+    /// The beneficiary that was deleted.
+    beneficiary_id: i64,
+}
+
+/// It names a person, so it stands sealed wherever it is kept.
+fn added(answer: &Answer) -> Result<Rendered, serde_json::Error> {
+    let Answer::Beneficiary(view) = answer else { return unrenderable() };
+    let body = render(&Beneficiary::of(view.beneficiary.clone(), view.profile.as_ref())?)?;
+    Ok(Rendered { status: 201, body, is_secret: true })
+}
+
+pub struct Beneficiaries;
+
+#[OpenApi(prefix_path = "/api/v1", tag = "Tag::Beneficiaries")]
+impl Beneficiaries {
+    /// Add a beneficiary
+    ///
+    /// The account number is sealed, and never shown again but for its last four characters.
+    #[oai(path = "/beneficiaries", method = "post", operation_id = "add_beneficiary")]
+    async fn add(
+        &self,
+        caller: Caller,
+        state: State<'_>,
+        /// A name for this request: the same one again is answered with the first answer.
+        #[oai(name = "Idempotency-Key")]
+        key: IdempotencyKey,
+        body: StrictJson<AddBeneficiary>,
+    ) -> Result<Stored<Data<Beneficiary>, 201>, ApiError> {
+        let (caller, request) = (caller.0, body.0);
+        let idempotency = key.of(&caller, "/api/v1/beneficiaries", &request, added)?;
+        let last4 = request.account_number.len().saturating_sub(4);
+        let profile = Profile {
+            name: request.name,
+            account_last4: request.account_number[last4..].to_owned(),
+            bank_code: request.bank_code,
+        };
+        let command = Command::AddBeneficiary(command::AddBeneficiary {
+            account_id: caller.account_id,
+            kind: request.kind.into(),
+            country: request.country,
+            currency: parsed_currency(&request.currency)?,
+            profile: Private::new(serde_json::to_string(&profile).map_err(ApiError::internal)?),
+            account_number: Private::new(request.account_number),
+        });
+        let reply = state.ledger.submit(caller.shard_id, command, origin(caller.actor()), idempotency).await?;
+        respond(reply, added)
+    }
+
+    /// List beneficiaries
+    ///
+    /// Newest first.
+    #[oai(path = "/beneficiaries", method = "get", operation_id = "list_beneficiaries")]
+    async fn list(
+        &self,
+        caller: Caller,
+        state: State<'_>,
+        /// From 1.
+        page: Query<Option<i64>>,
+        /// Beneficiaries on a page: 1 to 100, by default 20.
+        limit: Query<Option<i64>>,
+    ) -> Result<Listed<Beneficiary>, ApiError> {
+        let page = Page::of(page.0, limit.0, 20, 100)?;
+        let (pool, shard) = (state.ledger.pool(), caller.0.shard_id);
+        let found = beneficiaries::list(pool, shard, caller.0.account_id, rows_of(page)).await?;
+        let wanted: Vec<_> = found.rows.iter().map(|beneficiary| (PROFILE, beneficiary.id)).collect();
+        let texts = texts::load(pool, &state.keyring, shard, &wanted).await?;
+        let total = u64::try_from(found.total).unwrap_or_default();
+        let view = |row: domain::Beneficiary| {
+            let profile = texts.get(&(PROFILE, row.id));
+            Beneficiary::of(row, profile).map_err(ApiError::internal)
+        };
+        Ok(Listed::page(found.rows.into_iter().map(view).collect::<Result<_, _>>()?, page, total))
+    }
+
+    /// Find a beneficiary
+    #[oai(path = "/beneficiaries/:id", method = "get", operation_id = "get_beneficiary")]
+    async fn get(
+        &self,
+        caller: Caller,
+        state: State<'_>,
+        /// The beneficiary's id.
+        id: Path<i64>,
+    ) -> Result<Reply<Beneficiary>, ApiError> {
+        let (pool, shard) = (state.ledger.pool(), caller.0.shard_id);
+        let found = beneficiaries::find(pool, shard, caller.0.account_id, id.0).await?.ok_or_else(not_found)?;
+        let texts = texts::load(pool, &state.keyring, shard, &[(PROFILE, id.0)]).await?;
+        Ok(Reply(Beneficiary::of(found, texts.get(&(PROFILE, id.0))).map_err(ApiError::internal)?))
+    }
+
+    /// Delete a beneficiary
+    ///
+    /// No payout can be made to it any more; those that were made stay, and so do those that wait.
+    #[oai(path = "/beneficiaries/:id", method = "delete", operation_id = "delete_beneficiary")]
+    async fn delete(
+        &self,
+        caller: Caller,
+        state: State<'_>,
+        /// The beneficiary's id.
+        id: Path<i64>,
+    ) -> Result<Reply<DeletedBeneficiary>, ApiError> {
+        let caller = caller.0;
+        let command = Command::DeleteBeneficiary { account_id: caller.account_id, beneficiary_id: id.0 };
+        state.ledger.execute(caller.shard_id, command, origin(caller.actor())).await?;
+        Ok(Reply(DeletedBeneficiary { message: "The beneficiary is deleted.".to_owned(), beneficiary_id: id.0 }))
+    }
+}

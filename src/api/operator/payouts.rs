@@ -1,0 +1,162 @@
+//! `/admin/v1/payouts`: what is to be sent, and what became of it.
+
+use chrono::{DateTime, Utc};
+use ledger_events::payout;
+use ledger_projections::payouts::{self, PayoutFilter};
+use poem_openapi::param::{Path, Query};
+use poem_openapi::{Enum, Object, OpenApi};
+use serde::Serialize;
+
+use crate::access::Operator;
+use crate::access::seal::Private;
+use crate::api::body::StrictJson;
+use crate::api::error::ApiError;
+use crate::api::fields::{Fields, FromFields};
+use crate::api::outcome::answered;
+use crate::api::page::Page;
+use crate::api::payouts::{Payout, PayoutStatus, texts_of};
+use crate::api::principal::{Caller, Finance};
+use crate::api::readers::{one_of, text};
+use crate::api::reply::{Listed, Plural, Reply};
+use crate::api::state::{State, Tag, newest, not_found, origin, rows_of_each, time};
+use crate::ledger::command::PayoutOutcome;
+use crate::ledger::texts::Texts;
+use crate::ledger::{Answer, Command};
+
+/// A payout, and whose it is.
+#[derive(Object, Serialize)]
+struct AccountPayout {
+    /// Whose it is.
+    account_id: i64,
+    #[oai(flatten)]
+    #[serde(flatten)]
+    payout: Payout,
+}
+
+impl Plural for AccountPayout {
+    const PLURAL: &'static str = "payouts";
+}
+
+/// What became of a payout.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Enum)]
+#[oai(rename_all = "SCREAMING_SNAKE_CASE")]
+enum SettledStatus {
+    /// The money has been sent.
+    #[default]
+    Paid,
+    /// It could not be sent, and goes back to the wallet.
+    Failed,
+}
+
+/// Settles a payout.
+#[derive(Object)]
+struct SettlePayout {
+    /// What became of it.
+    status: SettledStatus,
+    /// For the client, with FAILED only; sealed.
+    #[oai(validator(min_length = 1, max_length = 500))]
+    failure_reason: Option<String>,
+}
+
+impl FromFields for SettlePayout {
+    fn from_fields(fields: &mut Fields<'_>) -> Self {
+        let statuses = [("PAID", SettledStatus::Paid), ("FAILED", SettledStatus::Failed)];
+        let settled = Self {
+            status: fields.required("status", one_of(&statuses)),
+            failure_reason: fields.optional("failure_reason", text(1..=500)),
+        };
+        if settled.status == SettledStatus::Paid && settled.failure_reason.is_some() {
+            fields.problem("failure_reason", "must be given with FAILED only");
+        }
+        settled
+    }
+}
+
+pub struct Payouts;
+
+#[OpenApi(prefix_path = "/admin/v1", tag = "Tag::Payouts")]
+impl Payouts {
+    /// List payouts
+    ///
+    /// Of all accounts, newest first.
+    #[oai(path = "/payouts", method = "get", operation_id = "list_all_payouts")]
+    #[allow(clippy::too_many_arguments)] // each is a parameter
+    async fn list(
+        &self,
+        _caller: Caller<Operator>,
+        state: State<'_>,
+        /// From 1.
+        page: Query<Option<i64>>,
+        /// Payouts on a page: 1 to 100, by default 20.
+        limit: Query<Option<i64>>,
+        /// Only payouts of this account.
+        account_id: Query<Option<i64>>,
+        /// Only payouts of this status.
+        status: Query<Option<PayoutStatus>>,
+        /// Only payouts to this beneficiary.
+        beneficiary_id: Query<Option<i64>>,
+        /// Only payouts from this wallet.
+        wallet_id: Query<Option<i64>>,
+        /// Only payouts with this reference of their client's.
+        client_reference: Query<Option<String>>,
+        /// Only payouts made at this time or later.
+        created_from: Query<Option<DateTime<Utc>>>,
+        /// Only payouts made before this time.
+        created_to: Query<Option<DateTime<Utc>>>,
+    ) -> Result<Listed<AccountPayout>, ApiError> {
+        let page = Page::of(page.0, limit.0, 20, 100)?;
+        let filter = PayoutFilter {
+            account_id: account_id.0,
+            status: status.0.map(Into::into),
+            beneficiary_id: beneficiary_id.0,
+            wallet_id: wallet_id.0,
+            client_reference: client_reference.0,
+            created_from: time("created_from", created_from.0)?,
+            created_to: time("created_to", created_to.0)?,
+        };
+        let shards: Vec<_> = state.ledger.shards().collect();
+        let (mut found, mut total) = (Vec::new(), 0);
+        for shard in &shards {
+            let part = payouts::list(state.ledger.pool(), *shard, &filter, rows_of_each(page, shards.len())).await?;
+            found.push((*shard, part.rows));
+            total += u64::try_from(part.total).unwrap_or_default();
+        }
+        let found = newest(found, page, |payout: &payout::Payout| payout.id);
+        let mut texts = Texts::new();
+        for shard in shards {
+            let of_shard: Vec<payout::Payout> =
+                found.iter().filter(|(at, _)| *at == shard).map(|(_, payout)| payout.clone()).collect();
+            texts.extend(texts_of(&state, shard, &of_shard).await?);
+        }
+        let view = |payout: payout::Payout| AccountPayout {
+            account_id: payout.requested.account_id,
+            payout: Payout::with_texts(payout, &texts),
+        };
+        Ok(Listed::page(found.into_iter().map(|(_, payout)| view(payout)).collect(), page, total))
+    }
+
+    /// Settle a payout
+    ///
+    /// Says what became of one that is PENDING: PAID, or FAILED, which gives its amount back to the
+    /// wallet. The same again is answered with the payout as it is; anything else is 409.
+    #[oai(path = "/payouts/:id", method = "put", operation_id = "settle_payout")]
+    async fn settle(
+        &self,
+        caller: Caller<Finance>,
+        state: State<'_>,
+        /// The payout's id.
+        id: Path<i64>,
+        body: StrictJson<SettlePayout>,
+    ) -> Result<Reply<AccountPayout>, ApiError> {
+        let shard = state.ledger.shard_of_payout(id.0).await?.ok_or_else(not_found)?;
+        let outcome = match body.0.status {
+            SettledStatus::Paid => PayoutOutcome::Paid,
+            SettledStatus::Failed => PayoutOutcome::Failed { reason: body.0.failure_reason.map(Private::new) },
+        };
+        let command = Command::SettlePayout { payout_id: id.0, outcome };
+        let answer = state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
+        let view = answered!(answer, Answer::Payout(view) => view)?;
+        let account_id = view.payout.requested.account_id;
+        Ok(Reply(AccountPayout { account_id, payout: Payout::of(view.payout, view.failure_reason.as_ref()) }))
+    }
+}

@@ -1,0 +1,278 @@
+//! `/api/v1/payouts`: money out of a wallet, to a beneficiary.
+
+use chrono::{DateTime, Utc};
+use ledger_events::ShardId;
+use ledger_events::payout::{self, PayoutStatus as Status};
+use ledger_projections::payouts::{self, PayoutFilter};
+use poem_openapi::param::{Path, Query};
+use poem_openapi::{Enum, Object, OpenApi};
+use serde::Serialize;
+
+use super::body::StrictJson;
+use super::error::ApiError;
+use super::fields::{Fields, FromFields};
+use super::idempotency::IdempotencyKey;
+use super::outcome::{respond, unrenderable};
+use super::page::Page;
+use super::principal::Caller;
+use super::readers::{integer, line, money};
+use super::reply::{Data, Listed, Plural, Reply, Stored, render};
+use super::scalars::{Money, Timestamp};
+use super::state::{self, ApiState, State, Tag, amounts, listed, not_found, origin, rows_of, time};
+use crate::access::seal::Private;
+use crate::ledger::command::{self, PayoutView};
+use crate::ledger::texts::{self, FAILURE_REASON, Texts};
+use crate::ledger::{Answer, Command, Rendered};
+
+/// A payout: debited now, sent by an operator.
+#[derive(Object, Serialize)]
+struct RequestPayout {
+    /// Who gets the money.
+    #[oai(validator(minimum(value = "1")))]
+    beneficiary_id: i64,
+    /// The wallet that pays, of the beneficiary's currency.
+    #[oai(validator(minimum(value = "1")))]
+    wallet_id: i64,
+    /// More than "0.00".
+    amount: Money,
+    /// Your own name for the payout, unique within the account for ever. The same request again
+    /// answers 200 with the payout that exists; another request under the same name 409.
+    #[oai(validator(min_length = 1, max_length = 100))]
+    client_reference: Option<String>,
+}
+
+impl FromFields for RequestPayout {
+    fn from_fields(fields: &mut Fields<'_>) -> Self {
+        Self {
+            beneficiary_id: fields.required("beneficiary_id", integer(1..=i64::MAX)),
+            wallet_id: fields.required("wallet_id", integer(1..=i64::MAX)),
+            amount: fields.required("amount", money(amounts())),
+            client_reference: fields.optional("client_reference", line(1..=100)),
+        }
+    }
+}
+
+/// Where a payout stands. PAID, FAILED and CANCELLED are final.
+#[derive(Debug, Clone, Copy, Enum, Serialize)]
+#[oai(rename_all = "SCREAMING_SNAKE_CASE")]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum PayoutStatus {
+    /// Debited from the wallet, and not settled yet.
+    Pending,
+    /// The money has been sent.
+    Paid,
+    /// The money could not be sent, and is back in the wallet.
+    Failed,
+    /// Taken back by the client, and the money is back in the wallet.
+    Cancelled,
+}
+
+impl From<Status> for PayoutStatus {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::Pending => Self::Pending,
+            Status::Paid => Self::Paid,
+            Status::Failed => Self::Failed,
+            Status::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+impl From<PayoutStatus> for Status {
+    fn from(status: PayoutStatus) -> Self {
+        match status {
+            PayoutStatus::Pending => Self::Pending,
+            PayoutStatus::Paid => Self::Paid,
+            PayoutStatus::Failed => Self::Failed,
+            PayoutStatus::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+/// A payout.
+#[derive(Object, Serialize)]
+pub struct Payout {
+    /// Its id.
+    id: i64,
+    /// Who gets the money.
+    beneficiary_id: i64,
+    /// The wallet that paid.
+    wallet_id: i64,
+    /// What was debited from the wallet.
+    amount: Money,
+    /// ISO 4217.
+    currency: String,
+    /// The client's own name for it.
+    client_reference: Option<String>,
+    /// Where it stands.
+    status: PayoutStatus,
+    /// Why it failed, if that is known.
+    failure_reason: Option<String>,
+    /// When it was made.
+    created_at: Timestamp,
+    /// When it became PAID, FAILED or CANCELLED.
+    settled_at: Option<Timestamp>,
+}
+
+impl Plural for Payout {
+    const PLURAL: &'static str = "payouts";
+}
+
+impl Payout {
+    pub fn of(payout: payout::Payout, failure_reason: Option<&Private>) -> Self {
+        let requested = payout.requested;
+        Self {
+            id: payout.id,
+            beneficiary_id: requested.beneficiary_id,
+            wallet_id: requested.wallet_id,
+            amount: requested.amount.into(),
+            currency: requested.currency.as_str().to_owned(),
+            client_reference: requested.client_reference,
+            status: payout.status.into(),
+            failure_reason: failure_reason.map(|text| text.expose().to_owned()),
+            created_at: payout.created_at.into(),
+            settled_at: payout.settled_at.map(Into::into),
+        }
+    }
+
+    /// The payout with its text out of a page's.
+    pub fn with_texts(payout: payout::Payout, texts: &Texts) -> Self {
+        let reason = texts.get(&(FAILURE_REASON, payout.id));
+        Self::of(payout, reason)
+    }
+}
+
+/// The texts of payouts of one shard, in one query; none if none of them failed.
+pub async fn texts_of(state: &ApiState, shard: ShardId, payouts: &[payout::Payout]) -> Result<Texts, ApiError> {
+    let failed = payouts.iter().filter(|payout| payout.status == Status::Failed);
+    let wanted: Vec<_> = failed.map(|payout| (FAILURE_REASON, payout.id)).collect();
+    Ok(texts::load(state.ledger.pool(), &state.keyring, shard, &wanted).await?)
+}
+
+fn requested(answer: &Answer) -> Result<Rendered, serde_json::Error> {
+    let Answer::Payout(view) = answer else { return unrenderable() };
+    rendered(view, if view.is_new { 201 } else { 200 })
+}
+
+fn cancelled(answer: &Answer) -> Result<Rendered, serde_json::Error> {
+    let Answer::Payout(view) = answer else { return unrenderable() };
+    rendered(view, 200)
+}
+
+/// Free text from people stands sealed wherever it is kept, in a stored answer too.
+fn rendered(view: &PayoutView, status: u16) -> Result<Rendered, serde_json::Error> {
+    let body = render(&Payout::of(view.payout.clone(), view.failure_reason.as_ref()))?;
+    Ok(Rendered { status, body, is_secret: view.failure_reason.is_some() })
+}
+
+pub struct Payouts;
+
+#[OpenApi(prefix_path = "/api/v1", tag = "Tag::Payouts")]
+impl Payouts {
+    /// Request a payout
+    ///
+    /// Debits the wallet and records the payout, or does neither. 201 with the new payout, which
+    /// is PENDING until an operator has settled it; 200 with the payout that exists, when the same
+    /// request was sent under the same `client_reference` before.
+    #[oai(path = "/payouts", method = "post", operation_id = "request_payout")]
+    async fn request(
+        &self,
+        caller: Caller,
+        state: State<'_>,
+        /// A name for this request: the same one again is answered with the first answer.
+        #[oai(name = "Idempotency-Key")]
+        key: IdempotencyKey,
+        body: StrictJson<RequestPayout>,
+    ) -> Result<Stored<Data<Payout>, 201, 200>, ApiError> {
+        let (caller, request) = (caller.0, body.0);
+        let idempotency = key.of(&caller, "/api/v1/payouts", &request, requested)?;
+        let command = Command::RequestPayout(command::RequestPayout {
+            account_id: caller.account_id,
+            beneficiary_id: request.beneficiary_id,
+            wallet_id: request.wallet_id,
+            amount: state::money("amount", request.amount.0)?,
+            client_reference: request.client_reference,
+        });
+        let reply = state.ledger.submit(caller.shard_id, command, origin(caller.actor()), idempotency).await?;
+        respond(reply, requested)
+    }
+
+    /// List payouts
+    ///
+    /// Newest first.
+    #[oai(path = "/payouts", method = "get", operation_id = "list_payouts")]
+    #[allow(clippy::too_many_arguments)] // each is a parameter
+    async fn list(
+        &self,
+        caller: Caller,
+        state: State<'_>,
+        /// From 1.
+        page: Query<Option<i64>>,
+        /// Payouts on a page: 1 to 100, by default 20.
+        limit: Query<Option<i64>>,
+        /// Only payouts of this status.
+        status: Query<Option<PayoutStatus>>,
+        /// Only payouts to this beneficiary.
+        beneficiary_id: Query<Option<i64>>,
+        /// Only payouts from this wallet.
+        wallet_id: Query<Option<i64>>,
+        /// Only the payout with this reference of yours.
+        client_reference: Query<Option<String>>,
+        /// Only payouts made at this time or later.
+        created_from: Query<Option<DateTime<Utc>>>,
+        /// Only payouts made before this time.
+        created_to: Query<Option<DateTime<Utc>>>,
+    ) -> Result<Listed<Payout>, ApiError> {
+        let page = Page::of(page.0, limit.0, 20, 100)?;
+        let filter = PayoutFilter {
+            account_id: Some(caller.0.account_id),
+            status: status.0.map(Into::into),
+            beneficiary_id: beneficiary_id.0,
+            wallet_id: wallet_id.0,
+            client_reference: client_reference.0,
+            created_from: time("created_from", created_from.0)?,
+            created_to: time("created_to", created_to.0)?,
+        };
+        let shard = caller.0.shard_id;
+        let found = payouts::list(state.ledger.pool(), shard, &filter, rows_of(page)).await?;
+        let texts = texts_of(&state, shard, &found.rows).await?;
+        Ok(listed(found, page, |payout| Payout::with_texts(payout, &texts)))
+    }
+
+    /// Find a payout
+    #[oai(path = "/payouts/:id", method = "get", operation_id = "get_payout")]
+    async fn get(
+        &self,
+        caller: Caller,
+        state: State<'_>,
+        /// The payout's id.
+        id: Path<i64>,
+    ) -> Result<Reply<Payout>, ApiError> {
+        let shard = caller.0.shard_id;
+        let found = payouts::find(state.ledger.pool(), shard, caller.0.account_id, id.0).await?;
+        let payout = found.ok_or_else(not_found)?;
+        let texts = texts_of(&state, shard, std::slice::from_ref(&payout)).await?;
+        Ok(Reply(Payout::with_texts(payout, &texts)))
+    }
+
+    /// Cancel a payout
+    ///
+    /// Only one that is PENDING: its amount goes back to the wallet.
+    #[oai(path = "/payouts/:id/cancel", method = "post", operation_id = "cancel_payout")]
+    async fn cancel(
+        &self,
+        caller: Caller,
+        state: State<'_>,
+        /// The payout's id.
+        id: Path<i64>,
+        /// A name for this request: the same one again is answered with the first answer.
+        #[oai(name = "Idempotency-Key")]
+        key: IdempotencyKey,
+    ) -> Result<Stored<Data<Payout>>, ApiError> {
+        let caller = caller.0;
+        let idempotency = key.of(&caller, &format!("/api/v1/payouts/{}/cancel", id.0), &(), cancelled)?;
+        let command = Command::CancelPayout { account_id: caller.account_id, payout_id: id.0 };
+        let reply = state.ledger.submit(caller.shard_id, command, origin(caller.actor()), idempotency).await?;
+        respond(reply, cancelled)
+    }
+}

@@ -1,0 +1,100 @@
+//! API credentials: issued, made to be signed with, revoked.
+
+use ledger_events::account::{
+    Credential, CredentialEvent, CredentialIssued, CredentialRevoked, HmacRequirementChanged, SigningSecretRotated,
+};
+use ledger_events::{AccountId, CredentialId, Rejection};
+use sha2::{Digest, Sha256};
+
+use super::{Decided, Story, active, next};
+use crate::access::seal::{Private, SealError};
+use crate::ledger::batch::Batch;
+use crate::ledger::command::Answer;
+
+/// What a sealed signing secret is bound to, beside the credential's id.
+pub(super) const SIGNING_SECRET: &str = "credential.signing_secret";
+
+pub(super) fn issue(
+    batch: &mut Batch,
+    account_id: AccountId,
+    name: &str,
+    api_key: &Private,
+    api_secret: &Private,
+    story: Story<'_>,
+) -> Decided {
+    batch.accounts.get(&account_id).ok_or(Rejection::NotFound)?;
+    let id = next(batch.ids.credentials.pop_front(), "credential")?;
+    let key_prefix = api_key.expose().chars().take(8).collect();
+    let event = CredentialEvent::from(CredentialIssued { account_id, name: name.to_owned(), key_prefix });
+    batch.append(id, event, &Story { account_id: Some(account_id), ..story });
+    let hash = |text: &Private| -> [u8; 32] { Sha256::digest(text.expose().as_bytes()).into() };
+    batch.vault.credentials.push((id, hash(api_key), hash(api_secret)));
+    Ok(Answer::Credential(own(batch, account_id, id)?))
+}
+
+pub(super) fn revoke(batch: &mut Batch, account_id: AccountId, id: CredentialId, story: Story<'_>) -> Decided {
+    if !own(batch, account_id, id)?.is_revoked {
+        batch.append(id, CredentialEvent::from(CredentialRevoked {}), &Story { account_id: Some(account_id), ..story });
+    }
+    Ok(Answer::Credential(own(batch, account_id, id)?))
+}
+
+pub(super) fn set_hmac_required(
+    batch: &mut Batch,
+    account_id: AccountId,
+    id: CredentialId,
+    is_required: bool,
+    new_secret: &Private,
+    story: Story<'_>,
+) -> Decided {
+    let known = usable(batch, account_id, id)?;
+    let story = Story { account_id: Some(account_id), ..story };
+    let is_missing = is_required && !batch.signing_secrets.contains_key(&id);
+    if is_missing {
+        keep_signing_secret(batch, id, new_secret, &story)?;
+    }
+    if known.hmac_required != is_required {
+        batch.append(id, CredentialEvent::from(HmacRequirementChanged { is_required }), &story);
+    }
+    let signing_secret = is_missing.then(|| new_secret.clone());
+    Ok(Answer::Signing { credential: own(batch, account_id, id)?, signing_secret })
+}
+
+pub(super) fn rotate_signing_secret(
+    batch: &mut Batch,
+    account_id: AccountId,
+    id: CredentialId,
+    new_secret: &Private,
+    story: Story<'_>,
+) -> Decided {
+    usable(batch, account_id, id)?;
+    active(batch, account_id)?;
+    keep_signing_secret(batch, id, new_secret, &Story { account_id: Some(account_id), ..story })?;
+    Ok(Answer::Signing { credential: own(batch, account_id, id)?, signing_secret: Some(new_secret.clone()) })
+}
+
+/// Makes a secret the one that the credential signs with, from the next request and delivery on.
+pub(super) fn keep_signing_secret(
+    batch: &mut Batch,
+    id: CredentialId,
+    secret: &Private,
+    story: &Story<'_>,
+) -> Result<(), SealError> {
+    let sealed = batch.keyring.seal(SIGNING_SECRET, id, secret.expose().as_bytes())?;
+    batch.append(id, CredentialEvent::from(SigningSecretRotated {}), story);
+    batch.signing_secrets.insert(id, sealed.clone());
+    batch.vault.signing_secrets.push((id, sealed));
+    Ok(())
+}
+
+fn own(batch: &Batch, account_id: AccountId, id: CredentialId) -> Result<Credential, Rejection> {
+    batch.credentials.get(&id).filter(|c| c.account_id == account_id).cloned().ok_or(Rejection::NotFound)
+}
+
+/// Deliveries go on with a revoked credential's last secret, so that one stays as it is.
+fn usable(batch: &Batch, account_id: AccountId, id: CredentialId) -> Result<Credential, Rejection> {
+    match own(batch, account_id, id)? {
+        credential if credential.is_revoked => Err(Rejection::Conflict("the credential is revoked")),
+        credential => Ok(credential),
+    }
+}

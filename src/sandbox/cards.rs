@@ -1,0 +1,93 @@
+//! The four cards that the sandbox sells and the demo orders, one for each way an order can go.
+
+use ledger_events::catalogue::{Denominations, ProductDetails};
+use ledger_events::{Currency, Money};
+
+/// How the orders of a product go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Course {
+    /// Delivered at once.
+    AtOnce,
+    /// One unit at once, the rest a little later. An order of one unit is delivered at once.
+    InParts,
+    /// Delayed, then delivered.
+    Late,
+    /// Delayed until it is cancelled.
+    Never,
+}
+
+/// A product with one face value.
+#[derive(Clone, Copy, Debug)]
+pub struct Card {
+    pub name: &'static str,
+    pub denomination: &'static str,
+    pub course: Course,
+}
+
+pub const CARDS: [Card; 4] = [
+    Card { name: "Coffee Card", denomination: "25.00", course: Course::AtOnce },
+    Card { name: "Book Card", denomination: "20.00", course: Course::InParts },
+    Card { name: "Game Card", denomination: "49.99", course: Course::Late },
+    Card { name: "Travel Card", denomination: "100.00", course: Course::Never },
+];
+pub const COUNTRY: &str = "US";
+pub const CURRENCY: &str = "USD";
+pub const MAX_QUANTITY: i32 = 10;
+
+impl Card {
+    /// The product that a sandbox is seeded with; its description says how its orders go.
+    ///
+    /// # Errors
+    /// Never, unless the constants above are wrong.
+    pub fn details(&self) -> Result<ProductDetails, CardError> {
+        let course = match self.course {
+            Course::AtOnce => "delivered at once",
+            Course::InParts => "delivered partly, and wholly a little later: order two or more",
+            Course::Late => "delayed, and delivered a little later",
+            Course::Never => "delayed, and never delivered: cancel it for a refund",
+        };
+        Ok(ProductDetails {
+            name: self.name.to_owned(),
+            brand: "Sandbox".to_owned(),
+            category_id: None,
+            country: COUNTRY.to_owned(),
+            currency: CURRENCY.parse::<Currency>().map_err(CardError)?,
+            denominations: Denominations::Fixed { values: vec![self.face_value()?] },
+            max_quantity: MAX_QUANTITY,
+            description: format!("Every order is {course}."),
+            terms: "The codes are made up, and worth nothing.".to_owned(),
+            is_active: true,
+        })
+    }
+
+    pub fn face_value(&self) -> Result<Money, CardError> {
+        self.denomination.parse().map_err(|_| CardError("the face value is no amount"))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a seeded product is wrong: {0}")]
+pub struct CardError(&'static str);
+
+/// A made-up voucher: a card number that nobody else has, and a pin.
+pub fn made_up_codes(prefix: &str) -> (String, String) {
+    let number: u128 = rand::random();
+    (format!("{prefix}-{number:032x}"), format!("{:04}", number % 10_000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_course_has_one_card_that_can_be_sold() {
+        for course in [Course::AtOnce, Course::InParts, Course::Late, Course::Never] {
+            assert_eq!(CARDS.iter().filter(|card| card.course == course).count(), 1);
+        }
+        for card in CARDS {
+            let details = card.details().unwrap();
+            assert!(details.denominations.include(card.face_value().unwrap()), "{details:?}");
+        }
+        assert_ne!(made_up_codes("A"), made_up_codes("A"));
+    }
+}

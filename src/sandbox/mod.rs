@@ -1,0 +1,227 @@
+//! The sandbox: the same program and the same decisions on a database of its own, where clients
+//! fund themselves (`api/sandbox.rs`) and four seeded products force what becomes of an order.
+//!
+//! What is forced is forced through the stock. A small process looks at the orders that wait and
+//! adds the made-up vouchers that their product's course wants; fulfilment does the rest, as
+//! everywhere. It only submits commands.
+
+pub mod cards;
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use ledger_events::catalogue::ProductEvent;
+use ledger_events::order::Order;
+use ledger_events::{Actor, Event, ProductId, Recorded};
+use ledger_projections::orders;
+use sqlx::{PgConnection, PgPool};
+use tokio_util::sync::CancellationToken;
+
+use crate::access::seal::Private;
+use crate::ledger::command::NewVoucher;
+use crate::ledger::reader::{self, ReadError};
+use crate::ledger::{Answer, Command, FIRST_SHARD, Ledger, Origin, WriteError, stock};
+use cards::{CARDS, Card, CardError, Course, made_up_codes};
+
+/// Stock of what is delivered at once: filled up to the one when it falls below the other.
+const FULL: i64 = 1_000;
+const LOW: i64 = 500;
+/// Most vouchers in one command.
+const CHUNK: i64 = 1_000;
+/// Most waiting orders of a product that are looked at in a step.
+const LOOKED_AT: i64 = 500;
+/// A sandbox's log begins with its products: among so many first events they are.
+const FIRST_EVENTS: i64 = 100;
+/// Between two looks, at least and at most.
+const BREATH: Duration = Duration::from_millis(100);
+const IDLE: Duration = Duration::from_secs(1);
+/// The key of the advisory lock under which one node at a time adds vouchers: "sandbox" in ASCII.
+const LOCK: i64 = 0x73_616e_6462_6f78;
+
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    #[error("this database holds real orders and is no sandbox: give --sandbox a database (or --data-dir) of its own")]
+    NotASandbox,
+    #[error("this database is a sandbox's: serve it with --sandbox, or use another database (or --data-dir)")]
+    IsASandbox,
+    #[error(transparent)]
+    Card(#[from] CardError),
+    #[error("the sandbox's database: {0}")]
+    Database(#[from] sqlx::Error),
+    #[error("the sandbox's log: {0}")]
+    Read(#[from] ReadError),
+    #[error("the sandbox's products cannot be kept: {0}")]
+    Write(#[from] WriteError),
+    #[error("a command of the sandbox was answered with another kind of thing")]
+    Unexpected,
+}
+
+/// When the rest of what is delivered in parts, and what is delivered late, arrives.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// After the first part.
+    pub rest_after: TimeDelta,
+    /// After the order was placed.
+    pub late_after: TimeDelta,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace { rest_after: TimeDelta::seconds(5), late_after: TimeDelta::seconds(15) }
+    }
+}
+
+/// Keeps the stock of the seeded products so that each goes its course.
+#[derive(Debug)]
+pub struct Sandbox {
+    ledger: Ledger,
+    pool: PgPool,
+    products: Vec<(ProductId, Card)>,
+    pace: Pace,
+}
+
+/// Whether the ledger is a sandbox's: its log begins with an event of the sandbox. None for a log
+/// that has not begun.
+fn is_a_sandbox(first: &[Recorded]) -> Option<bool> {
+    first.first().map(|event| event.metadata.actor == Actor::Sandbox)
+}
+
+/// The sandbox that a node is asked to be, or none; refuses a database of the other kind, for what
+/// is in a sandbox's wallets is no money.
+///
+/// # Errors
+/// As [`Sandbox::open`], and [`SandboxError::IsASandbox`].
+pub async fn open(is_wanted: bool, ledger: &Ledger, pool: &PgPool) -> Result<Option<Sandbox>, SandboxError> {
+    if is_wanted {
+        return Sandbox::open(ledger, pool.clone(), Pace::default()).await.map(Some);
+    }
+    let first = reader::after(pool, FIRST_SHARD, 0, 1).await?;
+    if is_a_sandbox(&first) == Some(true) { Err(SandboxError::IsASandbox) } else { Ok(None) }
+}
+
+impl Sandbox {
+    /// Seeds the products where that was not done yet, so that they can be ordered when it returns.
+    ///
+    /// # Errors
+    /// [`SandboxError::NotASandbox`] on a database where clients' orders are real, and when the
+    /// ledger cannot be read or written.
+    pub async fn open(ledger: &Ledger, pool: PgPool, pace: Pace) -> Result<Sandbox, SandboxError> {
+        let mut tx = pool.begin().await?;
+        sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *tx).await?;
+        let first = reader::after(&mut *tx, FIRST_SHARD, 0, FIRST_EVENTS).await?;
+        if is_a_sandbox(&first) == Some(false) {
+            return Err(SandboxError::NotASandbox);
+        }
+        let is_seed = |event: &&Recorded| {
+            event.metadata.actor == Actor::Sandbox && matches!(event.event, Event::Product(ProductEvent::ProductAdded(_)))
+        };
+        let mut ids: Vec<ProductId> = first.iter().filter(is_seed).map(|event| event.stream_id).collect();
+        for card in &CARDS[ids.len().min(CARDS.len())..] {
+            match ledger.execute(FIRST_SHARD, Command::AddProduct { details: card.details()? }, origin()).await? {
+                Answer::Product(product) => ids.push(product.id),
+                _ => return Err(SandboxError::Unexpected),
+            }
+        }
+        tx.commit().await?;
+        let sandbox = Sandbox { ledger: ledger.clone(), pool, products: ids.into_iter().zip(CARDS).collect(), pace };
+        sandbox.step(Utc::now()).await?;
+        Ok(sandbox)
+    }
+
+    /// The seeded products, in the order of [`CARDS`].
+    pub fn products(&self) -> &[(ProductId, Card)] {
+        &self.products
+    }
+
+    pub async fn run(self, stop: CancellationToken) {
+        let mut grown = self.ledger.wake().subscribe();
+        while !stop.is_cancelled() {
+            grown.borrow_and_update();
+            if let Err(error) = self.step(Utc::now()).await {
+                tracing::warn!(%error, "the sandbox's stock cannot be kept now; it will be tried again");
+            }
+            let pause = async {
+                tokio::time::sleep(BREATH).await;
+                _ = tokio::time::timeout(IDLE, grown.changed()).await;
+            };
+            stop.run_until_cancelled(pause).await;
+        }
+    }
+
+    /// Adds what each course wants now. Returns how many vouchers that was; none while another
+    /// node is at it.
+    pub async fn step(&self, now: DateTime<Utc>) -> Result<i64, SandboxError> {
+        let mut tx = self.pool.begin().await?;
+        if !sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)").bind(LOCK).fetch_one(&mut *tx).await? {
+            return Ok(0);
+        }
+        let mut added = 0;
+        for (product, card) in &self.products {
+            let denomination = card.face_value()?;
+            let waiting = self.waiting(&mut tx, *product, card).await?;
+            let pair = [(*product, denomination.decimal())];
+            let available = stock::available_pairs(&self.pool, FIRST_SHARD, &pair, FULL).await?;
+            let available = available.first().map_or(0, |(_, _, vouchers)| *vouchers);
+            let mut wanted = wanted(card.course, available, &waiting, now, self.pace);
+            while wanted > 0 {
+                let vouchers = (1..=wanted.min(CHUNK)).map(made_up).collect();
+                let command = Command::LoadVouchers { product_id: *product, denomination, vouchers };
+                self.ledger.execute(FIRST_SHARD, command, origin()).await?;
+                added += wanted.min(CHUNK);
+                wanted -= CHUNK;
+            }
+        }
+        tx.commit().await?;
+        Ok(added)
+    }
+
+    /// The orders of a product that were taken up and wait, oldest first.
+    async fn waiting(&self, conn: &mut PgConnection, product: ProductId, card: &Card) -> Result<Vec<Order>, SandboxError> {
+        let denomination = card.face_value()?.decimal();
+        let ids = orders::oldest_waiting(&self.pool, FIRST_SHARD, product, denomination, LOOKED_AT).await?;
+        if ids.is_empty() {
+            return Ok(vec![]);
+        }
+        let mut waiting = orders::load(conn, FIRST_SHARD, &ids).await?;
+        waiting.retain(Order::is_waiting);
+        waiting.sort_unstable_by_key(|order| order.placed_position);
+        Ok(waiting)
+    }
+}
+
+/// How many vouchers to add now, given how many there are and who waits for them, oldest first.
+fn wanted(course: Course, available: i64, waiting: &[Order], now: DateTime<Utc>, pace: Pace) -> i64 {
+    let missing = |order: &Order| i64::from(order.undelivered_quantity());
+    match course {
+        Course::AtOnce if available < LOW => FULL - available + waiting.iter().map(missing).sum::<i64>(),
+        // One voucher waits for the next order; more would deliver it whole. Who waits is served in
+        // turn, so that the first part and the rest go to the same order.
+        Course::InParts if available == 0 => match waiting.first() {
+            Some(order) if order.delivered_quantity == 0 => 1,
+            Some(order) if order.updated_at + pace.rest_after <= now => missing(order),
+            Some(_) => 0,
+            None => 1,
+        },
+        Course::Late => {
+            let due = waiting.iter().take_while(|order| order.created_at + pace.late_after <= now);
+            due.map(missing).sum::<i64>() - available
+        }
+        Course::AtOnce | Course::InParts | Course::Never => 0,
+    }
+}
+
+fn made_up(row: i64) -> NewVoucher {
+    let (card_number, pin) = made_up_codes("SANDBOX");
+    NewVoucher {
+        row,
+        card_number: Private::new(card_number),
+        pin: Some(Private::new(pin)),
+        claim_url: None,
+        reference: None,
+        expires_on: None,
+    }
+}
+
+fn origin() -> Origin {
+    Origin { actor: Actor::Sandbox, request_id: "sandbox".to_owned() }
+}

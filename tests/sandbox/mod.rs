@@ -1,0 +1,275 @@
+//! The sandbox: what its four products do to orders, over HTTP with a node in a process of its own,
+//! and step by step with the clock in hand.
+
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use ledger_events::order::{Order, OrderStatus};
+use ledger_events::{AccountId, OrderId};
+use ledger_projections::orders;
+use rewards_ledger::fulfilment::Fulfilment;
+use rewards_ledger::ledger::command::PlaceOrder;
+use rewards_ledger::ledger::{Answer, Command, Ledger, stock};
+use rewards_ledger::sandbox::cards::Course;
+use rewards_ledger::sandbox::{Pace, Sandbox, SandboxError, open as open_if};
+use rewards_ledger::telemetry::Metrics;
+use serde_json::{Value, json};
+use sqlx::postgres::PgConnectOptions;
+
+use crate::support::ledger::{Customer, SHARD, money, open, origin, run};
+use crate::support::postgres::{self, TestDatabase};
+use crate::support::program::{Client, DEADLINE, Program};
+
+/// A sandbox whose fulfilment and clock are in the test's hand.
+struct Stage {
+    ledger: Ledger,
+    sandbox: Sandbox,
+    fulfilment: Fulfilment,
+    account_id: AccountId,
+    options: PgConnectOptions,
+    _database: TestDatabase,
+}
+
+const PACE: Pace = Pace { rest_after: TimeDelta::seconds(60), late_after: TimeDelta::seconds(600) };
+
+impl Stage {
+    async fn open() -> Stage {
+        let database = postgres::database().await;
+        let options: PgConnectOptions = database.url.parse().unwrap();
+        let ledger = open(&options).await;
+        let sandbox = Sandbox::open(&ledger, ledger.pool().clone(), PACE).await.unwrap();
+        let Answer::Account(account) = run(&ledger, Command::CreateAccount { name: "Tester".into() }).await else { panic!() };
+        let open = Command::OpenWallet { account_id: account.id, currency: "USD".parse().unwrap() };
+        let Answer::Wallet(wallet) = run(&ledger, open).await else { panic!() };
+        let amount = money("100000.00");
+        run(&ledger, Command::FundWallet { account_id: None, wallet_id: wallet.id, amount, reference: "f".into(), note: None })
+            .await;
+        let fulfilment = Fulfilment::new(ledger.clone(), Metrics::default());
+        Stage { ledger, sandbox, fulfilment, account_id: account.id, options, _database: database }
+    }
+
+    async fn order(&self, course: Course, quantity: i32) -> OrderId {
+        let (product_id, card) = self.sandbox.products().iter().find(|(_, card)| card.course == course).unwrap();
+        let order = PlaceOrder {
+            account_id: self.account_id,
+            product_id: *product_id,
+            denomination: card.face_value().unwrap(),
+            quantity,
+            client_reference: None,
+            metadata: None,
+        };
+        let Answer::Order(view) = run(&self.ledger, Command::PlaceOrder(order)).await else { panic!() };
+        view.order.id
+    }
+
+    /// Fulfilment, the sandbox at a time, and fulfilment again.
+    async fn at(&mut self, now: DateTime<Utc>) {
+        self.fulfilment.step(SHARD).await.unwrap();
+        self.sandbox.step(now).await.unwrap();
+        self.fulfilment.step(SHARD).await.unwrap();
+    }
+
+    async fn see(&self, id: OrderId) -> (OrderStatus, i32) {
+        let order: Order = orders::find(self.ledger.pool(), SHARD, id, None).await.unwrap().unwrap();
+        (order.status, order.delivered_quantity)
+    }
+
+    async fn available(&self, course: Course) -> i64 {
+        let (product_id, card) = self.sandbox.products().iter().find(|(_, card)| card.course == course).unwrap();
+        let pair = [(*product_id, card.face_value().unwrap().decimal())];
+        let found = stock::available_pairs(self.ledger.pool(), SHARD, &pair, 10_000).await.unwrap();
+        found.first().map_or(0, |(_, _, vouchers)| *vouchers)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_product_goes_its_course() {
+    let mut stage = Stage::open().await;
+    let start = Utc::now();
+    let at_once = stage.order(Course::AtOnce, 10).await;
+    let in_parts = [stage.order(Course::InParts, 3).await, stage.order(Course::InParts, 2).await];
+    let late = stage.order(Course::Late, 4).await;
+    let never = stage.order(Course::Never, 1).await;
+
+    stage.fulfilment.step(SHARD).await.unwrap();
+    assert_eq!(stage.see(at_once).await, (OrderStatus::Delivered, 10));
+    assert_eq!(stage.see(in_parts[0]).await, (OrderStatus::PartiallyDelivered, 1));
+    assert_eq!(stage.see(in_parts[1]).await, (OrderStatus::Delayed, 0));
+    for waiting in [late, never] {
+        assert_eq!(stage.see(waiting).await, (OrderStatus::Delayed, 0));
+    }
+    // Before its time nothing more arrives.
+    stage.at(start + TimeDelta::seconds(30)).await;
+    assert_eq!(stage.see(in_parts[0]).await, (OrderStatus::PartiallyDelivered, 1));
+    // The rest of the first; the second one is served in turn, partly first.
+    stage.at(start + TimeDelta::seconds(90)).await;
+    assert_eq!(stage.see(in_parts[0]).await, (OrderStatus::Delivered, 3));
+    stage.at(start + TimeDelta::seconds(91)).await;
+    assert_eq!(stage.see(in_parts[1]).await, (OrderStatus::PartiallyDelivered, 1));
+    assert_eq!(stage.see(late).await, (OrderStatus::Delayed, 0));
+    stage.at(start + TimeDelta::seconds(700)).await;
+    assert_eq!(stage.see(in_parts[1]).await, (OrderStatus::Delivered, 2));
+    assert_eq!(stage.see(late).await, (OrderStatus::Delivered, 4));
+    assert_eq!(stage.see(never).await, (OrderStatus::Delayed, 0));
+
+    // And so it goes on: one voucher waits for the next order in parts, none for the others.
+    stage.at(start + TimeDelta::days(1)).await;
+    let left =
+        [stage.available(Course::InParts).await, stage.available(Course::Late).await, stage.available(Course::Never).await];
+    assert_eq!(left, [1, 0, 0]);
+    let next = stage.order(Course::InParts, 2).await;
+    stage.fulfilment.step(SHARD).await.unwrap();
+    assert_eq!(stage.see(next).await, (OrderStatus::PartiallyDelivered, 1));
+    assert_eq!(stage.see(never).await, (OrderStatus::Delayed, 0));
+    let report = rewards_ledger::audit::verify(&stage.options, |_| {}).await.unwrap();
+    assert!(report.is_clean(), "{:?}", report.differences);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_delivered_at_once_never_runs_out() {
+    let mut stage = Stage::open().await;
+    for _ in 0..3 {
+        let mut placed = vec![];
+        for _ in 0..40 {
+            placed.push(stage.order(Course::AtOnce, 10).await);
+        }
+        stage.at(Utc::now()).await;
+        for id in placed {
+            assert_eq!(stage.see(id).await, (OrderStatus::Delivered, 10));
+        }
+    }
+    assert!(stage.available(Course::AtOnce).await >= 500);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_nodes_add_no_more_than_one() {
+    let stage = Stage::open().await;
+    let other = open(&stage.options).await;
+    let second = Sandbox::open(&other, other.pool().clone(), PACE).await.unwrap();
+    assert_eq!(second.products().len(), 4, "the products are seeded once");
+    let ids = |sandbox: &Sandbox| sandbox.products().iter().map(|(id, _)| *id).collect::<Vec<_>>();
+    assert_eq!(ids(&second), ids(&stage.sandbox));
+    for _ in 0..20 {
+        let now = Utc::now();
+        let (a, b) = tokio::join!(stage.sandbox.step(now), second.step(now));
+        assert_eq!((a.unwrap(), b.unwrap()), (0, 0));
+    }
+    assert_eq!((stage.available(Course::AtOnce).await, stage.available(Course::InParts).await), (1_000, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_has_a_database_of_its_own() {
+    let database = postgres::database().await;
+    let ledger = open(&database.url.parse().unwrap()).await;
+    assert!(open_if(false, &ledger, ledger.pool()).await.unwrap().is_none(), "an empty log is anybody's");
+    Customer::with(&ledger, "10.00").await;
+    let refused = Sandbox::open(&ledger, ledger.pool().clone(), PACE).await;
+    assert!(matches!(refused, Err(SandboxError::NotASandbox)));
+    let stage = Stage::open().await;
+    let refused = open_if(false, &stage.ledger, stage.ledger.pool()).await;
+    assert!(matches!(refused, Err(SandboxError::IsASandbox)));
+    // Who is suspended funds nothing, and nobody another's wallet.
+    let fund = |account_id, wallet_id| Command::FundWallet {
+        account_id: Some(account_id),
+        wallet_id,
+        amount: money("1.00"),
+        reference: uuid::Uuid::new_v4().to_string(),
+        note: None,
+    };
+    let Answer::Account(other) = run(&stage.ledger, Command::CreateAccount { name: "Other".into() }).await else { panic!() };
+    let refused = stage.ledger.execute(SHARD, fund(other.id, 1), origin()).await.unwrap_err();
+    assert_eq!(refused.to_string(), "not found");
+    let status = ledger_events::account::AccountStatus::Suspended;
+    run(&stage.ledger, Command::SetAccountStatus { account_id: stage.account_id, status }).await;
+    let refused = stage.ledger.execute(SHARD, fund(stage.account_id, 1), origin()).await.unwrap_err();
+    assert_eq!(refused.to_string(), "the account is suspended");
+}
+
+/// Waits until an order has a status; answers with the statuses that it was seen with.
+async fn becomes(node: &Program, client: &Client, id: &Value, wanted: &str) -> Vec<String> {
+    let (mut seen, began) = (Vec::<String>::new(), Instant::now());
+    while began.elapsed() < DEADLINE {
+        let (_, order) = node.call(client, "GET", &format!("/orders/{id}"), None, &Value::Null).await.unwrap();
+        let status = order["status"].as_str().unwrap().to_owned();
+        if seen.last() != Some(&status) {
+            seen.push(status.clone());
+        }
+        if status == wanted {
+            return seen;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("order {id} is not {wanted}: {seen:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_funds_itself_and_sees_each_outcome() {
+    let database = postgres::database().await;
+    let mut node = Program::start(&database.url, &["--sandbox"]).await;
+    let account_id = node.operator("/accounts", json!({"name": "Tester"})).await["id"].as_i64().unwrap();
+    let credential = node.operator(&format!("/accounts/{account_id}/credentials"), json!({"name": "test"})).await;
+    let wallet = node.operator(&format!("/accounts/{account_id}/wallets"), json!({"currency": "USD"})).await["id"].take();
+    let text = |name: &str| credential[name].as_str().unwrap().to_owned();
+    let client = Client { account_id, credential_id: 0, key: text("api_key"), secret: text("api_secret") };
+    let call = async |method: &str, path: &str, body: Value| node.call(&client, method, path, None, &body).await.unwrap();
+
+    let fund = format!("/sandbox/wallets/{wallet}/fund");
+    let (status, funded) = call("POST", &fund, json!({"amount": "2000.00"})).await;
+    assert_eq!((status, &funded["category"], &funded["balance_after"]), (201, &json!("FUNDING"), &json!("2000.00")));
+    // The same key is the same money; without one it is more.
+    let key = Some("pocket money");
+    let keyed = async || node.call(&client, "POST", &fund, key, &json!({"amount": "1.00"})).await.unwrap();
+    let (first, again) = tokio::join!(keyed(), keyed());
+    assert_eq!((first.0, &first.1), (201, &again.1));
+    assert_eq!(call("POST", &fund, json!({"amount": "1.00"})).await.1["balance_after"], "2002.00");
+    for (path, body, status, code) in [
+        (fund.as_str(), json!({"amount": "0.00"}), 400, "E_VALIDATION_FAILURE"),
+        (fund.as_str(), json!({"amount": "1.00", "reference": "mine"}), 400, "E_VALIDATION_FAILURE"),
+        ("/sandbox/wallets/999/fund", json!({"amount": "1.00"}), 404, "E_NOT_FOUND"),
+    ] {
+        let (found, answer) = call("POST", path, body).await;
+        assert_eq!((found, &answer["error"]["code"]), (status, &json!(code)), "{answer}");
+    }
+
+    let products = call("GET", "/products", Value::Null).await.1["products"].take();
+    let mut placed = vec![];
+    for name in ["Coffee Card", "Book Card", "Game Card", "Travel Card"] {
+        let product = products.as_array().unwrap().iter().find(|product| product["name"] == name).unwrap();
+        // A number, as it is written.
+        let denomination: Value = serde_json::from_str(product["denominations"][0].as_str().unwrap()).unwrap();
+        let order = json!({"product_id": product["id"], "denomination": denomination, "quantity": 2});
+        let (status, order) = call("POST", "/orders", order).await;
+        assert_eq!(status, 201, "{order}");
+        placed.push(order["id"].clone());
+    }
+    let [at_once, in_parts, late, never] = &placed[..] else { panic!() };
+    let (at_once, in_parts, late, never) = tokio::join!(
+        becomes(&node, &client, at_once, "DELIVERED"),
+        becomes(&node, &client, in_parts, "DELIVERED"),
+        becomes(&node, &client, late, "DELIVERED"),
+        becomes(&node, &client, never, "DELAYED"),
+    );
+    let ends_with = |seen: &[String], last: &[&str]| seen.iter().map(String::as_str).collect::<Vec<_>>().ends_with(last);
+    assert!(!at_once.contains(&"DELAYED".to_owned()) && !at_once.contains(&"PARTIALLY_DELIVERED".to_owned()), "{at_once:?}");
+    assert!(
+        ends_with(&in_parts, &["PARTIALLY_DELIVERED", "DELIVERED"]) && !in_parts.contains(&"DELAYED".to_owned()),
+        "{in_parts:?}"
+    );
+    assert!(ends_with(&late, &["DELAYED", "DELIVERED"]), "{late:?}");
+    assert!(ends_with(&never, &["DELAYED"]), "{never:?}");
+    let path = format!("/orders/{}", placed[3]);
+    assert_eq!(call("GET", &path, Value::Null).await.1["status"], "DELAYED", "when the late one has come, it has not");
+    let (_, cancelled) = call("POST", &format!("{path}/cancel"), json!({})).await;
+    assert_eq!((&cancelled["status"], &cancelled["refunded_amount"]), (&json!("CANCELLED"), &json!("200.00")));
+    let (_, codes) = call("GET", &format!("/orders/{}/vouchers", placed[0]), Value::Null).await;
+    assert!(codes["vouchers"][0]["card_number"].as_str().unwrap().starts_with("SANDBOX-"), "{codes}");
+
+    // The same database is served as a sandbox again, and as nothing else.
+    node.restart().await;
+    let (_, listed) = node.call(&client, "GET", "/products", None, &Value::Null).await.unwrap();
+    assert_eq!(listed["products"], products);
+    let mut refused = node.command();
+    let refused = refused.args(["serve", "--listen", "127.0.0.1:0"]).output().await.unwrap();
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && told.contains("this database is a sandbox's"), "{told}");
+}
