@@ -8,6 +8,7 @@ ALTER TABLE credentials ADD COLUMN hmac_required boolean NOT NULL DEFAULT false;
 CREATE TABLE rate_windows (
     key       text COLLATE "C" NOT NULL PRIMARY KEY, -- rule and whose: 'orders credential 7', 'login ip 192.0.2.1'
     ceiling   integer          NOT NULL CHECK (ceiling > 0),
+    opened_at timestamptz      NOT NULL,
     closes_at timestamptz      NOT NULL,
     used      integer          NOT NULL CHECK (used >= 0),
     granted   integer          NOT NULL CHECK (granted >= 0) -- by the last statement: how many of its requests pass

@@ -160,7 +160,7 @@ pub struct Config {
     #[arg(long, env = "LEDGER_ROLES", value_name = "ROLES", default_value = "api,projector,fulfilment,delivery")]
     pub roles: Roles,
 
-    /// Proxies whose X-Forwarded-For is believed, comma-separated addresses or networks (no effect yet) [default: none]
+    /// Proxies whose X-Forwarded-For is believed, comma-separated addresses or networks [default: none]
     #[arg(long, env = "LEDGER_TRUSTED_PROXIES", value_name = "NETWORKS", value_delimiter = ',', value_parser = network)]
     pub trusted_proxies: Vec<IpNet>,
 
@@ -188,7 +188,7 @@ pub struct Config {
     #[arg(long, env = "LEDGER_DELIVERY_IN_FLIGHT_PER_WEBHOOK", value_name = "COUNT", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub delivery_in_flight_per_webhook: u32,
 
-    /// Requests a window; a rule left out keeps its default (no effect yet)
+    /// Requests a window; a rule left out keeps its default
     #[arg(long, env = "LEDGER_RATE_LIMITS", value_name = "LIMITS", default_value_t = RateLimits::default())]
     pub rate_limits: RateLimits,
 
@@ -221,15 +221,10 @@ impl Config {
 
     /// The settings that were given and that nothing in this version looks at.
     pub fn without_effect(&self) -> Vec<&'static str> {
-        [
-            ("--log-key-file", self.log_key_file.is_some()),
-            ("--public-url", self.public_url.is_some()),
-            ("--trusted-proxies", !self.trusted_proxies.is_empty()),
-            ("--rate-limits", self.rate_limits != RateLimits::default()),
-        ]
-        .into_iter()
-        .filter_map(|(setting, is_given)| is_given.then_some(setting))
-        .collect()
+        [("--log-key-file", self.log_key_file.is_some()), ("--public-url", self.public_url.is_some())]
+            .into_iter()
+            .filter_map(|(setting, is_given)| is_given.then_some(setting))
+            .collect()
     }
 
     /// Checks what no single value shows.

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::access::seal::Keyring;
-use crate::access::{Credentials, Operators};
+use crate::access::{Gate, Operators};
 use crate::api::{ApiState, Lifecycle, app};
 use crate::config::{Config, ConfigError, Role};
 use crate::delivery::sender::{Sender, SenderError, SenderSettings};
@@ -37,7 +37,7 @@ const IDLE_CONNECTION: Duration = Duration::from_secs(75);
 const STOP_REQUESTS: Duration = Duration::from_secs(20);
 /// How long the roles and the writers may take after that.
 const STOP_TASKS: Duration = Duration::from_secs(40);
-const PURGE_EVERY: Duration = Duration::from_secs(3_600);
+const PURGE_EVERY: Duration = Duration::from_secs(600);
 /// How often it is looked whether all background tasks still run.
 const LOOK_AFTER_TASKS: Duration = Duration::from_secs(1);
 
@@ -126,13 +126,15 @@ impl Node {
         node.start_roles(config, sender, sandbox, work, &keyring, &metrics);
         if let Some(acceptor) = acceptor {
             let access = connect::access(node.database.options());
-            let credentials = Credentials::start(access.clone(), &node.writers);
+            let gate = Gate::start(connect::gate(node.database.options()), access.clone(), config.rate_limits, &node.writers);
             let operators = Operators::new(access, token.as_ref());
             let address = acceptor.local_addr().iter().find_map(|address| address.as_socket_addr()).copied();
             let address = address.unwrap_or(config.listen);
             let lifecycle = Lifecycle::new(config.deprecation_date, config.sunset_date);
+            let trusted_proxies = config.trusted_proxies.clone().into();
             let is_sandbox = config.sandbox;
-            node.serve(acceptor, ApiState { ledger, credentials, operators, keyring, lifecycle, metrics, is_sandbox });
+            let state = ApiState { ledger, gate, operators, keyring, lifecycle, trusted_proxies, metrics, is_sandbox };
+            node.serve(acceptor, state);
             node.address = Some(address);
         }
         node.tasks = node.roles.len() + node.writers.len();
@@ -272,21 +274,34 @@ fn sender(config: &Config) -> Result<Sender, NodeError> {
     })?)
 }
 
-/// Forgets old idempotency keys, every hour, in small batches. Every node may do it at once.
+/// Forgets old idempotency keys, and windows and blocks that are over: every few minutes, in small
+/// batches. Every node may do it at once.
 async fn purge(ledger: Ledger, stop: CancellationToken) {
-    let mut hour = tokio::time::interval(PURGE_EVERY);
-    hour.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while stop.run_until_cancelled(hour.tick()).await.is_some() {
+    let mut due = tokio::time::interval(PURGE_EVERY);
+    due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while stop.run_until_cancelled(due.tick()).await.is_some() {
+        let pool = ledger.pool();
+        purge_all(&stop, "rate limits' windows", || expiry::purge_rate_windows(pool)).await;
+        purge_all(&stop, "blocks", || expiry::purge_ip_blocks(pool)).await;
         for shard in ledger.shards() {
-            while !stop.is_cancelled() {
-                match expiry::purge_idempotency_keys(ledger.pool(), shard).await {
-                    Ok((_, true)) => {}
-                    Ok((_, false)) => break,
-                    Err(error) => {
-                        tracing::warn!(shard, %error, "old idempotency keys could not be deleted; the next hour will");
-                        break;
-                    }
-                }
+            purge_all(&stop, "idempotency keys", || expiry::purge_idempotency_keys(pool, shard)).await;
+        }
+    }
+}
+
+/// Batch after batch, as long as there may be more.
+async fn purge_all<F: Future<Output = Result<(u64, bool), sqlx::Error>>>(
+    stop: &CancellationToken,
+    what: &'static str,
+    purge: impl Fn() -> F,
+) {
+    while !stop.is_cancelled() {
+        match purge().await {
+            Ok((_, true)) => {}
+            Ok((_, false)) => return,
+            Err(error) => {
+                tracing::warn!(what, %error, "what is old could not be deleted; the next time will");
+                return;
             }
         }
     }

@@ -15,6 +15,7 @@ use prometheus_client::registry::{Registry, Unit};
 use sqlx::PgPool;
 use tokio::sync::mpsc;
 
+use crate::access::limits::Rule;
 use crate::ledger::backlog::{self, Backlog};
 use crate::ledger::command::Submission;
 
@@ -43,6 +44,12 @@ struct ProjectionLabels {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct RuleLabels {
+    /// A rate limit's rule, or `block`.
+    rule: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OutcomeLabels {
     outcome: &'static str,
 }
@@ -56,6 +63,7 @@ struct Inner {
     registry: Mutex<Registry>,
     requests: Family<RequestLabels, Counter>,
     request_seconds: Histogram,
+    rate_limited: Family<RuleLabels, Counter>,
     commands: Counter,
     events: Counter,
     batch_commands: Histogram,
@@ -132,6 +140,7 @@ impl Default for Metrics {
             registry: Mutex::new(Registry::with_prefix("ledger")),
             requests: Family::default(),
             request_seconds: seconds(),
+            rate_limited: Family::default(),
             commands: Counter::default(),
             events: Counter::default(),
             batch_commands: Histogram::new(exponential_buckets(1.0, 2.0, 10)),
@@ -150,6 +159,10 @@ impl Default for Metrics {
             let mut registry = inner.registry.lock().unwrap_or_else(PoisonError::into_inner);
             registry.register("http_requests", "Requests answered", inner.requests.clone());
             registry.register_with_unit("http_request", "Time to answer a request", Unit::Seconds, inner.request_seconds.clone());
+            for rule in Rule::ALL.map(Rule::name).into_iter().chain(["block"]) {
+                drop(inner.rate_limited.get_or_create(&RuleLabels { rule })); // a rate needs a zero to rise from
+            }
+            registry.register("rate_limited", "Requests refused with 429, by rule", inner.rate_limited.clone());
             registry.register("commands", "Commands in committed batches", inner.commands.clone());
             registry.register("events", "Events appended", inner.events.clone());
             registry.register("batch_commands", "Commands in a committed batch", inner.batch_commands.clone());
@@ -192,6 +205,11 @@ impl Metrics {
     pub fn answered(&self, method: &str, route: &'static str, status: u16, took: Duration) {
         self.0.requests.get_or_create(&RequestLabels { method: method.to_owned(), route, status }).inc();
         self.0.request_seconds.observe(took.as_secs_f64());
+    }
+
+    /// `rule`: a rate limit's name, or `block`.
+    pub fn rate_limited(&self, rule: &'static str) {
+        self.0.rate_limited.get_or_create(&RuleLabels { rule }).inc();
     }
 
     /// `held`: from the lock on the log's head to the commit.

@@ -21,6 +21,8 @@ use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions};
 
+/// Counted like any, and never reached.
+const RATE_LIMITS: &str = "orders=1000000000/60s,general=1000000000/1h";
 const OPERATOR_TOKEN: &str = "benchmark-operator-token";
 
 /// A Postgres with its durability on, thrown away at the end.
@@ -68,7 +70,7 @@ impl Serve {
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let address = format!("127.0.0.1:{port}");
         let process = Command::new(env!("CARGO_BIN_EXE_rewards-ledger"))
-            .args(["serve", "--listen", &address, "--roles", roles])
+            .args(["serve", "--listen", &address, "--roles", roles, "--rate-limits", RATE_LIMITS])
             .args(more)
             .env("DATABASE_URL", database_url)
             .env("LEDGER_MASTER_KEY_FILE", &master_key)

@@ -10,6 +10,7 @@ use crate::account::AccountEvent;
 use crate::account::CredentialEvent;
 use crate::beneficiary::BeneficiaryEvent;
 use crate::catalogue::{CategoryEvent, ProductEvent};
+use crate::ip_block::IpBlockEvent;
 use crate::order::OrderEvent;
 use crate::payout::PayoutEvent;
 use crate::wallet::WalletEvent;
@@ -168,6 +169,7 @@ streams! {
     Credential(CredentialEvent) = "credential",
     Product(ProductEvent) = "product",
     Category(CategoryEvent) = "category",
+    IpBlock(IpBlockEvent) = "ip_block",
     Beneficiary(BeneficiaryEvent) = "beneficiary",
     Payout(PayoutEvent) = "payout",
 }

@@ -9,6 +9,7 @@ pub mod account;
 pub mod beneficiary;
 pub mod catalogue;
 pub mod codec;
+pub mod ip_block;
 mod money;
 pub mod order;
 pub mod payout;

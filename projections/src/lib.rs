@@ -14,6 +14,7 @@ pub mod page;
 pub mod payouts;
 pub mod wallets;
 pub mod webhooks;
+pub mod write;
 
 use ledger_events::{Money, Percent, Recorded, ShardId};
 use rust_decimal::Decimal;

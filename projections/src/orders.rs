@@ -5,12 +5,14 @@ use std::collections::{HashMap, HashSet};
 use chrono::{DateTime, Utc};
 use ledger_events::order::{self, Order, OrderPlaced, OrderStatus, evolve};
 use ledger_events::{AccountId, Event, Money, OrderId, Position, ProductId, Recorded, ShardId};
+use rust_decimal::Decimal;
 use sqlx::postgres::PgRow;
 use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
 use uuid::Uuid;
 
 use crate::page::{self, Listed, Page};
-use crate::{ProjectionError, known, money, percent};
+use crate::write::{JsonText, Write};
+use crate::{ProjectionError, known, money, percent, row_type};
 
 /// Rows by id, as they stand; unknown ids are left out.
 pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[OrderId]) -> Result<Vec<Order>, sqlx::Error> {
@@ -63,100 +65,155 @@ fn rows(rows: Vec<OrderRow>) -> Result<Vec<Order>, sqlx::Error> {
 
 /// Writes states as rows: `new` ones are inserted, `changed` ones updated.
 pub async fn write(conn: &mut PgConnection, shard: ShardId, new: &[&Order], changed: &[&Order]) -> Result<(), ProjectionError> {
-    insert(conn, shard, new).await?;
-    update(conn, shard, changed).await
-}
-
-fn items(orders: &[&Order]) -> Result<Vec<String>, serde_json::Error> {
-    orders.iter().map(|o| if o.items.is_empty() { Ok("[]".to_owned()) } else { serde_json::to_string(&o.items) }).collect()
-}
-
-async fn insert(conn: &mut PgConnection, shard: ShardId, orders: &[&Order]) -> Result<(), ProjectionError> {
-    if orders.is_empty() {
-        return Ok(());
-    }
-    let column = |value: fn(&Order) -> i64| orders.iter().map(|o| value(o)).collect::<Vec<_>>();
-    let amount = |value: fn(&Order) -> Money| orders.iter().map(|o| value(o).decimal()).collect::<Vec<_>>();
-    let text = |value: for<'a> fn(&'a Order) -> &'a str| orders.iter().map(|o| value(o)).collect::<Vec<_>>();
-    let time = |value: fn(&Order) -> Option<DateTime<Utc>>| orders.iter().map(|o| value(o)).collect::<Vec<_>>();
-    sqlx::query(
-        "INSERT INTO orders (shard_id, id, version, placed_position, placed_event_id, last_event_id, account_id, reference_code,
-                client_reference, product_id, product_name, currency, denomination, quantity, face_value, discount,
-                discount_amount, amount, wallet_id, transaction_id, metadata_hash, status, sub_status, is_queued,
-                delivered_quantity, items, delivered_on, cancelled_on, refunded_amount, created_at, updated_at)
-         SELECT $1, new.*
-         FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::uuid[], $6::uuid[], $7::bigint[], $8::text[],
-                $9::text[], $10::bigint[], $11::text[], $12::text[], $13::numeric[], $14::integer[], $15::numeric[], $16::numeric[],
-                $17::numeric[], $18::numeric[], $19::bigint[], $20::bigint[], $21::text[], $22::text[], $23::text[], $24::boolean[],
-                $25::integer[], $26::json[], $27::timestamptz[], $28::timestamptz[], $29::numeric[], $30::timestamptz[], $31::timestamptz[]) AS new",
-    )
-    .bind(shard)
-    .bind(column(|o| o.id))
-    .bind(column(|o| o.version))
-    .bind(column(|o| o.placed_position))
-    .bind(orders.iter().map(|o| o.placed_event_id).collect::<Vec<_>>())
-    .bind(orders.iter().map(|o| o.last_event_id).collect::<Vec<_>>())
-    .bind(column(|o| o.placed.account_id))
-    .bind(text(|o| &o.placed.reference_code))
-    .bind(orders.iter().map(|o| o.placed.client_reference.as_deref()).collect::<Vec<_>>())
-    .bind(column(|o| o.placed.product_id))
-    .bind(text(|o| &o.placed.product_name))
-    .bind(text(|o| o.placed.currency.as_str()))
-    .bind(amount(|o| o.placed.denomination))
-    .bind(orders.iter().map(|o| o.placed.quantity).collect::<Vec<_>>())
-    .bind(amount(|o| o.placed.face_value))
-    .bind(amount(|o| o.placed.discount.into()))
-    .bind(amount(|o| o.placed.discount_amount))
-    .bind(amount(|o| o.placed.amount))
-    .bind(column(|o| o.placed.wallet_id))
-    .bind(column(|o| o.placed.transaction_id))
-    .bind(orders.iter().map(|o| o.placed.metadata_hash.as_deref()).collect::<Vec<_>>())
-    .bind(text(|o| o.status.as_str()))
-    .bind(text(|o| o.sub_status))
-    .bind(orders.iter().map(|o| o.is_queued).collect::<Vec<_>>())
-    .bind(orders.iter().map(|o| o.delivered_quantity).collect::<Vec<_>>())
-    .bind(items(orders)?)
-    .bind(time(|o| o.delivered_on))
-    .bind(time(|o| o.cancelled_on))
-    .bind(amount(|o| o.refunded_amount))
-    .bind(orders.iter().map(|o| o.created_at).collect::<Vec<_>>())
-    .bind(orders.iter().map(|o| o.updated_at).collect::<Vec<_>>())
-    .execute(conn)
-    .await?;
+    let mut write = Write::new();
+    push(&mut write, shard, new, changed)?;
+    write.execute(conn).await?;
     Ok(())
 }
 
-async fn update(conn: &mut PgConnection, shard: ShardId, orders: &[&Order]) -> Result<(), ProjectionError> {
-    if orders.is_empty() {
-        return Ok(());
-    }
-    sqlx::query(
-        "UPDATE orders o SET version = changed.version, last_event_id = changed.last_event_id, status = changed.status,
-            sub_status = changed.sub_status, is_queued = changed.is_queued, delivered_quantity = changed.delivered_quantity,
-            items = changed.items, delivered_on = changed.delivered_on, cancelled_on = changed.cancelled_on,
-            refunded_amount = changed.refunded_amount, updated_at = changed.updated_at
-         FROM unnest($2::bigint[], $3::bigint[], $4::uuid[], $5::text[], $6::text[], $7::boolean[], $8::integer[], $9::json[],
-                $10::timestamptz[], $11::timestamptz[], $12::numeric[], $13::timestamptz[])
-              AS changed (id, version, last_event_id, status, sub_status, is_queued, delivered_quantity, items,
-                delivered_on, cancelled_on, refunded_amount, updated_at)
-         WHERE o.shard_id = $1 AND o.id = changed.id",
-    )
-    .bind(shard)
-    .bind(orders.iter().map(|o| o.id).collect::<Vec<_>>())
-    .bind(orders.iter().map(|o| o.version).collect::<Vec<_>>())
-    .bind(orders.iter().map(|o| o.last_event_id).collect::<Vec<_>>())
-    .bind(orders.iter().map(|o| o.status.as_str()).collect::<Vec<_>>())
-    .bind(orders.iter().map(|o| o.sub_status).collect::<Vec<_>>())
-    .bind(orders.iter().map(|o| o.is_queued).collect::<Vec<_>>())
-    .bind(orders.iter().map(|o| o.delivered_quantity).collect::<Vec<_>>())
-    .bind(items(orders)?)
-    .bind(orders.iter().map(|o| o.delivered_on).collect::<Vec<_>>())
-    .bind(orders.iter().map(|o| o.cancelled_on).collect::<Vec<_>>())
-    .bind(orders.iter().map(|o| o.refunded_amount.decimal()).collect::<Vec<_>>())
-    .bind(orders.iter().map(|o| o.updated_at).collect::<Vec<_>>())
-    .execute(conn)
-    .await?;
+/// The same as part of a statement that writes more.
+pub fn push(write: &mut Write, shard: ShardId, new: &[&Order], changed: &[&Order]) -> Result<(), serde_json::Error> {
+    let new = new.iter().map(|order| NewRow::of(shard, order)).collect::<Result<Vec<_>, _>>()?;
+    write.insert(
+        "orders (shard_id, id, version, placed_position, placed_event_id, last_event_id, account_id, reference_code,
+            client_reference, product_id, product_name, currency, denomination, quantity, face_value, discount,
+            discount_amount, amount, wallet_id, transaction_id, metadata_hash, status, sub_status, is_queued,
+            delivered_quantity, items, delivered_on, cancelled_on, refunded_amount, created_at, updated_at)",
+        &new,
+        "",
+    );
+    let changed = changed.iter().map(|order| Change::of(shard, order)).collect::<Result<Vec<_>, _>>()?;
+    write.update(
+        "UPDATE orders o SET version = r.version, last_event_id = r.last_event_id, status = r.status,
+            sub_status = r.sub_status, is_queued = r.is_queued, delivered_quantity = r.delivered_quantity,
+            items = r.items, delivered_on = r.delivered_on, cancelled_on = r.cancelled_on,
+            refunded_amount = r.refunded_amount, updated_at = r.updated_at",
+        &changed,
+        "WHERE o.shard_id = r.shard_id AND o.id = r.id",
+    );
     Ok(())
+}
+
+/// A new row.
+#[derive(sqlx::Encode)]
+struct NewRow<'a> {
+    shard_id: ShardId,
+    id: OrderId,
+    version: i64,
+    placed_position: Position,
+    placed_event_id: Uuid,
+    last_event_id: Uuid,
+    account_id: AccountId,
+    reference_code: &'a str,
+    client_reference: Option<&'a str>,
+    product_id: ProductId,
+    product_name: &'a str,
+    currency: &'a str,
+    denomination: Decimal,
+    quantity: i32,
+    face_value: Decimal,
+    discount: Decimal,
+    discount_amount: Decimal,
+    amount: Decimal,
+    wallet_id: i64,
+    transaction_id: i64,
+    metadata_hash: Option<&'a str>,
+    status: &'a str,
+    sub_status: &'a str,
+    is_queued: bool,
+    delivered_quantity: i32,
+    items: JsonText<'a>,
+    delivered_on: Option<DateTime<Utc>>,
+    cancelled_on: Option<DateTime<Utc>>,
+    refunded_amount: Decimal,
+    created_at: DateTime<Utc>,
+    updated_at: DateTime<Utc>,
+}
+
+row_type!(NewRow<'_>, "public.order_row");
+
+impl<'a> NewRow<'a> {
+    fn of(shard_id: ShardId, order: &'a Order) -> Result<NewRow<'a>, serde_json::Error> {
+        let placed = &order.placed;
+        Ok(NewRow {
+            shard_id,
+            id: order.id,
+            version: order.version,
+            placed_position: order.placed_position,
+            placed_event_id: order.placed_event_id,
+            last_event_id: order.last_event_id,
+            account_id: placed.account_id,
+            reference_code: &placed.reference_code,
+            client_reference: placed.client_reference.as_deref(),
+            product_id: placed.product_id,
+            product_name: &placed.product_name,
+            currency: placed.currency.as_str(),
+            denomination: placed.denomination.decimal(),
+            quantity: placed.quantity,
+            face_value: placed.face_value.decimal(),
+            discount: Money::from(placed.discount).decimal(),
+            discount_amount: placed.discount_amount.decimal(),
+            amount: placed.amount.decimal(),
+            wallet_id: placed.wallet_id,
+            transaction_id: placed.transaction_id,
+            metadata_hash: placed.metadata_hash.as_deref(),
+            status: order.status.as_str(),
+            sub_status: order.sub_status,
+            is_queued: order.is_queued,
+            delivered_quantity: order.delivered_quantity,
+            items: items(order)?,
+            delivered_on: order.delivered_on,
+            cancelled_on: order.cancelled_on,
+            refunded_amount: order.refunded_amount.decimal(),
+            created_at: order.created_at,
+            updated_at: order.updated_at,
+        })
+    }
+}
+
+/// What changes of a row.
+#[derive(sqlx::Encode)]
+struct Change<'a> {
+    shard_id: ShardId,
+    id: OrderId,
+    version: i64,
+    last_event_id: Uuid,
+    status: &'a str,
+    sub_status: &'a str,
+    is_queued: bool,
+    delivered_quantity: i32,
+    items: JsonText<'a>,
+    delivered_on: Option<DateTime<Utc>>,
+    cancelled_on: Option<DateTime<Utc>>,
+    refunded_amount: Decimal,
+    updated_at: DateTime<Utc>,
+}
+
+row_type!(Change<'_>, "public.order_change");
+
+impl<'a> Change<'a> {
+    fn of(shard_id: ShardId, order: &'a Order) -> Result<Change<'a>, serde_json::Error> {
+        Ok(Change {
+            shard_id,
+            id: order.id,
+            version: order.version,
+            last_event_id: order.last_event_id,
+            status: order.status.as_str(),
+            sub_status: order.sub_status,
+            is_queued: order.is_queued,
+            delivered_quantity: order.delivered_quantity,
+            items: items(order)?,
+            delivered_on: order.delivered_on,
+            cancelled_on: order.cancelled_on,
+            refunded_amount: order.refunded_amount.decimal(),
+            updated_at: order.updated_at,
+        })
+    }
+}
+
+fn items<'a>(order: &Order) -> Result<JsonText<'a>, serde_json::Error> {
+    let text = if order.items.is_empty() { "[]".into() } else { serde_json::to_string(&order.items)?.into() };
+    Ok(JsonText(text))
 }
 
 /// Folds the next events of the log into the table.
@@ -269,12 +326,19 @@ pub async fn find(pool: &PgPool, shard: ShardId, id: OrderId, account: Option<Ac
     Ok(found.map(|row| row.0).filter(|order| account.is_none_or(|account| order.placed.account_id == account)))
 }
 
-/// Fulfilment's queue: orders that nothing has taken up yet, oldest first.
-pub async fn unqueued(pool: &PgPool, shard: ShardId, limit: i64) -> Result<Vec<(OrderId, Position)>, sqlx::Error> {
+/// Fulfilment's queue: orders placed after a position that nothing has taken up yet, oldest first.
+pub async fn unqueued(
+    pool: &PgPool,
+    shard: ShardId,
+    after: Position,
+    limit: i64,
+) -> Result<Vec<(OrderId, Position)>, sqlx::Error> {
     sqlx::query_as(
-        "SELECT id, placed_position FROM orders WHERE shard_id = $1 AND NOT is_queued AND status = 'PENDING' ORDER BY placed_position LIMIT $2",
+        "SELECT id, placed_position FROM orders
+         WHERE shard_id = $1 AND NOT is_queued AND status = 'PENDING' AND placed_position > $2 ORDER BY placed_position LIMIT $3",
     )
     .bind(shard)
+    .bind(after)
     .bind(limit)
     .fetch_all(pool)
     .await

@@ -5,11 +5,13 @@ use std::collections::{HashMap, HashSet};
 use chrono::{DateTime, Utc};
 use ledger_events::wallet::{Movement, Wallet, WalletEvent, evolve};
 use ledger_events::{AccountId, Currency, Event, Moment, Money, OrderId, Position, Recorded, ShardId, TransactionId, WalletId};
+use rust_decimal::Decimal;
 use sqlx::postgres::PgRow;
 use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
 
 use crate::page::{self, Listed, Page};
-use crate::{ProjectionError, known, money};
+use crate::write::Write;
+use crate::{ProjectionError, known, money, row_type};
 
 /// A row of `wallet_transactions`: one movement of money.
 #[derive(Clone, Debug, PartialEq)]
@@ -126,60 +128,98 @@ fn rows(rows: Vec<WalletRow>) -> Result<Vec<Wallet>, sqlx::Error> {
     Ok(rows.into_iter().map(|row| row.0).collect())
 }
 
-/// Writes states as rows: new ones are inserted, known ones replaced.
-pub async fn write(conn: &mut PgConnection, shard: ShardId, wallets: &[&Wallet]) -> Result<(), ProjectionError> {
-    if wallets.is_empty() {
-        return Ok(());
-    }
-    sqlx::query(
-        "INSERT INTO wallets (shard_id, id, version, account_id, currency, balance, created_at, updated_at)
-         SELECT $1, new.* FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::numeric[], $7::timestamptz[], $8::timestamptz[]) AS new
-         ON CONFLICT (shard_id, id) DO UPDATE SET version = excluded.version, balance = excluded.balance, updated_at = excluded.updated_at",
-    )
-    .bind(shard)
-    .bind(wallets.iter().map(|w| w.id).collect::<Vec<_>>())
-    .bind(wallets.iter().map(|w| w.version).collect::<Vec<_>>())
-    .bind(wallets.iter().map(|w| w.account_id).collect::<Vec<_>>())
-    .bind(wallets.iter().map(|w| w.currency.as_str()).collect::<Vec<_>>())
-    .bind(wallets.iter().map(|w| w.balance.decimal()).collect::<Vec<_>>())
-    .bind(wallets.iter().map(|w| w.created_at).collect::<Vec<_>>())
-    .bind(wallets.iter().map(|w| w.updated_at).collect::<Vec<_>>())
-    .execute(conn)
-    .await?;
+/// Writes states as rows, new ones are inserted, known ones replaced; and adds movements: one that
+/// is there already is an error, for each is made by one event.
+pub async fn write(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    wallets: &[&Wallet],
+    transactions: &[Transaction],
+) -> Result<(), ProjectionError> {
+    let mut write = Write::new();
+    push(&mut write, shard, wallets, transactions);
+    write.execute(conn).await?;
     Ok(())
 }
 
-/// Adds movements; one that is there already is an error, for each is made by one event.
-pub async fn write_transactions(
-    conn: &mut PgConnection,
-    shard: ShardId,
-    transactions: &[Transaction],
-) -> Result<(), ProjectionError> {
-    if transactions.is_empty() {
-        return Ok(());
-    }
-    sqlx::query(
-        "INSERT INTO wallet_transactions (shard_id, id, position, wallet_id, account_id, type, category, amount, balance_after, currency, order_id, reference, created_at)
-         SELECT $1, new.* FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[], $8::numeric[], $9::numeric[],
-                $10::text[], $11::bigint[], $12::text[], $13::timestamptz[]) AS new",
-    )
-    .bind(shard)
-    .bind(transactions.iter().map(|t| t.id).collect::<Vec<_>>())
-    .bind(transactions.iter().map(|t| t.position).collect::<Vec<_>>())
-    .bind(transactions.iter().map(|t| t.wallet_id).collect::<Vec<_>>())
-    .bind(transactions.iter().map(|t| t.account_id).collect::<Vec<_>>())
-    .bind(transactions.iter().map(|t| t.direction).collect::<Vec<_>>())
-    .bind(transactions.iter().map(|t| t.category).collect::<Vec<_>>())
-    .bind(transactions.iter().map(|t| t.amount.decimal()).collect::<Vec<_>>())
-    .bind(transactions.iter().map(|t| t.balance_after.decimal()).collect::<Vec<_>>())
-    .bind(transactions.iter().map(|t| t.currency.as_str()).collect::<Vec<_>>())
-    .bind(transactions.iter().map(|t| t.order_id).collect::<Vec<_>>())
-    .bind(transactions.iter().map(|t| t.reference.as_deref()).collect::<Vec<_>>())
-    .bind(transactions.iter().map(|t| t.created_at).collect::<Vec<_>>())
-    .execute(conn)
-    .await?;
-    Ok(())
+/// The same as part of a statement that writes more.
+pub fn push(write: &mut Write, shard: ShardId, wallets: &[&Wallet], transactions: &[Transaction]) {
+    let wallets: Vec<_> = wallets
+        .iter()
+        .map(|wallet| BalanceRow {
+            shard_id: shard,
+            id: wallet.id,
+            version: wallet.version,
+            account_id: wallet.account_id,
+            currency: wallet.currency.as_str(),
+            balance: wallet.balance.decimal(),
+            created_at: wallet.created_at,
+            updated_at: wallet.updated_at,
+        })
+        .collect();
+    write.insert(
+        "wallets (shard_id, id, version, account_id, currency, balance, created_at, updated_at)",
+        &wallets,
+        "ON CONFLICT (shard_id, id) DO UPDATE SET version = excluded.version, balance = excluded.balance, updated_at = excluded.updated_at",
+    );
+    let transactions: Vec<_> = transactions
+        .iter()
+        .map(|transaction| MovementRow {
+            shard_id: shard,
+            id: transaction.id,
+            position: transaction.position,
+            wallet_id: transaction.wallet_id,
+            account_id: transaction.account_id,
+            r#type: transaction.direction,
+            category: transaction.category,
+            amount: transaction.amount.decimal(),
+            balance_after: transaction.balance_after.decimal(),
+            currency: transaction.currency.as_str(),
+            order_id: transaction.order_id,
+            reference: transaction.reference.as_deref(),
+            created_at: transaction.created_at,
+        })
+        .collect();
+    write.insert(
+        "wallet_transactions (shard_id, id, position, wallet_id, account_id, type, category, amount, balance_after, currency,
+            order_id, reference, created_at)",
+        &transactions,
+        "",
+    );
 }
+
+#[derive(sqlx::Encode)]
+struct BalanceRow<'a> {
+    shard_id: ShardId,
+    id: WalletId,
+    version: i64,
+    account_id: AccountId,
+    currency: &'a str,
+    balance: Decimal,
+    created_at: DateTime<Utc>,
+    updated_at: DateTime<Utc>,
+}
+
+row_type!(BalanceRow<'_>, "public.wallet_row");
+
+#[derive(sqlx::Encode)]
+struct MovementRow<'a> {
+    shard_id: ShardId,
+    id: TransactionId,
+    position: Position,
+    wallet_id: WalletId,
+    account_id: AccountId,
+    r#type: &'a str,
+    category: &'a str,
+    amount: Decimal,
+    balance_after: Decimal,
+    currency: &'a str,
+    order_id: Option<OrderId>,
+    reference: Option<&'a str>,
+    created_at: DateTime<Utc>,
+}
+
+row_type!(MovementRow<'_>, "public.wallet_transaction_row");
 
 /// Folds the next events of the log into the tables.
 pub async fn apply(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) -> Result<(), ProjectionError> {
@@ -195,8 +235,7 @@ pub async fn apply(conn: &mut PgConnection, shard: ShardId, events: &[Recorded])
             transactions.extend(fold(&mut wallets, recorded, event));
         }
     }
-    write(conn, shard, &wallets.values().collect::<Vec<_>>()).await?;
-    write_transactions(conn, shard, &transactions).await
+    write(conn, shard, &wallets.values().collect::<Vec<_>>(), &transactions).await
 }
 
 /// One step of the fold over many wallets; returns the movement's row, if the event is one.

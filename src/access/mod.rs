@@ -1,14 +1,19 @@
 //! Who may use the ledger, and what must stay secret.
 
-mod credentials;
+pub mod blocks;
+pub mod gate;
+pub mod limits;
 mod operators;
 pub mod request_signature;
 pub mod seal;
 
 use ledger_events::{AccountId, Actor, CredentialId, ShardId};
 
-pub use credentials::Credentials;
+pub use gate::Gate;
 pub use operators::{IssuedToken, Operator, Operators, Role};
+
+/// What a credential's sealed signing secret is bound to, beside its id.
+pub const SIGNING_SECRET: &str = "credential.signing_secret";
 
 /// An authenticated client.
 #[derive(Clone, Copy, Debug)]

@@ -3,6 +3,7 @@
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
 
 /// The five lines that are signed. `path` and `query` are the raw text on the wire, nothing
 /// decoded: the path without its trailing slashes, the query's pairs sorted by key (a stable
@@ -31,6 +32,58 @@ pub fn sign(secret: &str, canonical: &str) -> String {
 /// The value of `X-Signature`: `t=<unix_seconds>,v1=<signature_hex>`.
 pub fn header(timestamp: i64, signature: &str) -> String {
     format!("t={timestamp},v1={signature}")
+}
+
+/// How far the timestamp may be from the server's time, in seconds, either way.
+pub const TOLERANCE_SECS: u64 = 300;
+
+/// Why a request that must be signed is refused; the texts are the specification's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SignatureError {
+    #[error("hmac signature required")]
+    Required,
+    #[error("invalid signature header format")]
+    Header,
+    #[error("request timestamp expired")]
+    Expired,
+    #[error("invalid hmac signature")]
+    Invalid,
+}
+
+/// Takes `t` and `v1` from a header that is exactly `t=<digits>,v1=<one or more characters>`.
+pub fn parse_header(header: &str) -> Option<(&str, &str)> {
+    let (timestamp, signature) = header.strip_prefix("t=")?.split_once(',')?;
+    let signature = signature.strip_prefix("v1=")?;
+    let is_number = !timestamp.is_empty() && timestamp.bytes().all(|byte| byte.is_ascii_digit());
+    (is_number && !signature.is_empty()).then_some((timestamp, signature))
+}
+
+/// Whether a request is signed with the secret; `now` in Unix seconds. Checked in this order:
+/// header present, its format, the timestamp, the signature (as text, in constant time).
+///
+/// # Errors
+/// The first that does not hold.
+pub fn check(
+    secret: &str,
+    header: Option<&str>,
+    now: i64,
+    method: &str,
+    path: &str,
+    query: Option<&str>,
+    body: &[u8],
+) -> Result<(), SignatureError> {
+    let header = header.ok_or(SignatureError::Required)?;
+    let (timestamp, signature) = parse_header(header).ok_or(SignatureError::Header)?;
+    // Digits that are no number of this size are of a time far away.
+    let timestamp: i64 = timestamp.parse().map_err(|_| SignatureError::Expired)?;
+    if timestamp.abs_diff(now) > TOLERANCE_SECS {
+        return Err(SignatureError::Expired);
+    }
+    let expected = sign(secret, &canonical_string(method, path, query, body, timestamp));
+    match bool::from(expected.as_bytes().ct_eq(signature.as_bytes())) {
+        true => Ok(()),
+        false => Err(SignatureError::Invalid),
+    }
 }
 
 #[cfg(test)]
@@ -84,7 +137,62 @@ mod tests {
         );
     }
 
+    const NOW: i64 = 1_700_000_000;
+
+    fn checked(header: Option<&str>, now: i64) -> Result<(), SignatureError> {
+        check("secret", header, now, "POST", "/api/v1/orders/", Some("b=1&a=2"), b"\0\xff")
+    }
+
+    #[test]
+    fn the_first_thing_wrong_is_named() {
+        let canonical = canonical_string("POST", "/api/v1/orders", Some("a=2&b=1"), b"\0\xff", NOW);
+        let right = sign("secret", &canonical);
+        let good = header(NOW, &right);
+        assert_eq!(checked(Some(&good), NOW), Ok(()));
+        assert_eq!(checked(None, NOW), Err(SignatureError::Required));
+        let malformed = [
+            "",
+            "t=1",
+            "v1=a",
+            "t=,v1=a",
+            "t=1,v1=",
+            "t=1, v1=a",
+            "t=1;v1=a",
+            "t=-1,v1=a",
+            "t=1.5,v1=a",
+            "t=1,v2=a",
+            "v1=a,t=1",
+            "T=1,v1=a",
+            " t=1,v1=a",
+            "t=+1,v1=a",
+            "t=\u{663},v1=a",
+        ];
+        for text in malformed {
+            assert_eq!(checked(Some(text), NOW), Err(SignatureError::Header), "{text}");
+        }
+        for (now, expected) in [
+            (NOW + 300, Ok(())),
+            (NOW - 300, Ok(())),
+            (NOW + 301, Err(SignatureError::Expired)),
+            (NOW - 301, Err(SignatureError::Expired)),
+        ] {
+            assert_eq!(checked(Some(&good), now), expected, "{now}");
+        }
+        let wrong = ["x".to_owned(), right.to_uppercase(), right[1..].to_owned(), format!("{right},v1=x"), format!("{right} ")];
+        for signature in wrong {
+            assert_eq!(checked(Some(&header(NOW, &signature)), NOW), Err(SignatureError::Invalid), "{signature}");
+            assert_eq!(checked(Some(&header(NOW - 301, &signature)), NOW), Err(SignatureError::Expired), "{signature}");
+        }
+        assert_eq!(checked(Some("t=99999999999999999999,v1=a"), NOW), Err(SignatureError::Expired));
+        assert_eq!(checked(Some("t=9223372036854775807,v1=a"), -1), Err(SignatureError::Expired));
+    }
+
     proptest! {
+        #[test]
+        fn no_header_breaks_it(header in ".*", now in any::<i64>()) {
+            prop_assert!(checked(Some(&header), now).is_err());
+        }
+
         #[test]
         fn the_order_of_keys_does_not_matter(pairs in prop::collection::btree_map("[a-z]{1,4}", "[a-z%+=]{0,4}", 0..6)) {
             let text = |pairs: Vec<(&String, &String)>| pairs.iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>().join("&");

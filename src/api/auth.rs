@@ -1,11 +1,22 @@
-//! Authentication, before anything is parsed: the principal goes into the request's extensions,
-//! where [`super::principal::Caller`] finds it.
+//! The way of a request, before anything of it is parsed: blocked IPs, who is calling, rate limits,
+//! the raw body, signatures (contract, "The way of a request"). The caller goes into the request's
+//! extensions, where [`super::principal::Caller`] finds it.
 
-use poem::http::header;
-use poem::{Endpoint, Middleware, Request, Result};
+use std::sync::{Arc, OnceLock};
 
-use super::error::{ApiError, Code};
-use crate::access::{AccessError, Credentials, Operators};
+use chrono::Utc;
+use poem::http::{HeaderName, HeaderValue, header};
+use poem::{Endpoint, IntoResponse, Middleware, Request, Response, Result};
+
+use super::body;
+use super::edge::WireUri;
+use super::error::{ApiError, Code, RateLimited};
+use super::source::source_ip;
+use super::state::ApiState;
+use crate::access::gate::{Claim, Client, Verdict};
+use crate::access::limits::{Quota, Rule, blocked_message, is_under};
+use crate::access::request_signature::{self, SignatureError};
+use crate::access::{AccessError, Operator, Operators, SIGNING_SECRET};
 
 impl From<AccessError> for ApiError {
     fn from(error: AccessError) -> ApiError {
@@ -16,63 +27,174 @@ impl From<AccessError> for ApiError {
     }
 }
 
-/// Lets in clients: `X-API-Key` and `X-API-Secret`.
-#[derive(Clone, Debug)]
-pub struct ClientAuth(pub Credentials);
+impl From<SignatureError> for ApiError {
+    fn from(error: SignatureError) -> ApiError {
+        ApiError::new(match error {
+            SignatureError::Required => Code::HmacSignatureRequired,
+            SignatureError::Header => Code::HmacHeaderInvalid,
+            SignatureError::Expired => Code::HmacTimestampExpired,
+            SignatureError::Invalid => Code::HmacSignatureInvalid,
+        })
+    }
+}
 
-/// Lets in operators: `Authorization: Bearer <token>`.
-#[derive(Clone, Debug)]
-pub struct OperatorAuth(pub Operators);
+const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+const X_API_SECRET: HeaderName = HeaderName::from_static("x-api-secret");
+const X_SIGNATURE: HeaderName = HeaderName::from_static("x-signature");
+const X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
+/// The three as the document shows them.
+pub(super) const RATE_LIMIT_HEADERS: [(&str, &str); 3] = [
+    ("X-RateLimit-Limit", "Requests in a window of the rule that governs this one."),
+    ("X-RateLimit-Remaining", "Requests left in the window."),
+    ("X-RateLimit-Reset", "When the window closes, in Unix seconds."),
+];
+
+/// Where a request's quota is put, for the headers of its answer, whatever that is. In every
+/// request's extensions.
+#[derive(Clone, Debug, Default)]
+pub struct QuotaSlot(Arc<OnceLock<Quota>>);
+
+impl QuotaSlot {
+    /// Adds the three headers, if a rule governs the request.
+    pub fn add_headers(&self, response: &mut Response) {
+        let Some(quota) = self.0.get() else { return };
+        let headers = response.headers_mut();
+        headers.insert(X_RATELIMIT_LIMIT, HeaderValue::from(quota.ceiling));
+        headers.insert(X_RATELIMIT_REMAINING, HeaderValue::from(quota.remaining));
+        headers.insert(X_RATELIMIT_RESET, HeaderValue::from(quota.resets_at));
+    }
+}
+
+/// Probes are for those who run the service: they are never refused.
+const PROBES: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
+
+/// The middleware; it goes around every route.
+#[derive(Clone, Debug)]
+pub struct Admission(pub Arc<ApiState>);
+
+impl<E: Endpoint> Middleware<E> for Admission {
+    type Output = Admitted<E>;
+
+    fn transform(&self, inner: E) -> Self::Output {
+        Admitted { state: self.0.clone(), inner }
+    }
+}
+
+/// What [`Admission`] makes of an endpoint.
 #[derive(Debug)]
-pub struct Authenticated<A, E> {
-    auth: A,
+pub struct Admitted<E> {
+    state: Arc<ApiState>,
     inner: E,
 }
 
-impl<E: Endpoint> Middleware<E> for ClientAuth {
-    type Output = Authenticated<ClientAuth, E>;
+impl<E: Endpoint> Endpoint for Admitted<E> {
+    type Output = Response;
 
-    fn transform(&self, inner: E) -> Self::Output {
-        Authenticated { auth: self.clone(), inner }
+    async fn call(&self, mut request: Request) -> Result<Response> {
+        if !PROBES.contains(&request.uri().path()) {
+            admit(&self.state, &mut request).await?;
+        }
+        self.inner.call(request).await.map(IntoResponse::into_response)
     }
 }
 
-impl<E: Endpoint> Middleware<E> for OperatorAuth {
-    type Output = Authenticated<OperatorAuth, E>;
-
-    fn transform(&self, inner: E) -> Self::Output {
-        Authenticated { auth: self.clone(), inner }
+async fn admit(state: &ApiState, request: &mut Request) -> Result<()> {
+    let path = request.uri().path();
+    let (is_client_api, is_operator_api) = (is_under(path, "/api/v1"), is_under(path, "/admin/v1"));
+    let operator = match is_operator_api {
+        true => Some(operator(&state.operators, only(request, &header::AUTHORIZATION)).await),
+        false => None,
+    };
+    let refused_operator = match operator {
+        Some(Ok(operator)) => {
+            // Operators are not kept out by what else comes from their address.
+            request.extensions_mut().insert(operator);
+            return Ok(());
+        }
+        Some(Err(error)) => Some(error),
+        None => None,
+    };
+    let rule = Rule::of(request.method().as_str(), path);
+    let claim = if is_client_api { claim(request) } else { Claim::Nobody };
+    let ip = source_ip(request, &state.trusted_proxies);
+    let client = match state.gate.ask(ip, claim, rule).await.map_err(ApiError::from)? {
+        Verdict::Blocked(block) => {
+            let quota = block.quota(state.gate.limits.login);
+            state.metrics.rate_limited("block");
+            return Err(refuse(request, quota, blocked_message(quota.retry_after)));
+        }
+        Verdict::Seen { client, quota } => {
+            if let (Some(quota), Some(rule)) = (quota, rule) {
+                if quota.is_exceeded {
+                    state.metrics.rate_limited(rule.name());
+                    return Err(refuse(request, quota, rule.message(quota.retry_after)));
+                }
+                keep(request, quota);
+            }
+            client
+        }
+    };
+    if let Some(error) = refused_operator {
+        return Err(error.into());
     }
-}
-
-impl<E: Endpoint> Endpoint for Authenticated<ClientAuth, E> {
-    type Output = E::Output;
-
-    async fn call(&self, mut request: Request) -> Result<E::Output> {
-        let (Some(key), Some(secret)) = (request.header("x-api-key"), request.header("x-api-secret")) else {
-            return Err(ApiError::from(AccessError::Unknown).into());
-        };
-        let principal = self.auth.0.authenticate(key, secret).await.map_err(ApiError::from)?;
+    if is_client_api {
+        let client = client.ok_or(AccessError::Unknown).map_err(ApiError::from)?;
+        let principal = client.principal;
+        let body = body::read(request.take_body(), body::DEFAULT_LIMIT).await?;
+        check_signature(state, request, &client, &body)?;
+        request.set_body(body);
         request.extensions_mut().insert(principal);
-        self.inner.call(request).await
+    }
+    Ok(())
+}
+
+/// A header's value, if it is there once and a text.
+fn only<'a>(request: &'a Request, name: &HeaderName) -> Option<&'a str> {
+    let mut values = request.headers().get_all(name).iter();
+    let value = values.next()?;
+    if values.next().is_some() { None } else { value.to_str().ok() }
+}
+
+fn claim(request: &Request) -> Claim<'_> {
+    match (only(request, &X_API_KEY), only(request, &X_API_SECRET)) {
+        (Some(api_key), Some(api_secret)) => Claim::Key { api_key, api_secret },
+        _ => Claim::Nobody,
     }
 }
 
-impl<E: Endpoint> Endpoint for Authenticated<OperatorAuth, E> {
-    type Output = E::Output;
+async fn operator(operators: &Operators, authorization: Option<&str>) -> Result<Operator, ApiError> {
+    let refused = |error| match error {
+        AccessError::Unknown => ApiError::from(error).message("The operator token is missing or wrong."),
+        AccessError::Unavailable => error.into(),
+    };
+    let token = authorization.and_then(|value| value.strip_prefix("Bearer "));
+    operators.authenticate(token.ok_or(AccessError::Unknown).map_err(refused)?).await.map_err(refused)
+}
 
-    async fn call(&self, mut request: Request) -> Result<E::Output> {
-        let authorization = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let refused = |error| match error {
-            AccessError::Unknown => ApiError::from(error).message("The operator token is missing or wrong."),
-            AccessError::Unavailable => error.into(),
-        };
-        let Some(token) = authorization.and_then(|value| value.strip_prefix("Bearer ")) else {
-            return Err(refused(AccessError::Unknown).into());
-        };
-        let operator = self.auth.0.authenticate(token).await.map_err(refused)?;
-        request.extensions_mut().insert(operator);
-        self.inner.call(request).await
+fn keep(request: &Request, quota: Quota) {
+    if let Some(slot) = request.extensions().get::<QuotaSlot>() {
+        _ = slot.0.set(quota); // a request is asked for once
     }
+}
+
+fn refuse(request: &Request, quota: Quota, message: String) -> poem::Error {
+    keep(request, quota);
+    RateLimited { message, retry_after: quota.retry_after }.into()
+}
+
+/// Whether the request is signed, if its credential must sign: by what came over the wire.
+fn check_signature(state: &ApiState, request: &Request, client: &Client, body: &[u8]) -> Result<(), ApiError> {
+    let Some(sealed) = &client.signing_secret else { return Ok(()) };
+    let id = client.principal.credential_id;
+    let secret = state.keyring.open_text(SIGNING_SECRET, id, sealed).map_err(ApiError::internal)?;
+    let is_absent = !request.headers().contains_key(&X_SIGNATURE);
+    // One that is there twice, or is no text, has no good format.
+    let header = if is_absent { None } else { Some(only(request, &X_SIGNATURE).unwrap_or_default()) };
+    let uri = request.extensions().get::<WireUri>().map_or(request.uri(), |wire| &wire.0);
+    let now = Utc::now().timestamp();
+    let method = request.method().as_str();
+    Ok(request_signature::check(secret.expose(), header, now, method, uri.path(), uri.query(), body)?)
 }

@@ -12,9 +12,11 @@ use poem::{Endpoint, Error, IntoResponse, Middleware, Request, Response};
 use poem_openapi::error::{ParseParamError, ParsePathError, ParseRequestPayloadError};
 
 use super::allow::Methods;
+use super::auth::QuotaSlot;
 use super::error::{ApiError, Code, RateLimited};
 use super::lifecycle::Lifecycle;
 use super::request_id::{CURRENT, RequestId, X_REQUEST_ID, current_text};
+use crate::access::limits::is_under;
 use crate::telemetry::Metrics;
 
 /// The URI as it came over the wire, before its trailing slash was stripped: what HMAC signs.
@@ -80,9 +82,10 @@ impl<E: Endpoint> Endpoint for EdgeEndpoint<E> {
         let method = request.method().clone();
         request.extensions_mut().insert(id.clone());
         request.extensions_mut().insert(WireUri(wire.clone()));
+        let quota = QuotaSlot::default();
+        request.extensions_mut().insert(quota.clone());
 
         let answer = async {
-            refuse_nul(&wire)?;
             strip_trailing_slashes(request.uri_mut());
             self.inner.call(request).await.map(IntoResponse::into_response)
         };
@@ -97,6 +100,7 @@ impl<E: Endpoint> Endpoint for EdgeEndpoint<E> {
         let mut response = CURRENT.scope(id.clone(), answer).await;
 
         response.headers_mut().insert(X_REQUEST_ID, id.header().clone());
+        quota.add_headers(&mut response);
         self.lifecycle.announce(wire.path(), response.headers_mut());
         if let Some(metrics) = &self.metrics {
             let (method, route) = (known_method(&method), route_class(wire.path()));
@@ -153,17 +157,18 @@ fn envelope(error: &Error) -> ApiError {
 }
 
 /// A NUL is no text to Postgres: it would refuse the statement, and with it a batch.
-fn refuse_nul(uri: &Uri) -> Result<(), ApiError> {
+pub async fn refuse_nul(request: Request) -> poem::Result<Request> {
+    let uri = request.uri();
     if uri.path().contains("%00") {
-        return Err(ApiError::new(Code::NotFound));
+        return Err(ApiError::new(Code::NotFound).into());
     }
     let pairs = uri.query().unwrap_or_default().split('&');
     match pairs.into_iter().find(|pair| pair.contains("%00")) {
         Some(pair) => {
             let name = pair.split('=').next().unwrap_or_default();
-            Err(ApiError::invalid(name, "is not valid"))
+            Err(ApiError::invalid(name, "is not valid").into())
         }
-        None => Ok(()),
+        None => Ok(request),
     }
 }
 
@@ -204,7 +209,6 @@ fn known_method(method: &Method) -> &'static str {
 /// The kind of route as a metric's label: of a closed set, whatever is asked for.
 fn route_class(path: &str) -> &'static str {
     let path = path.trim_end_matches('/');
-    let is_under = |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     let class = [
         ("/api/v1/orders", "orders"),
         ("/api/v1/products", "products"),
@@ -216,11 +220,13 @@ fn route_class(path: &str) -> &'static str {
         ("/api/v1/webhooks", "webhooks"),
         ("/api/v1", "client"),
         ("/admin/v1", "operator"),
+        ("/client/api", "portal"),
+        ("/auth", "auth"),
         ("/healthz", "probe"),
         ("/readyz", "probe"),
         ("/metrics", "probe"),
     ];
-    class.into_iter().find(|(prefix, _)| is_under(prefix)).map_or("other", |(_, class)| class)
+    class.into_iter().find(|(prefix, _)| is_under(path, prefix)).map_or("other", |(_, class)| class)
 }
 
 /// The query is left out: it can hold what only its sender should know.

@@ -28,6 +28,7 @@ pub mod request_id;
 mod sandbox;
 pub mod scalars;
 mod serve;
+mod source;
 mod state;
 #[cfg(test)]
 mod tests;

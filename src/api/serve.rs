@@ -8,8 +8,8 @@ use poem_openapi::{LicenseObject, OpenApi, OpenApiService, ServerObject};
 use serde_json::{Value, json};
 
 use super::allow::Methods;
-use super::auth::{ClientAuth, OperatorAuth};
-use super::edge::Edge;
+use super::auth::Admission;
+use super::edge::{Edge, refuse_nul};
 use super::state::ApiState;
 use super::{
     beneficiaries, deliveries, document, guides, operator, orders, payouts, probes, products, sandbox, transactions, vouchers,
@@ -31,6 +31,7 @@ type ClientApi = (
 type OperatorApi = (
     operator::Accounts,
     operator::Credentials,
+    operator::IpBlocks,
     operator::Wallets,
     operator::Catalogue,
     operator::Stock,
@@ -91,6 +92,7 @@ fn operators() -> OpenApiService<OperatorApi, ()> {
     let api = (
         operator::Accounts,
         operator::Credentials,
+        operator::IpBlocks,
         operator::Wallets,
         operator::Catalogue,
         operator::Stock,
@@ -145,17 +147,19 @@ pub fn app(state: ApiState) -> impl Endpoint {
     let client_page = page(&client, &client_document);
     let operator_page = page(&operators, &operator_document);
 
-    let authenticated = ClientAuth(state.credentials.clone());
+    let state = Arc::new(state);
     let client = match state.is_sandbox {
-        true => client.with(authenticated).boxed(),
-        false => service(client_api(), CLIENT_TITLE, CLIENT_TEXT).with(authenticated).boxed(),
+        true => client.boxed(),
+        false => service(client_api(), CLIENT_TITLE, CLIENT_TEXT).boxed(),
     };
     let mut route = guides::add(probes::add(Route::new()));
     route = probes::add_document(route, "/docs", client_page, "/openapi.json", document::text(&client_document));
     route = probes::add_document(route, "/admin/docs", operator_page, "/admin/openapi.json", document::text(&operator_document));
     route
         .nest_no_strip("/api/v1", client)
-        .nest_no_strip("/admin/v1", operators.with(OperatorAuth(state.operators.clone())))
-        .with(AddData::new(Arc::new(state)))
+        .nest_no_strip("/admin/v1", operators)
+        .before(refuse_nul)
+        .with(AddData::new(state.clone()))
+        .with(Admission(state))
         .with(edge)
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Datelike, Utc};
+use ipnet::IpNet;
 use ledger_events::{AccountId, Actor, Currency, ShardId};
 use ledger_projections::accounts;
 use ledger_projections::page::{Listed as Rows, Page as RowPage};
@@ -18,7 +19,7 @@ use super::readers::{Read, line};
 use super::reply::{Listed, Plural};
 use super::request_id::current_text;
 use crate::access::seal::Keyring;
-use crate::access::{Credentials, Operators};
+use crate::access::{Gate, Operators};
 use crate::ledger::{Ledger, Origin};
 use crate::telemetry::Metrics;
 
@@ -26,10 +27,12 @@ use crate::telemetry::Metrics;
 #[derive(Clone, Debug)]
 pub struct ApiState {
     pub ledger: Ledger,
-    pub credentials: Credentials,
+    pub gate: Gate,
     pub operators: Operators,
     pub keyring: Arc<Keyring>,
     pub lifecycle: Lifecycle,
+    /// Proxies whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Arc<[IpNet]>,
     pub metrics: Metrics,
     /// Serves what only a sandbox has.
     pub is_sandbox: bool,

@@ -47,6 +47,7 @@ fn table_of(stream: StreamType) -> Option<&'static Table> {
         StreamType::Credential => "credentials",
         StreamType::Product => "products",
         StreamType::Category => "categories",
+        StreamType::IpBlock => return None,
         StreamType::Beneficiary => "beneficiaries",
         StreamType::Payout => "payouts",
     })
@@ -173,6 +174,7 @@ impl Folded {
                 accounts::fold(&mut self.accounts, &mut self.credentials, recorded);
                 begins(self.accounts.contains_key(&id) || self.credentials.contains_key(&id), recorded)
             }
+            Event::IpBlock(_) => None,
             Event::Product(_) | Event::Category(_) => {
                 catalogue::fold(&mut self.products, &mut self.categories, recorded);
                 begins(self.products.contains_key(&id) || self.categories.contains_key(&id), recorded)
@@ -215,8 +217,7 @@ impl Folded {
 
     async fn write(&self, conn: &mut PgConnection, shard: ShardId) -> Result<(), ProjectionError> {
         orders::write(conn, shard, &self.orders.values().collect::<Vec<_>>(), &[]).await?;
-        wallets::write(conn, shard, &self.wallets.values().collect::<Vec<_>>()).await?;
-        wallets::write_transactions(conn, shard, &self.transactions).await?;
+        wallets::write(conn, shard, &self.wallets.values().collect::<Vec<_>>(), &self.transactions).await?;
         webhooks::write(conn, shard, &self.webhooks.values().collect::<Vec<_>>()).await?;
         beneficiaries::write(conn, shard, &self.beneficiaries.values().collect::<Vec<_>>()).await?;
         payouts::write(conn, shard, &self.payouts.values().collect::<Vec<_>>()).await?;

@@ -49,6 +49,9 @@ enum Admin {
     /// Orders of any account
     #[command(subcommand)]
     Order(Order),
+    /// Addresses that logged in too often
+    #[command(subcommand)]
+    IpBlock(IpBlock),
     /// Payouts of any account
     #[command(subcommand)]
     Payout(Payout),
@@ -204,6 +207,12 @@ enum Order {
 }
 
 #[derive(Subcommand, Debug)]
+enum IpBlock {
+    /// Let an address call again before its block ends
+    Lift { ip: std::net::IpAddr },
+}
+
+#[derive(Subcommand, Debug)]
 enum Payout {
     List {
         #[command(flatten)]
@@ -257,6 +266,7 @@ pub async fn run(args: AdminArgs, output: &Output) -> anyhow::Result<()> {
                 ("category_id", category.map(Value::from)),
             ]),
         ),
+        Admin::IpBlock(IpBlock::Lift { ip }) => (Method::DELETE, format!("/admin/v1/ip-blocks/{ip}"), None),
         Admin::Order(Order::List(page)) => list("/orders", &page),
         Admin::Order(Order::Show { order }) => (Method::GET, format!("/admin/v1/orders/{order}"), None),
         Admin::Order(Order::Cancel { order, reason }) => {

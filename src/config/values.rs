@@ -74,10 +74,15 @@ impl fmt::Display for Roles {
 }
 
 /// So many requests in a window of so long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RateLimit {
     pub requests: u32,
     pub window: Duration,
+}
+
+impl RateLimit {
+    /// Far beyond any use, and within what the database counts.
+    const MOST_REQUESTS: u32 = 1_000_000_000;
 }
 
 impl FromStr for RateLimit {
@@ -85,8 +90,8 @@ impl FromStr for RateLimit {
 
     fn from_str(text: &str) -> Result<RateLimit, String> {
         let (requests, window) = text.split_once('/').ok_or("a limit looks like 100/60s")?;
-        let requests =
-            requests.parse().ok().filter(|n| *n > 0).ok_or_else(|| format!("{requests:?} is not a count from 1 up"))?;
+        let count = requests.parse().ok().filter(|n| (1..=RateLimit::MOST_REQUESTS).contains(n));
+        let requests = count.ok_or_else(|| format!("{requests:?} is not a count from 1 to {}", RateLimit::MOST_REQUESTS))?;
         let window = duration(window)?;
         if window.subsec_nanos() != 0 {
             return Err("a window is of whole seconds".to_owned());
@@ -105,7 +110,7 @@ impl fmt::Display for RateLimit {
     }
 }
 
-/// The specification's rules, by their names in the setting.
+/// The specification's rules, and the portal's own, by their names in the setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimits {
     pub orders: RateLimit,
@@ -113,6 +118,8 @@ pub struct RateLimits {
     pub general: RateLimit,
     pub login: RateLimit,
     pub refresh: RateLimit,
+    /// State-changing calls of the portal, by user.
+    pub portal: RateLimit,
 }
 
 impl Default for RateLimits {
@@ -124,18 +131,20 @@ impl Default for RateLimits {
             general: limit(1_000, 3_600),
             login: limit(5, 60),
             refresh: limit(20, 60),
+            portal: limit(20, 3_600),
         }
     }
 }
 
 impl RateLimits {
-    pub(super) fn rules(&self) -> [(&'static str, RateLimit); 5] {
+    pub(super) fn rules(&self) -> [(&'static str, RateLimit); 6] {
         [
             ("orders", self.orders),
             ("images", self.images),
             ("general", self.general),
             ("login", self.login),
             ("refresh", self.refresh),
+            ("portal", self.portal),
         ]
     }
 }
@@ -153,6 +162,7 @@ impl FromStr for RateLimits {
                 "general" => &mut limits.general,
                 "login" => &mut limits.login,
                 "refresh" => &mut limits.refresh,
+                "portal" => &mut limits.portal,
                 _ => return Err(format!("{name:?} is not one of {}", limits.rules().map(|(name, _)| name).join(", "))),
             };
             *place = limit.trim().parse().map_err(|error| format!("{name}: {error}"))?;

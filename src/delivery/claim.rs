@@ -13,6 +13,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{FromRow, PgConnection, PgPool, Row};
 use uuid::Uuid;
 
+use crate::access::SIGNING_SECRET;
 use crate::access::seal::{Keyring, Private, SealError, salted_hash};
 
 /// How often an attempt whose outcome is unknown is repeated, over a delivery's life.
@@ -248,7 +249,7 @@ impl Sealed {
         let (salt, url) = self.url_salt.as_ref().zip(self.url.as_ref()).ok_or(missing)?;
         let url = keyring.open_text("webhook.url", self.webhook_id, url)?;
         let secret = match (self.credential_id, &self.signing_secret, &self.token) {
-            (Some(id), Some(secret), _) => keyring.open_text("credential.signing_secret", id, secret)?,
+            (Some(id), Some(secret), _) => keyring.open_text(SIGNING_SECRET, id, secret)?,
             (None, _, Some(token)) => keyring.open_text("webhook.token", self.webhook_id, token)?,
             _ => return Err(SealError::Unreadable),
         };

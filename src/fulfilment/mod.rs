@@ -6,8 +6,8 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
-use ledger_events::order::OrderStatus;
-use ledger_events::{Actor, OrderId, ShardId};
+use ledger_events::order::{Order, OrderStatus};
+use ledger_events::{Actor, OrderId, Position, ShardId};
 use ledger_projections::orders;
 use sqlx::PgPool;
 use tokio::sync::oneshot;
@@ -27,11 +27,14 @@ const IDLE: Duration = Duration::from_secs(1);
 const RESTOCK_ANYWAY: Duration = Duration::from_secs(5);
 /// After the queue was full or the database away.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
-/// How long an order is left alone after its command was refused.
+/// How long an order is left alone after its command was refused, and how often the whole queue is
+/// read.
 const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 
 type Waiting = oneshot::Receiver<Result<Reply, WriteError>>;
 type Batch = Vec<(OrderId, Waiting)>;
+/// An order in the queue, with the position that it was placed at.
+type Queued = (OrderId, Position);
 
 /// What a step did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,6 +65,11 @@ struct Progress {
     ahead: VecDeque<Batch>,
     /// Orders whose command was refused, and until when they are left alone.
     refused: HashMap<OrderId, Instant>,
+    /// When the queue was last read from its beginning.
+    read_whole: Option<Instant>,
+    /// Every order that was placed up to here was taken up, is ahead, or was refused. The queue is
+    /// read from here on: before it the index is full of what is gone.
+    taken_up_to: Position,
     /// The newest voucher that had been there when stock was last given out, and when that was.
     restocked: Option<(i64, Instant)>,
 }
@@ -73,6 +81,15 @@ impl Progress {
         self.refused.retain(|_, until| *until > now);
         let ahead = self.ahead.iter().flatten().map(|(id, _)| *id);
         ahead.chain(self.refused.keys().copied()).collect()
+    }
+
+    /// Where the queue is read from.
+    fn reads_from(&mut self) -> Position {
+        if self.read_whole.is_none_or(|at| at.elapsed() >= REFUSED_PAUSE) {
+            self.read_whole = Some(Instant::now());
+            self.taken_up_to = 0;
+        }
+        self.taken_up_to
     }
 }
 
@@ -149,11 +166,17 @@ impl Fulfilment {
 
     /// Enqueues the oldest orders that nobody has taken up, in the order they were placed.
     async fn take_up(&mut self, shard: ShardId) -> Result<(usize, bool), sqlx::Error> {
-        let busy = self.progress(shard).busy();
+        let progress = self.progress(shard);
+        let busy = progress.busy();
+        let from = progress.reads_from();
         let limit = i64::try_from(busy.len() + BATCH_ORDERS).unwrap_or(i64::MAX);
-        let orders = orders::unqueued(&self.pool, shard, limit).await?;
-        let orders = orders.into_iter().map(|(id, _)| id).filter(|id| !busy.contains(id)).take(BATCH_ORDERS);
-        let (batch, is_hindered) = self.enqueue(shard, orders);
+        let orders = orders::unqueued(&self.pool, shard, from, limit).await?;
+        let mut orders: Vec<Queued> = orders.into_iter().filter(|(id, _)| !busy.contains(id)).take(BATCH_ORDERS).collect();
+        let (batch, is_hindered) = self.enqueue(shard, orders.iter().map(|(id, _)| *id));
+        orders.truncate(batch.len());
+        if let Some((_, last)) = orders.last() {
+            self.progress(shard).taken_up_to = *last;
+        }
         let taken_up = batch.len();
         if taken_up > 0 {
             self.progress(shard).ahead.push_back(batch);
@@ -181,9 +204,18 @@ impl Fulfilment {
             match waiting.await.unwrap_or(Err(WriteError::OutcomeUnknown)) {
                 Ok(reply) => {
                     done += 1;
-                    finished.delivered += usize::from(is_delivered(&reply));
+                    let Some(order) = order_of(&reply) else { continue };
+                    finished.delivered += usize::from(order.status == OrderStatus::Delivered);
+                    if order.is_waiting() && !order.is_queued {
+                        // The batch gave out enough without it.
+                        let progress = self.progress(shard);
+                        progress.taken_up_to = progress.taken_up_to.min(order.placed_position - 1);
+                    }
                 }
-                Err(WriteError::Unavailable | WriteError::InProgress | WriteError::OutcomeUnknown) => finished.is_hindered = true,
+                Err(WriteError::Unavailable | WriteError::InProgress | WriteError::OutcomeUnknown) => {
+                    finished.is_hindered = true;
+                    self.progress(shard).taken_up_to = 0;
+                }
                 Err(error @ (WriteError::Rejected(_) | WriteError::Refused)) => {
                     tracing::error!(shard, order_id, %error, "an order cannot be taken up now");
                     self.progress(shard).refused.insert(order_id, Instant::now() + REFUSED_PAUSE);
@@ -244,9 +276,12 @@ struct Finished {
     is_hindered: bool,
 }
 
-fn is_delivered(reply: &Reply) -> bool {
+fn order_of(reply: &Reply) -> Option<&Order> {
     match reply {
-        Reply::Answer(answer) => matches!(&**answer, Answer::Order(view) if view.order.status == OrderStatus::Delivered),
-        Reply::Rendered { .. } => false,
+        Reply::Answer(answer) => match &**answer {
+            Answer::Order(view) => Some(&view.order),
+            _ => None,
+        },
+        Reply::Rendered { .. } => None,
     }
 }

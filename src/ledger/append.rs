@@ -1,6 +1,10 @@
-//! Appending to a batch in memory, and writing the batch: the events with one INSERT, the inline
-//! projections likewise, the head last.
+//! Appending to a batch in memory, and writing the batch: head, events, orders, movements and
+//! answers with one statement.
 
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
+
+use chrono::{DateTime, Utc};
 use ledger_events::account::{evolve as evolve_account, evolve_credential};
 use ledger_events::beneficiary::evolve as evolve_beneficiary;
 use ledger_events::catalogue::{evolve as evolve_product, evolve_category};
@@ -8,15 +12,17 @@ use ledger_events::order::evolve as evolve_order;
 use ledger_events::payout::evolve as evolve_payout;
 use ledger_events::wallet::evolve as evolve_wallet;
 use ledger_events::webhook::evolve as evolve_webhook;
-use ledger_events::{AccountId, Event, Metadata, Moment};
+use ledger_events::{AccountId, Event, Metadata, Moment, Position, ShardId};
 use ledger_projections::wallets::Transaction;
-use ledger_projections::{ProjectionError, accounts, beneficiaries, catalogue, orders, payouts, wallets, webhooks};
+use ledger_projections::write::{Head, JsonText, Write};
+use ledger_projections::{ProjectionError, accounts, beneficiaries, catalogue, orders, payouts, row_type, wallets, webhooks};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::batch::{Appended, Batch, SealedText, answer_kind};
 use super::command::{Idempotency, Origin};
 use super::stock;
+use crate::access::blocks;
 use crate::access::seal::{Private, SealError, salted_hash};
 
 /// What belongs to every event of one command.
@@ -47,7 +53,7 @@ impl Batch {
         let event = event.into();
         let event_id = self.next_event_id();
         let moment = Moment {
-            position: self.head + i64::try_from(self.appended.len()).unwrap_or(i64::MAX) + 1,
+            position: self.end() + 1,
             event_id,
             version: self.version_of(stream_id, &event) + 1,
             recorded_at: self.recorded_at,
@@ -67,6 +73,7 @@ impl Batch {
             }
             Event::Product(e) => evolve_in!(self.products, self.touched.products, stream_id, evolve_product, e, &moment),
             Event::Category(e) => evolve_in!(self.categories, self.touched.categories, stream_id, evolve_category, e, &moment),
+            Event::IpBlock(_) => {} // no state beside the event
             Event::Beneficiary(e) => {
                 evolve_in!(self.beneficiaries, self.touched.beneficiaries, stream_id, evolve_beneficiary, e, &moment)
             }
@@ -93,6 +100,7 @@ impl Batch {
             Event::Credential(_) => self.credentials.get(&id).map(|s| s.version),
             Event::Product(_) => self.products.get(&id).map(|s| s.version),
             Event::Category(_) => self.categories.get(&id).map(|s| s.version),
+            Event::IpBlock(_) => None,
             Event::Beneficiary(_) => self.beneficiaries.get(&id).map(|s| s.version),
             Event::Payout(_) => self.payouts.get(&id).map(|s| s.version),
         };
@@ -111,7 +119,7 @@ impl Batch {
 
     /// A text from the vault, if there is one.
     pub fn text(&self, kind: &'static str, id: i64) -> Result<Option<Private>, SealError> {
-        self.texts.get(&(kind, id)).map(|text| self.keyring.open_text(kind, id, &text.sealed)).transpose()
+        self.sealed_text(kind, id).map(|text| self.keyring.open_text(kind, id, &text.sealed)).transpose()
     }
 
     /// Whether there is nothing to write: every command was refused, or answered again.
@@ -119,77 +127,95 @@ impl Batch {
         self.appended.is_empty() && self.new_answers.is_empty()
     }
 
-    /// Writes everything that was decided. The caller commits.
+    /// Writes everything that was decided, under the head lock. The caller commits.
     pub async fn write(&self, conn: &mut PgConnection) -> Result<(), ProjectionError> {
-        if self.appended.is_empty() {
-            // Nothing changed, but an answer may have to be kept.
-            return self.write_answers(conn).await;
+        if !self.expired_answers.is_empty() {
+            sqlx::query("DELETE FROM idempotency_keys WHERE shard_id = $1 AND key_hash = ANY($2)")
+                .bind(self.shard)
+                .bind(self.expired_answers.iter().map(|key| &key[..]).collect::<Vec<_>>())
+                .execute(&mut *conn)
+                .await?;
         }
-        self.write_events(conn).await?;
+        if self.statement()?.execute(&mut *conn).await?.is_none() {
+            // It was locked where it stood; only a broken database moves it then.
+            return Err(sqlx::Error::RowNotFound.into());
+        }
         let shard = self.shard;
         accounts::write(conn, shard, &pick(&self.touched.accounts, &self.accounts)).await?;
         accounts::write_credentials(conn, shard, &pick(&self.touched.credentials, &self.credentials)).await?;
         catalogue::write(conn, shard, &pick(&self.touched.products, &self.products)).await?;
         catalogue::write_categories(conn, shard, &pick(&self.touched.categories, &self.categories)).await?;
-        wallets::write(conn, shard, &pick(&self.touched.wallets, &self.wallets)).await?;
-        wallets::write_transactions(conn, shard, &self.transactions).await?;
-        let (new, changed): (Vec<_>, Vec<_>) =
-            pick(&self.touched.orders, &self.orders).into_iter().partition(|order| order.placed_position > self.head);
-        orders::write(conn, shard, &new, &changed).await?;
         webhooks::write(conn, shard, &pick(&self.touched.webhooks, &self.webhooks)).await?;
         beneficiaries::write(conn, shard, &pick(&self.touched.beneficiaries, &self.beneficiaries)).await?;
         payouts::write(conn, shard, &pick(&self.touched.payouts, &self.payouts)).await?;
-        self.write_vault(conn).await?;
-        self.write_answers(conn).await
+        self.write_vault(conn).await
     }
 
-    async fn write_events(&self, conn: &mut PgConnection) -> Result<(), ProjectionError> {
-        let events = &self.appended;
-        let column = |value: fn(&Appended) -> i64| events.iter().map(value).collect::<Vec<_>>();
-        let (types, versions): (Vec<&str>, Vec<i16>) = events.iter().map(|e| e.event.type_and_version()).unzip();
-        sqlx::query(
-            "WITH written AS (
-                INSERT INTO events (shard_id, position, event_id, stream_type, stream_id, version, type, schema_version, data, metadata, recorded_at)
-                SELECT $1, new.*, $11 FROM unnest($2::bigint[], $3::uuid[], $4::text[], $5::bigint[], $6::bigint[], $7::text[], $8::smallint[],
-                    $9::json[], $10::json[]) AS new)
-             UPDATE log_head SET position = $12, recorded_at = $11 WHERE shard_id = $1",
-        )
-        .bind(self.shard)
-        .bind(column(|e| e.moment.position))
-        .bind(events.iter().map(|e| e.moment.event_id).collect::<Vec<_>>())
-        .bind(events.iter().map(|e| e.event.stream_type().as_str()).collect::<Vec<_>>())
-        .bind(column(|e| e.stream_id))
-        .bind(column(|e| e.moment.version))
-        .bind(types)
-        .bind(versions)
-        .bind(events.iter().map(|e| e.event.payload()).collect::<Result<Vec<_>, _>>()?)
-        .bind(events.iter().map(|e| serde_json::to_string(&e.metadata)).collect::<Result<Vec<_>, _>>()?)
-        .bind(self.recorded_at)
-        .bind(events.last().map_or(self.head, |e| e.moment.position))
-        .execute(conn)
-        .await?;
+    /// One statement that writes what orders and movements of money bring along, if the head still
+    /// stands where this batch began; for batches of [`super::Command::is_common`] commands that
+    /// is everything.
+    pub fn statement(&self) -> Result<Write, ProjectionError> {
+        let from = Head { shard: self.shard, position: self.head, epoch: self.epoch };
+        if self.is_empty() {
+            return Ok(Write::looking_at(from));
+        }
+        let mut write = Write::moving(from, self.end(), self.recorded_at);
+        let events = self.appended.iter().map(|e| EventRow::of(self.shard, e)).collect::<Result<Vec<_>, _>>()?;
+        write.insert(
+            "events (shard_id, position, event_id, stream_type, stream_id, version, type, schema_version, data, metadata, recorded_at)",
+            &events,
+            "",
+        );
+        wallets::push(&mut write, self.shard, &pick(&self.touched.wallets, &self.wallets), &self.transactions);
+        let (new, changed): (Vec<_>, Vec<_>) =
+            pick(&self.touched.orders, &self.orders).into_iter().partition(|order| order.placed_position > self.head);
+        orders::push(&mut write, self.shard, &new, &changed)?;
+        self.push_texts(&mut write);
+        stock::push_claims(&mut write, self.shard, &self.vault.claims);
+        self.push_answers(&mut write)?;
+        Ok(write)
+    }
+
+    fn push_texts(&self, write: &mut Write) {
+        // A text that was given twice in one batch: the last one stands.
+        let texts: HashMap<_, _> = self.vault.texts.iter().map(|t| ((t.kind, t.id), t)).collect();
+        let texts: Vec<_> = texts
+            .into_values()
+            .map(|text| TextRow { shard_id: self.shard, kind: text.kind, id: text.id, salt: &text.salt, sealed: &text.sealed })
+            .collect();
+        write.insert(
+            "vault.texts (shard_id, kind, id, salt, sealed)",
+            &texts,
+            "ON CONFLICT (shard_id, kind, id) DO UPDATE SET salt = excluded.salt, sealed = excluded.sealed",
+        );
+    }
+
+    fn push_answers(&self, write: &mut Write) -> Result<(), ProjectionError> {
+        let mut rows = Vec::with_capacity(self.new_answers.len());
+        for key in &self.new_answers {
+            let Some(answer) = self.answers.get(key) else { continue };
+            let plain = answer.rendered.body.as_bytes();
+            let body = if answer.rendered.is_secret {
+                self.keyring.seal(&answer_kind(key), 0, plain).map_err(|e| sqlx::Error::Encode(Box::new(e)))?.into()
+            } else {
+                plain.into()
+            };
+            rows.push(AnswerRow {
+                shard_id: self.shard,
+                key_hash: &key[..],
+                fingerprint: &answer.fingerprint[..],
+                status: i16::try_from(answer.rendered.status).unwrap_or_default(),
+                body,
+                is_sealed: answer.rendered.is_secret,
+                created_at: self.recorded_at,
+            });
+        }
+        write.insert("idempotency_keys (shard_id, key_hash, fingerprint, status, body, is_sealed, created_at)", &rows, "");
         Ok(())
     }
 
     async fn write_vault(&self, conn: &mut PgConnection) -> Result<(), ProjectionError> {
         let rows = &self.vault;
-        if !rows.texts.is_empty() {
-            // A text that was given twice in one batch: the last one stands.
-            let texts: std::collections::HashMap<_, _> = rows.texts.iter().map(|t| ((t.kind, t.id), t)).collect();
-            let texts: Vec<&SealedText> = texts.into_values().collect();
-            sqlx::query(
-                "INSERT INTO vault.texts (shard_id, kind, id, salt, sealed)
-                 SELECT $1, new.* FROM unnest($2::text[], $3::bigint[], $4::bytea[], $5::bytea[]) AS new
-                 ON CONFLICT (shard_id, kind, id) DO UPDATE SET salt = excluded.salt, sealed = excluded.sealed",
-            )
-            .bind(self.shard)
-            .bind(texts.iter().map(|t| t.kind).collect::<Vec<_>>())
-            .bind(texts.iter().map(|t| t.id).collect::<Vec<_>>())
-            .bind(texts.iter().map(|t| &*t.salt).collect::<Vec<_>>())
-            .bind(texts.iter().map(|t| &*t.sealed).collect::<Vec<_>>())
-            .execute(&mut *conn)
-            .await?;
-        }
         for (id, key_hash, secret_hash) in &rows.credentials {
             sqlx::query("INSERT INTO vault.credentials (credential_id, key_hash, secret_hash) VALUES ($1, $2, $3)")
                 .bind(id)
@@ -205,49 +231,72 @@ impl Batch {
                 .execute(&mut *conn)
                 .await?;
         }
+        blocks::end(conn, &rows.lifted).await?;
         stock::insert(conn, self.shard, &rows.vouchers).await?;
-        stock::claim(conn, self.shard, &rows.claims).await?;
-        Ok(())
-    }
-
-    async fn write_answers(&self, conn: &mut PgConnection) -> Result<(), ProjectionError> {
-        if self.new_answers.is_empty() {
-            return Ok(());
-        }
-        let mut bodies = Vec::with_capacity(self.new_answers.len());
-        let answers: Vec<_> = self.new_answers.iter().filter_map(|key| Some((key, self.answers.get(key)?))).collect();
-        for (key, answer) in &answers {
-            let plain = answer.rendered.body.as_bytes();
-            bodies.push(if answer.rendered.is_secret {
-                self.keyring.seal(&answer_kind(key), 0, plain).map_err(|e| sqlx::Error::Encode(Box::new(e)))?
-            } else {
-                plain.to_vec()
-            });
-        }
-        if !self.expired_answers.is_empty() {
-            sqlx::query("DELETE FROM idempotency_keys WHERE shard_id = $1 AND key_hash = ANY($2)")
-                .bind(self.shard)
-                .bind(self.expired_answers.iter().map(|key| &key[..]).collect::<Vec<_>>())
-                .execute(&mut *conn)
-                .await?;
-        }
-        sqlx::query(
-            "INSERT INTO idempotency_keys (shard_id, key_hash, fingerprint, status, body, is_sealed, created_at)
-             SELECT $1, new.*, $7 FROM unnest($2::bytea[], $3::bytea[], $4::smallint[], $5::bytea[], $6::boolean[]) AS new",
-        )
-        .bind(self.shard)
-        .bind(answers.iter().map(|(key, _)| &key[..]).collect::<Vec<_>>())
-        .bind(answers.iter().map(|(_, a)| &a.fingerprint[..]).collect::<Vec<_>>())
-        .bind(answers.iter().map(|(_, a)| i16::try_from(a.rendered.status).unwrap_or_default()).collect::<Vec<_>>())
-        .bind(bodies)
-        .bind(answers.iter().map(|(_, a)| a.rendered.is_secret).collect::<Vec<_>>())
-        .bind(self.recorded_at)
-        .execute(conn)
-        .await?;
         Ok(())
     }
 }
 
-fn pick<'a, T>(touched: &std::collections::BTreeSet<i64>, states: &'a std::collections::HashMap<i64, T>) -> Vec<&'a T> {
+#[derive(sqlx::Encode)]
+struct EventRow<'a> {
+    shard_id: ShardId,
+    position: Position,
+    event_id: Uuid,
+    stream_type: &'a str,
+    stream_id: i64,
+    version: i64,
+    r#type: &'a str,
+    schema_version: i16,
+    data: JsonText<'a>,
+    metadata: JsonText<'a>,
+    recorded_at: DateTime<Utc>,
+}
+
+row_type!(EventRow<'_>, "public.event_row");
+
+impl<'a> EventRow<'a> {
+    fn of(shard_id: ShardId, appended: &'a Appended) -> Result<EventRow<'a>, serde_json::Error> {
+        let (r#type, schema_version) = appended.event.type_and_version();
+        Ok(EventRow {
+            shard_id,
+            position: appended.moment.position,
+            event_id: appended.moment.event_id,
+            stream_type: appended.event.stream_type().as_str(),
+            stream_id: appended.stream_id,
+            version: appended.moment.version,
+            r#type,
+            schema_version,
+            data: JsonText(appended.event.payload()?.into()),
+            metadata: JsonText(serde_json::to_string(&appended.metadata)?.into()),
+            recorded_at: appended.moment.recorded_at,
+        })
+    }
+}
+
+#[derive(sqlx::Encode)]
+struct TextRow<'a> {
+    shard_id: ShardId,
+    kind: &'a str,
+    id: i64,
+    salt: &'a [u8],
+    sealed: &'a [u8],
+}
+
+row_type!(TextRow<'_>, "public.vault_text_row");
+
+#[derive(sqlx::Encode)]
+struct AnswerRow<'a> {
+    shard_id: ShardId,
+    key_hash: &'a [u8],
+    fingerprint: &'a [u8],
+    status: i16,
+    body: Cow<'a, [u8]>,
+    is_sealed: bool,
+    created_at: DateTime<Utc>,
+}
+
+row_type!(AnswerRow<'_>, "public.idempotency_key_row");
+
+fn pick<'a, T>(touched: &BTreeSet<i64>, states: &'a HashMap<i64, T>) -> Vec<&'a T> {
     touched.iter().filter_map(|id| states.get(id)).collect()
 }

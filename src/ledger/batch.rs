@@ -1,7 +1,8 @@
 //! What a batch of commands is decided on: loaded under the head lock with one statement per
 //! table, then changed in memory by each command in turn, so that each sees those before it.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -23,10 +24,11 @@ use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
 use super::command::{Rendered, Submission};
-use super::memory::Memory;
+use super::memory::{Memory, Recent};
 use super::needs::Needs;
-use super::stock::{self, Voucher};
+use super::stock::{self, Shelves, Voucher};
 use super::texts::{self, FAILURE_REASON};
+use crate::access::blocks;
 use crate::access::seal::Keyring;
 
 /// A text in the vault, sealed.
@@ -60,6 +62,7 @@ pub struct VaultRows {
     pub texts: Vec<SealedText>,
     pub credentials: Vec<(CredentialId, [u8; 32], [u8; 32])>,
     pub signing_secrets: Vec<(CredentialId, Vec<u8>)>,
+    pub lifted: Vec<IpAddr>,
     pub vouchers: Vec<stock::NewRow>,
     pub claims: Vec<(i64, OrderId)>,
 }
@@ -79,6 +82,7 @@ pub struct Batch {
     pub accounts: HashMap<AccountId, Account>,
     pub credentials: HashMap<CredentialId, Credential>,
     pub signing_secrets: HashMap<CredentialId, Vec<u8>>,
+    pub ip_blocks: HashMap<IpAddr, i64>,
     pub products: HashMap<ProductId, Product>,
     pub categories: HashMap<CategoryId, Category>,
     pub wallets: HashMap<WalletId, Wallet>,
@@ -100,6 +104,10 @@ pub struct Batch {
     pub allocated: HashMap<OrderId, Vec<Voucher>>,
     /// Orders that are left for a later batch, because this one gives out enough.
     pub deferred: HashSet<OrderId>,
+    pub shelves: Shelves,
+    pub nobody_waits_for: HashSet<(ProductId, Money)>,
+    /// What the batch before this one, which is being written, leaves to it.
+    recent: Recent,
     pub known_vouchers: stock::Known,
 
     pub appended: Vec<Appended>,
@@ -133,11 +141,38 @@ impl Batch {
         memory: Memory,
         submissions: &[Submission],
     ) -> Result<Batch, sqlx::Error> {
-        let mut needs = Needs::of(submissions);
         let (head, epoch, recorded_at) = begin(conn).await?;
-        let mut batch = Batch::recall(shard, keyring, memory, head, epoch, recorded_at);
+        let memory = memory.still_exact_at(head, epoch, recorded_at);
+        let mut batch = Batch::recall(shard, keyring, memory, Recent::default());
+        batch.fetch(conn, Needs::of(submissions)).await?;
+        Ok(batch)
+    }
+
+    /// Whether something is needed that only tables can tell, besides what answers and references
+    /// there are.
+    pub fn lacks(&self, needs: &Needs<'_>) -> bool {
+        let shelves_suffice = || {
+            let wanted = self.wanted(&self.in_line(&needs.fulfil).0);
+            wanted.iter().all(|(pair, wanted)| {
+                self.nobody_waits_for.contains(pair) && self.shelves.get(pair).is_some_and(|shelf| shelf.suffices(*wanted))
+            })
+        };
+        let is_known = needs.orders.iter().all(|id| self.orders.contains_key(id))
+            && needs.accounts.iter().all(|id| self.accounts.contains_key(id))
+            && needs.credentials.iter().all(|id| self.credentials.contains_key(id))
+            && needs.products.iter().all(|id| self.products.contains_key(id))
+            && needs.wallets_of.iter().all(|id| self.wallets_known_of.contains(id));
+        !(is_known && shelves_suffice())
+    }
+
+    /// Loads what these commands need and what is not there yet. What was changed in memory stays
+    /// as it is.
+    pub async fn fetch(&mut self, conn: &mut PgConnection, mut needs: Needs<'_>) -> Result<(), sqlx::Error> {
+        let shard = self.shard;
+        let batch = self;
         batch.ids.refill(conn, &needs.counts).await?;
 
+        needs.keys.retain(|key| batch.answer(key).is_none());
         if !needs.keys.is_empty() {
             batch.load_answers(conn, &needs.keys).await?;
         }
@@ -190,12 +225,15 @@ impl Batch {
             let loaded = webhooks::load_of_accounts(conn, shard, &list(&needs.webhooks_of)).await?;
             batch.webhooks = loaded.into_iter().map(|w| (w.id, w)).collect();
         }
+        if !needs.ip_blocks.is_empty() {
+            batch.ip_blocks = blocks::lock(conn, &needs.ip_blocks).await?;
+        }
         if !needs.signing_secrets.is_empty() {
             batch.load_signing_secrets(conn, &list(&needs.signing_secrets)).await?;
         }
         if !needs.texts.is_empty() {
             let texts = texts::sealed(&mut *conn, shard, &needs.texts).await?;
-            batch.texts = texts.into_iter().map(|text| ((text.kind, text.id), text)).collect();
+            batch.texts.extend(texts.into_iter().map(|text| ((text.kind, text.id), text)));
         }
         if !needs.vouchers.is_empty() {
             batch.known_vouchers = stock::known(conn, shard, &batch.keyring, &needs.vouchers).await?;
@@ -203,26 +241,18 @@ impl Batch {
         if !needs.fulfil.is_empty() {
             batch.load_stock(conn, &needs.fulfil).await?;
         }
-        Ok(batch)
+        Ok(())
     }
 
-    /// A batch that begins with what is remembered, where that is still exact.
-    fn recall(
-        shard: ShardId,
-        keyring: Arc<Keyring>,
-        memory: Memory,
-        head: Position,
-        epoch: i64,
-        recorded_at: DateTime<Utc>,
-    ) -> Batch {
-        let memory = memory.still_exact_at(head, epoch);
+    /// A batch that begins with what is remembered, which is exact.
+    pub fn recall(shard: ShardId, keyring: Arc<Keyring>, memory: Memory, recent: Recent) -> Batch {
         Batch {
             shard,
             keyring,
-            head,
-            epoch,
+            head: memory.position,
+            epoch: memory.epoch,
             locked_at: Instant::now(),
-            recorded_at,
+            recorded_at: memory.recorded_at,
             ids: memory.ids,
             accounts: memory.accounts,
             credentials: memory.credentials,
@@ -231,7 +261,11 @@ impl Batch {
             wallets_known_of: memory.wallets_known_of,
             wallet_of: memory.wallet_of,
             orders: memory.orders,
+            shelves: memory.shelves,
+            nobody_waits_for: memory.nobody_waits_for,
+            recent,
             signing_secrets: HashMap::new(),
+            ip_blocks: HashMap::new(),
             categories: HashMap::new(),
             webhooks: HashMap::new(),
             beneficiaries: HashMap::new(),
@@ -253,16 +287,25 @@ impl Batch {
         }
     }
 
-    /// What is worth remembering once this batch is committed.
-    pub fn into_memory(self) -> Memory {
+    /// The position of this batch's last event, or of what was there before.
+    pub fn end(&self) -> Position {
+        self.head + i64::try_from(self.appended.len()).unwrap_or(i64::MAX)
+    }
+
+    /// What is worth remembering once this batch is written, and what until then.
+    pub fn into_memory(self) -> (Memory, Recent) {
+        let end = self.end();
+        let mut ids = self.ids;
+        ids.vouchers.clear(); // a voucher's id tells which stock is newer
         let mut orders = self.orders;
         if orders.len() > Memory::MOST_ORDERS {
             orders.retain(|id, order| order.is_waiting() && self.touched.orders.contains(id));
         }
-        Memory {
-            position: self.head + i64::try_from(self.appended.len()).unwrap_or(i64::MAX),
+        let memory = Memory {
+            position: end,
             epoch: self.epoch,
-            ids: self.ids,
+            recorded_at: self.recorded_at,
+            ids,
             accounts: self.accounts,
             credentials: self.credentials,
             // Another shard's log tells of the catalogue: only the first one's writer knows when it changed.
@@ -271,8 +314,26 @@ impl Batch {
             wallets_known_of: self.wallets_known_of,
             wallet_of: self.wallet_of,
             orders,
-        }
-        .bounded()
+            shelves: self.shelves,
+            nobody_waits_for: self.nobody_waits_for,
+        };
+        (memory.bounded(), Recent { answers: self.answers, order_of: self.order_of, texts: self.texts })
+    }
+
+    /// The answer under an idempotency key.
+    pub fn answer(&self, key: &[u8; 32]) -> Option<&StoredAnswer> {
+        self.answers.get(key).or_else(|| self.recent.answers.get(key))
+    }
+
+    /// The order that an account placed under a `client_reference`.
+    pub fn order_under(&self, account: AccountId, reference: &str) -> Option<OrderId> {
+        let key = (account, reference.to_owned());
+        self.order_of.get(&key).or_else(|| self.recent.order_of.get(&key)).copied()
+    }
+
+    /// A text of the vault, sealed.
+    pub fn sealed_text(&self, kind: &'static str, id: i64) -> Option<&SealedText> {
+        self.texts.get(&(kind, id)).or_else(|| self.recent.texts.get(&(kind, id)))
     }
 
     fn keep_orders(&mut self, orders: Vec<Order>) {
@@ -280,14 +341,14 @@ impl Batch {
             if let Some(reference) = &order.placed.client_reference {
                 self.order_of.insert((order.placed.account_id, reference.clone()), order.id);
             }
-            self.orders.insert(order.id, order);
+            self.orders.entry(order.id).or_insert(order);
         }
     }
 
     fn keep_wallets(&mut self, wallets: Vec<Wallet>) {
         for wallet in wallets {
             self.wallet_of.insert((wallet.account_id, wallet.currency), wallet.id);
-            self.wallets.insert(wallet.id, wallet);
+            self.wallets.entry(wallet.id).or_insert(wallet);
         }
     }
 
@@ -360,47 +421,75 @@ impl Batch {
         Ok(())
     }
 
-    /// Allocates the stock to the orders of the batch, the oldest first; nobody is served before an
-    /// older order that waits for the same vouchers outside of the batch.
-    async fn load_stock(&mut self, conn: &mut PgConnection, fulfil: &[OrderId]) -> Result<(), sqlx::Error> {
+    /// The orders among these that wait for vouchers, the oldest first, as far as one batch gives
+    /// out; and those beyond that.
+    fn in_line(&self, fulfil: &[OrderId]) -> (Vec<&Order>, Vec<&Order>) {
         let mut waiting: Vec<&Order> = fulfil.iter().filter_map(|id| self.orders.get(id)).filter(|o| o.is_waiting()).collect();
         waiting.sort_unstable_by_key(|order| order.placed_position);
         waiting.dedup_by_key(|order| order.id);
         let mut units = 0;
-        waiting.retain(|order| {
+        waiting.into_iter().partition(|order| {
             let is_first = units == 0;
             units += order.undelivered_quantity();
-            let fits = is_first || units <= MOST_UNITS;
-            if !fits {
-                self.deferred.insert(order.id);
+            is_first || units <= MOST_UNITS
+        })
+    }
+
+    fn wanted(&self, waiting: &[&Order]) -> HashMap<(ProductId, Money), i64> {
+        let mut wanted = HashMap::new();
+        for order in waiting {
+            *wanted.entry(pair(order)).or_default() += i64::from(order.undelivered_quantity());
+        }
+        wanted
+    }
+
+    /// Allocates the stock to the orders of the batch, the oldest first; nobody is served before an
+    /// older order that waits for the same vouchers outside of the batch.
+    async fn load_stock(&mut self, conn: &mut PgConnection, fulfil: &[OrderId]) -> Result<(), sqlx::Error> {
+        let (waiting, deferred) = self.in_line(fulfil);
+        let wanted = self.wanted(&waiting);
+        let mut waiting: Vec<Waiting> = waiting.into_iter().map(Waiting::of).collect();
+        let deferred: Vec<Waiting> = deferred.into_iter().map(Waiting::of).collect();
+        let today = self.recorded_at.date_naive();
+        stock::fill(conn, self.shard, &mut self.shelves, &wanted, today).await?;
+        let unsure: Vec<_> = wanted.keys().filter(|pair| !self.nobody_waits_for.contains(*pair)).copied().collect();
+        if !unsure.is_empty() {
+            let (products, denominations): (Vec<_>, Vec<_>) = unsure.iter().map(|(p, d)| (*p, d.decimal())).unzip();
+            let lines = orders::first_in_line(conn, self.shard, &products, &denominations, fulfil).await?;
+            self.nobody_waits_for.extend(unsure);
+            for (product, denomination, first) in lines {
+                let denomination = Money::try_from(denomination).map_err(|e| sqlx::Error::Decode(Box::new(e)))?;
+                self.nobody_waits_for.remove(&(product, denomination));
+                waiting.retain(|order| order.pair != (product, denomination) || order.placed_position < first);
             }
-            fits
-        });
-        let key = |order: &Order| (order.placed.product_id, order.placed.denomination);
-        let mut wanted: HashMap<(ProductId, Money), i64> = HashMap::new();
-        for order in &waiting {
-            *wanted.entry(key(order)).or_default() += i64::from(order.undelivered_quantity());
         }
-        if wanted.is_empty() {
-            return Ok(());
-        }
-        let mut stock: HashMap<(ProductId, Money), VecDeque<Voucher>> = HashMap::new();
-        for (key, voucher) in stock::oldest_available(conn, self.shard, &wanted, self.recorded_at.date_naive()).await? {
-            stock.entry(key).or_default().push_back(voucher);
-        }
-        let (products, denominations): (Vec<_>, Vec<_>) =
-            stock.keys().map(|(product, denomination)| (*product, denomination.decimal())).unzip();
-        for (product, denomination, first) in orders::first_in_line(conn, self.shard, &products, &denominations, fulfil).await? {
-            let denomination = Money::try_from(denomination).map_err(|e| sqlx::Error::Decode(Box::new(e)))?;
-            waiting.retain(|order| key(order) != (product, denomination) || order.placed_position < first);
+        for order in deferred {
+            self.nobody_waits_for.remove(&order.pair);
+            self.deferred.insert(order.id);
         }
         for order in waiting {
-            if let Some(stock) = stock.get_mut(&key(order)) {
-                let missing = usize::try_from(order.undelivered_quantity()).unwrap_or_default();
-                self.allocated.insert(order.id, stock.drain(..missing.min(stock.len())).collect());
+            if let Some(shelf) = self.shelves.get_mut(&order.pair) {
+                self.allocated.insert(order.id, shelf.take(order.missing, today));
             }
         }
         Ok(())
+    }
+
+    /// Puts back what was allocated to orders that could not use it.
+    pub fn put_back_stock(&mut self) {
+        let unused = std::mem::take(&mut self.allocated);
+        let mut back: HashMap<_, Vec<Voucher>> = HashMap::new();
+        for (id, vouchers) in unused {
+            if let Some(order) = self.orders.get(&id) {
+                back.entry(pair(order)).or_default().extend(vouchers);
+            }
+        }
+        for (pair, vouchers) in back {
+            if let Some(shelf) = self.shelves.get_mut(&pair) {
+                shelf.put_back(vouchers);
+            }
+        }
+        self.deferred.clear();
     }
 
     /// The id of the next event. UUIDv7 of the recorded time.
@@ -434,6 +523,26 @@ async fn begin(conn: &mut PgConnection) -> Result<(Position, i64, DateTime<Utc>)
     .await?;
     let row = rows.last().ok_or(sqlx::Error::RowNotFound)?;
     Ok((row.try_get("position")?, row.try_get("epoch")?, row.try_get("recorded_at")?))
+}
+
+/// What an order's vouchers are of.
+pub fn pair(order: &Order) -> (ProductId, Money) {
+    (order.placed.product_id, order.placed.denomination)
+}
+
+/// An order that waits for vouchers.
+struct Waiting {
+    id: OrderId,
+    pair: (ProductId, Money),
+    placed_position: Position,
+    missing: usize,
+}
+
+impl Waiting {
+    fn of(order: &Order) -> Waiting {
+        let missing = usize::try_from(order.undelivered_quantity()).unwrap_or_default();
+        Waiting { id: order.id, pair: pair(order), placed_position: order.placed_position, missing }
+    }
 }
 
 fn missing<T>(wanted: &HashSet<i64>, known: &HashMap<i64, T>) -> Vec<i64> {

@@ -1,6 +1,7 @@
 //! What the writer can be asked, and what it answers.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Instant;
@@ -59,6 +60,10 @@ pub enum Command {
         account_id: AccountId,
         credential_id: CredentialId,
         new_secret: Private,
+    },
+    /// Ends the block of an IP that logged in too often.
+    LiftIpBlock {
+        ip: IpAddr,
     },
     OpenWallet {
         account_id: AccountId,
@@ -163,6 +168,14 @@ pub enum PayoutOutcome {
     Failed { reason: Option<Private> },
 }
 
+impl Command {
+    /// The commands that come by the thousand: decided on what the writer remembers while the
+    /// batch before them is written. All that they write is in [`super::batch::Batch::statement`].
+    pub fn is_common(&self) -> bool {
+        matches!(self, Self::PlaceOrder(_) | Self::FulfilOrder { .. })
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct PlaceOrder {
     pub account_id: AccountId,
@@ -217,6 +230,7 @@ pub enum Answer {
         credential: Credential,
         signing_secret: Option<Private>,
     },
+    IpBlockLifted,
     Wallet(Wallet),
     /// `is_new` is false when the reference had brought the same amount before.
     Funding {

@@ -12,7 +12,7 @@ pub const RUNTIME_ROLE: &str = "ledger_runtime";
 
 /// Most connections for what clients and operators read.
 const READ_CONNECTIONS: u32 = 16;
-/// Most for looking up keys: one statement serves all requests that wait.
+/// Most for looking up operators and sessions, and for blocks.
 const ACCESS_CONNECTIONS: u32 = 2;
 /// Most for the delivery worker, which claims and records at once, and for fulfilment.
 const WORK_CONNECTIONS: u32 = 4;
@@ -43,7 +43,7 @@ pub fn pool(options: &PgConnectOptions) -> PgPool {
     general(options, "rewards-ledger", READ_CONNECTIONS)
 }
 
-/// For looking up keys, so that slow reads do not keep other clients out.
+/// For looking up who calls, so that slow reads do not keep others out.
 pub fn access(options: &PgConnectOptions) -> PgPool {
     general(&options.clone().options(BY_KEY), "rewards-ledger access", ACCESS_CONNECTIONS)
 }
@@ -51,6 +51,18 @@ pub fn access(options: &PgConnectOptions) -> PgPool {
 /// For the delivery worker and fulfilment, so that slow reads do not keep them from their work.
 pub fn work(options: &PgConnectOptions) -> PgPool {
     general(options, "rewards-ledger worker", WORK_CONNECTIONS)
+}
+
+/// For keys and rate limits, which every request asks for. A crash of the database may forget the
+/// last requests that were counted, a node's nothing: so nobody waits for the disk.
+pub fn gate(options: &PgConnectOptions) -> PgPool {
+    let options = runtime(options, "rewards-ledger gate").options([
+        ("statement_timeout", "5000"),
+        ("idle_in_transaction_session_timeout", "3000"),
+        ("synchronous_commit", "off"),
+    ]);
+    let options = options.options(BY_KEY);
+    PgPoolOptions::new().max_connections(1).acquire_timeout(Duration::from_secs(5)).connect_lazy_with(options)
 }
 
 fn general(options: &PgConnectOptions, name: &'static str, connections: u32) -> PgPool {

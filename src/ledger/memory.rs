@@ -5,19 +5,24 @@
 
 use std::collections::{HashMap, HashSet};
 
+use chrono::{DateTime, Utc};
 use ledger_events::account::{Account, Credential};
 use ledger_events::catalogue::Product;
 use ledger_events::order::Order;
 use ledger_events::wallet::Wallet;
-use ledger_events::{AccountId, CredentialId, Currency, OrderId, Position, ProductId, WalletId};
+use ledger_events::{AccountId, CredentialId, Currency, Money, OrderId, Position, ProductId, WalletId};
 
+use super::batch::{SealedText, StoredAnswer};
 use super::needs::Ids;
+use super::stock::{self, Shelves};
 
 #[derive(Debug, Default)]
 pub struct Memory {
     pub position: Position,
     /// `log_head.epoch`: tables were replaced when it has grown.
     pub epoch: i64,
+    /// When the log's last event was recorded.
+    pub recorded_at: DateTime<Utc>,
     /// Drawn, and never handed out again, wherever the head is.
     pub ids: Ids,
     pub accounts: HashMap<AccountId, Account>,
@@ -27,6 +32,18 @@ pub struct Memory {
     pub wallets_known_of: HashSet<AccountId>,
     pub wallet_of: HashMap<(AccountId, Currency), WalletId>,
     pub orders: HashMap<OrderId, Order>,
+    pub shelves: Shelves,
+    /// What no order that was taken up still waits for.
+    pub nobody_waits_for: HashSet<(ProductId, Money)>,
+}
+
+/// What a batch that is being written leaves to the next one besides rows: nobody else can find it
+/// in the tables yet.
+#[derive(Debug, Default)]
+pub struct Recent {
+    pub answers: HashMap<[u8; 32], StoredAnswer>,
+    pub order_of: HashMap<(AccountId, String), OrderId>,
+    pub texts: HashMap<(&'static str, i64), SealedText>,
 }
 
 impl Memory {
@@ -35,13 +52,23 @@ impl Memory {
     /// So many rows of any other kind; then all are forgotten.
     const MOST_ROWS: usize = 100_000;
 
-    /// What is still exact when the log stands at this position and epoch.
-    pub fn still_exact_at(self, position: Position, epoch: i64) -> Memory {
-        if (self.position, self.epoch) == (position, epoch) { self } else { Memory { ids: self.ids, ..Memory::default() } }
+    /// What is still exact when the log stands at this position and epoch, at this time.
+    pub fn still_exact_at(self, position: Position, epoch: i64, recorded_at: DateTime<Utc>) -> Memory {
+        let memory = if (self.position, self.epoch) == (position, epoch) { self } else { self.forget() };
+        Memory { position, epoch, recorded_at, ..memory }
+    }
+
+    /// Nothing but the ids that were drawn, and where the head stands.
+    fn forget(self) -> Memory {
+        let Memory { position, epoch, recorded_at, ids, .. } = self;
+        Memory { position, epoch, recorded_at, ids, ..Memory::default() }
     }
 
     pub fn bounded(self) -> Memory {
-        let largest = self.accounts.len().max(self.wallets.len()).max(self.credentials.len()).max(self.products.len());
-        if largest > Self::MOST_ROWS { Memory { ids: self.ids, ..Memory::default() } } else { self }
+        let vouchers = self.shelves.values().map(stock::Shelf::len).sum();
+        let rows =
+            [self.accounts.len(), self.wallets.len(), self.credentials.len(), self.products.len(), self.shelves.len(), vouchers];
+        let largest = rows.into_iter().max().unwrap_or_default();
+        if largest > Self::MOST_ROWS { self.forget() } else { self }
     }
 }

@@ -1,6 +1,7 @@
 //! Which rows and ids a batch of commands needs, read off the commands before anything is loaded.
 
 use std::collections::{HashSet, VecDeque};
+use std::net::IpAddr;
 
 use ledger_events::{AccountId, Actor, BeneficiaryId, CategoryId, CredentialId, OrderId, PayoutId, ProductId, WalletId};
 use sqlx::PgConnection;
@@ -31,6 +32,7 @@ pub struct Needs<'a> {
     pub accounts: HashSet<AccountId>,
     pub credentials: HashSet<CredentialId>,
     pub signing_secrets: HashSet<CredentialId>,
+    pub ip_blocks: Vec<IpAddr>,
     pub products: HashSet<ProductId>,
     pub categories: HashSet<CategoryId>,
     pub wallets: HashSet<WalletId>,
@@ -97,6 +99,7 @@ impl<'a> Needs<'a> {
                 self.accounts.insert(*account_id);
                 self.credentials.insert(*credential_id);
             }
+            Command::LiftIpBlock { ip } => self.ip_blocks.push(*ip),
             Command::OpenWallet { account_id, .. } => {
                 self.accounts.insert(*account_id);
                 self.wallets_of.insert(*account_id);

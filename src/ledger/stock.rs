@@ -1,9 +1,11 @@
 //! The voucher stock in the vault: what is there, what is known already, who gets what.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use chrono::NaiveDate;
 use ledger_events::{Money, OrderId, ProductId, ShardId};
+use ledger_projections::row_type;
+use ledger_projections::write::Write;
 use rust_decimal::Decimal;
 use serde::Deserialize;
 use sqlx::{FromRow, PgConnection, PgPool};
@@ -17,6 +19,7 @@ use crate::access::seal::{Keyring, Private};
 pub struct Voucher {
     pub id: i64,
     pub reference: String,
+    expires_on: Option<NaiveDate>,
 }
 
 /// A voucher that is about to be added.
@@ -81,37 +84,97 @@ pub async fn known(
     Ok(Known { fingerprints, references: taken.into_iter().collect() })
 }
 
-/// As many vouchers of each (product, denomination) as are wanted and there, oldest first; none
-/// that expired before `today`.
-pub async fn oldest_available(
+/// The vouchers of one (product, denomination) that nobody has, oldest first, as far as they were
+/// read.
+#[derive(Debug, Default)]
+pub struct Shelf {
+    vouchers: VecDeque<Voucher>,
+    /// The newest that was read. What comes later has a higher id, for ids are drawn under the head
+    /// lock; so what was given out is never read again.
+    read_to: i64,
+    /// Nothing is behind it.
+    is_whole: bool,
+}
+
+impl Shelf {
+    /// So many are read at once, if more are not wanted.
+    const READ: i64 = 1_000;
+
+    /// Whether it has what is wanted, or all that there is.
+    pub fn suffices(&self, wanted: i64) -> bool {
+        self.is_whole || i64::try_from(self.vouchers.len()).is_ok_and(|there| there >= wanted)
+    }
+
+    /// Up to so many, the oldest first; those that expired before `today` go.
+    pub fn take(&mut self, wanted: usize, today: NaiveDate) -> Vec<Voucher> {
+        let fresh = std::iter::from_fn(|| self.vouchers.pop_front()).filter(|v| v.expires_on.is_none_or(|day| day >= today));
+        fresh.take(wanted).collect()
+    }
+
+    /// What was taken and not needed.
+    pub fn put_back(&mut self, mut vouchers: Vec<Voucher>) {
+        vouchers.sort_unstable_by_key(|voucher| voucher.id);
+        for voucher in vouchers.into_iter().rev() {
+            self.vouchers.push_front(voucher);
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.vouchers.len()
+    }
+}
+
+/// Stock by (product, denomination).
+pub type Shelves = HashMap<(ProductId, Money), Shelf>;
+
+/// Fills the shelves that do not suffice for what is wanted, with vouchers that have not expired
+/// before `today`.
+pub async fn fill(
     conn: &mut PgConnection,
     shard: ShardId,
+    shelves: &mut Shelves,
     wanted: &HashMap<(ProductId, Money), i64>,
     today: NaiveDate,
-) -> Result<Vec<((ProductId, Money), Voucher)>, sqlx::Error> {
-    let rows: Vec<(ProductId, Decimal, i64, String)> = sqlx::query_as(
-        "SELECT w.product_id, w.denomination, v.id, v.reference
-         FROM unnest($2::bigint[], $3::numeric[], $4::bigint[]) AS w (product_id, denomination, wanted)
+) -> Result<(), sqlx::Error> {
+    let short: Vec<_> = wanted
+        .iter()
+        .filter(|(pair, wanted)| !shelves.get(*pair).is_some_and(|shelf| shelf.suffices(**wanted)))
+        .map(|(pair, wanted)| (*pair, shelves.get(pair).map_or(0, |shelf| shelf.read_to), (*wanted).max(Shelf::READ)))
+        .collect();
+    if short.is_empty() {
+        return Ok(());
+    }
+    let rows: Vec<(i64, i64, String, Option<NaiveDate>)> = sqlx::query_as(
+        "SELECT w.ordinality, v.id, v.reference, v.expires_on
+         FROM unnest($2::bigint[], $3::numeric[], $4::bigint[], $5::bigint[]) WITH ORDINALITY
+            AS w (product_id, denomination, read_to, wanted, ordinality)
          CROSS JOIN LATERAL
-            (SELECT id, reference FROM vault.vouchers
+            (SELECT id, reference, expires_on FROM vault.vouchers
              WHERE shard_id = $1 AND product_id = w.product_id AND denomination = w.denomination AND order_id IS NULL
-               AND (expires_on IS NULL OR expires_on >= $5)
+               AND id > w.read_to AND (expires_on IS NULL OR expires_on >= $6)
              ORDER BY id LIMIT w.wanted) AS v
          ORDER BY v.id",
     )
     .bind(shard)
-    .bind(wanted.keys().map(|(product, _)| *product).collect::<Vec<_>>())
-    .bind(wanted.keys().map(|(_, denomination)| denomination.decimal()).collect::<Vec<_>>())
-    .bind(wanted.values().copied().collect::<Vec<_>>())
+    .bind(short.iter().map(|((product, _), ..)| *product).collect::<Vec<_>>())
+    .bind(short.iter().map(|((_, denomination), ..)| denomination.decimal()).collect::<Vec<_>>())
+    .bind(short.iter().map(|(_, read_to, _)| *read_to).collect::<Vec<_>>())
+    .bind(short.iter().map(|(.., wanted)| *wanted).collect::<Vec<_>>())
     .bind(today)
     .fetch_all(conn)
     .await?;
-    rows.into_iter()
-        .map(|(product, denomination, id, reference)| {
-            let denomination = Money::try_from(denomination).map_err(|e| sqlx::Error::Decode(Box::new(e)))?;
-            Ok(((product, denomination), Voucher { id, reference }))
-        })
-        .collect()
+    let mut read = vec![0; short.len()];
+    for (ordinality, id, reference, expires_on) in rows {
+        let Some(n) = usize::try_from(ordinality - 1).ok().filter(|n| *n < short.len()) else { continue };
+        read[n] += 1;
+        let shelf = shelves.entry(short[n].0).or_default();
+        shelf.read_to = id;
+        shelf.vouchers.push_back(Voucher { id, reference, expires_on });
+    }
+    for ((pair, _, wanted), read) in short.iter().zip(read) {
+        shelves.entry(*pair).or_default().is_whole = read < *wanted;
+    }
+    Ok(())
 }
 
 /// The id of a shard's newest voucher, 0 without any: it grows whenever stock arrives, because ids
@@ -175,24 +238,25 @@ pub async fn insert(conn: &mut PgConnection, shard: ShardId, rows: &[NewRow]) ->
     Ok(())
 }
 
-/// Gives vouchers to orders. Errors when one was taken by somebody else, which the head lock
-/// rules out.
-pub async fn claim(conn: &mut PgConnection, shard: ShardId, claims: &[(i64, OrderId)]) -> Result<(), sqlx::Error> {
-    if claims.is_empty() {
-        return Ok(());
-    }
-    let (vouchers, orders): (Vec<i64>, Vec<OrderId>) = claims.iter().copied().unzip();
-    let claimed = sqlx::query(
-        "UPDATE vault.vouchers v SET order_id = claim.order_id FROM unnest($2::bigint[], $3::bigint[]) AS claim (id, order_id)
-         WHERE v.shard_id = $1 AND v.id = claim.id AND v.order_id IS NULL",
-    )
-    .bind(shard)
-    .bind(vouchers)
-    .bind(orders)
-    .execute(conn)
-    .await?;
-    if usize::try_from(claimed.rows_affected()).is_ok_and(|n| n == claims.len()) { Ok(()) } else { Err(sqlx::Error::RowNotFound) }
+/// Gives vouchers to orders. One that was taken by somebody else, which the head lock rules out,
+/// undoes the statement.
+pub fn push_claims(write: &mut Write, shard_id: ShardId, claims: &[(i64, OrderId)]) {
+    let claims: Vec<_> = claims.iter().map(|&(id, order_id)| ClaimRow { shard_id, id, order_id }).collect();
+    write.update(
+        "UPDATE vault.vouchers v SET order_id = r.order_id",
+        &claims,
+        "WHERE v.shard_id = r.shard_id AND v.id = r.id AND v.order_id IS NULL",
+    );
 }
+
+#[derive(sqlx::Encode)]
+struct ClaimRow {
+    shard_id: ShardId,
+    id: i64,
+    order_id: OrderId,
+}
+
+row_type!(ClaimRow, "public.voucher_claim");
 
 /// A voucher that was delivered, with its codes.
 #[derive(Clone, Debug)]

@@ -1,20 +1,31 @@
 //! The group-committing writer: one task a shard takes every command that waits, decides all of
-//! them in one transaction under the head lock, commits, and answers every caller.
+//! them, writes what was decided in one transaction, and answers every caller.
+//!
+//! What a decision stands on is exact in one of two ways. Either the head is locked first, rows are
+//! loaded, and the decisions written before it is let go. Or, for the commands that come by the
+//! thousand, decisions are made on what the last batch left in memory, and one statement writes
+//! them only if the head still stands where that batch left it: then nobody else has written. So
+//! the next batch is decided while the last one is on its way to the disk, and the head is held
+//! for no longer than one statement takes. Whatever goes wrong there goes the first way.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use chrono::{DateTime, SubsecRound, Utc};
 use ledger_events::ShardId;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, PgConnection};
 use tokio::sync::mpsc;
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::error::Elapsed;
 use uuid::Uuid;
 
 use super::batch::Batch;
 use super::command::{Reply, Submission, WriteError};
 use super::connect;
 use super::decide::{DecideError, decide_all};
-use super::memory::Memory;
+use super::memory::{Memory, Recent};
+use super::needs::Needs;
 use super::wake::Wake;
 use crate::access::seal::Keyring;
 use crate::telemetry::Metrics;
@@ -28,6 +39,8 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Between two looks for a commit without an answer. Until one succeeds nothing else is written,
 /// so that no batch can run twice.
 const RESOLVE_PAUSE: Duration = Duration::from_millis(200);
+/// How long the head is locked first after somebody else was seen to write to the shard.
+const SHARED: Duration = Duration::from_secs(1);
 
 type Replies = Vec<Result<Reply, WriteError>>;
 
@@ -43,6 +56,8 @@ enum Run {
     Slow,
     /// The database could not be asked, or would not now; nothing happened.
     Away(String),
+    /// The head was not where it was thought to be; nothing happened.
+    Moved,
     /// COMMIT was sent and not answered.
     Unknown {
         first_event: Uuid,
@@ -75,6 +90,52 @@ impl BatchError {
     }
 }
 
+/// A batch that takes more commands while the one before it is being written.
+#[derive(Debug)]
+struct Open {
+    batch: Batch,
+    submissions: Vec<Submission>,
+    replies: Replies,
+}
+
+/// A batch that is being written.
+#[derive(Debug)]
+struct Flight {
+    submissions: Vec<Submission>,
+    replies: Replies,
+    first_event: Option<Uuid>,
+    events: usize,
+    sent_at: Instant,
+    task: JoinHandle<Landing>,
+}
+
+/// How the statement ended, `Err` if not in time, and its connection.
+type Landing = (PgConnection, Result<Result<Option<DateTime<Utc>>, sqlx::Error>, Elapsed>);
+
+/// The database's clock as it was read last. Between two looks the node's own monotonic clock goes
+/// on from there, so that no wall clock of a node tells when an event was recorded.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    time: DateTime<Utc>,
+    read_at: Instant,
+}
+
+impl Clock {
+    /// So long it is gone by.
+    const KEPT: Duration = Duration::from_secs(10);
+
+    fn read(time: DateTime<Utc>) -> Clock {
+        Clock { time, read_at: Instant::now() }
+    }
+
+    /// Never ahead of the database: what was read had gone by already.
+    fn now(self) -> Option<DateTime<Utc>> {
+        let elapsed = self.read_at.elapsed();
+        let now = self.time + chrono::TimeDelta::from_std(elapsed).ok()?;
+        (elapsed < Self::KEPT).then_some(now.trunc_subsecs(3))
+    }
+}
+
 #[derive(Debug)]
 pub struct Writer {
     shard: ShardId,
@@ -84,8 +145,17 @@ pub struct Writer {
     metrics: Metrics,
     queue: mpsc::Receiver<Submission>,
     connection: Option<PgConnection>,
-    memory: Memory,
     plans: connect::Plans,
+    /// For what an open batch needs to know while `connection` writes the one before it.
+    reading: Option<PgConnection>,
+    reading_plans: connect::Plans,
+    /// What this writer's last batch, or the one in flight, leaves to the next one.
+    memory: Option<(Memory, Recent)>,
+    clock: Option<Clock>,
+    /// Somebody else writes to this shard, too: until then the head is locked first.
+    shared_until: Option<Instant>,
+    open: Option<Open>,
+    flight: Option<Flight>,
 }
 
 impl Writer {
@@ -105,59 +175,252 @@ impl Writer {
             metrics,
             queue,
             connection: None,
-            memory: Memory::default(),
             plans: connect::Plans::default(),
+            reading: None,
+            reading_plans: connect::Plans::default(),
+            memory: None,
+            clock: None,
+            shared_until: None,
+            open: None,
+            flight: None,
         }
     }
 
     /// Until every sender is gone and the queue is empty.
     pub async fn run(mut self) {
         let mut waiting = Vec::with_capacity(BATCH_COMMANDS);
-        while self.queue.recv_many(&mut waiting, BATCH_COMMANDS).await > 0 {
-            self.execute(std::mem::take(&mut waiting)).await;
+        loop {
+            let room = BATCH_COMMANDS - self.open.as_ref().map_or(0, |open| open.submissions.len());
+            tokio::select! {
+                biased;
+                landing = landed(&mut self.flight) => self.settle(landing).await,
+                taken = self.queue.recv_many(&mut waiting, room), if room > 0 => match taken {
+                    0 => break,
+                    _ => self.take_up(std::mem::take(&mut waiting)).await,
+                },
+            }
+            if self.flight.is_none() {
+                self.send_open().await;
+            }
         }
-        if let Some(connection) = self.connection.take() {
+        self.settle_all().await;
+        for connection in [self.connection.take(), self.reading.take()].into_iter().flatten() {
             _ = connection.close().await; // the server notices anyway
         }
     }
 
-    /// Runs a batch to its end: answers every caller, bisecting when the database refuses it.
+    /// Decides commands while the batch before them is written, where that can be; else runs them
+    /// by themselves, the head locked first.
+    async fn take_up(&mut self, submissions: Vec<Submission>) {
+        let submissions = give_up_expired(submissions);
+        if submissions.is_empty() {
+            return;
+        }
+        let is_common = submissions.iter().all(|submission| submission.command.is_common());
+        let refused = if is_common { self.admit(submissions).await } else { Err(submissions) };
+        if let Err(submissions) = refused {
+            self.settle_all().await;
+            self.execute(submissions).await;
+        }
+    }
+
+    /// Decides commands on what is remembered and adds them to the open batch. Gives them back if
+    /// the head has to be locked for them.
+    async fn admit(&mut self, submissions: Vec<Submission>) -> Result<(), Vec<Submission>> {
+        let needs = Needs::of(&submissions);
+        if !self.begin_open() {
+            return Err(submissions);
+        }
+        if self.flight.is_some() && self.open.as_ref().is_some_and(|open| open.batch.lacks(&needs)) {
+            // What the batch in flight changes is not in the tables yet.
+            let landing = landed(&mut self.flight).await;
+            self.settle(landing).await;
+            if !self.begin_open() {
+                return Err(submissions);
+            }
+        }
+        let Some(mut open) = self.open.take() else { return Err(submissions) };
+        let decided = tokio::time::timeout(PHASE_DEADLINE, self.decide_on(&mut open.batch, &submissions)).await;
+        match decided {
+            Ok(Ok(replies)) if open.batch.expired_answers.is_empty() => {
+                open.replies.extend(replies);
+                open.submissions.extend(submissions);
+                self.open = Some(open);
+                Ok(())
+            }
+            // What was decided may be half done; nothing of it was sent.
+            _ => {
+                self.reading = None;
+                self.memory = None;
+                let mut all = open.submissions;
+                all.extend(submissions);
+                Err(all)
+            }
+        }
+    }
+
+    /// Makes sure that there is an open batch. False if nothing exact is remembered to begin with.
+    fn begin_open(&mut self) -> bool {
+        if self.open.is_some() {
+            return true;
+        }
+        let is_alone = self.shared_until.is_none_or(|until| until <= Instant::now());
+        let Some(now) = self.clock.and_then(Clock::now).filter(|_| is_alone) else { return false };
+        let Some((memory, recent)) = self.memory.take() else { return false };
+        let recorded_at = memory.recorded_at.max(now);
+        let batch = Batch::recall(self.shard, self.keyring.clone(), Memory { recorded_at, ..memory }, recent);
+        self.open = Some(Open { batch, submissions: vec![], replies: vec![] });
+        true
+    }
+
+    async fn decide_on(&mut self, batch: &mut Batch, submissions: &[Submission]) -> Result<Replies, BatchError> {
+        let mut connection = match self.reading.take() {
+            Some(connection) => connection,
+            None => self.options.connect().await?,
+        };
+        if self.reading_plans.are_stale() {
+            sqlx::raw_sql("DISCARD PLANS").execute(&mut connection).await?;
+        }
+        batch.fetch(&mut connection, Needs::of(submissions)).await?;
+        self.reading = Some(connection);
+        Ok(decide_all(batch, submissions)?)
+    }
+
+    /// Sends the open batch, if there is one, and goes on without waiting for it.
+    async fn send_open(&mut self) {
+        let Some(Open { batch, submissions, replies }) = self.open.take() else { return };
+        let ready = match (batch.statement(), self.connection.take()) {
+            (Ok(statement), Some(connection)) => Ok((statement, connection)),
+            (Ok(statement), None) => match tokio::time::timeout(PHASE_DEADLINE, self.options.connect()).await {
+                Ok(Ok(connection)) => Ok((statement, connection)),
+                _ => Err(()),
+            },
+            (Err(_), connection) => {
+                self.connection = connection;
+                Err(())
+            }
+        };
+        let Ok((statement, mut connection)) = ready else {
+            return self.execute(submissions).await;
+        };
+        let (first_event, events) = (batch.appended.first().map(|event| event.moment.event_id), batch.appended.len());
+        let discards_plans = self.plans.are_stale();
+        let task = tokio::spawn(async move {
+            let write = async {
+                if discards_plans {
+                    sqlx::raw_sql("DISCARD PLANS").execute(&mut connection).await?;
+                }
+                statement.execute(&mut connection).await
+            };
+            let outcome = tokio::time::timeout(PHASE_DEADLINE, write).await;
+            (connection, outcome)
+        });
+        self.memory = Some(batch.into_memory());
+        self.flight = Some(Flight { submissions, replies, first_event, events, sent_at: Instant::now(), task });
+    }
+
+    /// Answers the batch that has landed. If it was not written, it is run again with the head
+    /// locked first, and so is the open batch, which was decided on it.
+    async fn settle(&mut self, (flight, landing): (Flight, Result<Landing, JoinError>)) {
+        let Flight { submissions, replies, first_event, events, sent_at, .. } = flight;
+        let run = match landing {
+            Ok((connection, Ok(Ok(Some(now))))) => {
+                self.connection = Some(connection);
+                self.clock = Some(Clock::read(now));
+                self.metrics.committed(submissions.len(), events, sent_at.elapsed());
+                return self.finish(submissions, replies, first_event.is_some());
+            }
+            Ok((connection, Ok(Ok(None)))) => {
+                self.connection = Some(connection);
+                self.shared_until = Some(Instant::now() + SHARED);
+                Run::Moved
+            }
+            Ok((connection, Ok(Err(error)))) => match refusal(&error) {
+                Some(run) => {
+                    self.connection = Some(connection);
+                    run
+                }
+                None => unanswered(first_event, replies),
+            },
+            Ok((_, Err(_))) | Err(_) => unanswered(first_event, replies),
+        };
+        self.memory = None;
+        let after = self.open.take().map(|open| open.submissions);
+        let parts = self.conclude(submissions, run).await;
+        self.execute_parts(parts).await;
+        if let Some(after) = after {
+            self.execute(after).await;
+        }
+    }
+
+    /// Waits for everything that was begun.
+    async fn settle_all(&mut self) {
+        while self.flight.is_some() || self.open.is_some() {
+            if self.flight.is_some() {
+                let landing = landed(&mut self.flight).await;
+                self.settle(landing).await;
+            } else {
+                self.send_open().await;
+            }
+        }
+    }
+
+    /// Runs a batch to its end, the head locked first: answers every caller, bisecting when the
+    /// database refuses it.
     async fn execute(&mut self, batch: Vec<Submission>) {
-        let mut parts = vec![batch];
-        while let Some(mut batch) = parts.pop() {
-            batch = give_up_expired(batch);
-            if batch.is_empty() {
-                continue;
+        self.execute_parts(vec![batch]).await;
+    }
+
+    /// The last part first.
+    async fn execute_parts(&mut self, mut parts: Vec<Vec<Submission>>) {
+        while let Some(batch) = parts.pop() {
+            let batch = give_up_expired(batch);
+            if !batch.is_empty() {
+                let run = self.attempt(&batch).await;
+                parts.extend(self.conclude(batch, run).await);
             }
-            match self.attempt(&batch).await {
-                Run::Committed { replies, grew } => self.finish(batch, replies, grew),
-                Run::Poisoned(reason) if batch.len() == 1 => {
-                    tracing::error!(shard = self.shard, %reason, "the database refuses a command");
-                    answer(batch, |_| Err(WriteError::Refused));
-                }
-                Run::Poisoned(reason) => {
-                    tracing::warn!(shard = self.shard, commands = batch.len(), %reason, "the database refuses a batch: bisecting");
-                    parts.extend(halves(batch));
-                }
-                Run::Slow if batch.len() > 1 => {
-                    tracing::warn!(shard = self.shard, commands = batch.len(), "a batch takes too long: bisecting");
-                    parts.extend(halves(batch));
-                }
-                Run::Slow => parts.push(batch),
-                Run::Away(reason) => {
-                    tracing::warn!(shard = self.shard, %reason, "the database is away: nothing was written");
-                    tokio::time::sleep(RETRY_PAUSE).await;
-                    parts.push(batch);
-                }
-                Run::Unknown { first_event, replies } => match self.look_for(first_event, &mut batch).await {
-                    true => self.finish(batch, replies, true),
-                    false => {
-                        // Who was told that the outcome is unknown may have asked again: run no more.
-                        batch.retain(|submission| submission.reply.is_some());
-                        parts.push(batch);
-                    }
-                },
+        }
+    }
+
+    /// What follows from how a batch went: answers its callers, or returns what is to be run again,
+    /// the last part first.
+    async fn conclude(&mut self, mut batch: Vec<Submission>, run: Run) -> Vec<Vec<Submission>> {
+        match run {
+            Run::Committed { replies, grew } => {
+                self.finish(batch, replies, grew);
+                vec![]
             }
+            Run::Moved => vec![batch],
+            Run::Poisoned(reason) if batch.len() == 1 => {
+                tracing::error!(shard = self.shard, %reason, "the database refuses a command");
+                answer(batch, |_| Err(WriteError::Refused));
+                vec![]
+            }
+            Run::Poisoned(reason) => {
+                tracing::warn!(shard = self.shard, commands = batch.len(), %reason, "the database refuses a batch: bisecting");
+                halves(batch).into()
+            }
+            Run::Slow if batch.len() > 1 => {
+                tracing::warn!(shard = self.shard, commands = batch.len(), "a batch takes too long: bisecting");
+                halves(batch).into()
+            }
+            Run::Slow => vec![batch],
+            Run::Away(reason) => {
+                tracing::warn!(shard = self.shard, %reason, "the database is away: nothing was written");
+                tokio::time::sleep(RETRY_PAUSE).await;
+                vec![batch]
+            }
+            Run::Unknown { first_event, replies } => match self.look_for(first_event, &mut batch).await {
+                true => {
+                    self.finish(batch, replies, true);
+                    vec![]
+                }
+                false => {
+                    // Who was told that the outcome is unknown may have asked again: run no more.
+                    batch.retain(|submission| submission.reply.is_some());
+                    vec![batch]
+                }
+            },
         }
     }
 
@@ -178,7 +441,7 @@ impl Writer {
                 Err(_) => return Run::Away("no connection in time".to_owned()),
             },
         };
-        let memory = std::mem::take(&mut self.memory);
+        let memory = self.memory.take().map(|(memory, _)| memory).unwrap_or_default();
         let prepared = tokio::time::timeout(PHASE_DEADLINE, self.prepare(&mut connection, memory, batch)).await;
         let (decided, replies) = match prepared {
             // The connection is dropped, and with it the transaction: COMMIT was not sent.
@@ -193,7 +456,7 @@ impl Writer {
         };
         if decided.is_empty() {
             self.roll_back(connection).await;
-            self.memory = decided.into_memory();
+            self.remember(decided);
             return Run::Committed { replies, grew: false };
         }
         let first_event = decided.appended.first().map(|event| event.moment.event_id);
@@ -201,16 +464,19 @@ impl Writer {
             Ok(Ok(_)) => {
                 self.metrics.committed(batch.len(), decided.appended.len(), decided.locked_at.elapsed());
                 self.connection = Some(connection);
-                self.memory = decided.into_memory();
+                self.remember(decided);
                 Run::Committed { replies, grew: first_event.is_some() }
             }
             // Whatever the error says, only the log tells whether it was committed. Without an
             // event there is nothing that could be done twice.
-            Ok(Err(_)) | Err(_) => match first_event {
-                Some(first_event) => Run::Unknown { first_event, replies },
-                None => Run::Away("COMMIT was not answered".to_owned()),
-            },
+            Ok(Err(_)) | Err(_) => unanswered(first_event, replies),
         }
+    }
+
+    /// What a batch that was run under the head lock leaves to the next one.
+    fn remember(&mut self, batch: Batch) {
+        self.clock = Some(Clock { time: batch.recorded_at, read_at: batch.locked_at });
+        self.memory = Some((batch.into_memory().0, Recent::default()));
     }
 
     /// Everything before COMMIT.
@@ -277,6 +543,41 @@ impl Writer {
         sqlx::raw_sql("ROLLBACK").execute(&mut connection).await?;
         self.connection = Some(connection);
         Ok(found)
+    }
+}
+
+/// The batch in flight, once it has landed.
+async fn landed(flight: &mut Option<Flight>) -> (Flight, Result<Landing, JoinError>) {
+    match flight {
+        Some(in_flight) => {
+            let landing = (&mut in_flight.task).await;
+            match flight.take() {
+                Some(flight) => (flight, landing),
+                None => std::future::pending().await,
+            }
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// What a refusal of the one statement means; none if it may have been committed all the same.
+fn refusal(error: &sqlx::Error) -> Option<Run> {
+    let code = error.as_database_error()?.code()?;
+    match &*code {
+        "57014" => Some(Run::Slow),
+        "55P03" => Some(Run::Away(error.to_string())),
+        code if code.starts_with("40") => Some(Run::Away(error.to_string())),
+        _ if connect::is_passing(error) => None,
+        _ => Some(Run::Poisoned(error.to_string())),
+    }
+}
+
+/// Only the log tells whether it was committed. Without an event there is nothing that could be
+/// done twice.
+fn unanswered(first_event: Option<Uuid>, replies: Replies) -> Run {
+    match first_event {
+        Some(first_event) => Run::Unknown { first_event, replies },
+        None => Run::Away("COMMIT was not answered".to_owned()),
     }
 }
 

@@ -6,6 +6,7 @@ mod away;
 mod bodies;
 mod documents;
 mod idempotency;
+mod limits;
 mod metadata;
 mod metrics;
 mod operator;

@@ -1,11 +1,14 @@
 //! Signed requests: who must sign, and what is refused.
 
+use chrono::Utc;
+use rewards_ledger::access::request_signature::{header, sign};
 use rewards_ledger::access::seal::random_secret;
-use rewards_ledger::ledger::{Answer, Command};
+use rewards_ledger::ledger::{Answer as Outcome, Command};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::support::ledger::run;
-use crate::support::node::Node;
+use crate::support::node::{AMPLE_LIMITS, Answer, Client, Node};
 
 #[tokio::test]
 async fn the_signing_secret_is_shown_once_when_it_is_made() {
@@ -41,7 +44,7 @@ async fn a_rotated_secret_is_the_token_of_the_next_webhook() {
     let (account_id, credential_id) = (client.account_id, client.credential_id);
     let new_secret = random_secret();
     let rotate = Command::RotateSigningSecret { account_id, credential_id, new_secret: new_secret.clone() };
-    let Answer::Signing { credential, signing_secret } = run(&node.ledger, rotate.clone()).await else { panic!() };
+    let Outcome::Signing { credential, signing_secret } = run(&node.ledger, rotate.clone()).await else { panic!() };
     assert!(credential.has_signing_secret && !credential.hmac_required);
     assert_eq!(signing_secret.as_ref(), Some(&new_secret));
     let hook =
@@ -53,4 +56,135 @@ async fn a_rotated_secret_is_the_token_of_the_next_webhook() {
     node.operator("PUT", &format!("/accounts/{account_id}"), json!({"status": "SUSPENDED"})).await.data(200);
     let refused = node.ledger.execute(1, rotate, crate::support::ledger::origin()).await;
     assert!(format!("{refused:?}").contains("AccountSuspended"), "{refused:?}");
+}
+
+/// The SHA-256 of nothing.
+const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
+/// A client whose requests must be signed, and with what.
+async fn signing_client(node: &Node) -> (Client, String) {
+    let client = node.setup().await.client;
+    let path = format!("/credentials/{}", client.credential_id);
+    let on = node.operator("PUT", &path, json!({"hmac_required": true})).await.data(200);
+    (client, on["signing_secret"].as_str().unwrap().to_owned())
+}
+
+/// A request with these bytes and, if any, this signature.
+async fn send(node: &Node, client: &Client, method: &str, target: &str, body: &[u8], signature: Option<&str>) -> Answer {
+    let mut headers = vec![("X-API-Key", &*client.key), ("X-API-Secret", &*client.secret), ("Content-Type", "application/json")];
+    headers.extend(signature.map(|signature| ("X-Signature", signature)));
+    node.raw(method, target, &headers, body).await
+}
+
+#[tokio::test]
+async fn what_is_signed_is_what_came_over_the_wire() {
+    let node = Node::start().await;
+    let (client, secret) = signing_client(&node).await;
+    let order = br#"{"product_id":999999,"denomination":10,"quantity":1}"#;
+    let hash = |body: &[u8]| hex::encode(Sha256::digest(body));
+    let binary: Vec<u8> = (0..=255).collect();
+    for (method, target, body, path, query) in [
+        ("GET", "/api/v1/orders", &b""[..], "/api/v1/orders", ""),
+        ("GET", "/api/v1/orders/", b"", "/api/v1/orders", ""),
+        ("GET", "/api/v1/orders//", b"", "/api/v1/orders", ""),
+        ("GET", "/api/v1/orders?", b"", "/api/v1/orders", ""),
+        ("GET", "/api/v1/orders?page=1&limit=5", b"", "/api/v1/orders", "limit=5&page=1"),
+        ("GET", "/api/v1/products?search=b&country=DE&search=a", b"", "/api/v1/products", "country=DE&search=b&search=a"),
+        ("GET", "/api/v1/products?search=%C3%A9+x%2F&a-b=1&a", b"", "/api/v1/products", "a=&a-b=1&search=%C3%A9+x%2F"),
+        ("GET", "/api/v1/products?&b=1&&a=x=y&", b"", "/api/v1/products", "a=x=y&b=1"),
+        ("GET", "/api/v1/products/%31", b"", "/api/v1/products/%31", ""),
+        ("POST", "/api/v1/orders", order, "/api/v1/orders", ""),
+        ("POST", "/api/v1/orders/?x=1", &binary, "/api/v1/orders", "x=1"),
+        ("DELETE", "/api/v1/webhooks/999999", b"", "/api/v1/webhooks/999999", ""),
+    ] {
+        let now = Utc::now().timestamp();
+        let body_hash = if body.is_empty() { EMPTY.to_owned() } else { hash(body) };
+        let good = header(now, &sign(&secret, &format!("{method}\n{path}\n{query}\n{body_hash}\n{now}")));
+        let answer = send(&node, &client, method, target, body, Some(&good)).await;
+        assert_ne!(answer.status, 401, "{method} {target}: {}", answer.text);
+        let bad = header(now, &sign(&secret, &format!("{method}\n{path}/\n{query}\n{body_hash}\n{now}")));
+        let answer = send(&node, &client, method, target, body, Some(&bad)).await;
+        answer.refused(401, "E_HMAC_SIGNATURE_INVALID");
+        // Signed for one body, sent with another.
+        let other = [body, b" "].concat();
+        send(&node, &client, method, target, &other, Some(&good)).await.refused(401, "E_HMAC_SIGNATURE_INVALID");
+    }
+}
+
+#[tokio::test]
+async fn each_refusal_has_its_text_and_its_turn() {
+    let node = Node::start().await;
+    let (client, secret) = signing_client(&node).await;
+    let signed = |at: i64| header(at, &sign(&secret, &format!("POST\n/api/v1/orders\n\n{EMPTY}\n{at}")));
+    let now = Utc::now().timestamp();
+    let wrong = |at: i64| header(at, &"0".repeat(64));
+    for (signature, code, message) in [
+        (None, "E_HMAC_SIGNATURE_REQUIRED", "hmac signature required"),
+        (Some("t=1".to_owned()), "E_HMAC_HEADER_INVALID", "invalid signature header format"),
+        (Some(signed(now).replace(",v1", ", v1")), "E_HMAC_HEADER_INVALID", "invalid signature header format"),
+        (Some(signed(now - 310)), "E_HMAC_TIMESTAMP_EXPIRED", "request timestamp expired"),
+        (Some(wrong(now + 310)), "E_HMAC_TIMESTAMP_EXPIRED", "request timestamp expired"),
+        (Some(wrong(now)), "E_HMAC_SIGNATURE_INVALID", "invalid hmac signature"),
+        (
+            Some(signed(now).to_uppercase().replace("T=", "t=").replace("V1", "v1")),
+            "E_HMAC_SIGNATURE_INVALID",
+            "invalid hmac signature",
+        ),
+    ] {
+        let answer = send(&node, &client, "POST", "/api/v1/orders", b"", signature.as_deref()).await;
+        let error = answer.refused(401, code);
+        assert_eq!((&error["message"], &error["name"]), (&json!(message), &json!("AuthenticationError")), "{signature:?}");
+        assert!(!answer.header("x-ratelimit-remaining").is_empty());
+    }
+    for at in [now - 290, now + 290] {
+        // Past the signature, it is parsed: no body.
+        send(&node, &client, "POST", "/api/v1/orders", b"", Some(&signed(at))).await.refused(400, "E_MALFORMED_JSON");
+    }
+    let twice = signed(now);
+    let headers =
+        [("X-API-Key", &*client.key), ("X-API-Secret", &*client.secret), ("X-Signature", &*twice), ("X-Signature", &*twice)];
+    node.raw("POST", "/api/v1/orders", &headers, b"").await.refused(401, "E_HMAC_HEADER_INVALID");
+
+    // Before the signature come key and body; after it whatever is parsed.
+    let stranger = Client { secret: "0".repeat(64), ..client.clone() };
+    send(&node, &stranger, "POST", "/api/v1/orders", b"{", None).await.refused(401, "E_UNAUTHORIZED");
+    let large = vec![b' '; (1 << 20) + 1];
+    send(&node, &client, "POST", "/api/v1/orders", &large, None).await.refused(413, "E_PAYLOAD_TOO_LARGE");
+    for target in ["/api/v1/orders?page=x", "/api/v1/orders/%00", "/api/v1/nowhere"] {
+        send(&node, &client, "GET", target, b"", None).await.refused(401, "E_HMAC_SIGNATURE_REQUIRED");
+    }
+    send(&node, &client, "POST", "/api/v1/orders", b"{", None).await.refused(401, "E_HMAC_SIGNATURE_REQUIRED");
+}
+
+#[tokio::test]
+async fn the_switch_and_a_rotation_count_on_the_next_request_on_every_node() {
+    let node = Node::start().await;
+    let other = node.beside(AMPLE_LIMITS.parse().unwrap()).await;
+    let client = node.account("Acme").await;
+    let get = async |node: &Node, signature: Option<&str>| send(node, &client, "GET", "/api/v1/orders", b"", signature).await;
+    let signed = |secret: &str| {
+        let now = Utc::now().timestamp();
+        header(now, &sign(secret, &format!("GET\n/api/v1/orders\n\n{EMPTY}\n{now}")))
+    };
+    for node in [&node, &other] {
+        get(node, Some("not required, so not looked at")).await.data(200);
+    }
+    let path = format!("/credentials/{}", client.credential_id);
+    let on = node.operator("PUT", &path, json!({"hmac_required": true})).await.data(200);
+    let first = on["signing_secret"].as_str().unwrap();
+    let second = random_secret();
+    for node in [&node, &other] {
+        get(node, None).await.refused(401, "E_HMAC_SIGNATURE_REQUIRED");
+        get(node, Some(&signed(first))).await.data(200);
+    }
+    let (account_id, credential_id) = (client.account_id, client.credential_id);
+    run(&node.ledger, Command::RotateSigningSecret { account_id, credential_id, new_secret: second.clone() }).await;
+    for node in [&other, &node] {
+        get(node, Some(&signed(first))).await.refused(401, "E_HMAC_SIGNATURE_INVALID");
+        get(node, Some(&signed(second.expose()))).await.data(200);
+    }
+    node.operator("PUT", &path, json!({"hmac_required": false})).await.data(200);
+    for node in [&other, &node] {
+        get(node, None).await.data(200);
+    }
 }

@@ -29,7 +29,7 @@ const SETTINGS: [(&str, &str, &str); 24] = [
     (
         "--rate-limits",
         "LEDGER_RATE_LIMITS",
-        "[default: orders=100/60s,images=100/60s,general=1000/1h,login=5/60s,refresh=20/60s]",
+        "[default: orders=100/60s,images=100/60s,general=1000/1h,login=5/60s,refresh=20/60s,portal=20/1h]",
     ),
     ("--deprecation-date", "LEDGER_DEPRECATION_DATE", "[default: none]"),
     ("--sunset-date", "LEDGER_SUNSET_DATE", "[default: none]"),

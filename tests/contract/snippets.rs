@@ -7,7 +7,7 @@ use super::vectors::{self, REQUESTS, WEBHOOKS};
 
 /// The Rust of the guides, compiled.
 #[path = "snippets/signing.rs"]
-mod signing;
+pub mod signing;
 #[path = "snippets/webhooks.rs"]
 mod webhooks;
 

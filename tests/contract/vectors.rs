@@ -2,7 +2,9 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use rewards_ledger::access::request_signature::{canonical_string, header, sign};
+use proptest::prelude::*;
+use rewards_ledger::access::request_signature::{canonical_string, check, header, parse_header, sign};
+use rewards_ledger::api::error::ApiError;
 use rewards_ledger::delivery::signature;
 use serde::Deserialize;
 
@@ -114,5 +116,73 @@ fn deliveries_are_signed_and_verified_like_the_vectors() {
         let Delivery { token, timestamp, body_base64, signature, now, .. } = &vector;
         let genuine = signature::verify(token, timestamp, &body_base64.0, signature, *now).is_ok();
         assert_eq!(genuine, vector.genuine, "{}", vector.name);
+    }
+}
+
+#[test]
+fn requests_are_verified_like_the_vectors() {
+    for vector in requests().verify {
+        let Request { name, method, path, query, body_base64, secret, header, now, error } = &vector;
+        let query = Some(query.as_str()).filter(|query| !query.is_empty());
+        let refused = check(secret, header.as_deref(), *now, method, path, query, &body_base64.0).err();
+        let refused = refused.map(ApiError::from);
+        let refused = refused.as_ref().map(|error| (error.code.as_str(), &*error.message));
+        assert_eq!(refused, error.as_ref().map(|error| (error.code.as_str(), error.message.as_str())), "{name}");
+    }
+}
+
+proptest! {
+    /// Any text on the wire has a canonical string of five lines, the guide's and the program's the same.
+    #[test]
+    fn canonical_strings_have_five_lines_and_one_form(
+        method in "[A-Za-z]{1,10}",
+        path in "/[!-~]{0,40}",
+        query in "[!-~&=%]{0,60}",
+        body in prop::collection::vec(any::<u8>(), 0..100),
+        timestamp in 0..i64::MAX,
+    ) {
+        let canonical = canonical_string(&method, &path, Some(&query), &body, timestamp);
+        prop_assert_eq!(canonical.split('\n').count(), 5);
+        prop_assert_eq!(&canonical, &super::snippets::signing::canonical_string(&method, &path, &query, &body, timestamp));
+        // What was sorted once stays so.
+        let sorted = canonical.split('\n').nth(2).unwrap();
+        prop_assert_eq!(&canonical_string(&method, &path, Some(sorted), &body, timestamp), &canonical);
+    }
+
+    #[test]
+    fn no_wire_text_panics(method: String, path: String, query: Option<String>, body: Vec<u8>, timestamp: i64) {
+        let _ = canonical_string(&method, &path, query.as_deref(), &body, timestamp);
+        let _ = check(&method, query.as_deref(), timestamp, &method, &path, Some(&path), &body);
+        let _ = signature::verify(&method, &path, &body, query.as_deref().unwrap_or_default(), timestamp);
+    }
+
+    /// A header is two parts or none, whatever stands in it; what is taken apart is put together again.
+    #[test]
+    fn signature_headers_have_one_form(text in prop_oneof![any::<String>(), "(t=|v1=|,| |[0-9a-fA-F]{1,4}){0,12}", "t=[0-9]{1,30},v1=.{1,70}"]) {
+        if let Some((timestamp, signature)) = parse_header(&text) {
+            prop_assert_eq!(&format!("t={timestamp},v1={signature}"), &text);
+            prop_assert!(timestamp.bytes().all(|byte| byte.is_ascii_digit()) && !signature.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_is_signed_is_accepted_and_nothing_else(
+        body in prop::collection::vec(any::<u8>(), 0..50),
+        query in "[a-c=&]{0,12}",
+        timestamp in 1_000..4_000_000_000_i64,
+        off in -400..400_i64,
+        flip in any::<prop::sample::Index>(),
+    ) {
+        let signed = |secret: &str| {
+            header(timestamp, &sign(secret, &canonical_string("POST", "/api/v1/orders", Some(&query), &body, timestamp)))
+        };
+        let accepted = |header: &str, now| check("secret", Some(header), now, "POST", "/api/v1/orders", Some(&query), &body).is_ok();
+        let good = signed("secret");
+        prop_assert_eq!(accepted(&good, timestamp + off), off.abs() <= 300);
+        prop_assert!(!accepted(&signed("other"), timestamp));
+        let mut bytes = good.clone().into_bytes();
+        let at = flip.index(bytes.len());
+        bytes[at] = if bytes[at] == b'0' { b'1' } else { b'0' };
+        prop_assert!(!accepted(&String::from_utf8(bytes).unwrap(), timestamp));
     }
 }

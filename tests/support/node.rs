@@ -1,15 +1,20 @@
 //! A node of the service in this process: the API on a loopback port, on a database of its own.
 
+use std::sync::Arc;
+
 use poem::listener::{Acceptor, Listener, TcpListener};
 use reqwest::{Method, RequestBuilder};
 use rewards_ledger::access::seal::{Private, random_secret};
-use rewards_ledger::access::{Credentials, Operators, Role};
+use rewards_ledger::access::{Gate, Operators, Role};
 use rewards_ledger::api::{self, ApiState};
+use rewards_ledger::config::RateLimits;
 use rewards_ledger::ledger::command::Command;
-use rewards_ledger::ledger::{FIRST_SHARD, Ledger, Origin};
+use rewards_ledger::ledger::{FIRST_SHARD, Ledger, Origin, connect};
 use rewards_ledger::telemetry::Metrics;
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio_util::task::TaskTracker;
 
@@ -28,8 +33,12 @@ pub struct Node {
     token: Private,
     http: reqwest::Client,
     server: AbortHandle,
-    _database: TestDatabase,
+    _database: Option<TestDatabase>,
 }
+
+/// More than any test asks for that is not about limits.
+pub const AMPLE_LIMITS: &str =
+    "orders=1000000/60s,images=1000000/60s,general=1000000/1h,login=1000000/60s,refresh=1000000/60s,portal=1000000/1h";
 
 impl Drop for Node {
     fn drop(&mut self) {
@@ -93,19 +102,29 @@ pub struct Setup {
 
 impl Node {
     pub async fn start() -> Node {
+        Node::with_limits(AMPLE_LIMITS.parse().unwrap()).await
+    }
+
+    /// One with these rate limits.
+    pub async fn with_limits(limits: RateLimits) -> Node {
         let database = postgres::database().await;
         let options = database.url.parse().unwrap();
-        Node::on(database, options).await
+        Node::on(Some(database), options, limits).await
+    }
+
+    /// A further node on the same database.
+    pub async fn beside(&self, limits: RateLimits) -> Node {
+        Node::on(None, self.options.clone(), limits).await
     }
 
     /// One whose every connection to the database goes through a proxy.
     pub async fn behind_a_proxy() -> (Node, Proxy) {
         let database = postgres::database().await;
         let (proxy, options) = Proxy::before(&database.url).await;
-        (Node::on(database, options).await, proxy)
+        (Node::on(Some(database), options, AMPLE_LIMITS.parse().unwrap()).await, proxy)
     }
 
-    async fn on(database: TestDatabase, options: PgConnectOptions) -> Node {
+    async fn on(database: Option<TestDatabase>, options: PgConnectOptions, limits: RateLimits) -> Node {
         let keyring = keyring();
         let metrics = Metrics::default();
         let tasks = TaskTracker::new();
@@ -117,10 +136,11 @@ impl Node {
         let operators = Operators::new(ledger.pool().clone(), Some(&token));
         let state = ApiState {
             ledger: ledger.clone(),
-            credentials: Credentials::start(ledger.pool().clone(), &tasks),
+            gate: Gate::start(connect::gate(&options), ledger.pool().clone(), limits, &tasks),
             operators: operators.clone(),
             keyring,
             lifecycle: api::Lifecycle::default(),
+            trusted_proxies: Arc::new(["127.0.0.1/32".parse().unwrap()]),
             metrics: metrics.clone(),
             is_sandbox: false,
         };
@@ -131,6 +151,26 @@ impl Node {
     pub fn request(&self, method: &str, path: &str) -> RequestBuilder {
         let method: Method = method.parse().unwrap();
         self.http.request(method, format!("{}{path}", self.url))
+    }
+
+    /// Sends a request byte for byte as it is given here, target and headers and body.
+    pub async fn raw(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        let mut stream = TcpStream::connect(self.url.trim_start_matches("http://")).await.unwrap();
+        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+        let head = format!("{method} {target} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{length}{headers}\r\n");
+        stream.write_all(&[head.as_bytes(), body].concat()).await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        let answer = String::from_utf8(answer).unwrap();
+        let (head, text) = answer.split_once("\r\n\r\n").unwrap();
+        let mut lines = head.lines();
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let headers = lines.map(|line| {
+            let (name, value) = line.split_once(": ").unwrap();
+            (name.parse::<reqwest::header::HeaderName>().unwrap(), value.parse().unwrap())
+        });
+        Answer { status, headers: headers.collect(), text: text.to_owned() }
     }
 
     pub async fn send(&self, request: RequestBuilder) -> Answer {

@@ -10,6 +10,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use super::ledger::MASTER_KEY;
+use super::node::AMPLE_LIMITS;
 pub use super::node::Client;
 
 pub const OPERATOR_TOKEN: &str = "operator-token-of-the-tests";
@@ -159,7 +160,7 @@ fn command(directory: &std::path::Path, database_url: &str) -> Command {
 
 /// Starts `serve`; the process, and where its API listens once it is ready.
 async fn serve(mut command: Command, arguments: &[String]) -> (Child, Option<String>) {
-    command.args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"]).args(arguments);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json", "--rate-limits", AMPLE_LIMITS]).args(arguments);
     let mut process = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
     let ready = tokio::time::timeout(DEADLINE, async {

@@ -1,4 +1,4 @@
-//! A TCP proxy in front of Postgres that can cut a connection around a COMMIT.
+//! A TCP proxy in front of Postgres that can cut a connection around what commits.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// What happens to the next COMMIT.
+/// What happens to the next COMMIT, or statement that commits by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum NextCommit {
@@ -99,9 +99,9 @@ impl Proxy {
             }
         });
         let mut buffer = vec![0; 64 * 1024];
+        let mut session = Session::default();
         while let Ok(n @ 1..) = client_read.read(&mut buffer).await {
-            // A simple query of its own: the writer sends COMMIT in no other way.
-            if buffer[..n].windows(7).any(|w| w == b"COMMIT\0") {
+            if session.commits(&buffer[..n]) {
                 let next = self.next.swap(NextCommit::Passes as u8, Ordering::SeqCst);
                 if next != NextCommit::Passes as u8 {
                     self.cuts.fetch_add(1, Ordering::SeqCst);
@@ -121,5 +121,42 @@ impl Proxy {
                 return;
             }
         }
+    }
+}
+
+/// What a client has said so far, as far as it tells when something is committed.
+#[derive(Default)]
+struct Session {
+    is_in_transaction: bool,
+    /// The prepared statements that move the head.
+    writing: Vec<Vec<u8>>,
+}
+
+impl Session {
+    const MOVES_HEAD: &[u8] = b"\0WITH head AS (UPDATE log_head";
+
+    /// Whether these bytes have something committed: a COMMIT, or the writer's one statement
+    /// outside of a transaction.
+    fn commits(&mut self, bytes: &[u8]) -> bool {
+        let has = |text: &[u8]| bytes.windows(text.len()).any(|window| window == text);
+        if has(b"BEGIN;") {
+            self.is_in_transaction = true;
+        }
+        if has(b"COMMIT\0") || has(b"ROLLBACK\0") {
+            self.is_in_transaction = false;
+            return has(b"COMMIT\0");
+        }
+        if let Some(at) = bytes.windows(Self::MOVES_HEAD.len()).position(|window| window == Self::MOVES_HEAD) {
+            // Parse: its length, the statement's name, the text.
+            let name = (1..32).find(|length| at >= length + 5 && bytes[at - length - 5] == b'P');
+            self.writing.extend(name.map(|length| bytes[at - length..at].to_vec()));
+        }
+        // Bind: its length, the unnamed portal, the statement.
+        let binds = |name: &[u8]| {
+            bytes
+                .windows(name.len() + 7)
+                .any(|w| w[0] == b'B' && w[5] == 0 && &w[6..6 + name.len()] == name && w[6 + name.len()] == 0)
+        };
+        !self.is_in_transaction && self.writing.iter().any(|name| binds(name))
     }
 }

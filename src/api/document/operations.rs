@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{contents, schemas};
+use crate::access::limits::Rule;
+use crate::api::auth::RATE_LIMIT_HEADERS;
 use crate::api::error::{ApiError, Code, JSON};
 use crate::api::page::MAX_PAGE;
 use crate::api::principal::{API_KEY, API_SECRET};
@@ -36,7 +38,7 @@ impl Shared {
     }
 }
 
-/// Whether a path is under the stability contract, and under the rate limits.
+/// Whether a path is under the stability contract.
 fn is_client_api(path: &str) -> bool {
     path.starts_with("/api/v1/")
 }
@@ -68,7 +70,7 @@ pub fn finish(path: &str, method: &str, operation: &mut Value, shared: &mut Shar
         for media_type in contents(Some(response)) {
             media_type.get_mut("schema").into_iter().for_each(schemas::upgrade);
         }
-        add_headers(path, status, response, shared);
+        add_headers(path, method, status, response, shared);
         if let Some(status) = status.parse().ok().filter(|status| *status >= 400_u16) {
             name_codes(status, response);
             *response = shared.response(reason(status), response.take());
@@ -91,7 +93,7 @@ fn finish_parameter(path: &str, parameter: &mut Value) {
     let Some(schema) = parameter.get_mut("schema") else { return };
     let bounds = match name.as_str() {
         "page" => Some((1, MAX_PAGE)),
-        "limit" | "per_page" if path == "/api/v1/products" => Some((1, 10_000)),
+        "limit" | "per_page" if path.ends_with("/products") => Some((1, 10_000)),
         "limit" => Some((1, 100)),
         _ => None,
     };
@@ -131,7 +133,7 @@ fn add_parameters(operation: &mut Value, is_signed: bool, shared: &mut Shared) {
 }
 
 /// The headers of an answer that are not of its operation alone.
-fn add_headers(path: &str, status: &str, response: &mut Value, shared: &mut Shared) {
+fn add_headers(path: &str, method: &str, status: &str, response: &mut Value, shared: &mut Shared) {
     let integer = json!({"type": "integer", "format": "int64"});
     let text = json!({"type": "string"});
     let mut add = |name: &'static str, is_required: bool, description: &str, schema: &Value| {
@@ -140,16 +142,14 @@ fn add_headers(path: &str, status: &str, response: &mut Value, shared: &mut Shar
         response["headers"][name] = json!({"$ref": format!("#/components/headers/{name}")});
     };
     add("X-Request-ID", true, "The request's id, in our logs too.", &text);
-    if !is_client_api(path) {
-        return;
+    if is_client_api(path) {
+        add("Deprecation", false, "Since when this version is deprecated, as `@<unix_seconds>` (RFC 9745).", &text);
+        add("Sunset", false, "When this version ends, as an HTTP date (RFC 8594).", &text);
     }
-    add("Deprecation", false, "Since when this version is deprecated, as `@<unix_seconds>` (RFC 9745).", &text);
-    add("Sunset", false, "When this version ends, as an HTTP date (RFC 8594).", &text);
+    let is_governed = Rule::of(&method.to_uppercase(), path).is_some();
     // Whether the limit was charged is not known when its store was away.
-    if status != "503" {
-        add("X-RateLimit-Limit", true, "How many requests the matching rule allows in its window.", &integer);
-        add("X-RateLimit-Remaining", true, "How many of them are left.", &integer);
-        add("X-RateLimit-Reset", true, "When the window closes, in Unix seconds.", &integer);
+    if status == "429" || is_governed && status != "503" {
+        RATE_LIMIT_HEADERS.iter().for_each(|(name, description)| add(name, true, description, &integer));
     }
 }
 

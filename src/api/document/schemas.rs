@@ -13,6 +13,11 @@ use crate::api::error::ERROR_DETAIL;
 const OF_LINES: [&str; 4] = ["description", "note", "reason", "terms"];
 /// What Postgres cannot keep is refused everywhere.
 const NO_NUL: &str = r"^[^\u0000]*$";
+/// More than 0.00, and what a wallet can hold.
+const AMOUNT: &str = r"^0*([1-9][0-9]{0,15}(\.[0-9]{1,2})?|0\.(0[1-9]|[1-9][0-9]?))$";
+const MAX_AMOUNT: i64 = 9_999_999_999_999_999;
+/// 0.00 to 99.99.
+const PERCENT: &str = r"^0*[0-9]{1,2}(\.[0-9]{1,2})?$";
 const ONE_LINE: &str = r"^[^\u0000-\u001f\u007f-\u009f]*$";
 
 /// Closes the objects within a schema, and collects the names of the schemas it refers to, theirs
@@ -134,13 +139,20 @@ fn accept_value(name: &str, schema: &mut Value) {
     bound(schema);
     let Some(parts) = schema.as_object_mut() else { return };
     let has = |parts: &Map<String, Value>, key: &str, value: &str| parts.get(key).is_some_and(|found| found == value);
-    if has(parts, "type", "string") && has(parts, "format", "decimal") {
-        // Money: a string or a number, with at most two decimals either way.
+    let is_money = has(parts, "type", "string") && has(parts, "format", "decimal");
+    if is_money {
+        // A string or a number, with at most two decimals either way.
         parts.insert("type".to_owned(), json!(["string", "number"]));
-        parts.insert("pattern".to_owned(), json!(r"^-?[0-9]+(\.[0-9]{1,2})?$"));
+        parts.insert("pattern".to_owned(), json!(if name == "discount" { PERCENT } else { AMOUNT }));
+    }
+    if is_money || has(parts, "type", "number") && has(parts, "format", "decimal") {
+        let (least, most) = if name == "discount" { (json!(0), json!(99.99)) } else { (json!(0.01), json!(MAX_AMOUNT)) };
         parts.insert("multipleOf".to_owned(), json!(0.01));
-    } else if has(parts, "type", "number") && has(parts, "format", "decimal") {
-        parts.insert("multipleOf".to_owned(), json!(0.01));
+        parts.insert("minimum".to_owned(), least);
+        parts.insert("maximum".to_owned(), most);
+    } else if has(parts, "type", "string") && ["url", "claim_url"].contains(&name) {
+        parts.insert("format".to_owned(), json!("uri"));
+        parts.insert("pattern".to_owned(), json!("^https://"));
     } else if has(parts, "type", "string") && is_free_text(parts) {
         let pattern = if OF_LINES.contains(&name) { NO_NUL } else { ONE_LINE };
         parts.insert("pattern".to_owned(), json!(pattern));

@@ -3,6 +3,7 @@
 mod accounts;
 mod catalogue;
 mod credentials;
+mod ip_blocks;
 mod orders;
 mod payouts;
 mod stock;
@@ -12,6 +13,7 @@ mod wallets;
 pub use accounts::Accounts;
 pub use catalogue::Catalogue;
 pub use credentials::Credentials;
+pub use ip_blocks::IpBlocks;
 pub use orders::Orders;
 pub use payouts::Payouts;
 pub use stock::Stock;

@@ -12,7 +12,7 @@ use crate::access::Principal;
 use crate::api::allow::Methods;
 use crate::api::body::{OptionalJson, StrictJson};
 use crate::api::document;
-use crate::api::edge::{Edge, WireUri};
+use crate::api::edge::{Edge, WireUri, refuse_nul};
 use crate::api::error::{ApiError, Code, RateLimited};
 use crate::api::fields::{Fields, FromFields};
 use crate::api::page::Page;
@@ -159,5 +159,6 @@ pub fn app() -> impl Endpoint {
         .at("/limited", poem::get(limited))
         .at("/foreign", poem::get(foreign))
         .at("/seen", poem::get(seen))
+        .before(refuse_nul)
         .with(Edge::with_methods(Methods::of_document(&json!({"paths": {"/v1/orders": {"get": {}, "post": {}}}}))))
 }

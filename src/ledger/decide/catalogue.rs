@@ -83,6 +83,7 @@ pub(super) fn load_vouchers(
         });
         loaded.accepted += 1;
     }
+    batch.shelves.remove(&(product_id, denomination)); // it is read anew
     let event = ProductEvent::from(VoucherStockLoaded { denomination, accepted: loaded.accepted, duplicates: loaded.duplicates });
     batch.append(product_id, event, &story);
     Ok(Answer::Stock(loaded))

@@ -7,12 +7,10 @@ use ledger_events::{AccountId, CredentialId, Rejection};
 use sha2::{Digest, Sha256};
 
 use super::{Decided, Story, active, next};
+use crate::access::SIGNING_SECRET;
 use crate::access::seal::{Private, SealError};
 use crate::ledger::batch::Batch;
 use crate::ledger::command::Answer;
-
-/// What a sealed signing secret is bound to, beside the credential's id.
-pub(super) const SIGNING_SECRET: &str = "credential.signing_secret";
 
 pub(super) fn issue(
     batch: &mut Batch,

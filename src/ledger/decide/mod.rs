@@ -3,6 +3,7 @@
 
 mod accounts;
 mod beneficiaries;
+mod blocks;
 mod catalogue;
 mod credentials;
 mod orders;
@@ -59,20 +60,22 @@ type Decided = Result<Answer, Stop>;
 
 /// Decides every command, in the order of arrival; one reply each.
 pub fn decide_all(batch: &mut Batch, submissions: &[Submission]) -> Result<Vec<Result<Reply, WriteError>>, DecideError> {
-    submissions
+    let replies = submissions
         .iter()
         .map(|submission| match decide_one(batch, submission) {
             Ok(reply) => Ok(Ok(reply)),
             Err(Stop::Rejected(rejection)) => Ok(Err(rejection.into())),
             Err(Stop::Broken(error)) => Err(error),
         })
-        .collect()
+        .collect();
+    batch.put_back_stock();
+    replies
 }
 
 fn decide_one(batch: &mut Batch, submission: &Submission) -> Result<Reply, Stop> {
     let idempotency = submission.idempotency.as_ref();
     if let Some(key) = idempotency
-        && let Some(stored) = batch.answers.get(&key.key_hash)
+        && let Some(stored) = batch.answer(&key.key_hash)
     {
         if stored.fingerprint != key.fingerprint {
             return Err(Rejection::IdempotencyKeyReused.into());
@@ -108,6 +111,7 @@ fn decide(batch: &mut Batch, command: &Command, story: Story<'_>) -> Decided {
         Command::RotateSigningSecret { account_id, credential_id, new_secret } => {
             credentials::rotate_signing_secret(batch, *account_id, *credential_id, new_secret, story)
         }
+        Command::LiftIpBlock { ip } => blocks::lift(batch, *ip, story),
         Command::OpenWallet { account_id, currency } => wallets::open(batch, *account_id, *currency, story),
         Command::FundWallet { account_id, wallet_id, amount, reference, note } => {
             wallets::owned(batch, *account_id, *wallet_id)?;

@@ -7,14 +7,14 @@ use ledger_events::{AccountId, OrderId, Rejection};
 
 use super::{Decided, Story, active, new_salt, next};
 use crate::access::seal::{Private, salted_hash};
-use crate::ledger::batch::Batch;
+use crate::ledger::batch::{Batch, pair};
 use crate::ledger::command::{Answer, OrderView, PlaceOrder};
 
 pub(super) fn place_order(batch: &mut Batch, command: &PlaceOrder, story: Story<'_>) -> Decided {
     if let Some(reference) = &command.client_reference
-        && let Some(existing) = batch.order_of.get(&(command.account_id, reference.clone()))
+        && let Some(existing) = batch.order_under(command.account_id, reference)
     {
-        return existing_order(batch, *existing, command);
+        return existing_order(batch, existing, command);
     }
     let account = batch.accounts.get(&command.account_id).ok_or(Rejection::NotFound)?;
     let order_id = next(batch.ids.orders.pop_front(), "order")?;
@@ -122,6 +122,10 @@ pub(super) fn fulfil(batch: &mut Batch, order_id: OrderId, story: Story<'_>) -> 
     let events = order::decide(order, OrderCommand::Fulfil { vouchers: references })?;
     append_to_order(batch, order_id, events, &story);
     batch.vault.claims.extend(vouchers.iter().map(|v| (v.id, order_id)));
+    if let Some(order) = batch.orders.get(&order_id).filter(|order| order.is_waiting()) {
+        let pair = pair(order);
+        batch.nobody_waits_for.remove(&pair);
+    }
     order_view(batch, order_id, false)
 }
 

@@ -3,8 +3,9 @@
 use ledger_events::webhook::{Webhook, WebhookDeleted, WebhookEvent, WebhookRegistered, WebhookUpdated};
 use ledger_events::{AccountId, CredentialId, Rejection, WebhookId};
 
-use super::credentials::{SIGNING_SECRET, keep_signing_secret};
+use super::credentials::keep_signing_secret;
 use super::{Decided, Stop, Story, active, new_salt, next, unknown};
+use crate::access::SIGNING_SECRET;
 use crate::access::seal::{Private, SealError};
 use crate::ledger::batch::Batch;
 use crate::ledger::command::{Answer, RegisterWebhook, WebhookChange, WebhookView};

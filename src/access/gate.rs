@@ -1,0 +1,375 @@
+//! The gate that every request goes through: is its IP blocked, is its API key good, is there room
+//! in its rate limit. One statement for all requests that are waiting, on what the database holds at
+//! that moment: a revocation, a rotated secret or a block counts on the very next request, and a
+//! limit is exact, on every node.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use ledger_events::AccountId;
+use sha2::digest::Update;
+use sha2::{Digest, Sha256};
+use sqlx::postgres::PgRow;
+use sqlx::{PgPool, Row};
+use subtle::ConstantTimeEq;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::task::TaskTracker;
+
+use super::limits::{Block, Quota, Rule, Window};
+use super::{AccessError, Principal, blocks};
+use crate::config::{RateLimit, RateLimits};
+
+/// Most requests in one statement, and most that may wait.
+const BATCH_QUESTIONS: usize = 1_024;
+const QUEUE_QUESTIONS: usize = 8_192;
+/// How long a request waits for the database before it is refused.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+type Hash = [u8; 32];
+
+/// Who a request says it is from.
+#[derive(Clone, Copy, Debug)]
+pub enum Claim<'a> {
+    Key {
+        api_key: &'a str,
+        api_secret: &'a str,
+    },
+    /// Proved elsewhere.
+    User {
+        user_id: i64,
+        account_id: AccountId,
+    },
+    Nobody,
+}
+
+/// Who draws on a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Payer {
+    /// The API key, or under the image rule its account; the IP if the key is not good.
+    Key,
+    User(i64),
+    Account(AccountId),
+    Ip,
+}
+
+/// What is asked for one request. Equal ones of a batch become one row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Question {
+    ip: IpAddr,
+    /// SHA-256 of the key and of its secret.
+    key: Option<(Hash, Hash)>,
+    charge: Option<(Rule, RateLimit, Payer)>,
+}
+
+impl Question {
+    /// Asks for a request of this IP, charging it under this rule, if any.
+    pub fn new(ip: IpAddr, claim: Claim<'_>, charge: Option<(Rule, RateLimit)>) -> Question {
+        let hash = |text: &str| -> Hash { Sha256::digest(text.as_bytes()).into() };
+        let key = match claim {
+            Claim::Key { api_key, api_secret } => Some((hash(api_key), hash(api_secret))),
+            _ => None,
+        };
+        let payer = |rule| match claim {
+            Claim::Key { .. } => Payer::Key,
+            Claim::User { account_id, .. } if rule == Rule::Images => Payer::Account(account_id),
+            Claim::User { user_id, .. } => Payer::User(user_id),
+            Claim::Nobody => Payer::Ip,
+        };
+        Question { ip, key, charge: charge.map(|(rule, limit)| (rule, limit, payer(rule))) }
+    }
+
+    /// Whose the budget is, where that does not depend on the key.
+    fn subject(&self) -> Option<String> {
+        match self.charge?.2 {
+            Payer::Key => None,
+            Payer::User(id) => Some(format!("user {id}")),
+            Payer::Account(id) => Some(format!("account {id}")),
+            Payer::Ip => Some(of_ip(self.ip)),
+        }
+    }
+}
+
+/// What becomes of a request.
+#[derive(Clone, Debug)]
+pub enum Verdict {
+    Blocked(Block),
+    Seen {
+        /// Whose the key is, if it is good.
+        client: Option<Client>,
+        /// How it stands with the rule, if one governs.
+        quota: Option<Quota>,
+    },
+}
+
+/// The owner of a good API key.
+#[derive(Clone, Debug)]
+pub struct Client {
+    pub principal: Principal,
+    /// The sealed secret that its requests must be signed with, if they must be.
+    pub signing_secret: Option<Vec<u8>>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    question: Question,
+    reply: oneshot::Sender<Result<Verdict, AccessError>>,
+}
+
+/// Asks for requests. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    questions: mpsc::Sender<Waiting>,
+    /// For blocks, which are on disk before anybody hears of them.
+    durable: PgPool,
+    pub limits: RateLimits,
+}
+
+impl Gate {
+    /// Starts the task that asks the database; it ends when the last handle is dropped. What
+    /// `counting` commits need not be on the disk, what `durable` commits must.
+    pub fn start(counting: PgPool, durable: PgPool, limits: RateLimits, tasks: &TaskTracker) -> Gate {
+        let (questions, waiting) = mpsc::channel(QUEUE_QUESTIONS);
+        tasks.spawn(answer_all(counting, waiting));
+        Gate { questions, durable, limits }
+    }
+
+    /// What becomes of a request. One login too many blocks its IP.
+    ///
+    /// # Errors
+    /// When the database cannot be asked: nobody is let in uncounted.
+    pub async fn ask(&self, ip: IpAddr, claim: Claim<'_>, rule: Option<Rule>) -> Result<Verdict, AccessError> {
+        let question = Question::new(ip, claim, rule.map(|rule| (rule, rule.limit(&self.limits))));
+        let (reply, answer) = oneshot::channel();
+        self.questions.try_send(Waiting { question, reply }).map_err(|_| AccessError::Unavailable)?;
+        let verdict = match tokio::time::timeout(DEADLINE, answer).await {
+            Ok(Ok(verdict)) => verdict?,
+            _ => return Err(AccessError::Unavailable),
+        };
+        if rule == Some(Rule::Login)
+            && let Verdict::Seen { quota: Some(Quota { is_exceeded: true, .. }), .. } = verdict
+        {
+            let block = blocks::start(&self.durable, ip).await.map_err(|error| {
+                tracing::warn!(%error, %ip, "an IP cannot be blocked");
+                AccessError::Unavailable
+            })?;
+            // None if an operator was so quick to lift it.
+            return Ok(block.map_or(verdict, Verdict::Blocked));
+        }
+        Ok(verdict)
+    }
+
+    /// Counts an IP's logins anew, if it is blocked.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn forget_logins(&self, ip: IpAddr) -> Result<(), sqlx::Error> {
+        if blocks::of(&self.durable, ip).await?.is_some() {
+            let key = format!("{} {}", Rule::Login.name(), of_ip(ip));
+            sqlx::query("DELETE FROM rate_windows WHERE key = $1").bind(key).execute(&self.durable).await?;
+        }
+        Ok(())
+    }
+}
+
+fn of_ip(ip: IpAddr) -> String {
+    format!("ip {ip}")
+}
+
+async fn answer_all(pool: PgPool, mut waiting: mpsc::Receiver<Waiting>) {
+    let mut batch = Vec::with_capacity(BATCH_QUESTIONS);
+    while waiting.recv_many(&mut batch, BATCH_QUESTIONS).await > 0 {
+        let questions: Vec<Question> = batch.iter().map(|waiting| waiting.question).collect();
+        match answer(&pool, &questions, None).await {
+            Ok(verdicts) => {
+                for (waiting, verdict) in batch.drain(..).zip(verdicts) {
+                    _ = waiting.reply.send(Ok(verdict)); // the request may have been given up
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "keys and rate limits cannot be looked up");
+                for waiting in batch.drain(..) {
+                    _ = waiting.reply.send(Err(AccessError::Unavailable));
+                }
+            }
+        }
+    }
+}
+
+/// Answers questions together, each as if the ones before it had been answered; one verdict each,
+/// in their order. `clock` takes the place of the database's, for tests.
+///
+/// A window is fixed: it opens with its first request and lasts its length. A clock that was set
+/// back shortens it, so that nobody waits for longer than a window.
+///
+/// # Errors
+/// The database's. Whether something was counted is not known then.
+pub async fn answer(pool: &PgPool, questions: &[Question], clock: Option<DateTime<Utc>>) -> Result<Vec<Verdict>, sqlx::Error> {
+    let (kinds, kind_of) = kinds(questions);
+    // Says, without a timing that tells of the hashes, whether two of them are equal.
+    let salt: [u8; 16] = rand::random();
+    let proof = |hash: &Hash| Sha256::new().chain(salt).chain(hash).finalize().to_vec();
+    let rows = sqlx::query(
+        "WITH asked AS MATERIALIZED (
+            SELECT a.nr, a.ceiling, a.seconds, a.requests, v.secret_hash, v.credential_id, c.account_id, o.shard_id, c.is_revoked,
+                CASE WHEN c.hmac_required THEN coalesce(v.signing_secret, '') END AS signing_secret,
+                extract(epoch FROM b.ends_at)::float8 AS ends_at, extract(epoch FROM b.ends_at - clock_timestamp())::float8 AS ends_in,
+                CASE WHEN b.ip IS NOT NULL THEN NULL
+                    WHEN a.subject IS NOT NULL THEN a.rule || ' ' || a.subject
+                    WHEN sha256($11 || v.secret_hash) = a.proof AND NOT c.is_revoked THEN
+                        a.rule || CASE WHEN a.rule = 'images' THEN ' account ' || c.account_id ELSE ' credential ' || c.id END
+                    ELSE a.rule || ' ip ' || a.ip END AS key
+            FROM unnest($1::int[], $2::bytea[], $3::bytea[], $4::text[], $5::text[], $6::text[], $7::int[], $8::float8[], $9::int[])
+                AS a (nr, key_hash, proof, ip, rule, subject, ceiling, seconds, requests)
+            LEFT JOIN vault.credentials v ON v.key_hash = a.key_hash
+            LEFT JOIN credentials c ON c.id = v.credential_id
+            LEFT JOIN accounts o ON o.id = c.account_id
+            LEFT JOIN ip_blocks b ON b.ip = a.ip AND clock_timestamp() BETWEEN b.started_at AND b.ends_at
+         ), counted AS (
+            INSERT INTO rate_windows AS w (key, ceiling, opened_at, closes_at, used, granted)
+            SELECT key, ceiling, clock.now, clock.now + make_interval(secs => seconds), least(requests, ceiling), least(requests, ceiling)
+            FROM (SELECT key, ceiling, seconds, sum(requests)::int AS requests FROM asked
+                WHERE key IS NOT NULL GROUP BY key, ceiling, seconds ORDER BY key COLLATE \"C\") AS wanted,
+                (SELECT coalesce($10, clock_timestamp()) AS now) AS clock
+            ON CONFLICT (key) DO UPDATE SET ceiling = excluded.ceiling,
+                opened_at = CASE WHEN w.closes_at <= excluded.opened_at THEN excluded.opened_at ELSE least(w.opened_at, excluded.opened_at) END,
+                closes_at = CASE WHEN w.closes_at <= excluded.opened_at THEN excluded.closes_at ELSE least(w.closes_at, excluded.closes_at) END,
+                used = CASE WHEN w.closes_at <= excluded.opened_at THEN excluded.used
+                    ELSE w.used + least(excluded.used, greatest(excluded.ceiling - w.used, 0)) END,
+                granted = CASE WHEN w.closes_at <= excluded.opened_at THEN excluded.used
+                    ELSE least(excluded.used, greatest(excluded.ceiling - w.used, 0)) END
+            RETURNING key, ceiling, closes_at, used, granted
+         )
+         SELECT nr, key, secret_hash, credential_id, account_id, shard_id, is_revoked, signing_secret, ends_at, ends_in, NULL::int, NULL::int
+         FROM asked
+         UNION ALL
+         SELECT NULL, key, NULL, NULL, NULL, NULL, NULL, NULL, extract(epoch FROM closes_at)::float8,
+            extract(epoch FROM closes_at - coalesce($10, clock_timestamp()))::float8, used, granted FROM counted",
+    )
+    .bind((0..).take(kinds.len()).collect::<Vec<i32>>())
+    .bind(kinds.iter().map(|(kind, _)| kind.key.as_ref().map(|(key, _)| &key[..])).collect::<Vec<_>>())
+    .bind(kinds.iter().map(|(kind, _)| kind.key.as_ref().map(|(_, secret)| proof(secret))).collect::<Vec<_>>())
+    .bind(kinds.iter().map(|(kind, _)| kind.ip.to_string()).collect::<Vec<_>>())
+    .bind(kinds.iter().map(|(kind, _)| kind.charge.map(|(rule, ..)| rule.name())).collect::<Vec<_>>())
+    .bind(kinds.iter().map(|(kind, _)| kind.subject()).collect::<Vec<_>>())
+    .bind(kinds.iter().map(|(kind, _)| kind.charge.map(|(_, limit, _)| ceiling(limit))).collect::<Vec<_>>())
+    .bind(kinds.iter().map(|(kind, _)| kind.charge.map(|(_, limit, _)| limit.window.as_secs_f64())).collect::<Vec<_>>())
+    .bind(kinds.iter().map(|(_, requests)| *requests).collect::<Vec<_>>())
+    .bind(clock)
+    .bind(&salt[..])
+    .fetch_all(pool)
+    .await?;
+    let mut found = Found::of(&rows, kinds.len())?;
+    questions.iter().zip(kind_of).map(|(question, kind)| found.verdict(question, kind)).collect()
+}
+
+fn ceiling(limit: RateLimit) -> i32 {
+    i32::try_from(limit.requests).unwrap_or(i32::MAX)
+}
+
+/// The different questions, how often each is asked, and which one each question is.
+fn kinds(questions: &[Question]) -> (Vec<(Question, i32)>, Vec<usize>) {
+    let mut kinds: Vec<(Question, i32)> = Vec::new();
+    let mut known = HashMap::with_capacity(questions.len());
+    let of = questions.iter().map(|question| {
+        let kind = *known.entry(question).or_insert_with(|| {
+            kinds.push((*question, 0));
+            kinds.len() - 1
+        });
+        kinds[kind].1 += 1;
+        kind
+    });
+    let of = of.collect();
+    (kinds, of)
+}
+
+/// What the statement has found.
+struct Found<'r> {
+    kinds: Vec<Option<&'r PgRow>>,
+    /// By key: the window, and how many of its requests were told of it.
+    windows: HashMap<&'r str, (Counted, i32)>,
+}
+
+#[derive(Clone, Copy)]
+struct Counted {
+    used: i32,
+    granted: i32,
+    closes_at: f64,
+    closes_in: f64,
+}
+
+impl<'r> Found<'r> {
+    fn of(rows: &'r [PgRow], kinds: usize) -> Result<Found<'r>, sqlx::Error> {
+        let mut found = Found { kinds: vec![None; kinds], windows: HashMap::with_capacity(kinds) };
+        for row in rows {
+            let nr: Option<i32> = row.try_get(NR)?;
+            match nr {
+                Some(nr) => {
+                    let place = usize::try_from(nr).ok().and_then(|nr| found.kinds.get_mut(nr));
+                    *place.ok_or(sqlx::Error::RowNotFound)? = Some(row);
+                }
+                None => {
+                    let counted = Counted {
+                        used: row.try_get(USED)?,
+                        granted: row.try_get(GRANTED)?,
+                        closes_at: row.try_get(AT)?,
+                        closes_in: row.try_get(IN)?,
+                    };
+                    found.windows.insert(row.try_get(KEY)?, (counted, 0));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn verdict(&mut self, question: &Question, kind: usize) -> Result<Verdict, sqlx::Error> {
+        let row = self.kinds.get(kind).copied().flatten().ok_or(sqlx::Error::RowNotFound)?;
+        let block: Option<f64> = row.try_get(AT)?;
+        if let Some(ends_at) = block {
+            return Ok(Verdict::Blocked(Block { ends_at, ends_in: row.try_get(IN)? }));
+        }
+        let client = match &question.key {
+            Some((_, secret_hash)) => client(row, secret_hash)?,
+            None => None,
+        };
+        let Some((_, limit, _)) = question.charge else { return Ok(Verdict::Seen { client, quota: None }) };
+        let key: &str = row.try_get(KEY)?;
+        let (counted, told) = self.windows.get_mut(key).ok_or(sqlx::Error::RowNotFound)?;
+        let Counted { used, granted, closes_at, closes_in } = *counted;
+        let quota = Window { ceiling: ceiling(limit), used, granted, closes_at, closes_in }.quota(*told);
+        *told += 1;
+        Ok(Verdict::Seen { client, quota: Some(quota) })
+    }
+}
+
+/// The columns of what the statement answers.
+const NR: usize = 0;
+const KEY: usize = 1;
+const SECRET_HASH: usize = 2;
+const CREDENTIAL_ID: usize = 3;
+const ACCOUNT_ID: usize = 4;
+const SHARD_ID: usize = 5;
+const IS_REVOKED: usize = 6;
+const SIGNING_SECRET: usize = 7;
+const AT: usize = 8;
+const IN: usize = 9;
+const USED: usize = 10;
+const GRANTED: usize = 11;
+
+/// Whose a key is, if there is such a one, with this secret, and not revoked. The secret is
+/// compared in constant time, by its hash; where there is none, with one that nobody has.
+fn client(row: &PgRow, secret_hash: &Hash) -> Result<Option<Client>, sqlx::Error> {
+    let expected: Option<&[u8]> = row.try_get(SECRET_HASH)?;
+    let is_right = bool::from(secret_hash.ct_eq(expected.unwrap_or(&[0; 32])));
+    let is_revoked: Option<bool> = row.try_get(IS_REVOKED)?;
+    if !is_right || is_revoked != Some(false) {
+        return Ok(None);
+    }
+    let principal = Principal {
+        account_id: row.try_get(ACCOUNT_ID)?,
+        shard_id: row.try_get(SHARD_ID)?,
+        credential_id: row.try_get(CREDENTIAL_ID)?,
+    };
+    Ok(Some(Client { principal, signing_secret: row.try_get(SIGNING_SECRET)? }))
+}

@@ -1,0 +1,244 @@
+//! Rate limits (specification, "Rate limits"): which rule governs a request, and what its caller is
+//! told. Pure; the counting is [`super::gate`]'s.
+
+use std::time::Duration;
+
+use crate::config::{RateLimit, RateLimits};
+
+/// How long an IP is blocked that logs in too often.
+pub const BLOCK: Duration = Duration::from_secs(15 * 60);
+
+/// A rule. The first that matches governs a request, alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rule {
+    /// `POST /api/v1/orders`.
+    Orders,
+    /// Product images; one budget for all of an account.
+    Images,
+    /// Everything else under `/api/v1`.
+    General,
+    /// `POST /auth/login`, by IP.
+    Login,
+    /// `POST /auth/refresh`, by IP.
+    Refresh,
+    /// What changes something under `/client/api`, by user.
+    Portal,
+}
+
+impl Rule {
+    pub const ALL: [Rule; 6] = [Self::Orders, Self::Images, Self::General, Self::Login, Self::Refresh, Self::Portal];
+
+    /// The rule of a request, by its path as it is routed: prefixes end at segments.
+    pub fn of(method: &str, path: &str) -> Option<Rule> {
+        let reads = matches!(method, "GET" | "HEAD");
+        if is_under(path, "/api/v1") {
+            return Some(match method {
+                "POST" if is_under(path, "/api/v1/orders") => Self::Orders,
+                _ if reads && is_image(path) => Self::Images,
+                _ => Self::General,
+            });
+        }
+        match method {
+            "POST" if is_under(path, "/auth/login") => Some(Self::Login),
+            "POST" if is_under(path, "/auth/refresh") => Some(Self::Refresh),
+            _ if !reads && method != "OPTIONS" && is_under(path, "/client/api") => Some(Self::Portal),
+            _ => None,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Orders => "orders",
+            Self::Images => "images",
+            Self::General => "general",
+            Self::Login => "login",
+            Self::Refresh => "refresh",
+            Self::Portal => "portal",
+        }
+    }
+
+    pub fn limit(self, limits: &RateLimits) -> RateLimit {
+        match self {
+            Self::Orders => limits.orders,
+            Self::Images => limits.images,
+            Self::General => limits.general,
+            Self::Login => limits.login,
+            Self::Refresh => limits.refresh,
+            Self::Portal => limits.portal,
+        }
+    }
+
+    /// What there was too much of.
+    fn noun(self) -> &'static str {
+        match self {
+            Self::Orders => "order requests",
+            Self::Images => "image requests",
+            Self::General => "requests",
+            Self::Login => "logins",
+            Self::Refresh => "token refreshes",
+            Self::Portal => "changes",
+        }
+    }
+
+    /// The message of a 429, in whole minutes.
+    pub fn message(self, retry_after: u32) -> String {
+        format!("Too many {}. Try again in {}.", self.noun(), minutes(retry_after))
+    }
+}
+
+/// The message of a blocked IP's 429, in whole minutes.
+pub fn blocked_message(retry_after: u32) -> String {
+    format!("Too many logins: all requests from this address are refused. Try again in {}.", minutes(retry_after))
+}
+
+fn minutes(seconds: u32) -> String {
+    match seconds.div_ceil(60) {
+        0 | 1 => "1 minute".to_owned(),
+        minutes => format!("{minutes} minutes"),
+    }
+}
+
+/// Whether a path is the prefix, or goes on after it with a further segment.
+pub fn is_under(path: &str, prefix: &str) -> bool {
+    path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn is_image(path: &str) -> bool {
+    let mut segments = path.strip_prefix("/api/v1/products/").unwrap_or_default().split('/');
+    segments.next() == Some("images") || segments.next() == Some("image")
+}
+
+/// How a caller stands with its rule: the three headers, and what a 429 says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// `X-RateLimit-Limit`.
+    pub ceiling: u32,
+    /// `X-RateLimit-Remaining`.
+    pub remaining: u32,
+    /// `X-RateLimit-Reset`: Unix seconds, when the window has closed.
+    pub resets_at: i64,
+    /// Seconds until then, at least 1.
+    pub retry_after: u32,
+    /// The request was one too many. It was not charged.
+    pub is_exceeded: bool,
+}
+
+/// An IP's block.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Block {
+    /// Unix seconds.
+    pub ends_at: f64,
+    /// Seconds.
+    pub ends_in: f64,
+}
+
+impl Block {
+    /// What everybody there is told: the login rule's limit, and the block's end.
+    pub fn quota(&self, login: RateLimit) -> Quota {
+        Quota { ceiling: login.requests, is_exceeded: true, ..until(self.ends_at, self.ends_in) }
+    }
+}
+
+/// A window after some requests were counted together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Window {
+    pub ceiling: i32,
+    /// Requests that have passed in it, those of now included.
+    pub used: i32,
+    /// How many of those of now passed: the first ones.
+    pub granted: i32,
+    /// Unix seconds.
+    pub closes_at: f64,
+    /// Seconds.
+    pub closes_in: f64,
+}
+
+impl Window {
+    /// What the caller of the nth of those requests, from 0, is told.
+    pub fn quota(&self, nth: i32) -> Quota {
+        let is_exceeded = nth >= self.granted;
+        let used = if is_exceeded { self.used } else { self.used - self.granted + nth + 1 };
+        // A request that passed has left what the ceiling leaves; one that did not, nothing.
+        let remaining = if is_exceeded { 0 } else { u32::try_from(self.ceiling - used).unwrap_or_default() };
+        let ceiling = u32::try_from(self.ceiling).unwrap_or_default();
+        Quota { ceiling, remaining, is_exceeded, ..until(self.closes_at, self.closes_in) }
+    }
+}
+
+fn until(at: f64, within: f64) -> Quota {
+    // Postgres counts microseconds; floats of this size keep them.
+    let retry_after = within.ceil().clamp(1.0, f64::from(u32::MAX)) as u32;
+    Quota { ceiling: 0, remaining: 0, resets_at: at.ceil() as i64, retry_after, is_exceeded: false }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_first_rule_that_matches_governs() {
+        for (method, path, rule) in [
+            ("POST", "/api/v1/orders", Some(Rule::Orders)),
+            ("POST", "/api/v1/orders/7/cancel", Some(Rule::Orders)),
+            ("GET", "/api/v1/orders", Some(Rule::General)),
+            ("POST", "/api/v1/orders-archive", Some(Rule::General)),
+            ("GET", "/api/v1/products/images", Some(Rule::Images)),
+            ("HEAD", "/api/v1/products/images", Some(Rule::Images)),
+            ("GET", "/api/v1/products/7/image", Some(Rule::Images)),
+            ("GET", "/api/v1/products/image", Some(Rule::General)),
+            ("GET", "/api/v1/products/7/images", Some(Rule::General)),
+            ("POST", "/api/v1/products/7/image", Some(Rule::General)),
+            ("GET", "/api/v1/products/7", Some(Rule::General)),
+            ("GET", "/api/v1", Some(Rule::General)),
+            ("DELETE", "/api/v1/nowhere", Some(Rule::General)),
+            ("GET", "/api/v10/orders", None),
+            ("POST", "/auth/login", Some(Rule::Login)),
+            ("GET", "/auth/login", None),
+            ("POST", "/auth/refresh", Some(Rule::Refresh)),
+            ("POST", "/auth/logout", None),
+            ("POST", "/client/api/api-keys", Some(Rule::Portal)),
+            ("DELETE", "/client/api/api-keys/7", Some(Rule::Portal)),
+            ("GET", "/client/api/api-keys", None),
+            ("POST", "/admin/v1/accounts", None),
+            ("GET", "/metrics", None),
+        ] {
+            assert_eq!(Rule::of(method, path), rule, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn messages_are_in_whole_minutes() {
+        assert_eq!(Rule::Orders.message(1), "Too many order requests. Try again in 1 minute.");
+        assert_eq!(Rule::General.message(60), "Too many requests. Try again in 1 minute.");
+        assert_eq!(Rule::General.message(61), "Too many requests. Try again in 2 minutes.");
+        assert!(blocked_message(900).ends_with("Try again in 15 minutes."));
+    }
+
+    #[test]
+    fn a_reset_is_when_the_window_has_closed() {
+        let window = Window { ceiling: 5, used: 5, granted: 0, closes_at: 1_000.25, closes_in: 59.3 };
+        let quota = window.quota(0);
+        assert_eq!((quota.resets_at, quota.retry_after, quota.remaining), (1_001, 60, 0));
+        assert_eq!(Window { closes_in: -0.1, ..window }.quota(0).retry_after, 1);
+    }
+
+    proptest! {
+        /// `used` requests had passed before, and `asked` come together.
+        #[test]
+        fn those_that_pass_count_down_to_nothing(ceiling in 1..2_000_i32, before in 0..2_000_i32, asked in 1..2_000_i32) {
+            let before = before.min(ceiling);
+            let granted = asked.min(ceiling - before);
+            let window = Window { ceiling, used: before + granted, granted, closes_at: 60.0, closes_in: 60.0 };
+            let quotas: Vec<Quota> = (0..asked).map(|nth| window.quota(nth)).collect();
+            prop_assert_eq!(quotas.iter().filter(|q| !q.is_exceeded).count(), usize::try_from(granted).unwrap());
+            for (nth, quota) in quotas.iter().enumerate() {
+                let left = (ceiling - before - i32::try_from(nth).unwrap() - 1).max(0);
+                prop_assert_eq!(quota.remaining, u32::try_from(left).unwrap());
+            }
+        }
+    }
+}

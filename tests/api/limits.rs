@@ -1,0 +1,405 @@
+//! Rate limits and blocks, as clients meet them.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use rewards_ledger::access::gate::{self, Claim, Question, Verdict};
+use rewards_ledger::access::limits::{Quota, Rule};
+use rewards_ledger::config::{RateLimit, RateLimits};
+use rewards_ledger::ledger::{connect, expiry};
+use serde_json::{Value, json};
+use sqlx::{ConnectOptions, PgPool};
+
+use crate::support::node::{AMPLE_LIMITS, Answer, Client, Node};
+use crate::support::postgres::database;
+
+fn limits(text: &str) -> RateLimits {
+    format!("{AMPLE_LIMITS},{text}").parse().unwrap()
+}
+
+/// `X-RateLimit-Limit` and `X-RateLimit-Remaining`, of an answer that has all three headers.
+#[track_caller]
+fn quota(answer: &Answer) -> (u32, u32) {
+    let number = |name: &str| answer.header(name).parse::<u32>().unwrap_or_else(|_| panic!("{name}: {}", answer.text));
+    let now = Utc::now().timestamp();
+    let resets = i64::from(number("x-ratelimit-reset"));
+    assert!((now..=now + 3_601).contains(&resets), "{resets} {now}");
+    (number("x-ratelimit-limit"), number("x-ratelimit-remaining"))
+}
+
+fn has_no_quota(answer: &Answer) -> bool {
+    ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"].iter().all(|name| answer.header(name).is_empty())
+}
+
+/// A 429 in its form; how long to wait, in seconds.
+#[track_caller]
+fn limited(answer: &Answer, ceiling: u32, message: &str) -> u32 {
+    assert_eq!(answer.status, 429, "{}", answer.text);
+    assert_eq!(answer.header("content-type"), "application/json");
+    let body = answer.json();
+    assert_eq!(body.as_object().unwrap().len(), 3, "{body}");
+    assert_eq!((&body["error"], &body["message"]), (&json!("rate_limit_exceeded"), &json!(message)));
+    assert_eq!(body["retry_after"].to_string(), answer.header("retry-after"));
+    assert_eq!(quota(answer), (ceiling, 0));
+    assert!(!answer.header("x-request-id").is_empty());
+    body["retry_after"].as_u64().unwrap().try_into().unwrap()
+}
+
+async fn sql(node: &Node, statement: &'static str) {
+    sqlx::raw_sql(statement).execute(&mut node.options.connect().await.unwrap()).await.unwrap();
+}
+
+async fn login(node: &Node, ip: &str) -> Answer {
+    let request = node.request("POST", "/auth/login").header("X-Forwarded-For", ip).header("Content-Type", "application/json");
+    node.send(request.body("{}")).await
+}
+
+#[tokio::test]
+async fn a_rule_counts_its_requests_whatever_they_are_answered_with() {
+    let node = Node::with_limits(limits("orders=4/60s,general=7/1h")).await;
+    let setup = node.setup().await;
+    let client = &setup.client;
+    let body = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    let placed = node.client(client, "POST", "/orders", body.clone()).await;
+    assert_eq!((placed.status, quota(&placed)), (201, (4, 3)));
+    let id = placed.json()["data"]["id"].as_i64().unwrap();
+    let wrong = node.client(client, "POST", "/orders", json!({"quantity": -1})).await;
+    assert_eq!((wrong.status, quota(&wrong)), (400, (4, 2)));
+    let cancel = node.client(client, "POST", &format!("/orders/{id}/cancel/"), Value::Null).await;
+    assert_eq!((cancel.status, quota(&cancel)), (200, (4, 1)));
+    let large = node.send(node.by(client, "POST", "/orders").body(vec![b' '; (1 << 20) + 1])).await;
+    assert_eq!((large.status, quota(&large)), (413, (4, 0)));
+    let head = node.head().await;
+    for _ in 0..3 {
+        let refused = node.client(client, "POST", "/orders", body.clone()).await;
+        let wait = limited(&refused, 4, "Too many order requests. Try again in 1 minute.");
+        assert!((1..=60).contains(&wait), "{wait}");
+    }
+    assert_eq!(node.head().await, head, "a refused request does nothing");
+
+    for (left, (method, path, status)) in [
+        ("GET", "/orders", 200),
+        ("GET", "/nowhere", 404),
+        ("DELETE", "/orders", 405),
+        ("GET", "/orders?page=0", 400),
+        ("GET", "/orders/%00", 404),
+        ("PUT", "/webhooks/1", 415),
+    ]
+    .into_iter()
+    .enumerate()
+    .map(|(n, request)| (6 - u32::try_from(n).unwrap(), request))
+    {
+        let answer = node.client(client, method, path, Value::Null).await;
+        assert_eq!((answer.status, quota(&answer)), (status, (7, left)), "{method} {path} {}", answer.text);
+    }
+    // Another key of the account has a budget of its own.
+    let second = node.credential(client.account_id).await;
+    assert_eq!(quota(&node.client(&second, "POST", "/orders", body.clone()).await), (4, 3));
+
+    // A new window opens with the first request after the old one has closed; a refused request was
+    // not charged to it.
+    sql(&node, "UPDATE rate_windows SET opened_at = opened_at - interval '60 s', closes_at = now() WHERE key LIKE 'orders %'")
+        .await;
+    assert_eq!(quota(&node.client(client, "POST", "/orders", body).await), (4, 3));
+
+    let text = node.send(node.request("GET", "/metrics")).await.text;
+    assert!(text.contains("ledger_rate_limited_total{rule=\"orders\"} 3"), "{text}");
+}
+
+#[tokio::test]
+async fn images_draw_on_the_accounts_budget() {
+    let node = Node::with_limits(limits("images=3/60s")).await;
+    let client = node.account("Acme").await;
+    let second = node.credential(client.account_id).await;
+    let other = node.account("Other").await;
+    for (caller, path, left) in [
+        (&client, "/products/images", 2),
+        (&second, "/products/7/image", 1),
+        (&client, "/products/7/image", 0),
+        (&other, "/products/images", 2),
+    ] {
+        assert_eq!(quota(&node.client(caller, "GET", path, Value::Null).await), (3, left), "{path}");
+    }
+    let refused = node.client(&second, "GET", "/products/images", Value::Null).await;
+    limited(&refused, 3, "Too many image requests. Try again in 1 minute.");
+    assert_eq!(quota(&node.client(&client, "GET", "/products", Value::Null).await).0, 1_000_000);
+}
+
+#[tokio::test]
+async fn who_guesses_pays_with_the_address_and_not_with_the_key() {
+    let node = Node::with_limits(limits("general=3/1h")).await;
+    let client = node.account("Acme").await;
+    let wrong = Client { secret: "0".repeat(64), ..client.clone() };
+    let from = async |caller: &Client, ip: &str| node.send(node.by(caller, "GET", "/orders").header("X-Forwarded-For", ip)).await;
+    for left in [2, 1, 0] {
+        let refused = from(&wrong, "192.0.2.1").await;
+        refused.refused(401, "E_UNAUTHORIZED");
+        assert_eq!(quota(&refused), (3, left));
+    }
+    let nobody = node.request("GET", "/api/v1/orders").header("X-Forwarded-For", "192.0.2.1");
+    let wait = limited(&node.send(nobody).await, 3, "Too many requests. Try again in 60 minutes.");
+    assert!((3_590..=3_600).contains(&wait), "{wait}");
+    limited(&from(&wrong, "192.0.2.1").await, 3, "Too many requests. Try again in 60 minutes.");
+    assert_eq!(quota(&from(&wrong, "192.0.2.2").await), (3, 2), "another address");
+    assert_eq!(quota(&from(&client, "192.0.2.1").await), (3, 2), "the key's own budget, from the same address");
+    // A revoked key is no key.
+    node.operator("DELETE", &format!("/credentials/{}", client.credential_id), Value::Null).await.data(200);
+    let revoked = from(&client, "192.0.2.3").await;
+    assert_eq!((revoked.status, quota(&revoked)), (401, (3, 2)));
+}
+
+#[tokio::test]
+async fn what_no_rule_governs_carries_no_header() {
+    let node = Node::start().await;
+    for path in ["/healthz", "/readyz", "/metrics", "/docs", "/openapi.json", "/nowhere", "/admin/v1/accounts", "/api/v10"] {
+        assert!(has_no_quota(&node.send(node.request("GET", path)).await), "{path}");
+    }
+    assert!(has_no_quota(&node.operator("GET", "/accounts", Value::Null).await));
+}
+
+/// Of 150 requests that come to each of two nodes at once, exactly those pass that may.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_burst_over_two_nodes_passes_exactly_the_limit() {
+    let node = Node::with_limits(limits("orders=100/60s")).await;
+    let other = node.beside(limits("orders=100/60s")).await;
+    let client = node.account("Acme").await;
+    let burst = (0..300).map(|n| {
+        let node = if n % 2 == 0 { &node } else { &other };
+        node.client(&client, "POST", "/orders", json!({}))
+    });
+    let answers = futures::future::join_all(burst).await;
+    let passed: Vec<&Answer> = answers.iter().filter(|answer| answer.status == 400).collect();
+    assert_eq!(passed.len(), 100);
+    let left: BTreeSet<u32> = passed.iter().map(|answer| quota(answer).1).collect();
+    assert_eq!(left, (0..100).collect(), "each was told another remainder");
+    for answer in answers.iter().filter(|answer| answer.status != 400) {
+        limited(answer, 100, "Too many order requests. Try again in 1 minute.");
+    }
+    // A node that starts now knows.
+    let restarted = other.beside(limits("orders=100/60s")).await;
+    let refused = restarted.client(&client, "POST", "/orders", json!({})).await;
+    limited(&refused, 100, "Too many order requests. Try again in 1 minute.");
+}
+
+#[tokio::test]
+async fn nobody_passes_uncounted() {
+    let node = Node::start().await;
+    let client = node.account("Acme").await;
+    // The keys can be looked up, the counters cannot be written.
+    sql(&node, "REVOKE INSERT ON rate_windows FROM ledger_runtime").await;
+    for (method, path) in [("GET", "/orders"), ("POST", "/orders")] {
+        let answer = node.client(&client, method, path, json!({})).await;
+        answer.refused(503, "E_UNAVAILABLE");
+        assert!(answer.header("retry-after").parse::<u32>().unwrap() >= 1);
+    }
+    login(&node, "192.0.2.1").await.refused(503, "E_UNAVAILABLE");
+    sql(&node, "GRANT INSERT ON rate_windows TO ledger_runtime").await;
+    node.client(&client, "GET", "/orders", Value::Null).await.data(200);
+}
+
+const BLOCKED: &str = "Too many logins: all requests from this address are refused. Try again in 15 minutes.";
+
+#[tokio::test]
+async fn one_login_too_many_blocks_the_address_everywhere() {
+    let node = Node::with_limits(limits("login=5/60s")).await;
+    let other = node.beside(limits("login=5/60s")).await;
+    let client = node.account("Acme").await;
+    for left in [4, 3, 2, 1, 0] {
+        let answer = login(if left % 2 == 0 { &node } else { &other }, "192.0.2.1").await;
+        assert_ne!(answer.status, 429);
+        assert_eq!(quota(&answer), (5, left));
+    }
+    let wait = limited(&login(&node, "192.0.2.1").await, 5, BLOCKED);
+    assert!((890..=900).contains(&wait), "{wait}");
+    let ends = |answer: &Answer| answer.header("x-ratelimit-reset").to_owned();
+    let end = ends(&login(&node, "192.0.2.1").await);
+    for node in [&node, &other] {
+        let from = |method: &str, path: &str| node.request(method, path).header("X-Forwarded-For", "192.0.2.1");
+        for path in [
+            "/docs",
+            "/openapi.json",
+            "/nowhere",
+            "/auth/refresh",
+            "/api/v1/orders",
+            "/admin/v1/accounts",
+            "/client/api/api-keys",
+        ] {
+            for method in ["GET", "POST"] {
+                let answer = node.send(from(method, path)).await;
+                limited(&answer, 5, BLOCKED);
+                assert_eq!(ends(&answer), end, "blocked traffic does not extend the block");
+            }
+        }
+        let known = from("GET", "/api/v1/orders").header("X-API-Key", &client.key).header("X-API-Secret", &client.secret);
+        limited(&node.send(known).await, 5, BLOCKED);
+        limited(&node.send(from("GET", "/admin/v1/accounts").bearer_auth("wrong")).await, 5, BLOCKED);
+        for path in ["/healthz", "/readyz", "/metrics"] {
+            assert_eq!(node.send(from("GET", path)).await.status, 200, "{path}");
+        }
+        let operator = node.by_operator("GET", "/accounts").header("X-Forwarded-For", "192.0.2.1");
+        node.send(operator).await.data(200);
+        // Others are not concerned.
+        node.client(&client, "GET", "/orders", Value::Null).await.data(200);
+    }
+    let charged: i64 = sqlx::query_scalar("SELECT count(*) FROM rate_windows WHERE key = 'general ip 192.0.2.1'")
+        .fetch_one(node.ledger.pool())
+        .await
+        .unwrap();
+    assert_eq!(charged, 0, "a refused request is not charged");
+    let text = other.send(other.request("GET", "/metrics")).await.text;
+    assert!(text.contains("ledger_rate_limited_total{rule=\"block\"} 16"), "{text}");
+
+    // It ends by itself, and the next one is another block.
+    sql(&node, "UPDATE ip_blocks SET started_at = started_at - interval '15 min', ends_at = now() - interval '1 ms'").await;
+    sql(&node, "UPDATE rate_windows SET closes_at = now() WHERE key LIKE 'login %'").await;
+    for left in [4, 3, 2, 1, 0] {
+        assert_eq!(quota(&login(&other, "192.0.2.1").await), (5, left));
+    }
+    limited(&login(&other, "192.0.2.1").await, 5, BLOCKED);
+}
+
+#[tokio::test]
+async fn an_operator_lifts_a_block() {
+    let node = Node::with_limits(limits("login=2/60s")).await;
+    for _ in 0..3 {
+        login(&node, "2001:db8::1").await;
+    }
+    limited(&login(&node, "2001:db8:0::1").await, 2, BLOCKED);
+    let head = node.head().await;
+    let path = "/ip-blocks/2001:db8:0:0::1";
+    let lifted = node.operator("DELETE", path, Value::Null).await.data(200);
+    assert_eq!(lifted, json!({"ip": "2001:db8::1"}));
+    let (kind, data, actor): (String, String, String) =
+        sqlx::query_as("SELECT type, data::text, metadata->>'actor' FROM events WHERE position > $1")
+            .bind(head)
+            .fetch_one(node.ledger.pool())
+            .await
+            .unwrap();
+    assert_eq!(kind, "IpBlockLifted");
+    assert!(!data.contains("2001") && actor.contains("operator"), "{data} {actor}");
+    for left in [1, 0] {
+        assert_eq!(quota(&login(&node, "2001:db8::1").await), (2, left), "its logins are counted anew");
+    }
+    for path in [path, "/ip-blocks/192.0.2.1", "/ip-blocks/nowhere"] {
+        node.operator("DELETE", path, Value::Null).await.refused(404, "E_NOT_FOUND");
+    }
+    assert_eq!(quota(&login(&node, "192.0.2.1").await), (2, 1));
+    let auditor = node.token(rewards_ledger::access::Role::Auditor).await;
+    node.operator_with(&auditor, "DELETE", path, Value::Null).await.refused(403, "E_FORBIDDEN");
+}
+
+#[tokio::test]
+async fn refreshes_and_the_portal_have_limits_of_their_own() {
+    let node = Node::with_limits(limits("refresh=2/60s,portal=1/1h")).await;
+    let post = async |path: &str| node.send(node.request("POST", path).header("X-Forwarded-For", "192.0.2.1")).await;
+    for left in [1, 0] {
+        assert_eq!(quota(&post("/auth/refresh").await), (2, left));
+    }
+    limited(&post("/auth/refresh").await, 2, "Too many token refreshes. Try again in 1 minute.");
+    assert_ne!(post("/auth/login").await.status, 429, "no block");
+    assert_eq!(quota(&post("/client/api/api-keys").await), (1, 0), "nobody is signed in: the address pays");
+    limited(&post("/client/api/api-keys").await, 1, "Too many changes. Try again in 60 minutes.");
+}
+
+#[tokio::test]
+async fn what_is_over_is_deleted() {
+    let node = Node::with_limits(limits("login=1/60s")).await;
+    for ip in ["192.0.2.1", "192.0.2.2"] {
+        login(&node, ip).await;
+        login(&node, ip).await;
+    }
+    let pool = node.ledger.pool();
+    assert_eq!(expiry::purge_rate_windows(pool).await.unwrap(), (0, false));
+    assert_eq!(expiry::purge_ip_blocks(pool).await.unwrap(), (0, false));
+    sql(&node, "UPDATE rate_windows SET closes_at = now() - interval '1 ms' WHERE key = 'login ip 192.0.2.1'").await;
+    sql(
+        &node,
+        "UPDATE ip_blocks SET started_at = now() - interval '1 h', ends_at = now() - interval '1 ms' WHERE ip = '192.0.2.1'",
+    )
+    .await;
+    assert_eq!(expiry::purge_rate_windows(pool).await.unwrap(), (1, false));
+    assert_eq!(expiry::purge_ip_blocks(pool).await.unwrap(), (1, false));
+}
+
+/// A fixed window, as the contract says it.
+#[derive(Debug, Default)]
+struct Model {
+    closes_at: Option<DateTime<Utc>>,
+    used: usize,
+}
+
+impl Model {
+    /// How many of the requests pass.
+    fn charge(&mut self, now: DateTime<Utc>, limit: RateLimit, requests: usize) -> usize {
+        let closes = now + limit.window;
+        match self.closes_at {
+            // A clock that was set back keeps nobody waiting for longer than a window.
+            Some(open) if open > now => self.closes_at = Some(open.min(closes)),
+            _ => *self = Model { closes_at: Some(closes), used: 0 },
+        }
+        let granted = requests.min(limit.requests as usize - self.used);
+        self.used += granted;
+        granted
+    }
+}
+
+async fn ask(pool: &PgPool, user_id: i64, limit: RateLimit, requests: usize, now: DateTime<Utc>) -> Vec<Quota> {
+    let claim = Claim::User { user_id, account_id: 1 };
+    let question = Question::new([192, 0, 2, 1].into(), claim, Some((Rule::General, limit)));
+    let verdicts = gate::answer(pool, &vec![question; requests], Some(now)).await.unwrap();
+    let quota = |verdict| match verdict {
+        Verdict::Seen { quota: Some(quota), .. } => quota,
+        other => panic!("{other:?}"),
+    };
+    verdicts.into_iter().map(quota).collect()
+}
+
+#[test]
+fn windows_are_fixed_whatever_comes_when() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let (database, pool) = runtime.block_on(async {
+        let database = database().await;
+        let pool = connect::gate(&database.url.parse().unwrap());
+        (database, pool)
+    });
+    let users = AtomicI64::new(0);
+    // Milliseconds that pass, now and then backwards, and how many requests come together.
+    let gap = prop_oneof![8 => 0..20_000_i64, 2 => 20_000..90_000_i64, 1 => -90_000..0_i64];
+    let histories = (1..8_u32, 1..60_u64, prop::collection::vec((gap, 1..6_usize), 1..25));
+    let mut runner = TestRunner::new(Config { cases: 48, failure_persistence: None, ..Config::default() });
+    let outcome = runner.run(&histories, |(requests, seconds, history)| {
+        let limit = RateLimit { requests, window: Duration::from_secs(seconds) };
+        let user = users.fetch_add(1, Ordering::Relaxed);
+        let mut now = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
+        let mut model = Model::default();
+        let mut passed: Vec<DateTime<Utc>> = vec![];
+        let is_forward = history.iter().all(|(gap, _)| *gap >= 0);
+        for (gap, asked) in history {
+            now += TimeDelta::milliseconds(gap);
+            let quotas = runtime.block_on(ask(&pool, user, limit, asked, now));
+            let granted = model.charge(now, limit, asked);
+            prop_assert_eq!(quotas.iter().filter(|quota| !quota.is_exceeded).count(), granted);
+            let closes = model.closes_at.unwrap();
+            for (nth, quota) in quotas.iter().enumerate() {
+                let left = (requests as usize - model.used) + granted.saturating_sub(nth + 1);
+                prop_assert_eq!(quota.remaining as usize, if nth < granted { left } else { 0 });
+                prop_assert_eq!(quota.is_exceeded, nth >= granted);
+                prop_assert_eq!(quota.resets_at, closes.timestamp() + i64::from(closes.timestamp_subsec_nanos() > 0));
+                prop_assert!(u64::from(quota.retry_after) <= seconds, "nobody waits for longer than a window");
+            }
+            if is_forward {
+                // Seen from outside: who is refused can look back on as many that passed within a window.
+                let within = passed.iter().filter(|at| now - **at < TimeDelta::seconds(seconds as i64)).count();
+                prop_assert!(granted == asked || within + granted >= requests as usize, "refused without cause");
+            }
+            passed.extend(std::iter::repeat_n(now, granted));
+        }
+        Ok(())
+    });
+    outcome.unwrap();
+    drop(database);
+}
