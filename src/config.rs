@@ -148,7 +148,7 @@ pub struct Config {
     #[arg(long, env = "LEDGER_MASTER_KEY_FILE", value_name = "FILE")]
     pub master_key_file: Option<PathBuf>,
 
-    /// The address by which clients reach the service (no effect yet) [default: http://<listen>]
+    /// The address by which clients reach the service: what the URLs in answers begin with [default: http://<listen>]
     #[arg(long, env = "LEDGER_PUBLIC_URL", value_name = "URL", value_parser = url)]
     pub public_url: Option<String>,
 
@@ -221,7 +221,7 @@ impl Config {
 
     /// The settings that were given and that nothing in this version looks at.
     pub fn without_effect(&self) -> Vec<&'static str> {
-        [("--log-key-file", self.log_key_file.is_some()), ("--public-url", self.public_url.is_some())]
+        [("--log-key-file", self.log_key_file.is_some())]
             .into_iter()
             .filter_map(|(setting, is_given)| is_given.then_some(setting))
             .collect()

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::access::seal::Keyring;
-use crate::access::{Gate, Operators};
+use crate::access::{Gate, Operators, Sessions, sessions};
 use crate::api::{ApiState, Lifecycle, app};
 use crate::config::{Config, ConfigError, Role};
 use crate::delivery::sender::{Sender, SenderError, SenderSettings};
@@ -127,13 +127,23 @@ impl Node {
         if let Some(acceptor) = acceptor {
             let access = connect::access(node.database.options());
             let gate = Gate::start(connect::gate(node.database.options()), access.clone(), config.rate_limits, &node.writers);
+            let pool = ledger.pool().clone();
+            let sessions = Sessions::start(access.clone(), pool, keyring.clone(), &node.writers);
             let operators = Operators::new(access, token.as_ref());
             let address = acceptor.local_addr().iter().find_map(|address| address.as_socket_addr()).copied();
             let address = address.unwrap_or(config.listen);
-            let lifecycle = Lifecycle::new(config.deprecation_date, config.sunset_date);
-            let trusted_proxies = config.trusted_proxies.clone().into();
-            let is_sandbox = config.sandbox;
-            let state = ApiState { ledger, gate, operators, keyring, lifecycle, trusted_proxies, metrics, is_sandbox };
+            let state = ApiState {
+                ledger,
+                gate,
+                sessions,
+                operators,
+                keyring,
+                lifecycle: Lifecycle::new(config.deprecation_date, config.sunset_date),
+                trusted_proxies: config.trusted_proxies.clone().into(),
+                metrics,
+                public_url: config.public_url.clone().unwrap_or_else(|| format!("http://{address}")).into(),
+                is_sandbox: config.sandbox,
+            };
             node.serve(acceptor, state);
             node.address = Some(address);
         }
@@ -274,7 +284,7 @@ fn sender(config: &Config) -> Result<Sender, NodeError> {
     })?)
 }
 
-/// Forgets old idempotency keys, and windows and blocks that are over: every few minutes, in small
+/// Forgets old idempotency keys and sessions, and windows and blocks that are over: every few minutes, in small
 /// batches. Every node may do it at once.
 async fn purge(ledger: Ledger, stop: CancellationToken) {
     let mut due = tokio::time::interval(PURGE_EVERY);
@@ -282,6 +292,7 @@ async fn purge(ledger: Ledger, stop: CancellationToken) {
     while stop.run_until_cancelled(due.tick()).await.is_some() {
         let pool = ledger.pool();
         purge_all(&stop, "rate limits' windows", || expiry::purge_rate_windows(pool)).await;
+        purge_all(&stop, "sessions", || sessions::purge(pool)).await;
         purge_all(&stop, "blocks", || expiry::purge_ip_blocks(pool)).await;
         for shard in ledger.shards() {
             purge_all(&stop, "idempotency keys", || expiry::purge_idempotency_keys(pool, shard)).await;

@@ -13,6 +13,7 @@ use crate::catalogue::{CategoryEvent, ProductEvent};
 use crate::ip_block::IpBlockEvent;
 use crate::order::OrderEvent;
 use crate::payout::PayoutEvent;
+use crate::user::UserEvent;
 use crate::wallet::WalletEvent;
 use crate::webhook::WebhookEvent;
 
@@ -167,6 +168,7 @@ streams! {
     Webhook(WebhookEvent) = "webhook",
     Account(AccountEvent) = "account",
     Credential(CredentialEvent) = "credential",
+    User(UserEvent) = "user",
     Product(ProductEvent) = "product",
     Category(CategoryEvent) = "category",
     IpBlock(IpBlockEvent) = "ip_block",

@@ -17,6 +17,7 @@ pub mod placement;
 pub mod price;
 mod record;
 mod rejection;
+pub mod user;
 pub mod wallet;
 pub mod webhook;
 
@@ -38,5 +39,6 @@ pub type OrderId = i64;
 pub type PayoutId = i64;
 pub type ProductId = i64;
 pub type TransactionId = i64;
+pub type UserId = i64;
 pub type WalletId = i64;
 pub type WebhookId = i64;

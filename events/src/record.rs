@@ -49,6 +49,7 @@ pub struct Metadata {
 #[serde(rename_all = "snake_case")]
 pub enum Actor {
     Credential(i64),
+    User(i64),
     Operator(i64),
     Fulfilment,
     Sandbox,

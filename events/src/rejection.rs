@@ -7,6 +7,8 @@ pub enum Rejection {
     AccountSuspended,
     #[error("the credential is revoked")]
     CredentialRevoked,
+    #[error("the user was removed")]
+    UserRemoved,
     #[error("the product is not available")]
     ProductUnavailable,
     #[error("the denomination is not one of the product's")]

@@ -187,6 +187,15 @@ pub async fn list(pool: &PgPool, page: Page) -> Result<Listed<Account>, sqlx::Er
     Ok(listed.map(|row| row.0))
 }
 
+/// One page of an account's credentials, newest first.
+pub async fn list_credentials(pool: &PgPool, account_id: AccountId, page: Page) -> Result<Listed<Credential>, sqlx::Error> {
+    let conditions = |query: &mut QueryBuilder<Postgres>| {
+        query.push(" FROM credentials WHERE account_id = ").push_bind(account_id);
+    };
+    let listed: Listed<CredentialRow> = page::fetch(pool, conditions, "id", page).await?;
+    Ok(listed.map(|row| row.0))
+}
+
 pub async fn find(pool: &PgPool, id: AccountId) -> Result<Option<(ShardId, Account)>, sqlx::Error> {
     let row = sqlx::query("SELECT * FROM accounts WHERE id = $1").bind(id).fetch_optional(pool).await?;
     row.map(|row| Ok((row.try_get("shard_id")?, AccountRow::from_row(&row)?.0))).transpose()

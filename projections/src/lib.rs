@@ -12,6 +12,7 @@ pub mod envelope;
 pub mod orders;
 pub mod page;
 pub mod payouts;
+pub mod users;
 pub mod wallets;
 pub mod webhooks;
 pub mod write;
@@ -38,12 +39,14 @@ pub enum Inline {
     Catalogue,
     Orders,
     Payouts,
+    Users,
     Wallets,
     Webhooks,
 }
 
 impl Inline {
-    pub const ALL: [Inline; 6] = [Self::Accounts, Self::Catalogue, Self::Orders, Self::Payouts, Self::Wallets, Self::Webhooks];
+    pub const ALL: [Inline; 7] =
+        [Self::Accounts, Self::Catalogue, Self::Orders, Self::Payouts, Self::Users, Self::Wallets, Self::Webhooks];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -51,6 +54,7 @@ impl Inline {
             Self::Catalogue => "catalogue",
             Self::Orders => "orders",
             Self::Payouts => "payouts",
+            Self::Users => "users",
             Self::Wallets => "wallets",
             Self::Webhooks => "webhooks",
         }
@@ -62,6 +66,7 @@ impl Inline {
             Self::Catalogue => &["categories", "products"],
             Self::Orders => &["orders"],
             Self::Payouts => &["beneficiaries", "payouts"],
+            Self::Users => &["users"],
             Self::Wallets => &["wallets", "wallet_transactions"],
             Self::Webhooks => &["webhooks"],
         }
@@ -77,6 +82,7 @@ impl Inline {
                 beneficiaries::apply(conn, shard, events).await?;
                 payouts::apply(conn, shard, events).await
             }
+            Self::Users => users::apply(conn, shard, events).await,
             Self::Wallets => wallets::apply(conn, shard, events).await,
             Self::Webhooks => webhooks::apply(conn, shard, events).await,
         }

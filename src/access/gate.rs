@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
 
 use super::limits::{Block, Quota, Rule, Window};
-use super::{AccessError, Principal, blocks};
+use super::{AccessError, Principal, Who, blocks};
 use crate::config::{RateLimit, RateLimits};
 
 /// Most requests in one statement, and most that may wait.
@@ -369,7 +369,7 @@ fn client(row: &PgRow, secret_hash: &Hash) -> Result<Option<Client>, sqlx::Error
     let principal = Principal {
         account_id: row.try_get(ACCOUNT_ID)?,
         shard_id: row.try_get(SHARD_ID)?,
-        credential_id: row.try_get(CREDENTIAL_ID)?,
+        who: Who::Credential(row.try_get(CREDENTIAL_ID)?),
     };
     Ok(Some(Client { principal, signing_secret: row.try_get(SIGNING_SECRET)? }))
 }

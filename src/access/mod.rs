@@ -4,13 +4,19 @@ pub mod blocks;
 pub mod gate;
 pub mod limits;
 mod operators;
+mod passwords;
 pub mod request_signature;
 pub mod seal;
+pub mod sessions;
+pub mod tokens;
 
-use ledger_events::{AccountId, Actor, CredentialId, ShardId};
+use ledger_events::user::UserRole;
+use ledger_events::{AccountId, Actor, CredentialId, ShardId, UserId};
 
 pub use gate::Gate;
 pub use operators::{IssuedToken, Operator, Operators, Role};
+pub use passwords::Passwords;
+pub use sessions::Sessions;
 
 /// What a credential's sealed signing secret is bound to, beside its id.
 pub const SIGNING_SECRET: &str = "credential.signing_secret";
@@ -21,12 +27,32 @@ pub struct Principal {
     pub account_id: AccountId,
     /// Where the account's events are.
     pub shard_id: ShardId,
-    pub credential_id: CredentialId,
+    pub who: Who,
+}
+
+/// By what a client was authenticated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// An API key.
+    Credential(CredentialId),
+    /// A user's access token or portal cookie.
+    User { id: UserId, role: UserRole, session_id: i64 },
 }
 
 impl Principal {
     pub fn actor(&self) -> Actor {
-        Actor::Credential(self.credential_id)
+        match self.who {
+            Who::Credential(id) => Actor::Credential(id),
+            Who::User { id, .. } => Actor::User(id),
+        }
+    }
+
+    /// Whether the client may do what `role` may. An API key may do all.
+    pub fn may(&self, role: UserRole) -> bool {
+        match self.who {
+            Who::Credential(_) => true,
+            Who::User { role: own, .. } => own >= role,
+        }
     }
 }
 
@@ -36,7 +62,20 @@ pub enum AccessError {
     /// A missing, unknown, wrong or revoked key or secret: told apart to nobody.
     #[error("the caller is not known")]
     Unknown,
+    /// An unknown email or a wrong password: told apart to nobody.
+    #[error("the email or the password is wrong")]
+    WrongPassword,
+    /// An access token, a refresh token or a portal cookie that does not count, or no longer.
+    #[error("the token is not valid, or no longer")]
+    InvalidToken,
     /// The database could not be asked. Nobody is let in unseen.
     #[error("credentials cannot be checked now")]
     Unavailable,
+}
+
+impl From<sqlx::Error> for AccessError {
+    fn from(error: sqlx::Error) -> AccessError {
+        tracing::warn!(%error, "who a caller is cannot be looked up");
+        AccessError::Unavailable
+    }
 }

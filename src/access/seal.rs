@@ -49,6 +49,7 @@ pub struct Keyring {
     key_id: [u8; KEY_ID_BYTES],
     cipher: XChaCha20Poly1305,
     fingerprint_key: Zeroizing<[u8; 32]>,
+    access_token_key: Zeroizing<[u8; 32]>,
 }
 
 impl fmt::Debug for Keyring {
@@ -77,6 +78,7 @@ impl Keyring {
             key_id: [id[0], id[1], id[2], id[3]],
             cipher: XChaCha20Poly1305::new(&Key::from(*sealing)),
             fingerprint_key: Zeroizing::new(keyed_hash(master, &[b"fingerprint"])),
+            access_token_key: Zeroizing::new(keyed_hash(master, &[b"access token"])),
         })
     }
 
@@ -111,6 +113,11 @@ impl Keyring {
     pub fn open_text(&self, kind: &str, id: i64, sealed: &[u8]) -> Result<Private, SealError> {
         let plain = self.open(kind, id, sealed)?;
         std::str::from_utf8(&plain).map(Private::new).map_err(|_| SealError::Unreadable)
+    }
+
+    /// What access tokens are signed with.
+    pub(super) fn access_token_key(&self) -> &[u8] {
+        self.access_token_key.as_slice()
     }
 
     /// A keyed hash that finds equal values without telling what they are.

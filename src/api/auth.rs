@@ -5,7 +5,8 @@
 use std::sync::{Arc, OnceLock};
 
 use chrono::Utc;
-use poem::http::{HeaderName, HeaderValue, header};
+use ledger_events::UserId;
+use poem::http::{HeaderName, HeaderValue};
 use poem::{Endpoint, IntoResponse, Middleware, Request, Response, Result};
 
 use super::body;
@@ -13,17 +14,20 @@ use super::edge::WireUri;
 use super::error::{ApiError, Code, RateLimited};
 use super::source::source_ip;
 use super::state::ApiState;
+use super::user_auth::{bearer, portal_user};
 use crate::access::gate::{Claim, Client, Verdict};
 use crate::access::limits::{Quota, Rule, blocked_message, is_under};
 use crate::access::request_signature::{self, SignatureError};
-use crate::access::{AccessError, Operator, Operators, SIGNING_SECRET};
+use crate::access::{AccessError, Operator, Operators, Principal, SIGNING_SECRET, Who};
 
 impl From<AccessError> for ApiError {
     fn from(error: AccessError) -> ApiError {
-        match error {
-            AccessError::Unknown => ApiError::new(Code::Unauthorized),
-            AccessError::Unavailable => ApiError::new(Code::Unavailable),
-        }
+        ApiError::new(match error {
+            AccessError::Unknown => Code::Unauthorized,
+            AccessError::WrongPassword => Code::InvalidCredentials,
+            AccessError::InvalidToken => Code::InvalidToken,
+            AccessError::Unavailable => Code::Unavailable,
+        })
     }
 }
 
@@ -105,7 +109,7 @@ async fn admit(state: &ApiState, request: &mut Request) -> Result<()> {
     let path = request.uri().path();
     let (is_client_api, is_operator_api) = (is_under(path, "/api/v1"), is_under(path, "/admin/v1"));
     let operator = match is_operator_api {
-        true => Some(operator(&state.operators, only(request, &header::AUTHORIZATION)).await),
+        true => Some(operator(&state.operators, bearer(request)).await),
         false => None,
     };
     let refused_operator = match operator {
@@ -118,7 +122,13 @@ async fn admit(state: &ApiState, request: &mut Request) -> Result<()> {
         None => None,
     };
     let rule = Rule::of(request.method().as_str(), path);
-    let claim = if is_client_api { claim(request) } else { Claim::Nobody };
+    let user = user(state, request).await.transpose();
+    let claim = match &user {
+        Ok(Some((user_id, principal))) => Claim::User { user_id: *user_id, account_id: principal.account_id },
+        Ok(None) if is_client_api => claim(request),
+        Err(error) if error.code == Code::Unavailable => return Err(error.clone().into()),
+        _ => Claim::Nobody,
+    };
     let ip = source_ip(request, &state.trusted_proxies);
     let client = match state.gate.ask(ip, claim, rule).await.map_err(ApiError::from)? {
         Verdict::Blocked(block) => {
@@ -140,7 +150,9 @@ async fn admit(state: &ApiState, request: &mut Request) -> Result<()> {
     if let Some(error) = refused_operator {
         return Err(error.into());
     }
-    if is_client_api {
+    if let Some((_, principal)) = user? {
+        request.extensions_mut().insert(principal);
+    } else if is_client_api {
         let client = client.ok_or(AccessError::Unknown).map_err(ApiError::from)?;
         let principal = client.principal;
         let body = body::read(request.take_body(), body::DEFAULT_LIMIT).await?;
@@ -149,6 +161,27 @@ async fn admit(state: &ApiState, request: &mut Request) -> Result<()> {
         request.extensions_mut().insert(principal);
     }
     Ok(())
+}
+
+/// The user that a request is from, where it is to be from one. An API key's headers win over a
+/// token: it opens no way around signatures.
+///
+/// # Errors
+/// As [`portal_user`] says.
+async fn user(state: &ApiState, request: &Request) -> Option<Result<(UserId, Principal), ApiError>> {
+    let path = request.uri().path();
+    let headers = request.headers();
+    let principal = if is_under(path, "/client/api") || is_under(path, "/auth/logout") {
+        portal_user(state, request).await
+    } else if is_under(path, "/api/v1") && !headers.contains_key(&X_API_KEY) && !headers.contains_key(&X_API_SECRET) {
+        state.sessions.by_access_token(bearer(request)?).await.map_err(ApiError::from)
+    } else {
+        return None;
+    };
+    Some(principal.and_then(|principal| match principal.who {
+        Who::User { id, .. } => Ok((id, principal)),
+        Who::Credential(_) => Err(AccessError::InvalidToken.into()),
+    }))
 }
 
 /// A header's value, if it is there once and a text.
@@ -165,12 +198,11 @@ fn claim(request: &Request) -> Claim<'_> {
     }
 }
 
-async fn operator(operators: &Operators, authorization: Option<&str>) -> Result<Operator, ApiError> {
+async fn operator(operators: &Operators, token: Option<&str>) -> Result<Operator, ApiError> {
     let refused = |error| match error {
         AccessError::Unknown => ApiError::from(error).message("The operator token is missing or wrong."),
-        AccessError::Unavailable => error.into(),
+        error => error.into(),
     };
-    let token = authorization.and_then(|value| value.strip_prefix("Bearer "));
     operators.authenticate(token.ok_or(AccessError::Unknown).map_err(refused)?).await.map_err(refused)
 }
 
@@ -188,7 +220,7 @@ fn refuse(request: &Request, quota: Quota, message: String) -> poem::Error {
 /// Whether the request is signed, if its credential must sign: by what came over the wire.
 fn check_signature(state: &ApiState, request: &Request, client: &Client, body: &[u8]) -> Result<(), ApiError> {
     let Some(sealed) = &client.signing_secret else { return Ok(()) };
-    let id = client.principal.credential_id;
+    let Who::Credential(id) = client.principal.who else { return Ok(()) };
     let secret = state.keyring.open_text(SIGNING_SECRET, id, sealed).map_err(ApiError::internal)?;
     let is_absent = !request.headers().contains_key(&X_SIGNATURE);
     // One that is there twice, or is no text, has no good format.

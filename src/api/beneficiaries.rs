@@ -13,7 +13,7 @@ use super::fields::{Fields, FromFields};
 use super::idempotency::IdempotencyKey;
 use super::outcome::{respond, unrenderable};
 use super::page::Page;
-use super::principal::Caller;
+use super::principal::{Caller, ClientOwner};
 use super::readers::{Read, line, one_of};
 use super::reply::{Data, Listed, Plural, Reply, Stored, render};
 use super::scalars::Timestamp;
@@ -176,7 +176,7 @@ impl Beneficiaries {
     #[oai(path = "/beneficiaries", method = "post", operation_id = "add_beneficiary")]
     async fn add(
         &self,
-        caller: Caller,
+        caller: Caller<ClientOwner>,
         state: State<'_>,
         /// A name for this request: the same one again is answered with the first answer.
         #[oai(name = "Idempotency-Key")]
@@ -250,7 +250,7 @@ impl Beneficiaries {
     #[oai(path = "/beneficiaries/:id", method = "delete", operation_id = "delete_beneficiary")]
     async fn delete(
         &self,
-        caller: Caller,
+        caller: Caller<ClientOwner>,
         state: State<'_>,
         /// The beneficiary's id.
         id: Path<i64>,

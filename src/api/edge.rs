@@ -219,6 +219,8 @@ fn route_class(path: &str) -> &'static str {
         ("/api/v1/webhooks/deliveries", "deliveries"),
         ("/api/v1/webhooks", "webhooks"),
         ("/api/v1", "client"),
+        ("/auth", "sessions"),
+        ("/client/api", "portal"),
         ("/admin/v1", "operator"),
         ("/client/api", "portal"),
         ("/auth", "auth"),

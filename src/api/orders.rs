@@ -14,7 +14,7 @@ use super::fields::{Fields, FromFields};
 use super::idempotency::IdempotencyKey;
 use super::outcome::{respond, unrenderable};
 use super::page::Page;
-use super::principal::Caller;
+use super::principal::{Caller, ClientOperator};
 use super::readers::{integer, json_object, line, number, text};
 use super::reply::{Data, Listed, Plural, Reply, Stored, render};
 use super::scalars::{JsonObject, Money, Number, Timestamp};
@@ -281,7 +281,7 @@ impl Orders {
     #[oai(path = "/orders", method = "post", operation_id = "place_order")]
     async fn place(
         &self,
-        caller: Caller,
+        caller: Caller<ClientOperator>,
         state: State<'_>,
         /// A name for this request: the same one again is answered with the first answer.
         #[oai(name = "Idempotency-Key")]
@@ -366,7 +366,7 @@ impl Orders {
     #[oai(path = "/orders/:id/cancel", method = "post", operation_id = "cancel_order")]
     async fn cancel(
         &self,
-        caller: Caller,
+        caller: Caller<ClientOperator>,
         state: State<'_>,
         /// The order's id.
         id: Path<i64>,

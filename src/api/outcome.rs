@@ -53,6 +53,7 @@ impl From<Rejection> for ApiError {
             Rejection::NotFound => Code::NotFound,
             Rejection::AccountSuspended => Code::AccountSuspended,
             Rejection::CredentialRevoked => Code::Unauthorized,
+            Rejection::UserRemoved => Code::InvalidToken,
             Rejection::ProductUnavailable => Code::ProductUnavailable,
             Rejection::InvalidDenomination => Code::InvalidDenomination,
             Rejection::QuantityLimitExceeded { max_quantity } => {

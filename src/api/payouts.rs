@@ -14,7 +14,7 @@ use super::fields::{Fields, FromFields};
 use super::idempotency::IdempotencyKey;
 use super::outcome::{respond, unrenderable};
 use super::page::Page;
-use super::principal::Caller;
+use super::principal::{Caller, ClientOwner};
 use super::readers::{integer, line, money};
 use super::reply::{Data, Listed, Plural, Reply, Stored, render};
 use super::scalars::{Money, Timestamp};
@@ -177,7 +177,7 @@ impl Payouts {
     #[oai(path = "/payouts", method = "post", operation_id = "request_payout")]
     async fn request(
         &self,
-        caller: Caller,
+        caller: Caller<ClientOwner>,
         state: State<'_>,
         /// A name for this request: the same one again is answered with the first answer.
         #[oai(name = "Idempotency-Key")]
@@ -261,7 +261,7 @@ impl Payouts {
     #[oai(path = "/payouts/:id/cancel", method = "post", operation_id = "cancel_payout")]
     async fn cancel(
         &self,
-        caller: Caller,
+        caller: Caller<ClientOwner>,
         state: State<'_>,
         /// The payout's id.
         id: Path<i64>,

@@ -1,12 +1,25 @@
 //! Who is calling, as a handler's first argument: authentication itself is done before, by a
 //! middleware that sees the raw bytes; here its outcome is read, and documented.
+//!
+//! What a handler's first argument is says who may call it, and is the only place that does:
+//!
+//! | First argument | Who |
+//! |---|---|
+//! | `Caller` | any client: an API key, or a user of any role |
+//! | `Caller<ClientOperator>` | an API key, or a user who is operator or owner |
+//! | `Caller<ClientOwner>` | an API key, or a user who is owner |
+//! | `Caller<PortalUser>`, `Caller<PortalOwner>` | a user, by portal cookie or access token |
+//! | `Caller<Operator>`, `Caller<Finance>`, `Caller<Admin>` | an operator of the service |
 
+use std::ops::Deref;
+
+use ledger_events::user::UserRole;
 use poem::{Request, RequestBody};
 use poem_openapi::registry::{MetaSecurityScheme, Registry};
 use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions};
 
 use super::error::{ApiError, Code};
-use crate::access::{Operator, Principal, Role};
+use crate::access::{Operator, Principal, Role, Who};
 
 /// A way to say who is calling, as the document shows it.
 #[derive(Debug, Clone, Copy)]
@@ -15,6 +28,8 @@ pub enum Scheme {
     Header(&'static str, &'static str, &'static str),
     /// `Authorization: Bearer`: the scheme's name, and what the token is.
     Bearer(&'static str, &'static str),
+    /// A cookie: the scheme's name, the cookie's, and what it is.
+    Cookie(&'static str, &'static str, &'static str),
 }
 
 /// The two headers of an API key. The document asks for both together.
@@ -37,14 +52,75 @@ pub trait Identity: Clone + Send + Sync + 'static {
     }
 }
 
+/// The cookie of a portal session.
+pub const PORTAL_COOKIE: &str = "__Host-portal";
+
+const ACCESS_TOKEN: Scheme = Scheme::Bearer("AccessToken", "An access token of `POST /auth/login`.");
+
+const CLIENT: &[Scheme] = &[
+    Scheme::Header(API_KEY, "X-API-Key", "The API key. Goes with `X-API-Secret`."),
+    Scheme::Header(API_SECRET, "X-API-Secret", "The API key's secret."),
+    ACCESS_TOKEN,
+];
+
+const PORTAL: &[Scheme] = &[
+    Scheme::Cookie(
+        "PortalSession",
+        PORTAL_COOKIE,
+        "The cookie that `POST /auth/login` sets. A change needs the header `Origin` with it.",
+    ),
+    ACCESS_TOKEN,
+];
+
+/// Any client: may read all but voucher codes.
 impl Identity for Principal {
-    const SCHEMES: &'static [Scheme] = &[
-        Scheme::Header(API_KEY, "X-API-Key", "The API key. Goes with `X-API-Secret`."),
-        Scheme::Header(API_SECRET, "X-API-Secret", "The API key's secret."),
-        Scheme::Bearer("AccessToken", "An access token of `POST /auth/login`."),
-    ];
+    const SCHEMES: &'static [Scheme] = CLIENT;
     const ABSENT: Code = Code::Unauthorized;
 }
+
+/// A client who may order, cancel, read voucher codes and manage webhooks.
+#[derive(Debug, Clone, Copy)]
+pub struct ClientOperator(pub Principal);
+
+/// A client who may also manage payouts and beneficiaries.
+#[derive(Debug, Clone, Copy)]
+pub struct ClientOwner(pub Principal);
+
+/// A user in the portal: may read.
+#[derive(Debug, Clone, Copy)]
+pub struct PortalUser(pub Principal);
+
+/// A user in the portal who may manage API keys.
+#[derive(Debug, Clone, Copy)]
+pub struct PortalOwner(pub Principal);
+
+macro_rules! user_role {
+    ($identity:ident, $role:expr, $schemes:expr, $absent:expr, $is_known:pat) => {
+        impl Identity for $identity {
+            const SCHEMES: &'static [Scheme] = $schemes;
+            const ABSENT: Code = $absent;
+
+            fn of(request: &Request) -> Result<Self, ApiError> {
+                let principal = request.extensions().get::<Principal>().filter(|p| matches!(p.who, $is_known));
+                let principal = principal.copied().ok_or_else(|| ApiError::new(Self::ABSENT))?;
+                if principal.may($role) { Ok(Self(principal)) } else { Err(ApiError::new(Code::Forbidden)) }
+            }
+        }
+
+        impl Deref for $identity {
+            type Target = Principal;
+
+            fn deref(&self) -> &Principal {
+                &self.0
+            }
+        }
+    };
+}
+
+user_role!(ClientOperator, UserRole::Operator, CLIENT, Code::Unauthorized, _);
+user_role!(ClientOwner, UserRole::Owner, CLIENT, Code::Unauthorized, _);
+user_role!(PortalUser, UserRole::Viewer, PORTAL, Code::InvalidToken, Who::User { .. });
+user_role!(PortalOwner, UserRole::Owner, PORTAL, Code::InvalidToken, Who::User { .. });
 
 const OPERATOR: &[Scheme] = &[Scheme::Bearer("OperatorToken", "An operator's token.")];
 
@@ -128,6 +204,16 @@ impl Scheme {
                     description: Some(description),
                     name: Some(header),
                     key_in: Some("header"),
+                    ..empty
+                },
+            ),
+            Scheme::Cookie(name, cookie, description) => (
+                name,
+                MetaSecurityScheme {
+                    ty: "apiKey",
+                    description: Some(description),
+                    name: Some(cookie),
+                    key_in: Some("cookie"),
                     ..empty
                 },
             ),

@@ -9,7 +9,7 @@ use super::error::ApiError;
 use super::fields::{Fields, FromFields};
 use super::idempotency::IdempotencyKey;
 use super::outcome::{respond, unrenderable};
-use super::principal::Caller;
+use super::principal::{Caller, ClientOperator};
 use super::readers::money;
 use super::reply::{Data, Stored, render};
 use super::scalars::Money;
@@ -46,7 +46,7 @@ impl Sandbox {
     #[oai(path = "/wallets/:id/fund", method = "post", operation_id = "fund_own_wallet")]
     async fn fund(
         &self,
-        caller: Caller,
+        caller: Caller<ClientOperator>,
         state: State<'_>,
         /// The wallet's id.
         id: Path<i64>,

@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 use super::allow::Methods;
 use super::auth::Admission;
 use super::edge::{Edge, refuse_nul};
+use super::portal::Portal;
+use super::sessions::Sessions;
 use super::state::ApiState;
 use super::{
     beneficiaries, deliveries, document, guides, operator, orders, payouts, probes, products, sandbox, transactions, vouchers,
@@ -30,6 +32,7 @@ type ClientApi = (
 
 type OperatorApi = (
     operator::Accounts,
+    operator::Users,
     operator::Credentials,
     operator::IpBlocks,
     operator::Wallets,
@@ -43,8 +46,11 @@ const CLIENT_TITLE: &str = "Rewards Ledger: client API";
 
 const CLIENT_TEXT: &str = "Order digital rewards, paid from a wallet, and follow them.
 
-Every request carries `X-API-Key` and `X-API-Secret`. Money is a decimal string with two decimals, times are ISO 8601 \
-in UTC, ids are integers. A field or header named here keeps its name and meaning within `/api/v1`; new fields, codes \
+A program sends `X-API-Key` and `X-API-Secret` with every request. A person logs in with `POST /auth/login` and sends \
+`Authorization: Bearer <access token>`; what a person may do is a matter of role: a viewer reads all but voucher codes, \
+an operator also orders, cancels, reads codes and manages webhooks, an owner may do everything.
+
+Money is a decimal string with two decimals, times are ISO 8601 in UTC, ids are integers. A field or header named here keeps its name and meaning within `/api/v1`; new fields, codes \
 and values may be added. An error is `{\"error\": {\"name\", \"code\", \"message\", \"messages\"}}`: branch on `code`. \
 A method that a path does not have is 405 `E_METHOD_NOT_ALLOWED`, with the header `Allow`. With an `Idempotency-Key`, a POST can be repeated without harm for 24 hours.
 
@@ -52,7 +58,7 @@ Ignore fields, event types, statuses and `sub_status` values that you do not kno
 looks at an order, 60 when it is DELAYED; better, register a webhook.";
 
 const OPERATOR_TEXT: &str =
-    "Run the ledger: accounts, credentials, wallets, products, stock, and any account's orders and payouts.
+    "Run the ledger: accounts, users, credentials, wallets, products, stock, and any account's orders and payouts.
 
 Every request carries `Authorization: Bearer <operator token>`. An admin may do everything; finance funds and adjusts \
 wallets, and reads; an auditor reads. Every change is an event in the log.";
@@ -83,14 +89,21 @@ fn client_text() -> String {
     format!("{CLIENT_TEXT}\n\n## Guides\n\n{}\n{promises}", guides::links())
 }
 
-/// What a sandbox serves, and the document describes.
-fn client() -> OpenApiService<(ClientApi, sandbox::Sandbox), ()> {
-    service((client_api(), sandbox::Sandbox), CLIENT_TITLE, &client_text())
+/// Everything for clients, a sandbox's too, in one document. It is served in parts: each lets in
+/// others.
+fn client() -> OpenApiService<(ClientApi, sandbox::Sandbox, Sessions, Portal), ()> {
+    service((client_api(), sandbox::Sandbox, Sessions, Portal), CLIENT_TITLE, &client_text())
+}
+
+/// A part of a document, to be served.
+fn part<T: OpenApi>(api: T) -> OpenApiService<T, ()> {
+    OpenApiService::new(api, "", "1")
 }
 
 fn operators() -> OpenApiService<OperatorApi, ()> {
     let api = (
         operator::Accounts,
+        operator::Users,
         operator::Credentials,
         operator::IpBlocks,
         operator::Wallets,
@@ -148,15 +161,17 @@ pub fn app(state: ApiState) -> impl Endpoint {
     let operator_page = page(&operators, &operator_document);
 
     let state = Arc::new(state);
-    let client = match state.is_sandbox {
-        true => client.boxed(),
-        false => service(client_api(), CLIENT_TITLE, CLIENT_TEXT).boxed(),
+    let v1 = match state.is_sandbox {
+        true => part((client_api(), sandbox::Sandbox)).boxed(),
+        false => part(client_api()).boxed(),
     };
     let mut route = guides::add(probes::add(Route::new()));
     route = probes::add_document(route, "/docs", client_page, "/openapi.json", document::text(&client_document));
     route = probes::add_document(route, "/admin/docs", operator_page, "/admin/openapi.json", document::text(&operator_document));
     route
-        .nest_no_strip("/api/v1", client)
+        .nest_no_strip("/api/v1", v1)
+        .nest_no_strip("/auth", part(Sessions))
+        .nest_no_strip("/client/api", part(Portal))
         .nest_no_strip("/admin/v1", operators)
         .before(refuse_nul)
         .with(AddData::new(state.clone()))

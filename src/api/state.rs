@@ -19,7 +19,7 @@ use super::readers::{Read, line};
 use super::reply::{Listed, Plural};
 use super::request_id::current_text;
 use crate::access::seal::Keyring;
-use crate::access::{Gate, Operators};
+use crate::access::{Gate, Operators, Sessions};
 use crate::ledger::{Ledger, Origin};
 use crate::telemetry::Metrics;
 
@@ -28,6 +28,7 @@ use crate::telemetry::Metrics;
 pub struct ApiState {
     pub ledger: Ledger,
     pub gate: Gate,
+    pub sessions: Sessions,
     pub operators: Operators,
     pub keyring: Arc<Keyring>,
     pub lifecycle: Lifecycle,
@@ -36,6 +37,8 @@ pub struct ApiState {
     pub metrics: Metrics,
     /// Serves what only a sandbox has.
     pub is_sandbox: bool,
+    /// The address by which clients reach the service, without a slash at its end.
+    pub public_url: Arc<str>,
 }
 
 /// The state as a handler's argument.
@@ -73,7 +76,12 @@ pub enum Tag {
     Webhooks,
     /// What was sent to webhooks, and what became of it.
     Deliveries,
-    /// Client organisations and their credentials.
+    /// Logging in as a user of an account.
+    Sessions,
+    /// The account's own API keys, for its owners.
+    #[oai(rename = "API keys")]
+    ApiKeys,
+    /// Client organisations, their users and their credentials.
     Accounts,
     /// Products, categories and voucher stock.
     Catalogue,

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::error::ApiError;
 use super::outcome::answered;
-use super::principal::Caller;
+use super::principal::{Caller, ClientOperator};
 use super::reply::{NoStore, Reply};
 use super::state::{State, Tag, not_found, origin};
 use crate::access::seal::Private;
@@ -60,7 +60,7 @@ impl VoucherCodes {
     #[oai(path = "/orders/:id/vouchers", method = "get", operation_id = "get_order_vouchers")]
     async fn get(
         &self,
-        caller: Caller,
+        caller: Caller<ClientOperator>,
         state: State<'_>,
         /// The order's id.
         id: Path<i64>,

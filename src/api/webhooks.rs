@@ -14,7 +14,7 @@ use super::fields::{Fields, FromFields};
 use super::idempotency::IdempotencyKey;
 use super::outcome::{answered, respond, unrenderable};
 use super::page::Page;
-use super::principal::Caller;
+use super::principal::{Caller, ClientOperator};
 use super::readers::{Read, boolean, integer, line, list, one_of, text};
 use super::reply::{Listed, NoStore, Plural, Reply, Stored};
 use super::scalars::Timestamp;
@@ -275,7 +275,7 @@ impl Webhooks {
     #[oai(path = "/webhooks", method = "post", operation_id = "register_webhook")]
     async fn register(
         &self,
-        caller: Caller,
+        caller: Caller<ClientOperator>,
         state: State<'_>,
         /// A name for this request: the same one again is answered with the first answer.
         #[oai(name = "Idempotency-Key")]
@@ -337,7 +337,7 @@ impl Webhooks {
     #[oai(path = "/webhooks/:id", method = "put", operation_id = "change_webhook")]
     async fn change(
         &self,
-        caller: Caller,
+        caller: Caller<ClientOperator>,
         state: State<'_>,
         /// The webhook's id.
         id: Path<i64>,
@@ -361,7 +361,7 @@ impl Webhooks {
     #[oai(path = "/webhooks/:id", method = "delete", operation_id = "delete_webhook")]
     async fn delete(
         &self,
-        caller: Caller,
+        caller: Caller<ClientOperator>,
         state: State<'_>,
         /// The webhook's id.
         id: Path<i64>,

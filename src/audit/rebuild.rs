@@ -36,8 +36,8 @@ pub enum Rebuild {
 
 impl Rebuild {
     /// What [`Rebuild::parse`] knows.
-    pub const NAMES: [&'static str; 8] =
-        ["orders", "payouts", "wallets", "webhooks", "accounts", "catalogue", "deliveries", "all"];
+    pub const NAMES: [&'static str; 9] =
+        ["orders", "payouts", "wallets", "webhooks", "accounts", "users", "catalogue", "deliveries", "all"];
 
     pub fn parse(name: &str) -> Option<Rebuild> {
         match name {

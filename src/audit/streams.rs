@@ -11,7 +11,7 @@ use ledger_events::order::{Order, OrderEvent};
 use ledger_events::payout::Payout;
 use ledger_events::{Event, Position, Recorded, ShardId, StreamType, WalletId};
 use ledger_projections::wallets::Transaction;
-use ledger_projections::{ProjectionError, accounts, beneficiaries, catalogue, orders, payouts, wallets, webhooks};
+use ledger_projections::{ProjectionError, accounts, beneficiaries, catalogue, orders, payouts, users, wallets, webhooks};
 use sqlx::PgConnection;
 
 use super::tables::{Rows, Table, table};
@@ -28,6 +28,7 @@ struct Folded {
     webhooks: HashMap<i64, ledger_events::webhook::Webhook>,
     accounts: HashMap<i64, ledger_events::account::Account>,
     credentials: HashMap<i64, ledger_events::account::Credential>,
+    users: HashMap<i64, ledger_events::user::User>,
     products: HashMap<i64, ledger_events::catalogue::Product>,
     categories: HashMap<i64, ledger_events::catalogue::Category>,
     beneficiaries: HashMap<i64, ledger_events::beneficiary::Beneficiary>,
@@ -45,6 +46,7 @@ fn table_of(stream: StreamType) -> Option<&'static Table> {
         StreamType::Webhook => "webhooks",
         StreamType::Account => "accounts",
         StreamType::Credential => "credentials",
+        StreamType::User => "users",
         StreamType::Product => "products",
         StreamType::Category => "categories",
         StreamType::IpBlock => return None,
@@ -67,7 +69,7 @@ pub async fn check(
     let (mut at, mut compared) = ((i64::MIN, 0_i64), i64::MIN);
     let mut done = 0;
     loop {
-        sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; TRUNCATE orders, wallets, wallet_transactions, webhooks, accounts, credentials, products, categories, beneficiaries, payouts")
+        sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; TRUNCATE orders, wallets, wallet_transactions, webhooks, accounts, credentials, users, products, categories, beneficiaries, payouts")
             .execute(&mut *conn)
             .await?;
         let page = page(conn, shard, stream, at).await?;
@@ -175,6 +177,10 @@ impl Folded {
                 begins(self.accounts.contains_key(&id) || self.credentials.contains_key(&id), recorded)
             }
             Event::IpBlock(_) => None,
+            Event::User(_) => {
+                users::fold(&mut self.users, recorded);
+                begins(self.users.contains_key(&id), recorded)
+            }
             Event::Product(_) | Event::Category(_) => {
                 catalogue::fold(&mut self.products, &mut self.categories, recorded);
                 begins(self.products.contains_key(&id) || self.categories.contains_key(&id), recorded)
@@ -206,6 +212,7 @@ impl Folded {
             webhooks: one(&mut self.webhooks, id),
             accounts: one(&mut self.accounts, id),
             credentials: one(&mut self.credentials, id),
+            users: one(&mut self.users, id),
             products: one(&mut self.products, id),
             categories: one(&mut self.categories, id),
             beneficiaries: one(&mut self.beneficiaries, id),
@@ -223,6 +230,7 @@ impl Folded {
         payouts::write(conn, shard, &self.payouts.values().collect::<Vec<_>>()).await?;
         accounts::write(conn, shard, &self.accounts.values().collect::<Vec<_>>()).await?;
         accounts::write_credentials(conn, shard, &self.credentials.values().collect::<Vec<_>>()).await?;
+        users::write(conn, shard, &self.users.values().collect::<Vec<_>>()).await?;
         catalogue::write(conn, shard, &self.products.values().collect::<Vec<_>>()).await?;
         catalogue::write_categories(conn, shard, &self.categories.values().collect::<Vec<_>>()).await
     }

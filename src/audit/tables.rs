@@ -33,9 +33,10 @@ const fn stream(name: &'static str, stream_type: StreamType) -> Table {
     Table { name, key: "id", key_type: "bigint", identity: &["id"], rows_of: RowsOf::Stream(stream_type) }
 }
 
-const TABLES: [Table; 13] = [
+const TABLES: [Table; 14] = [
     stream("accounts", StreamType::Account),
     stream("credentials", StreamType::Credential),
+    stream("users", StreamType::User),
     stream("categories", StreamType::Category),
     stream("products", StreamType::Product),
     stream("orders", StreamType::Order),

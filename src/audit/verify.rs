@@ -63,6 +63,7 @@ impl Report {
 const SCRATCH: &str = "
     CREATE TEMP TABLE accounts (LIKE public.accounts, PRIMARY KEY (id));
     CREATE TEMP TABLE credentials (LIKE public.credentials, PRIMARY KEY (id));
+    CREATE TEMP TABLE users (LIKE public.users, PRIMARY KEY (id));
     CREATE TEMP TABLE categories (LIKE public.categories, PRIMARY KEY (id));
     CREATE TEMP TABLE products (LIKE public.products, PRIMARY KEY (id));
     CREATE TEMP TABLE wallets (LIKE public.wallets, PRIMARY KEY (shard_id, id));

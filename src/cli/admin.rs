@@ -1,6 +1,7 @@
 //! `admin …`: the operator API's operations from the shell.
 
 mod stock;
+mod users;
 
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
@@ -28,6 +29,9 @@ enum Admin {
     /// Client organisations
     #[command(subcommand)]
     Account(Account),
+    /// People who act for an account
+    #[command(subcommand)]
+    User(users::User),
     /// API keys of an account
     #[command(subcommand)]
     Credential(Credential),
@@ -250,6 +254,7 @@ pub async fn run(args: AdminArgs, output: &Output) -> anyhow::Result<()> {
             return stock::run(stock, &client, output).await;
         }
         Admin::Account(account) => account_operation(account),
+        Admin::User(user) => users::operation(user)?,
         Admin::Credential(credential) => credential_operation(credential),
         Admin::Wallet(wallet) => wallet_operation(wallet),
         Admin::Category(Category::Create { name, parent }) => {

@@ -10,16 +10,19 @@ use ledger_events::beneficiary::evolve as evolve_beneficiary;
 use ledger_events::catalogue::{evolve as evolve_product, evolve_category};
 use ledger_events::order::evolve as evolve_order;
 use ledger_events::payout::evolve as evolve_payout;
+use ledger_events::user::evolve as evolve_user;
 use ledger_events::wallet::evolve as evolve_wallet;
 use ledger_events::webhook::evolve as evolve_webhook;
 use ledger_events::{AccountId, Event, Metadata, Moment, Position, ShardId};
 use ledger_projections::wallets::Transaction;
 use ledger_projections::write::{Head, JsonText, Write};
-use ledger_projections::{ProjectionError, accounts, beneficiaries, catalogue, orders, payouts, row_type, wallets, webhooks};
+use ledger_projections::{
+    ProjectionError, accounts, beneficiaries, catalogue, orders, payouts, row_type, users, wallets, webhooks,
+};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::batch::{Appended, Batch, SealedText, answer_kind};
+use super::batch::{Appended, Batch, SealedText, UserChange, answer_kind};
 use super::command::{Idempotency, Origin};
 use super::stock;
 use crate::access::blocks;
@@ -71,6 +74,7 @@ impl Batch {
             Event::Credential(e) => {
                 evolve_in!(self.credentials, self.touched.credentials, stream_id, evolve_credential, e, &moment)
             }
+            Event::User(e) => evolve_in!(self.users, self.touched.users, stream_id, evolve_user, e, &moment),
             Event::Product(e) => evolve_in!(self.products, self.touched.products, stream_id, evolve_product, e, &moment),
             Event::Category(e) => evolve_in!(self.categories, self.touched.categories, stream_id, evolve_category, e, &moment),
             Event::IpBlock(_) => {} // no state beside the event
@@ -98,6 +102,7 @@ impl Batch {
             Event::Webhook(_) => self.webhooks.get(&id).map(|s| s.version),
             Event::Account(_) => self.accounts.get(&id).map(|s| s.version),
             Event::Credential(_) => self.credentials.get(&id).map(|s| s.version),
+            Event::User(_) => self.users.get(&id).map(|s| s.version),
             Event::Product(_) => self.products.get(&id).map(|s| s.version),
             Event::Category(_) => self.categories.get(&id).map(|s| s.version),
             Event::IpBlock(_) => None,
@@ -143,6 +148,7 @@ impl Batch {
         let shard = self.shard;
         accounts::write(conn, shard, &pick(&self.touched.accounts, &self.accounts)).await?;
         accounts::write_credentials(conn, shard, &pick(&self.touched.credentials, &self.credentials)).await?;
+        users::write(conn, shard, &pick(&self.touched.users, &self.users)).await?;
         catalogue::write(conn, shard, &pick(&self.touched.products, &self.products)).await?;
         catalogue::write_categories(conn, shard, &pick(&self.touched.categories, &self.categories)).await?;
         webhooks::write(conn, shard, &pick(&self.touched.webhooks, &self.webhooks)).await?;
@@ -232,6 +238,21 @@ impl Batch {
                 .await?;
         }
         blocks::end(conn, &rows.lifted).await?;
+        for change in &rows.users {
+            match change {
+                UserChange::Admit { id, email_lookup, password_hash } => {
+                    sqlx::query("INSERT INTO vault.users (user_id, email_lookup, password_hash) VALUES ($1, $2, $3)")
+                        .bind(id)
+                        .bind(&email_lookup[..])
+                        .bind(password_hash.expose())
+                        .execute(&mut *conn)
+                        .await?
+                }
+                UserChange::Remove(id) => {
+                    sqlx::query("DELETE FROM vault.users WHERE user_id = $1").bind(id).execute(&mut *conn).await?
+                }
+            };
+        }
         stock::insert(conn, self.shard, &rows.vouchers).await?;
         Ok(())
     }

@@ -12,14 +12,15 @@ use ledger_events::beneficiary::Beneficiary;
 use ledger_events::catalogue::{Category, Product};
 use ledger_events::order::Order;
 use ledger_events::payout::Payout;
+use ledger_events::user::User;
 use ledger_events::wallet::Wallet;
 use ledger_events::webhook::Webhook;
 use ledger_events::{
     AccountId, BeneficiaryId, CategoryId, CredentialId, Currency, Event, Metadata, Moment, Money, OrderId, PayoutId, Position,
-    ProductId, ShardId, WalletId, WebhookId,
+    ProductId, ShardId, UserId, WalletId, WebhookId,
 };
 use ledger_projections::wallets::Transaction;
-use ledger_projections::{accounts, beneficiaries, catalogue, orders, payouts, wallets, webhooks};
+use ledger_projections::{accounts, beneficiaries, catalogue, orders, payouts, users, wallets, webhooks};
 use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
@@ -29,7 +30,7 @@ use super::needs::Needs;
 use super::stock::{self, Shelves, Voucher};
 use super::texts::{self, FAILURE_REASON};
 use crate::access::blocks;
-use crate::access::seal::Keyring;
+use crate::access::seal::{Keyring, Private};
 
 /// A text in the vault, sealed.
 #[derive(Clone, Debug)]
@@ -56,6 +57,13 @@ pub struct Appended {
     pub metadata: Metadata,
 }
 
+/// What becomes of how a user logs in.
+#[derive(Debug)]
+pub enum UserChange {
+    Admit { id: UserId, email_lookup: [u8; 32], password_hash: Private },
+    Remove(UserId),
+}
+
 /// Rows that the commands' secrets become.
 #[derive(Debug, Default)]
 pub struct VaultRows {
@@ -63,6 +71,8 @@ pub struct VaultRows {
     pub credentials: Vec<(CredentialId, [u8; 32], [u8; 32])>,
     pub signing_secrets: Vec<(CredentialId, Vec<u8>)>,
     pub lifted: Vec<IpAddr>,
+    /// In the order in which they were decided: a removed user's email is free again.
+    pub users: Vec<UserChange>,
     pub vouchers: Vec<stock::NewRow>,
     pub claims: Vec<(i64, OrderId)>,
 }
@@ -83,6 +93,9 @@ pub struct Batch {
     pub credentials: HashMap<CredentialId, Credential>,
     pub signing_secrets: HashMap<CredentialId, Vec<u8>>,
     pub ip_blocks: HashMap<IpAddr, i64>,
+    pub users: HashMap<UserId, User>,
+    /// Who has an email, by its keyed hash: of those that the batch asks for.
+    pub user_of: HashMap<[u8; 32], UserId>,
     pub products: HashMap<ProductId, Product>,
     pub categories: HashMap<CategoryId, Category>,
     pub wallets: HashMap<WalletId, Wallet>,
@@ -122,6 +135,7 @@ pub struct Batch {
 pub struct Touched {
     pub accounts: BTreeSet<AccountId>,
     pub credentials: BTreeSet<CredentialId>,
+    pub users: BTreeSet<UserId>,
     pub products: BTreeSet<ProductId>,
     pub categories: BTreeSet<CategoryId>,
     pub wallets: BTreeSet<WalletId>,
@@ -160,6 +174,7 @@ impl Batch {
         let is_known = needs.orders.iter().all(|id| self.orders.contains_key(id))
             && needs.accounts.iter().all(|id| self.accounts.contains_key(id))
             && needs.credentials.iter().all(|id| self.credentials.contains_key(id))
+            && needs.users.iter().all(|id| self.users.contains_key(id))
             && needs.products.iter().all(|id| self.products.contains_key(id))
             && needs.wallets_of.iter().all(|id| self.wallets_known_of.contains(id));
         !(is_known && shelves_suffice())
@@ -199,6 +214,13 @@ impl Batch {
         if !credentials.is_empty() {
             let loaded = accounts::load_credentials(conn, shard, &credentials).await?;
             batch.credentials.extend(loaded.into_iter().map(|c| (c.id, c)));
+        }
+        let users = missing(&needs.users, &batch.users);
+        if !users.is_empty() {
+            batch.users.extend(users::load(conn, shard, &users).await?.into_iter().map(|u| (u.id, u)));
+        }
+        if !needs.emails.is_empty() {
+            batch.load_emails(conn, &needs.emails).await?;
         }
         let products = missing(&needs.products, &batch.products);
         if !products.is_empty() {
@@ -256,6 +278,7 @@ impl Batch {
             ids: memory.ids,
             accounts: memory.accounts,
             credentials: memory.credentials,
+            users: memory.users,
             products: memory.products,
             wallets: memory.wallets,
             wallets_known_of: memory.wallets_known_of,
@@ -266,6 +289,7 @@ impl Batch {
             recent,
             signing_secrets: HashMap::new(),
             ip_blocks: HashMap::new(),
+            user_of: HashMap::new(),
             categories: HashMap::new(),
             webhooks: HashMap::new(),
             beneficiaries: HashMap::new(),
@@ -308,6 +332,7 @@ impl Batch {
             ids,
             accounts: self.accounts,
             credentials: self.credentials,
+            users: self.users,
             // Another shard's log tells of the catalogue: only the first one's writer knows when it changed.
             products: if self.shard == super::FIRST_SHARD { self.products } else { HashMap::new() },
             wallets: self.wallets,
@@ -418,6 +443,16 @@ impl Batch {
                 .fetch_all(conn)
                 .await?;
         self.signing_secrets.extend(known);
+        Ok(())
+    }
+
+    async fn load_emails(&mut self, conn: &mut PgConnection, lookups: &[[u8; 32]]) -> Result<(), sqlx::Error> {
+        let known: Vec<(Vec<u8>, UserId)> =
+            sqlx::query_as("SELECT email_lookup, user_id FROM vault.users WHERE email_lookup = ANY($1)")
+                .bind(lookups.iter().map(|lookup| &lookup[..]).collect::<Vec<_>>())
+                .fetch_all(conn)
+                .await?;
+        self.user_of.extend(known.into_iter().filter_map(|(lookup, id)| Some((lookup.try_into().ok()?, id))));
         Ok(())
     }
 

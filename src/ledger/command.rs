@@ -12,10 +12,11 @@ use ledger_events::beneficiary::{Beneficiary, BeneficiaryKind};
 use ledger_events::catalogue::{Category, Product, ProductDetails};
 use ledger_events::order::Order;
 use ledger_events::payout::Payout;
+use ledger_events::user::{User, UserRole};
 use ledger_events::wallet::{Direction, Wallet};
 use ledger_events::webhook::{Webhook, WebhookEventType};
 use ledger_events::{
-    AccountId, Actor, BeneficiaryId, CategoryId, CredentialId, Currency, Money, OrderId, PayoutId, ProductId, Rejection,
+    AccountId, Actor, BeneficiaryId, CategoryId, CredentialId, Currency, Money, OrderId, PayoutId, ProductId, Rejection, UserId,
     WalletId, WebhookId,
 };
 use ledger_projections::wallets::Transaction;
@@ -60,6 +61,11 @@ pub enum Command {
         account_id: AccountId,
         credential_id: CredentialId,
         new_secret: Private,
+    },
+    CreateUser(CreateUser),
+    RemoveUser {
+        account_id: AccountId,
+        user_id: UserId,
     },
     /// Ends the block of an IP that logged in too often.
     LiftIpBlock {
@@ -177,6 +183,17 @@ impl Command {
 }
 
 #[derive(Clone, Debug)]
+pub struct CreateUser {
+    pub account_id: AccountId,
+    pub role: UserRole,
+    pub email: Private,
+    /// Keyed hash of the email in lower case: one user has it.
+    pub email_lookup: [u8; 32],
+    /// argon2id, as a PHC string.
+    pub password_hash: Private,
+}
+
+#[derive(Clone, Debug)]
 pub struct PlaceOrder {
     pub account_id: AccountId,
     pub product_id: ProductId,
@@ -231,6 +248,7 @@ pub enum Answer {
         signing_secret: Option<Private>,
     },
     IpBlockLifted,
+    User(User),
     Wallet(Wallet),
     /// `is_new` is false when the reference had brought the same amount before.
     Funding {

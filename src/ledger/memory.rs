@@ -9,8 +9,9 @@ use chrono::{DateTime, Utc};
 use ledger_events::account::{Account, Credential};
 use ledger_events::catalogue::Product;
 use ledger_events::order::Order;
+use ledger_events::user::User;
 use ledger_events::wallet::Wallet;
-use ledger_events::{AccountId, CredentialId, Currency, Money, OrderId, Position, ProductId, WalletId};
+use ledger_events::{AccountId, CredentialId, Currency, Money, OrderId, Position, ProductId, UserId, WalletId};
 
 use super::batch::{SealedText, StoredAnswer};
 use super::needs::Ids;
@@ -27,6 +28,7 @@ pub struct Memory {
     pub ids: Ids,
     pub accounts: HashMap<AccountId, Account>,
     pub credentials: HashMap<CredentialId, Credential>,
+    pub users: HashMap<UserId, User>,
     pub products: HashMap<ProductId, Product>,
     pub wallets: HashMap<WalletId, Wallet>,
     pub wallets_known_of: HashSet<AccountId>,
@@ -66,8 +68,15 @@ impl Memory {
 
     pub fn bounded(self) -> Memory {
         let vouchers = self.shelves.values().map(stock::Shelf::len).sum();
-        let rows =
-            [self.accounts.len(), self.wallets.len(), self.credentials.len(), self.products.len(), self.shelves.len(), vouchers];
+        let rows = [
+            self.accounts.len(),
+            self.wallets.len(),
+            self.credentials.len(),
+            self.users.len(),
+            self.products.len(),
+            self.shelves.len(),
+            vouchers,
+        ];
         let largest = rows.into_iter().max().unwrap_or_default();
         if largest > Self::MOST_ROWS { self.forget() } else { self }
     }

@@ -3,7 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::net::IpAddr;
 
-use ledger_events::{AccountId, Actor, BeneficiaryId, CategoryId, CredentialId, OrderId, PayoutId, ProductId, WalletId};
+use ledger_events::{AccountId, Actor, BeneficiaryId, CategoryId, CredentialId, OrderId, PayoutId, ProductId, UserId, WalletId};
 use sqlx::PgConnection;
 
 use super::command::{Command, NewVoucher, Submission};
@@ -23,6 +23,7 @@ pub struct Ids {
     pub vouchers: VecDeque<i64>,
     pub beneficiaries: VecDeque<i64>,
     pub payouts: VecDeque<i64>,
+    pub users: VecDeque<i64>,
 }
 
 /// Which rows the commands of a batch need.
@@ -33,6 +34,9 @@ pub struct Needs<'a> {
     pub credentials: HashSet<CredentialId>,
     pub signing_secrets: HashSet<CredentialId>,
     pub ip_blocks: Vec<IpAddr>,
+    pub users: HashSet<UserId>,
+    /// Keyed hashes of emails that are to be given to users.
+    pub emails: Vec<[u8; 32]>,
     pub products: HashSet<ProductId>,
     pub categories: HashSet<CategoryId>,
     pub wallets: HashSet<WalletId>,
@@ -63,14 +67,17 @@ impl<'a> Needs<'a> {
     const VOUCHERS: usize = 8;
     const BENEFICIARIES: usize = 9;
     const PAYOUTS: usize = 10;
-    const KINDS: usize = 11;
+    const USERS: usize = 11;
+    const KINDS: usize = 12;
 
     pub fn of(submissions: &'a [Submission]) -> Needs<'a> {
         let mut needs = Needs::default();
         for submission in submissions {
             needs.keys.extend(submission.idempotency.as_ref().map(|i| i.key_hash));
-            if let Actor::Credential(id) = submission.origin.actor {
-                needs.credentials.insert(id);
+            match submission.origin.actor {
+                Actor::Credential(id) => _ = needs.credentials.insert(id),
+                Actor::User(id) => _ = needs.users.insert(id),
+                Actor::Operator(_) | Actor::Fulfilment | Actor::Sandbox => {}
             }
             needs.add(&submission.command);
         }
@@ -90,7 +97,10 @@ impl<'a> Needs<'a> {
                 self.accounts.insert(*account_id);
                 self.counts[Self::CREDENTIALS] += 1;
             }
-            Command::RevokeCredential { credential_id, .. } => _ = self.credentials.insert(*credential_id),
+            Command::RevokeCredential { account_id, credential_id } => {
+                self.accounts.insert(*account_id);
+                self.credentials.insert(*credential_id);
+            }
             Command::SetHmacRequired { credential_id, .. } => {
                 self.credentials.insert(*credential_id);
                 self.signing_secrets.insert(*credential_id);
@@ -100,6 +110,12 @@ impl<'a> Needs<'a> {
                 self.credentials.insert(*credential_id);
             }
             Command::LiftIpBlock { ip } => self.ip_blocks.push(*ip),
+            Command::CreateUser(user) => {
+                self.accounts.insert(user.account_id);
+                self.emails.push(user.email_lookup);
+                self.counts[Self::USERS] += 1;
+            }
+            Command::RemoveUser { user_id, .. } => _ = self.users.insert(*user_id),
             Command::OpenWallet { account_id, .. } => {
                 self.accounts.insert(*account_id);
                 self.wallets_of.insert(*account_id);
@@ -212,6 +228,7 @@ impl Ids {
             (Needs::VOUCHERS, &mut self.vouchers, "voucher_ids", 0),
             (Needs::BENEFICIARIES, &mut self.beneficiaries, "beneficiary_ids", 0),
             (Needs::PAYOUTS, &mut self.payouts, "payout_ids", 0),
+            (Needs::USERS, &mut self.users, "user_ids", 0),
         ];
         for (kind, left, sequence, block) in kinds {
             let missing = counts[kind] - i64::try_from(left.len()).unwrap_or(i64::MAX);

@@ -8,8 +8,9 @@ use sqlx::{PgExecutor, PgPool};
 use super::batch::SealedText;
 use crate::access::seal::{Keyring, Private, SealError};
 
-/// What is shown of a beneficiary, its account number, and why a payout failed: the kinds of what
+/// A user's email, what is shown of a beneficiary, its account number, and why a payout failed: the kinds of what
 /// is to be erased when a person asks for it.
+pub const EMAIL: &str = "user.email";
 pub const PROFILE: &str = "beneficiary.profile";
 pub const ACCOUNT_NUMBER: &str = "beneficiary.account_number";
 pub const FAILURE_REASON: &str = "payout.failure_reason";

@@ -59,8 +59,15 @@ async fn what_people_write_is_readable_in_no_table() {
     let codes = node.client(client, "GET", &format!("/orders/{id}/vouchers"), Value::Null).await.data(200);
     assert!(codes["vouchers"].as_array().unwrap().iter().any(|voucher| voucher["pin"] == MARKER), "{codes}");
 
+    let user = json!({"email": format!("{MARKER}@example.com"), "password": MARKER, "role": "owner"});
+    let users = format!("/accounts/{}/users", client.account_id);
+    node.operator("POST", &users, user.clone()).await.data(201);
+    node.anyone("POST", "/auth/login", json!({"email": user["email"], "password": MARKER})).await.data(200);
+
     assert_eq!(readable_in(&node).await, Vec::<String>::new());
     // And what is sealed is still the answer.
+    let listed = node.operator("GET", &users, Value::Null).await.data(200);
+    assert_eq!(listed["users"][0]["email"], user["email"]);
     assert_eq!(node.keyed(client, "/orders", "order", &order).await.text, placed.text);
     assert_eq!(node.keyed(client, &path, "cancel", &json!({"reason": MARKER})).await.text, cancelled.text);
 }

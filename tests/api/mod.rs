@@ -13,5 +13,7 @@ mod operator;
 mod orders;
 mod payouts;
 mod products;
+mod routes;
+mod sessions;
 mod signing;
 mod webhooks;

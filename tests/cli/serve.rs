@@ -55,6 +55,19 @@ async fn an_operator_works_from_the_shell_and_the_log_tells_it() {
     assert_eq!(refused.status.code(), Some(1));
     assert!(out(&refused).contains("E_UNAUTHORIZED"), "{}", out(&refused));
 
+    let password = directory.path().join("password");
+    std::fs::write(&password, "correct horse battery staple\n").unwrap();
+    let create =
+        ["user", "create", &account, "ada@example.com", "--role", "owner", "--password-file", password.to_str().unwrap()];
+    let user: serde_json::Value = serde_json::from_str(&out(&run(&mut admin(&create)).await)).unwrap();
+    assert_eq!((&user["email"], &user["role"]), (&"ada@example.com".into(), &"owner".into()));
+    let login = serde_json::json!({"email": "ada@example.com", "password": "correct horse battery staple"});
+    let login = reqwest::Client::new().post(format!("{}/auth/login", served.url())).json(&login).send().await.unwrap();
+    assert_eq!(login.status(), 200);
+    let users = out(&run(&mut admin(&["user", "list", &account])).await);
+    assert!(users.contains("ada@example.com") && !users.contains("horse"), "{users}");
+    assert!(run(&mut admin(&["user", "remove", &user["id"].to_string()])).await.status.success());
+
     let unknown = run(&mut admin(&["order", "show", "4711"])).await;
     assert_eq!(unknown.status.code(), Some(1));
     assert!(err(&unknown).starts_with("error: the service answers 404 E_NOT_FOUND"), "{}", err(&unknown));

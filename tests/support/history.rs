@@ -1,9 +1,10 @@
 //! What auditors have to find sound, and what they have to find.
 
 use ledger_events::account::DiscountRule;
+use ledger_events::user::UserRole;
 use ledger_events::webhook::WebhookEventType;
 use rewards_ledger::access::seal::Private;
-use rewards_ledger::ledger::command::{PayoutOutcome, WebhookChange};
+use rewards_ledger::ledger::command::{CreateUser, PayoutOutcome, WebhookChange};
 use rewards_ledger::ledger::{Answer, Command};
 use sqlx::AssertSqlSafe;
 
@@ -11,6 +12,17 @@ use super::ledger::money;
 use super::shop::Shop;
 
 const URL: &str = "https://example.com/hook";
+
+/// A user who cannot log in.
+fn create_user(account_id: i64, email: &str) -> Command {
+    Command::CreateUser(CreateUser {
+        account_id,
+        role: UserRole::Operator,
+        email: Private::new(email),
+        email_lookup: super::ledger::keyring().fingerprint("user.email", email),
+        password_hash: Private::new("none"),
+    })
+}
 
 impl Shop {
     /// A bit of everything: delivered, partly delivered, delayed, cancelled; webhooks that come,
@@ -30,6 +42,9 @@ impl Shop {
         let is_required = true;
         self.run(Command::SetHmacRequired { account_id, credential_id, is_required, new_secret: new_secret.clone() }).await;
         self.run(Command::RotateSigningSecret { account_id, credential_id, new_secret }).await;
+        let Answer::User(user) = self.run(create_user(account_id, "a@example.com")).await else { panic!() };
+        self.run(create_user(account_id, "b@example.com")).await;
+        self.run(Command::RemoveUser { account_id, user_id: user.id }).await;
         let all = self.webhook_for(account, URL, &WebhookEventType::ALL).await.0;
         let some = self.webhook_for(account, URL, &[WebhookEventType::OrderDelivered]).await.0;
         let delivered = self.place(order("10.00", 2)).await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use poem::listener::{Acceptor, Listener, TcpListener};
 use reqwest::{Method, RequestBuilder};
 use rewards_ledger::access::seal::{Private, random_secret};
-use rewards_ledger::access::{Gate, Operators, Role};
+use rewards_ledger::access::{Gate, Operators, Role, Sessions};
 use rewards_ledger::api::{self, ApiState};
 use rewards_ledger::config::RateLimits;
 use rewards_ledger::ledger::command::Command;
@@ -28,11 +28,13 @@ pub struct Node {
     pub ledger: Ledger,
     pub options: PgConnectOptions,
     pub metrics: Metrics,
+    pub sessions: Sessions,
     operators: Operators,
     url: String,
     token: Private,
     http: reqwest::Client,
     server: AbortHandle,
+    /// None for a second node on another one's.
     _database: Option<TestDatabase>,
 }
 
@@ -91,6 +93,21 @@ pub struct Client {
     pub secret: String,
 }
 
+/// A user of an account, and the session of a login.
+#[derive(Clone, Debug)]
+pub struct User {
+    pub id: i64,
+    pub account_id: i64,
+    pub email: String,
+    pub access_token: String,
+    pub refresh_token: String,
+    /// As a browser sends it.
+    pub cookie: String,
+}
+
+/// The password of every user.
+pub const PASSWORD: &str = "correct horse battery staple";
+
 /// An account that can order: a credential, a wallet in EUR with 1,000.00, a product with the face
 /// values 10.00 and 25.00, and three vouchers of 10.00.
 #[derive(Debug)]
@@ -109,22 +126,29 @@ impl Node {
     pub async fn with_limits(limits: RateLimits) -> Node {
         let database = postgres::database().await;
         let options = database.url.parse().unwrap();
-        Node::on(Some(database), options, limits).await
+        Node::on(Some(database), options, limits, false).await
+    }
+
+    /// One that serves what only a sandbox has, too.
+    pub async fn sandbox() -> Node {
+        let database = postgres::database().await;
+        let options = database.url.parse().unwrap();
+        Node::on(Some(database), options, AMPLE_LIMITS.parse().unwrap(), true).await
     }
 
     /// A further node on the same database.
     pub async fn beside(&self, limits: RateLimits) -> Node {
-        Node::on(None, self.options.clone(), limits).await
+        Node::on(None, self.options.clone(), limits, false).await
     }
 
     /// One whose every connection to the database goes through a proxy.
     pub async fn behind_a_proxy() -> (Node, Proxy) {
         let database = postgres::database().await;
         let (proxy, options) = Proxy::before(&database.url).await;
-        (Node::on(Some(database), options, AMPLE_LIMITS.parse().unwrap()).await, proxy)
+        (Node::on(Some(database), options, AMPLE_LIMITS.parse().unwrap(), false).await, proxy)
     }
 
-    async fn on(database: Option<TestDatabase>, options: PgConnectOptions, limits: RateLimits) -> Node {
+    async fn on(database: Option<TestDatabase>, options: PgConnectOptions, limits: RateLimits, is_sandbox: bool) -> Node {
         let keyring = keyring();
         let metrics = Metrics::default();
         let tasks = TaskTracker::new();
@@ -133,19 +157,23 @@ impl Node {
         let acceptor = TcpListener::bind("127.0.0.1:0").into_acceptor().await.unwrap();
         let address = acceptor.local_addr()[0].as_socket_addr().unwrap().to_string();
         let url = format!("http://{address}");
+        let sessions = Sessions::start(ledger.pool().clone(), ledger.pool().clone(), keyring.clone(), &tasks);
         let operators = Operators::new(ledger.pool().clone(), Some(&token));
         let state = ApiState {
             ledger: ledger.clone(),
             gate: Gate::start(connect::gate(&options), ledger.pool().clone(), limits, &tasks),
+            sessions: sessions.clone(),
             operators: operators.clone(),
             keyring,
             lifecycle: api::Lifecycle::default(),
             trusted_proxies: Arc::new(["127.0.0.1/32".parse().unwrap()]),
             metrics: metrics.clone(),
-            is_sandbox: false,
+            is_sandbox,
+            public_url: url.as_str().into(),
         };
         let server = tokio::spawn(poem::Server::new_with_acceptor(acceptor).run(api::app(state))).abort_handle();
-        Node { ledger, options, metrics, operators, url, token, http: reqwest::Client::new(), server, _database: database }
+        let http = reqwest::Client::new();
+        Node { ledger, options, metrics, sessions, operators, url, token, http, server, _database: database }
     }
 
     pub fn request(&self, method: &str, path: &str) -> RequestBuilder {
@@ -225,6 +253,43 @@ impl Node {
             self.operator("POST", &format!("/accounts/{account_id}/credentials"), json!({"name": "main"})).await.data(201);
         let text = |name: &str| issued[name].as_str().unwrap().to_owned();
         Client { account_id, credential_id: issued["id"].as_i64().unwrap(), key: text("api_key"), secret: text("api_secret") }
+    }
+
+    /// A new user of an account, with a session that no login through the API began.
+    pub async fn user(&self, account_id: i64, role: &str) -> User {
+        let email = format!("{}@example.com", random_secret().expose());
+        let user = json!({"email": email, "password": PASSWORD, "role": role});
+        let created = self.operator("POST", &format!("/accounts/{account_id}/users"), user).await.data(201);
+        let (granted, cookie) = self.sessions.log_in(&email, Private::new(PASSWORD)).await.unwrap();
+        User {
+            id: created["id"].as_i64().unwrap(),
+            account_id,
+            email,
+            access_token: granted.access_token.expose().to_owned(),
+            refresh_token: granted.refresh_token.expose().to_owned(),
+            cookie: format!("__Host-portal={}", cookie.expose()),
+        }
+    }
+
+    /// A call with an access token, to any path.
+    pub async fn bearer(&self, token: &str, method: &str, path: &str, body: Value) -> Answer {
+        self.send(with_json(self.request(method, path).bearer_auth(token), &body)).await
+    }
+
+    /// A call with a portal cookie, from a page of this origin.
+    pub async fn portal(&self, cookie: &str, origin: &str, method: &str, path: &str, body: Value) -> Answer {
+        let request = self.request(method, path).header("Cookie", cookie).header("Origin", origin);
+        self.send(with_json(request, &body)).await
+    }
+
+    /// A call without any credential.
+    pub async fn anyone(&self, method: &str, path: &str, body: Value) -> Answer {
+        self.send(with_json(self.request(method, path), &body)).await
+    }
+
+    /// Where the node is: the origin of its portal.
+    pub fn url(&self) -> &str {
+        &self.url
     }
 
     pub async fn setup(&self) -> Setup {

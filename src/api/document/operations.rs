@@ -45,9 +45,13 @@ fn is_client_api(path: &str) -> bool {
 
 pub fn finish(path: &str, method: &str, operation: &mut Value, shared: &mut Shared) {
     let mut is_signed = false;
-    if let Some(security) = operation.get_mut("security").and_then(Value::as_array_mut) {
-        require_together(security);
-        is_signed = security.iter().any(|entry| entry.get(API_KEY).is_some());
+    match operation.get_mut("security").and_then(Value::as_array_mut) {
+        Some(security) => {
+            require_together(security);
+            is_signed = security.iter().any(|entry| entry.get(API_KEY).is_some());
+        }
+        // Nobody has to say who they are.
+        None => operation["security"] = json!([]),
     }
     for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
         finish_parameter(path, parameter);

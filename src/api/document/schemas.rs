@@ -143,7 +143,9 @@ fn accept_value(name: &str, schema: &mut Value) {
     if is_money {
         // A string or a number, with at most two decimals either way.
         parts.insert("type".to_owned(), json!(["string", "number"]));
-        parts.insert("pattern".to_owned(), json!(if name == "discount" { PERCENT } else { AMOUNT }));
+        let (pattern, example) = if name == "discount" { (PERCENT, "2.50") } else { (AMOUNT, "100.00") };
+        parts.insert("pattern".to_owned(), json!(pattern));
+        parts.insert("examples".to_owned(), json!([example]));
     }
     if is_money || has(parts, "type", "number") && has(parts, "format", "decimal") {
         let (least, most) = if name == "discount" { (json!(0), json!(99.99)) } else { (json!(0.01), json!(MAX_AMOUNT)) };

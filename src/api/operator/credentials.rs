@@ -1,50 +1,22 @@
 //! API credentials: issued to accounts, shown once, revoked.
 
-use ledger_events::{AccountId, CredentialId, ShardId, account};
+use ledger_events::{AccountId, CredentialId, ShardId};
 use ledger_projections::accounts;
 use poem_openapi::param::Path;
 use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
 
-use crate::access::seal::{Private, random_secret};
+use crate::access::seal::random_secret;
 use crate::api::body::StrictJson;
+use crate::api::credentials::{self, Credential, IssueCredential, IssuedCredential};
 use crate::api::error::ApiError;
 use crate::api::fields::{Fields, FromFields};
-use crate::api::outcome::{answered, unexpected};
+use crate::api::outcome::answered;
 use crate::api::principal::{Admin, Caller};
-use crate::api::readers::{boolean, line};
+use crate::api::readers::boolean;
 use crate::api::reply::{Created, NoStore, Reply};
 use crate::api::state::{ApiState, State, Tag, not_found, origin};
-use crate::ledger::{Answer, Command, WriteError};
-
-/// How often a key is drawn. Two with the same first 8 characters are one in billions; the
-/// database refuses the second.
-const DRAWS: usize = 3;
-
-/// A new API key.
-#[derive(Object)]
-struct IssueCredential {
-    /// For people.
-    #[oai(validator(min_length = 1, max_length = 100))]
-    name: String,
-}
-
-impl FromFields for IssueCredential {
-    fn from_fields(fields: &mut Fields<'_>) -> Self {
-        Self { name: fields.required("name", line(1..=100)) }
-    }
-}
-
-/// A credential right after it was issued: the one time that it is shown.
-#[derive(Object, Serialize)]
-struct IssuedCredential {
-    /// Its id.
-    id: i64,
-    /// For the header `X-API-Key`. Its first 8 characters name it in logs and reports.
-    api_key: String,
-    /// For the header `X-API-Secret`.
-    api_secret: String,
-}
+use crate::ledger::{Answer, Command};
 
 /// A change of a credential.
 #[derive(Object)]
@@ -70,38 +42,6 @@ struct CredentialSigning {
     signing_secret: Option<String>,
 }
 
-/// A credential without its key.
-#[derive(Object, Serialize)]
-struct Credential {
-    /// Its id.
-    id: i64,
-    /// Whose it is.
-    account_id: i64,
-    /// For people.
-    name: String,
-    /// The key's first 8 characters.
-    key_prefix: String,
-    /// Whether it is of no more use.
-    is_revoked: bool,
-}
-
-impl From<account::Credential> for Credential {
-    fn from(credential: account::Credential) -> Self {
-        Self {
-            id: credential.id,
-            account_id: credential.account_id,
-            name: credential.name,
-            key_prefix: credential.key_prefix,
-            is_revoked: credential.is_revoked,
-        }
-    }
-}
-
-/// 128 random bits as 32 hex characters.
-fn random_key() -> Private {
-    Private::new(hex::encode(rand::random::<[u8; 16]>()))
-}
-
 pub struct Credentials;
 
 #[OpenApi(prefix_path = "/admin/v1", tag = "Tag::Accounts")]
@@ -119,24 +59,7 @@ impl Credentials {
         body: StrictJson<IssueCredential>,
     ) -> Result<NoStore<Created<IssuedCredential>>, ApiError> {
         let shard = state.shard_of(id.0).await?;
-        let api_secret = random_secret();
-        for draws_left in (0..DRAWS).rev() {
-            let api_key = random_key();
-            let command = Command::IssueCredential {
-                account_id: id.0,
-                name: body.0.name.clone(),
-                api_key: api_key.clone(),
-                api_secret: api_secret.clone(),
-            };
-            let answer = match state.ledger.execute(shard, command, origin(caller.0.0.actor())).await {
-                Err(WriteError::Refused) if draws_left > 0 => continue,
-                answer => answer?,
-            };
-            let issued = answered!(answer, Answer::Credential(credential) => credential)?;
-            let (api_key, api_secret) = (api_key.expose().to_owned(), api_secret.expose().to_owned());
-            return Ok(NoStore(Created(IssuedCredential { id: issued.id, api_key, api_secret })));
-        }
-        Err(unexpected())
+        credentials::issue(&state, shard, id.0, &body.0, caller.0.0.actor()).await
     }
 
     /// Make signatures required, or not

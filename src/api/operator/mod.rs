@@ -8,6 +8,7 @@ mod orders;
 mod payouts;
 mod stock;
 mod upload;
+mod users;
 mod wallets;
 
 pub use accounts::Accounts;
@@ -17,4 +18,5 @@ pub use ip_blocks::IpBlocks;
 pub use orders::Orders;
 pub use payouts::Payouts;
 pub use stock::Stock;
+pub use users::Users;
 pub use wallets::Wallets;

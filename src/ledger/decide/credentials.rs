@@ -3,7 +3,7 @@
 use ledger_events::account::{
     Credential, CredentialEvent, CredentialIssued, CredentialRevoked, HmacRequirementChanged, SigningSecretRotated,
 };
-use ledger_events::{AccountId, CredentialId, Rejection};
+use ledger_events::{AccountId, Actor, CredentialId, Rejection};
 use sha2::{Digest, Sha256};
 
 use super::{Decided, Story, active, next};
@@ -20,7 +20,7 @@ pub(super) fn issue(
     api_secret: &Private,
     story: Story<'_>,
 ) -> Decided {
-    batch.accounts.get(&account_id).ok_or(Rejection::NotFound)?;
+    permitted(batch, account_id, &story)?;
     let id = next(batch.ids.credentials.pop_front(), "credential")?;
     let key_prefix = api_key.expose().chars().take(8).collect();
     let event = CredentialEvent::from(CredentialIssued { account_id, name: name.to_owned(), key_prefix });
@@ -31,6 +31,7 @@ pub(super) fn issue(
 }
 
 pub(super) fn revoke(batch: &mut Batch, account_id: AccountId, id: CredentialId, story: Story<'_>) -> Decided {
+    permitted(batch, account_id, &story)?;
     if !own(batch, account_id, id)?.is_revoked {
         batch.append(id, CredentialEvent::from(CredentialRevoked {}), &Story { account_id: Some(account_id), ..story });
     }
@@ -94,5 +95,15 @@ fn usable(batch: &Batch, account_id: AccountId, id: CredentialId) -> Result<Cred
     match own(batch, account_id, id)? {
         credential if credential.is_revoked => Err(Rejection::Conflict("the credential is revoked")),
         credential => Ok(credential),
+    }
+}
+
+/// Operators may for any account, its own people for one that is not suspended.
+fn permitted(batch: &Batch, account_id: AccountId, story: &Story<'_>) -> Result<(), Rejection> {
+    match story.origin.actor {
+        Actor::Credential(_) | Actor::User(_) => active(batch, account_id),
+        Actor::Operator(_) | Actor::Fulfilment | Actor::Sandbox => {
+            batch.accounts.get(&account_id).map(|_| ()).ok_or(Rejection::NotFound)
+        }
     }
 }

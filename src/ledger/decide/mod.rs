@@ -8,6 +8,7 @@ mod catalogue;
 mod credentials;
 mod orders;
 mod payouts;
+mod users;
 mod wallets;
 mod webhooks;
 
@@ -87,6 +88,11 @@ fn decide_one(batch: &mut Batch, submission: &Submission) -> Result<Reply, Stop>
     {
         return Err(Rejection::CredentialRevoked.into());
     }
+    if let Actor::User(id) = submission.origin.actor
+        && batch.users.get(&id).is_none_or(|user| user.is_removed)
+    {
+        return Err(Rejection::UserRemoved.into());
+    }
     let story = Story { origin: &submission.origin, idempotency, account_id: None, correlation_id: None, causation_id: None };
     let answer = decide(batch, &submission.command, story)?;
     let Some(key) = idempotency else { return Ok(Reply::Answer(Box::new(answer))) };
@@ -112,6 +118,8 @@ fn decide(batch: &mut Batch, command: &Command, story: Story<'_>) -> Decided {
             credentials::rotate_signing_secret(batch, *account_id, *credential_id, new_secret, story)
         }
         Command::LiftIpBlock { ip } => blocks::lift(batch, *ip, story),
+        Command::CreateUser(user) => users::create(batch, user, story),
+        Command::RemoveUser { account_id, user_id } => users::remove(batch, *account_id, *user_id, story),
         Command::OpenWallet { account_id, currency } => wallets::open(batch, *account_id, *currency, story),
         Command::FundWallet { account_id, wallet_id, amount, reference, note } => {
             wallets::owned(batch, *account_id, *wallet_id)?;

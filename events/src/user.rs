@@ -1,0 +1,125 @@
+//! Users: people who act for an account, each with a role.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use crate::{AccountId, Moment, UserId};
+
+/// What a user may do. Each role may do what those before it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UserRole {
+    /// Reads all but voucher codes.
+    Viewer,
+    /// Orders, cancels, reads voucher codes, manages webhooks.
+    Operator,
+    /// Payouts, beneficiaries, API keys.
+    Owner,
+}
+
+impl UserRole {
+    pub const ALL: [UserRole; 3] = [Self::Viewer, Self::Operator, Self::Owner];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Operator => "operator",
+            Self::Owner => "owner",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<UserRole> {
+        Self::ALL.into_iter().find(|role| role.as_str() == text)
+    }
+}
+
+/// A user was given access. The email and the password stand in the vault.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UserCreated {
+    pub account_id: AccountId,
+    pub role: UserRole,
+    /// Salted SHA-256 (hex) of the email.
+    pub email_hash: String,
+}
+
+/// The user lost access, for ever.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UserRemoved {}
+
+/// A user's state: the fold of its stream, and the row of the table `users`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct User {
+    pub id: UserId,
+    pub version: i64,
+    pub account_id: AccountId,
+    pub role: UserRole,
+    pub email_hash: String,
+    pub is_removed: bool,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}
+
+/// The one fold of the user stream.
+pub fn evolve(state: Option<User>, id: UserId, event: &UserEvent, at: &Moment) -> Option<User> {
+    let mut user = match (state, event) {
+        (None, UserEvent::UserCreated(e)) => User {
+            id,
+            version: at.version,
+            account_id: e.account_id,
+            role: e.role,
+            email_hash: e.email_hash.clone(),
+            is_removed: false,
+            created_at: at.recorded_at,
+            updated_at: at.recorded_at,
+        },
+        (None, UserEvent::UserRemoved(_)) => return None,
+        (Some(user), _) => user,
+    };
+    if let UserEvent::UserRemoved(_) = event {
+        user.is_removed = true;
+    }
+    user.version = at.version;
+    user.updated_at = at.recorded_at;
+    Some(user)
+}
+
+crate::codec::stream_events! {
+    /// What can happen to a user.
+    UserEvent {
+        UserCreated = 1,
+        UserRemoved = 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::TimeZone;
+
+    use super::*;
+
+    fn moment(version: i64) -> Moment {
+        let recorded_at = Utc.timestamp_opt(version, 0).unwrap();
+        Moment { position: version, event_id: uuid::Uuid::nil(), version, recorded_at }
+    }
+
+    #[test]
+    fn a_user_comes_and_goes() {
+        let created = UserEvent::from(UserCreated { account_id: 7, role: UserRole::Owner, email_hash: "ab".into() });
+        let removed = UserEvent::from(UserRemoved {});
+        let user = evolve(None, 3, &created, &moment(1)).unwrap();
+        assert_eq!((user.id, user.account_id, user.role, user.is_removed), (3, 7, UserRole::Owner, false));
+        let gone = evolve(Some(user.clone()), 3, &removed, &moment(2)).unwrap();
+        assert_eq!(gone, User { version: 2, is_removed: true, updated_at: moment(2).recorded_at, ..user });
+        assert_eq!(evolve(None, 3, &removed, &moment(1)), None);
+    }
+
+    #[test]
+    fn each_role_may_what_those_before_it_may() {
+        assert!(UserRole::Viewer < UserRole::Operator && UserRole::Operator < UserRole::Owner);
+        for role in UserRole::ALL {
+            assert_eq!(UserRole::parse(role.as_str()), Some(role));
+            assert_eq!(serde_json::to_string(&role).unwrap(), format!("\"{}\"", role.as_str()));
+        }
+        assert_eq!(UserRole::parse("admin"), None);
+    }
+}

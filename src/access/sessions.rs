@@ -1,0 +1,324 @@
+//! Sessions of users: begun by a login, carried on by refresh tokens, ended by a logout or by a
+//! refresh token that comes a second time. Every access token and portal cookie is looked up for
+//! every request, so that the end of a session, of a user or of a role counts on the very next one,
+//! on every node. All times are the database's.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use ledger_events::user::UserRole;
+use ledger_events::{AccountId, ShardId, UserId};
+use sha2::{Digest, Sha256};
+use sqlx::{FromRow, PgPool};
+use subtle::ConstantTimeEq;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::task::TaskTracker;
+
+use super::passwords::Passwords;
+use super::seal::{Keyring, Private, random_secret};
+use super::tokens::{AccessTokens, Claims};
+use super::{AccessError, Principal, Who};
+
+/// How long a refresh token counts.
+const REFRESH_LIFETIME: TimeDelta = TimeDelta::days(7);
+/// How long a portal cookie counts.
+pub const PORTAL_LIFETIME: TimeDelta = TimeDelta::hours(8);
+
+/// Most look-ups in one statement, and most that may wait.
+const BATCH_LOOKUPS: usize = 1_024;
+const QUEUE_LOOKUPS: usize = 8_192;
+/// How long a look-up waits for the database before it is refused.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// Most rows that one purge deletes of a table.
+const PURGED_ROWS: i64 = 1_000;
+
+type SessionId = i64;
+
+/// What a login or a refresh gives.
+#[derive(Debug)]
+pub struct Granted {
+    pub account_id: AccountId,
+    pub access_token: Private,
+    pub refresh_token: Private,
+    pub refresh_expires_at: DateTime<Utc>,
+}
+
+/// A session as it stands, and its user: neither revoked nor removed.
+#[derive(Clone, Debug, FromRow)]
+struct Known {
+    session_id: SessionId,
+    user_id: UserId,
+    role: String,
+    account_id: AccountId,
+    shard_id: ShardId,
+    portal_hash: Vec<u8>,
+    portal_expires_at: DateTime<Utc>,
+    now: DateTime<Utc>,
+}
+
+impl Known {
+    fn principal(&self) -> Result<Principal, AccessError> {
+        let role = UserRole::parse(&self.role).ok_or(AccessError::InvalidToken)?;
+        let who = Who::User { id: self.user_id, role, session_id: self.session_id };
+        Ok(Principal { account_id: self.account_id, shard_id: self.shard_id, who })
+    }
+}
+
+#[derive(Debug)]
+struct Lookup {
+    session_id: SessionId,
+    reply: oneshot::Sender<Result<Option<Known>, AccessError>>,
+}
+
+/// Begins, finds and ends sessions. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Sessions {
+    pool: PgPool,
+    lookups: mpsc::Sender<Lookup>,
+    passwords: Passwords,
+    tokens: Arc<AccessTokens>,
+    keyring: Arc<Keyring>,
+}
+
+/// What makes a refresh token known.
+#[derive(Debug, FromRow)]
+struct Refreshable {
+    session_id: SessionId,
+    user_id: UserId,
+    account_id: AccountId,
+    is_used: bool,
+    /// Neither expired nor revoked, and its user not removed.
+    is_good: bool,
+}
+
+/// A new refresh token's row.
+#[derive(Debug, FromRow)]
+struct Renewed {
+    session_id: SessionId,
+    expires_at: DateTime<Utc>,
+    now: DateTime<Utc>,
+}
+
+impl Sessions {
+    /// Starts the task that looks sessions up; it ends when the last handle is dropped. `access` is
+    /// for looking up, `pool` for what has to be on disk before anybody hears of it.
+    pub fn start(access: PgPool, pool: PgPool, keyring: Arc<Keyring>, tasks: &TaskTracker) -> Sessions {
+        let (lookups, waiting) = mpsc::channel(QUEUE_LOOKUPS);
+        tasks.spawn(look_up(access, waiting));
+        let tokens = Arc::new(AccessTokens::new(&keyring));
+        Sessions { pool, lookups, passwords: Passwords::default(), tokens, keyring }
+    }
+
+    pub fn passwords(&self) -> &Passwords {
+        &self.passwords
+    }
+
+    /// The keyed hash by which a user is found by its email, upper and lower case being the same.
+    pub fn email_lookup(&self, email: &str) -> [u8; 32] {
+        self.keyring.fingerprint("user.email", &email.to_lowercase())
+    }
+
+    /// Begins a session; returns with it the text of its portal cookie.
+    ///
+    /// # Errors
+    /// [`AccessError::WrongPassword`] for an unknown email as for a wrong password: the same work is
+    /// done for both.
+    pub async fn log_in(&self, email: &str, password: Private) -> Result<(Granted, Private), AccessError> {
+        let found: Option<(UserId, AccountId, String)> = sqlx::query_as(
+            "SELECT v.user_id, u.account_id, v.password_hash FROM vault.users v JOIN users u ON u.id = v.user_id WHERE v.email_lookup = $1",
+        )
+        .bind(&self.email_lookup(email)[..])
+        .fetch_optional(&self.pool)
+        .await?;
+        let (user, hash) = found.map(|(user_id, account_id, hash)| ((user_id, account_id), Private::new(hash))).unzip();
+        let is_right = self.passwords.verify(password, hash).await?;
+        let (user_id, account_id) = user.filter(|_| is_right).ok_or(AccessError::WrongPassword)?;
+        let (portal_secret, refresh_token) = (random_secret(), random_secret());
+        // The user may have been removed meanwhile.
+        let begun: Option<Renewed> = sqlx::query_as(
+            "WITH clock AS (SELECT clock_timestamp()::timestamptz(3) AS now), session AS (
+                INSERT INTO vault.sessions (user_id, portal_hash, portal_expires_at, expires_at)
+                SELECT v.user_id, $2, clock.now + $4, clock.now + $5 FROM vault.users v CROSS JOIN clock WHERE v.user_id = $1
+                RETURNING id, expires_at), token AS (
+                INSERT INTO vault.refresh_tokens (token_hash, session_id, expires_at) SELECT $3, id, expires_at FROM session)
+             SELECT session.id AS session_id, session.expires_at, clock.now FROM session CROSS JOIN clock",
+        )
+        .bind(user_id)
+        .bind(&hash_of(portal_secret.expose())[..])
+        .bind(&hash_of(refresh_token.expose())[..])
+        .bind(PORTAL_LIFETIME)
+        .bind(REFRESH_LIFETIME)
+        .fetch_optional(&self.pool)
+        .await?;
+        let begun = begun.ok_or(AccessError::WrongPassword)?;
+        let cookie = Private::new(format!("{}.{}", begun.session_id, portal_secret.expose()));
+        Ok((self.granted(user_id, account_id, &begun, refresh_token)?, cookie))
+    }
+
+    /// Carries a session on: the refresh token is used up, and a new one takes its place. One that
+    /// was used before revokes its session, whoever has it: two of them are around, so one was stolen.
+    ///
+    /// # Errors
+    /// [`AccessError::InvalidToken`] for any token that does not count, or no longer.
+    pub async fn refresh(&self, refresh_token: &str) -> Result<Granted, AccessError> {
+        let token_hash = hash_of(refresh_token);
+        let mut transaction = self.pool.begin().await?;
+        // Whoever comes second waits here, and then sees that the token is used.
+        let known: Option<Refreshable> = sqlx::query_as(
+            "SELECT s.id AS session_id, s.user_id, u.account_id, t.used_at IS NOT NULL AS is_used,
+                t.expires_at > clock_timestamp() AND s.revoked_at IS NULL AND NOT u.is_removed AS is_good
+             FROM vault.refresh_tokens t JOIN vault.sessions s ON s.id = t.session_id JOIN users u ON u.id = s.user_id
+             WHERE t.token_hash = $1 FOR UPDATE OF t, s",
+        )
+        .bind(&token_hash[..])
+        .fetch_optional(&mut *transaction)
+        .await?;
+        let known = known.ok_or(AccessError::InvalidToken)?;
+        if known.is_used {
+            sqlx::query("UPDATE vault.sessions SET revoked_at = clock_timestamp() WHERE id = $1 AND revoked_at IS NULL")
+                .bind(known.session_id)
+                .execute(&mut *transaction)
+                .await?;
+            transaction.commit().await?;
+            let Refreshable { session_id, user_id, .. } = known;
+            tracing::warn!(session_id, user_id, "a refresh token came a second time: its session is revoked");
+            return Err(AccessError::InvalidToken);
+        }
+        if !known.is_good {
+            return Err(AccessError::InvalidToken);
+        }
+        let next = random_secret();
+        let renewed: Renewed = sqlx::query_as(
+            "WITH clock AS (SELECT clock_timestamp()::timestamptz(3) AS now), used AS (
+                UPDATE vault.refresh_tokens t SET used_at = clock.now FROM clock WHERE t.token_hash = $1), session AS (
+                UPDATE vault.sessions s SET expires_at = clock.now + $4 FROM clock WHERE s.id = $2 RETURNING s.id, s.expires_at), token AS (
+                INSERT INTO vault.refresh_tokens (token_hash, session_id, expires_at) SELECT $3, id, expires_at FROM session)
+             SELECT session.id AS session_id, session.expires_at, clock.now FROM session CROSS JOIN clock",
+        )
+        .bind(&token_hash[..])
+        .bind(known.session_id)
+        .bind(&hash_of(next.expose())[..])
+        .bind(REFRESH_LIFETIME)
+        .fetch_one(&mut *transaction)
+        .await?;
+        transaction.commit().await?;
+        self.granted(known.user_id, known.account_id, &renewed, next)
+    }
+
+    /// Ends a session: its access tokens, its refresh tokens and its portal cookie.
+    pub async fn log_out(&self, session_id: SessionId) -> Result<(), AccessError> {
+        sqlx::query("UPDATE vault.sessions SET revoked_at = clock_timestamp() WHERE id = $1 AND revoked_at IS NULL")
+            .bind(session_id)
+            .execute(&self.pool)
+            .await?;
+        Ok(())
+    }
+
+    /// Whose access token it is.
+    ///
+    /// # Errors
+    /// [`AccessError::InvalidToken`] for one that does not count, or no longer.
+    pub async fn by_access_token(&self, token: &str) -> Result<Principal, AccessError> {
+        let claims = self.tokens.read(token)?;
+        let known = self.find(claims.sid).await?;
+        let known = known.filter(|known| known.user_id == claims.sub && !claims.is_expired_at(known.now));
+        known.ok_or(AccessError::InvalidToken)?.principal()
+    }
+
+    /// Whose portal cookie it is.
+    ///
+    /// # Errors
+    /// [`AccessError::InvalidToken`] for one that does not count, or no longer.
+    pub async fn by_portal_cookie(&self, cookie: &str) -> Result<Principal, AccessError> {
+        let (id, secret) = cookie.split_once('.').ok_or(AccessError::InvalidToken)?;
+        let id = id.parse().map_err(|_| AccessError::InvalidToken)?;
+        let known = self.find(id).await?;
+        let is_right = |known: &Known| bool::from(hash_of(secret).ct_eq(&known.portal_hash));
+        let known = known.filter(|known| is_right(known) && known.now < known.portal_expires_at);
+        known.ok_or(AccessError::InvalidToken)?.principal()
+    }
+
+    async fn find(&self, session_id: SessionId) -> Result<Option<Known>, AccessError> {
+        let (reply, found) = oneshot::channel();
+        self.lookups.try_send(Lookup { session_id, reply }).map_err(|_| AccessError::Unavailable)?;
+        match tokio::time::timeout(DEADLINE, found).await {
+            Ok(Ok(found)) => found,
+            _ => Err(AccessError::Unavailable),
+        }
+    }
+
+    fn granted(
+        &self,
+        user_id: UserId,
+        account_id: AccountId,
+        session: &Renewed,
+        refresh_token: Private,
+    ) -> Result<Granted, AccessError> {
+        let claims = Claims::new(user_id, session.session_id, session.now);
+        let access_token = self.tokens.sign(&claims).map_err(|error| {
+            tracing::error!(%error, "an access token cannot be signed");
+            AccessError::Unavailable
+        })?;
+        Ok(Granted { account_id, access_token, refresh_token, refresh_expires_at: session.expires_at })
+    }
+}
+
+/// Deletes what counts no more: a batch of refresh tokens and one of sessions. Returns how many, and
+/// whether there may be more. Every node may do it at once.
+pub async fn purge(pool: &PgPool) -> Result<(u64, bool), sqlx::Error> {
+    let tokens = sqlx::query(
+        "DELETE FROM vault.refresh_tokens WHERE token_hash IN (
+            SELECT token_hash FROM vault.refresh_tokens WHERE expires_at < clock_timestamp() LIMIT $1 FOR UPDATE SKIP LOCKED)",
+    )
+    .bind(PURGED_ROWS)
+    .execute(pool)
+    .await?;
+    let sessions = sqlx::query(
+        "DELETE FROM vault.sessions WHERE id IN (
+            SELECT id FROM vault.sessions WHERE expires_at < clock_timestamp() LIMIT $1 FOR UPDATE SKIP LOCKED)",
+    )
+    .bind(PURGED_ROWS)
+    .execute(pool)
+    .await?;
+    let (tokens, sessions) = (tokens.rows_affected(), sessions.rows_affected());
+    Ok((tokens + sessions, tokens.max(sessions) >= PURGED_ROWS.unsigned_abs()))
+}
+
+async fn look_up(pool: PgPool, mut waiting: mpsc::Receiver<Lookup>) {
+    let mut batch = Vec::with_capacity(BATCH_LOOKUPS);
+    while waiting.recv_many(&mut batch, BATCH_LOOKUPS).await > 0 {
+        let mut ids: Vec<SessionId> = batch.iter().map(|lookup| lookup.session_id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let found: Result<Vec<Known>, sqlx::Error> = sqlx::query_as(
+            "SELECT s.id AS session_id, s.user_id, u.role, u.account_id, a.shard_id, s.portal_hash, s.portal_expires_at,
+                clock_timestamp() AS now
+             FROM vault.sessions s JOIN users u ON u.id = s.user_id JOIN accounts a ON a.id = u.account_id
+             WHERE s.id = ANY($1) AND s.revoked_at IS NULL AND NOT u.is_removed",
+        )
+        .bind(ids)
+        .fetch_all(&pool)
+        .await;
+        match found {
+            Ok(found) => {
+                let known: HashMap<SessionId, &Known> = found.iter().map(|known| (known.session_id, known)).collect();
+                for lookup in batch.drain(..) {
+                    let answer = known.get(&lookup.session_id).map(|known| (*known).clone());
+                    _ = lookup.reply.send(Ok(answer)); // the request may have been given up
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "sessions cannot be looked up");
+                for lookup in batch.drain(..) {
+                    _ = lookup.reply.send(Err(AccessError::Unavailable));
+                }
+            }
+        }
+    }
+}
+
+fn hash_of(secret: &str) -> [u8; 32] {
+    Sha256::digest(secret.as_bytes()).into()
+}

@@ -1,0 +1,150 @@
+//! Access tokens: JWTs (RFC 7519) that name a user and a session, signed with HS256 and a key derived
+//! from the master key. Whether they still count is the session's to say, and the database's clock.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chrono::{DateTime, TimeDelta, Utc};
+use hmac::{Hmac, KeyInit, Mac};
+use ledger_events::UserId;
+use serde::{Deserialize, Serialize};
+use sha2::Sha256;
+
+use super::AccessError;
+use super::seal::{Keyring, Private};
+
+/// How long an access token counts.
+pub const ACCESS_LIFETIME: TimeDelta = TimeDelta::minutes(15);
+
+/// What a token says. The times are Unix seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claims {
+    #[serde(with = "text")]
+    pub sub: UserId,
+    /// The session.
+    pub sid: i64,
+    pub iat: i64,
+    pub exp: i64,
+}
+
+impl Claims {
+    pub fn new(user_id: UserId, session_id: i64, now: DateTime<Utc>) -> Claims {
+        Claims { sub: user_id, sid: session_id, iat: now.timestamp(), exp: (now + ACCESS_LIFETIME).timestamp() }
+    }
+
+    pub fn is_expired_at(&self, now: DateTime<Utc>) -> bool {
+        now.timestamp() >= self.exp
+    }
+}
+
+/// `{"alg":"HS256","typ":"JWT"}`: a token with any other header is none of ours, so that nothing in a
+/// token has a say in how it is checked.
+const HEADER: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9";
+
+/// Signs access tokens and reads them.
+pub struct AccessTokens {
+    /// With the key, and nothing of a token yet.
+    mac: Hmac<Sha256>,
+}
+
+impl fmt::Debug for AccessTokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AccessTokens").finish_non_exhaustive()
+    }
+}
+
+impl AccessTokens {
+    pub fn new(keyring: &Keyring) -> AccessTokens {
+        let mac = <Hmac<Sha256> as KeyInit>::new_from_slice(keyring.access_token_key());
+        AccessTokens { mac: mac.unwrap_or_else(|_| unreachable!("HMAC takes a key of any length")) }
+    }
+
+    /// The token's text.
+    pub fn sign(&self, claims: &Claims) -> Result<Private, serde_json::Error> {
+        let mut token = format!("{HEADER}.{}", URL_SAFE_NO_PAD.encode(serde_json::to_vec(claims)?));
+        let signature = self.mac.clone().chain_update(&token).finalize().into_bytes();
+        token.push('.');
+        URL_SAFE_NO_PAD.encode_string(signature, &mut token);
+        Ok(Private::new(token))
+    }
+
+    /// What a token of ours says. Nothing is said of whether it still counts.
+    pub fn read(&self, token: &str) -> Result<Claims, AccessError> {
+        let (signed, signature) = token.rsplit_once('.').ok_or(AccessError::InvalidToken)?;
+        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| AccessError::InvalidToken)?;
+        // In constant time.
+        self.mac.clone().chain_update(signed).verify_slice(&signature).map_err(|_| AccessError::InvalidToken)?;
+        let claims = signed.strip_prefix(HEADER).and_then(|rest| rest.strip_prefix('.')).ok_or(AccessError::InvalidToken)?;
+        let claims = URL_SAFE_NO_PAD.decode(claims).map_err(|_| AccessError::InvalidToken)?;
+        serde_json::from_slice(&claims).map_err(|_| AccessError::InvalidToken)
+    }
+}
+
+/// `sub` is a string (RFC 7519, 4.1.2).
+mod text {
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    pub fn serialize<S: Serializer>(id: &i64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(id)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn tokens() -> AccessTokens {
+        AccessTokens::new(&Keyring::from_base64(&Keyring::generate()).unwrap())
+    }
+
+    fn claims() -> Claims {
+        Claims::new(7, 9, DateTime::from_timestamp(1_700_000_000, 0).unwrap())
+    }
+
+    #[test]
+    fn a_token_says_who_and_until_when() {
+        let tokens = tokens();
+        let token = tokens.sign(&claims()).unwrap();
+        let body = URL_SAFE_NO_PAD.decode(token.expose().split('.').nth(1).unwrap()).unwrap();
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body, json!({"sub": "7", "sid": 9, "iat": 1_700_000_000, "exp": 1_700_000_900}));
+        let read = tokens.read(token.expose()).unwrap();
+        assert_eq!(read, claims());
+        let at = |seconds| DateTime::from_timestamp(seconds, 0).unwrap();
+        assert!(!read.is_expired_at(at(1_700_000_899)) && read.is_expired_at(at(1_700_000_900)));
+    }
+
+    #[test]
+    fn what_another_key_or_algorithm_signed_is_not_read() {
+        let tokens = tokens();
+        let foreign = self::tokens().sign(&claims()).unwrap();
+        assert_eq!(tokens.read(foreign.expose()), Err(AccessError::InvalidToken));
+        let body = |text: &str| URL_SAFE_NO_PAD.encode(text);
+        let claims = body(&serde_json::to_string(&claims()).unwrap());
+        for header in [r#"{"alg":"none","typ":"JWT"}"#, r#"{"alg":"HS512","typ":"JWT"}"#, r#"{"typ":"JWT"}"#] {
+            assert_eq!(tokens.read(&format!("{}.{claims}.", body(header))), Err(AccessError::InvalidToken));
+        }
+        // Even under our own key no other header is ours.
+        let signed = format!("{}.{claims}", body(r#"{"alg":"HS512","typ":"JWT"}"#));
+        let signature = URL_SAFE_NO_PAD.encode(tokens.mac.clone().chain_update(&signed).finalize().into_bytes());
+        assert_eq!(tokens.read(&format!("{signed}.{signature}")), Err(AccessError::InvalidToken));
+        let own = tokens.sign(&self::claims()).unwrap();
+        let (rest, signature) = own.expose().rsplit_once('.').unwrap();
+        let other = Claims { sub: 8, ..self::claims() };
+        let other = body(&serde_json::to_string(&other).unwrap());
+        let header = rest.split('.').next().unwrap();
+        for token in [format!("{header}.{other}.{signature}"), rest.to_owned(), format!("{rest}."), String::new(), "a.b.c".into()]
+        {
+            assert_eq!(tokens.read(&token), Err(AccessError::InvalidToken), "{token}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Users: people who act for an account, by access token or in the portal.
+
+use ledger_events::user;
+use ledger_projections::users;
+use poem_openapi::param::{Path, Query};
+use poem_openapi::{Enum, Object, OpenApi};
+use serde::Serialize;
+
+use crate::access::Operator;
+use crate::access::seal::Private;
+use crate::api::body::StrictJson;
+use crate::api::error::ApiError;
+use crate::api::fields::{Fields, FromFields};
+use crate::api::outcome::answered;
+use crate::api::page::Page;
+use crate::api::principal::{Admin, Caller};
+use crate::api::readers::{Problems, Read, line, one_of, text};
+use crate::api::reply::{Created, Listed, Plural, Reply};
+use crate::api::state::{State, Tag, listed, not_found, origin, rows_of};
+use crate::ledger::command::CreateUser as Create;
+use crate::ledger::texts::{self, EMAIL};
+use crate::ledger::{Answer, Command, WriteError};
+
+/// What a user may do. Each role may do what those before it may.
+#[derive(Clone, Copy, Default, Enum, Serialize)]
+#[oai(rename_all = "lowercase")]
+#[serde(rename_all = "lowercase")]
+enum UserRole {
+    /// Reads all but voucher codes.
+    #[default]
+    Viewer,
+    /// Orders, cancels, reads voucher codes, manages webhooks.
+    Operator,
+    /// Manages payouts, beneficiaries and API keys.
+    Owner,
+}
+
+impl From<user::UserRole> for UserRole {
+    fn from(role: user::UserRole) -> Self {
+        match role {
+            user::UserRole::Viewer => Self::Viewer,
+            user::UserRole::Operator => Self::Operator,
+            user::UserRole::Owner => Self::Owner,
+        }
+    }
+}
+
+impl From<UserRole> for user::UserRole {
+    fn from(role: UserRole) -> Self {
+        match role {
+            UserRole::Viewer => Self::Viewer,
+            UserRole::Operator => Self::Operator,
+            UserRole::Owner => Self::Owner,
+        }
+    }
+}
+
+/// A new user.
+#[derive(Object)]
+struct CreateUser {
+    /// To log in with. One user has it, upper and lower case being the same.
+    #[oai(validator(min_length = 3, max_length = 254, pattern = "^[^\\s@]+@[^\\s@]+$"))]
+    email: String,
+    /// To log in with.
+    #[oai(validator(min_length = 8, max_length = 128))]
+    password: String,
+    /// What the user may do.
+    role: UserRole,
+}
+
+impl FromFields for CreateUser {
+    fn from_fields(fields: &mut Fields<'_>) -> Self {
+        let roles = [("viewer", UserRole::Viewer), ("operator", UserRole::Operator), ("owner", UserRole::Owner)];
+        Self {
+            email: fields.required("email", email),
+            password: fields.required("password", text(8..=128)),
+            role: fields.required("role", one_of(&roles)),
+        }
+    }
+}
+
+/// An address as mail knows it, roughly: something at something, without white space.
+fn email(value: &serde_json::value::RawValue) -> Read<String> {
+    let text = line(3..=254)(value)?;
+    let is_address = match text.split_once('@') {
+        Some((local, domain)) => !local.is_empty() && !domain.is_empty() && !domain.contains('@'),
+        None => false,
+    };
+    match is_address && !text.contains(char::is_whitespace) {
+        true => Ok(text),
+        false => Err(Problems::from("must be an email address")),
+    }
+}
+
+/// A person who acts for an account.
+#[derive(Object, Serialize)]
+struct User {
+    /// Its id.
+    id: i64,
+    /// What the user logs in with. Empty once it was erased.
+    email: String,
+    /// What the user may do.
+    role: UserRole,
+}
+
+impl Plural for User {
+    const PLURAL: &'static str = "users";
+}
+
+impl User {
+    fn of(user: &user::User, email: Option<&Private>) -> Self {
+        let email = email.map_or("", Private::expose).to_owned();
+        Self { id: user.id, email, role: user.role.into() }
+    }
+}
+
+pub struct Users;
+
+#[OpenApi(prefix_path = "/admin/v1", tag = "Tag::Accounts")]
+impl Users {
+    /// Create a user
+    ///
+    /// 409 `E_CONFLICT` if another user has the email.
+    #[oai(path = "/accounts/:id/users", method = "post", operation_id = "create_user")]
+    async fn create(
+        &self,
+        caller: Caller<Admin>,
+        state: State<'_>,
+        /// The account's id.
+        id: Path<i64>,
+        body: StrictJson<CreateUser>,
+    ) -> Result<Created<User>, ApiError> {
+        let shard = state.shard_of(id.0).await?;
+        let CreateUser { email, password, role } = body.0;
+        let password_hash = state.sessions.passwords().hash(Private::new(password)).await?;
+        let create = Command::CreateUser(Create {
+            account_id: id.0,
+            role: role.into(),
+            email_lookup: state.sessions.email_lookup(&email),
+            email: Private::new(email.clone()),
+            password_hash,
+        });
+        let origin = || origin(caller.0.0.actor());
+        let answer = match state.ledger.execute(shard, create.clone(), origin()).await {
+            // Another shard has just given the email away; now that can be seen.
+            Err(WriteError::Refused) => state.ledger.execute(shard, create, origin()).await?,
+            answer => answer?,
+        };
+        let user = answered!(answer, Answer::User(user) => user)?;
+        Ok(Created(User::of(&user, Some(&Private::new(email)))))
+    }
+
+    /// List an account's users
+    ///
+    /// Newest first; without those who were removed.
+    #[oai(path = "/accounts/:id/users", method = "get", operation_id = "list_users")]
+    async fn list(
+        &self,
+        _caller: Caller<Operator>,
+        state: State<'_>,
+        /// The account's id.
+        id: Path<i64>,
+        /// From 1.
+        page: Query<Option<i64>>,
+        /// Users on a page: 1 to 100, by default 20.
+        limit: Query<Option<i64>>,
+    ) -> Result<Listed<User>, ApiError> {
+        let page = Page::of(page.0, limit.0, 20, 100)?;
+        let shard = state.shard_of(id.0).await?;
+        let found = users::list(state.ledger.pool(), id.0, rows_of(page)).await?;
+        let wanted: Vec<_> = found.rows.iter().map(|user| (EMAIL, user.id)).collect();
+        let emails = texts::load(state.ledger.pool(), &state.keyring, shard, &wanted).await?;
+        Ok(listed(found, page, |user| User::of(&user, emails.get(&(EMAIL, user.id)))))
+    }
+
+    /// Remove a user
+    ///
+    /// Counts on the very next request; sessions and tokens end. The email is free again.
+    #[oai(path = "/users/:id", method = "delete", operation_id = "remove_user")]
+    async fn remove(
+        &self,
+        caller: Caller<Admin>,
+        state: State<'_>,
+        /// The user's id.
+        id: Path<i64>,
+    ) -> Result<Reply<User>, ApiError> {
+        let (shard, user) = users::find(state.ledger.pool(), id.0).await?.ok_or_else(not_found)?;
+        let command = Command::RemoveUser { account_id: user.account_id, user_id: id.0 };
+        let answer = state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
+        let user = answered!(answer, Answer::User(user) => user)?;
+        let email = texts::load(state.ledger.pool(), &state.keyring, shard, &[(EMAIL, id.0)]).await?;
+        Ok(Reply(User::of(&user, email.get(&(EMAIL, id.0)))))
+    }
+}

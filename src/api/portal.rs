@@ -1,0 +1,144 @@
+//! `/client/api/api-keys`: an account's own API keys, for its users.
+
+use ledger_events::account;
+use ledger_projections::accounts;
+use poem_openapi::param::{Path, Query};
+use poem_openapi::{Object, OpenApi};
+use serde::Serialize;
+
+use super::body::StrictJson;
+use super::credentials::{self, IssueCredential, IssuedCredential};
+use super::error::ApiError;
+use super::outcome::{answered, unexpected};
+use super::page::Page;
+use super::principal::{Caller, PortalOwner, PortalUser};
+use super::reply::{Created, Listed, NoStore, Plural, Reply};
+use super::scalars::Timestamp;
+use super::state::{State, Tag, listed, origin, rows_of};
+use crate::access::seal::random_secret;
+use crate::ledger::{Answer, Command};
+
+/// An API key of the account, without its secret.
+#[derive(Object, Serialize)]
+struct ApiKey {
+    /// Its id: a webhook's `credential_id`.
+    id: i64,
+    /// For people.
+    name: String,
+    /// The key's first 8 characters.
+    key_prefix: String,
+    /// Whether each request with it must carry a valid `X-Signature`.
+    hmac_required: bool,
+    /// Whether it is of no more use.
+    is_revoked: bool,
+    /// When it was issued.
+    created_at: Timestamp,
+}
+
+impl Plural for ApiKey {
+    const PLURAL: &'static str = "api_keys";
+}
+
+impl From<account::Credential> for ApiKey {
+    fn from(credential: account::Credential) -> Self {
+        Self {
+            id: credential.id,
+            name: credential.name,
+            key_prefix: credential.key_prefix,
+            hmac_required: credential.hmac_required,
+            is_revoked: credential.is_revoked,
+            created_at: credential.created_at.into(),
+        }
+    }
+}
+
+/// A new signing secret: the one time that it is shown.
+#[derive(Object, Serialize)]
+struct RotatedSecret {
+    /// The API key's id.
+    credential_id: i64,
+    /// What requests and webhook deliveries are signed with, from now on.
+    signing_secret: String,
+    /// Since when.
+    rotated_at: Timestamp,
+}
+
+pub struct Portal;
+
+#[OpenApi(prefix_path = "/client/api", tag = "Tag::ApiKeys")]
+impl Portal {
+    /// List the API keys
+    ///
+    /// Newest first, the revoked ones too.
+    #[oai(path = "/api-keys", method = "get", operation_id = "list_api_keys")]
+    async fn list(
+        &self,
+        caller: Caller<PortalUser>,
+        state: State<'_>,
+        /// From 1.
+        page: Query<Option<i64>>,
+        /// Keys on a page: 1 to 100, by default 20.
+        limit: Query<Option<i64>>,
+    ) -> Result<Listed<ApiKey>, ApiError> {
+        let page = Page::of(page.0, limit.0, 20, 100)?;
+        let found = accounts::list_credentials(state.ledger.pool(), caller.0.account_id, rows_of(page)).await?;
+        Ok(listed(found, page, ApiKey::from))
+    }
+
+    /// Create an API key
+    ///
+    /// Key and secret are shown in this answer and never again.
+    #[oai(path = "/api-keys", method = "post", operation_id = "create_api_key")]
+    async fn create(
+        &self,
+        caller: Caller<PortalOwner>,
+        state: State<'_>,
+        body: StrictJson<IssueCredential>,
+    ) -> Result<NoStore<Created<IssuedCredential>>, ApiError> {
+        let caller = caller.0;
+        credentials::issue(&state, caller.shard_id, caller.account_id, &body.0, caller.actor()).await
+    }
+
+    /// Revoke an API key
+    ///
+    /// Counts on the very next request. Webhooks linked to it go on.
+    #[oai(path = "/api-keys/:id", method = "delete", operation_id = "revoke_api_key")]
+    async fn revoke(
+        &self,
+        caller: Caller<PortalOwner>,
+        state: State<'_>,
+        /// The key's id.
+        id: Path<i64>,
+    ) -> Result<Reply<ApiKey>, ApiError> {
+        let caller = caller.0;
+        let command = Command::RevokeCredential { account_id: caller.account_id, credential_id: id.0 };
+        let answer = state.ledger.execute(caller.shard_id, command, origin(caller.actor())).await?;
+        Ok(Reply(answered!(answer, Answer::Credential(credential) => credential)?.into()))
+    }
+
+    /// Rotate the signing secret
+    ///
+    /// Requests and webhook deliveries are signed with the new one from now on; it is shown in this
+    /// answer and never again.
+    #[oai(path = "/api-keys/:id/rotate-signing-secret", method = "post", operation_id = "rotate_signing_secret")]
+    async fn rotate(
+        &self,
+        caller: Caller<PortalOwner>,
+        state: State<'_>,
+        /// The key's id.
+        id: Path<i64>,
+    ) -> Result<NoStore<Reply<RotatedSecret>>, ApiError> {
+        let caller = caller.0;
+        let (account_id, new_secret) = (caller.account_id, random_secret());
+        let command = Command::RotateSigningSecret { account_id, credential_id: id.0, new_secret };
+        let answer = state.ledger.execute(caller.shard_id, command, origin(caller.actor())).await?;
+        let (credential, secret) =
+            answered!(answer, Answer::Signing { credential, signing_secret } => (credential, signing_secret))?;
+        let secret = secret.ok_or_else(unexpected)?;
+        Ok(NoStore(Reply(RotatedSecret {
+            credential_id: credential.id,
+            signing_secret: secret.expose().to_owned(),
+            rotated_at: credential.updated_at.into(),
+        })))
+    }
+}

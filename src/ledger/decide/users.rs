@@ -1,0 +1,38 @@
+//! Users of accounts.
+
+use ledger_events::user::{User, UserCreated, UserEvent, UserRemoved};
+use ledger_events::{AccountId, Rejection, UserId};
+
+use super::{Decided, Story, new_salt, next};
+use crate::ledger::batch::{Batch, UserChange};
+use crate::ledger::command::{Answer, CreateUser};
+use crate::ledger::texts::EMAIL;
+
+pub(super) fn create(batch: &mut Batch, user: &CreateUser, story: Story<'_>) -> Decided {
+    let CreateUser { account_id, role, email, email_lookup, password_hash } = user;
+    batch.accounts.get(account_id).ok_or(Rejection::NotFound)?;
+    if batch.user_of.contains_key(email_lookup) {
+        return Err(Rejection::Conflict("a user has this email").into());
+    }
+    let id = next(batch.ids.users.pop_front(), "user")?;
+    let email_hash = batch.keep_text(EMAIL, id, new_salt(), email)?;
+    let event = UserEvent::from(UserCreated { account_id: *account_id, role: *role, email_hash });
+    batch.append(id, event, &Story { account_id: Some(*account_id), ..story });
+    batch.user_of.insert(*email_lookup, id);
+    let admit = UserChange::Admit { id, email_lookup: *email_lookup, password_hash: password_hash.clone() };
+    batch.vault.users.push(admit);
+    Ok(Answer::User(own(batch, *account_id, id)?))
+}
+
+pub(super) fn remove(batch: &mut Batch, account_id: AccountId, id: UserId, story: Story<'_>) -> Decided {
+    if !own(batch, account_id, id)?.is_removed {
+        batch.append(id, UserEvent::from(UserRemoved {}), &Story { account_id: Some(account_id), ..story });
+        batch.user_of.retain(|_, user| *user != id);
+        batch.vault.users.push(UserChange::Remove(id));
+    }
+    Ok(Answer::User(own(batch, account_id, id)?))
+}
+
+fn own(batch: &Batch, account_id: AccountId, id: UserId) -> Result<User, Rejection> {
+    batch.users.get(&id).filter(|user| user.account_id == account_id).cloned().ok_or(Rejection::NotFound)
+}
