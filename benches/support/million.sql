@@ -40,7 +40,7 @@ SELECT 1, 3002 + (n - 1) * 4 + 1, e1, 'order', n, 1, 'OrderPlaced', 1,
     pg_temp.who('{"credential":1}', wallet, e1, NULL), '2026-01-01'
 FROM story ORDER BY n;
 INSERT INTO events
-SELECT 1, 3002 + (n - 1) * 4 + 2, e2, 'wallet', wallet, 3 + (n - 1) / 1000, 'WalletDebited', 1,
+SELECT 1, 3002 + (n - 1) * 4 + 2, e2, 'wallet', wallet, 3 + (n - 1) / 1000, 'WalletDebited', 2,
     format('{"transaction_id":%s,"amount":"10.00","balance_after":"%s","order_id":%s,"reference":"%s"}', n, (10000 - 10 * (1 + (n - 1) / 1000))::numeric(18, 2), n, reference)::json,
     pg_temp.who('{"credential":1}', wallet, e1, e1), '2026-01-01'
 FROM story ORDER BY n;

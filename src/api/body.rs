@@ -26,6 +26,17 @@ pub struct StrictJson<T, const LIMIT: usize = DEFAULT_LIMIT>(pub T);
 #[derive(Debug, Clone)]
 pub struct OptionalJson<T>(pub T);
 
+/// For an operation that takes no fields: no body, or `{}`. A field that is sent all the same is
+/// refused by its name, as everywhere.
+#[derive(Debug, Clone, Copy)]
+pub struct NoFields;
+
+impl FromFields for NoFields {
+    fn from_fields(_: &mut fields::Fields<'_>) -> Self {
+        Self
+    }
+}
+
 /// Reads a body into memory and stops at the first byte over the limit, whatever its
 /// `Content-Length` says and however it is chunked.
 ///
@@ -77,6 +88,17 @@ impl<T: FromFields + Send, const LIMIT: usize> ParsePayload for StrictJson<T, LI
 }
 
 impl_apirequest_for_payload!(StrictJson<T, LIMIT>, T: Type + FromFields, const LIMIT: usize);
+
+impl<'a> ApiExtractor<'a> for NoFields {
+    const TYPES: &'static [ApiExtractorType] = &[ApiExtractorType::PoemExtractor];
+    type ParamType = ();
+    type ParamRawType = ();
+
+    async fn from_request(_: &'a Request, body: &mut RequestBody, _: ExtractParamOptions<()>) -> poem::Result<Self> {
+        let bytes = read(body.take()?, DEFAULT_LIMIT).await?;
+        if bytes.is_empty() { Ok(Self) } else { Ok(fields::parse(&bytes)?) }
+    }
+}
 
 impl<'a, T: Type + FromFields> ApiExtractor<'a> for OptionalJson<T> {
     const TYPES: &'static [ApiExtractorType] = &[ApiExtractorType::RequestObject];

@@ -380,13 +380,14 @@ impl Batch {
     /// Whom payouts go to, and those that exist; finds out which wallets they have debited.
     async fn load_payouts(&mut self, conn: &mut PgConnection, needs: &mut Needs<'_>) -> Result<(), sqlx::Error> {
         if !needs.beneficiaries.is_empty() {
-            let loaded = beneficiaries::load(conn, self.shard, &list(&needs.beneficiaries)).await?;
+            let loaded = beneficiaries::load(conn, self.shard, &missing(&needs.beneficiaries, &self.beneficiaries)).await?;
             self.beneficiaries.extend(loaded.into_iter().map(|b| (b.id, b)));
         }
         if !needs.payouts.is_empty() {
-            let loaded = payouts::load(conn, self.shard, &list(&needs.payouts)).await?;
-            needs.wallets.extend(loaded.iter().map(|payout| payout.requested.wallet_id));
+            let loaded = payouts::load(conn, self.shard, &missing(&needs.payouts, &self.payouts)).await?;
             self.keep_payouts(loaded);
+            let known = needs.payouts.iter().filter_map(|id| self.payouts.get(id));
+            needs.wallets.extend(known.map(|payout| payout.requested.wallet_id));
         }
         if !needs.payout_references.is_empty() {
             let (of, references): (Vec<AccountId>, Vec<&str>) = needs.payout_references.iter().copied().unzip();
@@ -402,7 +403,7 @@ impl Batch {
             if let Some(reference) = &payout.requested.client_reference {
                 self.payout_of.insert((payout.requested.account_id, reference.clone()), payout.id);
             }
-            self.payouts.insert(payout.id, payout);
+            self.payouts.entry(payout.id).or_insert(payout);
         }
     }
 

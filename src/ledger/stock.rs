@@ -119,7 +119,7 @@ impl Shelf {
         }
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.vouchers.len()
     }
 }

@@ -7,8 +7,8 @@ use crate::support::node::Node;
 
 const MARKER: &str = "only-for-the-eyes-of-people";
 
-/// The tables of the database in which the marker can be read, as text or as bytes.
-async fn readable_in(node: &Node) -> Vec<String> {
+/// The tables of the database in which a marker can be read, as text or as bytes.
+async fn readable_in(node: &Node, marker: &str) -> Vec<String> {
     let tables: Vec<String> = sqlx::query_scalar(
         "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema')",
     )
@@ -20,8 +20,8 @@ async fn readable_in(node: &Node) -> Vec<String> {
     for table in tables {
         let sql = format!("SELECT count(*) FROM {table} AS t WHERE strpos(t::text, $1) > 0 OR strpos(t::text, $2) > 0");
         let rows: i64 = sqlx::query_scalar(AssertSqlSafe(sql))
-            .bind(MARKER)
-            .bind(hex::encode(MARKER))
+            .bind(marker)
+            .bind(hex::encode(marker))
             .fetch_one(node.ledger.pool())
             .await
             .unwrap();
@@ -59,12 +59,25 @@ async fn what_people_write_is_readable_in_no_table() {
     let codes = node.client(client, "GET", &format!("/orders/{id}/vouchers"), Value::Null).await.data(200);
     assert!(codes["vouchers"].as_array().unwrap().iter().any(|voucher| voucher["pin"] == MARKER), "{codes}");
 
+    // An account number is letters and digits.
+    let number: String = MARKER.chars().filter(char::is_ascii_alphanumeric).collect();
+    let person = json!({"name": MARKER, "type": "BANK", "country": "DE", "currency": "EUR", "account_number": number, "bank_code": MARKER});
+    let added = node.keyed(client, "/beneficiaries", "person", &person).await;
+    assert_eq!(added.data(201)["name"], MARKER);
+    let asked = json!({"beneficiary_id": added.json()["data"]["id"], "wallet_id": setup.wallet_id, "amount": "1.00", "client_reference": "r"});
+    let payout = node.keyed(client, "/payouts", "payout", &asked).await.data(201)["id"].as_i64().unwrap();
+    let failed = json!({"status": "FAILED", "failure_reason": MARKER});
+    node.operator("PUT", &format!("/payouts/{payout}"), failed).await.data(200);
+    let found = node.keyed(client, "/payouts", "found", &asked).await;
+    assert_eq!(found.data(200)["failure_reason"], MARKER);
+
     let user = json!({"email": format!("{MARKER}@example.com"), "password": MARKER, "role": "owner"});
     let users = format!("/accounts/{}/users", client.account_id);
     node.operator("POST", &users, user.clone()).await.data(201);
     node.anyone("POST", "/auth/login", json!({"email": user["email"], "password": MARKER})).await.data(200);
 
-    assert_eq!(readable_in(&node).await, Vec::<String>::new());
+    assert_eq!(readable_in(&node, MARKER).await, Vec::<String>::new());
+    assert_eq!(readable_in(&node, &number).await, Vec::<String>::new());
     // And what is sealed is still the answer.
     let listed = node.operator("GET", &users, Value::Null).await.data(200);
     assert_eq!(listed["users"][0]["email"], user["email"]);

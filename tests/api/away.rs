@@ -68,3 +68,28 @@ async fn a_commit_of_unknown_outcome_is_504_and_its_key_tells_later() {
     assert_eq!(told.header("idempotent-replayed"), "true");
     assert_eq!(node.head().await, head + 2);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_answered_504_and_never_committed_is_not_run_later() {
+    let (node, proxy) = Node::behind_a_proxy().await;
+    let setup = node.setup().await;
+    let head = node.head().await;
+    proxy.set(NextCommit::IsLostForLong);
+    let unknown = node.keyed(&setup.client, "/orders", "key", &order(&setup)).await;
+    unknown.refused(504, "E_OUTCOME_UNKNOWN");
+
+    proxy.set_away(false);
+    // The writer is back when it takes something else; the batch that was lost comes before it.
+    let other = loop {
+        let other = node.keyed(&setup.client, "/orders", "other", &order(&setup)).await;
+        if other.status != 503 {
+            break other;
+        }
+    };
+    other.data(201);
+    assert_eq!(node.head().await, head + 2, "only the other order is in the log");
+    let again = node.keyed(&setup.client, "/orders", "key", &order(&setup)).await;
+    again.data(201);
+    assert_eq!(again.headers.get("idempotent-replayed"), None, "the key stood for nothing yet");
+    assert_eq!(node.head().await, head + 4);
+}

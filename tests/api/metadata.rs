@@ -81,6 +81,39 @@ async fn it_tells_actor_account_request_correlation_and_cause() {
 }
 
 #[tokio::test]
+async fn a_payouts_story_begins_with_its_request() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let person =
+        json!({"name": "Ada", "type": "BANK", "country": "DE", "currency": "EUR", "account_number": "DE89370400440532013000"});
+    let to = node.client(&setup.client, "POST", "/beneficiaries", person).await.data(201)["id"].take();
+    let head = node.head().await;
+    let asked = json!({"beneficiary_id": to, "wallet_id": setup.wallet_id, "amount": "5.00"});
+    let id = node.client(&setup.client, "POST", "/payouts", asked).await.data(201)["id"].take();
+    node.operator("PUT", &format!("/payouts/{id}"), json!({"status": "FAILED"})).await.data(200);
+    let events = after(&node, head).await;
+    let (client, operator) = (json!({"credential": setup.client.credential_id}), json!({"operator": 0}));
+    let found: Vec<_> = events
+        .iter()
+        .map(|e| {
+            let cause = e.id("causation_id").map(|cause| events.iter().position(|e| e.event_id == cause).unwrap());
+            (&*e.r#type, &e.metadata["actor"], cause)
+        })
+        .collect();
+    let expected = [
+        ("PayoutRequested", &client, None),
+        ("WalletDebited", &client, Some(0)),
+        ("PayoutFailed", &operator, Some(0)),
+        ("WalletRefunded", &operator, Some(2)),
+    ];
+    assert_eq!(found, expected);
+    for event in &events {
+        assert_eq!(event.metadata["account_id"], setup.client.account_id, "{event:?}");
+        assert_eq!(event.id("correlation_id"), Some(events[0].event_id), "{event:?}");
+    }
+}
+
+#[tokio::test]
 async fn no_event_is_without_it() {
     let node = Node::start().await;
     let setup = node.setup().await;

@@ -138,11 +138,13 @@ async fn a_payout_debits_the_wallet_and_a_cancelled_one_refunds_it() {
     node.client(&other, "POST", &format!("{path}/cancel"), Value::Null).await.refused(404, "E_NOT_FOUND");
     node.client(client, "GET", "/payouts/none", Value::Null).await.refused(404, "E_NOT_FOUND");
 
+    let reason = node.client(client, "POST", &format!("{path}/cancel"), json!({"reason": "r"})).await;
+    assert!(reason.refused(400, "E_VALIDATION_FAILURE")["messages"]["reason"].is_array());
     let cancelled = node.keyed(client, &format!("{path}/cancel"), "c", &Value::Null).await;
     let view = cancelled.data(200);
     assert_eq!((&view["status"], view["settled_at"].is_string()), (&json!("CANCELLED"), true));
     assert_eq!(balance(&node, &setup).await, "1000.00");
-    let again = node.keyed(client, &format!("{path}/cancel"), "c", &Value::Null).await;
+    let again = node.keyed(client, &format!("{path}/cancel"), "c", &json!({})).await;
     assert_eq!((&again.text, again.header("idempotent-replayed")), (&cancelled.text, "true"));
     node.client(client, "POST", &format!("{path}/cancel"), Value::Null).await.refused(409, "E_PAYOUT_NOT_CANCELLABLE");
     let moved = node.client(client, "GET", "/transactions?limit=2", Value::Null).await.data(200);

@@ -20,6 +20,8 @@ pub enum NextCommit {
     IsLost = 2,
     /// It reaches the server, its answer is lost, and no new connection is taken.
     LosesItsAnswerForLong = 3,
+    /// It never reaches the server, and no new connection is taken.
+    IsLostForLong = 4,
 }
 
 /// The proxy; it ends with the runtime.
@@ -105,11 +107,12 @@ impl Proxy {
                 let next = self.next.swap(NextCommit::Passes as u8, Ordering::SeqCst);
                 if next != NextCommit::Passes as u8 {
                     self.cuts.fetch_add(1, Ordering::SeqCst);
-                    if next == NextCommit::LosesItsAnswerForLong as u8 {
+                    let is_for_long = [NextCommit::LosesItsAnswerForLong, NextCommit::IsLostForLong].map(|next| next as u8);
+                    if is_for_long.contains(&next) {
                         self.takes_none.store(true, Ordering::SeqCst);
                     }
                     answers.shutdown().await; // both halves of the client's connection are dropped now
-                    if next != NextCommit::IsLost as u8 {
+                    if ![NextCommit::IsLost, NextCommit::IsLostForLong].map(|next| next as u8).contains(&next) {
                         server_write.write_all(&buffer[..n]).await.unwrap();
                         // The server commits before it notices that nobody listens.
                         tokio::time::sleep(std::time::Duration::from_millis(200)).await;

@@ -278,3 +278,57 @@ async fn an_answer_without_an_event_is_kept_under_its_key() {
     assert!(matches!(under_key("other", [2; 32]).await, Err(WriteError::Rejected(Rejection::IdempotencyKeyReused))));
     assert_eq!(balance(ledger.pool(), &customer).await, "90.00");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_another_node_wrote_counts_at_once() {
+    let database = postgres::database().await;
+    let options: PgConnectOptions = database.url.parse().unwrap();
+    let (one, other) = (ledger::open(&options).await, ledger::open(&options).await);
+    let customer = Customer::with(&one, "10.00").await;
+    // The first node remembers a wallet with nothing in it, and decides on that.
+    ledger::run(&one, order(&customer, "all of it")).await;
+    for n in 0..20 {
+        let refused = one.execute(SHARD, order(&customer, &format!("too much {n}")), origin()).await;
+        assert!(matches!(refused, Err(WriteError::Rejected(Rejection::InsufficientBalance))), "{refused:?}");
+        let funding = Command::FundWallet {
+            account_id: None,
+            wallet_id: customer.wallet_id,
+            amount: "10.00".parse().unwrap(),
+            reference: format!("funding {n}"),
+            note: None,
+        };
+        ledger::run(&other, funding).await;
+        ledger::run(&one, order(&customer, &format!("funded {n}"))).await;
+    }
+    assert_eq!(balance(one.pool(), &customer).await, "0.00");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_or_a_reference_in_the_batch_before_is_known() {
+    let database = postgres::database().await;
+    let options: PgConnectOptions = database.url.parse().unwrap();
+    let ledger = ledger::open(&options).await;
+    let customer = Customer::with(&ledger, "1000.00").await;
+    ledger::run(&ledger, order(&customer, "warm")).await;
+
+    // The first order is on its way and waits for the head; the others are decided meanwhile.
+    let mut holder = options.connect().await.unwrap();
+    sqlx::raw_sql("BEGIN; SELECT position FROM log_head FOR UPDATE").execute(&mut holder).await.unwrap();
+    let mut waiting = vec![ledger.enqueue(SHARD, order(&customer, "one"), origin(), None).unwrap()];
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    waiting.extend((0..5).map(|_| ledger.enqueue(SHARD, order(&customer, "one"), origin(), None).unwrap()));
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
+    let mut new = 0;
+    for reply in waiting {
+        match reply.await.unwrap() {
+            Ok(Reply::Answer(answer)) => match *answer {
+                Answer::Order(view) => new += usize::from(view.is_new),
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(new, 1);
+    assert_eq!(balance(ledger.pool(), &customer).await, "980.00");
+}
