@@ -204,11 +204,11 @@ pub struct Config {
     #[arg(long, env = "LEDGER_RATE_LIMITS", value_name = "LIMITS", default_value_t = RateLimits::default())]
     pub rate_limits: RateLimits,
 
-    /// Since when /api/v1 is deprecated, as 2030-12-31 (no effect yet) [default: none]
+    /// Since when /api/v1 is deprecated, as 2030-12-31: the header Deprecation says so [default: none]
     #[arg(long, env = "LEDGER_DEPRECATION_DATE", value_name = "DATE", value_parser = date)]
     pub deprecation_date: Option<chrono::NaiveDate>,
 
-    /// When /api/v1 ends, as 2030-12-31 (no effect yet) [default: none]
+    /// When /api/v1 ends, as 2030-12-31: the header Sunset says so [default: none]
     #[arg(long, env = "LEDGER_SUNSET_DATE", value_name = "DATE", value_parser = date)]
     pub sunset_date: Option<chrono::NaiveDate>,
 
@@ -233,14 +233,10 @@ impl Config {
 
     /// The settings that were given and that nothing in this version looks at.
     pub fn without_effect(&self) -> Vec<&'static str> {
-        [
-            ("--log-key-file", self.log_key_file.is_some()),
-            ("--deprecation-date", self.deprecation_date.is_some()),
-            ("--sunset-date", self.sunset_date.is_some()),
-        ]
-        .into_iter()
-        .filter_map(|(setting, is_given)| is_given.then_some(setting))
-        .collect()
+        [("--log-key-file", self.log_key_file.is_some())]
+            .into_iter()
+            .filter_map(|(setting, is_given)| is_given.then_some(setting))
+            .collect()
     }
 
     /// Checks what no single value shows.

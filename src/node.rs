@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::access::seal::Keyring;
 use crate::access::{Gate, Operators, Sessions, sessions};
-use crate::api::{ApiState, app};
+use crate::api::{ApiState, Lifecycle, app};
 use crate::config::{Config, ConfigError, Role};
 use crate::delivery::replay::Replayer;
 use crate::delivery::retention::{Retention, RetentionSettings};
@@ -144,6 +144,7 @@ impl Node {
                 sessions,
                 operators,
                 keyring,
+                lifecycle: Lifecycle::new(config.deprecation_date, config.sunset_date),
                 trusted_proxies: config.trusted_proxies.clone().into(),
                 metrics,
                 public_url: config.public_url.clone().unwrap_or_else(|| format!("http://{address}")).into(),

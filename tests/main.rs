@@ -4,6 +4,7 @@
 mod api;
 mod audit;
 mod cli;
+mod contract;
 mod delivery;
 mod fulfilment;
 mod kill;

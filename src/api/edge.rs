@@ -14,6 +14,7 @@ use poem_openapi::error::{ParseParamError, ParsePathError, ParseRequestPayloadEr
 use super::allow::Methods;
 use super::auth::QuotaSlot;
 use super::error::{ApiError, Code, RateLimited};
+use super::lifecycle::Lifecycle;
 use super::request_id::{CURRENT, RequestId, X_REQUEST_ID, current_text};
 use crate::access::limits::is_under;
 use crate::telemetry::Metrics;
@@ -29,12 +30,20 @@ pub struct WireUri(pub Uri);
 pub struct Edge {
     methods: Methods,
     metrics: Option<Metrics>,
+    lifecycle: Lifecycle,
 }
 
 impl Edge {
     /// An edge that says, on a 405, which methods the path has (the header `Allow`).
     pub fn with_methods(methods: Methods) -> Self {
-        Self { methods, metrics: None }
+        Self { methods, ..Self::default() }
+    }
+
+    /// Announces the end of the client API's version on its answers, too.
+    #[must_use]
+    pub fn with_lifecycle(mut self, lifecycle: Lifecycle) -> Self {
+        self.lifecycle = lifecycle;
+        self
     }
 
     /// Counts every answer, too.
@@ -49,8 +58,8 @@ impl<E: Endpoint> Middleware<E> for Edge {
     type Output = EdgeEndpoint<E>;
 
     fn transform(&self, inner: E) -> Self::Output {
-        let Edge { methods, metrics } = self.clone();
-        EdgeEndpoint { inner, methods, metrics }
+        let Edge { methods, metrics, lifecycle } = self.clone();
+        EdgeEndpoint { inner, methods, metrics, lifecycle }
     }
 }
 
@@ -60,6 +69,7 @@ pub struct EdgeEndpoint<E> {
     inner: E,
     methods: Methods,
     metrics: Option<Metrics>,
+    lifecycle: Lifecycle,
 }
 
 impl<E: Endpoint> Endpoint for EdgeEndpoint<E> {
@@ -91,6 +101,7 @@ impl<E: Endpoint> Endpoint for EdgeEndpoint<E> {
 
         response.headers_mut().insert(X_REQUEST_ID, id.header().clone());
         quota.add_headers(&mut response);
+        self.lifecycle.announce(wire.path(), response.headers_mut());
         if let Some(metrics) = &self.metrics {
             let (method, route) = (known_method(&method), route_class(wire.path()));
             metrics.answered(method, route, response.status().as_u16(), start.elapsed());

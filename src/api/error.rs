@@ -156,6 +156,16 @@ impl ApiError {
         self
     }
 
+    /// The body that is sent. An internal error's message gets the request's id, too.
+    pub(super) fn body(&self) -> serde_json::Value {
+        serde_json::to_value(self.envelope(&self.message)).unwrap_or_default()
+    }
+
+    fn envelope<'a>(&'a self, message: &'a str) -> Envelope<'a> {
+        let (name, code, messages) = (self.code.name(), self.code.as_str(), self.messages.as_ref());
+        Envelope { error: Detail { name, code, message, messages } }
+    }
+
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.retry_after_secs = Some(seconds);
@@ -174,15 +184,7 @@ impl ResponseError for ApiError {
             Some(id) => Cow::Owned(format!("{} Request id: {id}", self.message)),
             None => Cow::Borrowed(&*self.message),
         };
-        let body = Envelope {
-            error: Detail {
-                name: self.code.name(),
-                code: self.code.as_str(),
-                message: &message,
-                messages: self.messages.as_ref(),
-            },
-        };
-        json_response(self.status(), &body, self.retry_after_secs)
+        json_response(self.status(), &self.envelope(&message), self.retry_after_secs)
     }
 }
 

@@ -63,7 +63,8 @@ impl<'a> ApiExtractor<'a> for IdempotencyKey {
         let schema = MetaSchema {
             min_length: Some(1),
             max_length: Some(MAX_CHARACTERS),
-            pattern: Some("^[ -~]+$".to_owned()),
+            // HTTP takes the spaces around a header's value away.
+            pattern: Some("^[!-~]([ -~]*[!-~])?$".to_owned()),
             ..MetaSchema::new("string")
         };
         Some(MetaSchemaRef::Inline(Box::new(schema)))

@@ -1,7 +1,7 @@
 //! `/healthz`, `/readyz` and `/metrics`: for those who run the service.
 
 use poem::http::header;
-use poem::{Endpoint, IntoResponse, Response, Route, get, handler};
+use poem::{IntoResponse, Response, Route, get, handler};
 use serde::Serialize;
 
 use super::error::{ApiError, Code};
@@ -49,10 +49,13 @@ pub fn add(route: Route) -> Route {
 
 /// The interactive page of a document, complete in itself, and the document.
 pub fn add_document(route: Route, page_path: &str, page: String, document_path: &str, document: String) -> Route {
-    route.at(page_path, get(text("text/html; charset=utf-8", page))).at(document_path, get(text(super::error::JSON, document)))
+    let route = add_text(route, page_path, "text/html; charset=utf-8", page);
+    add_text(route, document_path, super::error::JSON, document)
 }
 
-fn text(content_type: &'static str, body: String) -> impl Endpoint {
-    let body = hyper::body::Bytes::from(body);
-    poem::endpoint::make_sync(move |_| Response::builder().content_type(content_type).body(body.clone()))
+/// A text that is the same for everybody.
+pub fn add_text(route: Route, path: &str, content_type: &'static str, text: String) -> Route {
+    let text = hyper::body::Bytes::from(text);
+    let answer = move |_| Response::builder().content_type(content_type).body(text.clone());
+    route.at(path, get(poem::endpoint::make_sync(answer)))
 }

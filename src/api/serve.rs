@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use poem::middleware::AddData;
 use poem::{Endpoint, EndpointExt, Route};
-use poem_openapi::{OpenApi, OpenApiService};
+use poem_openapi::{LicenseObject, OpenApi, OpenApiService, ServerObject};
 use serde_json::{Value, json};
 
 use super::allow::Methods;
@@ -14,8 +14,8 @@ use super::portal::Portal;
 use super::sessions::Sessions;
 use super::state::ApiState;
 use super::{
-    beneficiaries, charges, deliveries, document, images, operator, orders, payouts, probes, products, reference, sandbox,
-    statements, transactions, vouchers, wallets, webhooks,
+    beneficiaries, charges, deliveries, document, guides, images, operator, orders, payouts, probes, products, reference,
+    sandbox, statements, transactions, vouchers, wallets, webhooks,
 };
 
 type ClientApi = (
@@ -54,10 +54,14 @@ const CLIENT_TEXT: &str = "Order digital rewards, paid from a wallet, and follow
 
 A program sends `X-API-Key` and `X-API-Secret` with every request. A person logs in with `POST /auth/login` and sends \
 `Authorization: Bearer <access token>`; what a person may do is a matter of role: a viewer reads all but voucher codes, \
-an operator also orders, cancels, reads codes and manages webhooks, an owner may do everything. Money is a decimal string with two decimals, times are ISO 8601 \
-in UTC, ids are integers. A field or header named here keeps its name and meaning within `/api/v1`; new fields, codes \
+an operator also orders, cancels, reads codes and manages webhooks, an owner may do everything.
+
+Money is a decimal string with two decimals, times are ISO 8601 in UTC, ids are integers. A field or header named here keeps its name and meaning within `/api/v1`; new fields, codes \
 and values may be added. An error is `{\"error\": {\"name\", \"code\", \"message\", \"messages\"}}`: branch on `code`. \
-With an `Idempotency-Key`, a POST can be repeated without harm for 24 hours.";
+A method that a path does not have is 405 `E_METHOD_NOT_ALLOWED`, with the header `Allow`. With an `Idempotency-Key`, a POST can be repeated without harm for 24 hours.
+
+Ignore fields, event types, statuses and `sub_status` values that you do not know. Wait at least 10 seconds between two \
+looks at an order, 60 when it is DELAYED; better, register a webhook.";
 
 const OPERATOR_TEXT: &str =
     "Run the ledger: accounts, users, credentials, wallets, products, stock, and any account's orders and payouts.
@@ -83,14 +87,22 @@ fn client_api() -> ClientApi {
     )
 }
 
+/// What both documents say of themselves.
 fn service<T: OpenApi>(api: T, title: &str, text: &str) -> OpenApiService<T, ()> {
-    OpenApiService::new(api, title, "1").description(text)
+    let license = LicenseObject::new("Apache-2.0").identifier("Apache-2.0");
+    OpenApiService::new(api, title, "1").description(text).license(license).server(ServerObject::new("/"))
+}
+
+/// The client document's text, with the guides and the promises of the version.
+fn client_text() -> String {
+    let promises = guides::versioning().replacen("# Versioning", "## Versioning", 1);
+    format!("{CLIENT_TEXT}\n\n## Guides\n\n{}\n{promises}", guides::links())
 }
 
 /// Everything for clients, a sandbox's too, in one document. It is served in parts: each lets in
 /// others.
 fn client() -> OpenApiService<(ClientApi, sandbox::Sandbox, Sessions, Portal), ()> {
-    service((client_api(), sandbox::Sandbox, Sessions, Portal), CLIENT_TITLE, CLIENT_TEXT)
+    service((client_api(), sandbox::Sandbox, Sessions, Portal), CLIENT_TITLE, &client_text())
 }
 
 /// A part of a document, to be served.
@@ -121,6 +133,12 @@ fn published<T: OpenApi>(service: &OpenApiService<T, ()>) -> Value {
     document::finish(serde_json::from_str(&service.spec()).unwrap_or_default())
 }
 
+fn published_client() -> Value {
+    let mut document = published(&client());
+    document::describe_webhooks(&mut document);
+    document
+}
+
 /// The interactive page of the finished document: scripts and styles are in it, so it works
 /// offline.
 fn page<T: OpenApi>(service: &OpenApiService<T, ()>, document: &Value) -> String {
@@ -131,7 +149,7 @@ fn page<T: OpenApi>(service: &OpenApiService<T, ()>, document: &Value) -> String
 /// The published documents: each with its path in the repository and its text.
 pub fn documents() -> Vec<(&'static str, String)> {
     vec![
-        ("openapi/client-v1.json", document::text(&published(&client()))),
+        ("openapi/client-v1.json", document::text(&published_client())),
         ("openapi/operator-v1.json", document::text(&published(&operators()))),
     ]
 }
@@ -139,15 +157,18 @@ pub fn documents() -> Vec<(&'static str, String)> {
 /// Everything that is served over HTTP.
 pub fn app(state: ApiState) -> impl Endpoint {
     let (client, operators) = (client(), operators());
-    let (client_document, operator_document) = (published(&client), published(&operators));
+    let (client_document, operator_document) = (published_client(), published(&operators));
     let mut paths = client_document["paths"].clone();
     if let (Some(paths), Some(more)) = (paths.as_object_mut(), operator_document["paths"].as_object()) {
         paths.extend(more.clone());
         for path in ["/healthz", "/readyz", "/metrics", "/docs", "/openapi.json", "/admin/docs", "/admin/openapi.json"] {
             paths.insert(path.to_owned(), json!({"get": {}}));
         }
+        paths.extend(guides::paths().into_iter().map(|path| (path, json!({"get": {}}))));
     }
-    let edge = Edge::with_methods(Methods::of_document(&json!({ "paths": paths }))).with_metrics(state.metrics.clone());
+    let edge = Edge::with_methods(Methods::of_document(&json!({ "paths": paths })))
+        .with_metrics(state.metrics.clone())
+        .with_lifecycle(state.lifecycle.clone());
     let client_page = page(&client, &client_document);
     let operator_page = page(&operators, &operator_document);
 
@@ -156,7 +177,7 @@ pub fn app(state: ApiState) -> impl Endpoint {
         true => part((client_api(), sandbox::Sandbox)).boxed(),
         false => part(client_api()).boxed(),
     };
-    let mut route = probes::add(Route::new());
+    let mut route = guides::add(probes::add(Route::new()));
     route = probes::add_document(route, "/docs", client_page, "/openapi.json", document::text(&client_document));
     route = probes::add_document(route, "/admin/docs", operator_page, "/admin/openapi.json", document::text(&operator_document));
     route

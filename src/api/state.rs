@@ -13,6 +13,7 @@ use poem_openapi::Tags;
 use rust_decimal::Decimal;
 
 use super::error::{ApiError, Code};
+use super::lifecycle::Lifecycle;
 use super::page::Page;
 use super::reply::{Listed, Plural};
 use super::request_id::current_text;
@@ -29,6 +30,7 @@ pub struct ApiState {
     pub sessions: Sessions,
     pub operators: Operators,
     pub keyring: Arc<Keyring>,
+    pub lifecycle: Lifecycle,
     /// Proxies whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Arc<[IpNet]>,
     pub metrics: Metrics,

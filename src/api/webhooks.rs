@@ -55,6 +55,10 @@ pub enum Event {
 }
 
 impl Event {
+    pub(super) fn as_str(self) -> &'static str {
+        EventType::from(self).as_str()
+    }
+
     const ALL: [(&'static str, Event); 5] = [
         ("order.created", Self::Created),
         ("order.pending", Self::Pending),

@@ -167,6 +167,7 @@ impl Node {
             sessions: sessions.clone(),
             operators: operators.clone(),
             keyring,
+            lifecycle: api::Lifecycle::default(),
             trusted_proxies: Arc::new(["127.0.0.1/32".parse().unwrap()]),
             metrics: metrics.clone(),
             is_sandbox,

@@ -129,7 +129,7 @@ impl Payload for Csv {
                     `voucher_reference_number`, `claim_url`, `expires_on`, `denomination`.";
         let schema = MetaSchema {
             description: Some(text),
-            example: Some("card_number,pin,expires_on\n6006491234567890,1234,2027-12-31\n".into()),
+            example: Some("card_number,pin,denomination,expires_on\n6006491234567890,1234,25.00,2027-12-31\n".into()),
             ..MetaSchema::new("string")
         };
         MetaSchemaRef::Inline(Box::new(schema))
@@ -239,3 +239,6 @@ fn voucher(
     };
     Ok((face_value.ok_or("denomination must be an amount such as 100.00")?, voucher.numbered(row)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -36,8 +36,11 @@ fn the_document_says_what_is_enforced() {
     assert!(codes.contains(&"E_OUTCOME_UNKNOWN".into()), "{codes:?}");
     assert_eq!(schemas["ErrorDetail"]["required"], json!(["name", "code", "message"]));
 
-    let reason = |name: &str| schemas[name]["properties"]["reason"]["nullable"] == true;
+    let reason = |name: &str| schemas[name]["properties"]["reason"]["type"] == json!(["string", "null"]);
     assert!(reason("Order") && reason("CancelOrder"));
+    let amount = |name: &str, field: &str| schemas[name]["properties"][field]["type"].clone();
+    assert_eq!((amount("Order", "amount"), amount("PlaceOrder", "denomination")), (json!("string"), json!("number")));
+    assert!(schemas["PlaceOrder"]["properties"]["client_reference"]["pattern"].is_string(), "one line");
     assert_eq!(schemas["Order"]["required"], json!(["id", "amount", "reason"]));
     assert_eq!(schemas["CancelOrder"]["required"], Value::Null);
 
@@ -51,8 +54,20 @@ fn the_document_says_what_is_enforced() {
     assert_eq!(statuses(place).join(" "), "200 201 400 401 402 403 404 409 413 415 422 429 500 503 504");
     let get = &document["paths"]["/orders/{id}"]["get"];
     assert_eq!(statuses(get).join(" "), "200 400 401 403 404 429 500 503 504");
-    let flat = &place["responses"]["429"]["content"]["application/json"]["schema"];
-    assert_eq!(flat["$ref"], "#/components/schemas/RateLimitError");
+    let response = |operation: &Value, status: &str| -> Value {
+        let reference = operation["responses"][status]["$ref"].as_str().unwrap().trim_start_matches('#').to_owned();
+        document.pointer(&reference).unwrap().clone()
+    };
+    let flat = response(place, "429");
+    assert_eq!(flat["content"]["application/json"]["schema"]["$ref"], "#/components/schemas/RateLimitError");
+    assert_eq!(response(place, "400"), response(get, "400"), "what is the same stands there once");
+    for code in Code::ALL {
+        let shown = document["components"]["responses"].as_object().unwrap().values().any(|response| {
+            response["content"]["application/json"]["examples"][code.as_str()]["value"]["error"]["code"] == code.as_str()
+                && response["description"].as_str().unwrap().contains(code.as_str())
+        });
+        assert!(shown, "{code:?} stands with its status");
+    }
     let cancel = &document["paths"]["/orders/{id}/cancel"]["post"];
     assert_eq!(cancel["requestBody"]["required"], false);
     assert!(cancel["responses"]["201"]["headers"]["Cache-Control"].is_object());

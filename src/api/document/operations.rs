@@ -1,0 +1,203 @@
+//! The operations: who may call, what they can answer, and every header, going in and coming out.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{contents, schemas};
+use crate::access::limits::Rule;
+use crate::api::auth::RATE_LIMIT_HEADERS;
+use crate::api::error::{ApiError, Code, JSON};
+use crate::api::page::MAX_PAGE;
+use crate::api::principal::{API_KEY, API_SECRET};
+
+/// What operations refer to instead of repeating it.
+#[derive(Default)]
+pub struct Shared {
+    headers: BTreeMap<&'static str, Value>,
+    parameters: BTreeMap<&'static str, Value>,
+    responses: BTreeMap<String, Value>,
+}
+
+impl Shared {
+    /// A response of the components that is this one, made if there is none.
+    fn response(&mut self, name: &str, response: Value) -> Value {
+        let names = (1..).map(|n| if n == 1 { name.to_owned() } else { format!("{name}{n}") });
+        let mut free = names.filter(|name| self.responses.get(name).is_none_or(|known| *known == response));
+        let name = free.next().unwrap_or_default();
+        let reference = json!({"$ref": format!("#/components/responses/{name}")});
+        self.responses.insert(name, response);
+        reference
+    }
+
+    pub fn add_to(self, components: &mut Value) {
+        let mut add = |kind: &str, name: &str, value: Value| components[kind][name] = value;
+        self.headers.into_iter().for_each(|(name, header)| add("headers", name, header));
+        self.parameters.into_iter().for_each(|(name, parameter)| add("parameters", name, parameter));
+        self.responses.iter().for_each(|(name, response)| add("responses", name, response.clone()));
+    }
+}
+
+/// Whether a path is under the stability contract.
+fn is_client_api(path: &str) -> bool {
+    path.starts_with("/api/v1/")
+}
+
+pub fn finish(path: &str, method: &str, operation: &mut Value, shared: &mut Shared) {
+    let mut is_signed = false;
+    match operation.get_mut("security").and_then(Value::as_array_mut) {
+        Some(security) => {
+            require_together(security);
+            is_signed = security.iter().any(|entry| entry.get(API_KEY).is_some());
+        }
+        // Nobody has to say who they are.
+        None => operation["security"] = json!([]),
+    }
+    for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
+        finish_parameter(path, parameter);
+    }
+    let has_body = operation.get("requestBody").is_some();
+    for media_type in contents(operation.get_mut("requestBody")) {
+        media_type.get_mut("schema").into_iter().for_each(schemas::upgrade);
+    }
+    add_parameters(operation, is_signed, shared);
+    let Some(responses) = operation.get_mut("responses").and_then(Value::as_object_mut) else { return };
+    let absent: &[&str] = match (has_body, method) {
+        (true, _) => &[],
+        (false, "get") => &["402", "409", "413", "415", "422"],
+        (false, _) => &["413", "415"],
+    };
+    for status in absent {
+        responses.remove(*status);
+    }
+    for (status, response) in responses.iter_mut().filter(|(_, response)| response.get("$ref").is_none()) {
+        for media_type in contents(Some(response)) {
+            media_type.get_mut("schema").into_iter().for_each(schemas::upgrade);
+        }
+        add_headers(path, method, status, response, shared);
+        if let Some(status) = status.parse().ok().filter(|status| *status >= 400_u16) {
+            name_codes(status, response);
+            *response = shared.response(reason(status), response.take());
+        }
+    }
+}
+
+/// Entries of `security` are alternatives, names within an entry belong together.
+fn require_together(security: &mut Vec<Value>) {
+    if security.iter().any(|entry| entry.get(API_KEY).is_some()) {
+        security.retain(|entry| entry.get(API_SECRET).is_none() || entry.get(API_KEY).is_some());
+        for entry in security.iter_mut().filter(|entry| entry.get(API_KEY).is_some()) {
+            entry[API_SECRET] = json!([]);
+        }
+    }
+}
+
+fn finish_parameter(path: &str, parameter: &mut Value) {
+    let name = parameter["name"].as_str().unwrap_or_default().to_owned();
+    let Some(schema) = parameter.get_mut("schema") else { return };
+    let bounds = match name.as_str() {
+        "page" => Some((1, MAX_PAGE)),
+        "limit" | "per_page" if path.ends_with("/products") => Some((1, 10_000)),
+        "limit" => Some((1, 100)),
+        _ => None,
+    };
+    if let Some((least, most)) = bounds {
+        schema["minimum"] = json!(least);
+        schema["maximum"] = json!(most);
+    }
+    schemas::finish_parameter(schema);
+}
+
+/// The headers that every request may carry, beside those of its operation.
+fn add_parameters(operation: &mut Value, is_signed: bool, shared: &mut Shared) {
+    let mut added = vec![(
+        "X-Request-ID",
+        "Your own id of the request, 1 to 128 characters of `[A-Za-z0-9._-]`. The answer carries it, else a new one.",
+    )];
+    if is_signed {
+        added.push((
+            "X-Signature",
+            "`t=<unix_seconds>,v1=<signature_hex>`: needed from a credential that requires HMAC signing, else ignored. \
+             See [Signing a request](/docs/guides/signing).",
+        ));
+    }
+    for (name, description) in added {
+        let reference = json!({"$ref": format!("#/components/parameters/{name}")});
+        let parameter = json!({
+            "name": name, "in": "header", "required": false, "description": description, "schema": {"type": "string"}
+        });
+        shared.parameters.insert(name, parameter);
+        let parameters = operation.as_object_mut().map(|operation| operation.entry("parameters").or_insert(json!([])));
+        if let Some(parameters) = parameters.and_then(Value::as_array_mut)
+            && !parameters.contains(&reference)
+        {
+            parameters.push(reference);
+        }
+    }
+}
+
+/// The headers of an answer that are not of its operation alone.
+fn add_headers(path: &str, method: &str, status: &str, response: &mut Value, shared: &mut Shared) {
+    let integer = json!({"type": "integer", "format": "int64"});
+    let text = json!({"type": "string"});
+    let mut add = |name: &'static str, is_required: bool, description: &str, schema: &Value| {
+        let header = json!({"description": description, "required": is_required, "schema": schema});
+        shared.headers.insert(name, header);
+        response["headers"][name] = json!({"$ref": format!("#/components/headers/{name}")});
+    };
+    add("X-Request-ID", true, "The request's id, in our logs too.", &text);
+    if is_client_api(path) {
+        add("Deprecation", false, "Since when this version is deprecated, as `@<unix_seconds>` (RFC 9745).", &text);
+        add("Sunset", false, "When this version ends, as an HTTP date (RFC 8594).", &text);
+    }
+    let is_governed = Rule::of(&method.to_uppercase(), path).is_some();
+    // Whether the limit was charged is not known when its store was away.
+    if status == "429" || is_governed && status != "503" {
+        RATE_LIMIT_HEADERS.iter().for_each(|(name, description)| add(name, true, description, &integer));
+    }
+}
+
+/// Says which codes an error's status stands for, each with an example.
+fn name_codes(status: u16, response: &mut Value) {
+    let codes: Vec<Code> = Code::ALL.iter().copied().filter(|code| code.status() == status).collect();
+    let names: Vec<String> = codes.iter().map(|code| format!("`{}`", code.as_str())).collect();
+    if let Some(description) = response["description"].as_str().filter(|_| !names.is_empty()) {
+        response["description"] = json!(format!("{description} {}", names.join(", ")));
+    }
+    let mut examples = json!({});
+    for code in codes {
+        let error = match code {
+            Code::ValidationFailure => ApiError::invalid("quantity", "must be at least 1"),
+            code => ApiError::new(code),
+        };
+        examples[code.as_str()] = json!({"value": error.body()});
+    }
+    if status == 429 {
+        let message = "Too many requests. Try again in 1 minute.";
+        let flat = json!({"error": "rate_limit_exceeded", "message": message, "retry_after": 42});
+        examples["rate_limit_exceeded"] = json!({"value": flat});
+    }
+    if let Some(media_type) = response.pointer_mut(&format!("/content/{}", JSON.replace('/', "~1"))) {
+        media_type["examples"] = examples;
+    }
+}
+
+/// What a status is called, as the name of its answer.
+fn reason(status: u16) -> &'static str {
+    match status {
+        400 => "BadRequest",
+        401 => "Unauthorized",
+        402 => "PaymentRequired",
+        403 => "Forbidden",
+        404 => "NotFound",
+        409 => "Conflict",
+        413 => "PayloadTooLarge",
+        415 => "UnsupportedMediaType",
+        422 => "Unprocessable",
+        429 => "TooManyRequests",
+        500 => "InternalError",
+        503 => "Unavailable",
+        504 => "OutcomeUnknown",
+        _ => "Error",
+    }
+}

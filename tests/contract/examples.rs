@@ -1,0 +1,119 @@
+//! Every example is valid against its schema, and what is sent is what is described.
+
+use ledger_events::webhook::WebhookEventType;
+use ledger_projections::envelope;
+use serde_json::Value;
+
+use super::{documents, problems};
+use crate::support::shop::Shop;
+
+/// Every media type, parameter and header of a document: what has a schema, and examples of it.
+fn with_schema<'a>(place: String, value: &'a Value, found: &mut Vec<(String, &'a Value)>) {
+    match value {
+        Value::Object(parts) => {
+            if parts.get("schema").is_some_and(Value::is_object) {
+                found.push((place.clone(), value));
+            }
+            for (name, part) in parts.iter().filter(|(name, _)| *name != "schema" && *name != "example" && *name != "examples") {
+                with_schema(format!("{place}/{name}"), part, found);
+            }
+        }
+        Value::Array(parts) => {
+            parts.iter().enumerate().for_each(|(index, part)| with_schema(format!("{place}/{index}"), part, found));
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn every_example_is_valid() {
+    for (path, document) in documents() {
+        let mut found = Vec::new();
+        with_schema(path.to_owned(), &document, &mut found);
+        let mut count = 0;
+        for (place, holder) in found {
+            let single = holder.get("example").into_iter();
+            let several = holder.get("examples").and_then(Value::as_object).into_iter().flatten();
+            let examples: Vec<&Value> = single.chain(several.map(|(_, example)| &example["value"])).collect();
+            for example in &examples {
+                let wrong = problems(&document, &holder["schema"], example);
+                assert!(
+                    wrong.is_empty(),
+                    "{place}: {wrong:#?}\n{example:#}\nGive the field a value in src/api/document/examples.json."
+                );
+            }
+            count += examples.len();
+            let is_json = place.ends_with("application/json");
+            assert!(!is_json || !examples.is_empty(), "{place} has no example");
+        }
+        assert!(count > 50, "{path}: {count}");
+        for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
+            for (field, property) in schema["properties"].as_object().into_iter().flatten() {
+                for example in property["examples"].as_array().into_iter().flatten() {
+                    assert_eq!(problems(&document, property, example), [""; 0], "{name}.{field}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn documents_name_every_code_and_header() {
+    for (path, document) in documents() {
+        let codes = document["components"]["schemas"]["ErrorCode"]["enum"].as_array().unwrap();
+        let text = document["components"]["responses"].to_string();
+        for code in codes {
+            // That a path lacks a method is no answer of an operation that it has.
+            if code == "E_METHOD_NOT_ALLOWED" {
+                continue;
+            }
+            assert!(text.contains(&format!("{code}:")), "{path}: {code} is with no status");
+        }
+        for (route, item) in document["paths"].as_object().unwrap() {
+            for (method, operation) in item.as_object().unwrap() {
+                for (status, response) in operation["responses"].as_object().unwrap() {
+                    let place = response["$ref"].as_str().map(|reference| document.pointer(&reference[1..]).unwrap());
+                    let headers = &place.unwrap_or(response)["headers"];
+                    assert!(headers["X-Request-ID"].is_object(), "{path}: {method} {route} {status}");
+                    if route.starts_with("/api/v1/") {
+                        assert!(headers["Deprecation"].is_object(), "{path}: {method} {route} {status}");
+                        assert!(status == "503" || headers["X-RateLimit-Limit"].is_object(), "{path}: {method} {route} {status}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The envelopes of an order's events as they are really built.
+#[tokio::test]
+async fn envelopes_are_as_described() {
+    let shop = Shop::open().await;
+    shop.load("card", 1, None).await;
+    let order = shop.order(2).await;
+    let mut seen = vec![(WebhookEventType::OrderCreated, shop.find(order).await)];
+    shop.fulfil(order).await;
+    seen.push((WebhookEventType::OrderPartiallyDelivered, shop.find(order).await));
+    shop.load("more", 1, None).await;
+    shop.fulfil(order).await;
+    seen.push((WebhookEventType::OrderDelivered, shop.find(order).await));
+    let other = shop.order(1).await;
+    shop.cancel(other).await;
+    seen.push((WebhookEventType::OrderCancelled, shop.find(other).await));
+    assert_eq!(seen[2].1.delivered_quantity, 2);
+
+    let (_, document) = documents().swap_remove(0);
+    for (event, order) in seen {
+        let described = &document["webhooks"][event.as_str()]["post"]["requestBody"]["content"]["application/json"];
+        let payload = envelope::payload(uuid::Uuid::nil(), event, order.created_at, &order).unwrap();
+        let mut payload: Value = serde_json::from_str(&payload).unwrap();
+        assert_eq!(problems(&document, &described["schema"], &payload), [""; 0], "{payload:#}");
+        // Every field that is sent is described, and the example shows the same ones.
+        let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        assert_eq!(names(&payload), names(&described["example"]), "{event:?}");
+        assert_eq!(names(&payload["data"]), names(&described["example"]["data"]), "{event:?}");
+        let properties = &document["components"]["schemas"]["WebhookOrder"]["properties"];
+        payload["data"].as_object_mut().unwrap().retain(|name, _| properties.get(name).is_none());
+        assert_eq!(payload["data"], serde_json::json!({}), "{event:?}");
+    }
+}

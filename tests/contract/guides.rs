@@ -1,0 +1,102 @@
+//! The guides and the version's promises, as they are served.
+
+use serde_json::Value;
+
+use crate::support::node::Node;
+use crate::support::postgres;
+use crate::support::program::Program;
+
+/// The addresses on this host that a text refers to.
+fn links(text: &str) -> Vec<String> {
+    let ends = |rest: &str| rest.find([')', '"', ' ', '\n', '`', '<']).unwrap_or(rest.len());
+    text.match_indices("/docs/").map(|(at, _)| text[at..at + ends(&text[at..])].to_owned()).collect()
+}
+
+#[tokio::test]
+async fn every_guide_is_linked_and_every_link_leads_somewhere() {
+    let node = Node::start().await;
+    let get = async |path: &str| node.send(node.request("GET", path)).await;
+    let document = get("/openapi.json").await.json();
+    let text = document["info"]["description"].as_str().unwrap().to_owned();
+    let mut open = links(&text);
+    open.push("/docs/guides".to_owned());
+    assert!(open.len() > 6, "{open:?}");
+    let mut seen: Vec<String> = Vec::new();
+    while let Some(path) = open.pop() {
+        if seen.contains(&path) {
+            continue;
+        }
+        let answer = get(&path).await;
+        assert_eq!(answer.status, 200, "{path}");
+        assert!(!answer.text.contains("src=") && !answer.text.contains("<script"), "{path} loads nothing");
+        open.extend(links(&answer.text));
+        seen.push(path);
+    }
+    for name in ["signing", "webhooks", "errors", "limits", "versioning", "changelog"] {
+        assert!(seen.contains(&format!("/docs/guides/{name}")), "{seen:?}");
+    }
+    for name in ["request-signing", "webhook-signing"] {
+        let vectors = get(&format!("/docs/vectors/{name}.json")).await;
+        assert_eq!(vectors.header("content-type"), "application/json");
+        assert!(vectors.json()["sign"].is_array());
+    }
+    let signing = get("/docs/guides/signing").await;
+    assert_eq!(signing.header("content-type"), "text/html; charset=utf-8");
+    assert!(signing.text.contains("<table>") && signing.text.contains("class=\"language-python\""), "rendered");
+}
+
+#[tokio::test]
+async fn the_promises_stand_in_the_document_and_the_guides() {
+    let node = Node::start().await;
+    let get = async |path: &str| node.send(node.request("GET", path)).await.text;
+    let document: Value = serde_json::from_str(&get("/openapi.json").await).unwrap();
+    let text = document["info"]["description"].as_str().unwrap().replace('\n', " ");
+    for promise in [
+        "30 days",
+        "12 months",
+        "4 weeks",
+        "migration guide",
+        "`Deprecation`",
+        "mid-2028",
+        "No v2 is planned",
+        "first 8 characters of your API key",
+        "at least 10 seconds",
+        "do not know",
+    ] {
+        assert!(text.contains(promise), "{promise}");
+    }
+    assert!(!text.contains("--freeze"), "what is for maintainers is not published");
+    for (guide, words) in [
+        ("webhooks", &["Deduplicate on", "Answer 200", "do not act on", "constant time", "5 minutes"][..]),
+        ("limits", &["10 seconds", "60 seconds", "24 hours", "1,000 an hour", "15 minutes"]),
+        ("errors", &["Idempotent-Replayed", "Retry-After", "unknown", "4xx or 5xx"]),
+        ("signing", &["hmac signature required", "request timestamp expired"]),
+        ("versioning", &["12 months", "8 characters"]),
+    ] {
+        let page = get(&format!("/docs/guides/{guide}")).await;
+        for words in words {
+            assert!(page.contains(words), "{guide}: {words}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_the_version_is_announced_as_configured() {
+    let database = postgres::database().await;
+    let arguments = ["--deprecation-date", "2027-06-30", "--sunset-date", "2028-06-30"];
+    let node = Program::start(&database.url, &arguments).await;
+    let get = async |path: &str| reqwest::get(format!("{}{path}", node.url())).await.unwrap();
+    // Refused or unknown, an answer of the version is one.
+    for path in ["/api/v1/orders", "/api/v1/nowhere"] {
+        let answer = get(path).await;
+        assert_eq!(answer.headers()["deprecation"], "@1814313600", "{path}");
+        assert_eq!(answer.headers()["sunset"], "Fri, 30 Jun 2028 00:00:00 GMT", "{path}");
+    }
+    for path in ["/admin/v1/orders", "/healthz", "/docs"] {
+        let answer = get(path).await;
+        assert!(!answer.headers().contains_key("deprecation") && !answer.headers().contains_key("sunset"), "{path}");
+    }
+    let plain = Node::start().await;
+    let answer = plain.send(plain.request("GET", "/api/v1/orders")).await;
+    assert_eq!((answer.header("deprecation"), answer.header("sunset")), ("", ""));
+}

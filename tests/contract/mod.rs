@@ -1,0 +1,23 @@
+//! The published contract: examples, envelopes, signatures, guides, and the words of errors.
+
+mod examples;
+mod guides;
+mod snippets;
+mod vectors;
+mod words;
+
+use serde_json::Value;
+
+/// The published documents.
+fn documents() -> Vec<(&'static str, Value)> {
+    let parsed = |(path, text): (_, String)| (path, serde_json::from_str(&text).unwrap());
+    rewards_ledger::api::documents().into_iter().map(parsed).collect()
+}
+
+/// What is wrong with a value, by a schema of the document.
+fn problems(document: &Value, schema: &Value, value: &Value) -> Vec<String> {
+    let mut root = schema.clone();
+    root["components"] = document["components"].clone();
+    let validator = jsonschema::options().should_validate_formats(true).build(&root).unwrap();
+    validator.iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect()
+}
