@@ -230,8 +230,8 @@ async fn after_the_answer_before_the_record() {
     let mut lock = conn.begin().await.unwrap();
     sqlx::query("LOCK TABLE delivery_attempts IN SHARE MODE").execute(&mut *lock).await.unwrap();
     scene.relay.hold(false);
+    scene.until_so("it arrives", async || scene.counted() == (1, 1)).await;
     scene.is_waiting_for_a_lock("rewards-ledger delivery").await;
-    assert_eq!(scene.counted(), (1, 1));
     scene.kill().await;
     lock.rollback().await.unwrap();
     scene.program.restart().await;
