@@ -11,6 +11,7 @@ mod listen;
 mod logging;
 mod openapi;
 mod output;
+mod replay;
 mod serve;
 mod tokens;
 
@@ -63,6 +64,8 @@ enum Command {
     Admin(admin::AdminArgs),
     /// Read the log
     Events(events::EventsArgs),
+    /// Deliver events to a webhook again, or what it missed
+    Replay(replay::ReplayArgs),
     /// Prove that every derived row is what the log says; fails when anything differs
     Verify(audit::VerifyArgs),
     /// Derive projections again from the log, while the service runs
@@ -107,6 +110,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Call(args) => return call::run(args, &output).await,
         Command::Admin(args) => admin::run(args, &output).await,
         Command::Events(args) => events::run(args, &output).await,
+        Command::Replay(args) => replay::run(args, &output).await,
         Command::Verify(args) => return audit::verify(&args, &output).await,
         Command::Rebuild(args) => return audit::rebuild(&args, &output).await,
         Command::Openapi(args) => return openapi::run(&args),
@@ -145,7 +149,9 @@ fn parse(arguments: &[OsString]) -> Result<Cli, ExitCode> {
 fn command() -> clap::Command {
     let everywhere = |command: clap::Command| command.mut_args(|arg| arg.global(true));
     let admin = |admin: clap::Command| everywhere(admin.mut_subcommand("token", everywhere));
-    hide_values(Cli::command().mut_subcommand("admin", admin).mut_subcommand("events", everywhere))
+    hide_values(
+        Cli::command().mut_subcommand("admin", admin).mut_subcommand("events", everywhere).mut_subcommand("replay", everywhere),
+    )
 }
 
 /// Help names the variables, never what is in them: some hold secrets.

@@ -21,7 +21,7 @@ use sqlx::postgres::PgConnectOptions;
 use crate::access::seal::Private;
 pub use file::{FILE_VARIABLE, apply_file, file_named};
 pub use values::{LogFormat, RateLimit, RateLimits, Role, Roles};
-use values::{date, duration, network, secret, service_name, url};
+use values::{bytes, date, duration, network, secret, service_name, url};
 
 /// The operator token itself, for those who keep no file.
 pub const OPERATOR_TOKEN_VARIABLE: &str = "LEDGER_OPERATOR_TOKEN";
@@ -187,6 +187,18 @@ pub struct Config {
     /// How many of them to one webhook
     #[arg(long, env = "LEDGER_DELIVERY_IN_FLIGHT_PER_WEBHOOK", value_name = "COUNT", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub delivery_in_flight_per_webhook: u32,
+
+    /// How long delivery attempts are kept, and the response body of the latest one
+    #[arg(long, env = "LEDGER_ATTEMPT_RETENTION", value_name = "DURATION", default_value = "90d", value_parser = duration)]
+    pub attempt_retention: Duration,
+
+    /// How long the payloads of delivered events are kept; later they are made again from the log
+    #[arg(long, env = "LEDGER_PAYLOAD_RETENTION", value_name = "DURATION", default_value = "30d", value_parser = duration)]
+    pub payload_retention: Duration,
+
+    /// How much of a webhook's response bodies is kept, the newest first; each counts for 256 bytes or more
+    #[arg(long, env = "LEDGER_RESPONSE_BODY_QUOTA", value_name = "BYTES", default_value = "16MiB", value_parser = bytes)]
+    pub response_body_quota: u64,
 
     /// Requests a window; a rule left out keeps its default
     #[arg(long, env = "LEDGER_RATE_LIMITS", value_name = "LIMITS", default_value_t = RateLimits::default())]

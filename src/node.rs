@@ -20,11 +20,13 @@ use crate::access::seal::Keyring;
 use crate::access::{Gate, Operators, Sessions, sessions};
 use crate::api::{ApiState, Lifecycle, app};
 use crate::config::{Config, ConfigError, Role};
+use crate::delivery::replay::Replayer;
+use crate::delivery::retention::{Retention, RetentionSettings};
 use crate::delivery::sender::{Sender, SenderError, SenderSettings};
 use crate::delivery::worker::{Worker, WorkerSettings};
 use crate::fulfilment::Fulfilment;
 use crate::ledger::projector::Projector;
-use crate::ledger::{Ledger, SchemaError, connect, expiry};
+use crate::ledger::{Ledger, SchemaError, connect, expiry, health};
 use crate::postgres;
 use crate::sandbox::{self, Sandbox, SandboxError};
 use crate::telemetry::Metrics;
@@ -175,6 +177,8 @@ impl Node {
         if config.roles.include(Role::Projector) {
             let projector = Projector::new(ledger, self.database.options(), metrics.clone(), made.clone());
             self.roles.spawn(projector.run(stop()));
+            let shards = ledger.shards().collect();
+            self.roles.spawn(health::run(ledger.pool().clone(), shards, metrics.clone(), stop()));
         }
         if config.roles.include(Role::Fulfilment) {
             self.roles.spawn(Fulfilment::new(ledger.clone(), metrics.clone()).reading(work.clone()).run(stop()));
@@ -199,6 +203,14 @@ impl Node {
                 made,
             };
             self.roles.spawn(worker.run(stop()));
+            let settings = RetentionSettings {
+                attempts: config.attempt_retention,
+                payloads: config.payload_retention,
+                response_bodies: config.response_body_quota,
+            };
+            let pool = ledger.pool().clone();
+            self.roles.spawn(Retention::new(pool.clone(), settings).run(ledger.shards().collect(), stop()));
+            self.roles.spawn(Replayer { ledger: ledger.clone(), pool }.run(stop()));
         }
         self.roles.spawn(purge(ledger.clone(), stop()));
     }

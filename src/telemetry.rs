@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ledger_events::ShardId;
+use ledger_events::{Position, ShardId};
 use ledger_projections::deliveries;
 use prometheus_client::encoding::{EncodeLabelSet, text::encode};
 use prometheus_client::metrics::counter::Counter;
@@ -76,6 +76,7 @@ struct Inner {
     queues: Mutex<Vec<(ShardId, mpsc::WeakSender<Submission>)>>,
     queue_depth: Family<ShardLabels, Gauge>,
     waiting: Waiting,
+    called_for: CalledFor,
     sampled: tokio::sync::Mutex<Option<Instant>>,
 }
 
@@ -89,6 +90,31 @@ struct Waiting {
     unqueued: Family<ShardLabels, Gauge>,
     out_of_stock: Family<ShardLabels, Gauge>,
     due: Family<ShardLabels, Gauge>,
+}
+
+/// What the log calls for, as its follower has last seen it.
+#[derive(Debug, Default)]
+struct CalledFor {
+    position: Family<ShardLabels, Gauge>,
+    expected: Family<ShardLabels, Gauge>,
+    missing: Family<ShardLabels, Gauge>,
+}
+
+impl CalledFor {
+    fn register(&self, registry: &mut Registry) {
+        let position = "Up to where this node has checked that events have their deliveries";
+        registry.register("delivery_health_position", position, self.position.clone());
+        registry.register(
+            "delivery_health_expected",
+            "Deliveries that the log calls for up to there: one for each event and subscribed webhook",
+            self.expected.clone(),
+        );
+        registry.register(
+            "delivery_health_missing",
+            "Those that are not there, or in a state that is neither final nor scheduled",
+            self.missing.clone(),
+        );
+    }
 }
 
 impl Waiting {
@@ -153,6 +179,7 @@ impl Default for Metrics {
             queues: Mutex::default(),
             queue_depth: Family::default(),
             waiting: Waiting::default(),
+            called_for: CalledFor::default(),
             sampled: tokio::sync::Mutex::default(),
         };
         {
@@ -191,6 +218,7 @@ impl Default for Metrics {
             registry.register("orders_taken_up", "Orders that fulfilment took up", inner.fulfilled.clone());
             registry.register("writer_queue_depth", "Commands waiting for this node's writer", inner.queue_depth.clone());
             inner.waiting.register(&mut registry);
+            inner.called_for.register(&mut registry);
         }
         Metrics(Arc::new(inner))
     }
@@ -232,6 +260,14 @@ impl Metrics {
         self.0.deliveries_in_flight.dec();
         self.0.deliveries.get_or_create(&OutcomeLabels { outcome }).inc();
         self.0.delivery_seconds.observe(took.as_secs_f64());
+    }
+
+    /// What the deliveries' health is, up to a position of a shard's log.
+    pub fn called_for(&self, shard: ShardId, position: Position, expected: i64, missing: i64) {
+        let shard = ShardLabels { shard: shard.into() };
+        self.0.called_for.position.get_or_create(&shard).set(position);
+        self.0.called_for.expected.get_or_create(&shard).set(expected);
+        self.0.called_for.missing.get_or_create(&shard).set(missing);
     }
 
     pub fn taken_up(&self, orders: usize) {

@@ -10,6 +10,7 @@ mod fulfilment;
 mod kill;
 mod log;
 mod payouts;
+mod recovery;
 mod sandbox;
 mod support;
 mod takeover;

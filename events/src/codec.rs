@@ -13,6 +13,7 @@ use crate::catalogue::{CategoryEvent, ProductEvent};
 use crate::ip_block::IpBlockEvent;
 use crate::order::OrderEvent;
 use crate::payout::PayoutEvent;
+use crate::replay::ReplayEvent;
 use crate::user::UserEvent;
 use crate::wallet::WalletEvent;
 use crate::webhook::WebhookEvent;
@@ -166,6 +167,7 @@ streams! {
     Order(OrderEvent) = "order",
     Wallet(WalletEvent) = "wallet",
     Webhook(WebhookEvent) = "webhook",
+    Replay(ReplayEvent) = "replay",
     Account(AccountEvent) = "account",
     Credential(CredentialEvent) = "credential",
     User(UserEvent) = "user",

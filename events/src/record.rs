@@ -52,5 +52,7 @@ pub enum Actor {
     User(i64),
     Operator(i64),
     Fulfilment,
+    /// The job that carries an operator's replay out.
+    Replay,
     Sandbox,
 }

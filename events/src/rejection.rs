@@ -29,6 +29,12 @@ pub enum Rejection {
     IdempotencyKeyReused,
     #[error("the account has as many webhooks as it may")]
     WebhookLimitReached,
+    #[error("the webhook is inactive or deleted")]
+    WebhookInactive,
+    #[error("the delivery has not failed")]
+    DeliveryNotFailed,
+    #[error("the delivery has used all its attempts")]
+    DeliveryAttemptsExhausted,
     #[error("{0}")]
     Conflict(&'static str),
     /// A field of the request that only the ledger's state shows to be wrong.

@@ -4,9 +4,10 @@
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::order::OrderEvent;
-use crate::{AccountId, CredentialId, Moment, WebhookId};
+use crate::{AccountId, CredentialId, Moment, Rejection, WebhookId};
 
 /// The event types that a webhook can subscribe to (specification, "Events").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -52,6 +53,17 @@ impl WebhookEventType {
             OrderEvent::OrderDelayed(_) | OrderEvent::VouchersRevealed(_) => None,
         }
     }
+
+    /// The type in the log of the events that are announced so.
+    pub fn announced(self) -> &'static str {
+        match self {
+            Self::OrderCreated => "OrderPlaced",
+            Self::OrderPending => "OrderQueued",
+            Self::OrderDelivered => "OrderDelivered",
+            Self::OrderPartiallyDelivered => "OrderPartiallyDelivered",
+            Self::OrderCancelled => "OrderCancelled",
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,6 +88,24 @@ pub struct WebhookUpdated {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WebhookDeleted {}
 
+/// Somebody asked for a delivery of sample data; its `event_id` is this event's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WebhookTested {
+    /// Drawn when it was asked for, so that the answer could name it.
+    pub delivery_id: i64,
+    /// The first type that the webhook was subscribed to.
+    pub event_type: WebhookEventType,
+}
+
+/// Somebody asked that a failed delivery be tried again, with the attempts it has left. The
+/// delivery is named by its natural key: this stream's webhook, the event, the replay.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeliveryRetryRequested {
+    pub event_id: Uuid,
+    /// 0 for the delivery that the event made.
+    pub replay_id: i64,
+}
+
 /// A webhook's state: the fold of its stream, and the row of the table `webhooks`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Webhook {
@@ -96,6 +126,43 @@ impl Webhook {
 
     pub fn hears(&self, event_type: WebhookEventType) -> bool {
         self.is_active && !self.is_deleted && self.events.contains(&event_type)
+    }
+
+    /// Whether deliveries can be made for it: it is neither switched off nor deleted.
+    pub fn listening(&self) -> Result<&Webhook, Rejection> {
+        if self.is_active && !self.is_deleted { Ok(self) } else { Err(Rejection::WebhookInactive) }
+    }
+
+    /// Decides a test of the delivery with this id.
+    pub fn test(&self, delivery_id: i64) -> Result<WebhookTested, Rejection> {
+        let event_type = *self.listening()?.events.first().ok_or(Rejection::WebhookInactive)?;
+        Ok(WebhookTested { delivery_id, event_type })
+    }
+}
+
+/// What a retry is decided on: a delivery as the worker's record has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retryable {
+    pub event_id: Uuid,
+    pub replay_id: i64,
+    pub has_failed: bool,
+    pub attempt_count: i16,
+}
+
+impl Retryable {
+    /// Attempts that a delivery has (specification, "Webhook and signing limits").
+    pub const MAX_ATTEMPTS: i16 = 5;
+
+    /// Decides a retry: of a failed delivery with attempts left, to a webhook that listens.
+    pub fn retry(&self, webhook: &Webhook) -> Result<DeliveryRetryRequested, Rejection> {
+        if !self.has_failed {
+            return Err(Rejection::DeliveryNotFailed);
+        }
+        if self.attempt_count >= Self::MAX_ATTEMPTS {
+            return Err(Rejection::DeliveryAttemptsExhausted);
+        }
+        webhook.listening()?;
+        Ok(DeliveryRetryRequested { event_id: self.event_id, replay_id: self.replay_id })
     }
 }
 
@@ -126,6 +193,11 @@ pub fn evolve(state: Option<Webhook>, id: WebhookId, event: &WebhookEvent, at: &
             webhook.is_active = false;
             webhook.is_deleted = true;
         }
+        // They ask for deliveries and change nothing about the webhook.
+        WebhookEvent::WebhookTested(_) | WebhookEvent::DeliveryRetryRequested(_) => {
+            webhook.version = at.version;
+            return Some(webhook);
+        }
     }
     webhook.version = at.version;
     webhook.updated_at = at.recorded_at;
@@ -138,5 +210,65 @@ crate::codec::stream_events! {
         WebhookRegistered = 1,
         WebhookUpdated = 1,
         WebhookDeleted = 1,
+        WebhookTested = 1,
+        DeliveryRetryRequested = 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn at(version: i64) -> Moment {
+        let recorded_at = DateTime::from_timestamp(1_800_000_000 + version, 0).unwrap();
+        Moment { position: version, event_id: Uuid::nil(), version, recorded_at }
+    }
+
+    fn webhook(changes: &[WebhookUpdated]) -> Webhook {
+        let registered = WebhookRegistered {
+            account_id: 7,
+            credential_id: None,
+            events: vec![WebhookEventType::OrderDelivered, WebhookEventType::OrderCreated],
+            name_hash: String::new(),
+            url_hash: String::new(),
+        };
+        let mut state = evolve(None, 1, &registered.into(), &at(1));
+        for (change, version) in changes.iter().zip(2..) {
+            state = evolve(state, 1, &change.clone().into(), &at(version));
+        }
+        state.unwrap()
+    }
+
+    fn switched(is_active: bool) -> WebhookUpdated {
+        WebhookUpdated { events: None, is_active: Some(is_active), name_hash: None, url_hash: None }
+    }
+
+    #[test]
+    fn a_test_is_of_the_first_subscribed_type_and_changes_nothing_about_the_webhook() {
+        let before = webhook(&[]);
+        let tested = before.test(5).unwrap();
+        assert_eq!(tested, WebhookTested { delivery_id: 5, event_type: WebhookEventType::OrderDelivered });
+        let after = evolve(Some(before.clone()), 1, &tested.into(), &at(2)).unwrap();
+        assert_eq!(after, Webhook { version: 2, ..before });
+        assert_eq!(webhook(&[switched(false)]).test(5), Err(Rejection::WebhookInactive));
+        assert!(webhook(&[switched(false), switched(true)]).test(5).is_ok());
+    }
+
+    #[test]
+    fn a_failed_delivery_with_attempts_left_can_be_retried() {
+        let (on, off) = (webhook(&[]), webhook(&[switched(false)]));
+        let delivery = |has_failed, attempt_count| Retryable { event_id: Uuid::nil(), replay_id: 3, has_failed, attempt_count };
+        let requested = DeliveryRetryRequested { event_id: Uuid::nil(), replay_id: 3 };
+        for (delivery, webhook, expected) in [
+            (delivery(true, 0), &on, Ok(requested.clone())),
+            (delivery(true, 4), &on, Ok(requested)),
+            (delivery(true, 5), &on, Err(Rejection::DeliveryAttemptsExhausted)),
+            (delivery(false, 1), &on, Err(Rejection::DeliveryNotFailed)),
+            (delivery(true, 4), &off, Err(Rejection::WebhookInactive)),
+        ] {
+            assert_eq!(delivery.retry(webhook), expected);
+        }
     }
 }

@@ -64,6 +64,43 @@ struct Voucher<'a> {
     voucher_reference_number: &'a str,
 }
 
+/// The envelope's bytes of a test delivery: an order that does not exist, as the type would have it
+/// (contract, "Webhooks": `data.id` 0, `reference_code` "TEST").
+pub fn test_payload(
+    event_id: Uuid,
+    event_type: WebhookEventType,
+    recorded_at: DateTime<Utc>,
+) -> Result<String, serde_json::Error> {
+    let (status, sub_status, quantity, delivered_quantity) = match event_type {
+        WebhookEventType::OrderCreated | WebhookEventType::OrderPending => ("PENDING", "", 1, 0),
+        WebhookEventType::OrderDelivered => ("DELIVERED", "", 1, 1),
+        WebhookEventType::OrderPartiallyDelivered => ("PARTIALLY_DELIVERED", "AWAITING_REMAINDER", 2, 1),
+        WebhookEventType::OrderCancelled => ("CANCELLED", "CANCELLED_BY_CLIENT", 1, 0),
+    };
+    let money = |cents| Money::from_cents(cents).map_err(serde::ser::Error::custom);
+    let item =
+        || Item { status: "DELIVERED", delivered_on: recorded_at, vouchers: vec![Voucher { voucher_reference_number: "TEST" }] };
+    serde_json::to_string(&Envelope {
+        event_id,
+        event_type,
+        created_at: recorded_at,
+        data: OrderData {
+            id: 0,
+            reference_code: "TEST",
+            status,
+            sub_status,
+            product_name: "Test product",
+            denomination: money(10_00)?,
+            quantity,
+            amount: money(10_00 * i64::from(quantity))?,
+            delivered_quantity,
+            delivered_on: (delivered_quantity == quantity).then_some(recorded_at),
+            created_at: recorded_at,
+            order_items: (delivered_quantity > 0).then(|| vec![item()]),
+        },
+    })
+}
+
 /// The envelope's bytes for an order as it was right after the event. Built once, then stored,
 /// signed and sent unchanged.
 pub fn payload(

@@ -12,6 +12,7 @@ pub mod envelope;
 pub mod orders;
 pub mod page;
 pub mod payouts;
+pub mod replays;
 pub mod users;
 pub mod wallets;
 pub mod webhooks;
@@ -68,7 +69,7 @@ impl Inline {
             Self::Payouts => &["beneficiaries", "payouts"],
             Self::Users => &["users"],
             Self::Wallets => &["wallets", "wallet_transactions"],
-            Self::Webhooks => &["webhooks"],
+            Self::Webhooks => &["webhooks", "webhook_replays"],
         }
     }
 
@@ -84,7 +85,10 @@ impl Inline {
             }
             Self::Users => users::apply(conn, shard, events).await,
             Self::Wallets => wallets::apply(conn, shard, events).await,
-            Self::Webhooks => webhooks::apply(conn, shard, events).await,
+            Self::Webhooks => {
+                webhooks::apply(conn, shard, events).await?;
+                replays::apply(conn, shard, events).await
+            }
         }
     }
 }

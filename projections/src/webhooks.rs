@@ -53,28 +53,59 @@ fn rows(rows: Vec<WebhookRow>) -> Result<Vec<Webhook>, sqlx::Error> {
     Ok(rows.into_iter().map(|row| row.0).collect())
 }
 
+/// The states of webhooks stand in two tables of the same columns, but for the name of the id.
+macro_rules! upsert {
+    ($table:literal, $id:literal) => {
+        concat!(
+            "INSERT INTO ",
+            $table,
+            " (shard_id, ",
+            $id,
+            ", version, account_id, credential_id, events, is_active, is_deleted, created_at, updated_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+             ON CONFLICT (shard_id, ",
+            $id,
+            ") DO UPDATE SET version = excluded.version, events = excluded.events,
+                is_active = excluded.is_active, is_deleted = excluded.is_deleted, updated_at = excluded.updated_at"
+        )
+    };
+}
+
 /// Writes states as rows: new ones are inserted, known ones replaced.
 pub async fn write(conn: &mut PgConnection, shard: ShardId, webhooks: &[&Webhook]) -> Result<(), ProjectionError> {
+    upsert(conn, shard, upsert!("webhooks", "id"), webhooks.iter().copied()).await
+}
+
+/// The same in `webhook_audience`, who listens as of the deliveries projection's checkpoint.
+pub(crate) async fn write_audience(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    webhooks: impl Iterator<Item = &Webhook>,
+) -> Result<(), ProjectionError> {
+    upsert(conn, shard, upsert!("webhook_audience", "webhook_id"), webhooks).await
+}
+
+async fn upsert<'a>(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    statement: &'static str,
+    webhooks: impl Iterator<Item = &'a Webhook>,
+) -> Result<(), ProjectionError> {
     // One by one: arrays of arrays must be rectangular, and a webhook changes rarely.
     for webhook in webhooks {
-        sqlx::query(
-            "INSERT INTO webhooks (shard_id, id, version, account_id, credential_id, events, is_active, is_deleted, created_at, updated_at)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-             ON CONFLICT (shard_id, id) DO UPDATE SET version = excluded.version, events = excluded.events, is_active = excluded.is_active,
-                is_deleted = excluded.is_deleted, updated_at = excluded.updated_at",
-        )
-        .bind(shard)
-        .bind(webhook.id)
-        .bind(webhook.version)
-        .bind(webhook.account_id)
-        .bind(webhook.credential_id)
-        .bind(webhook.events.iter().map(|e| e.as_str()).collect::<Vec<_>>())
-        .bind(webhook.is_active)
-        .bind(webhook.is_deleted)
-        .bind(webhook.created_at)
-        .bind(webhook.updated_at)
-        .execute(&mut *conn)
-        .await?;
+        sqlx::query(statement)
+            .bind(shard)
+            .bind(webhook.id)
+            .bind(webhook.version)
+            .bind(webhook.account_id)
+            .bind(webhook.credential_id)
+            .bind(webhook.events.iter().map(|e| e.as_str()).collect::<Vec<_>>())
+            .bind(webhook.is_active)
+            .bind(webhook.is_deleted)
+            .bind(webhook.created_at)
+            .bind(webhook.updated_at)
+            .execute(&mut *conn)
+            .await?;
     }
     Ok(())
 }
@@ -120,6 +151,16 @@ impl FromRow<'_, PgRow> for WebhookRow {
             updated_at: row.try_get("updated_at")?,
         }))
     }
+}
+
+/// In which of these shards a webhook is, deleted or not; operators name it without its account.
+pub async fn find(pool: &PgPool, shards: &[ShardId], id: WebhookId) -> Result<Option<(ShardId, Webhook)>, sqlx::Error> {
+    let row: Option<PgRow> = sqlx::query("SELECT * FROM webhooks WHERE shard_id = ANY($1) AND id = $2")
+        .bind(shards)
+        .bind(id)
+        .fetch_optional(pool)
+        .await?;
+    row.map(|row| Ok((row.try_get("shard_id")?, WebhookRow::from_row(&row)?.0))).transpose()
 }
 
 /// One page of an account's webhooks, newest first; deleted ones are not shown.

@@ -150,15 +150,20 @@ async fn admit(state: &ApiState, request: &mut Request) -> Result<()> {
     if let Some(error) = refused_operator {
         return Err(error.into());
     }
-    if let Some((_, principal)) = user? {
-        request.extensions_mut().insert(principal);
-    } else if is_client_api {
-        let client = client.ok_or(AccessError::Unknown).map_err(ApiError::from)?;
-        let principal = client.principal;
+    let client = match user? {
+        Some((_, principal)) => Some(Client { principal, signing_secret: None }),
+        None if is_client_api => Some(client.ok_or(AccessError::Unknown).map_err(ApiError::from)?),
+        None => None,
+    };
+    if rule.is_some() {
         let body = body::read(request.take_body(), body::DEFAULT_LIMIT).await?;
-        check_signature(state, request, &client, &body)?;
+        if let Some(client) = &client {
+            check_signature(state, request, client, &body)?;
+        }
         request.set_body(body);
-        request.extensions_mut().insert(principal);
+    }
+    if let Some(client) = client {
+        request.extensions_mut().insert(client.principal);
     }
     Ok(())
 }

@@ -1,18 +1,22 @@
 //! `/api/v1/webhooks/deliveries`: what was sent, and what became of it.
 
+use ledger_events::ShardId;
 use ledger_projections::deliveries::{self, DeliveryFilter};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Enum, Object, OpenApi};
 use serde::Serialize;
 
 use super::error::ApiError;
+use super::idempotency::IdempotencyKey;
+use super::outcome::{respond, unrenderable};
 use super::page::Page;
-use super::principal::Caller;
-use super::reply::{Listed, Plural, Reply};
+use super::principal::{Caller, ClientOperator};
+use super::reply::{Data, Listed, Plural, Reply, Stored, render};
 use super::scalars::{JsonObject, Timestamp};
-use super::state::{State, Tag, listed, not_found, rows_of};
+use super::state::{State, Tag, listed, not_found, origin, rows_of};
 use super::webhooks::Event;
 use crate::delivery::schedule::MAX_ATTEMPTS;
+use crate::ledger::{Answer, Command, Rendered, reader};
 
 /// What became of a delivery.
 #[derive(Clone, Copy, Enum, Serialize)]
@@ -85,7 +89,7 @@ impl From<deliveries::Delivery> for Delivery {
             order_id: delivery.order_id,
             event_type: delivery.event_type.into(),
             event_id: delivery.event_id.to_string(),
-            payload: JsonObject(delivery.payload),
+            payload: delivery.payload.map(JsonObject).unwrap_or_default(),
             status: DeliveryStatus::of(delivery.status),
             attempt_count: delivery.attempt_count,
             max_attempts: MAX_ATTEMPTS,
@@ -142,6 +146,76 @@ impl From<deliveries::Attempt> for Attempt {
     }
 }
 
+/// How many deliveries an account has.
+#[derive(Object, Serialize)]
+struct DeliveryStatistics {
+    /// All there are.
+    total_count: i64,
+    /// Waiting for an attempt.
+    pending_count: i64,
+    /// Answered with a 2xx.
+    delivered_count: i64,
+    /// Given up, or stopped with their webhook.
+    failed_count: i64,
+    /// Made in the last 24 hours.
+    last_24h_total: i64,
+    /// Of these: delivered.
+    last_24h_delivered: i64,
+    /// Of these: failed.
+    last_24h_failed: i64,
+}
+
+impl From<deliveries::Statistics> for DeliveryStatistics {
+    fn from(counts: deliveries::Statistics) -> Self {
+        Self {
+            total_count: counts.total_count,
+            pending_count: counts.pending_count,
+            delivered_count: counts.delivered_count,
+            failed_count: counts.failed_count,
+            last_24h_total: counts.last_24h_total,
+            last_24h_delivered: counts.last_24h_delivered,
+            last_24h_failed: counts.last_24h_failed,
+        }
+    }
+}
+
+/// A delivery will be tried again.
+#[derive(Object, Serialize)]
+struct DeliveryRetry {
+    /// For people.
+    message: String,
+    /// The delivery.
+    delivery_id: i64,
+}
+
+fn retried(answer: &Answer) -> Result<Rendered, serde_json::Error> {
+    let Answer::Retry { delivery_id } = answer else { return unrenderable() };
+    let message = "The delivery will be tried again within a minute.".to_owned();
+    let body = render(&DeliveryRetry { message, delivery_id: *delivery_id })?;
+    Ok(Rendered { status: 200, body, is_secret: false })
+}
+
+/// Payloads whose time is over are made again from the log, the same bytes.
+async fn with_payloads<'a>(
+    state: &State<'_>,
+    shard: ShardId,
+    deliveries: impl Iterator<Item = &'a mut deliveries::Delivery>,
+) -> Result<(), ApiError> {
+    let bare: Vec<_> = deliveries.filter(|delivery| delivery.payload.is_none()).collect();
+    if bare.is_empty() {
+        return Ok(());
+    }
+    let mut events: Vec<_> = bare.iter().map(|delivery| delivery.event_id).collect();
+    events.sort_unstable();
+    events.dedup();
+    let past = reader::past(&mut *state.ledger.pool().acquire().await?, shard, &events).await?;
+    for delivery in bare {
+        let event = past.get(&delivery.event_id).ok_or_else(|| ApiError::internal("a delivery's event is not in the log"))?;
+        delivery.payload = deliveries::payload(event).map_err(ApiError::internal)?;
+    }
+    Ok(())
+}
+
 pub struct Deliveries;
 
 #[OpenApi(prefix_path = "/api/v1", tag = "Tag::Deliveries")]
@@ -176,8 +250,18 @@ impl Deliveries {
             order_id: order_id.0,
             webhook_id: webhook_url_id.0,
         };
-        let found = deliveries::list(state.ledger.pool(), caller.0.shard_id, &filter, rows_of(page)).await?;
+        let mut found = deliveries::list(state.ledger.pool(), caller.0.shard_id, &filter, rows_of(page)).await?;
+        with_payloads(&state, caller.0.shard_id, found.rows.iter_mut()).await?;
         Ok(listed(found, page, Delivery::from))
+    }
+
+    /// Count deliveries
+    ///
+    /// All, and those made in the last 24 hours.
+    #[oai(path = "/webhooks/deliveries/stats", method = "get", operation_id = "count_deliveries")]
+    async fn statistics(&self, caller: Caller, state: State<'_>) -> Result<Reply<DeliveryStatistics>, ApiError> {
+        let counts = deliveries::statistics(state.ledger.pool(), caller.0.shard_id, caller.0.account_id).await?;
+        Ok(Reply(counts.into()))
     }
 
     /// Find a delivery
@@ -194,6 +278,7 @@ impl Deliveries {
         let caller = caller.0;
         let found = deliveries::find(state.ledger.pool(), caller.shard_id, caller.account_id, id.0).await?;
         let (mut delivery, attempts) = found.ok_or_else(not_found)?;
+        with_payloads(&state, caller.shard_id, std::iter::once(&mut delivery)).await?;
         let is_pending = delivery.status == "pending";
         Ok(Reply(DeliveryDetail {
             response_body: delivery.response_body.take(),
@@ -201,5 +286,27 @@ impl Deliveries {
             delivery: delivery.into(),
             attempts: attempts.into_iter().map(Into::into).collect(),
         }))
+    }
+
+    /// Retry a delivery
+    ///
+    /// A failed one that has attempts left, because its webhook was switched off, is pending again with
+    /// the attempts it has used. The webhook must be active.
+    #[oai(path = "/webhooks/deliveries/:id/retry", method = "post", operation_id = "retry_delivery")]
+    async fn retry(
+        &self,
+        caller: Caller<ClientOperator>,
+        state: State<'_>,
+        /// The delivery's id.
+        id: Path<i64>,
+        /// A name for this request: the same one again is answered with the first answer.
+        #[oai(name = "Idempotency-Key")]
+        key: IdempotencyKey,
+    ) -> Result<Stored<Data<DeliveryRetry>>, ApiError> {
+        let caller = caller.0;
+        let idempotency = key.of(&caller, &format!("/api/v1/webhooks/deliveries/{}/retry", id.0), &(), retried)?;
+        let command = Command::RetryDelivery { account_id: caller.account_id, delivery_id: id.0 };
+        let reply = state.ledger.submit(caller.shard_id, command, origin(caller.actor()), idempotency).await?;
+        respond(reply, retried)
     }
 }

@@ -6,6 +6,7 @@ use poem_openapi::types::Type;
 
 use super::error::{ApiError, Code};
 use super::reply::Stored;
+use crate::ledger::reader::ReadError;
 use crate::ledger::texts::VaultError;
 use crate::ledger::{Answer, Rendered, Reply, WriteError, connect};
 
@@ -67,6 +68,9 @@ impl From<Rejection> for ApiError {
             Rejection::DuplicateReference => Code::DuplicateReference,
             Rejection::IdempotencyKeyReused => Code::IdempotencyKeyReused,
             Rejection::WebhookLimitReached => Code::WebhookLimitReached,
+            Rejection::WebhookInactive => Code::WebhookInactive,
+            Rejection::DeliveryNotFailed => Code::DeliveryNotFailed,
+            Rejection::DeliveryAttemptsExhausted => Code::DeliveryAttemptsExhausted,
             Rejection::Conflict(why) => return ApiError::new(Code::Conflict).message(sentence(why)),
             Rejection::InvalidField { field, problem } => return ApiError::invalid(field, problem),
         };
@@ -100,6 +104,15 @@ impl From<sqlx::Error> for ApiError {
         }
         tracing::warn!(%error, "the database cannot be read");
         ApiError::new(Code::Unavailable)
+    }
+}
+
+impl From<ReadError> for ApiError {
+    fn from(error: ReadError) -> ApiError {
+        match error {
+            ReadError::Database(error) => error.into(),
+            error => ApiError::internal(error),
+        }
     }
 }
 

@@ -40,6 +40,7 @@ type OperatorApi = (
     operator::Stock,
     operator::Orders,
     operator::Payouts,
+    operator::Replays,
 );
 
 const CLIENT_TITLE: &str = "Rewards Ledger: client API";
@@ -111,6 +112,7 @@ fn operators() -> OpenApiService<OperatorApi, ()> {
         operator::Stock,
         operator::Orders,
         operator::Payouts,
+        operator::Replays,
     );
     service(api, "Rewards Ledger: operator API", OPERATOR_TEXT)
 }

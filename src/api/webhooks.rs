@@ -16,7 +16,7 @@ use super::outcome::{answered, respond, unrenderable};
 use super::page::Page;
 use super::principal::{Caller, ClientOperator};
 use super::readers::{Read, boolean, integer, line, list, one_of, text};
-use super::reply::{Listed, NoStore, Plural, Reply, Stored};
+use super::reply::{Data, Listed, NoStore, Plural, Reply, Stored, render};
 use super::scalars::Timestamp;
 use super::state::{State, Tag, listed, not_found, origin, rows_of};
 use crate::access::seal::{Private, random_secret};
@@ -265,6 +265,24 @@ fn registered(answer: &Answer) -> Result<Rendered, serde_json::Error> {
     Ok(Rendered { status: 201, body, is_secret: true })
 }
 
+/// A test delivery is on its way.
+#[derive(Object, Serialize)]
+struct WebhookTest {
+    /// For people.
+    message: String,
+    /// The delivery, among all others.
+    delivery_id: i64,
+    /// The same in the envelope and in the header `X-Event-ID`.
+    event_id: String,
+}
+
+fn tested(answer: &Answer) -> Result<Rendered, serde_json::Error> {
+    let Answer::Test { delivery_id, event_id } = answer else { return unrenderable() };
+    let message = "A test delivery is on its way.".to_owned();
+    let body = render(&WebhookTest { message, delivery_id: *delivery_id, event_id: event_id.to_string() })?;
+    Ok(Rendered { status: 200, body, is_secret: false })
+}
+
 pub struct Webhooks;
 
 #[OpenApi(prefix_path = "/api/v1", tag = "Tag::Webhooks")]
@@ -370,5 +388,27 @@ impl Webhooks {
         let command = Command::DeleteWebhook { account_id: caller.account_id, webhook_id: id.0 };
         state.ledger.execute(caller.shard_id, command, origin(caller.actor())).await?;
         Ok(Reply(DeletedWebhook { message: "The webhook is deleted.".to_owned(), webhook_id: id.0 }))
+    }
+
+    /// Test a webhook
+    ///
+    /// Makes a real delivery with sample data, of the first type it is told of: `order_id` and
+    /// `data.id` are 0, `data.reference_code` is `TEST`. It is signed, retried and listed like any other.
+    #[oai(path = "/webhooks/:id/test", method = "post", operation_id = "test_webhook")]
+    async fn test(
+        &self,
+        caller: Caller<ClientOperator>,
+        state: State<'_>,
+        /// The webhook's id.
+        id: Path<i64>,
+        /// A name for this request: the same one again is answered with the first answer.
+        #[oai(name = "Idempotency-Key")]
+        key: IdempotencyKey,
+    ) -> Result<Stored<Data<WebhookTest>>, ApiError> {
+        let caller = caller.0;
+        let idempotency = key.of(&caller, &format!("/api/v1/webhooks/{}/test", id.0), &(), tested)?;
+        let command = Command::TestWebhook { account_id: caller.account_id, webhook_id: id.0 };
+        let reply = state.ledger.submit(caller.shard_id, command, origin(caller.actor()), idempotency).await?;
+        respond(reply, tested)
     }
 }

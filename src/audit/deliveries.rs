@@ -1,30 +1,25 @@
 //! Who should have heard what, as of the deliveries projection's checkpoint: folded again into
 //! temporary tables, page by page, and compared; and the worker's record of each delivery.
 
-use ledger_events::{Position, Recorded, ShardId};
+use std::collections::{BTreeMap, BTreeSet};
+
+use ledger_events::replay::ReplayEvent;
+use ledger_events::{Event, Recorded, ShardId};
 use ledger_projections::{ProjectionError, deliveries};
 use sqlx::PgConnection;
+use uuid::Uuid;
 
 use super::tables::{Rows, table};
-use super::{AuditError, Counts, Difference, Findings, Progress, Reach};
-use crate::ledger::reader;
+use super::{AuditError, Counts, Difference, Findings, Progress, Reach, RowDifference};
+use crate::ledger::health::{self, Health};
+use crate::ledger::reader::{self, ReadError};
 
 const PAGE_EVENTS: i64 = 5_000;
-
-/// Where the projection stands.
-pub async fn checkpoint(conn: &mut PgConnection, shard: ShardId) -> Result<Position, sqlx::Error> {
-    let position = sqlx::query_scalar("SELECT position FROM projection_checkpoints WHERE shard_id = $1 AND projection = $2")
-        .bind(shard)
-        .bind(deliveries::NAME)
-        .fetch_optional(conn)
-        .await?;
-    Ok(position.unwrap_or_default())
-}
 
 /// How far the projection has come; never further than the log.
 pub async fn reach(conn: &mut PgConnection, shard: ShardId, findings: &mut Findings) -> Result<Reach, sqlx::Error> {
     // In this order: the head only grows.
-    let checkpoint = checkpoint(conn, shard).await?;
+    let checkpoint = deliveries::checkpoint(&mut *conn, shard).await?;
     let head = reader::head(conn, shard).await?;
     if checkpoint > head {
         findings.add(Difference::Checkpoint { shard, projection: deliveries::NAME, checkpoint, head });
@@ -32,37 +27,62 @@ pub async fn reach(conn: &mut PgConnection, shard: ShardId, findings: &mut Findi
     Ok(Reach { shard, projection: deliveries::NAME, checkpoint, head })
 }
 
-/// Folds the log up to the checkpoint and compares audience, envelopes and deliveries.
+/// Folds the log up to the checkpoint and compares audience, envelopes and deliveries. Each page's
+/// own rows are compared with it; what replays made of earlier events is kept for the end, where
+/// all that may have been replayed is known.
 pub async fn check(
     conn: &mut PgConnection,
     shard: ShardId,
     counts: &mut Counts,
+    health: &mut Health,
     findings: &mut Findings,
     progress: &impl Fn(Progress),
 ) -> Result<(), AuditError> {
     let tables = |name| table(name).ok_or(AuditError::Broken);
     let (audience, envelopes, made) = (tables("webhook_audience")?, tables("webhook_envelopes")?, tables("deliveries")?);
-    sqlx::raw_sql("TRUNCATE webhook_audience").execute(&mut *conn).await?;
+    sqlx::raw_sql("TRUNCATE webhook_audience, kept_envelopes, kept_deliveries").execute(&mut *conn).await?;
+    let mut replayed: BTreeSet<String> = BTreeSet::new();
+    let mut differing_envelopes: BTreeMap<String, RowDifference> = BTreeMap::new();
     let mut at = 0;
     loop {
         sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; TRUNCATE webhook_envelopes, deliveries")
             .execute(&mut *conn)
             .await?;
-        let checkpoint = checkpoint(conn, shard).await?;
+        let checkpoint = deliveries::checkpoint(&mut *conn, shard).await?;
         let page = reader::stored_after(&mut *conn, shard, at, PAGE_EVENTS).await?;
         let mut events: Vec<Recorded> =
             page.iter().filter(|stored| stored.position <= checkpoint).filter_map(|stored| stored.decode().ok()).collect();
         let ids: Vec<String> = page.iter().map(|stored| stored.event_id.to_string()).collect();
         at = page.last().map_or(checkpoint, |last| last.position.min(checkpoint)).max(at);
         fold(conn, shard, &mut events).await?;
-        for table in [envelopes, made] {
-            let differing = table.differing(conn, "pg_temp", shard, Rows::Keys(&ids)).await?;
-            findings.extend(differing.into_iter().map(Difference::Row));
+        *health += health::of_folded(conn, shard).await?;
+        let differing = envelopes.differing(conn, "pg_temp", shard, Rows::Keys(&ids)).await?;
+        differing_envelopes.extend(differing.into_iter().map(|row| (row.key.clone(), row)));
+        let differing = made.differing(conn, "pg_temp", shard, Rows::Made(&ids)).await?;
+        findings.extend(differing.into_iter().map(Difference::Row));
+        let by_replays: Vec<String> = events.iter().flat_map(replayed_by).map(ToString::to_string).collect();
+        if !by_replays.is_empty() {
+            keep(conn, &by_replays).await?;
+            replayed.extend(by_replays);
         }
         let is_end = at >= checkpoint || page.is_empty();
         if is_end {
             let differing = audience.differing(conn, "pg_temp", shard, Rows::Between(&audience.before_all(), None)).await?;
             findings.extend(differing.into_iter().map(Difference::Row));
+            sqlx::raw_sql(
+                "TRUNCATE webhook_envelopes, deliveries; INSERT INTO webhook_envelopes SELECT * FROM kept_envelopes;
+                 INSERT INTO deliveries SELECT * FROM kept_deliveries",
+            )
+            .execute(&mut *conn)
+            .await?;
+            let differing = made.differing(conn, "pg_temp", shard, Rows::Replayed).await?;
+            findings.extend(differing.into_iter().map(Difference::Row));
+            // What a page found is settled by what the replays say of it.
+            differing_envelopes.retain(|key, _| !replayed.contains(key));
+            let keys: Vec<String> = std::mem::take(&mut replayed).into_iter().collect();
+            let differing = envelopes.differing(conn, "pg_temp", shard, Rows::Keys(&keys)).await?;
+            differing_envelopes.extend(differing.into_iter().map(|row| (row.key.clone(), row)));
+            findings.extend(std::mem::take(&mut differing_envelopes).into_values().map(Difference::Row));
         }
         sqlx::raw_sql("COMMIT").execute(&mut *conn).await?;
         progress(Progress { stage: "deliveries", shard, done: at, total: checkpoint });
@@ -74,21 +94,41 @@ pub async fn check(
     orphans(conn, shard, findings).await
 }
 
+/// The events that an event has delivered again.
+fn replayed_by(recorded: &Recorded) -> &[Uuid] {
+    match &recorded.event {
+        Event::Replay(ReplayEvent::WebhookReplayAdvanced(step)) => &step.events,
+        _ => &[],
+    }
+}
+
+/// Puts aside what the page's replays have made.
+async fn keep(conn: &mut PgConnection, events: &[String]) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "INSERT INTO kept_envelopes SELECT * FROM webhook_envelopes WHERE event_id = ANY ($1::text[]::uuid[]) ON CONFLICT DO NOTHING",
+    )
+    .bind(events)
+    .execute(&mut *conn)
+    .await?;
+    sqlx::raw_sql("INSERT INTO kept_deliveries SELECT * FROM deliveries WHERE replay_id > 0").execute(conn).await?;
+    Ok(())
+}
+
 /// An order whose history the log does not hold stops no other: it is left out, and named by the
 /// walk over the streams.
 async fn fold(conn: &mut PgConnection, shard: ShardId, events: &mut Vec<Recorded>) -> Result<(), AuditError> {
-    loop {
-        let Some(first) = events.first() else { return Ok(()) };
-        let plan = deliveries::plan(conn, shard, events).await?;
-        let before = reader::orders_before(conn, shard, &plan.orders, first.moment.position).await?;
-        match deliveries::fold(plan, before, events) {
+    while !events.is_empty() {
+        match reader::fold_deliveries(conn, shard, events).await {
             Ok(made) => return Ok(deliveries::write_shadow(conn, shard, &made).await?),
-            Err(ProjectionError::Row { id: position, .. }) if events.iter().any(|r| r.moment.position == position) => {
+            Err(ReadError::Projection(ProjectionError::Row { id: position, .. }))
+                if events.iter().any(|r| r.moment.position == position) =>
+            {
                 events.retain(|recorded| recorded.moment.position != position);
             }
             Err(error) => return Err(error.into()),
         }
     }
+    Ok(())
 }
 
 #[derive(sqlx::FromRow)]
@@ -99,6 +139,7 @@ struct State {
     is_scheduled: bool,
     is_claimed: bool,
     is_in_log: bool,
+    has_payload: bool,
 }
 
 /// Every delivery has a state that is final or scheduled, and an event in the log.
@@ -107,7 +148,8 @@ async fn states(conn: &mut PgConnection, shard: ShardId, counts: &mut Counts, fi
     loop {
         let page: Vec<State> = sqlx::query_as(
             "SELECT d.id, s.status, s.attempt_count, s.next_attempt_at IS NOT NULL AS is_scheduled, s.leased_until IS NOT NULL AS is_claimed,
-                EXISTS (SELECT FROM events e WHERE e.shard_id = d.shard_id AND e.event_id = d.event_id) AS is_in_log
+                EXISTS (SELECT FROM events e WHERE e.shard_id = d.shard_id AND e.event_id = d.event_id) AS is_in_log,
+                EXISTS (SELECT FROM public.webhook_envelopes w WHERE w.shard_id = d.shard_id AND w.event_id = d.event_id AND w.payload IS NOT NULL) AS has_payload
              FROM (SELECT * FROM public.deliveries WHERE shard_id = $1 AND id > $2 ORDER BY id LIMIT $3) AS d
              LEFT JOIN delivery_state s ON s.shard_id = d.shard_id AND s.delivery_id = d.id ORDER BY d.id",
         )
@@ -125,6 +167,7 @@ async fn states(conn: &mut PgConnection, shard: ShardId, counts: &mut Counts, fi
                 (None, _) => "has no state: it will never be sent",
                 (_, 6..) => "has more than five attempts",
                 (Some("pending"), _) if !state.is_scheduled => "is pending without a next attempt",
+                (Some("pending"), _) if !state.has_payload => "is pending without a payload",
                 (Some("pending"), 5) if !state.is_claimed => "is pending with every attempt used",
                 (Some("pending" | "delivered" | "failed"), _) => continue,
                 (Some(_), _) => "has an unknown status",

@@ -42,13 +42,11 @@ impl Part {
 
     /// Folds the next events of the log into the copies.
     pub async fn apply(self, conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) -> Result<(), AuditError> {
-        let Some(first) = events.first() else { return Ok(()) };
         match self {
             Self::Inline(inline) => inline.apply(conn, shard, events).await?,
             Self::Deliveries => {
-                let plan = deliveries::plan(conn, shard, events).await?;
-                let before = reader::orders_before(conn, shard, &plan.orders, first.moment.position).await?;
-                deliveries::write_shadow(conn, shard, &deliveries::fold(plan, before, events)?).await?;
+                let made = reader::fold_deliveries(conn, shard, events).await?;
+                deliveries::write_shadow(conn, shard, &made).await?;
             }
         }
         Ok(())

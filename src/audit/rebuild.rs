@@ -15,7 +15,7 @@ use sqlx::{Connection, PgConnection};
 
 use super::pipeline::{Part, Reached, advance};
 use super::tables::{Rows, Table, table};
-use super::{AuditError, Difference, Findings, Progress, RowDifference, deliveries, lock, shadow};
+use super::{AuditError, Difference, Findings, Progress, RowDifference, lock, shadow};
 use crate::ledger::reader;
 
 const COMPARED_ROWS: i64 = 5_000;
@@ -162,7 +162,7 @@ impl Work {
     async fn target(conn: &mut PgConnection, shard: ShardId, part: Part) -> Result<Position, sqlx::Error> {
         match part {
             Part::Inline(_) => reader::head(conn, shard).await,
-            Part::Deliveries => deliveries::checkpoint(conn, shard).await,
+            Part::Deliveries => delivery_projection::checkpoint(conn, shard).await,
         }
     }
 

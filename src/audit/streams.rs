@@ -11,7 +11,9 @@ use ledger_events::order::{Order, OrderEvent};
 use ledger_events::payout::Payout;
 use ledger_events::{Event, Position, Recorded, ShardId, StreamType, WalletId};
 use ledger_projections::wallets::Transaction;
-use ledger_projections::{ProjectionError, accounts, beneficiaries, catalogue, orders, payouts, users, wallets, webhooks};
+use ledger_projections::{
+    ProjectionError, accounts, beneficiaries, catalogue, orders, payouts, replays, users, wallets, webhooks,
+};
 use sqlx::PgConnection;
 
 use super::tables::{Rows, Table, table};
@@ -26,6 +28,7 @@ struct Folded {
     orders: HashMap<i64, Order>,
     wallets: HashMap<i64, ledger_events::wallet::Wallet>,
     webhooks: HashMap<i64, ledger_events::webhook::Webhook>,
+    replays: HashMap<i64, ledger_events::replay::Replay>,
     accounts: HashMap<i64, ledger_events::account::Account>,
     credentials: HashMap<i64, ledger_events::account::Credential>,
     users: HashMap<i64, ledger_events::user::User>,
@@ -44,6 +47,7 @@ fn table_of(stream: StreamType) -> Option<&'static Table> {
         StreamType::Order => "orders",
         StreamType::Wallet => "wallets",
         StreamType::Webhook => "webhooks",
+        StreamType::Replay => "webhook_replays",
         StreamType::Account => "accounts",
         StreamType::Credential => "credentials",
         StreamType::User => "users",
@@ -69,7 +73,7 @@ pub async fn check(
     let (mut at, mut compared) = ((i64::MIN, 0_i64), i64::MIN);
     let mut done = 0;
     loop {
-        sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; TRUNCATE orders, wallets, wallet_transactions, webhooks, accounts, credentials, users, products, categories, beneficiaries, payouts")
+        sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; TRUNCATE orders, wallets, wallet_transactions, webhooks, webhook_replays, accounts, credentials, users, products, categories, beneficiaries, payouts")
             .execute(&mut *conn)
             .await?;
         let page = page(conn, shard, stream, at).await?;
@@ -172,6 +176,10 @@ impl Folded {
                 webhooks::fold(&mut self.webhooks, recorded);
                 begins(self.webhooks.contains_key(&id), recorded)
             }
+            Event::Replay(_) => {
+                replays::fold(&mut self.replays, recorded);
+                begins(self.replays.contains_key(&id), recorded)
+            }
             Event::Account(_) | Event::Credential(_) => {
                 accounts::fold(&mut self.accounts, &mut self.credentials, recorded);
                 begins(self.accounts.contains_key(&id) || self.credentials.contains_key(&id), recorded)
@@ -210,6 +218,7 @@ impl Folded {
             orders: one(&mut self.orders, id),
             wallets: one(&mut self.wallets, id),
             webhooks: one(&mut self.webhooks, id),
+            replays: one(&mut self.replays, id),
             accounts: one(&mut self.accounts, id),
             credentials: one(&mut self.credentials, id),
             users: one(&mut self.users, id),
@@ -226,6 +235,7 @@ impl Folded {
         orders::write(conn, shard, &self.orders.values().collect::<Vec<_>>(), &[]).await?;
         wallets::write(conn, shard, &self.wallets.values().collect::<Vec<_>>(), &self.transactions).await?;
         webhooks::write(conn, shard, &self.webhooks.values().collect::<Vec<_>>()).await?;
+        replays::write(conn, shard, &self.replays.values().collect::<Vec<_>>()).await?;
         beneficiaries::write(conn, shard, &self.beneficiaries.values().collect::<Vec<_>>()).await?;
         payouts::write(conn, shard, &self.payouts.values().collect::<Vec<_>>()).await?;
         accounts::write(conn, shard, &self.accounts.values().collect::<Vec<_>>()).await?;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use ledger_events::replay::ReplayEvent;
 use ledger_events::wallet::Movement;
 use ledger_events::{Event, Recorded, ShardId, StreamType};
 use serde_json::Value;
@@ -19,6 +20,8 @@ pub struct Table {
     /// The columns, beside `shard_id`, by which a row is the same row.
     identity: &'static [&'static str],
     rows_of: RowsOf,
+    /// A column whose value retention may take away: null is then as good as what the log makes.
+    prunable: Option<&'static str>,
 }
 
 /// Which rows an event writes.
@@ -26,14 +29,15 @@ pub struct Table {
 enum RowsOf {
     Stream(StreamType),
     Movement,
+    /// Those of the event itself, and of the events that a replay delivers by it.
     Event,
 }
 
 const fn stream(name: &'static str, stream_type: StreamType) -> Table {
-    Table { name, key: "id", key_type: "bigint", identity: &["id"], rows_of: RowsOf::Stream(stream_type) }
+    Table { name, key: "id", key_type: "bigint", identity: &["id"], rows_of: RowsOf::Stream(stream_type), prunable: None }
 }
 
-const TABLES: [Table; 14] = [
+const TABLES: [Table; 15] = [
     stream("accounts", StreamType::Account),
     stream("credentials", StreamType::Credential),
     stream("users", StreamType::User),
@@ -42,23 +46,40 @@ const TABLES: [Table; 14] = [
     stream("orders", StreamType::Order),
     stream("wallets", StreamType::Wallet),
     stream("webhooks", StreamType::Webhook),
+    stream("webhook_replays", StreamType::Replay),
     stream("beneficiaries", StreamType::Beneficiary),
     stream("payouts", StreamType::Payout),
-    Table { name: "wallet_transactions", key: "id", key_type: "bigint", identity: &["id"], rows_of: RowsOf::Movement },
+    Table {
+        name: "wallet_transactions",
+        key: "id",
+        key_type: "bigint",
+        identity: &["id"],
+        rows_of: RowsOf::Movement,
+        prunable: None,
+    },
     Table {
         name: "webhook_audience",
         key: "webhook_id",
         key_type: "bigint",
         identity: &["webhook_id"],
         rows_of: RowsOf::Stream(StreamType::Webhook),
+        prunable: None,
     },
-    Table { name: "webhook_envelopes", key: "event_id", key_type: "uuid", identity: &["event_id"], rows_of: RowsOf::Event },
+    Table {
+        name: "webhook_envelopes",
+        key: "event_id",
+        key_type: "uuid",
+        identity: &["event_id"],
+        rows_of: RowsOf::Event,
+        prunable: Some("payload"),
+    },
     Table {
         name: "deliveries",
         key: "event_id",
         key_type: "uuid",
         identity: &["event_id", "webhook_id", "replay_id"],
         rows_of: RowsOf::Event,
+        prunable: None,
     },
 ];
 
@@ -74,6 +95,10 @@ pub enum Rows<'a> {
     /// After one key, up to another one or the end.
     Between(&'a str, Option<&'a str>),
     Keys(&'a [String]),
+    /// Of the deliveries: those that these events made themselves.
+    Made(&'a [String]),
+    /// Of the deliveries: those that replays made.
+    Replayed,
 }
 
 impl Table {
@@ -89,7 +114,12 @@ impl Table {
             (RowsOf::Movement, Event::Wallet(event)) => {
                 keys.extend(Movement::of(event).map(|movement| movement.transaction_id.to_string()));
             }
-            (RowsOf::Event, _) => _ = keys.insert(recorded.moment.event_id.to_string()),
+            (RowsOf::Event, event) => {
+                keys.insert(recorded.moment.event_id.to_string());
+                if let Event::Replay(ReplayEvent::WebhookReplayAdvanced(step)) = event {
+                    keys.extend(step.events.iter().map(ToString::to_string));
+                }
+            }
             _ => {}
         }
     }
@@ -108,6 +138,8 @@ impl Table {
             Rows::Between(_, Some(_)) => format!("{key} > $2::text::{key_type} AND {key} <= $3::text::{key_type}"),
             Rows::Between(_, None) => format!("{key} > $2::text::{key_type}"),
             Rows::Keys(_) => format!("{key} = ANY ($2::text[]::{key_type}[])"),
+            Rows::Made(_) => format!("{key} = ANY ($2::text[]::{key_type}[]) AND replay_id = 0"),
+            Rows::Replayed => "replay_id > 0".to_owned(),
         };
         let same: String = self.identity.iter().map(|column| format!(" AND f.{column} = s.{column}")).collect();
         let sql = format!(
@@ -121,7 +153,8 @@ impl Table {
         let found = match rows {
             Rows::Between(after, Some(to)) => query.bind(after).bind(to),
             Rows::Between(after, None) => query.bind(after),
-            Rows::Keys(keys) => query.bind(keys),
+            Rows::Keys(keys) | Rows::Made(keys) => query.bind(keys),
+            Rows::Replayed => query,
         };
         let found = found.fetch_all(conn).await?;
         Ok(found.into_iter().filter_map(|(key, folded, stored)| self.difference(shard, key, folded, stored)).collect())
@@ -134,6 +167,7 @@ impl Table {
                     .into_iter()
                     .map(|(field, stored)| FieldDifference { folded: folded.remove(&field).unwrap_or_default(), field, stored })
                     .filter(|field| field.stored != field.folded)
+                    .filter(|field| !(field.stored.is_null() && self.prunable == Some(&*field.field)))
                     .collect();
                 if fields.is_empty() {
                     return None;

@@ -8,6 +8,7 @@ use sqlx::{ConnectOptions, Connection, PgConnection};
 
 use super::{AuditError, Difference, Findings, Progress, deliveries, lock, positions, streams};
 use crate::ledger::connect::RUNTIME_ROLE;
+use crate::ledger::health::Health;
 
 /// What was looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -43,6 +44,8 @@ impl Reach {
 pub struct Report {
     #[serde(flatten)]
     pub counts: Counts,
+    /// Whether what is to be delivered is delivered or on its way, up to where the projection has come.
+    pub delivery_health: Health,
     /// One for each shard.
     pub reached: Vec<Reach>,
     /// How many differences there are.
@@ -70,11 +73,14 @@ const SCRATCH: &str = "
     CREATE TEMP TABLE wallet_transactions (LIKE public.wallet_transactions);
     CREATE TEMP TABLE orders (LIKE public.orders, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE webhooks (LIKE public.webhooks, PRIMARY KEY (shard_id, id));
+    CREATE TEMP TABLE webhook_replays (LIKE public.webhook_replays, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE beneficiaries (LIKE public.beneficiaries, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE payouts (LIKE public.payouts, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE webhook_audience (LIKE public.webhook_audience, PRIMARY KEY (shard_id, webhook_id));
-    CREATE TEMP TABLE webhook_envelopes (LIKE public.webhook_envelopes);
-    CREATE TEMP TABLE deliveries (LIKE public.deliveries INCLUDING DEFAULTS)";
+    CREATE TEMP TABLE webhook_envelopes (LIKE public.webhook_envelopes, PRIMARY KEY (shard_id, event_id));
+    CREATE TEMP TABLE deliveries (LIKE public.deliveries INCLUDING DEFAULTS);
+    CREATE TEMP TABLE kept_envelopes (LIKE public.webhook_envelopes, PRIMARY KEY (shard_id, event_id));
+    CREATE TEMP TABLE kept_deliveries (LIKE public.deliveries)";
 
 /// Reads the whole log three times, by positions, by streams and for the deliveries, and every
 /// derived row once. Errors only when it cannot look; what it finds is in the report.
@@ -87,6 +93,7 @@ pub async fn verify(options: &PgConnectOptions, progress: impl Fn(Progress)) -> 
     sqlx::raw_sql(SCRATCH).execute(&mut conn).await?;
     let mut findings = Findings::default();
     let mut counts = Counts::default();
+    let mut health = Health::default();
     let mut reached = vec![];
     let shards: Vec<i16> = sqlx::query_scalar("SELECT shard_id FROM log_head ORDER BY shard_id").fetch_all(&mut conn).await?;
     for shard in shards {
@@ -97,12 +104,12 @@ pub async fn verify(options: &PgConnectOptions, progress: impl Fn(Progress)) -> 
             streams::check(&mut conn, shard, *stream, &mut counts, &mut findings, &progress).await?;
         }
         streams::extra_transactions(&mut conn, shard, &mut findings).await?;
-        deliveries::check(&mut conn, shard, &mut counts, &mut findings, &progress).await?;
+        deliveries::check(&mut conn, shard, &mut counts, &mut health, &mut findings, &progress).await?;
         reached.push(deliveries::reach(&mut conn, shard, &mut findings).await?);
     }
     lock::release(&mut conn).await?;
     conn.close().await?;
-    Ok(Report { counts, reached, found: findings.found, differences: findings.differences })
+    Ok(Report { counts, delivery_health: health, reached, found: findings.found, differences: findings.differences })
 }
 
 async fn connect(options: &PgConnectOptions) -> Result<PgConnection, sqlx::Error> {

@@ -286,7 +286,7 @@ pub async fn run(args: AdminArgs, output: &Output) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn client(url: &Url, token: &OperatorTokenSettings) -> anyhow::Result<Client> {
+pub(super) fn client(url: &Url, token: &OperatorTokenSettings) -> anyhow::Result<Client> {
     let token = token.read()?.context(
         "no operator token: set LEDGER_OPERATOR_TOKEN or --operator-token-file, or make one with `rewards-ledger admin token create NAME --role admin`",
     )?;

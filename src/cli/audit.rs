@@ -55,6 +55,7 @@ async fn run_verify(options: &PgConnectOptions, output: &Output) -> anyhow::Resu
                 reach.shard
             );
         }
+        anstream::println!("{}", report.delivery_health);
         let counts = report.counts;
         anstream::println!(
             "{} events in {} streams, {} movements, {} vouchers, {} deliveries: {}",

@@ -80,6 +80,11 @@ fn a_wrong_value_is_one_line_that_names_it() {
         ),
         (&["--sandbox=maybe"], "--sandbox cannot be \"maybe\": value was not a boolean"),
         (&["--public-url", "ftp://x"], "--public-url cannot be \"ftp://x\": expected an http or https URL without a query"),
+        (
+            &["--response-body-quota", "1GB"],
+            "--response-body-quota cannot be \"1GB\": a size looks like 65536, 64KiB, 16MiB or 1GiB",
+        ),
+        (&["--attempt-retention", "0s"], "--attempt-retention cannot be \"0s\": a duration of zero does nothing"),
         (&["--service-name", "A B"], "--service-name cannot be \"A B\": expected 1 to 40 letters, digits and inner hyphens"),
         (&["--roles", "api,cook"], "--roles cannot be \"api,cook\": \"cook\" is not one of api, projector, fulfilment, delivery"),
         (

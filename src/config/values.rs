@@ -193,6 +193,22 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A size: a whole number of bytes, or of `KiB`, `MiB` or `GiB`.
+pub(super) fn bytes(text: &str) -> Result<u64, String> {
+    let malformed = || "a size looks like 65536, 64KiB, 16MiB or 1GiB".to_owned();
+    let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let factor: u64 = match unit {
+        "" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return Err(malformed()),
+    };
+    let number: u64 = number.parse().map_err(|_| malformed())?;
+    number.checked_mul(factor).filter(|total| *total <= 1 << 40).ok_or_else(|| "a size is at most 1024GiB".to_owned())
+}
+
 /// A network, or an address, which is a network of one.
 pub(super) fn network(text: &str) -> Result<IpNet, String> {
     let text = text.trim();

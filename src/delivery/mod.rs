@@ -3,6 +3,8 @@
 pub mod address;
 pub mod claim;
 pub mod record;
+pub mod replay;
+pub mod retention;
 pub mod schedule;
 pub mod sender;
 pub mod signature;

@@ -10,6 +10,7 @@ use ledger_events::beneficiary::evolve as evolve_beneficiary;
 use ledger_events::catalogue::{evolve as evolve_product, evolve_category};
 use ledger_events::order::evolve as evolve_order;
 use ledger_events::payout::evolve as evolve_payout;
+use ledger_events::replay::evolve as evolve_replay;
 use ledger_events::user::evolve as evolve_user;
 use ledger_events::wallet::evolve as evolve_wallet;
 use ledger_events::webhook::evolve as evolve_webhook;
@@ -17,7 +18,7 @@ use ledger_events::{AccountId, Event, Metadata, Moment, Position, ShardId};
 use ledger_projections::wallets::Transaction;
 use ledger_projections::write::{Head, JsonText, Write};
 use ledger_projections::{
-    ProjectionError, accounts, beneficiaries, catalogue, orders, payouts, row_type, users, wallets, webhooks,
+    ProjectionError, accounts, beneficiaries, catalogue, orders, payouts, replays, row_type, users, wallets, webhooks,
 };
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -70,6 +71,7 @@ impl Batch {
                 }
             }
             Event::Webhook(e) => evolve_in!(self.webhooks, self.touched.webhooks, stream_id, evolve_webhook, e, &moment),
+            Event::Replay(e) => evolve_in!(self.replays, self.touched.replays, stream_id, evolve_replay, e, &moment),
             Event::Account(e) => evolve_in!(self.accounts, self.touched.accounts, stream_id, evolve_account, e, &moment),
             Event::Credential(e) => {
                 evolve_in!(self.credentials, self.touched.credentials, stream_id, evolve_credential, e, &moment)
@@ -100,6 +102,7 @@ impl Batch {
             Event::Order(_) => self.orders.get(&id).map(|s| s.version),
             Event::Wallet(_) => self.wallets.get(&id).map(|s| s.version),
             Event::Webhook(_) => self.webhooks.get(&id).map(|s| s.version),
+            Event::Replay(_) => self.replays.get(&id).map(|s| s.version),
             Event::Account(_) => self.accounts.get(&id).map(|s| s.version),
             Event::Credential(_) => self.credentials.get(&id).map(|s| s.version),
             Event::User(_) => self.users.get(&id).map(|s| s.version),
@@ -152,6 +155,7 @@ impl Batch {
         catalogue::write(conn, shard, &pick(&self.touched.products, &self.products)).await?;
         catalogue::write_categories(conn, shard, &pick(&self.touched.categories, &self.categories)).await?;
         webhooks::write(conn, shard, &pick(&self.touched.webhooks, &self.webhooks)).await?;
+        replays::write(conn, shard, &pick(&self.touched.replays, &self.replays)).await?;
         beneficiaries::write(conn, shard, &pick(&self.touched.beneficiaries, &self.beneficiaries)).await?;
         payouts::write(conn, shard, &pick(&self.touched.payouts, &self.payouts)).await?;
         self.write_vault(conn).await

@@ -12,15 +12,16 @@ use ledger_events::beneficiary::Beneficiary;
 use ledger_events::catalogue::{Category, Product};
 use ledger_events::order::Order;
 use ledger_events::payout::Payout;
+use ledger_events::replay::Replay;
 use ledger_events::user::User;
 use ledger_events::wallet::Wallet;
-use ledger_events::webhook::Webhook;
+use ledger_events::webhook::{Retryable, Webhook};
 use ledger_events::{
     AccountId, BeneficiaryId, CategoryId, CredentialId, Currency, Event, Metadata, Moment, Money, OrderId, PayoutId, Position,
-    ProductId, ShardId, UserId, WalletId, WebhookId,
+    ProductId, ReplayId, ShardId, UserId, WalletId, WebhookId,
 };
 use ledger_projections::wallets::Transaction;
-use ledger_projections::{accounts, beneficiaries, catalogue, orders, payouts, users, wallets, webhooks};
+use ledger_projections::{accounts, beneficiaries, catalogue, deliveries, orders, payouts, replays, users, wallets, webhooks};
 use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
@@ -101,6 +102,9 @@ pub struct Batch {
     pub wallets: HashMap<WalletId, Wallet>,
     pub orders: HashMap<OrderId, Order>,
     pub webhooks: HashMap<WebhookId, Webhook>,
+    pub replays: HashMap<ReplayId, Replay>,
+    /// Deliveries that are to be retried, with their account and webhook.
+    pub retryable: HashMap<i64, (AccountId, WebhookId, Retryable)>,
     pub beneficiaries: HashMap<BeneficiaryId, Beneficiary>,
     pub payouts: HashMap<PayoutId, Payout>,
     pub wallet_of: HashMap<(AccountId, Currency), WalletId>,
@@ -141,6 +145,7 @@ pub struct Touched {
     pub wallets: BTreeSet<WalletId>,
     pub orders: BTreeSet<OrderId>,
     pub webhooks: BTreeSet<WebhookId>,
+    pub replays: BTreeSet<ReplayId>,
     pub beneficiaries: BTreeSet<BeneficiaryId>,
     pub payouts: BTreeSet<PayoutId>,
 }
@@ -247,6 +252,14 @@ impl Batch {
             let loaded = webhooks::load_of_accounts(conn, shard, &list(&needs.webhooks_of)).await?;
             batch.webhooks = loaded.into_iter().map(|w| (w.id, w)).collect();
         }
+        if !needs.replays.is_empty() {
+            let loaded = replays::load(conn, shard, &list(&needs.replays)).await?;
+            batch.replays = loaded.into_iter().map(|r| (r.id, r)).collect();
+        }
+        if !needs.retried.is_empty() {
+            let loaded = deliveries::retryable(conn, shard, &needs.retried).await?;
+            batch.retryable = loaded.into_iter().map(|(id, account, webhook, d)| (id, (account, webhook, d))).collect();
+        }
         if !needs.ip_blocks.is_empty() {
             batch.ip_blocks = blocks::lock(conn, &needs.ip_blocks).await?;
         }
@@ -292,6 +305,8 @@ impl Batch {
             user_of: HashMap::new(),
             categories: HashMap::new(),
             webhooks: HashMap::new(),
+            replays: HashMap::new(),
+            retryable: HashMap::new(),
             beneficiaries: HashMap::new(),
             payouts: HashMap::new(),
             order_of: HashMap::new(),

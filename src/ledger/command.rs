@@ -12,15 +12,17 @@ use ledger_events::beneficiary::{Beneficiary, BeneficiaryKind};
 use ledger_events::catalogue::{Category, Product, ProductDetails};
 use ledger_events::order::Order;
 use ledger_events::payout::Payout;
+use ledger_events::replay::{Replay, ReplayKind};
 use ledger_events::user::{User, UserRole};
 use ledger_events::wallet::{Direction, Wallet};
 use ledger_events::webhook::{Webhook, WebhookEventType};
 use ledger_events::{
-    AccountId, Actor, BeneficiaryId, CategoryId, CredentialId, Currency, Money, OrderId, PayoutId, ProductId, Rejection, UserId,
-    WalletId, WebhookId,
+    AccountId, Actor, BeneficiaryId, CategoryId, CredentialId, Currency, Money, OrderId, PayoutId, Position, ProductId,
+    Rejection, ReplayId, UserId, WalletId, WebhookId,
 };
 use ledger_projections::wallets::Transaction;
 use tokio::sync::oneshot;
+use uuid::Uuid;
 
 use crate::access::seal::Private;
 
@@ -130,6 +132,21 @@ pub enum Command {
         account_id: AccountId,
         webhook_id: WebhookId,
     },
+    TestWebhook {
+        account_id: AccountId,
+        webhook_id: WebhookId,
+    },
+    RetryDelivery {
+        account_id: AccountId,
+        delivery_id: i64,
+    },
+    /// By operators, like the other commands about replays: a suspended account's, too.
+    RequestReplay(RequestReplay),
+    /// A step that the replay's job has prepared.
+    AdvanceReplay(AdvanceReplay),
+    CancelReplay {
+        replay_id: ReplayId,
+    },
     AddBeneficiary(AddBeneficiary),
     DeleteBeneficiary {
         account_id: AccountId,
@@ -145,6 +162,27 @@ pub enum Command {
         payout_id: PayoutId,
         outcome: PayoutOutcome,
     },
+}
+
+#[derive(Clone, Debug)]
+pub struct RequestReplay {
+    pub account_id: AccountId,
+    pub webhook_id: WebhookId,
+    pub kind: ReplayKind,
+    /// The first position that is looked at.
+    pub from: Position,
+    /// Deliveries made in a second, at most.
+    pub per_second: i32,
+}
+
+/// Everything from `at` up to `next` was looked at, and these events are to be delivered.
+#[derive(Clone, Debug)]
+pub struct AdvanceReplay {
+    pub account_id: AccountId,
+    pub replay_id: ReplayId,
+    pub at: Position,
+    pub next: Position,
+    pub events: Vec<Uuid>,
 }
 
 #[derive(Clone, Debug)]
@@ -261,6 +299,16 @@ pub enum Answer {
     Stock(StockLoaded),
     Order(Box<OrderView>),
     Webhook(WebhookView),
+    /// A test was asked for: its delivery, and its event.
+    Test {
+        delivery_id: i64,
+        event_id: Uuid,
+    },
+    /// A delivery will be tried again.
+    Retry {
+        delivery_id: i64,
+    },
+    Replay(Replay),
     Beneficiary(BeneficiaryView),
     Payout(PayoutView),
 }

@@ -57,6 +57,7 @@ pub fn work(options: &PgConnectOptions) -> PgPool {
 /// last requests that were counted, a node's nothing: so nobody waits for the disk.
 pub fn gate(options: &PgConnectOptions) -> PgPool {
     let options = runtime(options, "rewards-ledger gate").options([
+        ("jit", "off"), // it would take longer than the statement
         ("statement_timeout", "5000"),
         ("idle_in_transaction_session_timeout", "3000"),
         ("synchronous_commit", "off"),

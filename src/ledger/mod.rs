@@ -7,6 +7,7 @@ pub mod command;
 pub mod connect;
 mod decide;
 pub mod expiry;
+pub mod health;
 mod memory;
 mod needs;
 pub mod projector;

@@ -3,7 +3,9 @@
 use std::collections::{HashSet, VecDeque};
 use std::net::IpAddr;
 
-use ledger_events::{AccountId, Actor, BeneficiaryId, CategoryId, CredentialId, OrderId, PayoutId, ProductId, UserId, WalletId};
+use ledger_events::{
+    AccountId, Actor, BeneficiaryId, CategoryId, CredentialId, OrderId, PayoutId, ProductId, ReplayId, UserId, WalletId,
+};
 use sqlx::PgConnection;
 
 use super::command::{Command, NewVoucher, Submission};
@@ -21,6 +23,8 @@ pub struct Ids {
     pub products: VecDeque<i64>,
     pub categories: VecDeque<i64>,
     pub vouchers: VecDeque<i64>,
+    pub deliveries: VecDeque<i64>,
+    pub replays: VecDeque<i64>,
     pub beneficiaries: VecDeque<i64>,
     pub payouts: VecDeque<i64>,
     pub users: VecDeque<i64>,
@@ -49,6 +53,8 @@ pub struct Needs<'a> {
     pub texts: Vec<(&'static str, i64)>,
     pub vouchers: Vec<(ProductId, &'a [NewVoucher])>,
     pub fulfil: Vec<OrderId>,
+    pub retried: Vec<i64>,
+    pub replays: HashSet<ReplayId>,
     pub beneficiaries: HashSet<BeneficiaryId>,
     pub payouts: HashSet<PayoutId>,
     pub payout_references: Vec<(AccountId, &'a str)>,
@@ -68,7 +74,9 @@ impl<'a> Needs<'a> {
     const BENEFICIARIES: usize = 9;
     const PAYOUTS: usize = 10;
     const USERS: usize = 11;
-    const KINDS: usize = 12;
+    const DELIVERIES: usize = 12;
+    const REPLAYS: usize = 13;
+    const KINDS: usize = 14;
 
     pub fn of(submissions: &'a [Submission]) -> Needs<'a> {
         let mut needs = Needs::default();
@@ -77,7 +85,7 @@ impl<'a> Needs<'a> {
             match submission.origin.actor {
                 Actor::Credential(id) => _ = needs.credentials.insert(id),
                 Actor::User(id) => _ = needs.users.insert(id),
-                Actor::Operator(_) | Actor::Fulfilment | Actor::Sandbox => {}
+                Actor::Operator(_) | Actor::Fulfilment | Actor::Replay | Actor::Sandbox => {}
             }
             needs.add(&submission.command);
         }
@@ -179,6 +187,25 @@ impl<'a> Needs<'a> {
                 self.webhooks_of.insert(*account_id);
                 self.texts.extend([("webhook.name", *webhook_id), ("webhook.url", *webhook_id)]);
             }
+            Command::TestWebhook { account_id, .. } => {
+                self.accounts.insert(*account_id);
+                self.webhooks_of.insert(*account_id);
+                self.counts[Self::DELIVERIES] += 1;
+            }
+            Command::RetryDelivery { account_id, delivery_id } => {
+                self.accounts.insert(*account_id);
+                self.webhooks_of.insert(*account_id);
+                self.retried.push(*delivery_id);
+            }
+            Command::RequestReplay(replay) => {
+                self.webhooks_of.insert(replay.account_id);
+                self.counts[Self::REPLAYS] += 1;
+            }
+            Command::AdvanceReplay(step) => {
+                self.webhooks_of.insert(step.account_id);
+                self.replays.insert(step.replay_id);
+            }
+            Command::CancelReplay { replay_id } => _ = self.replays.insert(*replay_id),
             Command::AddBeneficiary(beneficiary) => {
                 self.accounts.insert(beneficiary.account_id);
                 self.counts[Self::BENEFICIARIES] += 1;
@@ -226,6 +253,8 @@ impl Ids {
             (Needs::PRODUCTS, &mut self.products, "product_ids", 0),
             (Needs::CATEGORIES, &mut self.categories, "category_ids", 0),
             (Needs::VOUCHERS, &mut self.vouchers, "voucher_ids", 0),
+            (Needs::DELIVERIES, &mut self.deliveries, "delivery_ids", 0),
+            (Needs::REPLAYS, &mut self.replays, "replay_ids", 0),
             (Needs::BENEFICIARIES, &mut self.beneficiaries, "beneficiary_ids", 0),
             (Needs::PAYOUTS, &mut self.payouts, "payout_ids", 0),
             (Needs::USERS, &mut self.users, "user_ids", 0),

@@ -96,12 +96,8 @@ impl Projector {
             return Ok(Step::Elsewhere);
         };
         let events = reader::after(&mut *tx, shard, checkpoint, BATCH_EVENTS).await?;
-        let (Some(first), Some(last)) = (events.first(), events.last()) else {
-            return Ok(Step::Idle);
-        };
-        let plan = deliveries::plan(&mut tx, shard, &events).await?;
-        let before = reader::orders_before(&mut tx, shard, &plan.orders, first.moment.position).await?;
-        let made = deliveries::fold(plan, before, &events)?;
+        let Some(last) = events.last() else { return Ok(Step::Idle) };
+        let made = reader::fold_deliveries(&mut tx, shard, &events).await?;
         deliveries::write(&mut tx, shard, &made).await?;
         let to = last.moment.position;
         sqlx::query("UPDATE projection_checkpoints SET position = $3, updated_at = clock_timestamp() WHERE shard_id = $1 AND projection = $2")
@@ -111,7 +107,7 @@ impl Projector {
             .execute(&mut *tx)
             .await?;
         tx.commit().await?;
-        if made.deliveries() > 0 {
+        if made.due() > 0 {
             self.made.notify_waiters();
             self.made.notify_one();
         }

@@ -1,12 +1,13 @@
 //! Reading the log: pages by position, in short statements, never under one long snapshot.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use ledger_events::order::Order;
 use ledger_events::{CodecError, Event, Metadata, Moment, OrderId, Position, Recorded, ShardId, StreamType};
+use ledger_projections::deliveries::{self, Inputs, Made, Past};
 use ledger_projections::{ProjectionError, orders};
-use sqlx::{FromRow, PgConnection, PgExecutor};
+use sqlx::{FromRow, PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 #[derive(Debug, thiserror::Error)]
@@ -123,4 +124,81 @@ pub async fn orders_before(
         }
     }
     Ok(states)
+}
+
+/// These events of the past, each with its order as it was right after it. What is not in the log,
+/// or cannot be read there, is left out: whoever needs it says so.
+pub async fn past(conn: &mut PgConnection, shard: ShardId, events: &[Uuid]) -> Result<HashMap<Uuid, Past>, ReadError> {
+    let mut past = HashMap::with_capacity(events.len());
+    if events.is_empty() {
+        return Ok(past);
+    }
+    let wanted: Vec<Stored> = sqlx::query_as(select_events!("WHERE shard_id = $1 AND event_id = ANY($2)"))
+        .bind(shard)
+        .bind(events)
+        .fetch_all(&mut *conn)
+        .await?;
+    let last = wanted.iter().map(|stored| stored.position).max().unwrap_or_default();
+    let mut orders: Vec<OrderId> = vec![];
+    for stored in &wanted {
+        let Ok(recorded) = stored.decode() else { continue };
+        if recorded.stream_type == StreamType::Order {
+            orders.push(recorded.stream_id);
+        }
+        past.insert(stored.event_id, Past { recorded, order: None });
+    }
+    orders.sort_unstable();
+    orders.dedup();
+    if orders.is_empty() {
+        return Ok(past);
+    }
+    let history: Vec<Stored> = sqlx::query_as(select_events!(
+        "WHERE shard_id = $1 AND stream_type = 'order' AND stream_id = ANY($2) AND position <= $3 ORDER BY stream_id, version"
+    ))
+    .bind(shard)
+    .bind(orders)
+    .bind(last)
+    .fetch_all(conn)
+    .await?;
+    let mut states: HashMap<OrderId, Order> = HashMap::new();
+    let mut unreadable = HashSet::new();
+    for stored in &history {
+        let Ok(recorded) = stored.decode() else {
+            unreadable.insert(stored.stream_id);
+            continue;
+        };
+        if let Event::Order(event) = &recorded.event {
+            orders::fold(&mut states, &recorded, event);
+        }
+        if let Some(wanted) = past.get_mut(&stored.event_id) {
+            wanted.order = states.get(&stored.stream_id).filter(|_| !unreadable.contains(&stored.stream_id)).cloned();
+        }
+    }
+    Ok(past)
+}
+
+/// Folds the next events of the log into deliveries, with what that needs of the log before them.
+pub async fn fold_deliveries(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) -> Result<Made, ReadError> {
+    let plan = deliveries::plan(conn, shard, events).await?;
+    let first = events.first().map(|recorded| recorded.moment.position).unwrap_or_default();
+    let before = orders_before(conn, shard, &plan.orders, first).await?;
+    let past = past(conn, shard, &plan.past).await?;
+    Ok(deliveries::fold(plan, Inputs { before, past }, events)?)
+}
+
+/// The position of the first event that was recorded at a time or later; one after the end if there
+/// is none. Time never runs against position, so few looks are enough.
+pub async fn position_at(pool: &PgPool, shard: ShardId, time: DateTime<Utc>) -> Result<Position, sqlx::Error> {
+    let (mut low, mut high) = (1, head(pool, shard).await? + 1);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let recorded_at: DateTime<Utc> =
+            sqlx::query_scalar("SELECT recorded_at FROM events WHERE shard_id = $1 AND position = $2")
+                .bind(shard)
+                .bind(middle)
+                .fetch_one(pool)
+                .await?;
+        if recorded_at < time { low = middle + 1 } else { high = middle }
+    }
+    Ok(low)
 }

@@ -306,6 +306,44 @@ async fn refreshes_and_the_portal_have_limits_of_their_own() {
 }
 
 #[tokio::test]
+async fn a_user_pays_for_itself_and_for_images_with_the_account() {
+    let node = Node::with_limits(limits("general=2/1h,images=2/60s,portal=2/1h")).await;
+    let client = node.account("Acme").await;
+    let (owner, viewer) = (node.user(client.account_id, "owner").await, node.user(client.account_id, "viewer").await);
+    let get = async |token: &str, path: &str| node.bearer(token, "GET", path, Value::Null).await;
+    for left in [1, 0] {
+        let answer = get(&viewer.access_token, "/api/v1/orders").await;
+        assert_eq!((answer.status, quota(&answer)), (200, (2, left)));
+    }
+    limited(&get(&viewer.access_token, "/api/v1/orders").await, 2, "Too many requests. Try again in 60 minutes.");
+    assert_eq!(quota(&get(&owner.access_token, "/api/v1/orders").await), (2, 1));
+    assert_eq!(quota(&node.client(&client, "GET", "/orders", Value::Null).await), (2, 1));
+    // A token that does not count is nobody's: the address pays.
+    let stranger = get("nobody", "/api/v1/orders").await;
+    assert_eq!((stranger.status, quota(&stranger)), (401, (2, 1)));
+    for (token, left) in [(&viewer.access_token, 1), (&owner.access_token, 0)] {
+        assert_eq!(quota(&get(token, "/api/v1/products/images").await), (2, left));
+    }
+    limited(
+        &node.client(&client, "GET", "/products/images", Value::Null).await,
+        2,
+        "Too many image requests. Try again in 1 minute.",
+    );
+
+    let create = async |cookie: &str| {
+        node.portal(cookie, node.url(), "POST", "/client/api/api-keys", json!({"name": "x".repeat(1 << 20)})).await
+    };
+    for left in [1, 0] {
+        let answer = create(&owner.cookie).await;
+        assert_eq!((answer.status, quota(&answer)), (413, (2, left)));
+    }
+    limited(&create(&owner.cookie).await, 2, "Too many changes. Try again in 60 minutes.");
+    assert_eq!(quota(&create(&viewer.cookie).await), (2, 1));
+    let list = node.portal(&owner.cookie, node.url(), "GET", "/client/api/api-keys", Value::Null).await;
+    assert!(has_no_quota(&list) && list.status == 200, "{}", list.text);
+}
+
+#[tokio::test]
 async fn what_is_over_is_deleted() {
     let node = Node::with_limits(limits("login=1/60s")).await;
     for ip in ["192.0.2.1", "192.0.2.2"] {

@@ -6,7 +6,7 @@ use sqlx::AssertSqlSafe;
 
 use crate::support::shop::Shop;
 
-const TABLES: [&str; 13] = [
+const TABLES: [&str; 14] = [
     "accounts",
     "credentials",
     "categories",
@@ -15,6 +15,7 @@ const TABLES: [&str; 13] = [
     "wallets",
     "wallet_transactions",
     "webhooks",
+    "webhook_replays",
     "beneficiaries",
     "payouts",
     "webhook_audience",

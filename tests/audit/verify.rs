@@ -51,6 +51,14 @@ const TAMPERINGS: &[(&str, &str)] = &[
     ("DELETE FROM deliveries WHERE id = (SELECT min(id) FROM deliveries)", "deliveries…is missing"),
     ("DELETE FROM delivery_state WHERE delivery_id = (SELECT min(id) FROM deliveries)", "has no state"),
     ("UPDATE webhook_envelopes SET payload = replace(payload, 'PENDING', 'LOST')", "payload is"),
+    ("UPDATE webhook_replays SET deliveries = 9", "webhook_replays 1: deliveries is 9, the log says 2"),
+    ("DELETE FROM deliveries WHERE id = (SELECT max(id) FROM deliveries WHERE replay_id > 0)", "deliveries…is missing"),
+    (
+        "INSERT INTO deliveries SELECT shard_id, id + 1000, event_id, webhook_id, 77, account_id, order_id, event_type, created_at FROM deliveries WHERE replay_id = 1",
+        "deliveries…is not in the log",
+    ),
+    ("UPDATE webhook_envelopes SET payload = payload || ' ' WHERE event_id = (SELECT event_id FROM deliveries WHERE replay_id > 0 LIMIT 1)", "payload is"),
+    ("UPDATE delivery_state SET status = 'pending', attempt_count = 1, delivered_at = NULL; UPDATE webhook_envelopes SET payload = NULL", "is pending without a payload"),
     ("UPDATE webhook_audience SET is_active = false, is_deleted = true", "webhook_audience 1: is_active is false, the log says true"),
     ("UPDATE events SET version = version + 5 WHERE type = 'OrderDelivered'", "order 1 has version"),
     (

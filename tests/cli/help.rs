@@ -3,7 +3,7 @@
 use super::{directory, err, out, program, run};
 
 /// Every setting of the contract's table, with its variable and default as `--help` shows them.
-const SETTINGS: [(&str, &str, &str); 24] = [
+const SETTINGS: [(&str, &str, &str); 27] = [
     ("--listen", "LEDGER_LISTEN", "[default: 127.0.0.1:8080]"),
     ("--database-url", "DATABASE_URL", "[default: an embedded Postgres in the data directory]"),
     ("--data-dir", "LEDGER_DATA_DIR", "[default: "),
@@ -31,6 +31,9 @@ const SETTINGS: [(&str, &str, &str); 24] = [
         "LEDGER_RATE_LIMITS",
         "[default: orders=100/60s,images=100/60s,general=1000/1h,login=5/60s,refresh=20/60s,portal=20/1h]",
     ),
+    ("--attempt-retention", "LEDGER_ATTEMPT_RETENTION", "[default: 90d]"),
+    ("--payload-retention", "LEDGER_PAYLOAD_RETENTION", "[default: 30d]"),
+    ("--response-body-quota", "LEDGER_RESPONSE_BODY_QUOTA", "[default: 16MiB]"),
     ("--deprecation-date", "LEDGER_DEPRECATION_DATE", "[default: none]"),
     ("--sunset-date", "LEDGER_SUNSET_DATE", "[default: none]"),
     ("--log-format", "LEDGER_LOG_FORMAT", "[default: text on a terminal, else json]"),
@@ -60,7 +63,7 @@ async fn help_shows_every_setting_with_its_variable_and_default() {
 #[tokio::test]
 async fn every_command_has_help() {
     let directory = directory();
-    for command in ["demo", "serve", "migrate", "listen", "call", "admin", "events", "openapi"] {
+    for command in ["demo", "serve", "migrate", "listen", "call", "admin", "events", "replay", "verify", "rebuild", "openapi"] {
         let help = run(program(directory.path()).args([command, "--help"])).await;
         assert!(help.status.success() && out(&help).contains("--json"), "{command}: {}", out(&help));
     }

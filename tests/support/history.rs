@@ -1,15 +1,17 @@
 //! What auditors have to find sound, and what they have to find.
 
 use ledger_events::account::DiscountRule;
+use ledger_events::replay::ReplayKind;
 use ledger_events::user::UserRole;
 use ledger_events::webhook::WebhookEventType;
 use rewards_ledger::access::seal::Private;
-use rewards_ledger::ledger::command::{CreateUser, PayoutOutcome, WebhookChange};
+use rewards_ledger::delivery::replay::Replayer;
+use rewards_ledger::ledger::command::{CreateUser, PayoutOutcome, RequestReplay, WebhookChange};
 use rewards_ledger::ledger::{Answer, Command};
 use sqlx::AssertSqlSafe;
 
 use super::ledger::money;
-use super::shop::Shop;
+use super::shop::{SHARD, Shop};
 
 const URL: &str = "https://example.com/hook";
 
@@ -81,7 +83,15 @@ impl Shop {
             self.place(order("25.00", 3)).await;
         }
         self.project().await;
-        assert!(all > 0);
+        self.run(Command::TestWebhook { account_id: account, webhook_id: all }).await;
+        // One that is told of what was before it, one step of several.
+        let late = self.webhook_for(account, URL, &[WebhookEventType::OrderCreated]).await.0;
+        let replay = RequestReplay { account_id: account, webhook_id: late, kind: ReplayKind::Missed, from: 1, per_second: 2 };
+        self.run(Command::RequestReplay(replay)).await;
+        self.project().await;
+        let replayer = Replayer { ledger: self.ledger.clone(), pool: self.pool().clone() };
+        assert_eq!(replayer.once(SHARD).await.unwrap(), 1);
+        self.project().await;
     }
 
     /// A paid, a failed, a cancelled and a pending payout, to a beneficiary that is deleted then.

@@ -9,12 +9,14 @@ use rewards_ledger::access::{Gate, Operators, Role, Sessions};
 use rewards_ledger::api::{self, ApiState};
 use rewards_ledger::config::RateLimits;
 use rewards_ledger::ledger::command::Command;
+use rewards_ledger::ledger::projector::{Projector, Step};
 use rewards_ledger::ledger::{FIRST_SHARD, Ledger, Origin, connect};
 use rewards_ledger::telemetry::Metrics;
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio_util::task::TaskTracker;
 
@@ -310,6 +312,12 @@ impl Node {
     /// Where the log ends.
     pub async fn head(&self) -> i64 {
         rewards_ledger::ledger::reader::head(self.ledger.pool(), FIRST_SHARD).await.unwrap()
+    }
+
+    /// Makes the deliveries of everything in the log.
+    pub async fn project(&self) {
+        let projector = Projector::new(&self.ledger, &self.options, self.metrics.clone(), Arc::new(Notify::new()));
+        while projector.step(FIRST_SHARD).await.unwrap() != Step::Idle {}
     }
 
     /// What fulfilment does with an order.

@@ -169,24 +169,28 @@ impl Shop {
         while matches!(projector.step(SHARD).await.unwrap(), Step::Applied { .. }) {}
     }
 
-    /// A worker that trusts these receivers and may dial this machine.
     pub fn worker(&self, receiver: &Receiver, deadline: Duration) -> Worker {
-        let sender = Sender::new(SenderSettings {
-            service_name: "SERVICE".to_owned(),
-            deadline,
-            ca_pem: Some(receiver.ca_pem().as_bytes().to_vec()),
-            allowed_nets: vec!["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()],
-            max_idle_per_host: 512,
-        });
-        Worker {
-            pool: self.pool().clone(),
-            shards: vec![SHARD],
-            keyring: ledger::keyring(),
-            sender: Arc::new(sender.unwrap()),
-            settings: WorkerSettings { deadline, ..WorkerSettings::default() },
-            metrics: self.metrics.clone(),
-            made: self.made.clone(),
-        }
+        Worker { metrics: self.metrics.clone(), made: self.made.clone(), ..worker(self.pool(), receiver, deadline) }
+    }
+}
+
+/// A worker that trusts these receivers and may dial this machine.
+pub fn worker(pool: &PgPool, receiver: &Receiver, deadline: Duration) -> Worker {
+    let sender = Sender::new(SenderSettings {
+        service_name: "SERVICE".to_owned(),
+        deadline,
+        ca_pem: Some(receiver.ca_pem().as_bytes().to_vec()),
+        allowed_nets: vec!["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()],
+        max_idle_per_host: 512,
+    });
+    Worker {
+        pool: pool.clone(),
+        shards: vec![SHARD],
+        keyring: ledger::keyring(),
+        sender: Arc::new(sender.unwrap()),
+        settings: WorkerSettings { deadline, ..WorkerSettings::default() },
+        metrics: Metrics::default(),
+        made: Arc::new(Notify::new()),
     }
 }
 

@@ -5,22 +5,35 @@
 //! with a delivery is its own record (`delivery_state`, `delivery_attempts`).
 
 mod read;
+mod write;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use ledger_events::order::{Order, OrderEvent};
-use ledger_events::webhook::{Webhook, WebhookEventType};
-use ledger_events::{AccountId, Event, OrderId, Recorded, ShardId, WebhookId};
-use sqlx::{PgConnection, Postgres};
+use ledger_events::replay::ReplayEvent;
+use ledger_events::webhook::{Webhook, WebhookEvent, WebhookEventType};
+use ledger_events::{AccountId, Event, OrderId, Position, Recorded, ReplayId, ShardId, WebhookId};
+use sqlx::{PgConnection, PgExecutor};
 use uuid::Uuid;
 
 use crate::webhooks::{self, WebhookRow};
 use crate::{ProjectionError, envelope, orders};
-pub use read::{Attempt, Delivery, DeliveryFilter, STATUSES, find, list};
+pub use read::{Attempt, Delivery, DeliveryFilter, STATUSES, Statistics, find, list, retryable, statistics};
+pub use write::{forget_payloads, write, write_shadow};
 
 pub const NAME: &str = "deliveries";
 pub const TABLES: &[&str] = &["webhook_audience", "webhook_envelopes", "deliveries"];
+
+/// Up to where the projection has come.
+pub async fn checkpoint(db: impl PgExecutor<'_>, shard: ShardId) -> Result<Position, sqlx::Error> {
+    let position = sqlx::query_scalar("SELECT position FROM projection_checkpoints WHERE shard_id = $1 AND projection = $2")
+        .bind(shard)
+        .bind(NAME)
+        .fetch_optional(db)
+        .await?;
+    Ok(position.unwrap_or_default())
+}
 
 /// What a batch of events needs before it can be folded.
 #[derive(Debug)]
@@ -29,6 +42,23 @@ pub struct Plan {
     /// Orders whose events somebody may hear and whose history begins before the batch: the
     /// caller reads their streams up to the batch.
     pub orders: Vec<OrderId>,
+    /// Events from before that are delivered once more: the caller reads each as a [`Past`].
+    pub past: Vec<Uuid>,
+}
+
+/// An event, and its order as it was right after it if it is an order's: what an envelope is made of.
+#[derive(Clone, Debug)]
+pub struct Past {
+    pub recorded: Recorded,
+    pub order: Option<Order>,
+}
+
+/// What the caller has read for a plan.
+#[derive(Debug, Default)]
+pub struct Inputs {
+    /// The planned orders as they were right before the batch.
+    pub before: HashMap<OrderId, Order>,
+    pub past: HashMap<Uuid, Past>,
 }
 
 /// Loads the audience, and tells which orders' histories are needed.
@@ -38,8 +68,9 @@ pub async fn plan(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) 
         .filter(|r| matches!(r.event, Event::Order(_) | Event::Webhook(_)))
         .filter_map(|r| r.metadata.account_id)
         .collect();
+    let past = past(events);
     if accounts.is_empty() {
-        return Ok(Plan { audience: HashMap::new(), orders: vec![] });
+        return Ok(Plan { audience: HashMap::new(), orders: vec![], past });
     }
     let audience: Vec<WebhookRow> = sqlx::query_as(
         "SELECT webhook_id AS id, version, account_id, credential_id, events, is_active, is_deleted, created_at, updated_at
@@ -68,7 +99,20 @@ pub async fn plan(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) 
             }
         }
     }
-    Ok(Plan { audience, orders: orders.into_iter().collect() })
+    Ok(Plan { audience, orders: orders.into_iter().collect(), past })
+}
+
+/// The events that a batch has delivered once more.
+fn past(events: &[Recorded]) -> Vec<Uuid> {
+    let mut past = HashSet::new();
+    for recorded in events {
+        match &recorded.event {
+            Event::Replay(ReplayEvent::WebhookReplayAdvanced(e)) => past.extend(&e.events),
+            Event::Webhook(WebhookEvent::DeliveryRetryRequested(e)) => _ = past.insert(e.event_id),
+            _ => {}
+        }
+    }
+    past.into_iter().collect()
 }
 
 /// What a batch of events makes.
@@ -79,11 +123,34 @@ pub struct Made {
     changed: HashMap<WebhookId, Webhook>,
     /// Webhooks that were deactivated or deleted: what is pending for them fails.
     silenced: HashSet<WebhookId>,
+    /// Replays that were ended before their time: the same for theirs.
+    stopped: HashSet<ReplayId>,
+    /// Envelopes of replayed events, which nobody may have heard before.
+    replayed: BTreeMap<Uuid, EnvelopeRow>,
+    /// Deliveries that are to be tried again, after everything that fails some.
+    retried: Vec<Retried>,
+}
+
+#[derive(Debug)]
+struct Retried {
+    webhook_id: WebhookId,
+    replay_id: ReplayId,
+    /// Made anew, for it may be gone.
+    envelope: EnvelopeRow,
 }
 
 impl Made {
-    pub fn deliveries(&self) -> usize {
-        self.deliveries.len()
+    /// Deliveries that are due now.
+    pub fn due(&self) -> usize {
+        self.deliveries.len() + self.retried.len()
+    }
+
+    /// Fails what these webhooks or replays have pending.
+    fn fail(&mut self, is_meant: impl Fn(WebhookId, ReplayId) -> bool) {
+        for delivery in self.deliveries.iter_mut().filter(|d| is_meant(d.webhook_id, d.replay_id)) {
+            delivery.status = "failed";
+        }
+        self.retried.retain(|r| !is_meant(r.webhook_id, r.replay_id));
     }
 }
 
@@ -98,10 +165,61 @@ struct EnvelopeRow {
     created_at: DateTime<Utc>,
 }
 
+impl EnvelopeRow {
+    /// The envelope of an event that is announced, or of a test; none for any other.
+    fn of(past: &Past) -> Result<Option<EnvelopeRow>, ProjectionError> {
+        let Past { recorded, order } = past;
+        let Some(account_id) = recorded.metadata.account_id else { return Ok(None) };
+        match (&recorded.event, order) {
+            (Event::Order(event), Some(order)) => match WebhookEventType::announcing(event) {
+                Some(event_type) => Ok(Some(EnvelopeRow::of_order(recorded, account_id, event_type, order)?)),
+                None => Ok(None),
+            },
+            (Event::Webhook(WebhookEvent::WebhookTested(e)), _) => Ok(Some(EnvelopeRow {
+                payload: envelope::test_payload(recorded.moment.event_id, e.event_type, recorded.moment.recorded_at)?,
+                event_id: recorded.moment.event_id,
+                position: recorded.moment.position,
+                account_id,
+                order_id: 0,
+                event_type: e.event_type,
+                created_at: recorded.moment.recorded_at,
+            })),
+            _ => Ok(None),
+        }
+    }
+
+    fn of_order(
+        recorded: &Recorded,
+        account_id: AccountId,
+        event_type: WebhookEventType,
+        order: &Order,
+    ) -> Result<EnvelopeRow, ProjectionError> {
+        let moment = &recorded.moment;
+        Ok(EnvelopeRow {
+            event_id: moment.event_id,
+            position: moment.position,
+            account_id,
+            order_id: order.id,
+            event_type,
+            payload: envelope::payload(moment.event_id, event_type, moment.recorded_at, order)?,
+            created_at: moment.recorded_at,
+        })
+    }
+}
+
+/// The bytes that are sent for an event, the same whenever they are made; none for an event that is
+/// not announced.
+pub fn payload(past: &Past) -> Result<Option<String>, ProjectionError> {
+    Ok(EnvelopeRow::of(past)?.map(|envelope| envelope.payload))
+}
+
 #[derive(Debug, Clone, PartialEq)]
 struct NewDelivery {
+    /// None draws one.
+    id: Option<i64>,
     event_id: Uuid,
     webhook_id: WebhookId,
+    replay_id: ReplayId,
     account_id: AccountId,
     order_id: OrderId,
     event_type: WebhookEventType,
@@ -109,13 +227,39 @@ struct NewDelivery {
     status: &'static str,
 }
 
-/// The fold. `before` holds the planned orders as they were right before the batch.
-pub fn fold(plan: Plan, mut before: HashMap<OrderId, Order>, events: &[Recorded]) -> Result<Made, ProjectionError> {
+impl NewDelivery {
+    /// Of the event itself, due when it was recorded.
+    fn of(envelope: &EnvelopeRow, webhook_id: WebhookId) -> NewDelivery {
+        NewDelivery {
+            id: None,
+            event_id: envelope.event_id,
+            webhook_id,
+            replay_id: 0,
+            account_id: envelope.account_id,
+            order_id: envelope.order_id,
+            event_type: envelope.event_type,
+            created_at: envelope.created_at,
+            status: "pending",
+        }
+    }
+}
+
+/// Who hears of an event as it happens, in the order of their ids; `audience` as it is right before.
+pub fn listeners(audience: &HashMap<WebhookId, Webhook>, account: AccountId, event_type: WebhookEventType) -> Vec<WebhookId> {
+    let mut listeners: Vec<WebhookId> =
+        audience.values().filter(|w| w.account_id == account && w.hears(event_type)).map(|w| w.id).collect();
+    listeners.sort_unstable();
+    listeners
+}
+
+/// The fold.
+pub fn fold(plan: Plan, inputs: Inputs, events: &[Recorded]) -> Result<Made, ProjectionError> {
+    let Inputs { mut before, past } = inputs;
     let mut audience = plan.audience;
     let mut made = Made::default();
     for recorded in events {
         match &recorded.event {
-            Event::Webhook(_) => {
+            Event::Webhook(event) => {
                 let id = recorded.stream_id;
                 let was_active = audience.get(&id).is_some_and(|w| w.is_active);
                 webhooks::fold(&mut audience, recorded);
@@ -123,46 +267,26 @@ pub fn fold(plan: Plan, mut before: HashMap<OrderId, Order>, events: &[Recorded]
                     made.changed.insert(id, now.clone());
                     if was_active && !now.is_active {
                         made.silenced.insert(id);
-                        for delivery in made.deliveries.iter_mut().filter(|d| d.webhook_id == id) {
-                            delivery.status = "failed";
-                        }
+                        made.fail(|webhook, _| webhook == id);
                     }
                 }
+                asked(&mut made, &past, recorded, event)?;
             }
+            Event::Replay(event) => replayed(&mut made, &past, recorded, event)?,
             Event::Order(event) => {
                 let Some(account_id) = recorded.metadata.account_id else { continue };
                 orders::fold(&mut before, recorded, event);
                 let Some(event_type) = WebhookEventType::announcing(event) else { continue };
-                let mut listeners: Vec<WebhookId> =
-                    audience.values().filter(|w| w.account_id == account_id && w.hears(event_type)).map(|w| w.id).collect();
+                let listeners = listeners(&audience, account_id, event_type);
                 if listeners.is_empty() {
                     continue;
                 }
-                listeners.sort_unstable();
-                let order = before.get(&recorded.stream_id).ok_or_else(|| ProjectionError::Row {
-                    table: "events",
-                    id: recorded.moment.position,
-                    problem: format!("order {} has no OrderPlaced", recorded.stream_id),
-                })?;
-                let moment = &recorded.moment;
-                made.envelopes.push(EnvelopeRow {
-                    event_id: moment.event_id,
-                    position: moment.position,
-                    account_id,
-                    order_id: order.id,
-                    event_type,
-                    payload: envelope::payload(moment.event_id, event_type, moment.recorded_at, order)?,
-                    created_at: moment.recorded_at,
-                });
-                made.deliveries.extend(listeners.into_iter().map(|webhook_id| NewDelivery {
-                    event_id: moment.event_id,
-                    webhook_id,
-                    account_id,
-                    order_id: order.id,
-                    event_type,
-                    created_at: moment.recorded_at,
-                    status: "pending",
-                }));
+                let order = before
+                    .get(&recorded.stream_id)
+                    .ok_or_else(|| damaged(recorded, format!("order {} has no OrderPlaced", recorded.stream_id)))?;
+                let envelope = EnvelopeRow::of_order(recorded, account_id, event_type, order)?;
+                made.deliveries.extend(listeners.into_iter().map(|webhook_id| NewDelivery::of(&envelope, webhook_id)));
+                made.envelopes.push(envelope);
             }
             _ => {}
         }
@@ -170,127 +294,57 @@ pub fn fold(plan: Plan, mut before: HashMap<OrderId, Order>, events: &[Recorded]
     Ok(made)
 }
 
-/// Writes what a batch made; with the worker's record, where each delivery starts as due now.
-pub async fn write(conn: &mut PgConnection, shard: ShardId, made: &Made) -> Result<(), ProjectionError> {
-    write_audience(conn, shard, made).await?;
-    if !made.silenced.is_empty() {
-        // A send that is in flight keeps its fence: a 2xx still counts.
-        sqlx::query(
-            "UPDATE delivery_state SET status = 'failed' WHERE shard_id = $1 AND webhook_id = ANY($2) AND status = 'pending'",
-        )
-        .bind(shard)
-        .bind(made.silenced.iter().copied().collect::<Vec<_>>())
-        .execute(&mut *conn)
-        .await?;
-    }
-    write_envelopes(conn, shard, made).await?;
-    if made.deliveries.is_empty() {
-        return Ok(());
-    }
-    bind_deliveries(
-        sqlx::query(
-            "WITH new AS MATERIALIZED (
-                SELECT nextval('public.delivery_ids') AS id, u.*
-                FROM unnest($2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::timestamptz[], $8::text[])
-                     AS u (event_id, webhook_id, account_id, order_id, event_type, created_at, status)),
-             made AS (
-                INSERT INTO deliveries (shard_id, id, event_id, webhook_id, account_id, order_id, event_type, created_at)
-                SELECT $1, id, event_id, webhook_id, account_id, order_id, event_type, created_at FROM new)
-             INSERT INTO delivery_state (shard_id, delivery_id, webhook_id, status, next_attempt_at)
-             SELECT $1, id, webhook_id, status, clock_timestamp() FROM new",
-        ),
-        shard,
-        made,
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
-}
-
-/// Writes what a batch made into the tables of a rebuild: a delivery that is known under its
-/// natural key keeps its id, and the worker's record is left alone.
-pub async fn write_shadow(conn: &mut PgConnection, shard: ShardId, made: &Made) -> Result<(), ProjectionError> {
-    write_audience(conn, shard, made).await?;
-    write_envelopes(conn, shard, made).await?;
-    if made.deliveries.is_empty() {
-        return Ok(());
-    }
-    bind_deliveries(
-        sqlx::query(
-            "INSERT INTO deliveries (shard_id, id, event_id, webhook_id, account_id, order_id, event_type, created_at)
-             SELECT $1, coalesce(kept.id, nextval('public.delivery_ids')), u.event_id, u.webhook_id, u.account_id, u.order_id, u.event_type, u.created_at
-             FROM unnest($2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::timestamptz[], $8::text[])
-                  AS u (event_id, webhook_id, account_id, order_id, event_type, created_at, status)
-             LEFT JOIN public.deliveries kept
-                  ON kept.shard_id = $1 AND kept.event_id = u.event_id AND kept.webhook_id = u.webhook_id AND kept.replay_id = 0",
-        ),
-        shard,
-        made,
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
-}
-
-fn bind_deliveries<'q>(
-    query: sqlx::query::Query<'q, Postgres, sqlx::postgres::PgArguments>,
-    shard: ShardId,
-    made: &'q Made,
-) -> sqlx::query::Query<'q, Postgres, sqlx::postgres::PgArguments> {
-    let deliveries = &made.deliveries;
-    query
-        .bind(shard)
-        .bind(deliveries.iter().map(|d| d.event_id).collect::<Vec<_>>())
-        .bind(deliveries.iter().map(|d| d.webhook_id).collect::<Vec<_>>())
-        .bind(deliveries.iter().map(|d| d.account_id).collect::<Vec<_>>())
-        .bind(deliveries.iter().map(|d| d.order_id).collect::<Vec<_>>())
-        .bind(deliveries.iter().map(|d| d.event_type.as_str()).collect::<Vec<_>>())
-        .bind(deliveries.iter().map(|d| d.created_at).collect::<Vec<_>>())
-        .bind(deliveries.iter().map(|d| d.status).collect::<Vec<_>>())
-}
-
-async fn write_audience(conn: &mut PgConnection, shard: ShardId, made: &Made) -> Result<(), ProjectionError> {
-    for webhook in made.changed.values() {
-        sqlx::query(
-            "INSERT INTO webhook_audience (shard_id, webhook_id, version, account_id, credential_id, events, is_active, is_deleted, created_at, updated_at)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-             ON CONFLICT (shard_id, webhook_id) DO UPDATE SET version = excluded.version, events = excluded.events, is_active = excluded.is_active,
-                is_deleted = excluded.is_deleted, updated_at = excluded.updated_at",
-        )
-        .bind(shard)
-        .bind(webhook.id)
-        .bind(webhook.version)
-        .bind(webhook.account_id)
-        .bind(webhook.credential_id)
-        .bind(webhook.events.iter().map(|e| e.as_str()).collect::<Vec<_>>())
-        .bind(webhook.is_active)
-        .bind(webhook.is_deleted)
-        .bind(webhook.created_at)
-        .bind(webhook.updated_at)
-        .execute(&mut *conn)
-        .await?;
+/// What a client asked of a webhook: a test, or a retry.
+fn asked(made: &mut Made, past: &HashMap<Uuid, Past>, recorded: &Recorded, event: &WebhookEvent) -> Result<(), ProjectionError> {
+    match event {
+        WebhookEvent::WebhookTested(e) => {
+            let test = Past { recorded: recorded.clone(), order: None };
+            let envelope = EnvelopeRow::of(&test)?.ok_or_else(|| damaged(recorded, "a test without an account"))?;
+            made.deliveries.push(NewDelivery { id: Some(e.delivery_id), ..NewDelivery::of(&envelope, recorded.stream_id) });
+            made.envelopes.push(envelope);
+        }
+        WebhookEvent::DeliveryRetryRequested(e) => {
+            let envelope = again(past, recorded, e.event_id)?;
+            made.retried.push(Retried { webhook_id: recorded.stream_id, replay_id: e.replay_id, envelope });
+        }
+        _ => {}
     }
     Ok(())
 }
 
-async fn write_envelopes(conn: &mut PgConnection, shard: ShardId, made: &Made) -> Result<(), ProjectionError> {
-    let envelopes = &made.envelopes;
-    if envelopes.is_empty() {
-        return Ok(());
+/// What an operator's replay delivers, and where it ends.
+fn replayed(
+    made: &mut Made,
+    past: &HashMap<Uuid, Past>,
+    recorded: &Recorded,
+    event: &ReplayEvent,
+) -> Result<(), ProjectionError> {
+    let replay_id = recorded.stream_id;
+    match event {
+        ReplayEvent::WebhookReplayAdvanced(e) => {
+            for event_id in &e.events {
+                let envelope = again(past, recorded, *event_id)?;
+                let created_at = recorded.moment.recorded_at;
+                made.deliveries.push(NewDelivery { replay_id, created_at, ..NewDelivery::of(&envelope, e.webhook_id) });
+                made.replayed.insert(*event_id, envelope);
+            }
+        }
+        ReplayEvent::WebhookReplayCancelled(_) | ReplayEvent::WebhookReplayFailed(_) => {
+            made.stopped.insert(replay_id);
+            made.fail(|_, replay| replay == replay_id);
+        }
+        ReplayEvent::WebhookReplayRequested(_) | ReplayEvent::WebhookReplayCompleted(_) => {}
     }
-    sqlx::query(
-        "INSERT INTO webhook_envelopes (shard_id, event_id, position, account_id, order_id, event_type, payload, created_at)
-         SELECT $1, new.* FROM unnest($2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[], $8::timestamptz[]) AS new",
-    )
-    .bind(shard)
-    .bind(envelopes.iter().map(|e| e.event_id).collect::<Vec<_>>())
-    .bind(envelopes.iter().map(|e| e.position).collect::<Vec<_>>())
-    .bind(envelopes.iter().map(|e| e.account_id).collect::<Vec<_>>())
-    .bind(envelopes.iter().map(|e| e.order_id).collect::<Vec<_>>())
-    .bind(envelopes.iter().map(|e| e.event_type.as_str()).collect::<Vec<_>>())
-    .bind(envelopes.iter().map(|e| &*e.payload).collect::<Vec<_>>())
-    .bind(envelopes.iter().map(|e| e.created_at).collect::<Vec<_>>())
-    .execute(conn)
-    .await?;
     Ok(())
+}
+
+fn again(past: &HashMap<Uuid, Past>, recorded: &Recorded, event_id: Uuid) -> Result<EnvelopeRow, ProjectionError> {
+    let envelope = past.get(&event_id).map(EnvelopeRow::of).transpose()?.flatten();
+    envelope.ok_or_else(|| {
+        damaged(recorded, format!("it delivers event {event_id}, which is none that is announced, or cannot be read"))
+    })
+}
+
+fn damaged(recorded: &Recorded, problem: impl Into<String>) -> ProjectionError {
+    ProjectionError::Row { table: "events", id: recorded.moment.position, problem: problem.into() }
 }

@@ -1,10 +1,10 @@
 //! Reading deliveries, each with the worker's record of it.
 
 use chrono::{DateTime, Utc};
-use ledger_events::webhook::WebhookEventType;
+use ledger_events::webhook::{Retryable, WebhookEventType};
 use ledger_events::{AccountId, OrderId, ShardId, WebhookId};
 use sqlx::postgres::PgRow;
-use sqlx::{FromRow, PgPool, Postgres, QueryBuilder, Row};
+use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
 use uuid::Uuid;
 
 use crate::known;
@@ -17,8 +17,8 @@ pub struct Delivery {
     pub order_id: OrderId,
     pub event_type: WebhookEventType,
     pub event_id: Uuid,
-    /// The envelope's bytes.
-    pub payload: String,
+    /// The envelope's bytes; none when their time is over, and the log has to tell them again.
+    pub payload: Option<String>,
     pub status: &'static str,
     pub attempt_count: i16,
     pub response_status: Option<i16>,
@@ -139,4 +139,58 @@ pub async fn find(
     .fetch_all(pool)
     .await?;
     Ok(Some((delivery, attempts)))
+}
+
+/// How many deliveries an account has, in all and made in the last 24 hours (specification,
+/// "Delivery statistics").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromRow)]
+pub struct Statistics {
+    pub total_count: i64,
+    pub pending_count: i64,
+    pub delivered_count: i64,
+    pub failed_count: i64,
+    pub last_24h_total: i64,
+    pub last_24h_delivered: i64,
+    pub last_24h_failed: i64,
+}
+
+/// Counts by the database's clock.
+pub async fn statistics(pool: &PgPool, shard: ShardId, account: AccountId) -> Result<Statistics, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT count(*) AS total_count,
+            count(*) FILTER (WHERE status = 'pending') AS pending_count,
+            count(*) FILTER (WHERE status = 'delivered') AS delivered_count,
+            count(*) FILTER (WHERE status = 'failed') AS failed_count,
+            count(*) FILTER (WHERE is_recent) AS last_24h_total,
+            count(*) FILTER (WHERE is_recent AND status = 'delivered') AS last_24h_delivered,
+            count(*) FILTER (WHERE is_recent AND status = 'failed') AS last_24h_failed
+         FROM (SELECT s.status, d.created_at > now() - interval '24 hours' AS is_recent
+               FROM deliveries d JOIN delivery_state s ON s.shard_id = d.shard_id AND s.delivery_id = d.id
+               WHERE d.shard_id = $1 AND d.account_id = $2) AS delivery",
+    )
+    .bind(shard)
+    .bind(account)
+    .fetch_one(pool)
+    .await
+}
+
+/// Deliveries with their accounts and webhooks, and what a retry of them is decided on.
+pub async fn retryable(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    ids: &[i64],
+) -> Result<Vec<(i64, AccountId, WebhookId, Retryable)>, sqlx::Error> {
+    let rows: Vec<(i64, AccountId, WebhookId, Uuid, i64, bool, i16)> = sqlx::query_as(
+        "SELECT d.id, d.account_id, d.webhook_id, d.event_id, d.replay_id, s.status = 'failed', s.attempt_count
+         FROM unnest($2::bigint[]) AS wanted (id) JOIN deliveries d ON d.shard_id = $1 AND d.id = wanted.id
+         JOIN delivery_state s ON s.shard_id = $1 AND s.delivery_id = wanted.id",
+    )
+    .bind(shard)
+    .bind(ids)
+    .fetch_all(conn)
+    .await?;
+    let delivery = |(id, account_id, webhook_id, event_id, replay_id, has_failed, attempt_count)| {
+        (id, account_id, webhook_id, Retryable { event_id, replay_id, has_failed, attempt_count })
+    };
+    Ok(rows.into_iter().map(delivery).collect())
 }

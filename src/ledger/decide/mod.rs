@@ -8,6 +8,7 @@ mod catalogue;
 mod credentials;
 mod orders;
 mod payouts;
+mod replays;
 mod users;
 mod wallets;
 mod webhooks;
@@ -152,6 +153,11 @@ fn decide(batch: &mut Batch, command: &Command, story: Story<'_>) -> Decided {
         Command::RequestPayout(payout) => payouts::request(batch, payout, story),
         Command::CancelPayout { account_id, payout_id } => payouts::cancel(batch, *account_id, *payout_id, story),
         Command::SettlePayout { payout_id, outcome } => payouts::settle(batch, *payout_id, outcome, story),
+        Command::TestWebhook { account_id, webhook_id } => webhooks::test(batch, *account_id, *webhook_id, story),
+        Command::RetryDelivery { account_id, delivery_id } => webhooks::retry(batch, *account_id, *delivery_id, story),
+        Command::RequestReplay(replay) => replays::request(batch, replay, story),
+        Command::AdvanceReplay(step) => replays::advance(batch, step, story),
+        Command::CancelReplay { replay_id } => replays::cancel(batch, *replay_id, story),
     }
 }
 fn unknown(field: &'static str) -> Rejection {

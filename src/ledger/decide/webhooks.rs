@@ -1,4 +1,4 @@
-//! Registering, changing and deleting webhooks.
+//! Registering, changing, deleting and testing webhooks, and retrying what failed to reach them.
 
 use ledger_events::webhook::{Webhook, WebhookDeleted, WebhookEvent, WebhookRegistered, WebhookUpdated};
 use ledger_events::{AccountId, CredentialId, Rejection, WebhookId};
@@ -82,4 +82,27 @@ pub(super) fn delete(batch: &mut Batch, account_id: AccountId, id: WebhookId, st
     own_webhook(batch, account_id, id)?;
     batch.append(id, WebhookEvent::from(WebhookDeleted {}), &Story { account_id: Some(account_id), ..story });
     webhook_view(batch, id, None)
+}
+
+pub(super) fn test(batch: &mut Batch, account_id: AccountId, id: WebhookId, story: Story<'_>) -> Decided {
+    let webhook = batch.webhooks.get(&id).filter(|w| w.account_id == account_id).cloned().ok_or(Rejection::NotFound)?;
+    active(batch, account_id)?;
+    webhook.listening()?;
+    let delivery_id = next(batch.ids.deliveries.pop_front(), "delivery")?;
+    let event = WebhookEvent::from(webhook.test(delivery_id)?);
+    let event_id = batch.append(id, event, &Story { account_id: Some(account_id), ..story });
+    Ok(Answer::Test { delivery_id, event_id })
+}
+
+pub(super) fn retry(batch: &mut Batch, account_id: AccountId, delivery_id: i64, story: Story<'_>) -> Decided {
+    let known = batch.retryable.get(&delivery_id).filter(|(owner, ..)| *owner == account_id);
+    let (_, webhook_id, delivery) = known.cloned().ok_or(Rejection::NotFound)?;
+    active(batch, account_id)?;
+    let event = delivery.retry(batch.webhooks.get(&webhook_id).ok_or(Rejection::NotFound)?)?;
+    batch.append(webhook_id, WebhookEvent::from(event), &Story { account_id: Some(account_id), ..story });
+    // Another retry in the same batch comes too late.
+    if let Some((.., delivery)) = batch.retryable.get_mut(&delivery_id) {
+        delivery.has_failed = false;
+    }
+    Ok(Answer::Retry { delivery_id })
 }

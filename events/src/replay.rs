@@ -1,0 +1,290 @@
+//! The replay stream: an operator has events delivered to a webhook again, or for the first time.
+//!
+//! A replay goes through the log from one position up to its own request, in steps. Each step is an
+//! event that names what it delivers, so the deliveries of a replay are derived from the log like
+//! any others, and whoever goes on after a crash begins where the last step ended.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::webhook::{Webhook, WebhookEventType};
+use crate::{AccountId, Moment, Position, Rejection, ReplayId, WebhookId};
+
+/// Which events a replay delivers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReplayKind {
+    /// Those that the webhook was told of, or should have been: each has a delivery.
+    Deliveries,
+    /// Those of its types that never reached it and are not on their way, also from before it
+    /// existed.
+    Missed,
+}
+
+impl ReplayKind {
+    pub const ALL: [ReplayKind; 2] = [Self::Deliveries, Self::Missed];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Deliveries => "deliveries",
+            Self::Missed => "missed",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<ReplayKind> {
+        Self::ALL.into_iter().find(|known| known.as_str() == text)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WebhookReplayRequested {
+    pub account_id: AccountId,
+    pub webhook_id: WebhookId,
+    pub kind: ReplayKind,
+    /// The types that the webhook was subscribed to.
+    pub events: Vec<WebhookEventType>,
+    /// The first position that is looked at; the last one is right before this event.
+    pub from: Position,
+    /// Deliveries made in a second, at most.
+    pub per_second: i32,
+}
+
+/// One step: these events are delivered, and everything before `next` has been looked at.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WebhookReplayAdvanced {
+    pub webhook_id: WebhookId,
+    /// In the order of their positions.
+    pub events: Vec<Uuid>,
+    pub next: Position,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WebhookReplayCompleted {}
+
+/// An operator stopped it: what it has made and is still pending fails.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WebhookReplayCancelled {}
+
+/// The webhook was switched off or deleted before the replay had ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WebhookReplayFailed {}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplayStatus {
+    Running,
+    Completed,
+    Cancelled,
+    Failed,
+}
+
+impl ReplayStatus {
+    pub const ALL: [ReplayStatus; 4] = [Self::Running, Self::Completed, Self::Cancelled, Self::Failed];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "RUNNING",
+            Self::Completed => "COMPLETED",
+            Self::Cancelled => "CANCELLED",
+            Self::Failed => "FAILED",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<ReplayStatus> {
+        Self::ALL.into_iter().find(|known| known.as_str() == text)
+    }
+}
+
+/// A replay's state: the fold of its stream, and the row of the table `webhook_replays`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Replay {
+    pub id: ReplayId,
+    pub version: i64,
+    pub account_id: AccountId,
+    pub webhook_id: WebhookId,
+    pub kind: ReplayKind,
+    pub events: Vec<WebhookEventType>,
+    pub per_second: i32,
+    pub status: ReplayStatus,
+    pub from: Position,
+    /// Where the next step begins.
+    pub next: Position,
+    /// The position of the request: what is later is delivered without a replay.
+    pub until: Position,
+    /// Deliveries made so far.
+    pub deliveries: i64,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}
+
+impl Replay {
+    /// Most deliveries in a step.
+    pub const MOST_PER_STEP: usize = 500;
+
+    /// Decides a step that was prepared from position `at` on. A webhook that no longer listens
+    /// ends the replay.
+    pub fn advance(
+        &self,
+        webhook: Option<&Webhook>,
+        at: Position,
+        events: &[Uuid],
+        next: Position,
+    ) -> Result<Vec<ReplayEvent>, Rejection> {
+        if self.status != ReplayStatus::Running {
+            return Err(Rejection::Conflict("the replay has ended"));
+        }
+        let is_step = at == self.next && at <= next && next <= self.until && events.len() <= Self::MOST_PER_STEP;
+        if !is_step {
+            return Err(Rejection::Conflict("the replay has gone on without this step"));
+        }
+        if webhook.is_none_or(|webhook| webhook.listening().is_err()) {
+            return Ok(vec![WebhookReplayFailed {}.into()]);
+        }
+        let mut decided = vec![];
+        if at < next {
+            let step = WebhookReplayAdvanced { webhook_id: self.webhook_id, events: events.to_vec(), next };
+            decided.push(step.into());
+        }
+        if next == self.until {
+            decided.push(WebhookReplayCompleted {}.into());
+        }
+        Ok(decided)
+    }
+
+    pub fn cancel(&self) -> Result<ReplayEvent, Rejection> {
+        match self.status {
+            ReplayStatus::Running => Ok(WebhookReplayCancelled {}.into()),
+            _ => Err(Rejection::Conflict("the replay has ended")),
+        }
+    }
+}
+
+/// The one fold of the replay stream. `None` only before `WebhookReplayRequested`.
+pub fn evolve(state: Option<Replay>, id: ReplayId, event: &ReplayEvent, at: &Moment) -> Option<Replay> {
+    let mut replay = match (state, event) {
+        (None, ReplayEvent::WebhookReplayRequested(e)) => Replay {
+            id,
+            version: at.version,
+            account_id: e.account_id,
+            webhook_id: e.webhook_id,
+            kind: e.kind,
+            events: e.events.clone(),
+            per_second: e.per_second,
+            status: ReplayStatus::Running,
+            from: e.from,
+            next: e.from.min(at.position),
+            until: at.position,
+            deliveries: 0,
+            created_at: at.recorded_at,
+            updated_at: at.recorded_at,
+        },
+        (None, _) => return None,
+        (Some(replay), _) => replay,
+    };
+    match event {
+        ReplayEvent::WebhookReplayRequested(_) => {}
+        ReplayEvent::WebhookReplayAdvanced(e) => {
+            replay.next = e.next;
+            replay.deliveries += i64::try_from(e.events.len()).unwrap_or(i64::MAX);
+        }
+        ReplayEvent::WebhookReplayCompleted(_) => replay.status = ReplayStatus::Completed,
+        ReplayEvent::WebhookReplayCancelled(_) => replay.status = ReplayStatus::Cancelled,
+        ReplayEvent::WebhookReplayFailed(_) => replay.status = ReplayStatus::Failed,
+    }
+    replay.version = at.version;
+    replay.updated_at = at.recorded_at;
+    Some(replay)
+}
+
+crate::codec::stream_events! {
+    /// What can happen to a replay.
+    ReplayEvent {
+        WebhookReplayRequested = 1,
+        WebhookReplayAdvanced = 1,
+        WebhookReplayCompleted = 1,
+        WebhookReplayCancelled = 1,
+        WebhookReplayFailed = 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn at(position: Position, version: i64) -> Moment {
+        let recorded_at = DateTime::from_timestamp(1_800_000_000 + position, 0).unwrap();
+        Moment { position, event_id: Uuid::nil(), version, recorded_at }
+    }
+
+    fn requested() -> Replay {
+        let event = WebhookReplayRequested {
+            account_id: 7,
+            webhook_id: 3,
+            kind: ReplayKind::Missed,
+            events: vec![WebhookEventType::OrderCreated],
+            from: 1,
+            per_second: 50,
+        };
+        evolve(None, 9, &event.into(), &at(100, 1)).unwrap()
+    }
+
+    fn webhook(is_active: bool) -> Webhook {
+        Webhook {
+            id: 3,
+            version: 1,
+            account_id: 7,
+            credential_id: None,
+            events: vec![WebhookEventType::OrderCreated],
+            is_active,
+            is_deleted: false,
+            created_at: DateTime::UNIX_EPOCH,
+            updated_at: DateTime::UNIX_EPOCH,
+        }
+    }
+
+    fn after(replay: Replay, events: &[ReplayEvent]) -> Replay {
+        events.iter().fold(replay, |replay, event| {
+            let moment = at(101 + replay.version, replay.version + 1);
+            evolve(Some(replay), 9, event, &moment).unwrap()
+        })
+    }
+
+    #[test]
+    fn steps_lead_from_the_first_position_to_the_request_and_no_step_counts_twice() {
+        let (listening, events) = (webhook(true), [Uuid::from_u128(1), Uuid::from_u128(2)]);
+        let replay = requested();
+        assert_eq!((replay.next, replay.until, replay.deliveries), (1, 100, 0));
+        let step = replay.advance(Some(&listening), 1, &events, 60).unwrap();
+        let replay = after(replay, &step);
+        assert_eq!((replay.next, replay.deliveries, replay.status), (60, 2, ReplayStatus::Running));
+        // Another node had prepared the same step.
+        assert!(replay.advance(Some(&listening), 1, &events, 60).is_err());
+        let last = replay.advance(Some(&listening), 60, &events[..1], 100).unwrap();
+        assert_eq!(last.len(), 2);
+        let replay = after(replay, &last);
+        assert_eq!((replay.next, replay.deliveries, replay.status), (100, 3, ReplayStatus::Completed));
+        assert!(replay.advance(Some(&listening), 100, &[], 100).is_err());
+        assert!(replay.cancel().is_err());
+    }
+
+    #[test]
+    fn a_replay_of_nothing_ends_at_once() {
+        let mut replay = requested();
+        replay.next = replay.until;
+        let ended = replay.advance(Some(&webhook(true)), 100, &[], 100).unwrap();
+        assert_eq!(ended, [WebhookReplayCompleted {}.into()]);
+    }
+
+    #[test]
+    fn a_webhook_that_no_longer_listens_ends_it_and_so_does_an_operator() {
+        for webhook in [None, Some(&webhook(false))] {
+            let failed = requested().advance(webhook, 1, &[Uuid::nil()], 60).unwrap();
+            let replay = after(requested(), &failed);
+            assert_eq!((replay.next, replay.deliveries, replay.status), (1, 0, ReplayStatus::Failed));
+        }
+        let cancelled = requested().cancel().unwrap();
+        assert_eq!(after(requested(), &[cancelled]).status, ReplayStatus::Cancelled);
+    }
+}

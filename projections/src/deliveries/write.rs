@@ -1,0 +1,203 @@
+//! Writing what the fold has made: into the tables, or into those of a rebuild.
+
+use std::collections::BTreeMap;
+
+use ledger_events::ShardId;
+use ledger_events::webhook::Retryable;
+use sqlx::{PgConnection, PgPool, Postgres};
+use uuid::Uuid;
+
+use super::{EnvelopeRow, Made, NAME, Retried};
+use crate::{ProjectionError, webhooks};
+
+/// Writes what a batch made; with the worker's record, where each delivery starts as due now.
+pub async fn write(conn: &mut PgConnection, shard: ShardId, made: &Made) -> Result<(), ProjectionError> {
+    webhooks::write_audience(conn, shard, made.changed.values()).await?;
+    if !made.silenced.is_empty() {
+        // A send that is in flight keeps its fence: a 2xx still counts.
+        sqlx::query(
+            "UPDATE delivery_state SET status = 'failed' WHERE shard_id = $1 AND webhook_id = ANY($2) AND status = 'pending'",
+        )
+        .bind(shard)
+        .bind(made.silenced.iter().copied().collect::<Vec<_>>())
+        .execute(&mut *conn)
+        .await?;
+    }
+    if !made.stopped.is_empty() {
+        sqlx::query(
+            "UPDATE delivery_state s SET status = 'failed' FROM deliveries d
+             WHERE d.shard_id = $1 AND d.replay_id = ANY($2) AND d.replay_id > 0
+               AND s.shard_id = $1 AND s.delivery_id = d.id AND s.status = 'pending'",
+        )
+        .bind(shard)
+        .bind(made.stopped.iter().copied().collect::<Vec<_>>())
+        .execute(&mut *conn)
+        .await?;
+    }
+    write_envelopes(conn, shard, made).await?;
+    if !made.deliveries.is_empty() {
+        bind_deliveries(
+            sqlx::query(
+                "WITH new AS MATERIALIZED (
+                    SELECT coalesce(u.given_id, nextval('public.delivery_ids')) AS id, u.*
+                    FROM unnest($2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::timestamptz[], $8::text[], $9::bigint[], $10::bigint[])
+                         AS u (event_id, webhook_id, account_id, order_id, event_type, created_at, status, replay_id, given_id)),
+                 made AS (
+                    INSERT INTO deliveries (shard_id, id, event_id, webhook_id, replay_id, account_id, order_id, event_type, created_at)
+                    SELECT $1, id, event_id, webhook_id, replay_id, account_id, order_id, event_type, created_at FROM new)
+                 INSERT INTO delivery_state (shard_id, delivery_id, webhook_id, status, next_attempt_at)
+                 SELECT $1, id, webhook_id, status, clock_timestamp() FROM new",
+            ),
+            shard,
+            made,
+        )
+        .execute(&mut *conn)
+        .await?;
+    }
+    retry(conn, shard, &made.retried).await
+}
+
+/// Puts failed deliveries back to pending, with the attempts they have used, due now.
+async fn retry(conn: &mut PgConnection, shard: ShardId, retried: &[Retried]) -> Result<(), ProjectionError> {
+    if retried.is_empty() {
+        return Ok(());
+    }
+    let envelopes: BTreeMap<Uuid, &EnvelopeRow> = retried.iter().map(|r| (r.envelope.event_id, &r.envelope)).collect();
+    restore_envelopes(conn, shard, &envelopes.into_values().collect::<Vec<_>>()).await?;
+    sqlx::query(
+        "UPDATE delivery_state s SET status = 'pending', next_attempt_at = clock_timestamp()
+         FROM unnest($2::uuid[], $3::bigint[], $4::bigint[]) AS r (event_id, webhook_id, replay_id)
+         JOIN deliveries d ON d.shard_id = $1 AND d.event_id = r.event_id AND d.webhook_id = r.webhook_id AND d.replay_id = r.replay_id
+         WHERE s.shard_id = $1 AND s.delivery_id = d.id AND s.status = 'failed' AND s.attempt_count < $5",
+    )
+    .bind(shard)
+    .bind(retried.iter().map(|r| r.envelope.event_id).collect::<Vec<_>>())
+    .bind(retried.iter().map(|r| r.webhook_id).collect::<Vec<_>>())
+    .bind(retried.iter().map(|r| r.replay_id).collect::<Vec<_>>())
+    .bind(Retryable::MAX_ATTEMPTS)
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Writes what a batch made into the tables of a rebuild: a delivery that is known under its
+/// natural key keeps its id, and the worker's record is left alone.
+pub async fn write_shadow(conn: &mut PgConnection, shard: ShardId, made: &Made) -> Result<(), ProjectionError> {
+    webhooks::write_audience(conn, shard, made.changed.values()).await?;
+    write_envelopes(conn, shard, made).await?;
+    if made.deliveries.is_empty() {
+        return Ok(());
+    }
+    bind_deliveries(
+        sqlx::query(
+            "INSERT INTO deliveries (shard_id, id, event_id, webhook_id, replay_id, account_id, order_id, event_type, created_at)
+             SELECT $1, coalesce(u.given_id, kept.id, nextval('public.delivery_ids')), u.event_id, u.webhook_id, u.replay_id, u.account_id,
+                    u.order_id, u.event_type, u.created_at
+             FROM unnest($2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::timestamptz[], $8::text[], $9::bigint[], $10::bigint[])
+                  AS u (event_id, webhook_id, account_id, order_id, event_type, created_at, status, replay_id, given_id)
+             LEFT JOIN public.deliveries kept
+                  ON kept.shard_id = $1 AND kept.event_id = u.event_id AND kept.webhook_id = u.webhook_id AND kept.replay_id = u.replay_id",
+        ),
+        shard,
+        made,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+fn bind_deliveries<'q>(
+    query: sqlx::query::Query<'q, Postgres, sqlx::postgres::PgArguments>,
+    shard: ShardId,
+    made: &'q Made,
+) -> sqlx::query::Query<'q, Postgres, sqlx::postgres::PgArguments> {
+    let deliveries = &made.deliveries;
+    query
+        .bind(shard)
+        .bind(deliveries.iter().map(|d| d.event_id).collect::<Vec<_>>())
+        .bind(deliveries.iter().map(|d| d.webhook_id).collect::<Vec<_>>())
+        .bind(deliveries.iter().map(|d| d.account_id).collect::<Vec<_>>())
+        .bind(deliveries.iter().map(|d| d.order_id).collect::<Vec<_>>())
+        .bind(deliveries.iter().map(|d| d.event_type.as_str()).collect::<Vec<_>>())
+        .bind(deliveries.iter().map(|d| d.created_at).collect::<Vec<_>>())
+        .bind(deliveries.iter().map(|d| d.status).collect::<Vec<_>>())
+        .bind(deliveries.iter().map(|d| d.replay_id).collect::<Vec<_>>())
+        .bind(deliveries.iter().map(|d| d.id).collect::<Vec<_>>())
+}
+
+async fn write_envelopes(conn: &mut PgConnection, shard: ShardId, made: &Made) -> Result<(), ProjectionError> {
+    let envelopes: Vec<&EnvelopeRow> = made.envelopes.iter().collect();
+    if !envelopes.is_empty() {
+        bind_envelopes(
+            sqlx::query(
+                "INSERT INTO webhook_envelopes (shard_id, event_id, position, account_id, order_id, event_type, payload, created_at)
+                 SELECT $1, new.* FROM unnest($2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[], $8::timestamptz[]) AS new",
+            ),
+            shard,
+            &envelopes,
+        )
+        .execute(&mut *conn)
+        .await?;
+    }
+    restore_envelopes(conn, shard, &made.replayed.values().collect::<Vec<_>>()).await
+}
+
+/// Envelopes of past events: those that were never made, and the payloads that retention took.
+async fn restore_envelopes(conn: &mut PgConnection, shard: ShardId, envelopes: &[&EnvelopeRow]) -> Result<(), ProjectionError> {
+    if envelopes.is_empty() {
+        return Ok(());
+    }
+    bind_envelopes(
+        sqlx::query(
+            "INSERT INTO webhook_envelopes AS kept (shard_id, event_id, position, account_id, order_id, event_type, payload, created_at)
+             SELECT $1, new.* FROM unnest($2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[], $8::timestamptz[]) AS new
+             ON CONFLICT (shard_id, event_id) DO UPDATE SET payload = excluded.payload WHERE kept.payload IS NULL",
+        ),
+        shard,
+        envelopes,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+fn bind_envelopes<'q>(
+    query: sqlx::query::Query<'q, Postgres, sqlx::postgres::PgArguments>,
+    shard: ShardId,
+    envelopes: &[&'q EnvelopeRow],
+) -> sqlx::query::Query<'q, Postgres, sqlx::postgres::PgArguments> {
+    query
+        .bind(shard)
+        .bind(envelopes.iter().map(|e| e.event_id).collect::<Vec<_>>())
+        .bind(envelopes.iter().map(|e| e.position).collect::<Vec<_>>())
+        .bind(envelopes.iter().map(|e| e.account_id).collect::<Vec<_>>())
+        .bind(envelopes.iter().map(|e| e.order_id).collect::<Vec<_>>())
+        .bind(envelopes.iter().map(|e| e.event_type.as_str()).collect::<Vec<_>>())
+        .bind(envelopes.iter().map(|e| &*e.payload).collect::<Vec<_>>())
+        .bind(envelopes.iter().map(|e| e.created_at).collect::<Vec<_>>())
+}
+
+/// Takes the payloads of these events' envelopes away, unless somebody is still to be told of them.
+/// Returns how many went.
+pub async fn forget_payloads(pool: &PgPool, shard: ShardId, events: &[Uuid]) -> Result<u64, sqlx::Error> {
+    let mut tx = pool.begin().await?;
+    // The projector alone makes deliveries pending, and the checkpoint stops it: none becomes so
+    // between the look and the end of this transaction.
+    sqlx::query("SELECT FROM projection_checkpoints WHERE shard_id = $1 AND projection = $2 FOR UPDATE")
+        .bind(shard)
+        .bind(NAME)
+        .execute(&mut *tx)
+        .await?;
+    let forgotten = sqlx::query(
+        "UPDATE webhook_envelopes e SET payload = NULL
+         WHERE e.shard_id = $1 AND e.event_id = ANY($2) AND e.payload IS NOT NULL
+           AND NOT EXISTS (SELECT FROM deliveries d JOIN delivery_state s ON s.shard_id = $1 AND s.delivery_id = d.id
+                WHERE d.shard_id = $1 AND d.event_id = e.event_id AND s.status = 'pending')",
+    )
+    .bind(shard)
+    .bind(events)
+    .execute(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(forgotten.rows_affected())
+}

@@ -1,0 +1,218 @@
+//! What the worker's record forgets: attempts and payloads after their time, response bodies over
+//! their quota. Deliveries themselves stay, and what they delivered is the log's fold: a payload
+//! that is gone is made again, byte for byte, when somebody asks for it or has it sent again.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use ledger_events::{ShardId, WebhookId};
+use ledger_projections::deliveries;
+use sqlx::PgPool;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// Rows that one statement looks at, so that no transaction is long.
+const BATCH_ROWS: i64 = 1_000;
+/// Between statements, so that the work of others goes on.
+const PAUSE: Duration = Duration::from_millis(20);
+const EVERY: Duration = Duration::from_secs(600);
+/// After so many rounds the walk over the envelopes begins anew: a replay or a rebuild may have
+/// brought payloads back.
+const ROUNDS: u32 = 144;
+/// A body counts for at least so many bytes, so that many small ones have a bound too.
+const SMALLEST_BODY: i64 = 256;
+
+/// How long what is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetentionSettings {
+    /// Attempts of deliveries that are final, and the response body of the latest one.
+    pub attempts: Duration,
+    /// Payloads of events that nobody is still to be told of.
+    pub payloads: Duration,
+    /// Response bodies of one webhook, in bytes; the newest are kept.
+    pub response_bodies: u64,
+}
+
+/// What a round took away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Forgotten {
+    pub attempts: u64,
+    pub payloads: u64,
+    pub response_bodies: u64,
+}
+
+/// Keeps the settings. Any number of them work beside each other.
+#[derive(Debug)]
+pub struct Retention {
+    pub pool: PgPool,
+    pub settings: RetentionSettings,
+    /// Up to which event's envelope each shard was walked.
+    walked: HashMap<ShardId, Uuid>,
+    rounds: u32,
+}
+
+impl Retention {
+    pub fn new(pool: PgPool, settings: RetentionSettings) -> Retention {
+        Retention { pool, settings, walked: HashMap::new(), rounds: 0 }
+    }
+
+    /// One round over a shard, in small batches; "now" is the database's.
+    pub async fn once(&mut self, shard: ShardId) -> Result<Forgotten, sqlx::Error> {
+        let now: DateTime<Utc> = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&self.pool).await?;
+        Ok(Forgotten {
+            attempts: self.forget_attempts(shard, before(now, self.settings.attempts)).await?,
+            payloads: self.forget_payloads(shard, before(now, self.settings.payloads)).await?,
+            response_bodies: self.trim_response_bodies(shard).await?,
+        })
+    }
+
+    /// Walks from the oldest delivery's attempts on; what was forgotten before is no longer there to
+    /// be walked over.
+    async fn forget_attempts(&self, shard: ShardId, before: DateTime<Utc>) -> Result<u64, sqlx::Error> {
+        let (mut after, mut forgotten) = ((i64::MIN, Uuid::nil()), 0);
+        loop {
+            let page: Vec<(i64, Uuid, bool, bool)> = sqlx::query_as(
+                "SELECT a.delivery_id, a.request_id, a.started_at < $4 AND coalesce(s.status, 'failed') <> 'pending' AND s.leased_until IS NULL,
+                    coalesce(d.created_at, a.started_at) < $4
+                 FROM (SELECT * FROM delivery_attempts WHERE shard_id = $1 AND (delivery_id, request_id) > ($2, $3)
+                       ORDER BY delivery_id, request_id LIMIT $5) AS a
+                 LEFT JOIN delivery_state s ON s.shard_id = $1 AND s.delivery_id = a.delivery_id
+                 LEFT JOIN deliveries d ON d.shard_id = $1 AND d.id = a.delivery_id
+                 ORDER BY a.delivery_id, a.request_id",
+            )
+            .bind(shard)
+            .bind(after.0)
+            .bind(after.1)
+            .bind(before)
+            .bind(BATCH_ROWS)
+            .fetch_all(&self.pool)
+            .await?;
+            let Some(&(delivery_id, request_id, _, is_old)) = page.last() else { return Ok(forgotten) };
+            after = (delivery_id, request_id);
+            let (ids, requests): (Vec<i64>, Vec<Uuid>) =
+                page.iter().filter(|(_, _, is_over, _)| *is_over).map(|(id, request, ..)| (*id, *request)).unzip();
+            if !ids.is_empty() {
+                forgotten += self.delete_attempts(shard, &ids, &requests, before).await?;
+            }
+            // A delivery has no attempt before it was made, and later ones have greater ids.
+            if !is_old || page.len() < usize::try_from(BATCH_ROWS).unwrap_or(usize::MAX) {
+                return Ok(forgotten);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// With the response body, which is the latest attempt's.
+    async fn delete_attempts(
+        &self,
+        shard: ShardId,
+        ids: &[i64],
+        requests: &[Uuid],
+        before: DateTime<Utc>,
+    ) -> Result<u64, sqlx::Error> {
+        let deleted: i64 = sqlx::query_scalar(
+            "WITH gone AS (
+                DELETE FROM delivery_attempts a USING unnest($2::bigint[], $3::uuid[]) AS old (delivery_id, request_id)
+                WHERE a.shard_id = $1 AND a.delivery_id = old.delivery_id AND a.request_id = old.request_id AND a.started_at < $4
+                RETURNING a.delivery_id),
+             emptied AS (
+                UPDATE delivery_state s SET response_body = NULL
+                WHERE s.shard_id = $1 AND s.delivery_id IN (SELECT delivery_id FROM gone) AND s.response_body IS NOT NULL
+                  AND NOT EXISTS (SELECT FROM delivery_attempts a WHERE a.shard_id = $1 AND a.delivery_id = s.delivery_id AND a.started_at >= $4))
+             SELECT count(*) FROM gone",
+        )
+        .bind(shard)
+        .bind(ids)
+        .bind(requests)
+        .bind(before)
+        .fetch_one(&self.pool)
+        .await?;
+        Ok(deleted.unsigned_abs())
+    }
+
+    /// Event ids are in the order of time.
+    async fn forget_payloads(&mut self, shard: ShardId, before: DateTime<Utc>) -> Result<u64, sqlx::Error> {
+        let mut forgotten = 0;
+        loop {
+            let after = self.walked.get(&shard).copied().unwrap_or_else(Uuid::nil);
+            let page: Vec<(Uuid, bool)> = sqlx::query_as(
+                "SELECT event_id, payload IS NOT NULL FROM webhook_envelopes
+                 WHERE shard_id = $1 AND event_id > $2 AND created_at < $3 ORDER BY event_id LIMIT $4",
+            )
+            .bind(shard)
+            .bind(after)
+            .bind(before)
+            .bind(BATCH_ROWS)
+            .fetch_all(&self.pool)
+            .await?;
+            let Some((last, _)) = page.last() else { return Ok(forgotten) };
+            self.walked.insert(shard, *last);
+            let full: Vec<Uuid> = page.iter().filter(|(_, has_payload)| *has_payload).map(|(id, _)| *id).collect();
+            if !full.is_empty() {
+                forgotten += deliveries::forget_payloads(&self.pool, shard, &full).await?;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    async fn trim_response_bodies(&self, shard: ShardId) -> Result<u64, sqlx::Error> {
+        let webhooks: Vec<WebhookId> =
+            sqlx::query_scalar("SELECT webhook_id FROM webhook_audience WHERE shard_id = $1 ORDER BY webhook_id")
+                .bind(shard)
+                .fetch_all(&self.pool)
+                .await?;
+        let mut trimmed = 0;
+        for webhook in webhooks {
+            loop {
+                let done = sqlx::query(
+                    "UPDATE delivery_state SET response_body = NULL WHERE shard_id = $1 AND response_body IS NOT NULL AND delivery_id IN (
+                        SELECT delivery_id FROM (
+                            SELECT delivery_id, sum(greatest(octet_length(response_body), $4)) OVER (ORDER BY delivery_id DESC) AS bytes
+                            FROM delivery_state WHERE shard_id = $1 AND webhook_id = $2 AND response_body IS NOT NULL) AS body
+                        WHERE bytes > $3 ORDER BY delivery_id LIMIT $5)",
+                )
+                .bind(shard)
+                .bind(webhook)
+                .bind(i64::try_from(self.settings.response_bodies).unwrap_or(i64::MAX))
+                .bind(SMALLEST_BODY)
+                .bind(BATCH_ROWS)
+                .execute(&self.pool)
+                .await?;
+                trimmed += done.rows_affected();
+                if done.rows_affected() < BATCH_ROWS.unsigned_abs() {
+                    break;
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+        Ok(trimmed)
+    }
+
+    pub async fn run(mut self, shards: Vec<ShardId>, stop: CancellationToken) {
+        let mut round = tokio::time::interval(EVERY);
+        round.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while stop.run_until_cancelled(round.tick()).await.is_some() {
+            for &shard in &shards {
+                // Every batch stands for itself: one that a stop cuts off is for the next round.
+                match stop.run_until_cancelled(self.once(shard)).await {
+                    Some(Ok(forgotten)) if forgotten == Forgotten::default() => {}
+                    Some(Ok(Forgotten { attempts, payloads, response_bodies })) => {
+                        tracing::info!(shard, attempts, payloads, response_bodies, "what was past its retention is gone");
+                    }
+                    Some(Err(error)) => tracing::warn!(shard, %error, "retention was not kept; the next round will"),
+                    None => return,
+                }
+            }
+            self.rounds = (self.rounds + 1) % ROUNDS;
+            if self.rounds == 0 {
+                self.walked.clear();
+            }
+        }
+    }
+}
+
+fn before(now: DateTime<Utc>, age: Duration) -> DateTime<Utc> {
+    chrono::TimeDelta::from_std(age).ok().and_then(|age| now.checked_sub_signed(age)).unwrap_or(DateTime::UNIX_EPOCH)
+}

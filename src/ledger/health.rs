@@ -1,0 +1,241 @@
+//! The deliveries' health: every event has its delivery to each webhook that was subscribed at its
+//! position, in a state that is final or scheduled. Computed from the log, by its own walk over it.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::ops::AddAssign;
+use std::time::Duration;
+
+use ledger_events::webhook::{Webhook, WebhookEventType};
+use ledger_events::{AccountId, Event, Position, ShardId, WebhookId};
+use ledger_projections::{deliveries, webhooks};
+use serde::Serialize;
+use sqlx::{FromRow, PgConnection, PgPool};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::reader::{self, ReadError};
+use crate::telemetry::Metrics;
+
+/// Events in one look: a page is one short statement.
+const PAGE_EVENTS: i64 = 5_000;
+/// Between looks. So a node that starts checks 50,000 events a second until it has caught up.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Between looks once there is nothing new.
+const IDLE: Duration = Duration::from_secs(5);
+/// So many missing deliveries are looked for again; beyond them it takes a restart, or `verify`.
+const MOST_REMEMBERED: usize = 10_000;
+
+/// How many deliveries the log calls for, and what has become of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, FromRow)]
+pub struct Health {
+    pub expected: i64,
+    /// Delivered or failed.
+    pub settled: i64,
+    /// Pending, with an attempt to come.
+    pub scheduled: i64,
+}
+
+impl Health {
+    /// Deliveries that are not there, or that nobody will ever attempt.
+    pub fn missing(self) -> i64 {
+        self.expected - self.settled - self.scheduled
+    }
+}
+
+impl AddAssign for Health {
+    fn add_assign(&mut self, other: Health) {
+        self.expected += other.expected;
+        self.settled += other.settled;
+        self.scheduled += other.scheduled;
+    }
+}
+
+impl fmt::Display for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Health { expected, settled, scheduled } = self;
+        write!(f, "{expected} deliveries are called for: {settled} are final, {scheduled} scheduled, {} missing", self.missing())
+    }
+}
+
+/// The health of the deliveries that a fold has made into temporary tables.
+pub async fn of_folded(conn: &mut PgConnection, shard: ShardId) -> Result<Health, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT count(*) AS expected, count(*) FILTER (WHERE s.status IN ('delivered', 'failed')) AS settled,
+            count(*) FILTER (WHERE s.status = 'pending' AND (s.attempt_count < 5 OR s.leased_until IS NOT NULL)) AS scheduled
+         FROM pg_temp.deliveries f
+         LEFT JOIN public.deliveries d ON d.shard_id = f.shard_id AND d.event_id = f.event_id AND d.webhook_id = f.webhook_id AND d.replay_id = f.replay_id
+         LEFT JOIN delivery_state s ON s.shard_id = d.shard_id AND s.delivery_id = d.id
+         WHERE f.shard_id = $1",
+    )
+    .bind(shard)
+    .fetch_one(conn)
+    .await
+}
+
+/// Follows a shard's log and keeps the figure.
+#[derive(Debug)]
+pub struct Follower {
+    pool: PgPool,
+    shard: ShardId,
+    /// Up to where it has looked.
+    position: Position,
+    audience: HashMap<WebhookId, Webhook>,
+    /// Accounts that have a webhook.
+    listening: HashSet<AccountId>,
+    expected: i64,
+    /// What was not there, or stuck, when it was last looked at.
+    missing: Vec<(Uuid, WebhookId)>,
+    /// Missing ones beyond those that are remembered.
+    beyond: i64,
+}
+
+/// What the log says of a position, beside what is decoded only for webhooks.
+#[derive(FromRow)]
+struct Line {
+    position: Position,
+    event_id: Uuid,
+    #[sqlx(rename = "type")]
+    event_type: String,
+    account_id: Option<AccountId>,
+}
+
+impl Follower {
+    pub fn new(pool: PgPool, shard: ShardId) -> Follower {
+        Follower {
+            pool,
+            shard,
+            position: 0,
+            audience: HashMap::new(),
+            listening: HashSet::new(),
+            expected: 0,
+            missing: vec![],
+            beyond: 0,
+        }
+    }
+
+    /// Up to which position it has looked.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// Deliveries that the log calls for up to there: one for each event and subscribed webhook.
+    pub fn expected(&self) -> i64 {
+        self.expected
+    }
+
+    /// How many of them are not there, or in a state that is neither final nor scheduled.
+    pub fn missing(&self) -> i64 {
+        i64::try_from(self.missing.len()).unwrap_or(i64::MAX).saturating_add(self.beyond)
+    }
+
+    /// Looks at the next events, never beyond the projection, and again at what was missing.
+    /// Returns whether there may be more.
+    pub async fn once(&mut self) -> Result<bool, ReadError> {
+        let checkpoint = deliveries::checkpoint(&self.pool, self.shard).await?;
+        let to = checkpoint.min(self.position + PAGE_EVENTS);
+        let mut called_for = std::mem::take(&mut self.missing);
+        let known = called_for.len();
+        let outcome = self.look(to, &mut called_for).await;
+        if let Err(error) = outcome {
+            called_for.truncate(known);
+            self.missing = called_for;
+            return Err(error);
+        }
+        Ok(checkpoint > self.position)
+    }
+
+    async fn look(&mut self, to: Position, called_for: &mut Vec<(Uuid, WebhookId)>) -> Result<(), ReadError> {
+        let known = called_for.len();
+        let mut audience = self.audience.clone();
+        if to > self.position {
+            self.call_for(to, &mut audience, called_for).await?;
+        }
+        let mut missing = if called_for.is_empty() { vec![] } else { self.missing_of(called_for).await? };
+        self.expected += i64::try_from(called_for.len() - known).unwrap_or(i64::MAX);
+        self.beyond += i64::try_from(missing.len().saturating_sub(MOST_REMEMBERED)).unwrap_or(i64::MAX);
+        missing.truncate(MOST_REMEMBERED);
+        self.missing = missing;
+        self.listening = audience.values().map(|w| w.account_id).collect();
+        self.audience = audience;
+        self.position = self.position.max(to);
+        Ok(())
+    }
+
+    /// Which deliveries the events up to a position call for.
+    async fn call_for(
+        &self,
+        to: Position,
+        audience: &mut HashMap<WebhookId, Webhook>,
+        called_for: &mut Vec<(Uuid, WebhookId)>,
+    ) -> Result<(), ReadError> {
+        let types: Vec<&str> = WebhookEventType::ALL.map(WebhookEventType::announced).into();
+        let lines: Vec<Line> = sqlx::query_as(
+            "SELECT position, event_id, type, (metadata->>'account_id')::bigint AS account_id FROM events
+             WHERE shard_id = $1 AND position > $2 AND position <= $3
+               AND (stream_type = 'webhook' OR (stream_type = 'order' AND type = ANY($4))) ORDER BY position",
+        )
+        .bind(self.shard)
+        .bind(self.position)
+        .bind(to)
+        .bind(types)
+        .fetch_all(&self.pool)
+        .await?;
+        let announced = |line: &Line| WebhookEventType::ALL.into_iter().find(|known| known.announced() == line.event_type);
+        for line in &lines {
+            match announced(line) {
+                Some(event_type) => {
+                    let Some(account) = line.account_id else { continue };
+                    if !self.listening.contains(&account) && !audience.values().any(|w| w.account_id == account) {
+                        continue;
+                    }
+                    let listeners = deliveries::listeners(audience, account, event_type);
+                    called_for.extend(listeners.into_iter().map(|webhook| (line.event_id, webhook)));
+                }
+                None => {
+                    let events = reader::after(&self.pool, self.shard, line.position - 1, 1).await?;
+                    for recorded in events.iter().filter(|recorded| matches!(recorded.event, Event::Webhook(_))) {
+                        webhooks::fold(audience, recorded);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Those that are not there, or in a state that is neither final nor scheduled.
+    async fn missing_of(&self, called_for: &[(Uuid, WebhookId)]) -> Result<Vec<(Uuid, WebhookId)>, sqlx::Error> {
+        let (events, webhooks): (Vec<Uuid>, Vec<WebhookId>) = called_for.iter().copied().unzip();
+        sqlx::query_as(
+            "SELECT c.event_id, c.webhook_id FROM unnest($2::uuid[], $3::bigint[]) AS c (event_id, webhook_id)
+             LEFT JOIN deliveries d ON d.shard_id = $1 AND d.event_id = c.event_id AND d.webhook_id = c.webhook_id AND d.replay_id = 0
+             LEFT JOIN delivery_state s ON s.shard_id = $1 AND s.delivery_id = d.id
+             WHERE s.status IS NULL OR (s.status = 'pending' AND s.attempt_count >= 5 AND s.leased_until IS NULL)",
+        )
+        .bind(self.shard)
+        .bind(events)
+        .bind(webhooks)
+        .fetch_all(&self.pool)
+        .await
+    }
+}
+
+/// Keeps the figure of every shard as a metric, until told to stop.
+pub async fn run(pool: PgPool, shards: Vec<ShardId>, metrics: Metrics, stop: CancellationToken) {
+    let mut followers: Vec<Follower> = shards.into_iter().map(|shard| Follower::new(pool.clone(), shard)).collect();
+    let mut pause = PAUSE;
+    while stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
+        pause = IDLE;
+        for follower in &mut followers {
+            match follower.once().await {
+                Ok(is_more) => {
+                    metrics.called_for(follower.shard, follower.position(), follower.expected(), follower.missing());
+                    if is_more {
+                        pause = PAUSE;
+                    }
+                }
+                Err(error) => tracing::warn!(shard = follower.shard, %error, "the deliveries' health cannot be looked at"),
+            }
+        }
+    }
+}

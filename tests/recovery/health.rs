@@ -1,0 +1,84 @@
+//! The figure that says whether every event has its delivery.
+
+use std::time::{Duration, Instant};
+
+use rewards_ledger::audit::{Rebuild, rebuild, verify};
+use rewards_ledger::ledger::health::Follower;
+use serde_json::{Value, json};
+
+use super::{order, switch, webhook};
+use crate::support::node::Node;
+use crate::support::postgres;
+use crate::support::program::Program;
+use crate::support::shop::SHARD;
+
+#[tokio::test]
+async fn it_is_computed_from_the_log_and_follows_it() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let client = &setup.client;
+    let mut follower = Follower::new(node.ledger.pool().clone(), SHARD);
+    let mut figure = async || {
+        while follower.once().await.unwrap() {}
+        (follower.expected(), follower.missing())
+    };
+    assert_eq!(figure().await, (0, 0));
+    order(&node, &setup).await; // nobody hears it
+    let (first, _) = webhook(&node, client, "https://example.com/one", &["order.created", "order.cancelled"]).await;
+    webhook(&node, client, "https://example.com/two", &["order.created"]).await;
+    let id = order(&node, &setup).await;
+    node.client(client, "POST", &format!("/orders/{id}/cancel"), Value::Null).await.data(200);
+    assert_eq!(figure().await, (0, 0), "not projected yet");
+    node.project().await;
+    assert_eq!(figure().await, (3, 0));
+    switch(&node, client, first, false).await;
+    order(&node, &setup).await;
+    node.project().await;
+    assert_eq!(figure().await, (4, 0), "who was subscribed at the event's position");
+
+    // One is lost, another one stuck.
+    sqlx::raw_sql(
+        "DELETE FROM deliveries WHERE id = (SELECT min(id) FROM deliveries);
+         UPDATE delivery_state SET status = 'pending', attempt_count = 5 WHERE delivery_id = (SELECT max(delivery_id) FROM delivery_state)",
+    )
+    .execute(node.ledger.pool())
+    .await
+    .unwrap();
+    let mut anew = Follower::new(node.ledger.pool().clone(), SHARD);
+    while anew.once().await.unwrap() {}
+    assert_eq!((anew.expected(), anew.missing()), (4, 2));
+    let report = verify(&node.options, |_| {}).await.unwrap();
+    assert!(!report.is_clean());
+    assert_eq!((report.delivery_health.expected, report.delivery_health.missing()), (4, 2));
+    sqlx::raw_sql("UPDATE delivery_state SET status = 'failed' WHERE status = 'pending' AND attempt_count = 5")
+        .execute(node.ledger.pool())
+        .await
+        .unwrap();
+    rebuild(&node.options, Rebuild::Deliveries, |_| {}).await.unwrap();
+    anew.once().await.unwrap();
+    assert_eq!((anew.expected(), anew.missing()), (4, 0), "what was missing is looked for again");
+    assert_eq!(verify(&node.options, |_| {}).await.unwrap().delivery_health.missing(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_shows_it() {
+    let database = postgres::database().await;
+    let program = Program::start(&database.url, &["--roles", "api,projector,fulfilment"]).await;
+    let client = program.client("100.00").await;
+    let product = program.product(1).await;
+    let hook = json!({"name": "all", "url": "https://example.com/hook", "events": ["order.created", "order.delivered"]});
+    assert_eq!(program.call(&client, "POST", "/webhooks", None, &hook).await.unwrap().0, 201);
+    let body = json!({"product_id": product, "denomination": 10, "quantity": 1});
+    assert_eq!(program.call(&client, "POST", "/orders", None, &body).await.unwrap().0, 201);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let metrics = reqwest::get(format!("{}/metrics", program.url())).await.unwrap().text().await.unwrap();
+        let shows = |line: &str| metrics.lines().any(|l| l == line);
+        if shows("ledger_delivery_health_expected{shard=\"1\"} 2") {
+            assert!(shows("ledger_delivery_health_missing{shard=\"1\"} 0"), "{metrics}");
+            break;
+        }
+        assert!(Instant::now() < deadline, "{metrics}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}

@@ -1,0 +1,207 @@
+//! Test, statistics and retry, over HTTP and with real HTTPS receivers.
+
+use chrono::Utc;
+use rewards_ledger::audit::{Rebuild, rebuild};
+use rewards_ledger::receiver::Answer;
+use serde_json::{Value, json};
+
+use super::{order, send, sound, switch, webhook};
+use crate::support::node::{Client, Node};
+use crate::support::shop::receiver;
+
+async fn detail(node: &Node, client: &Client, delivery: &Value) -> Value {
+    node.client(client, "GET", &format!("/webhooks/deliveries/{delivery}"), Value::Null).await.data(200)
+}
+
+#[tokio::test]
+async fn a_test_is_a_real_logged_delivery_of_the_first_type_with_sample_data() {
+    let node = Node::start().await;
+    let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
+    let client = node.account("Acme").await;
+    for (first, status) in [
+        ("order.created", "PENDING"),
+        ("order.pending", "PENDING"),
+        ("order.delivered", "DELIVERED"),
+        ("order.partially_delivered", "PARTIALLY_DELIVERED"),
+        ("order.cancelled", "CANCELLED"),
+    ] {
+        let other = if first == "order.created" { "order.cancelled" } else { "order.created" };
+        let (id, token) = webhook(&node, &client, &receiver.url(), &[first, other]).await;
+        let before = node.client(&client, "GET", &format!("/webhooks/{id}"), Value::Null).await.data(200);
+        let data = node.client(&client, "POST", &format!("/webhooks/{id}/test"), Value::Null).await.data(200);
+        assert_eq!(data.as_object().unwrap().keys().collect::<Vec<_>>(), ["delivery_id", "event_id", "message"]);
+        node.project().await;
+        assert_eq!(send(&node, &receiver).await, 1);
+        let received = arrived.recv().await.unwrap();
+        received.verify(&token, Utc::now().timestamp()).unwrap();
+        assert_eq!((received.event_type(), received.event_id()), (Some(first), data["event_id"].as_str()));
+        let sent: Value = serde_json::from_slice(&received.body).unwrap();
+        assert_eq!((&sent["event_id"], &sent["event_type"]), (&data["event_id"], &json!(first)));
+        let order = &sent["data"];
+        assert_eq!((&order["id"], &order["reference_code"], &order["status"]), (&json!(0), &json!("TEST"), &json!(status)));
+        assert_eq!(order["delivered_on"].is_string(), first == "order.delivered");
+
+        let shown = detail(&node, &client, &data["delivery_id"]).await;
+        assert_eq!((&shown["order_id"], &shown["status"], &shown["payload"]), (&json!(0), &json!("delivered"), &sent));
+        assert_eq!((&shown["event_id"], &shown["webhook_url_id"]), (&data["event_id"], &json!(id)));
+        // Asking for a delivery changes nothing about the webhook.
+        assert_eq!(node.client(&client, "GET", &format!("/webhooks/{id}"), Value::Null).await.data(200), before);
+    }
+    sound(&node).await;
+    let rebuilt = rebuild(&node.options, Rebuild::All, |_| {}).await.unwrap();
+    assert!(rebuilt.was_clean(), "{:#?}", rebuilt.differences);
+}
+
+#[tokio::test]
+async fn a_test_under_a_key_is_made_once_and_an_inactive_webhook_has_none() {
+    let node = Node::start().await;
+    let (client, other) = (node.account("Acme").await, node.account("Other").await);
+    let (id, _) = webhook(&node, &client, "https://example.com/hook", &["order.created"]).await;
+    let path = format!("/webhooks/{id}/test");
+    let first = node.keyed(&client, &path, "one", &Value::Null).await;
+    let again = node.keyed(&client, &path, "one", &Value::Null).await;
+    assert_eq!((again.text, again.headers["idempotent-replayed"].to_str().unwrap()), (first.text, "true"));
+    node.project().await;
+    let list = node.client(&client, "GET", "/webhooks/deliveries", Value::Null).await;
+    assert_eq!(list.header("x-total-count"), "1");
+
+    node.client(&other, "POST", &path, Value::Null).await.refused(404, "E_NOT_FOUND");
+    node.client(&client, "POST", "/webhooks/999/test", Value::Null).await.refused(404, "E_NOT_FOUND");
+    node.client(&client, "POST", "/webhooks/one/test", Value::Null).await.refused(404, "E_NOT_FOUND");
+    node.operator("PUT", &format!("/accounts/{}", client.account_id), json!({"status": "SUSPENDED"})).await.data(200);
+    node.client(&client, "POST", &path, Value::Null).await.refused(403, "E_ACCOUNT_SUSPENDED");
+    node.operator("PUT", &format!("/accounts/{}", client.account_id), json!({"status": "ACTIVE"})).await.data(200);
+    switch(&node, &client, id, false).await;
+    node.client(&client, "POST", &path, Value::Null).await.refused(409, "E_WEBHOOK_INACTIVE");
+    node.client(&client, "DELETE", &format!("/webhooks/{id}"), Value::Null).await.data(200);
+    node.client(&client, "POST", &path, Value::Null).await.refused(409, "E_WEBHOOK_INACTIVE");
+}
+
+#[tokio::test]
+async fn a_delivery_that_failed_with_its_webhook_is_retried_with_the_attempts_it_has_left() {
+    let node = Node::start().await;
+    let (receiver, mut arrived) = receiver(|r| Answer::Status(if r.path == "/later" { 200 } else { 500 })).await;
+    let setup = node.setup().await;
+    let client = &setup.client;
+    let (id, _) = webhook(&node, client, &receiver.url(), &["order.created"]).await;
+    order(&node, &setup).await;
+    node.project().await;
+    assert_eq!(send(&node, &receiver).await, 1);
+    let list = node.client(client, "GET", "/webhooks/deliveries", Value::Null).await.data(200);
+    let delivery = list["deliveries"][0]["id"].clone();
+    let retry = format!("/webhooks/deliveries/{delivery}/retry");
+    node.client(client, "POST", &retry, Value::Null).await.refused(409, "E_DELIVERY_NOT_FAILED");
+
+    switch(&node, client, id, false).await;
+    let failed = detail(&node, client, &delivery).await;
+    let expected = (json!("failed"), json!(1), Value::Null);
+    assert_eq!((failed["status"].clone(), failed["attempt_count"].clone(), failed["next_attempt_at"].clone()), expected);
+    node.client(client, "POST", &retry, Value::Null).await.refused(409, "E_WEBHOOK_INACTIVE");
+    node.client(client, "PUT", &format!("/webhooks/{id}"), json!({"url": format!("{}/later", receiver.url())})).await.data(200);
+    switch(&node, client, id, true).await;
+    assert_eq!(detail(&node, client, &delivery).await["status"], "failed", "only a retry brings it back");
+
+    let data = node.keyed(client, &retry, "again", &Value::Null).await.data(200);
+    assert_eq!(data.as_object().unwrap().keys().collect::<Vec<_>>(), ["delivery_id", "message"]);
+    assert_eq!(data["delivery_id"], delivery);
+    node.project().await;
+    let pending = detail(&node, client, &delivery).await;
+    assert_eq!((&pending["status"], &pending["attempt_count"]), (&json!("pending"), &json!(1)));
+    assert_eq!(node.keyed(client, &retry, "again", &Value::Null).await.header("idempotent-replayed"), "true");
+    node.client(client, "POST", &retry, Value::Null).await.refused(409, "E_DELIVERY_NOT_FAILED");
+    // It is due at once.
+    assert_eq!(send(&node, &receiver).await, 1);
+    let done = detail(&node, client, &delivery).await;
+    assert_eq!((&done["status"], &done["attempt_count"]), (&json!("delivered"), &json!(2)));
+    let numbers: Vec<_> = done["attempts"].as_array().unwrap().iter().map(|a| a["attempt"].as_i64().unwrap()).collect();
+    assert_eq!(numbers, [1, 2]);
+    let both = [arrived.recv().await.unwrap(), arrived.recv().await.unwrap()];
+    assert_eq!(both[0].event_id(), both[1].event_id());
+    assert_eq!(both[0].body, both[1].body);
+    node.client(client, "POST", &retry, Value::Null).await.refused(409, "E_DELIVERY_NOT_FAILED");
+    sound(&node).await;
+    assert!(rebuild(&node.options, Rebuild::All, |_| {}).await.unwrap().was_clean());
+    assert_eq!(detail(&node, client, &delivery).await, done);
+}
+
+#[tokio::test]
+async fn a_delivery_without_attempts_left_or_of_somebody_else_is_not_retried() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let (client, other) = (&setup.client, node.account("Other").await);
+    let (id, _) = webhook(&node, client, "https://example.com/hook", &["order.created"]).await;
+    order(&node, &setup).await;
+    node.project().await;
+    let list = node.client(client, "GET", "/webhooks/deliveries", Value::Null).await.data(200);
+    let retry = format!("/webhooks/deliveries/{}/retry", list["deliveries"][0]["id"]);
+    sqlx::raw_sql("UPDATE delivery_state SET status = 'failed', attempt_count = 5").execute(node.ledger.pool()).await.unwrap();
+    node.client(client, "POST", &retry, Value::Null).await.refused(409, "E_DELIVERY_ATTEMPTS_EXHAUSTED");
+    node.client(&other, "POST", &retry, Value::Null).await.refused(404, "E_NOT_FOUND");
+    for id in ["999", "first"] {
+        let path = format!("/webhooks/deliveries/{id}/retry");
+        node.client(client, "POST", &path, Value::Null).await.refused(404, "E_NOT_FOUND");
+    }
+    // Deleted webhooks have none either.
+    sqlx::raw_sql("UPDATE delivery_state SET attempt_count = 1").execute(node.ledger.pool()).await.unwrap();
+    node.client(client, "DELETE", &format!("/webhooks/{id}"), Value::Null).await.data(200);
+    node.client(client, "POST", &retry, Value::Null).await.refused(409, "E_WEBHOOK_INACTIVE");
+}
+
+#[tokio::test]
+async fn retries_and_switches_in_one_batch_of_the_projection_keep_their_order() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let client = &setup.client;
+    let (id, _) = webhook(&node, client, "https://example.com/hook", &["order.created"]).await;
+    order(&node, &setup).await;
+    switch(&node, client, id, false).await;
+    let list = node.client(client, "GET", "/webhooks/deliveries", Value::Null).await.data(200);
+    let delivery = list["deliveries"][0]["id"].clone();
+    let retry = format!("/webhooks/deliveries/{delivery}/retry");
+    let put = async |is_active| {
+        node.client(client, "PUT", &format!("/webhooks/{id}"), json!({"is_active": is_active})).await.data(200);
+    };
+    // Switched on, retried, switched off: it fails again.
+    put(true).await;
+    node.client(client, "POST", &retry, Value::Null).await.data(200);
+    put(false).await;
+    node.project().await;
+    assert_eq!(detail(&node, client, &delivery).await["status"], "failed");
+    // Off and on, then retried: it is pending.
+    put(true).await;
+    put(false).await;
+    put(true).await;
+    node.client(client, "POST", &retry, Value::Null).await.data(200);
+    node.project().await;
+    assert_eq!(detail(&node, client, &delivery).await["status"], "pending");
+    sound(&node).await;
+}
+
+#[tokio::test]
+async fn statistics_count_by_the_time_of_making() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let client = &setup.client;
+    let stats = async |client: &Client| node.client(client, "GET", "/webhooks/deliveries/stats", Value::Null).await.data(200);
+    let counts = |total, pending, delivered, failed, last: [i64; 3]| {
+        json!({"total_count": total, "pending_count": pending, "delivered_count": delivered, "failed_count": failed,
+            "last_24h_total": last[0], "last_24h_delivered": last[1], "last_24h_failed": last[2]})
+    };
+    assert_eq!(stats(client).await, counts(0, 0, 0, 0, [0, 0, 0]));
+    webhook(&node, client, "https://example.com/hook", &["order.created"]).await;
+    for _ in 0..5 {
+        order(&node, &setup).await;
+    }
+    node.project().await;
+    sqlx::raw_sql(
+        "UPDATE delivery_state SET status = 'delivered', delivered_at = now() WHERE delivery_id IN (SELECT id FROM deliveries ORDER BY id LIMIT 2);
+         UPDATE delivery_state SET status = 'failed' WHERE delivery_id IN (SELECT id FROM deliveries ORDER BY id DESC LIMIT 2);
+         UPDATE deliveries SET created_at = now() - interval '24 hours 1 second' WHERE id IN (SELECT min(id) FROM deliveries);
+         UPDATE deliveries SET created_at = now() - interval '23 hours 59 minutes' WHERE id IN (SELECT max(id) FROM deliveries)",
+    )
+    .execute(node.ledger.pool())
+    .await
+    .unwrap();
+    assert_eq!(stats(client).await, counts(5, 1, 2, 2, [4, 1, 2]));
+    assert_eq!(stats(&node.account("Other").await).await, counts(0, 0, 0, 0, [0, 0, 0]), "of the caller's account alone");
+}

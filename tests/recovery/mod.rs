@@ -1,0 +1,40 @@
+//! What clients and operators do about deliveries: test, count, retry, replay; and what is forgotten.
+
+mod health;
+mod management;
+mod replay;
+mod retention;
+
+use rewards_ledger::audit::verify;
+use rewards_ledger::receiver::Receiver;
+use serde_json::json;
+
+use crate::support::node::{Client, Node, Setup};
+use crate::support::shop::{DEADLINE, worker};
+
+/// A webhook that hears these types; its id and token.
+async fn webhook(node: &Node, client: &Client, url: &str, events: &[&str]) -> (i64, String) {
+    let body = json!({"name": "hook", "url": url, "events": events});
+    let made = node.client(client, "POST", "/webhooks", body).await.json();
+    (made["id"].as_i64().unwrap(), made["token"].as_str().unwrap().to_owned())
+}
+
+async fn order(node: &Node, setup: &Setup) -> i64 {
+    let body = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    node.client(&setup.client, "POST", "/orders", body).await.data(201)["id"].as_i64().unwrap()
+}
+
+async fn switch(node: &Node, client: &Client, webhook: i64, is_active: bool) {
+    node.client(client, "PUT", &format!("/webhooks/{webhook}"), json!({"is_active": is_active})).await.data(200);
+    node.project().await;
+}
+
+async fn send(node: &Node, receiver: &Receiver) -> usize {
+    worker(node.ledger.pool(), receiver, DEADLINE).once().await.unwrap().claimed
+}
+
+async fn sound(node: &Node) {
+    let report = verify(&node.options, |_| {}).await.unwrap();
+    assert!(report.is_clean(), "{:#?}", report.differences);
+    assert_eq!(report.delivery_health.missing(), 0);
+}

@@ -1,0 +1,362 @@
+//! Replays: what they deliver, what they count, how they end.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use rewards_ledger::access::Role;
+use rewards_ledger::audit::{Rebuild, rebuild};
+use rewards_ledger::delivery::replay::Replayer;
+use rewards_ledger::ledger::FIRST_SHARD;
+use rewards_ledger::receiver::Answer;
+use serde_json::{Value, json};
+use sqlx::PgPool;
+
+use super::{order, send, sound, switch, webhook};
+use crate::support::node::{Node, Setup};
+use crate::support::postgres;
+use crate::support::program::{OPERATOR_TOKEN, Program, run};
+use crate::support::shop::receiver;
+
+/// Takes a step of what is due now, and makes its deliveries.
+async fn step(node: &Node) -> usize {
+    let replayer = Replayer { ledger: node.ledger.clone(), pool: node.ledger.pool().clone() };
+    let taken = replayer.once(FIRST_SHARD).await.unwrap();
+    node.project().await;
+    taken
+}
+
+/// The same a second later.
+async fn next_step(node: &Node) -> usize {
+    let passed = "UPDATE webhook_replays SET updated_at = updated_at - interval '1 second' WHERE status = 'RUNNING'";
+    sqlx::raw_sql(passed).execute(node.ledger.pool()).await.unwrap();
+    step(node).await
+}
+
+async fn start(node: &Node, webhook: i64, body: Value) -> Value {
+    node.operator("POST", &format!("/webhooks/{webhook}/replays"), body).await.data(201)
+}
+
+async fn shown(node: &Node, replay: &Value) -> Value {
+    node.operator("GET", &format!("/replays/{}", replay["id"]), Value::Null).await.data(200)
+}
+
+/// `status`, and how many deliveries were made, are pending, delivered, failed.
+fn counts(replay: &Value) -> (&str, [i64; 4]) {
+    let count = |name: &str| replay[name].as_i64().unwrap();
+    let counts = [count("deliveries"), count("pending_count"), count("delivered_count"), count("failed_count")];
+    (replay["status"].as_str().unwrap(), counts)
+}
+
+/// Every delivery to a webhook: its event, its replay, and its envelope's bytes.
+async fn deliveries(node: &Node, webhook: i64) -> Vec<(uuid::Uuid, i64, String)> {
+    sqlx::query_as(
+        "SELECT d.event_id, d.replay_id, e.payload FROM deliveries d JOIN webhook_envelopes e USING (shard_id, event_id)
+         WHERE d.webhook_id = $1 ORDER BY d.id",
+    )
+    .bind(webhook)
+    .fetch_all(node.ledger.pool())
+    .await
+    .unwrap()
+}
+
+async fn orders(node: &Node, setup: &Setup, count: usize) {
+    for _ in 0..count {
+        order(node, setup).await;
+    }
+    node.project().await;
+}
+
+#[tokio::test]
+async fn deliveries_since_a_position_are_made_anew_with_the_same_bytes() {
+    let node = Node::start().await;
+    let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
+    let setup = node.setup().await;
+    let (id, _) = webhook(&node, &setup.client, &receiver.url(), &["order.created"]).await;
+    orders(&node, &setup, 3).await;
+    assert_eq!(send(&node, &receiver).await, 3);
+    let before = deliveries(&node, id).await;
+    let (position, recorded_at): (i64, chrono::DateTime<chrono::Utc>) =
+        sqlx::query_as("SELECT position, recorded_at FROM events WHERE event_id = $1")
+            .bind(before[1].0)
+            .fetch_one(node.ledger.pool())
+            .await
+            .unwrap();
+
+    // First a count, which leaves no trace.
+    let head = node.head().await;
+    let path = format!("/webhooks/{id}/replays");
+    for (which, found) in [("from_position", json!(position)), ("since", json!(recorded_at))] {
+        let body = json!({"kind": "deliveries", which: found, "dry_run": true});
+        assert_eq!(node.operator("POST", &path, body).await.data(200), json!({"found": 2, "replay": null}), "{which}");
+    }
+    let none = json!({"kind": "deliveries", "since": "2100-01-01T00:00:00Z", "dry_run": true});
+    assert_eq!(node.operator("POST", &path, none).await.data(200)["found"], 0);
+    assert_eq!(node.head().await, head);
+
+    let started = start(&node, id, json!({"kind": "deliveries", "from_position": position})).await;
+    assert_eq!((&started["found"], &started["replay"]["webhook_id"]), (&json!(2), &json!(id)));
+    let replay = started["replay"].clone();
+    assert_eq!(counts(&replay), ("RUNNING", [0, 0, 0, 0]));
+    node.project().await;
+    assert_eq!(step(&node).await, 1);
+    let replay = shown(&node, &replay).await;
+    assert_eq!(counts(&replay), ("COMPLETED", [2, 2, 0, 0]));
+    assert_eq!(replay["next_position"], replay["until_position"]);
+    assert_eq!(next_step(&node).await, 0);
+
+    let replay_id = replay["id"].as_i64().unwrap();
+    let after = deliveries(&node, id).await;
+    let again: Vec<_> = before[1..].iter().map(|(event, _, bytes)| (*event, replay_id, bytes.clone())).collect();
+    assert_eq!(after, [before.clone(), again].concat());
+    assert_eq!(send(&node, &receiver).await, 2);
+    let mut received: HashMap<String, Vec<Vec<u8>>> = HashMap::new();
+    while let Ok(one) = arrived.try_recv() {
+        received.entry(one.event_id().unwrap().to_owned()).or_default().push(one.body.to_vec());
+    }
+    let times: Vec<usize> = before.iter().map(|(event, ..)| received[&event.to_string()].len()).collect();
+    assert_eq!(times, [1, 2, 2]);
+    assert!(received.values().all(|bodies| bodies.iter().all(|body| *body == bodies[0])));
+    assert_eq!(counts(&shown(&node, &replay).await), ("COMPLETED", [2, 0, 2, 0]));
+    let list = node.operator("GET", &path, Value::Null).await.data(200);
+    assert_eq!(list["replays"], json!([shown(&node, &replay).await]));
+    // To its client a delivery like any other.
+    let stats = node.client(&setup.client, "GET", "/webhooks/deliveries/stats", Value::Null).await.data(200);
+    assert_eq!((&stats["total_count"], &stats["delivered_count"]), (&json!(5), &json!(5)));
+    sound(&node).await;
+    let rebuilt = rebuild(&node.options, Rebuild::All, |_| {}).await.unwrap();
+    assert!(rebuilt.was_clean(), "{:#?}", rebuilt.differences);
+    assert_eq!(deliveries(&node, id).await, after);
+}
+
+#[tokio::test]
+async fn what_a_webhook_missed_reaches_it_also_from_before_it_existed() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    // Nobody hears the first two; the first webhook hears the third and fourth.
+    orders(&node, &setup, 2).await;
+    let types = ["order.created"];
+    let (first, _) = webhook(&node, &setup.client, "https://example.com/one", &types).await;
+    orders(&node, &setup, 1).await;
+    let (second, _) = webhook(&node, &setup.client, "https://example.com/two", &types).await;
+    orders(&node, &setup, 1).await;
+    let other = node.setup().await;
+    orders(&node, &other, 1).await;
+    let never_heard: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM webhook_envelopes").fetch_one(node.ledger.pool()).await.unwrap();
+    assert_eq!(never_heard, 2);
+    // The second webhook has one pending: that one is not missed.
+    let started = start(&node, second, json!({"kind": "missed"})).await;
+    assert_eq!(started["found"], 3);
+    node.project().await;
+    step(&node).await;
+    assert_eq!(counts(&shown(&node, &started["replay"]).await), ("COMPLETED", [3, 3, 0, 0]));
+    let (of_first, of_second) = (deliveries(&node, first).await, deliveries(&node, second).await);
+    assert_eq!(of_second.len(), 4);
+    let placed: Vec<uuid::Uuid> = sqlx::query_scalar(
+        "SELECT event_id FROM events e JOIN orders o ON o.id = e.stream_id WHERE type = 'OrderPlaced' AND account_id = $1 ORDER BY position",
+    )
+    .bind(setup.client.account_id)
+    .fetch_all(node.ledger.pool())
+    .await
+    .unwrap();
+    let mut events: Vec<_> = of_second.iter().map(|(event, ..)| *event).collect();
+    events.sort_unstable();
+    assert_eq!(events, placed);
+    let of = |which: &[(uuid::Uuid, i64, String)], event| which.iter().find(|(e, ..)| *e == event).unwrap().2.clone();
+    assert_eq!(of(&of_second, placed[2]), of(&of_first, placed[2]), "one envelope for all");
+    let built: Value = serde_json::from_str(&of(&of_second, placed[0])).unwrap();
+    assert_eq!((&built["event_id"], &built["event_type"]), (&json!(placed[0]), &json!("order.created")));
+    assert_eq!(built["data"]["status"], "PENDING");
+    sound(&node).await;
+
+    // A failed one is missed, a delivered one is not.
+    sqlx::raw_sql(
+        "UPDATE delivery_state SET status = 'delivered', delivered_at = now();
+         UPDATE delivery_state SET status = 'failed', attempt_count = 5, delivered_at = NULL WHERE delivery_id = (SELECT max(delivery_id) FROM delivery_state)",
+    )
+    .execute(node.ledger.pool())
+    .await
+    .unwrap();
+    let again = json!({"kind": "missed", "dry_run": true});
+    assert_eq!(node.operator("POST", &format!("/webhooks/{second}/replays"), again).await.data(200)["found"], 1);
+    assert!(rebuild(&node.options, Rebuild::All, |_| {}).await.unwrap().was_clean());
+}
+
+#[tokio::test]
+async fn no_more_is_made_in_a_second_than_was_asked_for_also_on_two_nodes() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    orders(&node, &setup, 5).await;
+    let (id, _) = webhook(&node, &setup.client, "https://example.com/hook", &["order.created"]).await;
+    let replay = start(&node, id, json!({"kind": "missed", "per_second": 2})).await["replay"].clone();
+    node.project().await;
+    let mut made = vec![];
+    for _ in 0..3 {
+        let (one, other) = tokio::join!(next_step(&node), async {
+            let replayer = Replayer { ledger: node.ledger.clone(), pool: node.ledger.pool().clone() };
+            replayer.once(FIRST_SHARD).await.unwrap()
+        });
+        assert!(one + other >= 1);
+        node.project().await;
+        let now = "UPDATE webhook_replays SET updated_at = clock_timestamp() WHERE status = 'RUNNING'";
+        sqlx::raw_sql(now).execute(node.ledger.pool()).await.unwrap();
+        assert_eq!(step(&node).await, 0, "not due");
+        made.push(counts(&shown(&node, &replay).await).1[0]);
+    }
+    assert_eq!(made, [2, 4, 5]);
+    assert_eq!(counts(&shown(&node, &replay).await), ("COMPLETED", [5, 5, 0, 0]));
+    let distinct: HashSet<_> = deliveries(&node, id).await.into_iter().map(|(event, ..)| event).collect();
+    assert_eq!(distinct.len(), 5);
+    sound(&node).await;
+}
+
+#[tokio::test]
+async fn an_ended_replay_leaves_nothing_half_counted() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    orders(&node, &setup, 5).await;
+    let (id, _) = webhook(&node, &setup.client, "https://example.com/hook", &["order.created"]).await;
+    node.project().await;
+    let missed = json!({"kind": "missed", "per_second": 2});
+    let replay = start(&node, id, missed.clone()).await["replay"].clone();
+    node.project().await;
+    step(&node).await;
+    assert_eq!(counts(&shown(&node, &replay).await), ("RUNNING", [2, 2, 0, 0]));
+    let cancel = format!("/replays/{}/cancel", replay["id"]);
+    assert_eq!(node.operator("POST", &cancel, Value::Null).await.data(200)["status"], "CANCELLED");
+    node.project().await;
+    assert_eq!(counts(&shown(&node, &replay).await), ("CANCELLED", [2, 0, 0, 2]));
+    assert_eq!(next_step(&node).await, 0);
+    node.operator("POST", &cancel, Value::Null).await.refused(409, "E_CONFLICT");
+
+    // The webhook is switched off: the replay ends by itself. All five are still missed.
+    let started = start(&node, id, missed).await;
+    assert_eq!(started["found"], 5);
+    node.project().await;
+    step(&node).await;
+    switch(&node, &setup.client, id, false).await;
+    next_step(&node).await;
+    assert_eq!(counts(&shown(&node, &started["replay"]).await), ("FAILED", [2, 0, 0, 2]));
+    switch(&node, &setup.client, id, true).await;
+    let listed = node.client(&setup.client, "GET", "/webhooks/deliveries?status=failed", Value::Null).await;
+    assert_eq!(listed.header("x-total-count"), "4");
+    // Its client may retry what it had made: all attempts are left.
+    let failed = listed.data(200)["deliveries"][0]["id"].clone();
+    node.client(&setup.client, "POST", &format!("/webhooks/deliveries/{failed}/retry"), Value::Null).await.data(200);
+    node.project().await;
+    assert_eq!(counts(&shown(&node, &started["replay"]).await), ("FAILED", [2, 1, 0, 1]));
+    sound(&node).await;
+    let rebuilt = rebuild(&node.options, Rebuild::All, |_| {}).await.unwrap();
+    assert!(rebuilt.was_clean(), "{:#?}", rebuilt.differences);
+}
+
+#[tokio::test]
+async fn a_replay_is_an_admins_and_is_refused_where_it_makes_no_sense() {
+    let node = Node::start().await;
+    let client = node.account("Acme").await;
+    let (id, _) = webhook(&node, &client, "https://example.com/hook", &["order.created"]).await;
+    let path = format!("/webhooks/{id}/replays");
+    let head = node.head().await;
+    for (body, field) in [
+        (json!({}), "kind"),
+        (json!({"kind": "all"}), "kind"),
+        (json!({"kind": "deliveries"}), "since"),
+        (json!({"kind": "missed", "since": "2026-01-01T00:00:00Z", "from_position": 1}), "from_position"),
+        (json!({"kind": "missed", "from_position": 0}), "from_position"),
+        (json!({"kind": "missed", "per_second": 501}), "per_second"),
+        (json!({"kind": "missed", "unknown": 1}), "unknown"),
+    ] {
+        let error = node.operator("POST", &path, body).await.refused(400, "E_VALIDATION_FAILURE");
+        assert!(error["messages"][field].is_array(), "{error}");
+    }
+    let missed = json!({"kind": "missed"});
+    for role in [Role::Finance, Role::Auditor] {
+        let token = node.token(role).await;
+        node.operator_with(&token, "POST", &path, missed.clone()).await.refused(403, "E_FORBIDDEN");
+        node.operator_with(&token, "GET", &path, Value::Null).await.data(200);
+    }
+    node.operator("POST", "/webhooks/999/replays", missed.clone()).await.refused(404, "E_NOT_FOUND");
+    for (method, path) in [("GET", "/replays/999"), ("POST", "/replays/999/cancel"), ("GET", "/webhooks/999/replays")] {
+        node.operator(method, path, Value::Null).await.refused(404, "E_NOT_FOUND");
+    }
+    assert_eq!(node.head().await, head);
+    switch(&node, &client, id, false).await;
+    node.operator("POST", &path, missed.clone()).await.refused(409, "E_WEBHOOK_INACTIVE");
+    node.client(&client, "DELETE", &format!("/webhooks/{id}"), Value::Null).await.data(200);
+    node.operator("POST", &path, missed).await.refused(409, "E_WEBHOOK_INACTIVE");
+}
+
+const ORDERS: usize = 60;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_survives_the_program_being_killed_and_delivers_each_event_once() {
+    let database = postgres::database().await;
+    let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
+    let ca = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(ca.path(), receiver.ca_pem()).unwrap();
+    let arguments = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];
+    let mut program = Program::start(&database.url, &[&arguments[..], &["--retry-base", "1s"]].concat()).await;
+    let client = program.client("100000.00").await;
+    let product = program.product(0).await;
+    for _ in 0..ORDERS {
+        let body = json!({"product_id": product, "denomination": 10, "quantity": 1});
+        assert_eq!(program.call(&client, "POST", "/orders", None, &body).await.unwrap().0, 201);
+    }
+    let hook = json!({"name": "late", "url": receiver.url(), "events": ["order.created"]});
+    let (_, hook) = program.call(&client, "POST", "/webhooks", None, &hook).await.unwrap();
+    let path = format!("/webhooks/{}/replays", hook["id"]);
+    let started = program.operator(&path, json!({"kind": "missed", "per_second": 10})).await;
+    assert_eq!(started["found"].as_u64().unwrap(), ORDERS as u64);
+
+    let pool = PgPool::connect(&database.url).await.unwrap();
+    let made = async || -> (String, i64) {
+        sqlx::query_as("SELECT status, deliveries FROM webhook_replays").fetch_one(&pool).await.unwrap()
+    };
+    let deadline = Instant::now() + Duration::from_secs(120);
+    for kills in 1..=3 {
+        while made().await.1 < 12 * kills {
+            assert!(Instant::now() < deadline, "the replay goes on: {:?}", made().await);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        program.signal(Signal::SIGKILL);
+        assert_eq!(made().await.0, "RUNNING");
+        program.restart().await;
+    }
+    let pending = "SELECT count(*) FROM delivery_state WHERE status <> 'delivered'";
+    while made().await.0 != "COMPLETED" || sqlx::query_scalar::<_, i64>(pending).fetch_one(&pool).await.unwrap() > 0 {
+        assert!(Instant::now() < deadline, "the replay ends: {:?}", made().await);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let (rows, events): (i64, i64) =
+        sqlx::query_as("SELECT count(*), count(DISTINCT (event_id, replay_id)) FROM deliveries").fetch_one(&pool).await.unwrap();
+    assert_eq!((rows, events, made().await.1), (ORDERS as i64, ORDERS as i64, ORDERS as i64));
+    let mut received = HashSet::new();
+    while let Ok(one) = arrived.try_recv() {
+        received.insert(one.event_id().unwrap().to_owned());
+    }
+    assert_eq!(received.len(), ORDERS);
+    let verified = run(program.command().arg("verify")).await;
+    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
+
+    // The same by the command.
+    let replay = async |arguments: &[&str]| {
+        let mut command = program.command();
+        command.arg("replay").args(arguments).args(["--json", "--url", &program.url()]);
+        let done = run(command.env("LEDGER_OPERATOR_TOKEN", OPERATOR_TOKEN)).await;
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        serde_json::from_slice::<Value>(&done.stdout).unwrap()
+    };
+    let hook = hook["id"].to_string();
+    assert_eq!(replay(&["start", &hook, "--missed", "--dry-run"]).await, json!({"found": 0}));
+    assert_eq!(replay(&["start", &hook, "--from-position", "1", "--dry-run"]).await, json!({"found": 0}), "it had none itself");
+    let ended = replay(&["start", &hook, "--missed", "--wait"]).await;
+    assert_eq!((&ended["status"], &ended["deliveries"]), (&json!("COMPLETED"), &json!(0)));
+    assert_eq!(replay(&["show", &ended["id"].to_string()]).await["status"], "COMPLETED");
+    assert_eq!(replay(&["list", &hook]).await["replays"].as_array().unwrap().len(), 2);
+    let mut cancel = program.command();
+    cancel.args(["replay", "cancel", &ended["id"].to_string(), "--url", &program.url()]);
+    let refused = run(cancel.env("LEDGER_OPERATOR_TOKEN", OPERATOR_TOKEN)).await;
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("409 E_CONFLICT"));
+}
