@@ -40,6 +40,10 @@ const STOP_REQUESTS: Duration = Duration::from_secs(20);
 /// How long the roles and the writers may take after that.
 const STOP_TASKS: Duration = Duration::from_secs(40);
 const PURGE_EVERY: Duration = Duration::from_secs(600);
+/// Connections to receivers that are kept beside those in use.
+const KEPT_CONNECTIONS: usize = 1_024;
+/// Descriptors that are left to everything else: clients, Postgres, files.
+const OTHER_DESCRIPTORS: usize = 512;
 /// How often it is looked whether all background tasks still run.
 const LOOK_AFTER_TASKS: Duration = Duration::from_secs(1);
 
@@ -181,7 +185,7 @@ impl Node {
             self.roles.spawn(health::run(ledger.pool().clone(), shards, metrics.clone(), stop()));
         }
         if config.roles.include(Role::Fulfilment) {
-            self.roles.spawn(Fulfilment::new(ledger.clone(), metrics.clone()).reading(work.clone()).run(stop()));
+            self.roles.spawn(Fulfilment::new(ledger.clone(), metrics.clone()).reading(work).run(stop()));
             if let Some(sandbox) = sandbox {
                 self.roles.spawn(sandbox.run(stop()));
             }
@@ -192,15 +196,17 @@ impl Node {
                 deadline: config.delivery_timeout,
                 max_in_flight: config.delivery_in_flight as usize,
                 max_in_flight_per_webhook: config.delivery_in_flight_per_webhook as usize,
+                ..WorkerSettings::default()
             };
             let worker = Worker {
-                pool: work,
+                pool: connect::delivery(self.database.options()),
                 shards: ledger.shards().collect(),
                 keyring: keyring.clone(),
                 sender: Arc::new(sender),
                 settings,
                 metrics: metrics.clone(),
                 made,
+                targets: Arc::default(),
             };
             self.roles.spawn(worker.run(stop()));
             let settings = RetentionSettings {
@@ -292,8 +298,26 @@ fn sender(config: &Config) -> Result<Sender, NodeError> {
         deadline: config.delivery_timeout,
         ca_pem: config.webhook_ca_file.as_ref().map(read).transpose()?,
         allowed_nets: config.webhook_allow_nets.clone(),
-        max_idle_per_host: config.delivery_in_flight_per_webhook as usize,
+        max_connections: connections(config.delivery_in_flight as usize),
     })?)
+}
+
+/// How many connections to receivers may be open: as many as sends, and as many again for each to be
+/// kept for the next one; no more than the process may have descriptors beside its others.
+fn connections(in_flight: usize) -> usize {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let wanted = in_flight + KEPT_CONNECTIONS;
+    let needed = wanted.saturating_add(OTHER_DESCRIPTORS);
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return wanted };
+    let needed = u64::try_from(needed).unwrap_or(u64::MAX);
+    let mut allowed = soft;
+    if soft < needed && setrlimit(Resource::RLIMIT_NOFILE, needed.min(hard), hard).is_ok() {
+        allowed = needed.min(hard);
+    }
+    if allowed < needed {
+        tracing::warn!(allowed, needed, "few descriptors (ulimit -n): fewer connections to receivers are kept");
+    }
+    wanted.min(usize::try_from(allowed).unwrap_or(usize::MAX).saturating_sub(OTHER_DESCRIPTORS)).max(1)
 }
 
 /// Forgets old idempotency keys and sessions, and windows and blocks that are over: every few minutes, in small

@@ -3,9 +3,11 @@
 
 #![allow(dead_code)] // each benchmark uses its part
 
+pub mod arrivals;
 pub mod baseline;
 pub mod load;
 pub mod table;
+pub mod traffic;
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -89,6 +91,15 @@ impl Serve {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         bail!("the program did not become ready")
+    }
+
+    /// The processor time that it has used.
+    pub fn cpu(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).unwrap_or_default();
+        // After the name, which may hold anything: utime and stime are the 12th and 13th, in ticks of 10 ms.
+        let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
+        let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+        Duration::from_millis(10 * ticks)
     }
 
     pub async fn operator(&self, path: &str, body: Value) -> Result<Value> {

@@ -1,5 +1,7 @@
 //! Accounts (client organisations) and their API credentials.
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
@@ -65,17 +67,41 @@ pub struct Account {
 impl Account {
     /// The most specific discount: of the product, else of its category, else the account's, else 0.00.
     pub fn discount_on(&self, product_id: ProductId, category_id: Option<CategoryId>) -> Percent {
-        let find = |product: Option<ProductId>, category: Option<CategoryId>| {
-            self.discounts
-                .iter()
-                .find(|rule| rule.product_id == product && rule.category_id == category)
-                .map(|rule| rule.discount)
-        };
-        find(Some(product_id), None)
-            .or_else(|| category_id.and_then(|id| find(None, Some(id))))
-            .or_else(|| find(None, None))
-            .unwrap_or(Percent::ZERO)
+        let find = |target| self.discounts.iter().find(|rule| rule.target() == target).map(|rule| rule.discount);
+        most_specific(product_id, category_id, find)
     }
+
+    /// The same for many products.
+    pub fn discounts(&self) -> Discounts {
+        Discounts(self.discounts.iter().map(|rule| (rule.target(), rule.discount)).collect())
+    }
+}
+
+/// A product, a category, or everything.
+type Target = (Option<ProductId>, Option<CategoryId>);
+
+impl DiscountRule {
+    fn target(&self) -> Target {
+        (self.product_id, self.category_id)
+    }
+}
+
+/// An account's discounts by what they are on.
+#[derive(Clone, Debug)]
+pub struct Discounts(HashMap<Target, Percent>);
+
+impl Discounts {
+    /// As [`Account::discount_on`].
+    pub fn on(&self, product_id: ProductId, category_id: Option<CategoryId>) -> Percent {
+        most_specific(product_id, category_id, |target| self.0.get(&target).copied())
+    }
+}
+
+fn most_specific(product: ProductId, category: Option<CategoryId>, find: impl Fn(Target) -> Option<Percent>) -> Percent {
+    find((Some(product), None))
+        .or_else(|| category.and_then(|category| find((None, Some(category)))))
+        .or_else(|| find((None, None)))
+        .unwrap_or(Percent::ZERO)
 }
 
 /// The one fold of the account stream.

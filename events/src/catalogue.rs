@@ -38,6 +38,43 @@ impl Denominations {
     }
 }
 
+/// What to change of a product; what is absent stays.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ProductChange {
+    pub name: Option<String>,
+    pub brand: Option<String>,
+    /// `Some(None)` takes the product out of its category.
+    pub category_id: Option<Option<CategoryId>>,
+    pub country: Option<String>,
+    pub currency: Option<Currency>,
+    pub denominations: Option<Denominations>,
+    pub max_quantity: Option<i32>,
+    pub description: Option<String>,
+    pub terms: Option<String>,
+    pub is_active: Option<bool>,
+}
+
+impl ProductDetails {
+    /// The same product with a change made.
+    pub fn with(&self, change: &ProductChange) -> ProductDetails {
+        fn changed<T: Clone>(to: &Option<T>, from: &T) -> T {
+            to.as_ref().unwrap_or(from).clone()
+        }
+        ProductDetails {
+            name: changed(&change.name, &self.name),
+            brand: changed(&change.brand, &self.brand),
+            category_id: changed(&change.category_id, &self.category_id),
+            country: changed(&change.country, &self.country),
+            currency: changed(&change.currency, &self.currency),
+            denominations: changed(&change.denominations, &self.denominations),
+            max_quantity: changed(&change.max_quantity, &self.max_quantity),
+            description: changed(&change.description, &self.description),
+            terms: changed(&change.terms, &self.terms),
+            is_active: changed(&change.is_active, &self.is_active),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProductAdded {
     pub details: ProductDetails,
@@ -46,6 +83,48 @@ pub struct ProductAdded {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProductChanged {
     pub details: ProductDetails,
+}
+
+/// The product got an image, or another one. Its bytes stand outside the log, under their hash.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProductImageSet {
+    /// Of the bytes, in lower-case hex.
+    pub sha256: String,
+    pub content_type: ImageType,
+    /// In bytes.
+    pub size: i32,
+}
+
+/// The kinds of images that a product can have: none that can carry a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ImageType {
+    #[serde(rename = "image/png")]
+    Png,
+    #[serde(rename = "image/jpeg")]
+    Jpeg,
+    #[serde(rename = "image/webp")]
+    Webp,
+}
+
+impl ImageType {
+    /// What the bytes are, by their beginning, whatever anybody calls them.
+    pub fn of(bytes: &[u8]) -> Option<ImageType> {
+        match bytes {
+            [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some(Self::Png),
+            [0xff, 0xd8, 0xff, ..] => Some(Self::Jpeg),
+            [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some(Self::Webp),
+            _ => None,
+        }
+    }
+
+    /// The media type.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Png => "image/png",
+            Self::Jpeg => "image/jpeg",
+            Self::Webp => "image/webp",
+        }
+    }
 }
 
 /// Vouchers were added to the stock. Their codes stand sealed in the vault.
@@ -62,8 +141,24 @@ pub struct Product {
     pub id: ProductId,
     pub version: i64,
     pub details: ProductDetails,
+    pub image: Option<ProductImage>,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
+}
+
+/// A product's image, without its bytes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProductImage {
+    #[serde(flatten)]
+    pub set: ProductImageSet,
+    pub updated_at: DateTime<Utc>,
+}
+
+impl ProductImage {
+    /// Names these very bytes in a URL: another image has another one.
+    pub fn version(&self) -> &str {
+        self.set.sha256.get(..16).unwrap_or(&self.set.sha256)
+    }
 }
 
 impl Product {
@@ -88,6 +183,7 @@ pub fn evolve(state: Option<Product>, id: ProductId, event: &ProductEvent, at: &
                 id,
                 version: at.version,
                 details: e.details.clone(),
+                image: None,
                 created_at: at.recorded_at,
                 updated_at: at.recorded_at,
             });
@@ -95,9 +191,16 @@ pub fn evolve(state: Option<Product>, id: ProductId, event: &ProductEvent, at: &
         (None, _) => return None,
         (Some(product), _) => product,
     };
-    if let ProductEvent::ProductChanged(e) = event {
-        product.details = e.details.clone();
-        product.updated_at = at.recorded_at;
+    match event {
+        ProductEvent::ProductAdded(_) | ProductEvent::VoucherStockLoaded(_) => {}
+        ProductEvent::ProductChanged(e) => {
+            product.details = e.details.clone();
+            product.updated_at = at.recorded_at;
+        }
+        ProductEvent::ProductImageSet(e) => {
+            product.image = Some(ProductImage { set: e.clone(), updated_at: at.recorded_at });
+            product.updated_at = at.recorded_at;
+        }
     }
     product.version = at.version;
     Some(product)
@@ -108,6 +211,7 @@ crate::codec::stream_events! {
     ProductEvent {
         ProductAdded = 1,
         ProductChanged = 1,
+        ProductImageSet = 1,
         VoucherStockLoaded = 1,
     }
 }
@@ -142,5 +246,65 @@ pub fn evolve_category(state: Option<Category>, id: CategoryId, event: &Category
             Some(Category { id, version: at.version, name: e.name.clone(), parent_id: e.parent_id, created_at: at.recorded_at })
         }
         (state, _) => state,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn at(version: i64) -> Moment {
+        let recorded_at = DateTime::from_timestamp(version, 0).unwrap();
+        Moment { position: version, event_id: Uuid::nil(), version, recorded_at }
+    }
+
+    fn details() -> ProductDetails {
+        ProductDetails {
+            name: "Card".into(),
+            brand: "Brand".into(),
+            category_id: Some(4),
+            country: "DE".into(),
+            currency: "EUR".parse().unwrap(),
+            denominations: Denominations::Fixed { values: vec!["10.00".parse().unwrap()] },
+            max_quantity: 5,
+            description: "d".into(),
+            terms: "t".into(),
+            is_active: true,
+        }
+    }
+
+    fn image(sha256: &str) -> ProductEvent {
+        ProductImageSet { sha256: sha256.into(), content_type: ImageType::Png, size: 8 }.into()
+    }
+
+    #[test]
+    fn a_change_keeps_what_it_does_not_name() {
+        assert_eq!(details().with(&ProductChange::default()), details());
+        let change = ProductChange { name: Some("Other".into()), category_id: Some(None), ..ProductChange::default() };
+        assert_eq!(details().with(&change), ProductDetails { name: "Other".into(), category_id: None, ..details() });
+    }
+
+    #[test]
+    fn the_latest_image_counts_and_outlives_a_change() {
+        let added = evolve(None, 3, &ProductAdded { details: details() }.into(), &at(1));
+        let first = evolve(added, 3, &image("aa"), &at(2));
+        let changed = evolve(first, 3, &ProductChanged { details: details() }.into(), &at(3)).unwrap();
+        let shown = changed.image.as_ref().map(|image| (&*image.set.sha256, image.updated_at));
+        assert_eq!(shown, Some(("aa", at(2).recorded_at)));
+        let second = evolve(Some(changed), 3, &image("bb"), &at(4)).unwrap();
+        assert_eq!(second.image.map(|image| image.set.sha256).as_deref(), Some("bb"));
+        assert_eq!((second.updated_at, second.version), (at(4).recorded_at, 4));
+    }
+
+    #[test]
+    fn images_are_known_by_their_bytes() {
+        assert_eq!(ImageType::of(b"\x89PNG\r\n\x1a\n rest"), Some(ImageType::Png));
+        assert_eq!(ImageType::of(&[0xff, 0xd8, 0xff, 0xe0]), Some(ImageType::Jpeg));
+        assert_eq!(ImageType::of(b"RIFF\x10\0\0\0WEBPVP8 "), Some(ImageType::Webp));
+        for other in [&b"<svg xmlns=\"http://www.w3.org/2000/svg\"/>"[..], b"GIF89a", b"RIFF\x10\0\0\0WAVE", b"\x89PNG", b""] {
+            assert_eq!(ImageType::of(other), None);
+        }
     }
 }

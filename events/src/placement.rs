@@ -3,7 +3,7 @@
 use crate::account::{Account, AccountStatus};
 use crate::catalogue::Product;
 use crate::order::OrderPlaced;
-use crate::price::price;
+use crate::price::{Price, price};
 use crate::wallet::{self, Purpose, Wallet, WalletCommand, WalletEvent};
 use crate::{Currency, Money, OrderId, ProductId, Rejection, TransactionId};
 
@@ -21,12 +21,38 @@ pub fn reference_code(order_id: OrderId) -> String {
     format!("ORD-{order_id:010}")
 }
 
-/// Decides an order. Refusals come in the order account, product, price, balance.
+/// What an order of this would cost, and the wallet that would pay it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Quote<'a> {
+    pub product: &'a Product,
+    pub wallet: &'a Wallet,
+    pub price: Price,
+}
+
+/// Prices an order. Refusals come in the order product, price, currency; whether the wallet's
+/// balance covers it is not asked.
 ///
 /// `wallet_in` finds the account's wallet of a currency.
+pub fn quote<'a>(
+    account: &Account,
+    product: Option<&'a Product>,
+    wallet_in: impl FnOnce(Currency) -> Option<&'a Wallet>,
+    denomination: Money,
+    quantity: i32,
+) -> Result<Quote<'a>, Rejection> {
+    let product = product.ok_or(Rejection::ProductUnavailable)?;
+    product.accepts(denomination, quantity)?;
+    let discount = account.discount_on(product.id, product.details.category_id);
+    let price = price(denomination, quantity, discount).map_err(|_| Rejection::InvalidDenomination)?;
+    let wallet = wallet_in(product.details.currency).ok_or(Rejection::CurrencyMismatch)?;
+    Ok(Quote { product, wallet, price })
+}
+
+/// Decides an order at what [`quote`] says. Refusals come in the order account, product, price,
+/// balance.
 pub fn place<'a>(
     account: &Account,
-    product: Option<&Product>,
+    product: Option<&'a Product>,
     wallet_in: impl FnOnce(Currency) -> Option<&'a Wallet>,
     order_id: OrderId,
     transaction_id: TransactionId,
@@ -35,12 +61,8 @@ pub fn place<'a>(
     if account.status == AccountStatus::Suspended {
         return Err(Rejection::AccountSuspended);
     }
-    let product = product.ok_or(Rejection::ProductUnavailable)?;
-    product.accepts(command.denomination, command.quantity)?;
+    let Quote { product, wallet, price } = quote(account, product, wallet_in, command.denomination, command.quantity)?;
     let details = &product.details;
-    let discount = account.discount_on(product.id, details.category_id);
-    let price = price(command.denomination, command.quantity, discount).map_err(|_| Rejection::InvalidDenomination)?;
-    let wallet = wallet_in(details.currency).ok_or(Rejection::CurrencyMismatch)?;
     let reference_code = reference_code(order_id);
     let payment =
         WalletCommand::Pay { amount: price.amount, purpose: Purpose::Order(order_id), reference: reference_code.clone() };
@@ -68,6 +90,7 @@ pub fn place<'a>(
 #[cfg(test)]
 mod tests {
     use chrono::DateTime;
+    use proptest::prelude::*;
 
     use super::*;
     use crate::account::DiscountRule;
@@ -95,7 +118,7 @@ mod tests {
             terms: String::new(),
             is_active,
         };
-        Product { id: 3, version: 1, details, created_at: DateTime::UNIX_EPOCH, updated_at: DateTime::UNIX_EPOCH }
+        Product { id: 3, version: 1, details, image: None, created_at: DateTime::UNIX_EPOCH, updated_at: DateTime::UNIX_EPOCH }
     }
 
     fn wallet(balance: &str) -> Wallet {
@@ -169,5 +192,63 @@ mod tests {
             refused(&active, Some(&product(true)), Some(&wallet("19.99")), order("10.00", 2)),
             Rejection::InsufficientBalance
         );
+    }
+
+    proptest! {
+        /// The quote is what the order is charged, and a refusal is the same refusal; only a
+        /// balance that is too low is the order's alone.
+        #[test]
+        fn a_quote_equals_the_charge(
+            cents in 1i64..2_000_000, quantity in 1i32..8, discount in 0i64..10_000, balance in 0i64..10_000_000,
+            is_active in any::<bool>(),
+        ) {
+            let percent = Money::from_cents(discount).unwrap().try_into().unwrap();
+            let rule = DiscountRule { product_id: None, category_id: Some(4), discount: percent };
+            let account = account(AccountStatus::Active, vec![rule]);
+            let mut product = product(is_active);
+            product.details.denominations = Denominations::Range { min: money("0.01"), max: money("15000.00") };
+            let wallet = Wallet { balance: Money::from_cents(balance).unwrap(), ..wallet("0.00") };
+            let denomination = Money::from_cents(cents).unwrap();
+            let order = PlaceOrder { denomination, ..order("1.00", quantity) };
+            let placed = attempt(&account, Some(&product), Some(&wallet), order);
+            match (quote(&account, Some(&product), |_| Some(&wallet), denomination, quantity), placed) {
+                (Ok(quote), Ok((placed, WalletEvent::WalletDebited(debit)))) => {
+                    let Price { face_value, discount, discount_amount, amount } = quote.price;
+                    prop_assert_eq!(
+                        (face_value, discount, discount_amount, amount),
+                        (placed.face_value, placed.discount, placed.discount_amount, placed.amount)
+                    );
+                    prop_assert_eq!(debit.amount, amount);
+                    prop_assert!(wallet.balance >= amount);
+                }
+                (Ok(quote), Err(refused)) => {
+                    prop_assert_eq!(refused, Rejection::InsufficientBalance);
+                    prop_assert!(wallet.balance < quote.price.amount);
+                }
+                (Err(quoted), placed) => prop_assert_eq!(Some(quoted), placed.err()),
+                (quote, placed) => prop_assert!(false, "{:?} {:?}", quote, placed),
+            }
+        }
+
+        /// The two ways to find a discount agree.
+        #[test]
+        fn discounts_are_found_alike(rules in prop::collection::vec((0i64..4, 0i64..4, 0i64..10_000), 0..12)) {
+            let mut discounts: Vec<DiscountRule> = Vec::new();
+            for (product, category, cents) in rules {
+                let product_id = (product > 0).then_some(product);
+                let category_id = (category > 0 && product_id.is_none()).then_some(category);
+                if discounts.iter().all(|rule| (rule.product_id, rule.category_id) != (product_id, category_id)) {
+                    let discount = Money::from_cents(cents).unwrap().try_into().unwrap();
+                    discounts.push(DiscountRule { product_id, category_id, discount });
+                }
+            }
+            let account = account(AccountStatus::Active, discounts);
+            let all = account.discounts();
+            for product in 1..5 {
+                for category in [None, Some(1), Some(2), Some(9)] {
+                    prop_assert_eq!(all.on(product, category), account.discount_on(product, category));
+                }
+            }
+        }
     }
 }

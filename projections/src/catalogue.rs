@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use ledger_events::catalogue::{Category, Product, evolve, evolve_category};
 use ledger_events::{CategoryId, Event, ProductId, Recorded, ShardId};
 use sqlx::postgres::PgRow;
+use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
 
 use crate::ProjectionError;
@@ -41,12 +42,12 @@ pub async fn write(conn: &mut PgConnection, shard: ShardId, products: &[&Product
         return Ok(());
     }
     sqlx::query(
-        "INSERT INTO products (shard_id, id, version, name, category_id, country, currency, is_active, details, created_at, updated_at)
+        "INSERT INTO products (shard_id, id, version, name, category_id, country, currency, is_active, details, image, created_at, updated_at)
          SELECT $1, new.* FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::boolean[], $9::json[],
-            $10::timestamptz[], $11::timestamptz[]) AS new
+            $10::json[], $11::timestamptz[], $12::timestamptz[]) AS new
          ON CONFLICT (id) DO UPDATE SET version = excluded.version, name = excluded.name, category_id = excluded.category_id,
             country = excluded.country, currency = excluded.currency, is_active = excluded.is_active, details = excluded.details,
-            updated_at = excluded.updated_at",
+            image = excluded.image, updated_at = excluded.updated_at",
     )
     .bind(shard)
     .bind(products.iter().map(|p| p.id).collect::<Vec<_>>())
@@ -57,6 +58,7 @@ pub async fn write(conn: &mut PgConnection, shard: ShardId, products: &[&Product
     .bind(products.iter().map(|p| p.details.currency.as_str()).collect::<Vec<_>>())
     .bind(products.iter().map(|p| p.details.is_active).collect::<Vec<_>>())
     .bind(products.iter().map(|p| serde_json::to_string(&p.details)).collect::<Result<Vec<_>, _>>()?)
+    .bind(products.iter().map(|p| p.image.as_ref().map(serde_json::to_string).transpose()).collect::<Result<Vec<_>, _>>()?)
     .bind(products.iter().map(|p| p.created_at).collect::<Vec<_>>())
     .bind(products.iter().map(|p| p.updated_at).collect::<Vec<_>>())
     .execute(conn)
@@ -124,7 +126,8 @@ impl FromRow<'_, PgRow> for ProductRow {
         Ok(ProductRow(Product {
             id: row.try_get("id")?,
             version: row.try_get("version")?,
-            details: row.try_get::<sqlx::types::Json<_>, _>("details")?.0,
+            details: row.try_get::<Json<_>, _>("details")?.0,
+            image: row.try_get::<Option<Json<_>>, _>("image")?.map(|image| image.0),
             created_at: row.try_get("created_at")?,
             updated_at: row.try_get("updated_at")?,
         }))
@@ -147,42 +150,69 @@ impl FromRow<'_, PgRow> for CategoryRow {
 
 #[derive(Clone, Debug, Default)]
 pub struct ProductFilter {
-    /// Leave out what was switched off.
-    pub active_only: bool,
+    pub is_active: Option<bool>,
     pub category_id: Option<CategoryId>,
     pub country: Option<String>,
     pub currency: Option<String>,
     /// Part of the name or brand, in any case.
     pub search: Option<String>,
     pub updated_since: Option<DateTime<Utc>>,
+    /// Leave out what has no image.
+    pub with_image: bool,
 }
 
-/// One page of products, newest first, and how many there are in all.
-pub async fn list(pool: &PgPool, filter: &ProductFilter, page: Page) -> Result<Listed<Product>, sqlx::Error> {
-    let conditions = |query: &mut QueryBuilder<Postgres>| {
+impl ProductFilter {
+    fn write(&self, query: &mut QueryBuilder<Postgres>) {
         query.push(" FROM products WHERE true");
-        page::equals(query, "is_active", filter.active_only.then_some(true));
-        page::equals(query, "category_id", filter.category_id);
-        page::equals(query, "country", filter.country.clone());
-        page::equals(query, "currency", filter.currency.clone());
-        page::between(query, "updated_at", filter.updated_since, None);
-        if let Some(search) = &filter.search {
+        page::equals(query, "is_active", self.is_active);
+        page::equals(query, "category_id", self.category_id);
+        page::equals(query, "country", self.country.clone());
+        page::equals(query, "currency", self.currency.clone());
+        page::between(query, "updated_at", self.updated_since, None);
+        if let Some(search) = &self.search {
             let pattern = format!("%{}%", search.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_"));
-            query
-                .push(" AND (name ILIKE ")
-                .push_bind(pattern.clone())
-                .push(" OR details->>'brand' ILIKE ")
-                .push_bind(pattern)
-                .push(")");
+            query.push(" AND (name ILIKE ").push_bind(pattern.clone());
+            query.push(" OR details->>'brand' ILIKE ").push_bind(pattern).push(")");
+        }
+        if self.with_image {
+            query.push(" AND image IS NOT NULL");
+        }
+    }
+}
+
+/// One page of products, newest first, and how many there are in all: one statement, for a page
+/// can hold the whole catalogue.
+pub async fn list(pool: &PgPool, filter: &ProductFilter, page: Page) -> Result<Listed<Product>, sqlx::Error> {
+    let mut query = QueryBuilder::new("SELECT (SELECT count(*)");
+    filter.write(&mut query);
+    query.push(") AS total, id, version, details, image, created_at, updated_at");
+    filter.write(&mut query);
+    query.push(" ORDER BY id DESC LIMIT ").push_bind(page.size);
+    query.push(" OFFSET ").push_bind((page.number - 1).saturating_mul(page.size));
+    let found = query.build().fetch_all(pool).await?;
+    let total = match found.first() {
+        Some(row) => row.try_get("total")?,
+        None if page.number == 1 => 0,
+        // Beyond the last page no row tells.
+        None => {
+            let mut count = QueryBuilder::new("SELECT count(*)");
+            filter.write(&mut count);
+            count.build_query_scalar().fetch_one(pool).await?
         }
     };
-    let listed: Listed<ProductRow> = page::fetch(pool, conditions, "id", page).await?;
-    Ok(listed.map(|row| row.0))
+    let rows = found.iter().map(|row| Ok(ProductRow::from_row(row)?.0)).collect::<Result<_, sqlx::Error>>()?;
+    Ok(Listed { rows, total })
 }
 
 pub async fn find(pool: &PgPool, id: ProductId) -> Result<Option<Product>, sqlx::Error> {
     let found: Option<ProductRow> = sqlx::query_as("SELECT * FROM products WHERE id = $1").bind(id).fetch_optional(pool).await?;
     Ok(found.map(|row| row.0))
+}
+
+/// Every category, by name.
+pub async fn categories(pool: &PgPool) -> Result<Vec<Category>, sqlx::Error> {
+    let found: Vec<CategoryRow> = sqlx::query_as("SELECT * FROM categories ORDER BY name, id").fetch_all(pool).await?;
+    Ok(found.into_iter().map(|row| row.0).collect())
 }
 
 /// One page of categories, newest first.

@@ -310,6 +310,8 @@ pub struct TransactionFilter {
     pub wallet_id: Option<WalletId>,
     pub direction: Option<&'static str>,
     pub category: Option<&'static str>,
+    pub amount: Option<Money>,
+    pub balance_after: Option<Money>,
     pub currency: Option<String>,
     pub order_id: Option<OrderId>,
     pub reference: Option<String>,
@@ -330,6 +332,8 @@ pub async fn list_transactions(
         page::equals(query, "wallet_id", filter.wallet_id);
         page::equals(query, "type", filter.direction);
         page::equals(query, "category", filter.category);
+        page::equals(query, "amount", filter.amount.map(Money::decimal));
+        page::equals(query, "balance_after", filter.balance_after.map(Money::decimal));
         page::equals(query, "currency", filter.currency.clone());
         page::equals(query, "order_id", filter.order_id);
         page::equals(query, "reference", filter.reference.clone());

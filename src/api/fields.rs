@@ -88,9 +88,7 @@ impl<'a> Fields<'a> {
         match self.nullable(name, reader) {
             Some(Some(value)) => value,
             Some(None) | None => {
-                if !self.problems.has(name) {
-                    self.problems.add(name, "is required");
-                }
+                self.missing(name);
                 T::default()
             }
         }
@@ -121,6 +119,18 @@ impl<'a> Fields<'a> {
                 self.problems.extend(problems.under(name));
                 None
             }
+        }
+    }
+
+    /// Whether nothing was given, known or not.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Notes a field that must be there, unless it is wrong in another way.
+    pub fn missing(&mut self, name: &str) {
+        if !self.problems.has(name) {
+            self.problems.add(name, "is required");
         }
     }
 

@@ -107,6 +107,7 @@ impl From<sqlx::Error> for ApiError {
     }
 }
 
+/// A read of the log that failed.
 impl From<ReadError> for ApiError {
     fn from(error: ReadError) -> ApiError {
         match error {

@@ -1,7 +1,7 @@
 //! `/api/v1/products`: what can be ordered, at the caller's discount.
 
 use chrono::{DateTime, Utc};
-use ledger_events::account::Account;
+use ledger_events::account::Discounts;
 use ledger_events::catalogue::{self as domain, Denominations};
 use ledger_events::{AccountId, Percent};
 use ledger_projections::accounts;
@@ -16,7 +16,7 @@ use super::page::Page;
 use super::principal::Caller;
 use super::reply::{Listed, Plural, Reply};
 use super::scalars::{Money, Timestamp};
-use super::state::{State, Tag, listed, not_found, rows_of, time};
+use super::state::{ApiState, State, Tag, listed, not_found, rows_of, time};
 
 /// How a product's face values are given.
 #[derive(Clone, Copy, Default, Enum, Serialize)]
@@ -57,7 +57,7 @@ pub struct Product {
     discount: Money,
     /// The most units of one order.
     max_quantity: i32,
-    /// Where its image is.
+    /// Where its image is, for a GET with your API key. Another image has another URL.
     image_url: Option<String>,
     /// For people.
     description: String,
@@ -74,7 +74,7 @@ impl Plural for Product {
 }
 
 impl Product {
-    pub fn of(product: domain::Product, discount: Percent) -> Self {
+    pub fn of(product: domain::Product, discount: Percent, image_url: Option<String>) -> Self {
         let details = product.details;
         let (denomination_type, denominations, min, max) = match details.denominations {
             Denominations::Fixed { values } => {
@@ -95,7 +95,7 @@ impl Product {
             max_denomination: max,
             discount: discount.into(),
             max_quantity: details.max_quantity,
-            image_url: None,
+            image_url,
             description: details.description,
             terms: details.terms,
             is_active: details.is_active,
@@ -103,19 +103,20 @@ impl Product {
         }
     }
 
-    fn for_account(product: domain::Product, account: &Account) -> Self {
-        let discount = account.discount_on(product.id, product.details.category_id);
-        Self::of(product, discount)
+    fn for_caller(state: &ApiState, product: domain::Product, discounts: &Discounts) -> Self {
+        let discount = discounts.on(product.id, product.details.category_id);
+        let image_url = product.image.as_ref().map(|image| state.image_url(product.id, image));
+        Self::of(product, discount, image_url)
     }
 }
 
-async fn account(pool: &PgPool, id: AccountId) -> Result<Account, ApiError> {
-    let found = accounts::find(pool, id).await?;
-    found.map(|(_, account)| account).ok_or_else(not_found)
+async fn discounts(pool: &PgPool, account: AccountId) -> Result<Discounts, sqlx::Error> {
+    let (_, account) = accounts::find(pool, account).await?.ok_or(sqlx::Error::RowNotFound)?;
+    Ok(account.discounts())
 }
 
 /// `per_page` stands in for an absent `limit`, and is then what a refusal names.
-fn page_of(page: Option<i64>, limit: Option<i64>, per_page: Option<i64>) -> Result<Page, ApiError> {
+pub fn page_of(page: Option<i64>, limit: Option<i64>, per_page: Option<i64>) -> Result<Page, ApiError> {
     Page::of(page, limit.or(per_page), 50, 10_000).map_err(|mut refused| {
         if limit.is_none()
             && let Some(messages) = &mut refused.messages
@@ -161,17 +162,18 @@ impl Products {
         let page = page_of(page.0, limit.0, per_page.0)?;
         let filter = ProductFilter {
             // Who keeps a copy must learn what was switched off.
-            active_only: updated_since.0.is_none(),
+            is_active: updated_since.0.is_none().then_some(true),
             category_id: category_id.0,
             country: country.0,
             currency: currency.0,
             search: search.0,
             updated_since: time("updated_since", updated_since.0)?,
+            with_image: false,
         };
         let pool = state.ledger.pool();
-        let account = account(pool, caller.0.account_id).await?;
-        let found = catalogue::list(pool, &filter, rows_of(page)).await?;
-        Ok(listed(found, page, |product| Product::for_account(product, &account)))
+        let (discounts, found) =
+            tokio::try_join!(discounts(pool, caller.0.account_id), catalogue::list(pool, &filter, rows_of(page)))?;
+        Ok(listed(found, page, |product| Product::for_caller(&state, product, &discounts)))
     }
 
     /// Find a product
@@ -186,6 +188,6 @@ impl Products {
         let pool = state.ledger.pool();
         let found = catalogue::find(pool, id.0).await?.filter(|product| product.details.is_active);
         let product = found.ok_or_else(not_found)?;
-        Ok(Reply(Product::for_account(product, &account(pool, caller.0.account_id).await?)))
+        Ok(Reply(Product::for_caller(&state, product, &discounts(pool, caller.0.account_id).await?)))
     }
 }

@@ -14,15 +14,19 @@ use super::portal::Portal;
 use super::sessions::Sessions;
 use super::state::ApiState;
 use super::{
-    beneficiaries, deliveries, document, guides, operator, orders, payouts, probes, products, sandbox, transactions, vouchers,
-    wallets, webhooks,
+    beneficiaries, charges, deliveries, document, guides, images, operator, orders, payouts, probes, products, reference,
+    sandbox, statements, transactions, vouchers, wallets, webhooks,
 };
 
 type ClientApi = (
     orders::Orders,
+    charges::Charges,
     vouchers::VoucherCodes,
     products::Products,
+    images::Images,
+    reference::Reference,
     wallets::Wallets,
+    statements::Statements,
     transactions::Transactions,
     beneficiaries::Beneficiaries,
     payouts::Payouts,
@@ -37,6 +41,7 @@ type OperatorApi = (
     operator::IpBlocks,
     operator::Wallets,
     operator::Catalogue,
+    operator::Images,
     operator::Stock,
     operator::Orders,
     operator::Payouts,
@@ -67,9 +72,13 @@ wallets, and reads; an auditor reads. Every change is an event in the log.";
 fn client_api() -> ClientApi {
     (
         orders::Orders,
+        charges::Charges,
         vouchers::VoucherCodes,
         products::Products,
+        images::Images,
+        reference::Reference,
         wallets::Wallets,
+        statements::Statements,
         transactions::Transactions,
         beneficiaries::Beneficiaries,
         payouts::Payouts,
@@ -109,6 +118,7 @@ fn operators() -> OpenApiService<OperatorApi, ()> {
         operator::IpBlocks,
         operator::Wallets,
         operator::Catalogue,
+        operator::Images,
         operator::Stock,
         operator::Orders,
         operator::Payouts,

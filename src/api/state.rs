@@ -4,18 +4,17 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Datelike, Utc};
 use ipnet::IpNet;
-use ledger_events::{AccountId, Actor, Currency, ShardId};
+use ledger_events::catalogue::ProductImage;
+use ledger_events::{AccountId, Actor, Currency, ProductId, ShardId};
 use ledger_projections::accounts;
 use ledger_projections::page::{Listed as Rows, Page as RowPage};
 use poem::web::Data;
 use poem_openapi::Tags;
 use rust_decimal::Decimal;
-use serde_json::value::RawValue;
 
 use super::error::{ApiError, Code};
 use super::lifecycle::Lifecycle;
 use super::page::Page;
-use super::readers::{Read, line};
 use super::reply::{Listed, Plural};
 use super::request_id::current_text;
 use crate::access::seal::Keyring;
@@ -53,6 +52,11 @@ impl ApiState {
         let found = accounts::find(self.ledger.pool(), account).await?;
         found.map(|(shard, _)| shard).ok_or_else(not_found)
     }
+
+    /// Where the bytes of a product's image are.
+    pub fn image_url(&self, product: ProductId, image: &ProductImage) -> String {
+        format!("{}/api/v1/products/{product}/image/{}", self.public_url, image.version())
+    }
 }
 
 /// How the document groups its operations.
@@ -62,6 +66,8 @@ pub enum Tag {
     Orders,
     /// What can be ordered.
     Products,
+    /// What countries, currencies and categories there are.
+    Reference,
     /// Balances, one wallet per currency.
     Wallets,
     /// Every movement of money.
@@ -152,20 +158,7 @@ pub fn money(field: &str, amount: Decimal) -> Result<ledger_events::Money, ApiEr
     amount.try_into().map_err(|problem: ledger_events::MoneyError| ApiError::invalid(field, problem.to_string()))
 }
 
-/// An ISO 3166-1 alpha-2 code.
-pub fn country(value: &RawValue) -> Read<String> {
-    let text = line(2..=2)(value)?;
-    let is_code = text.bytes().all(|byte| byte.is_ascii_uppercase());
-    if is_code { Ok(text) } else { Err("must be an ISO 3166-1 code of two capital letters".into()) }
-}
-
-/// An ISO 4217 code of a currency with at most two decimals; kept as its text.
-pub fn currency(value: &RawValue) -> Read<String> {
-    let text = line(3..=3)(value)?;
-    text.parse::<Currency>().map(|_| text).map_err(Into::into)
-}
-
-/// The currency that [`currency`] has read.
+/// The currency that [`super::reference::currency`] has read.
 ///
 /// # Errors
 /// 400, if it had not.

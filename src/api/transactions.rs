@@ -1,6 +1,7 @@
 //! `/api/v1/transactions`: every movement of a wallet's money.
 
 use chrono::{DateTime, Utc};
+use ledger_events::Money as Amount;
 use ledger_projections::wallets::{self, TransactionFilter};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Enum, Object, OpenApi};
@@ -92,16 +93,7 @@ impl Plural for Transaction {
 
 impl From<wallets::Transaction> for Transaction {
     fn from(transaction: wallets::Transaction) -> Self {
-        let reference = transaction.reference.as_deref().unwrap_or_default();
-        let description = match transaction.category {
-            "FUNDING" => format!("Funding {reference}"),
-            "ORDER" => format!("Payment of order {reference}"),
-            "ORDER_REFUND" => format!("Refund of order {reference}"),
-            "ADJUSTMENT" => "Adjustment by an operator".to_owned(),
-            "PAYOUT" => format!("Payout {reference}"),
-            "PAYOUT_REFUND" => format!("Refund of payout {reference}"),
-            other => other.to_owned(),
-        };
+        let description = description(&transaction);
         Self {
             id: transaction.id,
             wallet_id: transaction.wallet_id,
@@ -119,6 +111,26 @@ impl From<wallets::Transaction> for Transaction {
             created_at: transaction.created_at.into(),
         }
     }
+}
+
+/// What a movement was for, for people.
+pub fn description(transaction: &wallets::Transaction) -> String {
+    let reference = transaction.reference.as_deref().unwrap_or_default();
+    match transaction.category {
+        "FUNDING" => format!("Funding {reference}"),
+        "ORDER" => format!("Payment of order {reference}"),
+        "ORDER_REFUND" => format!("Refund of order {reference}"),
+        "ADJUSTMENT" => "Adjustment by an operator".to_owned(),
+        "PAYOUT" => format!("Payout {reference}"),
+        "PAYOUT_REFUND" => format!("Refund of payout {reference}"),
+        other => other.to_owned(),
+    }
+}
+
+/// An amount in a query, such as 100.00.
+fn amount(name: &str, text: Option<String>) -> Result<Option<Amount>, ApiError> {
+    let invalid = |_| ApiError::invalid(name, "must be an amount such as 100.00");
+    text.map(|text| text.parse().map_err(invalid)).transpose()
 }
 
 pub struct Transactions;
@@ -145,6 +157,10 @@ impl Transactions {
         direction: Query<Option<TransactionType>>,
         /// Only movements of this kind.
         category: Query<Option<TransactionCategory>>,
+        /// Only movements of this amount.
+        amount: Query<Option<String>>,
+        /// Only movements that left this balance.
+        balance_after: Query<Option<String>>,
         /// Only movements of this currency, ISO 4217.
         currency: Query<Option<String>>,
         /// Only movements for this order.
@@ -162,6 +178,8 @@ impl Transactions {
             wallet_id: wallet_id.0,
             direction: direction.0.map(TransactionType::as_str),
             category: category.0.map(TransactionCategory::as_str),
+            amount: self::amount("amount", amount.0)?,
+            balance_after: self::amount("balance_after", balance_after.0)?,
             currency: currency.0,
             order_id: order_id.0,
             reference: reference.0,

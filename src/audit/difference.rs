@@ -3,7 +3,7 @@
 use std::fmt;
 
 use chrono::{DateTime, Utc};
-use ledger_events::{OrderId, Position, ShardId};
+use ledger_events::{OrderId, Position, ProductId, ShardId};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -31,6 +31,8 @@ pub enum Difference {
     Row(RowDifference),
     /// The vault's stock does not agree with what an order's events delivered.
     Voucher { shard: ShardId, order_id: OrderId, reference: String, problem: String },
+    /// The bytes of a product's image are not those that the log names.
+    Image { shard: ShardId, product_id: ProductId, problem: &'static str },
     /// A delivery without a state that is final or scheduled, or a state without a delivery.
     Delivery { shard: ShardId, delivery_id: i64, problem: String },
 }
@@ -119,6 +121,7 @@ impl fmt::Display for Difference {
             Self::Voucher { shard, order_id, reference, problem } => {
                 write!(f, "shard {shard}: voucher {reference} of order {order_id}: {problem}")
             }
+            Self::Image { shard, product_id, problem } => write!(f, "shard {shard}: the image of product {product_id} {problem}"),
             Self::Delivery { shard, delivery_id, problem } => write!(f, "shard {shard}: delivery {delivery_id}: {problem}"),
         }
     }

@@ -5,6 +5,7 @@
 
 mod deliveries;
 mod difference;
+mod images;
 mod lock;
 mod pipeline;
 mod positions;

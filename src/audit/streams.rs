@@ -17,7 +17,7 @@ use ledger_projections::{
 use sqlx::PgConnection;
 
 use super::tables::{Rows, Table, table};
-use super::{AuditError, Counts, Difference, Findings, Progress, rules, vouchers};
+use super::{AuditError, Counts, Difference, Findings, Progress, images, rules, vouchers};
 use crate::ledger::reader::Stored;
 
 const PAGE_EVENTS: i64 = 5_000;
@@ -117,6 +117,9 @@ pub async fn check(
                 let differing = table.differing(conn, "pg_temp", shard, Rows::Keys(&ids)).await?;
                 findings.extend(differing.into_iter().map(Difference::Row));
             }
+        }
+        if stream == StreamType::Product {
+            images::check(conn, shard, &folded.products, findings).await?;
         }
         if stream == StreamType::Order {
             counts.vouchers += vouchers::check(conn, shard, (compared, to), &folded.orders, findings).await?;

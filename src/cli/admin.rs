@@ -3,12 +3,14 @@
 mod stock;
 mod users;
 
+use std::path::{Path, PathBuf};
+
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use reqwest::{Method, Url};
 use serde_json::{Map, Value, json};
 
-use super::client::{Caller, Client};
+use super::client::{Body, Caller, Client};
 use super::output::{Output, with_progress};
 use super::tokens::{self, TokenArgs};
 use crate::config::OperatorTokenSettings;
@@ -146,6 +148,53 @@ enum Category {
 enum Product {
     Create(Box<ProductArgs>),
     List(PageArgs),
+    /// Change what is given; the rest stays
+    Change {
+        product: i64,
+        #[command(flatten)]
+        change: Box<ProductChange>,
+    },
+    /// Set the image: a PNG, JPEG or WebP file of at most 2 MiB
+    Image {
+        product: i64,
+        file: PathBuf,
+    },
+}
+
+#[derive(Args, Debug)]
+#[group(required = true, multiple = true)]
+struct ProductChange {
+    #[arg(long)]
+    name: Option<String>,
+    #[arg(long)]
+    brand: Option<String>,
+    /// ISO 3166-1 alpha-2
+    #[arg(long)]
+    country: Option<String>,
+    /// The face values, such as 10,25,50
+    #[arg(long, value_delimiter = ',', value_name = "AMOUNTS", conflicts_with = "min")]
+    denominations: Option<Vec<String>>,
+    /// The smallest face value, if any between two can be ordered
+    #[arg(long, value_name = "AMOUNT", requires = "max")]
+    min: Option<String>,
+    /// The largest
+    #[arg(long, value_name = "AMOUNT", requires = "min")]
+    max: Option<String>,
+    #[arg(long, value_name = "ID")]
+    category: Option<i64>,
+    /// In no category
+    #[arg(long, conflicts_with = "category")]
+    no_category: bool,
+    /// The most units of one order
+    #[arg(long, value_name = "COUNT")]
+    max_quantity: Option<i32>,
+    #[arg(long)]
+    description: Option<String>,
+    #[arg(long)]
+    terms: Option<String>,
+    /// Whether it can be ordered
+    #[arg(long, value_name = "BOOL")]
+    active: Option<bool>,
 }
 
 #[derive(Args, Debug)]
@@ -263,6 +312,11 @@ pub async fn run(args: AdminArgs, output: &Output) -> anyhow::Result<()> {
         Admin::Category(Category::List(page)) => list("/categories", &page),
         Admin::Product(Product::Create(product)) => post("/products", product_body(*product)),
         Admin::Product(Product::List(page)) => list("/products", &page),
+        Admin::Product(Product::Change { product, change }) => put(&format!("/products/{product}"), product_change(*change)),
+        Admin::Product(Product::Image { product, file }) => {
+            let client = client(&args.url, &args.operator_token)?;
+            return set_image(product, &file, &client, output).await;
+        }
         Admin::Discount(Discount::Set { account, discount, product, category }) => put(
             &format!("/accounts/{account}/discounts"),
             filled([
@@ -346,6 +400,33 @@ fn wallet_operation(wallet: Wallet) -> Operation {
             post(&format!("/wallets/{wallet}/adjust"), json!({"type": direction, "amount": amount, "reason": reason}))
         }
     }
+}
+
+/// Which kind of image it is, and whether it is one, is the service's to judge.
+async fn set_image(product: i64, file: &Path, client: &Client, output: &Output) -> anyhow::Result<()> {
+    let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let path = format!("/admin/v1/products/{product}/image");
+    let reply = client.send(Method::PUT, &path, Some(Body::bytes(bytes)), &[]);
+    let data = with_progress("waiting for the answer", reply).await?.data()?;
+    Ok(output.facts(&data)?)
+}
+
+fn product_change(change: ProductChange) -> Value {
+    let kind = change.denominations.as_ref().map(|_| "FIXED").or(change.min.as_ref().map(|_| "RANGE"));
+    filled([
+        ("name", change.name.map(Value::from)),
+        ("brand", change.brand.map(Value::from)),
+        ("category_id", if change.no_category { Some(Value::Null) } else { change.category.map(Value::from) }),
+        ("country", change.country.map(Value::from)),
+        ("denomination_type", kind.map(Value::from)),
+        ("denominations", change.denominations.map(Value::from)),
+        ("min_denomination", change.min.map(Value::from)),
+        ("max_denomination", change.max.map(Value::from)),
+        ("max_quantity", change.max_quantity.map(Value::from)),
+        ("description", change.description.map(Value::from)),
+        ("terms", change.terms.map(Value::from)),
+        ("is_active", change.active.map(Value::from)),
+    ])
 }
 
 fn payout_operation(payout: Payout) -> Operation {

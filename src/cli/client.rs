@@ -41,16 +41,21 @@ pub struct Reply {
 #[derive(Clone, Debug)]
 pub struct Body {
     content_type: &'static str,
-    text: String,
+    bytes: Vec<u8>,
 }
 
 impl Body {
     pub fn json(text: impl Into<String>) -> Body {
-        Body { content_type: "application/json", text: text.into() }
+        Body { content_type: "application/json", bytes: text.into().into_bytes() }
     }
 
     pub fn csv(text: String) -> Body {
-        Body { content_type: "text/csv", text }
+        Body { content_type: "text/csv", bytes: text.into_bytes() }
+    }
+
+    /// Bytes that speak for themselves.
+    pub fn bytes(bytes: Vec<u8>) -> Body {
+        Body { content_type: "application/octet-stream", bytes }
     }
 }
 
@@ -73,14 +78,14 @@ impl Client {
     ) -> anyhow::Result<Reply> {
         let url = self.url(path)?;
         let mut request = self.http.request(method.clone(), url.clone());
-        for (name, value) in self.headers(&method, &url, body.as_ref().map_or("", |body| &body.text))? {
+        for (name, value) in self.headers(&method, &url, body.as_ref().map_or(&[], |body| &body.bytes))? {
             request = request.header(name, value);
         }
         for (name, value) in further {
             request = request.header(name, *value);
         }
         if let Some(body) = body {
-            request = request.header(CONTENT_TYPE, body.content_type).body(body.text);
+            request = request.header(CONTENT_TYPE, body.content_type).body(body.bytes);
         }
         let no_answer = || format!("no answer from {}", self.base);
         let response = request.send().await.map_err(reqwest::Error::without_url).with_context(no_answer)?;
@@ -107,7 +112,7 @@ impl Client {
     }
 
     /// The headers by which the caller is known; the client's are signed if there is a secret.
-    pub fn headers(&self, method: &Method, url: &Url, body: &str) -> anyhow::Result<Vec<(HeaderName, HeaderValue)>> {
+    pub fn headers(&self, method: &Method, url: &Url, body: &[u8]) -> anyhow::Result<Vec<(HeaderName, HeaderValue)>> {
         let value = |text: &str| {
             let mut value =
                 HeaderValue::from_str(text).map_err(|_| anyhow!("a key, secret or token has characters that no header takes"))?;
@@ -123,7 +128,7 @@ impl Client {
                 headers.push((HeaderName::from_static("x-api-secret"), value(api_secret.expose())?));
                 if let Some(secret) = signing_secret {
                     let now = Utc::now().timestamp();
-                    let canonical = canonical_string(method.as_str(), url.path(), url.query(), body.as_bytes(), now);
+                    let canonical = canonical_string(method.as_str(), url.path(), url.query(), body, now);
                     let signature = header(now, &sign(secret.expose(), &canonical));
                     headers.push((HeaderName::from_static("x-signature"), value(&signature)?));
                 }

@@ -2,12 +2,12 @@
 //! one transaction that is over before any HTTP.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use hyper::body::Bytes;
-use ledger_events::{CredentialId, ShardId, WebhookId};
+use ledger_events::{AccountId, CredentialId, ShardId, WebhookId};
 use sha2::{Digest, Sha256};
 use sqlx::postgres::PgRow;
 use sqlx::{FromRow, PgConnection, PgPool, Row};
@@ -22,15 +22,23 @@ pub const MAX_UNKNOWN: i16 = 5;
 /// One claimer a shard at a time, over all nodes, so that the limit per webhook is exact.
 const CLAIM_LOCK: i32 = 0x0077_6864; // "whd"
 
-/// How much may be claimed.
-#[derive(Clone, Copy, Debug)]
-pub struct Room {
-    /// Deliveries that this node can send beside those it is sending.
-    pub free: usize,
-    /// Most in flight to one webhook, counted over all nodes.
-    pub per_webhook: usize,
-    /// How long the claim lasts.
-    pub lease: Duration,
+/// A webhook for which something is due: perhaps all of it is in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Due {
+    pub webhook_id: WebhookId,
+    pub account_id: AccountId,
+    pub has_first_attempts: bool,
+    pub has_retries: bool,
+}
+
+/// How many deliveries of a webhook to claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Want {
+    pub webhook_id: WebhookId,
+    pub first_attempts: usize,
+    pub retries: usize,
+    /// Most that may be leased of this webhook, counted over all nodes.
+    pub most: usize,
 }
 
 /// Where a webhook's deliveries go, and what signs them, at the moment of sending.
@@ -82,6 +90,7 @@ struct ClaimedRow {
     webhook_id: WebhookId,
     fence: i64,
     attempt: i16,
+    request_id: Uuid,
     event_id: Uuid,
     event_type: String,
     payload: String,
@@ -94,68 +103,21 @@ impl FromRow<'_, PgRow> for ClaimedRow {
             webhook_id: row.try_get(1)?,
             fence: row.try_get(2)?,
             attempt: row.try_get(3)?,
-            event_id: row.try_get(4)?,
-            event_type: row.try_get(5)?,
-            payload: row.try_get(6)?,
+            request_id: row.try_get(4)?,
+            event_id: row.try_get(5)?,
+            event_type: row.try_get(6)?,
+            payload: row.try_get(7)?,
         })
     }
 }
 
-/// Claims deliveries that are due, each with its attempt written ahead.
+/// The webhooks of a shard for which something is due, and how long until more of it will be; none
+/// when nothing else waits.
 ///
-/// No webhook gets more than its limit, nor more than is free beside it, so that however many of
-/// them hang there is room for one more. Whose account has the fewest in flight comes first;
-/// within a webhook first attempts and retries take turns, four to one.
-pub async fn claim(pool: &PgPool, keyring: &Keyring, shard: ShardId, room: Room) -> Result<Vec<Claimed>, sqlx::Error> {
-    let began = Instant::now();
-    let mut tx = pool.begin().await?;
-    // The plans must not depend on how fresh the statistics of these fast tables are.
-    let at: DateTime<Utc> = sqlx::query_scalar(
-        "SELECT clock_timestamp()::timestamptz(3)
-         FROM pg_advisory_xact_lock($1, $2),
-              (SELECT count(set_config(name, 'off', true)) FROM
-                  unnest(ARRAY['enable_seqscan', 'enable_bitmapscan', 'enable_hashjoin', 'enable_mergejoin', 'jit']) AS name) AS plans",
-    )
-    .bind(CLAIM_LOCK)
-    .bind(i32::from(shard))
-    .fetch_one(&mut *tx)
-    .await?;
-    let moment = Moment { at, began, lease_ends: began + room.lease };
-    let rows = lease(&mut tx, shard, room, at).await?;
-    if rows.is_empty() {
-        tx.rollback().await?;
-        return Ok(vec![]);
-    }
-    let targets = targets(&mut tx, keyring, shard, &rows).await?;
-    let claimed: Vec<Claimed> = rows
-        .into_iter()
-        .map(|row| Claimed {
-            shard,
-            delivery_id: row.delivery_id,
-            webhook_id: row.webhook_id,
-            fence: row.fence,
-            attempt: row.attempt,
-            request_id: Uuid::new_v4(),
-            event_id: row.event_id,
-            event_type: row.event_type,
-            payload: row.payload.into(),
-            target: targets.get(&row.webhook_id).cloned(),
-            moment,
-        })
-        .collect();
-    write_ahead(&mut tx, shard, at, &claimed).await?;
-    tx.commit().await?;
-    Ok(claimed)
-}
-
-async fn lease(conn: &mut PgConnection, shard: ShardId, room: Room, at: DateTime<Utc>) -> Result<Vec<ClaimedRow>, sqlx::Error> {
-    // The lanes are loose scans of their indexes: as many steps as webhooks that wait, however
-    // many deliveries do. Ranks begin at what is in flight; chance breaks ties, and gives small
-    // claims their share of retries too. What was chosen is looked at again under its lock, in words
-    // that fit no index but the primary key: one on what is due would be read whole for each row.
-    // A state without its delivery or envelope cannot be sent, and must not stand in the way of what
-    // can; a scalar subquery asks for them row by row, whatever the planner believes.
-    sqlx::query_as(
+/// The lanes are loose scans of their indexes: as many steps as webhooks that wait, however many
+/// deliveries do.
+pub async fn due(pool: &PgPool, shard: ShardId) -> Result<(Vec<Due>, Option<Duration>), sqlx::Error> {
+    let rows: Vec<(WebhookId, AccountId, Option<f64>, Option<f64>)> = sqlx::query_as(
         "WITH RECURSIVE first_lane AS (
             (SELECT webhook_id, next_attempt_at FROM delivery_state
              WHERE shard_id = $1 AND status = 'pending' AND attempt_count = 0
@@ -174,66 +136,150 @@ async fn lease(conn: &mut PgConnection, shard: ShardId, room: Room, at: DateTime
             (SELECT webhook_id, next_attempt_at FROM delivery_state
              WHERE shard_id = $1 AND status = 'pending' AND attempt_count > 0 AND webhook_id > retry_lane.webhook_id
              ORDER BY webhook_id, next_attempt_at LIMIT 1) AS next),
-         due AS MATERIALIZED (
-            SELECT webhook_id, count(*) OVER () AS webhooks FROM
-                (SELECT webhook_id FROM first_lane WHERE next_attempt_at <= $2
-                 UNION SELECT webhook_id FROM retry_lane WHERE next_attempt_at <= $2) AS lanes),
-         webhook AS MATERIALIZED (
-            SELECT due.webhook_id, a.account_id, live.n AS in_flight, sum(live.n) OVER (PARTITION BY a.account_id) AS account_in_flight,
-                   greatest(0, least($4::bigint - live.n, $3::bigint - live.n, 1 + 2 * $3::bigint / due.webhooks)) AS free
-            FROM due
-            JOIN webhook_audience a ON a.shard_id = $1 AND a.webhook_id = due.webhook_id
+         webhook AS (
+            SELECT webhook_id, min(first_at) AS first_at, min(retry_at) AS retry_at FROM
+                (SELECT webhook_id, next_attempt_at AS first_at, NULL::timestamptz AS retry_at FROM first_lane
+                 UNION ALL SELECT webhook_id, NULL, next_attempt_at FROM retry_lane) AS lanes
+            GROUP BY webhook_id),
+         present AS MATERIALIZED (SELECT clock_timestamp() AS at)
+         SELECT webhook.webhook_id, a.account_id, extract(epoch FROM first_at - present.at)::float8, extract(epoch FROM retry_at - present.at)::float8
+         FROM present CROSS JOIN webhook JOIN webhook_audience a ON a.shard_id = $1 AND a.webhook_id = webhook.webhook_id",
+    )
+    .bind(shard)
+    .fetch_all(pool)
+    .await?;
+    let is_due = |seconds: Option<f64>| seconds.is_some_and(|seconds| seconds <= 0.0);
+    let later = rows.iter().flat_map(|row| [row.2, row.3]).flatten().filter(|seconds| *seconds > 0.0).min_by(f64::total_cmp);
+    let due = rows.into_iter().filter(|row| is_due(row.2) || is_due(row.3));
+    let due = due.map(|row| Due {
+        webhook_id: row.0,
+        account_id: row.1,
+        has_first_attempts: is_due(row.2),
+        has_retries: is_due(row.3),
+    });
+    Ok((due.collect(), later.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))))
+}
+
+/// Claims deliveries that are due, each with its attempt written ahead: of every webhook as many
+/// as are wanted, and no more than may be leased of it over all nodes.
+pub async fn claim(
+    pool: &PgPool,
+    keyring: &Keyring,
+    targets: &Targets,
+    shard: ShardId,
+    wants: &[Want],
+    lease: Duration,
+) -> Result<Vec<Claimed>, sqlx::Error> {
+    let began = Instant::now();
+    let mut tx = pool.begin().await?;
+    // A statement of its own: what follows sees what the claimer before has committed.
+    let at: DateTime<Utc> = sqlx::query_scalar("SELECT clock_timestamp()::timestamptz(3) FROM pg_advisory_xact_lock($1, $2)")
+        .bind(CLAIM_LOCK)
+        .bind(i32::from(shard))
+        .fetch_one(&mut *tx)
+        .await?;
+    let moment = Moment { at, began, lease_ends: began + lease };
+    let targets = targets.open(&mut tx, keyring, shard, wants.iter().map(|want| want.webhook_id).collect()).await?;
+    let rows = take(&mut tx, shard, wants, &targets, at, lease).await?;
+    if rows.is_empty() {
+        tx.rollback().await?;
+        return Ok(vec![]);
+    }
+    tx.commit().await?;
+    let claimed = rows.into_iter().map(|row| Claimed {
+        shard,
+        delivery_id: row.delivery_id,
+        webhook_id: row.webhook_id,
+        fence: row.fence,
+        attempt: row.attempt,
+        request_id: row.request_id,
+        event_id: row.event_id,
+        event_type: row.event_type,
+        payload: row.payload.into(),
+        target: targets.get(&row.webhook_id).cloned(),
+        moment,
+    });
+    Ok(claimed.collect())
+}
+
+/// Leases rows and writes their attempts.
+async fn take(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    wants: &[Want],
+    targets: &HashMap<WebhookId, Arc<Target>>,
+    at: DateTime<Utc>,
+    lease: Duration,
+) -> Result<Vec<ClaimedRow>, sqlx::Error> {
+    let hash = |want: &Want, which: fn(&Target) -> &str| targets.get(&want.webhook_id).map(|t| which(t)).unwrap_or_default();
+    let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    // What was chosen is looked at again under its lock, in words that fit no index but the primary
+    // key: one on what is due would be read whole for each row. A state without its delivery or
+    // envelope cannot be sent, and must not stand in the way of what can; a scalar subquery asks
+    // for them row by row, whatever the planner believes.
+    sqlx::query_as(
+        "WITH want AS MATERIALIZED (
+            SELECT w.*, greatest(0, w.most - live.n) AS room
+            FROM unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[])
+                AS w (webhook_id, first_attempts, retries, most, url_hash, secret_hash)
             CROSS JOIN LATERAL
                 (SELECT count(*) AS n FROM delivery_state l
-                 WHERE l.shard_id = $1 AND l.webhook_id = due.webhook_id AND l.leased_until > $2) AS live),
+                 WHERE l.shard_id = $1 AND l.webhook_id = w.webhook_id AND l.leased_until > $2) AS live),
          chosen AS MATERIALIZED (
-            SELECT candidate.delivery_id, webhook.webhook_id,
-                   webhook.account_in_flight + row_number() OVER (PARTITION BY webhook.account_id ORDER BY webhook.in_flight + candidate.turn) AS place
-            FROM webhook CROSS JOIN LATERAL
-                (SELECT delivery_id, turn FROM
-                    (SELECT delivery_id, row_number() OVER (ORDER BY next_attempt_at)::float8 AS turn FROM
-                        (SELECT delivery_id, next_attempt_at FROM delivery_state s
-                         WHERE shard_id = $1 AND webhook_id = webhook.webhook_id AND status = 'pending' AND attempt_count = 0
-                           AND next_attempt_at <= $2 AND (leased_until IS NULL OR (leased_until < $2 AND unknown_count < $6))
+            SELECT candidate.delivery_id, want.url_hash, want.secret_hash
+            FROM want CROSS JOIN LATERAL
+                (SELECT delivery_id FROM
+                    (SELECT delivery_id FROM
+                        (SELECT delivery_id FROM delivery_state s
+                         WHERE shard_id = $1 AND webhook_id = want.webhook_id AND status = 'pending' AND attempt_count > 0
+                           AND next_attempt_at <= $2 AND (leased_until IS NULL OR (leased_until < $2 AND unknown_count < $10))
                            AND (SELECT true FROM deliveries d JOIN webhook_envelopes e ON e.shard_id = $1 AND e.event_id = d.event_id
                                 WHERE d.shard_id = $1 AND d.id = s.delivery_id)
-                         ORDER BY next_attempt_at LIMIT webhook.free) AS first_attempts
+                         ORDER BY next_attempt_at LIMIT want.retries) AS retries
                      UNION ALL
-                     SELECT delivery_id, 4 * row_number() OVER (ORDER BY next_attempt_at) - 4 * random() AS turn FROM
-                        (SELECT delivery_id, next_attempt_at FROM delivery_state s
-                         WHERE shard_id = $1 AND webhook_id = webhook.webhook_id AND status = 'pending' AND attempt_count > 0
-                           AND next_attempt_at <= $2 AND (leased_until IS NULL OR (leased_until < $2 AND unknown_count < $6))
+                     SELECT delivery_id FROM
+                        (SELECT delivery_id FROM delivery_state s
+                         WHERE shard_id = $1 AND webhook_id = want.webhook_id AND status = 'pending' AND attempt_count = 0
+                           AND next_attempt_at <= $2 AND (leased_until IS NULL OR (leased_until < $2 AND unknown_count < $10))
                            AND (SELECT true FROM deliveries d JOIN webhook_envelopes e ON e.shard_id = $1 AND e.event_id = d.event_id
                                 WHERE d.shard_id = $1 AND d.id = s.delivery_id)
-                         ORDER BY next_attempt_at LIMIT webhook.free) AS retries) AS both_lanes
-                 ORDER BY turn LIMIT webhook.free) AS candidate
-            ORDER BY place, random() LIMIT $3),
+                         ORDER BY next_attempt_at LIMIT want.first_attempts) AS first_attempts) AS both_lanes
+                 LIMIT want.room) AS candidate),
          locked AS MATERIALIZED (
-            SELECT s.delivery_id FROM chosen JOIN delivery_state s ON s.shard_id = $1 AND s.delivery_id = chosen.delivery_id
+            SELECT s.delivery_id, chosen.url_hash, chosen.secret_hash
+            FROM chosen JOIN delivery_state s ON s.shard_id = $1 AND s.delivery_id = chosen.delivery_id
             WHERE s.status NOT IN ('delivered', 'failed') AND greatest(s.next_attempt_at, $2) = $2
-              AND (s.leased_until IS NULL OR (s.leased_until < $2 AND s.unknown_count < $6))
+              AND (s.leased_until IS NULL OR (s.leased_until < $2 AND s.unknown_count < $10))
             FOR UPDATE OF s SKIP LOCKED),
          claimed AS (
             UPDATE delivery_state s
-            SET fence = s.fence + 1, leased_until = $5, unknown_count = s.unknown_count + (s.leased_until IS NOT NULL)::int::smallint
+            SET fence = s.fence + 1, leased_until = $9, unknown_count = s.unknown_count + (s.leased_until IS NOT NULL)::int::smallint
             FROM locked WHERE s.shard_id = $1 AND s.delivery_id = locked.delivery_id
-            RETURNING s.delivery_id, s.webhook_id, s.fence, (s.attempt_count + 1)::smallint AS attempt)
-         SELECT c.delivery_id, c.webhook_id, c.fence, c.attempt, d.event_id, d.event_type, e.payload
+            RETURNING s.delivery_id, s.webhook_id, s.fence, (s.attempt_count + 1)::smallint AS attempt, gen_random_uuid() AS request_id,
+                locked.url_hash, locked.secret_hash),
+         written AS (
+            INSERT INTO delivery_attempts (shard_id, delivery_id, request_id, attempt, started_at, url_hash, secret_hash)
+            SELECT $1, delivery_id, request_id, attempt, $2, url_hash, secret_hash FROM claimed)
+         SELECT c.delivery_id, c.webhook_id, c.fence, c.attempt, c.request_id, d.event_id, d.event_type, e.payload
          FROM claimed c
          JOIN deliveries d ON d.shard_id = $1 AND d.id = c.delivery_id
          JOIN webhook_envelopes e ON e.shard_id = $1 AND e.event_id = d.event_id",
     )
     .bind(shard)
     .bind(at)
-    .bind(i64::try_from(room.free).unwrap_or(i64::MAX))
-    .bind(i64::try_from(room.per_webhook).unwrap_or(i64::MAX))
-    .bind(at + TimeDelta::from_std(room.lease).unwrap_or(TimeDelta::zero()))
+    .bind(wants.iter().map(|want| want.webhook_id).collect::<Vec<_>>())
+    .bind(wants.iter().map(|want| number(want.first_attempts)).collect::<Vec<_>>())
+    .bind(wants.iter().map(|want| number(want.retries)).collect::<Vec<_>>())
+    .bind(wants.iter().map(|want| number(want.most)).collect::<Vec<_>>())
+    .bind(wants.iter().map(|want| hash(want, |target| &target.url_hash)).collect::<Vec<_>>())
+    .bind(wants.iter().map(|want| hash(want, |target| &target.secret_hash)).collect::<Vec<_>>())
+    .bind(at + TimeDelta::from_std(lease).unwrap_or(TimeDelta::zero()))
     .bind(MAX_UNKNOWN)
     .fetch_all(conn)
     .await
 }
 
-#[derive(FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, FromRow)]
 struct Sealed {
     webhook_id: WebhookId,
     credential_id: Option<CredentialId>,
@@ -260,76 +306,59 @@ impl Sealed {
     }
 }
 
-/// Opens URL and secret of each webhook once.
-async fn targets(
-    conn: &mut PgConnection,
-    keyring: &Keyring,
-    shard: ShardId,
-    rows: &[ClaimedRow],
-) -> Result<HashMap<WebhookId, Arc<Target>>, sqlx::Error> {
-    let mut webhooks: Vec<WebhookId> = rows.iter().map(|row| row.webhook_id).collect();
-    webhooks.sort_unstable();
-    webhooks.dedup();
-    let sealed: Vec<Sealed> = sqlx::query_as(
-        "SELECT a.webhook_id, a.credential_id, url.salt AS url_salt, url.sealed AS url, token.sealed AS token, c.signing_secret
-         FROM unnest($2::bigint[]) AS wanted (webhook_id)
-         JOIN webhook_audience a ON a.shard_id = $1 AND a.webhook_id = wanted.webhook_id
-         LEFT JOIN vault.texts url ON url.shard_id = $1 AND url.kind = 'webhook.url' AND url.id = a.webhook_id
-         LEFT JOIN vault.texts token ON token.shard_id = $1 AND token.kind = 'webhook.token' AND token.id = a.webhook_id
-         LEFT JOIN vault.credentials c ON c.credential_id = a.credential_id",
-    )
-    .bind(shard)
-    .bind(webhooks)
-    .fetch_all(conn)
-    .await?;
-    let mut targets = HashMap::with_capacity(sealed.len());
-    for sealed in sealed {
-        match sealed.open(keyring) {
-            Ok(target) => _ = targets.insert(sealed.webhook_id, Arc::new(target)),
-            Err(error) => {
-                tracing::error!(webhook_id = sealed.webhook_id, %error, "a webhook's URL or secret cannot be opened");
+/// Where webhooks' deliveries go, kept opened. What is sealed is read for every claim, so a change
+/// of a URL or a secret counts on the very next one; only opening it again is spared.
+#[derive(Debug, Default)]
+pub struct Targets(Mutex<HashMap<WebhookId, (Sealed, Arc<Target>)>>);
+
+impl Targets {
+    /// Most that are kept.
+    const MOST: usize = 10_000;
+
+    async fn open(
+        &self,
+        conn: &mut PgConnection,
+        keyring: &Keyring,
+        shard: ShardId,
+        webhooks: Vec<WebhookId>,
+    ) -> Result<HashMap<WebhookId, Arc<Target>>, sqlx::Error> {
+        let sealed: Vec<Sealed> = sqlx::query_as(
+            "SELECT a.webhook_id, a.credential_id, url.salt AS url_salt, url.sealed AS url, token.sealed AS token, c.signing_secret
+             FROM unnest($2::bigint[]) AS wanted (webhook_id)
+             JOIN webhook_audience a ON a.shard_id = $1 AND a.webhook_id = wanted.webhook_id
+             LEFT JOIN vault.texts url ON url.shard_id = $1 AND url.kind = 'webhook.url' AND url.id = a.webhook_id
+             LEFT JOIN vault.texts token ON token.shard_id = $1 AND token.kind = 'webhook.token' AND token.id = a.webhook_id
+             LEFT JOIN vault.credentials c ON c.credential_id = a.credential_id",
+        )
+        .bind(shard)
+        .bind(webhooks)
+        .fetch_all(conn)
+        .await?;
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() > Self::MOST {
+            kept.clear();
+        }
+        let mut targets = HashMap::with_capacity(sealed.len());
+        for sealed in sealed {
+            let webhook_id = sealed.webhook_id;
+            if let Some((same, target)) = kept.get(&webhook_id)
+                && *same == sealed
+            {
+                targets.insert(webhook_id, target.clone());
+                continue;
+            }
+            match sealed.open(keyring) {
+                Ok(target) => {
+                    let target = Arc::new(target);
+                    kept.insert(webhook_id, (sealed, target.clone()));
+                    targets.insert(webhook_id, target);
+                }
+                Err(error) => {
+                    kept.remove(&webhook_id);
+                    tracing::error!(webhook_id, %error, "a webhook's URL or secret cannot be opened");
+                }
             }
         }
+        Ok(targets)
     }
-    Ok(targets)
-}
-
-async fn write_ahead(conn: &mut PgConnection, shard: ShardId, at: DateTime<Utc>, claimed: &[Claimed]) -> Result<(), sqlx::Error> {
-    let hash = |c: &Claimed, which: fn(&Target) -> &str| c.target.as_deref().map(which).unwrap_or_default().to_owned();
-    sqlx::query(
-        "INSERT INTO delivery_attempts (shard_id, delivery_id, request_id, attempt, started_at, url_hash, secret_hash)
-         SELECT $1, new.delivery_id, new.request_id, new.attempt, $2, new.url_hash, new.secret_hash
-         FROM unnest($3::bigint[], $4::uuid[], $5::smallint[], $6::text[], $7::text[]) AS new (delivery_id, request_id, attempt, url_hash, secret_hash)",
-    )
-    .bind(shard)
-    .bind(at)
-    .bind(claimed.iter().map(|c| c.delivery_id).collect::<Vec<_>>())
-    .bind(claimed.iter().map(|c| c.request_id).collect::<Vec<_>>())
-    .bind(claimed.iter().map(|c| c.attempt).collect::<Vec<_>>())
-    .bind(claimed.iter().map(|c| hash(c, |t| &t.url_hash)).collect::<Vec<_>>())
-    .bind(claimed.iter().map(|c| hash(c, |t| &t.secret_hash)).collect::<Vec<_>>())
-    .execute(conn)
-    .await?;
-    Ok(())
-}
-
-/// How long until something is due, by the database's clock: zero when it is already, and then
-/// perhaps in flight; none when nothing waits.
-pub async fn next_due(pool: &PgPool, shard: ShardId) -> Result<Option<Duration>, sqlx::Error> {
-    let seconds: Option<f64> = sqlx::query_scalar(
-        "WITH RECURSIVE webhook AS (
-            (SELECT webhook_id, next_attempt_at FROM delivery_state
-             WHERE shard_id = $1 AND status = 'pending' AND attempt_count > 0
-             ORDER BY webhook_id, next_attempt_at LIMIT 1)
-            UNION ALL
-            SELECT next.webhook_id, next.next_attempt_at FROM webhook CROSS JOIN LATERAL
-            (SELECT webhook_id, next_attempt_at FROM delivery_state
-             WHERE shard_id = $1 AND status = 'pending' AND attempt_count > 0 AND webhook_id > webhook.webhook_id
-             ORDER BY webhook_id, next_attempt_at LIMIT 1) AS next)
-         SELECT extract(epoch FROM min(next_attempt_at) - clock_timestamp())::float8 FROM webhook",
-    )
-    .bind(shard)
-    .fetch_one(pool)
-    .await?;
-    Ok(seconds.map(|s| Duration::try_from_secs_f64(s.max(0.0)).unwrap_or(Duration::MAX)))
 }

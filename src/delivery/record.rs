@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use ledger_events::ShardId;
+use ledger_events::{ShardId, WebhookId};
 use sqlx::PgPool;
 
 use super::claim::{Claimed, MAX_UNKNOWN};
@@ -16,12 +16,20 @@ use super::sender::Outcome;
 pub struct Ended {
     pub claimed: Claimed,
     pub ended_at: DateTime<Utc>,
+    /// How long it took, its answer's body included.
+    pub took: Duration,
     pub outcome: Outcome,
 }
 
 impl Ended {
     fn next_attempt_at(&self, base: Duration) -> Option<DateTime<Utc>> {
         next_attempt_at(self.claimed.attempt, self.claimed.moment.at, self.ended_at, base)
+    }
+
+    /// How long after its end the next attempt is due; none when there is none.
+    pub fn next_attempt_in(&self, base: Duration) -> Option<Duration> {
+        let due = self.next_attempt_at(base).filter(|_| !self.outcome.succeeded())?;
+        (due - self.ended_at).to_std().ok()
     }
 }
 
@@ -30,12 +38,13 @@ impl Ended {
 pub struct Lease {
     pub shard: ShardId,
     pub delivery_id: i64,
+    pub webhook_id: WebhookId,
     pub fence: i64,
 }
 
 impl Lease {
     pub fn of(claimed: &Claimed) -> Lease {
-        Lease { shard: claimed.shard, delivery_id: claimed.delivery_id, fence: claimed.fence }
+        Lease { shard: claimed.shard, delivery_id: claimed.delivery_id, webhook_id: claimed.webhook_id, fence: claimed.fence }
     }
 }
 

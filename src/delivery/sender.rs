@@ -1,7 +1,8 @@
 //! Sends one signed webhook delivery over HTTPS and says what came of it.
 //!
 //! One [`Sender`] serves a whole process: it holds the TLS settings, the pool of
-//! open connections and the address filter.
+//! open connections and the address filter. The headers are the specification's and HTTP's own, no
+//! others: so it speaks HTTP itself rather than through a client that adds some.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -9,30 +10,28 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::body::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue, USER_AGENT};
+use hyper::{Method, Request};
 use ipnet::IpNet;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
-use rustls::CertificateError;
-use tokio::sync::Semaphore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{AlertDescription, CertificateError};
+use rustls_platform_verifier::Verifier;
 use tokio::time::{Instant, timeout_at};
+use url::{Host, Url};
 
-use super::address::{AddressFilter, Refused, check_url};
+use super::address::{AddressFilter, UrlRefused, check_url};
+use super::connections::{Connections, Origin, Trouble};
+use super::resolver::{Resolver, Unresolved};
 use super::signature::{sign, token_header_name};
 
 /// How much of a response body is read and kept, in bytes.
 pub const MAX_RESPONSE_BODY_BYTES: usize = 64 * 1024;
 
-/// How long an unused connection is kept. Below the minute after which common
-/// receivers hang up, so that few requests meet a connection as it is closed.
-const IDLE_CONNECTION_LIFETIME: Duration = Duration::from_secs(45);
-
-/// Name look-ups block a thread each. Names whose servers are dead must not take
-/// all the threads that the rest of the process needs.
-const MAX_LOOKUPS_IN_FLIGHT: usize = 128;
-
-/// How far apart two timers of the same length may fire.
-const TICK: Duration = Duration::from_millis(10);
+/// How many TLS sessions are remembered, to be resumed.
+const SESSIONS: usize = 4_096;
 
 const X_WEBHOOK_ID: HeaderName = HeaderName::from_static("x-webhook-id");
 const X_EVENT_ID: HeaderName = HeaderName::from_static("x-event-id");
@@ -52,8 +51,8 @@ pub struct SenderSettings {
     pub ca_pem: Option<Vec<u8>>,
     /// Networks that may be dialled although they are not public.
     pub allowed_nets: Vec<IpNet>,
-    /// How many unused connections to one host are kept open.
-    pub max_idle_per_host: usize,
+    /// Most connections that are open at once, those that are kept unused included.
+    pub max_connections: usize,
 }
 
 /// Why a [`Sender`] cannot be made.
@@ -65,9 +64,9 @@ pub enum SenderError {
     /// The operator's file holds no certificate, or a broken one.
     #[error("the CA file holds no usable certificate")]
     CaFile,
-    /// The HTTP client could not be built, for example without any trusted root.
-    #[error("the HTTPS client cannot be set up")]
-    Client(#[source] reqwest::Error),
+    /// TLS could not be set up, for example without any trusted root.
+    #[error("TLS cannot be set up: {0}")]
+    Tls(#[from] rustls::Error),
 }
 
 /// One attempt to deliver one event to one webhook.
@@ -123,8 +122,7 @@ impl Outcome {
 
 /// Sends deliveries. Meant to be shared: its connections are reused.
 pub struct Sender {
-    client: reqwest::Client,
-    filter: Arc<AddressFilter>,
+    connections: Arc<Connections>,
     deadline: Duration,
     user_agent: HeaderValue,
     token_header: HeaderName,
@@ -132,46 +130,26 @@ pub struct Sender {
 
 impl fmt::Debug for Sender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sender").field("filter", &self.filter).field("deadline", &self.deadline).finish_non_exhaustive()
+        f.debug_struct("Sender").field("connections", &self.connections).field("deadline", &self.deadline).finish_non_exhaustive()
     }
 }
 
 impl Sender {
     /// Makes a sender. Reads the platform's trusted roots, so it takes a moment.
     pub fn new(settings: SenderSettings) -> Result<Sender, SenderError> {
+        let resolver = Resolver::new(AddressFilter { allowed: settings.allowed_nets.clone() });
+        Sender::with(settings, resolver)
+    }
+
+    /// The same with another way to resolve names.
+    pub(crate) fn with(settings: SenderSettings, resolver: Resolver) -> Result<Sender, SenderError> {
         let name = &settings.service_name;
         let bad_name = || SenderError::ServiceName(name.clone());
         let user_agent = HeaderValue::from_str(&format!("{name}-Webhooks/1")).map_err(|_| bad_name())?;
         let token_header = HeaderName::try_from(token_header_name(name)).map_err(|_| bad_name())?;
-
-        let filter = Arc::new(AddressFilter { allowed: settings.allowed_nets.clone() });
-        let mut client = reqwest::Client::builder()
-            .https_only(true)
-            .http1_only()
-            .no_proxy()
-            .referer(false)
-            .redirect(reqwest::redirect::Policy::none())
-            // An attempt is one request; the schedule decides about the next one.
-            .retry(reqwest::retry::never())
-            .dns_resolver(FilteringResolver::new(filter.clone()))
-            // Bounds a connection that the pool finishes after its send was given up.
-            .connect_timeout(settings.deadline)
-            .pool_idle_timeout(IDLE_CONNECTION_LIFETIME)
-            .pool_max_idle_per_host(settings.max_idle_per_host);
-        if let Some(pem) = &settings.ca_pem {
-            let authorities = reqwest::Certificate::from_pem_bundle(pem).map_err(|_| SenderError::CaFile)?;
-            if authorities.is_empty() {
-                return Err(SenderError::CaFile);
-            }
-            client = client.tls_certs_merge(authorities);
-        }
-        Ok(Sender {
-            client: client.build().map_err(SenderError::Client)?,
-            filter,
-            deadline: settings.deadline,
-            user_agent,
-            token_header,
-        })
+        let tls = Arc::new(tls(settings.ca_pem.as_deref())?);
+        let connections = Arc::new(Connections::new(resolver, tls, settings.max_connections));
+        Ok(Sender { connections, deadline: settings.deadline, user_agent, token_header })
     }
 
     /// Makes one attempt. It ends within the deadline, whatever the receiver does.
@@ -185,24 +163,22 @@ impl Sender {
             error: Some(error),
         };
 
-        let request = match self.request(delivery) {
+        let (origin, request) = match self.request(delivery) {
             Ok(request) => request,
             Err(error) => return failed(error),
         };
-        let mut response = match timeout_at(ends_at, self.client.execute(request)).await {
-            Ok(Ok(response)) => response,
-            // The connector's own time-out races with this one.
-            Ok(Err(error)) if !(error.is_timeout() && Instant::now() + TICK >= ends_at) => {
-                return failed(describe(error));
-            }
-            Ok(Err(_)) | Err(_) => {
-                return failed(format!("no answer within {} s", self.deadline.as_secs_f64()));
-            }
+        let (response, connection) = match timeout_at(ends_at, self.connections.exchange(&origin, request)).await {
+            Ok(Ok(answered)) => answered,
+            Ok(Err(trouble)) => return failed(describe(&trouble)),
+            Err(_) => return failed(format!("no answer within {} s", self.deadline.as_secs_f64())),
         };
 
         let response_time_ms = milliseconds_since(started);
         let status = response.status().as_u16();
-        let body = read_body(&mut response, ends_at).await;
+        let (body, is_whole) = read_body(response.into_body(), ends_at).await;
+        if is_whole {
+            self.connections.give_back(connection);
+        }
         Outcome {
             response_status: Some(status),
             response_time_ms,
@@ -215,18 +191,20 @@ impl Sender {
         }
     }
 
-    fn request(&self, delivery: Delivery<'_>) -> Result<reqwest::Request, String> {
+    fn request(&self, delivery: Delivery<'_>) -> Result<(Origin, Request<Full<Bytes>>), String> {
         let url = check_url(delivery.url).map_err(|refused| refused.to_string())?;
-        // The resolver, which checks every other address, sees no literal.
-        self.filter.check_literal(&url).map_err(|refused| refused.to_string())?;
-
+        let origin = origin(&url).ok_or_else(|| UrlRefused::Invalid.to_string())?;
         let signature = sign(delivery.secret, delivery.timestamp, &delivery.body);
         let mut token = header_value("token", delivery.secret)?;
         token.set_sensitive(true);
 
-        let mut request = reqwest::Request::new(reqwest::Method::POST, url);
-        let headers: &mut HeaderMap = request.headers_mut();
+        let mut request = Request::new(Full::new(delivery.body));
+        *request.method_mut() = Method::POST;
+        let target = url.query().map_or_else(|| url.path().to_owned(), |query| format!("{}?{query}", url.path()));
+        *request.uri_mut() = target.parse().map_err(|_| UrlRefused::Invalid.to_string())?;
+        let headers = request.headers_mut();
         headers.reserve(16);
+        headers.insert(HOST, host(&url).ok_or_else(|| UrlRefused::Invalid.to_string())?);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(USER_AGENT, self.user_agent.clone());
         headers.insert(X_WEBHOOK_ID, HeaderValue::from(delivery.webhook_id));
@@ -236,8 +214,45 @@ impl Sender {
         headers.insert(X_SIGNATURE, header_value("signature", &signature)?);
         headers.insert(X_REQUEST_ID, header_value("request id", delivery.request_id)?);
         headers.insert(self.token_header.clone(), token);
-        *request.body_mut() = Some(delivery.body.into());
-        Ok(request)
+        Ok((origin, request))
+    }
+}
+
+/// TLS 1.2 and 1.3, trusting the platform's roots and an operator's.
+fn tls(ca_pem: Option<&[u8]>) -> Result<rustls::ClientConfig, SenderError> {
+    let authorities = match ca_pem {
+        Some(pem) => {
+            let authorities: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_slice_iter(pem).collect();
+            authorities.ok().filter(|authorities| !authorities.is_empty()).ok_or(SenderError::CaFile)?
+        }
+        None => vec![],
+    };
+    // Named, because a process may hold more than one provider.
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = rustls::ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()?
+        .dangerous() // rustls's word for any verifier but its own; this one is the platform's
+        .with_custom_certificate_verifier(Arc::new(Verifier::new_with_extra_roots(authorities, provider)?))
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.resumption = rustls::client::Resumption::in_memory_sessions(SESSIONS);
+    Ok(config)
+}
+
+fn origin(url: &Url) -> Option<Origin> {
+    let host = match url.host()? {
+        Host::Domain(name) => Host::Domain(name.to_owned()),
+        Host::Ipv4(v4) => Host::Ipv4(v4),
+        Host::Ipv6(v6) => Host::Ipv6(v6),
+    };
+    Some(Origin { host, port: url.port_or_known_default()? })
+}
+
+fn host(url: &Url) -> Option<HeaderValue> {
+    let host = url.host_str()?;
+    match url.port() {
+        Some(port) => HeaderValue::from_str(&format!("{host}:{port}")).ok(),
+        None => HeaderValue::from_str(host).ok(),
     }
 }
 
@@ -249,18 +264,24 @@ fn milliseconds_since(started: Instant) -> i64 {
     i64::try_from(started.elapsed().as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Reads what arrives in time and fits. The status has decided already, so every
-/// way this can end is as good as any other; what is unread closes the connection.
-async fn read_body(response: &mut reqwest::Response, ends_at: Instant) -> String {
+/// Reads what arrives in time and fits; and whether that is all. The status has decided already, so
+/// every way this can end is as good as any other; what is unread closes the connection.
+async fn read_body(mut incoming: Incoming, ends_at: Instant) -> (String, bool) {
     let mut body = Vec::new();
-    while let Ok(Ok(Some(chunk))) = timeout_at(ends_at, response.chunk()).await {
-        let room = MAX_RESPONSE_BODY_BYTES - body.len();
-        body.extend_from_slice(&chunk[..chunk.len().min(room)]);
-        if body.len() == MAX_RESPONSE_BODY_BYTES {
-            break;
+    let is_whole = loop {
+        match timeout_at(ends_at, incoming.frame()).await {
+            Ok(None) => break true,
+            Ok(Some(Ok(frame))) => {
+                let chunk = frame.data_ref().map_or(&[][..], |data| data);
+                body.extend_from_slice(&chunk[..chunk.len().min(MAX_RESPONSE_BODY_BYTES - body.len())]);
+                if body.len() == MAX_RESPONSE_BODY_BYTES {
+                    break false;
+                }
+            }
+            Ok(Some(Err(_))) | Err(_) => break false,
         }
-    }
-    storable_text(&body)
+    };
+    (storable_text(&body), is_whole)
 }
 
 /// Text that Postgres takes: no NUL. Replaced bytes may grow, so it is cut again.
@@ -272,22 +293,21 @@ fn storable_text(bytes: &[u8]) -> String {
 }
 
 /// The first cause in the chain that has words for a client. Nothing is quoted
-/// from the error itself: it may hold the URL.
-fn describe(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let closed = if error.is_connect() { "connection closed while connecting" } else { "connection closed before an answer" };
-    find_cause(&error, closed).unwrap_or_else(|| {
+/// from the error itself.
+fn describe(trouble: &Trouble) -> String {
+    let (error, closed, otherwise): (&(dyn StdError + 'static), _, _) = match trouble {
+        Trouble::Connecting(error) => (&**error, "connection closed while connecting", "connection failed"),
+        Trouble::Exchanging(error) => (error, "connection closed before an answer", "the exchange failed"),
+    };
+    find_cause(error, closed).unwrap_or_else(|| {
         tracing::debug!(?error, "a delivery failed in a way that has no words");
-        if error.is_connect() { "connection failed" } else { "the exchange failed" }.to_owned()
+        otherwise.to_owned()
     })
 }
 
 fn find_cause(error: &(dyn StdError + 'static), closed: &str) -> Option<String> {
-    if let Some(refused) = error.downcast_ref::<Refused>() {
-        return Some(refused.to_string());
-    }
-    if error.is::<NotResolved>() {
-        return Some(NotResolved.to_string());
+    if let Some(unresolved) = error.downcast_ref::<Unresolved>() {
+        return Some(unresolved.to_string());
     }
     if let Some(tls) = error.downcast_ref::<rustls::Error>() {
         return Some(describe_tls(tls));
@@ -339,6 +359,7 @@ fn describe_tls(error: &rustls::Error) -> String {
             Bad::Revoked => "certificate has been revoked",
             _ => "certificate is not acceptable",
         },
+        rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol) => "the receiver does not speak HTTP/1.1",
         rustls::Error::AlertReceived(_) => "the receiver refused the handshake",
         rustls::Error::PeerIncompatible(_) => "no common version or cipher",
         rustls::Error::InvalidMessage(_)
@@ -347,44 +368,6 @@ fn describe_tls(error: &rustls::Error) -> String {
         _ => "handshake failed",
     };
     format!("TLS: {text}")
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("the name could not be resolved")]
-struct NotResolved;
-
-/// The system's resolver behind the address filter. What it returns is what is
-/// dialled: there is no second look-up that could answer otherwise.
-struct FilteringResolver {
-    filter: Arc<AddressFilter>,
-    lookups: Arc<Semaphore>,
-}
-
-impl FilteringResolver {
-    fn new(filter: Arc<AddressFilter>) -> Self {
-        let lookups = Arc::new(Semaphore::new(MAX_LOOKUPS_IN_FLIGHT));
-        Self { filter, lookups }
-    }
-}
-
-impl Resolve for FilteringResolver {
-    fn resolve(&self, name: Name) -> Resolving {
-        let filter = self.filter.clone();
-        let lookups = self.lookups.clone();
-        Box::pin(async move {
-            let permit = lookups.acquire_owned().await.map_err(|_| NotResolved)?;
-            // A task of its own: the permit stays taken for as long as the look-up
-            // holds its thread, even if the send is given up before.
-            let lookup = tokio::spawn(async move {
-                let found = tokio::net::lookup_host((name.as_str(), 0)).await;
-                drop(permit);
-                found.map(Iterator::collect::<Vec<_>>)
-            });
-            let found = lookup.await.map_err(|_| NotResolved)?;
-            let addresses = filter.check_all(found.map_err(|_| NotResolved)?)?;
-            Ok(Box::new(addresses.into_iter()) as Addrs)
-        })
-    }
 }
 
 #[cfg(test)]
@@ -408,7 +391,7 @@ mod tests {
             deadline: Duration::from_secs(30),
             ca_pem: None,
             allowed_nets: Vec::new(),
-            max_idle_per_host: 8,
+            max_connections: 8,
         };
         for name in ["A B", "A\n", "A:B", "É"] {
             let service_name = name.to_owned();

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Instant;
 
-use chrono::NaiveDate;
+use chrono::{DateTime, NaiveDate, Utc};
 use ledger_events::account::{Account, AccountStatus, Credential, DiscountRule};
 use ledger_events::beneficiary::{Beneficiary, BeneficiaryKind};
-use ledger_events::catalogue::{Category, Product, ProductDetails};
+use ledger_events::catalogue::{Category, Product, ProductChange, ProductDetails, ProductImageSet};
 use ledger_events::order::Order;
 use ledger_events::payout::Payout;
+use ledger_events::placement::Quote;
+use ledger_events::price::Price;
 use ledger_events::replay::{Replay, ReplayKind};
 use ledger_events::user::{User, UserRole};
 use ledger_events::wallet::{Direction, Wallet};
@@ -100,12 +102,24 @@ pub enum Command {
     },
     ChangeProduct {
         product_id: ProductId,
-        details: ProductDetails,
+        change: ProductChange,
+    },
+    /// The bytes are stored before.
+    SetProductImage {
+        product_id: ProductId,
+        image: ProductImageSet,
     },
     LoadVouchers {
         product_id: ProductId,
         denomination: Money,
         vouchers: Vec<NewVoucher>,
+    },
+    /// What an order of this would cost. Changes nothing.
+    QuoteCharge {
+        account_id: AccountId,
+        product_id: ProductId,
+        denomination: Money,
+        quantity: i32,
     },
     PlaceOrder(PlaceOrder),
     /// `account_id` is none for operators: any account's order.
@@ -297,6 +311,7 @@ pub enum Answer {
     Category(Category),
     Product(Product),
     Stock(StockLoaded),
+    Charge(Charge),
     Order(Box<OrderView>),
     Webhook(WebhookView),
     /// A test was asked for: its delivery, and its event.
@@ -311,6 +326,32 @@ pub enum Answer {
     Replay(Replay),
     Beneficiary(BeneficiaryView),
     Payout(PayoutView),
+}
+
+/// What an order would cost.
+#[derive(Clone, Debug)]
+pub struct Charge {
+    pub product_id: ProductId,
+    pub denomination: Money,
+    pub quantity: i32,
+    pub currency: Currency,
+    pub price: Price,
+    pub wallet_balance: Money,
+    pub quoted_at: DateTime<Utc>,
+}
+
+impl Charge {
+    pub fn of(quote: &Quote<'_>, denomination: Money, quantity: i32, quoted_at: DateTime<Utc>) -> Charge {
+        Charge {
+            product_id: quote.product.id,
+            denomination,
+            quantity,
+            currency: quote.product.details.currency,
+            price: quote.price,
+            wallet_balance: quote.wallet.balance,
+            quoted_at,
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default)]

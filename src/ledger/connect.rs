@@ -14,8 +14,10 @@ pub const RUNTIME_ROLE: &str = "ledger_runtime";
 const READ_CONNECTIONS: u32 = 16;
 /// Most for looking up operators and sessions, and for blocks.
 const ACCESS_CONNECTIONS: u32 = 2;
-/// Most for the delivery worker, which claims and records at once, and for fulfilment.
+/// Most for fulfilment.
 const WORK_CONNECTIONS: u32 = 4;
+/// Most for the delivery worker, which claims and records at once.
+const DELIVERY_CONNECTIONS: u32 = 4;
 
 /// For connections whose every statement finds rows by the whole of a key: plans are made once and
 /// kept, because making them anew costs as much as running them. See [`Plans`].
@@ -48,7 +50,15 @@ pub fn access(options: &PgConnectOptions) -> PgPool {
     general(&options.clone().options(BY_KEY), "rewards-ledger access", ACCESS_CONNECTIONS)
 }
 
-/// For the delivery worker and fulfilment, so that slow reads do not keep them from their work.
+/// For the delivery worker. Its tables are too fast for their statistics: every statement is
+/// planned for what it is given, and finds its rows by index.
+pub fn delivery(options: &PgConnectOptions) -> PgPool {
+    let by_index = BY_KEY.into_iter().filter(|(name, _)| *name != "plan_cache_mode");
+    let options = options.clone().options([("plan_cache_mode", "force_custom_plan"), ("jit", "off")]).options(by_index);
+    general(&options, "rewards-ledger delivery", DELIVERY_CONNECTIONS)
+}
+
+/// For fulfilment, so that slow reads do not keep it from its work.
 pub fn work(options: &PgConnectOptions) -> PgPool {
     general(options, "rewards-ledger worker", WORK_CONNECTIONS)
 }

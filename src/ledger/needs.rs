@@ -147,14 +147,20 @@ impl<'a> Needs<'a> {
                 self.categories.extend(details.category_id);
                 self.counts[Self::PRODUCTS] += 1;
             }
-            Command::ChangeProduct { product_id, details } => {
+            Command::ChangeProduct { product_id, change } => {
                 self.products.insert(*product_id);
-                self.categories.extend(details.category_id);
+                self.categories.extend(change.category_id.flatten());
             }
+            Command::SetProductImage { product_id, .. } => _ = self.products.insert(*product_id),
             Command::LoadVouchers { product_id, vouchers, .. } => {
                 self.products.insert(*product_id);
                 self.vouchers.push((*product_id, vouchers));
                 self.counts[Self::VOUCHERS] += i64::try_from(vouchers.len()).unwrap_or(i64::MAX);
+            }
+            Command::QuoteCharge { account_id, product_id, .. } => {
+                self.accounts.insert(*account_id);
+                self.wallets_of.insert(*account_id);
+                self.products.insert(*product_id);
             }
             Command::PlaceOrder(order) => {
                 self.accounts.insert(order.account_id);

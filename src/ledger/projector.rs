@@ -39,11 +39,17 @@ pub struct Projector {
     plans: Arc<connect::Plans>,
     /// Notified when there are new deliveries to make.
     made: Arc<Notify>,
+    idle: Duration,
 }
 
 impl Projector {
     pub fn new(ledger: &Ledger, options: &PgConnectOptions, metrics: Metrics, made: Arc<Notify>) -> Projector {
-        Projector { ledger: ledger.clone(), pool: connect::projector(options), metrics, plans: Arc::default(), made }
+        Projector { ledger: ledger.clone(), pool: connect::projector(options), metrics, plans: Arc::default(), made, idle: IDLE }
+    }
+
+    /// With another slow timer.
+    pub fn idling(self, idle: Duration) -> Projector {
+        Projector { idle, ..self }
     }
 
     pub async fn run(self, stop: CancellationToken) {
@@ -67,7 +73,7 @@ impl Projector {
                 () = stop.cancelled() => {}
                 // What stopped it is seldom gone with the next commit, and need not be logged for each.
                 _ = grown.changed(), if !is_hindered => {}
-                () = tokio::time::sleep(IDLE) => {}
+                () = tokio::time::sleep(self.idle) => {}
             }
         }
     }

@@ -93,6 +93,29 @@ pub async fn after(db: impl PgExecutor<'_>, shard: ShardId, after: Position, lim
     stored_after(db, shard, after, limit).await?.iter().map(Stored::decode).collect()
 }
 
+/// The events of one stream after a version and up to another one, in order, as they are stored.
+pub async fn stream_after(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    stream_type: &str,
+    stream_id: i64,
+    after: i64,
+    upto: i64,
+    limit: i64,
+) -> Result<Vec<Stored>, sqlx::Error> {
+    sqlx::query_as(select_events!(
+        "WHERE shard_id = $1 AND stream_type = $2 AND stream_id = $3 AND version > $4 AND version <= $5 ORDER BY version LIMIT $6"
+    ))
+    .bind(shard)
+    .bind(stream_type)
+    .bind(stream_id)
+    .bind(after)
+    .bind(upto)
+    .bind(limit)
+    .fetch_all(db)
+    .await
+}
+
 /// Where a shard's log ends now.
 pub async fn head(db: impl PgExecutor<'_>, shard: ShardId) -> Result<Position, sqlx::Error> {
     sqlx::query_scalar("SELECT position FROM log_head WHERE shard_id = $1").bind(shard).fetch_one(db).await

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod connections;
+mod names;
 mod server;
 mod targets;
 
@@ -40,15 +41,18 @@ async fn receiver(answer: Answer) -> (Receiver, UnboundedReceiver<Received>) {
     receiver_with(Certificate::generate().unwrap(), move |_| answer.clone()).await
 }
 
-fn sender_with(ca_pem: &str, deadline: Duration, allowed: &[&str]) -> Sender {
-    Sender::new(SenderSettings {
+fn settings(ca_pem: &str, deadline: Duration, allowed: &[&str]) -> SenderSettings {
+    SenderSettings {
         service_name: "SERVICE".to_owned(),
         deadline,
         ca_pem: Some(ca_pem.as_bytes().to_vec()),
         allowed_nets: allowed.iter().map(|net| net.parse().unwrap()).collect(),
-        max_idle_per_host: 64,
-    })
-    .unwrap()
+        max_connections: 64,
+    }
+}
+
+fn sender_with(ca_pem: &str, deadline: Duration, allowed: &[&str]) -> Sender {
+    Sender::new(settings(ca_pem, deadline, allowed)).unwrap()
 }
 
 fn sender(receiver: &Receiver, deadline: Duration) -> Sender {
@@ -113,8 +117,7 @@ async fn a_delivery_arrives_as_the_specification_says() {
         ("x-signature", &signature),
         ("x-request-id", "req_1"),
         ("x-service-webhook-token", SECRET),
-        // HTTP's own; `accept` is reqwest's.
-        ("accept", "*/*"),
+        // HTTP's own.
         ("host", &host),
         ("content-length", &length),
     ];

@@ -44,6 +44,19 @@ fn documents_describe_everything() {
     }
 }
 
+#[test]
+fn every_post_of_the_client_api_takes_an_idempotency_key() {
+    let documents = api::documents();
+    let (_, text) = documents.iter().find(|(path, _)| path.contains("client")).unwrap();
+    let document: Value = serde_json::from_str(text).unwrap();
+    for (route, operations) in document["paths"].as_object().unwrap().iter().filter(|(route, _)| route.starts_with("/api/v1/")) {
+        let Some(post) = operations.get("post") else { continue };
+        let parameters = post["parameters"].as_array().into_iter().flatten();
+        let takes_key = parameters.into_iter().any(|p| p["in"] == "header" && p["name"] == "Idempotency-Key");
+        assert!(takes_key, "{route}");
+    }
+}
+
 #[tokio::test]
 async fn probes_documents_and_pages_need_no_key() {
     let node = Node::start().await;

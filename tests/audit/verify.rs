@@ -99,6 +99,9 @@ const TAMPERINGS: &[(&str, &str)] = &[
     ("DELETE FROM payouts WHERE id = 1", "payouts 1 is missing"),
     ("UPDATE beneficiaries SET country = 'FR'", "beneficiaries 1: country is \"FR\", the log says \"DE\""),
     ("UPDATE products SET name = 'Another'", "products 1: name is \"Another\", the log says \"Card\""),
+    ("UPDATE product_images SET bytes = 'other'", "the image of product 1 is not what its hash says"),
+    ("DELETE FROM product_images", "the image of product 1 is missing"),
+    ("UPDATE products SET image = NULL", "products 1: image is null, the log says {"),
     ("UPDATE log_head SET position = position + 1", "log_head stands at"),
     ("UPDATE events SET recorded_at = 'epoch' WHERE position = 3", "before its predecessor's"),
     (

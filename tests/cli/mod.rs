@@ -1,6 +1,7 @@
 //! The program itself, run as its users run it.
 
 mod audit;
+mod catalogue;
 mod demo;
 mod help;
 mod payouts;

@@ -1,6 +1,10 @@
 //! The delivery worker against real HTTPS receivers.
 
+mod fairness;
+mod hostile;
 mod records;
+mod schedule;
+mod signatures;
 
 use std::collections::HashSet;
 use std::time::Duration;

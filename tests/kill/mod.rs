@@ -1,6 +1,10 @@
 //! The program, and in another run Postgres, killed with SIGKILL again and again under load:
 //! every acknowledged order is there exactly once, a retried key makes no second one, and every
-//! event of every subscribed webhook arrives.
+//! event of every subscribed webhook arrives. Then at each step of a delivery, and beside another
+//! node.
+
+mod nodes;
+mod steps;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -9,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use rewards_ledger::postgres::{Server, Settings};
 use rewards_ledger::receiver::{Answer, Certificate, Receiver, ReceiverSettings};
 use serde_json::{Value, json};
 use sqlx::PgPool;
@@ -239,4 +244,25 @@ async fn postgres_is_killed_again_and_again() {
     })
     .await;
     server.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_is_stopped_for_half_a_minute() {
+    let settings = Settings { remove_at_end: false, ..Settings::temporary(true).unwrap() };
+    let mut server = Some(Server::start(settings.clone()).await.unwrap());
+    let url = server.as_ref().unwrap().url();
+    let retries = survives(&url, 1, async |_| {
+        // In the middle of a run: orders are placed before, and after.
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        server.take().unwrap().stop().await.unwrap();
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        let again = Server::start(settings.clone()).await.unwrap();
+        assert_eq!(again.url(), url);
+        server = Some(again);
+        tokio::time::sleep(Duration::from_secs(4)).await;
+    })
+    .await;
+    assert!(retries > 0, "the stop was felt");
+    server.unwrap().stop().await.unwrap();
+    std::fs::remove_dir_all(&settings.data_dir).unwrap();
 }

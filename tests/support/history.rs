@@ -1,13 +1,15 @@
 //! What auditors have to find sound, and what they have to find.
 
 use ledger_events::account::DiscountRule;
+use ledger_events::catalogue::{ImageType, ProductChange, ProductImageSet};
 use ledger_events::replay::ReplayKind;
 use ledger_events::user::UserRole;
 use ledger_events::webhook::WebhookEventType;
 use rewards_ledger::access::seal::Private;
 use rewards_ledger::delivery::replay::Replayer;
 use rewards_ledger::ledger::command::{CreateUser, PayoutOutcome, RequestReplay, WebhookChange};
-use rewards_ledger::ledger::{Answer, Command};
+use rewards_ledger::ledger::{Answer, Command, images};
+use sha2::{Digest, Sha256};
 use sqlx::AssertSqlSafe;
 
 use super::ledger::money;
@@ -28,7 +30,7 @@ fn create_user(account_id: i64, email: &str) -> Command {
 
 impl Shop {
     /// A bit of everything: delivered, partly delivered, delayed, cancelled; webhooks that come,
-    /// change and go; a suspended account; a discount.
+    /// change and go; a suspended account; a discount; an image.
     pub async fn history(&self) {
         let (account, order) = (self.customer.account_id, |denomination, quantity| self.customer.order(denomination, quantity));
         self.run(Command::AddCategory { name: "Games".into(), parent_id: None }).await;
@@ -82,6 +84,7 @@ impl Shop {
         for _ in 0..5 {
             self.place(order("25.00", 3)).await;
         }
+        self.image().await;
         self.project().await;
         self.run(Command::TestWebhook { account_id: account, webhook_id: all }).await;
         // One that is told of what was before it, one step of several.
@@ -92,6 +95,17 @@ impl Shop {
         let replayer = Replayer { ledger: self.ledger.clone(), pool: self.pool().clone() };
         assert_eq!(replayer.once(SHARD).await.unwrap(), 1);
         self.project().await;
+    }
+
+    /// Gives the product an image, and changes the product.
+    async fn image(&self) {
+        let (product_id, bytes) = (self.customer.product_id, b"\xff\xd8\xff-an-image");
+        let sha256: [u8; 32] = Sha256::digest(bytes).into();
+        images::store(self.pool(), product_id, &sha256, bytes).await.unwrap();
+        let image = ProductImageSet { sha256: hex::encode(sha256), content_type: ImageType::Jpeg, size: bytes.len() as i32 };
+        self.run(Command::SetProductImage { product_id, image }).await;
+        let change = ProductChange { terms: Some("None.".into()), ..ProductChange::default() };
+        self.run(Command::ChangeProduct { product_id, change }).await;
     }
 
     /// A paid, a failed, a cancelled and a pending payout, to a beneficiary that is deleted then.

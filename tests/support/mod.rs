@@ -4,4 +4,5 @@ pub mod node;
 pub mod postgres;
 pub mod program;
 pub mod proxy;
+pub mod relay;
 pub mod shop;

@@ -15,7 +15,7 @@ use rewards_ledger::delivery::sender::{Sender, SenderSettings};
 use rewards_ledger::delivery::worker::{Worker, WorkerSettings};
 use rewards_ledger::ledger::command::{AddBeneficiary, NewVoucher, PlaceOrder, RegisterWebhook, RequestPayout};
 use rewards_ledger::ledger::projector::{Projector, Step};
-use rewards_ledger::ledger::{Answer, Command, Ledger};
+use rewards_ledger::ledger::{Answer, Command, Ledger, connect};
 use rewards_ledger::receiver::{self, Certificate, Received, Receiver, ReceiverSettings};
 use rewards_ledger::telemetry::Metrics;
 use sqlx::postgres::PgConnectOptions;
@@ -170,28 +170,38 @@ impl Shop {
     }
 
     pub fn worker(&self, receiver: &Receiver, deadline: Duration) -> Worker {
-        Worker { metrics: self.metrics.clone(), made: self.made.clone(), ..worker(self.pool(), receiver, deadline) }
+        let pool = connect::delivery(&self.options);
+        Worker { metrics: self.metrics.clone(), made: self.made.clone(), ..worker(&pool, receiver, deadline) }
     }
 }
 
 /// A worker that trusts these receivers and may dial this machine.
 pub fn worker(pool: &PgPool, receiver: &Receiver, deadline: Duration) -> Worker {
-    let sender = Sender::new(SenderSettings {
-        service_name: "SERVICE".to_owned(),
-        deadline,
-        ca_pem: Some(receiver.ca_pem().as_bytes().to_vec()),
-        allowed_nets: vec!["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()],
-        max_idle_per_host: 512,
-    });
     Worker {
         pool: pool.clone(),
         shards: vec![SHARD],
         keyring: ledger::keyring(),
-        sender: Arc::new(sender.unwrap()),
+        sender: sender(trusting(receiver.ca_pem(), deadline)),
         settings: WorkerSettings { deadline, ..WorkerSettings::default() },
         metrics: Metrics::default(),
         made: Arc::new(Notify::new()),
+        targets: Arc::default(),
     }
+}
+
+/// Settings that trust these authorities and may dial this machine.
+pub fn trusting(ca_pem: &str, deadline: Duration) -> SenderSettings {
+    SenderSettings {
+        service_name: "SERVICE".to_owned(),
+        deadline,
+        ca_pem: Some(ca_pem.as_bytes().to_vec()),
+        allowed_nets: vec!["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()],
+        max_connections: 2_000,
+    }
+}
+
+pub fn sender(settings: SenderSettings) -> Arc<Sender> {
+    Arc::new(Sender::new(settings).unwrap())
 }
 
 /// A receiver on this machine that answers so.

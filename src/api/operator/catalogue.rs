@@ -1,11 +1,13 @@
 //! Products and categories.
 
-use ledger_events::catalogue::{self as domain, Denominations, ProductDetails};
+use chrono::{DateTime, Utc};
+use ledger_events::catalogue::{self as domain, Denominations, ProductChange, ProductDetails};
 use ledger_events::{MoneyError, Percent};
 use ledger_projections::catalogue::{self, ProductFilter};
 use poem_openapi::param::{Path, Query};
+use poem_openapi::types::MaybeUndefined;
 use poem_openapi::{Object, OpenApi};
-use serde::Serialize;
+use serde_json::value::RawValue;
 
 use crate::access::Operator;
 use crate::api::body::StrictJson;
@@ -14,19 +16,20 @@ use crate::api::fields::{Fields, FromFields};
 use crate::api::outcome::answered;
 use crate::api::page::Page;
 use crate::api::principal::{Admin, Caller};
-use crate::api::products::{DenominationType, Product};
-use crate::api::readers::{boolean, integer, line, list, money, one_of, text};
-use crate::api::reply::{Created, Listed, Plural, Reply};
+use crate::api::products::{DenominationType, Product, page_of};
+use crate::api::readers::{Read, boolean, integer, line, list, money, one_of, text};
+use crate::api::reference::{Category, country, currency};
+use crate::api::reply::{Created, Listed, Reply};
 use crate::api::scalars::Money;
-use crate::api::state::{State, Tag, amounts, country, currency, listed, origin, parsed_currency, rows_of};
+use crate::api::state::{ApiState, State, Tag, amounts, listed, origin, parsed_currency, rows_of, time};
 use crate::ledger::{Answer, Command, FIRST_SHARD};
 
 /// The most units of one order, for any product: each is a line in the order's events.
 const MAX_QUANTITY: i64 = 10_000;
 
-/// A product, whole: what is left out of a change goes back to its default.
+/// A new product.
 #[derive(Object)]
-struct ProductFields {
+struct AddProduct {
     /// For people.
     #[oai(validator(min_length = 1, max_length = 200))]
     name: String,
@@ -63,91 +66,209 @@ struct ProductFields {
     is_active: Option<bool>,
 }
 
-impl FromFields for ProductFields {
-    fn from_fields(fields: &mut Fields<'_>) -> Self {
-        let types = [("FIXED", DenominationType::Fixed), ("RANGE", DenominationType::Range)];
-        let max_quantity = fields.required("max_quantity", integer(1..=MAX_QUANTITY));
-        let product = Self {
-            name: fields.required("name", line(1..=200)),
-            brand: fields.required("brand", line(1..=100)),
-            category_id: fields.optional("category_id", integer(1..=i64::MAX)),
-            country: fields.required("country", country),
-            currency: fields.required("currency", currency),
-            denomination_type: fields.required("denomination_type", one_of(&types)),
-            // An empty list is how a RANGE product shows that it has none.
-            denominations: fields.optional("denominations", list(0..=200, || money(amounts()))).filter(|list| !list.is_empty()),
-            min_denomination: fields.optional("min_denomination", money(amounts())),
-            max_denomination: fields.optional("max_denomination", money(amounts())),
-            max_quantity: i32::try_from(max_quantity).unwrap_or_default(),
-            description: fields.optional("description", text(0..=5000)),
-            terms: fields.optional("terms", text(0..=20_000)),
-            is_active: fields.optional("is_active", boolean),
-        };
-        product.check_denominations(fields);
-        product
-    }
+/// What to change of a product: at least one field. What is left out, or null, stays.
+#[derive(Object)]
+struct ChangeProduct {
+    /// For people.
+    #[oai(validator(min_length = 1, max_length = 200))]
+    name: Option<String>,
+    /// Whose card it is.
+    #[oai(validator(min_length = 1, max_length = 100))]
+    brand: Option<String>,
+    /// The category; null takes the product out of the one that it is in.
+    category_id: MaybeUndefined<i64>,
+    /// ISO 3166-1 alpha-2.
+    #[oai(validator(pattern = "^[A-Z]{2}$"))]
+    country: Option<String>,
+    /// It cannot be changed: only the one that the product has is accepted.
+    #[oai(validator(pattern = "^[A-Z]{3}$"))]
+    currency: Option<String>,
+    /// How its face values are given; goes with the fields that give them.
+    denomination_type: Option<DenominationType>,
+    /// The face values of a FIXED product.
+    #[oai(validator(min_items = 1, max_items = 200))]
+    denominations: Option<Vec<Money>>,
+    /// The smallest face value of a RANGE product.
+    min_denomination: Option<Money>,
+    /// The largest face value of a RANGE product.
+    max_denomination: Option<Money>,
+    /// The most units of one order, 1 to 10,000.
+    #[oai(validator(minimum(value = "1"), maximum(value = "10000")))]
+    max_quantity: Option<i32>,
+    /// For people.
+    #[oai(validator(max_length = 5000))]
+    description: Option<String>,
+    /// The terms of use, for people.
+    #[oai(validator(max_length = 20000))]
+    terms: Option<String>,
+    /// Whether it can be ordered.
+    is_active: Option<bool>,
 }
 
-impl ProductFields {
-    fn check_denominations(&self, fields: &mut Fields<'_>) {
-        let (least, most) = (self.min_denomination, self.max_denomination);
-        match self.denomination_type {
-            DenominationType::Fixed => {
-                let values = self.denominations.as_deref().unwrap_or_default();
+const DENOMINATION_TYPES: [(&str, DenominationType); 2] =
+    [("FIXED", DenominationType::Fixed), ("RANGE", DenominationType::Range)];
+
+/// The fields that give a product's face values, beside `denomination_type`.
+struct FaceValues {
+    fixed: Option<Vec<Money>>,
+    least: Option<Money>,
+    most: Option<Money>,
+}
+
+impl FaceValues {
+    /// Reads them, and checks that they are those that the type needs.
+    fn read(fields: &mut Fields<'_>, kind: Option<DenominationType>) -> Self {
+        let read = Self {
+            // An empty list is how a RANGE product shows that it has none.
+            fixed: fields.optional("denominations", list(0..=200, || money(amounts()))).filter(|list| !list.is_empty()),
+            least: fields.optional("min_denomination", money(amounts())),
+            most: fields.optional("max_denomination", money(amounts())),
+        };
+        let range = [("min_denomination", read.least), ("max_denomination", read.most)];
+        match kind {
+            None => {
+                let fixed = ("denominations", read.fixed.is_some());
+                let given = range.map(|(name, value)| (name, value.is_some()));
+                for (name, _) in given.into_iter().chain([fixed]).filter(|(_, is_given)| *is_given) {
+                    fields.problem(name, "must be given with denomination_type");
+                }
+            }
+            Some(DenominationType::Fixed) => {
+                let values = read.fixed.as_deref().unwrap_or_default();
                 if values.is_empty() {
                     fields.problem("denominations", "must have 1 to 200 entries for a FIXED product");
                 }
                 if values.iter().enumerate().any(|(index, value)| values[..index].contains(value)) {
                     fields.problem("denominations", "must not have an entry twice");
                 }
-                for (name, value) in [("min_denomination", least), ("max_denomination", most)] {
-                    if value.is_some() {
-                        fields.problem(name, "must not be given for a FIXED product");
-                    }
+                for (name, _) in range.into_iter().filter(|(_, value)| value.is_some()) {
+                    fields.problem(name, "must not be given for a FIXED product");
                 }
             }
-            DenominationType::Range => {
-                if self.denominations.is_some() {
+            Some(DenominationType::Range) => {
+                if read.fixed.is_some() {
                     fields.problem("denominations", "must not be given for a RANGE product");
                 }
-                for (name, value) in [("min_denomination", least), ("max_denomination", most)] {
-                    if value.is_none() {
-                        fields.problem(name, "is required for a RANGE product");
-                    }
+                for (name, _) in range.into_iter().filter(|(_, value)| value.is_none()) {
+                    fields.problem(name, "is required for a RANGE product");
                 }
-                if let (Some(least), Some(most)) = (least, most)
-                    && least.0 > most.0
-                {
+                if read.least.zip(read.most).is_some_and(|(least, most)| least.0 > most.0) {
                     fields.problem("max_denomination", "must not be below min_denomination");
                 }
             }
         }
+        read
     }
 
-    fn details(self) -> Result<ProductDetails, ApiError> {
+    /// What [`FaceValues::read`] has checked.
+    fn of(self, kind: DenominationType) -> Result<Denominations, ApiError> {
         let out_of_range = |problem: MoneyError| ApiError::invalid("denominations", problem.to_string());
         let amount = |amount: Money| amount.0.try_into().map_err(out_of_range);
-        let denominations = match self.denomination_type {
+        Ok(match kind {
             DenominationType::Fixed => {
-                let values = self.denominations.unwrap_or_default();
+                let values = self.fixed.unwrap_or_default();
                 Denominations::Fixed { values: values.into_iter().map(amount).collect::<Result<_, _>>()? }
             }
-            DenominationType::Range => Denominations::Range {
-                min: amount(self.min_denomination.unwrap_or_default())?,
-                max: amount(self.max_denomination.unwrap_or_default())?,
-            },
-        };
+            DenominationType::Range => {
+                Denominations::Range { min: amount(self.least.unwrap_or_default())?, max: amount(self.most.unwrap_or_default())? }
+            }
+        })
+    }
+}
+
+fn max_quantity(value: &RawValue) -> Read<i32> {
+    Ok(i32::try_from(integer(1..=MAX_QUANTITY)(value)?).unwrap_or_default())
+}
+
+impl FromFields for AddProduct {
+    fn from_fields(fields: &mut Fields<'_>) -> Self {
+        let denomination_type = fields.nullable("denomination_type", one_of(&DENOMINATION_TYPES)).flatten();
+        if denomination_type.is_none() {
+            fields.missing("denomination_type");
+        }
+        let FaceValues { fixed, least, most } = FaceValues::read(fields, denomination_type);
+        Self {
+            name: fields.required("name", line(1..=200)),
+            brand: fields.required("brand", line(1..=100)),
+            category_id: fields.optional("category_id", integer(1..=i64::MAX)),
+            country: fields.required("country", country),
+            currency: fields.required("currency", currency),
+            denomination_type: denomination_type.unwrap_or_default(),
+            denominations: fixed,
+            min_denomination: least,
+            max_denomination: most,
+            max_quantity: fields.required("max_quantity", max_quantity),
+            description: fields.optional("description", text(0..=5000)),
+            terms: fields.optional("terms", text(0..=20_000)),
+            is_active: fields.optional("is_active", boolean),
+        }
+    }
+}
+
+impl AddProduct {
+    fn details(self) -> Result<ProductDetails, ApiError> {
+        let face_values = FaceValues { fixed: self.denominations, least: self.min_denomination, most: self.max_denomination };
         Ok(ProductDetails {
             name: self.name,
             brand: self.brand,
             category_id: self.category_id,
             country: self.country,
             currency: parsed_currency(&self.currency)?,
-            denominations,
+            denominations: face_values.of(self.denomination_type)?,
             max_quantity: self.max_quantity,
             description: self.description.unwrap_or_default(),
             terms: self.terms.unwrap_or_default(),
             is_active: self.is_active.unwrap_or(true),
+        })
+    }
+}
+
+impl FromFields for ChangeProduct {
+    fn from_fields(fields: &mut Fields<'_>) -> Self {
+        if fields.is_empty() {
+            fields.problem("body", "must change something");
+        }
+        let denomination_type = fields.optional("denomination_type", one_of(&DENOMINATION_TYPES));
+        let FaceValues { fixed, least, most } = FaceValues::read(fields, denomination_type);
+        Self {
+            name: fields.optional("name", line(1..=200)),
+            brand: fields.optional("brand", line(1..=100)),
+            category_id: match fields.nullable("category_id", integer(1..=i64::MAX)) {
+                None => MaybeUndefined::Undefined,
+                Some(category) => MaybeUndefined::from_opt_null(category),
+            },
+            country: fields.optional("country", country),
+            currency: fields.optional("currency", currency),
+            denomination_type,
+            denominations: fixed,
+            min_denomination: least,
+            max_denomination: most,
+            max_quantity: fields.optional("max_quantity", max_quantity),
+            description: fields.optional("description", text(0..=5000)),
+            terms: fields.optional("terms", text(0..=20_000)),
+            is_active: fields.optional("is_active", boolean),
+        }
+    }
+}
+
+impl ChangeProduct {
+    fn change(self) -> Result<ProductChange, ApiError> {
+        let face_values = FaceValues { fixed: self.denominations, least: self.min_denomination, most: self.max_denomination };
+        Ok(ProductChange {
+            name: self.name,
+            brand: self.brand,
+            category_id: match self.category_id {
+                MaybeUndefined::Undefined => None,
+                MaybeUndefined::Null => Some(None),
+                MaybeUndefined::Value(category) => Some(Some(category)),
+            },
+            country: self.country,
+            currency: self.currency.as_deref().map(parsed_currency).transpose()?,
+            denominations: self.denomination_type.map(|kind| face_values.of(kind)).transpose()?,
+            max_quantity: self.max_quantity,
+            description: self.description,
+            terms: self.terms,
+            is_active: self.is_active,
         })
     }
 }
@@ -168,30 +289,10 @@ impl FromFields for AddCategory {
     }
 }
 
-/// A category of products.
-#[derive(Object, Serialize)]
-struct Category {
-    /// Its id.
-    id: i64,
-    /// For people.
-    name: String,
-    /// The category that it is part of.
-    parent_id: Option<i64>,
-}
-
-impl Plural for Category {
-    const PLURAL: &'static str = "categories";
-}
-
-impl From<domain::Category> for Category {
-    fn from(category: domain::Category) -> Self {
-        Self { id: category.id, name: category.name, parent_id: category.parent_id }
-    }
-}
-
 /// A product as operators see it: without anybody's discount.
-fn undiscounted(product: domain::Product) -> Product {
-    Product::of(product, Percent::ZERO)
+pub fn undiscounted(state: &ApiState, product: domain::Product) -> Product {
+    let image_url = product.image.as_ref().map(|image| state.image_url(product.id, image));
+    Product::of(product, Percent::ZERO, image_url)
 }
 
 pub struct Catalogue;
@@ -204,17 +305,18 @@ impl Catalogue {
         &self,
         caller: Caller<Admin>,
         state: State<'_>,
-        body: StrictJson<ProductFields>,
+        body: StrictJson<AddProduct>,
     ) -> Result<Created<Product>, ApiError> {
         let command = Command::AddProduct { details: body.0.details()? };
         let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
-        Ok(Created(undiscounted(answered!(answer, Answer::Product(product) => product)?)))
+        Ok(Created(undiscounted(&state, answered!(answer, Answer::Product(product) => product)?)))
     }
 
     /// List products
     ///
     /// Inactive ones too, newest first. `discount` is "0.00": it depends on the account.
     #[oai(path = "/products", method = "get", operation_id = "list_all_products")]
+    #[allow(clippy::too_many_arguments)] // each is a parameter
     async fn list_products(
         &self,
         _caller: Caller<Operator>,
@@ -223,17 +325,38 @@ impl Catalogue {
         page: Query<Option<i64>>,
         /// Products on a page: 1 to 10,000, by default 50.
         limit: Query<Option<i64>>,
+        /// Another name of `limit`; `limit` wins.
+        per_page: Query<Option<i64>>,
+        /// Only products that can be ordered, or only those that cannot.
+        is_active: Query<Option<bool>>,
+        /// Only products of this category.
+        category_id: Query<Option<i64>>,
+        /// Only products of this country, ISO 3166-1 alpha-2.
+        country: Query<Option<String>>,
+        /// Only products of this currency, ISO 4217.
+        currency: Query<Option<String>>,
         /// Only products with this text in their name or brand, in upper or lower case.
         search: Query<Option<String>>,
+        /// Only products that changed at this time or later.
+        updated_since: Query<Option<DateTime<Utc>>>,
     ) -> Result<Listed<Product>, ApiError> {
-        let page = Page::of(page.0, limit.0, 50, 10_000)?;
-        let filter = ProductFilter { search: search.0, ..ProductFilter::default() };
-        Ok(listed(catalogue::list(state.ledger.pool(), &filter, rows_of(page)).await?, page, undiscounted))
+        let page = page_of(page.0, limit.0, per_page.0)?;
+        let filter = ProductFilter {
+            is_active: is_active.0,
+            category_id: category_id.0,
+            country: country.0,
+            currency: currency.0,
+            search: search.0,
+            updated_since: time("updated_since", updated_since.0)?,
+            with_image: false,
+        };
+        let found = catalogue::list(state.ledger.pool(), &filter, rows_of(page)).await?;
+        Ok(listed(found, page, |product| undiscounted(&state, product)))
     }
 
     /// Change a product
     ///
-    /// Replaces all of it, but for its currency. Orders that were placed keep what they were placed on.
+    /// Any part of it but its currency. Orders that were placed keep what they were placed on.
     #[oai(path = "/products/:id", method = "put", operation_id = "change_product")]
     async fn change_product(
         &self,
@@ -241,11 +364,11 @@ impl Catalogue {
         state: State<'_>,
         /// The product's id.
         id: Path<i64>,
-        body: StrictJson<ProductFields>,
+        body: StrictJson<ChangeProduct>,
     ) -> Result<Reply<Product>, ApiError> {
-        let command = Command::ChangeProduct { product_id: id.0, details: body.0.details()? };
+        let command = Command::ChangeProduct { product_id: id.0, change: body.0.change()? };
         let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
-        Ok(Reply(undiscounted(answered!(answer, Answer::Product(product) => product)?)))
+        Ok(Reply(undiscounted(&state, answered!(answer, Answer::Product(product) => product)?)))
     }
 
     /// Add a category

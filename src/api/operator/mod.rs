@@ -3,6 +3,7 @@
 mod accounts;
 mod catalogue;
 mod credentials;
+mod images;
 mod ip_blocks;
 mod orders;
 mod payouts;
@@ -15,6 +16,7 @@ mod wallets;
 pub use accounts::Accounts;
 pub use catalogue::Catalogue;
 pub use credentials::Credentials;
+pub use images::Images;
 pub use ip_blocks::IpBlocks;
 pub use orders::Orders;
 pub use payouts::Payouts;

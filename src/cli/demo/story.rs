@@ -253,7 +253,7 @@ impl Account {
         )?;
         let url = self.client.url(TRY_PATH)?;
         let mut command = format!("curl '{url}'");
-        for (name, value) in self.client.headers(&Method::GET, &url, "")? {
+        for (name, value) in self.client.headers(&Method::GET, &url, b"")? {
             command.push_str(&format!(" \\\n  -H '{name}: {}'", value.to_str().context("a header that is no text")?));
         }
         printer.verbatim(&format!("{command}\n\n  The signature is good for five minutes.\n"))?;

@@ -1,7 +1,8 @@
 //! Products, categories, and voucher stock.
 
 use ledger_events::catalogue::{
-    CategoryAdded, CategoryEvent, ProductAdded, ProductChanged, ProductDetails, ProductEvent, VoucherStockLoaded,
+    CategoryAdded, CategoryEvent, ProductAdded, ProductChange, ProductChanged, ProductDetails, ProductEvent, ProductImageSet,
+    VoucherStockLoaded,
 };
 use ledger_events::{CategoryId, Money, ProductId, Rejection};
 
@@ -28,13 +29,23 @@ pub(super) fn add_product(batch: &mut Batch, details: &ProductDetails, story: St
     product(batch, id)
 }
 
-pub(super) fn change_product(batch: &mut Batch, id: ProductId, details: &ProductDetails, story: Story<'_>) -> Decided {
+pub(super) fn change_product(batch: &mut Batch, id: ProductId, change: &ProductChange, story: Story<'_>) -> Decided {
     let known = batch.products.get(&id).ok_or(Rejection::NotFound)?;
-    if known.details.currency != details.currency {
+    if change.currency.is_some_and(|currency| currency != known.details.currency) {
         return Err(Rejection::InvalidField { field: "currency", problem: "cannot be changed" }.into());
     }
-    known_category(batch, "category_id", details.category_id)?;
-    batch.append(id, ProductEvent::from(ProductChanged { details: details.clone() }), &story);
+    known_category(batch, "category_id", change.category_id.flatten())?;
+    let details = known.details.with(change);
+    batch.append(id, ProductEvent::from(ProductChanged { details }), &story);
+    product(batch, id)
+}
+
+/// The same image again is no event.
+pub(super) fn set_image(batch: &mut Batch, id: ProductId, image: &ProductImageSet, story: Story<'_>) -> Decided {
+    let known = batch.products.get(&id).ok_or(Rejection::NotFound)?;
+    if known.image.as_ref().is_none_or(|known| known.set != *image) {
+        batch.append(id, ProductEvent::from(image.clone()), &story);
+    }
     product(batch, id)
 }
 

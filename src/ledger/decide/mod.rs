@@ -131,9 +131,13 @@ fn decide(batch: &mut Batch, command: &Command, story: Story<'_>) -> Decided {
         }
         Command::AddCategory { name, parent_id } => catalogue::add_category(batch, name, *parent_id, story),
         Command::AddProduct { details } => catalogue::add_product(batch, details, story),
-        Command::ChangeProduct { product_id, details } => catalogue::change_product(batch, *product_id, details, story),
+        Command::ChangeProduct { product_id, change } => catalogue::change_product(batch, *product_id, change, story),
+        Command::SetProductImage { product_id, image } => catalogue::set_image(batch, *product_id, image, story),
         Command::LoadVouchers { product_id, denomination, vouchers } => {
             catalogue::load_vouchers(batch, *product_id, *denomination, vouchers, story)
+        }
+        Command::QuoteCharge { account_id, product_id, denomination, quantity } => {
+            orders::quote_charge(batch, *account_id, *product_id, *denomination, *quantity)
         }
         Command::PlaceOrder(order) => orders::place_order(batch, order, story),
         Command::CancelOrder { account_id, order_id, reason } => {

@@ -1,14 +1,14 @@
 //! Placing, cancelling and fulfilling orders.
 
 use ledger_events::order::{self, CancelledBy, OrderCommand, OrderEvent};
-use ledger_events::placement::{self, place};
+use ledger_events::placement::{self, place, quote};
 use ledger_events::wallet::{self, Purpose, WalletCommand};
-use ledger_events::{AccountId, OrderId, Rejection};
+use ledger_events::{AccountId, Money, OrderId, ProductId, Rejection};
 
 use super::{Decided, Story, active, new_salt, next};
 use crate::access::seal::{Private, salted_hash};
 use crate::ledger::batch::{Batch, pair};
-use crate::ledger::command::{Answer, OrderView, PlaceOrder};
+use crate::ledger::command::{Answer, Charge, OrderView, PlaceOrder};
 
 pub(super) fn place_order(batch: &mut Batch, command: &PlaceOrder, story: Story<'_>) -> Decided {
     if let Some(reference) = &command.client_reference
@@ -42,6 +42,21 @@ pub(super) fn place_order(batch: &mut Batch, command: &PlaceOrder, story: Story<
         batch.order_of.insert((command.account_id, reference.clone()), order_id);
     }
     order_view(batch, order_id, true)
+}
+
+/// What an order would cost, by the function that orders are priced with, and on the same rows. It
+/// changes nothing, so a suspended account may ask.
+pub(super) fn quote_charge(
+    batch: &Batch,
+    account_id: AccountId,
+    product_id: ProductId,
+    denomination: Money,
+    quantity: i32,
+) -> Decided {
+    let account = batch.accounts.get(&account_id).ok_or(Rejection::NotFound)?;
+    let wallet_in = |currency| batch.wallet_of.get(&(account_id, currency)).and_then(|id| batch.wallets.get(id));
+    let quote = quote(account, batch.products.get(&product_id), wallet_in, denomination, quantity)?;
+    Ok(Answer::Charge(Charge::of(&quote, denomination, quantity, batch.recorded_at)))
 }
 
 /// The `client_reference` was used: the same payload answers the order that exists.

@@ -14,7 +14,7 @@ struct Counts {
 
 /// Passes connections on to the receiver and counts them.
 async fn counting_relay(target: SocketAddr) -> (String, Arc<Counts>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
     let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());
     let counts = Arc::new(Counts::default());
     let counted = counts.clone();
@@ -133,4 +133,85 @@ async fn many_sends_at_once_get_each_their_own_answer() {
         assert!(seen.insert(received.event_id().unwrap().to_owned()));
     }
     assert_eq!(seen.len(), 32 * 20);
+}
+
+/// A receiver in a thread of its own that answers one request on each connection, as if the
+/// connection stayed open, and closes it.
+fn closing_receiver(certificate: &Certificate) -> (SocketAddr, Arc<AtomicUsize>) {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let tls = certificate.server_config().unwrap();
+    let answered = Arc::new(AtomicUsize::new(0));
+    let counted = answered.clone();
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let mut session = rustls::ServerConnection::new(tls.clone()).unwrap();
+            let mut tls = rustls::Stream::new(&mut session, &mut stream);
+            let mut request = vec![];
+            let mut buffer = [0; 4096];
+            while !request.ends_with(BODY) {
+                let Ok(n @ 1..) = tls.read(&mut buffer) else { break };
+                request.extend_from_slice(&buffer[..n]);
+            }
+            if request.ends_with(BODY) {
+                tls.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+                counted.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    });
+    (address, answered)
+}
+
+#[tokio::test]
+async fn a_kept_connection_that_was_closed_unannounced_costs_no_attempt() {
+    let certificate = Certificate::generate().unwrap();
+    let (address, answered) = closing_receiver(&certificate);
+    let sender = sender_with(certificate.ca_pem(), LONG, &["127.0.0.1/32"]);
+    let url = format!("https://{address}/");
+    for turn in 1..=10 {
+        let outcome = sender.send(delivery(&url)).await;
+        assert!(outcome.succeeded(), "{outcome:?}");
+        assert_eq!(answered.load(Ordering::SeqCst), turn, "and nothing was sent twice");
+        // The end of the connection arrives while nothing here can take note of it.
+        std::thread::sleep(Duration::from_millis(30));
+    }
+}
+
+#[tokio::test]
+async fn however_many_origins_there_are_no_more_connections_are_open_than_may_be() {
+    const ORIGINS: u8 = 60;
+    let hosts: Vec<String> = (1..=ORIGINS).map(|n| format!("127.0.1.{n}")).collect();
+    let names: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    let (receiver, _arrived) =
+        receiver_with(Certificate::generate_for(&names, 2020, 2050).unwrap(), |_| Answer::Status(200)).await;
+    let (url, counts) = counting_relay(receiver.address()).await;
+    let port = url.rsplit_once(':').unwrap().1;
+    let sender = Arc::new(
+        Sender::new(SenderSettings { max_connections: 16, ..settings(receiver.ca_pem(), LONG, &["127.0.0.0/8"]) }).unwrap(),
+    );
+    for _ in 0..3 {
+        let sends = hosts.iter().map(|host| {
+            let (sender, url) = (sender.clone(), format!("https://{host}:{port}/"));
+            async move { sender.send(delivery(&url)).await }
+        });
+        for outcome in futures::future::join_all(sends).await {
+            assert!(outcome.succeeded(), "{outcome:?}");
+        }
+        // The relay hears of a connection's end a moment later.
+        let ended = Instant::now();
+        while counts.open.load(Ordering::SeqCst) > 16 {
+            assert!(ended.elapsed() < Duration::from_secs(2), "{}", counts.open.load(Ordering::SeqCst));
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+    // One origin after the other keeps what was used last.
+    let made = counts.made.load(Ordering::SeqCst);
+    for _ in 0..5 {
+        for host in &hosts[..10] {
+            assert!(sender.send(delivery(&format!("https://{host}:{port}/"))).await.succeeded());
+        }
+    }
+    assert!(counts.made.load(Ordering::SeqCst) <= made + 10, "ten origins are kept");
+    receiver.stop().await;
 }

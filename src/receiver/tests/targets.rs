@@ -64,6 +64,29 @@ async fn what_is_not_tls_is_named() {
         assert_eq!(outcome.error.as_deref(), Some(error));
     }
 
+    // A receiver of HTTP/2 alone: one that says so, and one that only does so.
+    let certificate = Certificate::generate().unwrap();
+    for (protocols, error) in
+        [(vec![b"h2".to_vec()], "TLS: the receiver does not speak HTTP/1.1"), (vec![], "not an HTTP answer")]
+    {
+        let mut tls = rustls::ServerConfig::clone(&certificate.server_config().unwrap());
+        tls.alpn_protocols = protocols;
+        let acceptor = TlsAcceptor::from(Arc::new(tls));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            let Ok(mut stream) = acceptor.accept(stream).await else { return };
+            // An empty SETTINGS frame, and GOAWAY with PROTOCOL_ERROR.
+            let frames = b"\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x01";
+            stream.write_all(frames).await.unwrap();
+            let _ = stream.read(&mut [0; 4096]).await;
+        });
+        let sender = sender_with(certificate.ca_pem(), LONG, &["127.0.0.1/32"]);
+        let outcome = sender.send(delivery(&format!("https://{address}/"))).await;
+        assert_eq!(outcome.error.as_deref(), Some(error));
+    }
+
     let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = nobody.local_addr().unwrap();
     drop(nobody);

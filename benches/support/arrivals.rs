@@ -1,0 +1,129 @@
+//! A receiver that counts, and takes the time from an event's commit to its arrival.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Result, ensure};
+use rewards_ledger::receiver::{Answer, Certificate, Received, Receiver, ReceiverSettings};
+
+/// How the endpoints behave; each is a path of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behaviour {
+    Well,
+    /// Of a hundred endpoints five answer 500, and one never.
+    SomeFailSomeHang,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    good: AtomicU64,
+    first: Mutex<Option<Instant>>,
+    latencies: Mutex<Vec<Duration>>,
+}
+
+#[derive(Debug)]
+pub struct Arrivals {
+    receiver: Receiver,
+    seen: Arc<Seen>,
+    ca: tempfile::NamedTempFile,
+    behaviour: Behaviour,
+}
+
+impl Arrivals {
+    pub async fn start(behaviour: Behaviour) -> Result<Arrivals> {
+        let seen = Arc::new(Seen::default());
+        let counted = seen.clone();
+        let settings = ReceiverSettings {
+            listen: "127.0.0.1:0".parse()?,
+            service_name: "SERVICE".to_owned(),
+            certificate: Certificate::generate()?,
+            respond: Arc::new(move |received| answer(received, &counted, behaviour)),
+        };
+        let (receiver, channel) = Receiver::start(settings).await?;
+        drop(channel);
+        let ca = tempfile::NamedTempFile::new()?;
+        std::fs::write(ca.path(), receiver.ca_pem())?;
+        Ok(Arrivals { receiver, seen, ca, behaviour })
+    }
+
+    pub fn url(&self) -> String {
+        self.receiver.url()
+    }
+
+    pub fn ca_pem(&self) -> &str {
+        self.receiver.ca_pem()
+    }
+
+    /// The arguments that let a node reach it.
+    pub fn reach(&self) -> [&str; 4] {
+        ["--webhook-ca-file", self.ca.path().to_str().unwrap_or_default(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"]
+    }
+
+    /// How many of so many endpoints do not answer with a success.
+    pub fn not_answered(&self, endpoints: usize) -> u64 {
+        match self.behaviour {
+            Behaviour::Well => 0,
+            Behaviour::SomeFailSomeHang => (0..endpoints).filter(|n| n % 100 < 6).count() as u64,
+        }
+    }
+
+    /// How many deliveries were answered with a success.
+    pub fn good(&self) -> u64 {
+        self.seen.good.load(Ordering::Relaxed)
+    }
+
+    pub async fn until(&self, count: u64, patience: Duration) -> Result<()> {
+        let started = Instant::now();
+        while self.good() < count {
+            ensure!(started.elapsed() < patience, "{} of {count} arrived", self.good());
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        Ok(())
+    }
+
+    pub fn since_first(&self) -> Option<Duration> {
+        self.seen.first.lock().unwrap_or_else(PoisonError::into_inner).map(|first| first.elapsed())
+    }
+
+    /// Begins anew.
+    pub fn forget(&self) {
+        self.seen.good.store(0, Ordering::Relaxed);
+        self.seen.latencies.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// From the moment that the event carries to its arrival, in the order of arrival.
+    pub fn latencies(&self) -> Vec<Duration> {
+        self.seen.latencies.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn answer(received: &Received, seen: &Seen, behaviour: Behaviour) -> Answer {
+    if received.path == "/hang" {
+        return Answer::Hang;
+    }
+    if behaviour == Behaviour::SomeFailSomeHang {
+        let endpoint: usize = received.path.trim_start_matches('/').parse().unwrap_or_default();
+        match endpoint % 100 {
+            0 => return Answer::Hang,
+            1..6 => return Answer::Status(500),
+            _ => {}
+        }
+    }
+    if seen.good.fetch_add(1, Ordering::Relaxed) == 0 {
+        *seen.first.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+    if let Some(created_at) = created_at(&received.body) {
+        let latency = received.received_at.duration_since(created_at).unwrap_or_default();
+        seen.latencies.lock().unwrap_or_else(PoisonError::into_inner).push(latency);
+    }
+    Answer::Status(200)
+}
+
+/// The envelope's `created_at`: when its event was decided, under the lock on the log's head and
+/// just before its commit.
+fn created_at(body: &[u8]) -> Option<SystemTime> {
+    let envelope: serde_json::Value = serde_json::from_slice(body).ok()?;
+    let moment: chrono::DateTime<chrono::Utc> = envelope["created_at"].as_str()?.parse().ok()?;
+    Some(moment.into())
+}

@@ -1,0 +1,161 @@
+//! Product images: where they are as JSON, and their bytes.
+//!
+//! All of it is under the specification's rate-limit rule for product images: the bytes stand
+//! below `/api/v1/products/{id}/image`, too.
+
+use ledger_events::ProductId;
+use ledger_events::catalogue::{ImageType, ProductImage as Image};
+use ledger_projections::catalogue::{self, ProductFilter};
+use poem::http::{HeaderValue, header};
+use poem::{IntoResponse, Response};
+use poem_openapi::param::{Path, Query};
+use poem_openapi::registry::{MetaMediaType, MetaResponse, MetaResponses, MetaSchema, MetaSchemaRef, Registry};
+use poem_openapi::{ApiResponse, Object, OpenApi};
+use serde::Serialize;
+
+use super::conditional::{Conditional, ETag, IfNoneMatch};
+use super::error::{ApiError, documented_header};
+use super::page::Page;
+use super::principal::Caller;
+use super::reply::{Listed, Plural, Reply};
+use super::scalars::Timestamp;
+use super::state::{ApiState, State, Tag, not_found, rows_of};
+use crate::ledger::images;
+
+/// An image's URL changes with its bytes.
+const FOR_EVER: &str = "private, max-age=31536000, immutable";
+
+/// Where a product's image is.
+#[derive(Object, Serialize)]
+struct ProductImage {
+    /// The product.
+    product_id: i64,
+    /// Where the bytes are, for a GET with your API key. Another image has another URL.
+    image_url: String,
+    /// `image/png`, `image/jpeg` or `image/webp`.
+    content_type: String,
+    /// When the product got it.
+    updated_at: Timestamp,
+}
+
+impl Plural for ProductImage {
+    const PLURAL: &'static str = "images";
+}
+
+impl ProductImage {
+    fn of(state: &ApiState, id: ProductId, image: &Image) -> Self {
+        Self {
+            product_id: id,
+            image_url: state.image_url(id, image),
+            content_type: image.set.content_type.as_str().to_owned(),
+            updated_at: image.updated_at.into(),
+        }
+    }
+}
+
+/// An image's bytes, as what they were recognised to be and nothing else.
+struct Picture {
+    content_type: ImageType,
+    bytes: Vec<u8>,
+}
+
+impl IntoResponse for Picture {
+    fn into_response(self) -> Response {
+        Response::builder()
+            .content_type(self.content_type.as_str())
+            .header(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"))
+            .body(self.bytes)
+    }
+}
+
+/// The schema of bytes.
+pub fn binary() -> MetaSchemaRef {
+    MetaSchemaRef::Inline(Box::new(MetaSchema::new_with_format("string", "binary")))
+}
+
+impl ApiResponse for Picture {
+    fn meta() -> MetaResponses {
+        let types = [ImageType::Png, ImageType::Jpeg, ImageType::Webp];
+        let content = types.map(|kind| MetaMediaType { content_type: kind.as_str(), schema: binary() }).into();
+        let headers = vec![documented_header::<String>("X-Content-Type-Options", "`nosniff`")];
+        MetaResponses {
+            responses: vec![MetaResponse { description: "OK", status: Some(200), status_range: None, content, headers }],
+        }
+    }
+
+    fn register(_: &mut Registry) {}
+}
+
+/// A product that can be ordered and its image.
+async fn find(state: &ApiState, id: ProductId) -> Result<Image, ApiError> {
+    let found = catalogue::find(state.ledger.pool(), id).await?;
+    found.filter(|product| product.details.is_active).and_then(|product| product.image).ok_or_else(not_found)
+}
+
+pub struct Images;
+
+#[OpenApi(prefix_path = "/api/v1", tag = "Tag::Products")]
+impl Images {
+    /// List product images
+    ///
+    /// Of the active products that have one, newest products first.
+    #[oai(path = "/products/images", method = "get", operation_id = "list_product_images")]
+    async fn list(
+        &self,
+        _caller: Caller,
+        state: State<'_>,
+        /// From 1.
+        page: Query<Option<i64>>,
+        /// Images on a page: 1 to 100, by default 20.
+        limit: Query<Option<i64>>,
+    ) -> Result<Listed<ProductImage>, ApiError> {
+        let page = Page::of(page.0, limit.0, 20, 100)?;
+        let filter = ProductFilter { is_active: Some(true), with_image: true, ..ProductFilter::default() };
+        let found = catalogue::list(state.ledger.pool(), &filter, rows_of(page)).await?;
+        let total = u64::try_from(found.total).unwrap_or_default();
+        let images = found.rows.iter().filter_map(|product| Some(ProductImage::of(&state, product.id, product.image.as_ref()?)));
+        Ok(Listed::page(images.collect(), page, total))
+    }
+
+    /// Find a product's image
+    #[oai(path = "/products/:id/image", method = "get", operation_id = "get_product_image")]
+    async fn get(
+        &self,
+        _caller: Caller,
+        state: State<'_>,
+        /// The product's id.
+        id: Path<i64>,
+    ) -> Result<Reply<ProductImage>, ApiError> {
+        let image = find(&state, id.0).await?;
+        Ok(Reply(ProductImage::of(&state, id.0, &image)))
+    }
+
+    /// Get an image's bytes
+    ///
+    /// At `image_url`. The URL of an image that was replaced leads nowhere.
+    #[oai(path = "/products/:id/image/:version", method = "get", operation_id = "get_product_image_bytes")]
+    async fn bytes(
+        &self,
+        _caller: Caller,
+        state: State<'_>,
+        /// The product's id.
+        id: Path<i64>,
+        /// Which image, as `image_url` has it.
+        version: Path<String>,
+        /// The ETag of what you have: 304 if it is still so.
+        #[oai(name = "If-None-Match")]
+        known: IfNoneMatch,
+    ) -> Result<Conditional<Picture>, ApiError> {
+        let image = find(&state, id.0).await?;
+        if image.version() != version.0 {
+            return Err(not_found());
+        }
+        let etag = ETag::named(&image.set.sha256);
+        if known.has(&etag) {
+            return Ok(Conditional::not_modified(etag, FOR_EVER));
+        }
+        let bytes = images::load(state.ledger.pool(), id.0, &image.set.sha256).await?;
+        let bytes = bytes.ok_or_else(|| ApiError::internal(format!("the bytes of the image of product {} are missing", id.0)))?;
+        Ok(Conditional::modified(etag, FOR_EVER, Picture { content_type: image.set.content_type, bytes }))
+    }
+}

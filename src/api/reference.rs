@@ -1,0 +1,211 @@
+//! `/api/v1/countries`, `/currencies` and `/categories`: what codes and ids stand for.
+//!
+//! Countries are those of the crate `celes` (ISO 3166-1), currencies those of `iso_currency`
+//! (ISO 4217) that money here can be of.
+
+use std::sync::LazyLock;
+
+use iso_currency::IntoEnumIterator;
+use ledger_events::catalogue as domain;
+use ledger_projections::catalogue;
+use poem_openapi::{Object, OpenApi};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::conditional::{Conditional, ETag, IfNoneMatch};
+use super::error::ApiError;
+use super::principal::Caller;
+use super::readers::{Read, line};
+use super::reply::{Listed, Plural};
+use super::state::{State, Tag};
+
+/// A day, for the caller alone (specification, "Limits").
+const FOR_A_DAY: &str = "private, max-age=86400";
+
+/// A country.
+#[derive(Clone, Object, Serialize)]
+struct Country {
+    /// ISO 3166-1 alpha-2.
+    code: String,
+    /// For people.
+    name: String,
+}
+
+impl Plural for Country {
+    const PLURAL: &'static str = "countries";
+}
+
+/// A currency.
+#[derive(Clone, Object, Serialize)]
+struct Currency {
+    /// ISO 4217.
+    code: String,
+    /// For people.
+    name: String,
+    /// How many decimals its amounts have in ISO 4217: 0 or 2. Amounts here are always written with two.
+    decimals: u16,
+}
+
+impl Plural for Currency {
+    const PLURAL: &'static str = "currencies";
+}
+
+/// A category of products.
+#[derive(Object, Serialize)]
+pub struct Category {
+    /// Its id.
+    id: i64,
+    /// For people.
+    name: String,
+    /// The category that it is part of.
+    parent_id: Option<i64>,
+}
+
+impl Plural for Category {
+    const PLURAL: &'static str = "categories";
+}
+
+impl From<domain::Category> for Category {
+    fn from(category: domain::Category) -> Self {
+        Self { id: category.id, name: category.name, parent_id: category.parent_id }
+    }
+}
+
+static COUNTRIES: LazyLock<Vec<Country>> = LazyLock::new(|| {
+    let countries = celes::Country::get_countries().into_iter();
+    let mut countries: Vec<Country> =
+        countries.map(|country| Country { code: country.alpha2.to_owned(), name: country.long_name.to_owned() }).collect();
+    countries.sort_by(|a, b| a.code.cmp(&b.code));
+    countries
+});
+
+static CURRENCIES: LazyLock<Vec<Currency>> = LazyLock::new(|| {
+    let current = iso_currency::Currency::iter()
+        .filter(|currency| currency.is_superseded().is_none() && !currency.is_fund() && !currency.is_special());
+    let mut currencies: Vec<Currency> = current
+        .filter_map(|currency| {
+            let decimals = decimals(currency.code())?;
+            Some(Currency { code: currency.code().to_owned(), name: currency.name().to_owned(), decimals })
+        })
+        .collect();
+    currencies.sort_by(|a, b| a.code.cmp(&b.code));
+    currencies
+});
+
+/// The decimals of an ISO 4217 currency that money here can be of; none of any other text.
+fn decimals(code: &str) -> Option<u16> {
+    code.parse::<ledger_events::Currency>().ok()?;
+    iso_currency::Currency::from_code(code)?.exponent().filter(|decimals| *decimals <= 2)
+}
+
+/// An ISO 3166-1 alpha-2 code.
+pub fn country(value: &RawValue) -> Read<String> {
+    let text = line(2..=2)(value)?;
+    let is_known = COUNTRIES.binary_search_by(|country| country.code.cmp(&text)).is_ok();
+    if is_known { Ok(text) } else { Err("must be an ISO 3166-1 code of two capital letters".into()) }
+}
+
+/// An ISO 4217 code of a currency with at most two decimals, old ones too; kept as its text.
+pub fn currency(value: &RawValue) -> Read<String> {
+    let text = line(3..=3)(value)?;
+    text.parse::<ledger_events::Currency>()?;
+    if decimals(&text).is_some() { Ok(text) } else { Err("must be an ISO 4217 code of three capital letters".into()) }
+}
+
+/// The whole list, unless the caller has it.
+fn kept<T: Plural>(items: Vec<T>, known: &IfNoneMatch) -> Result<Conditional<Listed<T>>, ApiError> {
+    let etag = ETag::of(&items)?;
+    Ok(match known.has(&etag) {
+        true => Conditional::not_modified(etag, FOR_A_DAY),
+        false => Conditional::modified(etag, FOR_A_DAY, Listed::whole(items)),
+    })
+}
+
+pub struct Reference;
+
+#[OpenApi(prefix_path = "/api/v1", tag = "Tag::Reference")]
+impl Reference {
+    /// List countries
+    ///
+    /// Those of ISO 3166-1, and `XK`, all on one page, by code. May be kept for a day.
+    #[oai(path = "/countries", method = "get", operation_id = "list_countries")]
+    async fn countries(
+        &self,
+        _caller: Caller,
+        /// The ETag of what you have: 304 if it is still so.
+        #[oai(name = "If-None-Match")]
+        known: IfNoneMatch,
+    ) -> Result<Conditional<Listed<Country>>, ApiError> {
+        kept(COUNTRIES.clone(), &known)
+    }
+
+    /// List currencies
+    ///
+    /// Those of ISO 4217 that a product and a wallet can have, all on one page, by code: money in
+    /// circulation with at most two decimals. Those with three, such as `KWD`, are not supported,
+    /// and not listed. May be kept for a day.
+    #[oai(path = "/currencies", method = "get", operation_id = "list_currencies")]
+    async fn currencies(
+        &self,
+        _caller: Caller,
+        /// The ETag of what you have: 304 if it is still so.
+        #[oai(name = "If-None-Match")]
+        known: IfNoneMatch,
+    ) -> Result<Conditional<Listed<Currency>>, ApiError> {
+        kept(CURRENCIES.clone(), &known)
+    }
+
+    /// List categories
+    ///
+    /// All on one page, by name. May be kept for a day.
+    #[oai(path = "/categories", method = "get", operation_id = "list_categories")]
+    async fn categories(
+        &self,
+        _caller: Caller,
+        state: State<'_>,
+        /// The ETag of what you have: 304 if it is still so.
+        #[oai(name = "If-None-Match")]
+        known: IfNoneMatch,
+    ) -> Result<Conditional<Listed<Category>>, ApiError> {
+        let categories = catalogue::categories(state.ledger.pool()).await?;
+        kept(categories.into_iter().map(Category::from).collect(), &known)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> Box<RawValue> {
+        RawValue::from_string(format!("\"{text}\"")).unwrap()
+    }
+
+    #[test]
+    fn the_lists_are_whole_sorted_and_usable() {
+        assert!((249..=252).contains(&COUNTRIES.len()), "{}", COUNTRIES.len());
+        assert!((140..=180).contains(&CURRENCIES.len()), "{}", CURRENCIES.len());
+        assert!(COUNTRIES.windows(2).all(|pair| pair[0].code < pair[1].code));
+        assert!(CURRENCIES.windows(2).all(|pair| pair[0].code < pair[1].code));
+        assert!(COUNTRIES.iter().all(|entry| country(&raw(&entry.code)).is_ok()));
+        assert!(CURRENCIES.iter().all(|entry| currency(&raw(&entry.code)).is_ok() && entry.decimals <= 2));
+        let decimals = |code| CURRENCIES.iter().find(|entry| entry.code == code).map(|entry| entry.decimals);
+        assert_eq!((decimals("EUR"), decimals("JPY"), decimals("KWD"), decimals("XAU")), (Some(2), Some(0), None, None));
+    }
+
+    #[test]
+    fn the_ledger_refuses_every_currency_finer_than_cents() {
+        for currency in iso_currency::Currency::iter().filter(|currency| currency.exponent().is_some_and(|digits| digits > 2)) {
+            assert!(currency.code().parse::<ledger_events::Currency>().is_err(), "{}", currency.code());
+        }
+    }
+
+    #[test]
+    fn other_codes_are_refused() {
+        for code in ["ZZZ", "KWD", "XAU", "eur", "EU", ""] {
+            assert!(currency(&raw(code)).is_err(), "{code}");
+        }
+        for code in ["ZZ", "de", "DEU", ""] {
+            assert!(country(&raw(code)).is_err(), "{code}");
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Open connections, kept for the next request to the same origin: one pool for the whole process,
+//! bounded in all, so that no number of webhooks exhausts the descriptors.
+
+use std::collections::HashMap;
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1::{Builder, SendRequest};
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tokio_rustls::TlsConnector;
+use url::Host;
+
+use super::resolver::Resolver;
+
+/// How long an unused connection is kept. Below the minute after which common
+/// receivers hang up, so that few requests meet a connection as it is closed.
+const IDLE_LIFETIME: Duration = Duration::from_secs(45);
+/// How often it is looked for unused connections that are older.
+const SWEEP_EVERY: Duration = Duration::from_secs(5);
+/// How long one address may take before the next is tried beside it (RFC 8305, 5).
+const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
+/// The most of an answer's headers, in bytes.
+const MAX_HEADER_BYTES: usize = 64 * 1024;
+
+/// Whom a connection is with.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Origin {
+    pub host: Host<String>,
+    pub port: u16,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub enum Trouble {
+    /// Before anything was sent.
+    Connecting(Box<dyn StdError + Send + Sync>),
+    /// What was sent may have arrived.
+    Exchanging(hyper::Error),
+}
+
+impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Trouble {
+    fn from(error: E) -> Trouble {
+        Trouble::Connecting(error.into())
+    }
+}
+
+/// A connection while its answer is read. Given back it is kept, else it is closed.
+#[derive(Debug)]
+pub struct Lent {
+    origin: Origin,
+    sender: SendRequest<Full<Bytes>>,
+}
+
+struct Idle {
+    sender: SendRequest<Full<Bytes>>,
+    since: Instant,
+}
+
+/// The pool.
+pub struct Connections {
+    resolver: Resolver,
+    tls: TlsConnector,
+    open: Arc<Semaphore>,
+    idle: Mutex<HashMap<Origin, Vec<Idle>>>,
+    /// Who needs a new connection and may not open one: nothing is kept as long as there are any.
+    waiting: AtomicUsize,
+    is_swept: AtomicBool,
+}
+
+/// Counted for as long as it is there, however its send ends.
+struct Waiting<'c>(&'c AtomicUsize);
+
+impl Waiting<'_> {
+    fn on(count: &AtomicUsize) -> Waiting<'_> {
+        count.fetch_add(1, Ordering::SeqCst);
+        Waiting(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl fmt::Debug for Connections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connections").field("resolver", &self.resolver).finish_non_exhaustive()
+    }
+}
+
+impl Connections {
+    /// At most `most` connections are open at once; whoever needs another one waits.
+    pub fn new(resolver: Resolver, tls: Arc<rustls::ClientConfig>, most: usize) -> Connections {
+        let open = Arc::new(Semaphore::new(most.clamp(1, Semaphore::MAX_PERMITS)));
+        Connections {
+            resolver,
+            tls: tls.into(),
+            open,
+            idle: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+            is_swept: AtomicBool::new(false),
+        }
+    }
+
+    /// Sends a request over a kept connection or a new one; the answer's headers, and the
+    /// connection to be given back when its body has been read.
+    ///
+    /// A kept connection may turn out to be closed. As long as nothing of the request was written,
+    /// nothing of it can have been processed, and it goes over another one.
+    pub async fn exchange(
+        &self,
+        origin: &Origin,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<(Response<Incoming>, Lent), Trouble> {
+        loop {
+            let (mut sender, is_kept) = match self.kept(origin) {
+                Some(sender) => (sender, true),
+                None => (self.open(origin).await?, false),
+            };
+            let mut error = match sender.try_send_request(request).await {
+                Ok(response) => return Ok((response, Lent { origin: origin.clone(), sender })),
+                Err(error) => error,
+            };
+            match error.take_message() {
+                Some(unsent) if is_kept => request = unsent,
+                _ => return Err(Trouble::Exchanging(error.into_error())),
+            }
+        }
+    }
+
+    /// Keeps a connection whose answer has been read to its end.
+    pub fn give_back(self: &Arc<Self>, mut lent: Lent) {
+        if lent.sender.is_ready() {
+            return self.keep(lent);
+        }
+        let pool = self.clone();
+        tokio::spawn(async move {
+            if lent.sender.ready().await.is_ok() {
+                pool.keep(lent);
+            }
+        });
+    }
+
+    fn keep(self: &Arc<Self>, lent: Lent) {
+        let mut idle = self.idle();
+        if lent.sender.is_closed() || self.waiting.load(Ordering::SeqCst) > 0 {
+            return;
+        }
+        idle.entry(lent.origin).or_default().push(Idle { sender: lent.sender, since: Instant::now() });
+        drop(idle);
+        if !self.is_swept.swap(true, Ordering::Relaxed) {
+            tokio::spawn(sweep(Arc::downgrade(self)));
+        }
+    }
+
+    /// The connection to this origin that was used last.
+    fn kept(&self, origin: &Origin) -> Option<SendRequest<Full<Bytes>>> {
+        let mut idle = self.idle();
+        let kept = idle.get_mut(origin)?;
+        while let Some(Idle { sender, since }) = kept.pop() {
+            if since.elapsed() < IDLE_LIFETIME && sender.is_ready() && !sender.is_closed() {
+                return Some(sender);
+            }
+        }
+        idle.remove(origin);
+        None
+    }
+
+    async fn open(&self, origin: &Origin) -> Result<SendRequest<Full<Bytes>>, Trouble> {
+        let permit = match self.open.clone().try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) => {
+                let _waiting = Waiting::on(&self.waiting);
+                self.close_oldest();
+                self.open.clone().acquire_owned().await?
+            }
+        };
+        let name = match &origin.host {
+            Host::Domain(name) => ServerName::try_from(name.clone())?,
+            Host::Ipv4(v4) => ServerName::from(std::net::IpAddr::from(*v4)),
+            Host::Ipv6(v6) => ServerName::from(std::net::IpAddr::from(*v6)),
+        };
+        let stream = dial(self.resolver.resolve(&origin.host, origin.port).await?).await?;
+        stream.set_nodelay(true)?;
+        let stream = self.tls.connect(name, stream).await?;
+        let (sender, connection) = Builder::new().max_buf_size(MAX_HEADER_BYTES).handshake(TokioIo::new(stream)).await?;
+        tokio::spawn(async move {
+            // Whoever sends over it is told how it ended.
+            _ = connection.await;
+            drop(permit);
+        });
+        Ok(sender)
+    }
+
+    /// Makes room for another origin.
+    fn close_oldest(&self) {
+        let mut idle = self.idle();
+        let oldest = idle.iter().filter_map(|(origin, kept)| Some((kept.first()?.since, origin))).min_by_key(|(since, _)| *since);
+        if let Some((_, origin)) = oldest {
+            let origin = origin.clone();
+            if let Some(kept) = idle.get_mut(&origin) {
+                kept.remove(0);
+                if kept.is_empty() {
+                    idle.remove(&origin);
+                }
+            }
+        }
+    }
+
+    fn close_old(&self) {
+        self.idle().retain(|_, kept| {
+            kept.retain(|idle| idle.since.elapsed() < IDLE_LIFETIME && !idle.sender.is_closed());
+            !kept.is_empty()
+        });
+    }
+
+    fn idle(&self) -> MutexGuard<'_, HashMap<Origin, Vec<Idle>>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Closes what nobody uses, for as long as the pool is there.
+async fn sweep(pool: Weak<Connections>) {
+    loop {
+        tokio::time::sleep(SWEEP_EVERY).await;
+        match pool.upgrade() {
+            Some(pool) => pool.close_old(),
+            None => return,
+        }
+    }
+}
+
+/// Connects to the first address that answers. Each gets a moment before the next is tried beside it.
+async fn dial(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
+    let mut rest = addresses.into_iter();
+    let mut dials = FuturesUnordered::new();
+    let mut refused = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    loop {
+        let is_last = match rest.next() {
+            Some(address) => {
+                dials.push(TcpStream::connect(address));
+                rest.len() == 0
+            }
+            None if dials.is_empty() => return Err(refused),
+            None => true,
+        };
+        let pause = if is_last { Duration::MAX } else { NEXT_ADDRESS_AFTER };
+        match tokio::time::timeout(pause, dials.next()).await {
+            Ok(Some(Ok(stream))) => return Ok(stream),
+            Ok(Some(Err(error))) => refused = error,
+            Ok(None) | Err(_) => {}
+        }
+    }
+}

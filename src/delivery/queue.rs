@@ -1,0 +1,449 @@
+//! What one worker knows of the webhooks it works for: what is due, what it holds, what it is
+//! sending, and how soon each of them answers. Pure: the moment is an argument.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use ledger_events::{AccountId, ShardId, WebhookId};
+
+use super::claim::{Claimed, Due, Want};
+use super::share::{Candidate, share};
+
+/// A webhook whose sends end sooner is quick: it is not in anybody's way.
+const QUICK: Duration = Duration::from_secs(1);
+/// How many times what may be sent at once is claimed ahead, so that nobody waits for a claim; of
+/// webhooks that are quick alone.
+const AHEAD: usize = 4;
+/// Every so many claims of a webhook that has both, one is a retry.
+const RETRY_EVERY: u64 = 4;
+/// A webhook of which nothing was heard for so long is forgotten.
+const FORGOTTEN: Duration = Duration::from_secs(300);
+
+/// How much may be under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Most sends at once.
+    pub in_flight: usize,
+    /// Most to one webhook.
+    pub per_webhook: usize,
+}
+
+/// One webhook.
+#[derive(Debug)]
+struct Line {
+    shard: ShardId,
+    account_id: AccountId,
+    has_first_attempts: bool,
+    has_retries: bool,
+    /// Claimed, and to be sent when its turn comes.
+    waiting: VecDeque<Claimed>,
+    sending: usize,
+    /// Claimed, and not recorded or given back yet: those that wait or are sent, too.
+    held: usize,
+    /// How many may be claimed at once: it grows with quick answers, and halves when none comes.
+    allowance: usize,
+    is_quick: bool,
+    /// Since when something is sent and nothing has ended.
+    silent_since: Instant,
+    claimed: u64,
+    served: u64,
+}
+
+impl Line {
+    fn is_quick(&self, now: Instant) -> bool {
+        self.is_quick && (self.sending == 0 || now.saturating_duration_since(self.silent_since) < QUICK)
+    }
+}
+
+/// The webhooks of one worker.
+#[derive(Debug)]
+pub struct Queue {
+    limits: Limits,
+    lines: HashMap<WebhookId, Line>,
+    sending: usize,
+    waiting: usize,
+    held: usize,
+    turn: u64,
+}
+
+impl Queue {
+    pub fn new(limits: Limits) -> Queue {
+        Queue { limits, lines: HashMap::new(), sending: 0, waiting: 0, held: 0, turn: 0 }
+    }
+
+    /// Takes note of the webhooks of a shard for which something is due.
+    pub fn found(&mut self, shard: ShardId, due: Vec<Due>, now: Instant) {
+        self.lines.retain(|_, line| {
+            line.held > 0
+                || line.has_first_attempts
+                || line.has_retries
+                || now.saturating_duration_since(line.silent_since) < FORGOTTEN
+        });
+        for due in due {
+            let line = self.lines.entry(due.webhook_id).or_insert_with(|| Line {
+                shard,
+                account_id: due.account_id,
+                has_first_attempts: false,
+                has_retries: false,
+                waiting: VecDeque::new(),
+                sending: 0,
+                held: 0,
+                allowance: self.limits.per_webhook,
+                is_quick: false,
+                silent_since: now,
+                claimed: 0,
+                served: 0,
+            });
+            line.has_first_attempts = due.has_first_attempts;
+            line.has_retries = due.has_retries;
+        }
+    }
+
+    /// What to claim now, in this shard.
+    pub fn wanted(&mut self, shard: ShardId, now: Instant) -> Vec<Want> {
+        let free = self.limits.in_flight.saturating_mul(AHEAD).saturating_sub(self.held);
+        self.wanted_of(shard, free, self.most_slow(), now)
+    }
+
+    /// The same for no more than `free`, of which no more than `most_slow` are held of webhooks
+    /// that are not quick.
+    pub fn wanted_of(&mut self, shard: ShardId, free: usize, most_slow: usize, now: Instant) -> Vec<Want> {
+        let is_wanted = |line: &Line| line.shard == shard && (line.has_first_attempts || line.has_retries);
+        self.shared(
+            free,
+            most_slow,
+            now,
+            |line| line.held,
+            |line| match is_wanted(line) {
+                true => line.allowance.saturating_sub(line.held),
+                false => 0,
+            },
+        )
+        .into_iter()
+        .filter_map(|(webhook_id, count)| {
+            let line = self.lines.get_mut(&webhook_id)?;
+            let before = line.claimed;
+            line.claimed += count as u64;
+            let retries = match (line.has_first_attempts, line.has_retries) {
+                (true, true) => usize::try_from(line.claimed / RETRY_EVERY - before / RETRY_EVERY).unwrap_or(count),
+                (false, true) => count,
+                (_, false) => 0,
+            };
+            Some(Want { webhook_id, first_attempts: count - retries, retries, most: line.allowance })
+        })
+        .collect()
+    }
+
+    /// Takes what was claimed of what was wanted. Where less came, there is no more for now.
+    pub fn claimed(&mut self, wants: &[Want], claimed: Vec<Claimed>) {
+        let mut came: HashMap<WebhookId, (usize, usize)> = HashMap::new();
+        for claimed in claimed {
+            let came = came.entry(claimed.webhook_id).or_default();
+            if claimed.attempt == 1 {
+                came.0 += 1
+            } else {
+                came.1 += 1
+            }
+            if let Some(line) = self.lines.get_mut(&claimed.webhook_id) {
+                line.held += 1;
+                line.waiting.push_back(claimed);
+                self.held += 1;
+                self.waiting += 1;
+            }
+        }
+        for want in wants {
+            let (first_attempts, retries) = came.get(&want.webhook_id).copied().unwrap_or_default();
+            if let Some(line) = self.lines.get_mut(&want.webhook_id) {
+                line.has_first_attempts &= first_attempts >= want.first_attempts;
+                line.has_retries &= retries >= want.retries;
+            }
+        }
+    }
+
+    /// What is to be sent now.
+    pub fn next(&mut self, now: Instant) -> Vec<Claimed> {
+        if self.waiting == 0 || self.sending >= self.limits.in_flight {
+            return vec![];
+        }
+        let per_webhook = self.limits.per_webhook;
+        let shares = self.shared(
+            self.limits.in_flight - self.sending,
+            self.most_slow(),
+            now,
+            |line| line.sending,
+            |line| line.waiting.len().min(per_webhook.saturating_sub(line.sending)),
+        );
+        let mut next = vec![];
+        for (webhook_id, count) in shares {
+            let Some(line) = self.lines.get_mut(&webhook_id) else { continue };
+            if line.sending == 0 {
+                line.silent_since = now;
+            }
+            line.sending += count;
+            next.extend(line.waiting.drain(..count));
+        }
+        self.sending += next.len();
+        self.waiting -= next.len();
+        next
+    }
+
+    /// A send has ended: after how long, and whether it was answered; none when it was not made, or
+    /// cut off.
+    pub fn ended(&mut self, webhook_id: WebhookId, took: Option<(Duration, bool)>, now: Instant) {
+        let Some(line) = self.lines.get_mut(&webhook_id) else { return };
+        line.sending = line.sending.saturating_sub(1);
+        self.sending = self.sending.saturating_sub(1);
+        line.silent_since = now;
+        let Some((took, is_answered)) = took else { return };
+        line.is_quick = took < QUICK;
+        line.allowance = match (line.is_quick, is_answered) {
+            (true, true) => (line.allowance + 1).min(self.limits.per_webhook.saturating_mul(AHEAD)),
+            (false, false) => (line.allowance.min(self.limits.per_webhook) / 2).max(1),
+            _ => line.allowance.min(self.limits.per_webhook),
+        };
+    }
+
+    /// What was held of a webhook is recorded or given back.
+    pub fn left(&mut self, webhook_id: WebhookId) {
+        if let Some(line) = self.lines.get_mut(&webhook_id) {
+            line.held = line.held.saturating_sub(1);
+            self.held = self.held.saturating_sub(1);
+        }
+    }
+
+    /// Everything that still waits to be sent, to be given back.
+    pub fn into_waiting(self) -> Vec<Claimed> {
+        self.lines.into_values().flat_map(|line| line.waiting).collect()
+    }
+
+    /// Half of what may be in flight is for webhooks that are quick.
+    fn most_slow(&self) -> usize {
+        self.limits.in_flight.div_ceil(2)
+    }
+
+    /// Shares `free` out among the webhooks, by what each has already. Those that are not quick
+    /// have no more than `most_slow` together.
+    fn shared(
+        &mut self,
+        free: usize,
+        most_slow: usize,
+        now: Instant,
+        has: impl Fn(&Line) -> usize,
+        room: impl Fn(&Line) -> usize,
+    ) -> Vec<(WebhookId, usize)> {
+        let mut accounts: HashMap<AccountId, usize> = HashMap::new();
+        let mut slow = 0;
+        for line in self.lines.values() {
+            *accounts.entry(line.account_id).or_default() += has(line);
+            slow += if line.is_quick(now) { 0 } else { has(line) };
+        }
+        let mut webhooks = vec![];
+        let mut candidates = vec![];
+        for (webhook_id, line) in &self.lines {
+            let room = room(line);
+            if room > 0 {
+                webhooks.push(*webhook_id);
+                candidates.push(Candidate {
+                    account_id: line.account_id,
+                    account_has: accounts.get(&line.account_id).copied().unwrap_or_default(),
+                    has: has(line),
+                    room,
+                    served: line.served,
+                    is_quick: line.is_quick(now),
+                });
+            }
+        }
+        let free_for_slow = most_slow.saturating_sub(slow);
+        let given = share(&candidates, free, free_for_slow);
+        self.turn += 1;
+        let shares: Vec<_> = webhooks.into_iter().zip(given).filter(|(_, count)| *count > 0).collect();
+        for (webhook_id, _) in &shares {
+            if let Some(line) = self.lines.get_mut(webhook_id) {
+                line.served = self.turn;
+            }
+        }
+        shares
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delivery::claim::Moment;
+    use chrono::{TimeDelta, Utc};
+    use uuid::Uuid;
+
+    const SHARD: ShardId = 1;
+    const LIMITS: Limits = Limits { in_flight: 100, per_webhook: 10 };
+
+    fn due(webhook_id: WebhookId, account_id: AccountId) -> Due {
+        Due { webhook_id, account_id, has_first_attempts: true, has_retries: false }
+    }
+
+    fn claimed(webhook_id: WebhookId, attempt: i16, now: Instant) -> Claimed {
+        Claimed {
+            shard: SHARD,
+            delivery_id: 1,
+            webhook_id,
+            fence: 1,
+            attempt,
+            request_id: Uuid::nil(),
+            event_id: Uuid::nil(),
+            event_type: "order.created".to_owned(),
+            payload: hyper::body::Bytes::new(),
+            target: None,
+            moment: Moment { at: Utc::now() + TimeDelta::zero(), began: now, lease_ends: now },
+        }
+    }
+
+    /// Claims all that is wanted; how many of which webhook.
+    fn claim(queue: &mut Queue, now: Instant) -> HashMap<WebhookId, usize> {
+        let wants = queue.wanted(SHARD, now);
+        let came = wants.iter().flat_map(|want| {
+            let first_attempts = (0..want.first_attempts).map(|_| claimed(want.webhook_id, 1, now));
+            first_attempts.chain((0..want.retries).map(|_| claimed(want.webhook_id, 2, now)))
+        });
+        let came = came.collect();
+        queue.claimed(&wants, came);
+        wants.iter().map(|want| (want.webhook_id, want.first_attempts + want.retries)).collect()
+    }
+
+    /// Sends what may be sent; how many to which webhook.
+    fn send(queue: &mut Queue, now: Instant) -> HashMap<WebhookId, usize> {
+        let mut sent = HashMap::new();
+        for claimed in queue.next(now) {
+            *sent.entry(claimed.webhook_id).or_default() += 1;
+        }
+        sent
+    }
+
+    fn end(queue: &mut Queue, webhook_id: WebhookId, count: usize, took: Duration, is_answered: bool, now: Instant) {
+        for _ in 0..count {
+            queue.ended(webhook_id, Some((took, is_answered)), now);
+            queue.left(webhook_id);
+        }
+    }
+
+    #[test]
+    fn who_answers_quickly_is_claimed_ahead_and_still_sent_no_more_at_once() {
+        let (mut queue, now) = (Queue::new(LIMITS), Instant::now());
+        queue.found(SHARD, vec![due(1, 1)], now);
+        for _ in 0..20 {
+            claim(&mut queue, now);
+            assert_eq!(send(&mut queue, now), HashMap::from([(1, 10)]));
+            assert!(send(&mut queue, now).is_empty(), "ten are in flight");
+            end(&mut queue, 1, 10, Duration::from_millis(20), true, now);
+        }
+        claim(&mut queue, now);
+        assert_eq!(queue.held, 40);
+    }
+
+    #[test]
+    fn who_hangs_gets_less_and_less_and_then_one_at_a_time() {
+        let (mut queue, mut now) = (Queue::new(LIMITS), Instant::now());
+        queue.found(SHARD, vec![due(1, 1)], now);
+        let mut sent = vec![];
+        for _ in 0..4 {
+            claim(&mut queue, now);
+            sent.push(send(&mut queue, now)[&1]);
+            now += Duration::from_secs(30);
+            end(&mut queue, 1, sent[sent.len() - 1], Duration::from_secs(30), false, now);
+        }
+        assert_eq!(sent, [10, 1, 1, 1]);
+        // It answers again: it gets more again.
+        for _ in 0..5 {
+            claim(&mut queue, now);
+            let count = send(&mut queue, now)[&1];
+            end(&mut queue, 1, count, Duration::from_millis(20), true, now);
+        }
+        claim(&mut queue, now);
+        assert_eq!(send(&mut queue, now)[&1], 10);
+    }
+
+    #[test]
+    fn however_many_hang_half_is_for_those_that_answer() {
+        let (mut queue, mut now) = (Queue::new(LIMITS), Instant::now());
+        queue.found(SHARD, vec![due(1_000, 1_000)], now);
+        claim(&mut queue, now);
+        let count = send(&mut queue, now)[&1_000];
+        end(&mut queue, 1_000, count, Duration::from_millis(20), true, now);
+        queue.found(SHARD, (0..500).map(|n| due(n, n)).collect(), now);
+        let hanging = |sent: &HashMap<WebhookId, usize>| sent.iter().filter(|(id, _)| **id < 500).map(|(_, n)| n).sum::<usize>();
+        for _ in 0..5 {
+            claim(&mut queue, now);
+            let sent = send(&mut queue, now);
+            assert_eq!(sent.get(&1_000), Some(&10), "{sent:?}");
+            assert!(hanging(&sent) <= 50);
+            end(&mut queue, 1_000, 10, Duration::from_millis(20), true, now);
+            now += Duration::from_secs(2);
+        }
+        assert_eq!(queue.sending, 50, "and they have the other half");
+    }
+
+    #[test]
+    fn one_that_falls_silent_is_not_quick_any_more_before_any_deadline() {
+        let (mut queue, mut now) = (Queue::new(Limits { in_flight: 8, per_webhook: 8 }), Instant::now());
+        queue.found(SHARD, vec![due(1, 1)], now);
+        for _ in 0..3 {
+            claim(&mut queue, now);
+            let count = send(&mut queue, now)[&1];
+            end(&mut queue, 1, count, Duration::from_millis(20), true, now);
+        }
+        claim(&mut queue, now);
+        assert_eq!(send(&mut queue, now)[&1], 8);
+        end(&mut queue, 1, 5, Duration::from_millis(20), true, now);
+        now += Duration::from_secs(2);
+        assert_eq!(send(&mut queue, now)[&1], 1, "of the half, three are in flight already");
+    }
+
+    #[test]
+    fn one_accounts_flood_does_not_stand_before_anothers_delivery() {
+        let (mut queue, now) = (Queue::new(LIMITS), Instant::now());
+        queue.found(SHARD, (0..50).map(|n| due(n, 1)).collect(), now);
+        for _ in 0..20 {
+            claim(&mut queue, now);
+            for (webhook_id, count) in send(&mut queue, now) {
+                end(&mut queue, webhook_id, count, Duration::from_millis(20), true, now);
+            }
+        }
+        claim(&mut queue, now);
+        assert_eq!(queue.held, 400, "as much as may be held");
+        // In flight is as much as may be, hundreds wait; then somebody else's is due.
+        let flood: HashMap<_, _> = send(&mut queue, now);
+        queue.found(SHARD, vec![due(1_000, 2)], now);
+        end(&mut queue, *flood.keys().next().unwrap(), 1, Duration::from_millis(20), true, now);
+        assert_eq!(claim(&mut queue, now), HashMap::from([(1_000, 1)]));
+        assert_eq!(send(&mut queue, now), HashMap::from([(1_000, 1)]));
+    }
+
+    #[test]
+    fn retries_get_their_turn_and_no_more() {
+        let (mut queue, now) = (Queue::new(LIMITS), Instant::now());
+        queue.found(SHARD, vec![Due { has_retries: true, ..due(1, 1) }], now);
+        let (mut first_attempts, mut retries) = (0, 0);
+        for _ in 0..40 {
+            let wants = queue.wanted(SHARD, now);
+            first_attempts += wants[0].first_attempts;
+            retries += wants[0].retries;
+        }
+        assert_eq!((first_attempts, retries), (300, 100));
+        // Where there are no first attempts, retries have it all.
+        let wants = queue.wanted(SHARD, now);
+        queue.claimed(&wants, vec![]);
+        queue.found(SHARD, vec![Due { has_first_attempts: false, has_retries: true, ..due(1, 1) }], now);
+        assert_eq!(queue.wanted(SHARD, now)[0].retries, 10);
+    }
+
+    #[test]
+    fn what_did_not_come_is_not_asked_for_again_until_it_is_found() {
+        let (mut queue, now) = (Queue::new(LIMITS), Instant::now());
+        queue.found(SHARD, vec![due(1, 1)], now);
+        let wants = queue.wanted(SHARD, now);
+        queue.claimed(&wants, vec![claimed(1, 1, now)]);
+        assert!(queue.wanted(SHARD, now).is_empty());
+        queue.found(SHARD, vec![due(1, 1)], now);
+        assert_eq!(queue.wanted(SHARD, now)[0].first_attempts, 9);
+        assert!(queue.wanted(2, now).is_empty(), "another shard");
+        assert_eq!(queue.into_waiting().len(), 1);
+    }
+}

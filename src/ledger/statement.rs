@@ -1,0 +1,96 @@
+//! A wallet's statement: its stream, read by versions.
+//!
+//! The versions of a stream are dense and their times never run backwards, so where a period
+//! begins and ends is found by bisection over the log's own key, and the balances there stand in
+//! the events. Nothing is summed but what is shown, and no index is kept for it.
+
+use chrono::{DateTime, Utc};
+use ledger_events::wallet::{Movement, Wallet};
+use ledger_events::{Event, Money, ShardId, WalletId};
+use ledger_projections::wallets::Transaction;
+use sqlx::PgPool;
+
+use super::reader::{self, ReadError};
+
+/// Movements in one page of a statement.
+const PAGE: i64 = 1_000;
+
+/// A period of a wallet's life: the versions after `after`, up to `last`.
+#[derive(Clone, Debug)]
+pub struct Statement {
+    pub shard: ShardId,
+    pub wallet: Wallet,
+    /// The balance when it begins.
+    pub opening: Money,
+    after: i64,
+    last: i64,
+}
+
+impl Statement {
+    /// The movements at `from` or later and before `to`; without them from the wallet's beginning,
+    /// and up to now. What is recorded later is not in it, however long it is read.
+    pub async fn of(
+        pool: &PgPool,
+        shard: ShardId,
+        wallet: Wallet,
+        from: Option<DateTime<Utc>>,
+        to: Option<DateTime<Utc>>,
+    ) -> Result<Statement, ReadError> {
+        let (after, last) = versions_before(pool, shard, wallet.id, from, to).await?;
+        let opening = match reader::stream_after(pool, shard, "wallet", wallet.id, after - 1, after, 1).await?.first() {
+            Some(stored) => match stored.decode()?.event {
+                Event::Wallet(event) => Movement::of(&event).map_or(Money::ZERO, |movement| movement.balance_after),
+                _ => Money::ZERO,
+            },
+            None => Money::ZERO,
+        };
+        Ok(Statement { shard, wallet, opening, after, last: last.max(after) })
+    }
+
+    /// The next movements, oldest first; none when all were read.
+    pub async fn next_page(&mut self, pool: &PgPool) -> Result<Vec<Transaction>, ReadError> {
+        let page = reader::stream_after(pool, self.shard, "wallet", self.wallet.id, self.after, self.last, PAGE).await?;
+        let mut movements = Vec::with_capacity(page.len());
+        for stored in &page {
+            let recorded = stored.decode()?;
+            self.after = recorded.moment.version;
+            if let Event::Wallet(event) = &recorded.event {
+                movements.extend(Transaction::of(&self.wallet, event, &recorded.moment));
+            }
+        }
+        Ok(movements)
+    }
+}
+
+/// The wallet's last versions before two times; without the first time 0, without the second the
+/// last there is.
+async fn versions_before(
+    pool: &PgPool,
+    shard: ShardId,
+    wallet: WalletId,
+    from: Option<DateTime<Utc>>,
+    to: Option<DateTime<Utc>>,
+) -> Result<(i64, i64), sqlx::Error> {
+    sqlx::query_as(
+        "WITH RECURSIVE newest AS (
+            SELECT coalesce(max(version), 0) AS version FROM events WHERE shard_id = $1 AND stream_type = 'wallet' AND stream_id = $2
+         ), search (bound, time, low, high) AS (
+            SELECT bound, time, 0::bigint, newest.version FROM newest, (VALUES ('from', $3::timestamptz), ('to', $4)) AS bounds (bound, time)
+            WHERE time IS NOT NULL
+            UNION ALL
+            SELECT bound, time, CASE WHEN is_before THEN middle ELSE low END, CASE WHEN is_before THEN high ELSE middle - 1 END
+            FROM (SELECT bound, time, low, high, (low + high + 1) / 2 AS middle,
+                    (SELECT recorded_at < time FROM events
+                     WHERE shard_id = $1 AND stream_type = 'wallet' AND stream_id = $2 AND version = (low + high + 1) / 2) AS is_before
+                  FROM search WHERE low < high) AS step
+         )
+         SELECT coalesce((SELECT low FROM search WHERE bound = 'from' AND low = high), 0),
+            coalesce((SELECT low FROM search WHERE bound = 'to' AND low = high), newest.version) FROM newest",
+    )
+    .bind(shard)
+    .bind(wallet)
+    .bind(from)
+    .bind(to)
+    .fetch_one(pool)
+    .await
+}

@@ -1,0 +1,100 @@
+//! Names, and what they resolve to: what the look-up answers is what is checked and dialled.
+
+use std::io;
+use std::sync::Mutex;
+
+use futures::FutureExt;
+
+use super::*;
+use crate::delivery::address::AddressFilter;
+use crate::delivery::resolver::{Lookup, Resolver};
+
+/// A look-up that gives one answer after the other, the last one for ever, and what it was asked.
+fn answers(given: Vec<Vec<&str>>) -> (Lookup, Arc<Mutex<Vec<String>>>) {
+    let mut given: Vec<Vec<SocketAddr>> = given
+        .into_iter()
+        .map(|a| a.into_iter().map(|ip| (ip.parse::<std::net::IpAddr>().unwrap(), 0).into()).collect())
+        .collect();
+    given.reverse();
+    let (given, asked) = (Mutex::new(given), Arc::new(Mutex::new(vec![])));
+    let kept = asked.clone();
+    let lookup: Lookup = Arc::new(move |name| {
+        kept.lock().unwrap().push(name);
+        let mut given = given.lock().unwrap();
+        let answer = if given.len() > 1 { given.pop() } else { given.last().cloned() };
+        async move { answer.ok_or_else(|| io::Error::other("no such name")) }.boxed()
+    });
+    (lookup, asked)
+}
+
+fn sender_asking(ca_pem: &str, lookup: Lookup) -> Sender {
+    let settings = settings(ca_pem, LONG, &["127.0.0.1/32"]);
+    let filter = AddressFilter { allowed: settings.allowed_nets.clone() };
+    Sender::with(settings, Resolver::with(filter, lookup)).unwrap()
+}
+
+#[tokio::test]
+async fn one_forbidden_address_among_the_answers_refuses_the_name() {
+    let (receiver, mut arrived) = receiver(Answer::Status(200)).await;
+    for (answer, refused) in [
+        (vec!["127.0.0.1", "10.0.0.1"], "10.0.0.1"),
+        (vec!["10.0.0.1", "127.0.0.1"], "10.0.0.1"),
+        (vec!["127.0.0.1", "::ffff:169.254.169.254"], "169.254.169.254"),
+        (vec!["127.0.0.1", "64:ff9b::a9fe:a9fe"], "64:ff9b::a9fe:a9fe"),
+        (vec!["2002:7f00:1::", "127.0.0.1"], "2002:7f00:1::"),
+        (vec!["2001:0:4136:e378:8000:63bf:3fff:fdd2"], "2001:0:4136:e378:8000:63bf:3fff:fdd2"),
+        (vec!["fe80::1"], "fe80::1"),
+    ] {
+        let (lookup, _) = answers(vec![answer]);
+        let outcome = sender_asking(receiver.ca_pem(), lookup).send(delivery(&receiver.url())).await;
+        assert_eq!(outcome.error, Some(format!("address {refused} is not allowed")));
+    }
+    let (lookup, _) = answers(vec![vec![]]);
+    let outcome = sender_asking(receiver.ca_pem(), lookup).send(delivery(&receiver.url())).await;
+    assert_eq!(outcome.error.as_deref(), Some("the name has no address"));
+    receiver.stop().await;
+    assert!(arrived.recv().await.is_none(), "nothing was sent");
+}
+
+#[tokio::test]
+async fn a_name_that_changes_between_attempts_is_judged_each_time() {
+    let once = "HTTP/1.1 500 Down\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    let (receiver, _arrived) = receiver(Answer::Misbehave(Misbehaviour::Raw(once.into()))).await;
+    let (lookup, asked) = answers(vec![vec!["127.0.0.1"], vec!["10.0.0.1"], vec!["127.0.0.1"]]);
+    let sender = sender_asking(receiver.ca_pem(), lookup);
+    let url = receiver.url();
+    assert_eq!(sender.send(delivery(&url)).await.response_status, Some(500));
+    assert_eq!(sender.send(delivery(&url)).await.error.as_deref(), Some("address 10.0.0.1 is not allowed"));
+    assert_eq!(sender.send(delivery(&url)).await.response_status, Some(500));
+    assert_eq!(*asked.lock().unwrap(), ["localhost"; 3], "once for each attempt");
+    receiver.stop().await;
+}
+
+#[tokio::test]
+async fn a_name_in_any_script_is_asked_for_verified_and_sent_in_its_ascii_form() {
+    let certificate = Certificate::generate_for(&["xn--bcher-kva.example"], 2020, 2050).unwrap();
+    let (receiver, mut arrived) = receiver_with(certificate, |_| Answer::Status(200)).await;
+    let (lookup, asked) = answers(vec![vec!["127.0.0.1"]]);
+    let port = receiver.address().port();
+    let outcome =
+        sender_asking(receiver.ca_pem(), lookup).send(delivery(&format!("https://B\u{fc}cher.example:{port}/h\u{f6}r"))).await;
+    assert!(outcome.succeeded(), "{outcome:?}");
+    assert_eq!(*asked.lock().unwrap(), ["xn--bcher-kva.example"]);
+    let received = arrived.recv().await.unwrap();
+    assert_eq!(received.header("host"), Some(&*format!("xn--bcher-kva.example:{port}")));
+    assert_eq!(received.path, "/h%C3%B6r");
+    receiver.stop().await;
+}
+
+#[tokio::test]
+async fn an_address_that_does_not_answer_does_not_hide_the_next_one() {
+    let (receiver, _arrived) = receiver(Answer::Status(200)).await;
+    // Nobody listens on the first; of the second no answer comes at all.
+    let settings = settings(receiver.ca_pem(), LONG, &["127.0.0.0/8", "198.51.100.0/24"]);
+    let filter = AddressFilter { allowed: settings.allowed_nets.clone() };
+    let (lookup, _) = answers(vec![vec!["127.0.0.9", "198.51.100.1", "127.0.0.1"]]);
+    let sender = Sender::with(settings, Resolver::with(filter, lookup)).unwrap();
+    let outcome = sender.send(delivery(&receiver.url())).await;
+    assert!(outcome.succeeded(), "{outcome:?}");
+    receiver.stop().await;
+}

@@ -1,0 +1,157 @@
+//! Product images.
+
+use reqwest::header::CONTENT_TYPE;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::support::node::{Answer, Node, product};
+
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n-and-so-on";
+const JPEG: &[u8] = b"\xff\xd8\xff\xe0-and-so-on";
+const WEBP: &[u8] = b"RIFF\x10\0\0\0WEBPVP8 ";
+
+async fn put(node: &Node, product: &Value, content_type: &str, bytes: impl Into<Vec<u8>>) -> Answer {
+    let request = node.by_operator("PUT", &format!("/products/{product}/image"));
+    node.send(request.header(CONTENT_TYPE, content_type).body(bytes.into())).await
+}
+
+/// The path of a URL below the client API.
+fn path(url: &Value) -> String {
+    let url = url.as_str().unwrap();
+    url.split_once("/api/v1").unwrap_or_else(|| panic!("{url}")).1.to_owned()
+}
+
+#[tokio::test]
+async fn an_image_is_kept_named_and_served_as_what_it_is() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let client = &setup.client;
+    let id = json!(setup.product_id);
+    let show = format!("/products/{id}/image");
+    node.client(client, "GET", &show, Value::Null).await.refused(404, "E_NOT_FOUND");
+    assert_eq!(node.client(client, "GET", "/products/images", Value::Null).await.data(200), json!({"images": []}));
+
+    let mut urls = Vec::new();
+    for (bytes, content_type) in [(PNG, "image/png"), (JPEG, "image/jpeg"), (WEBP, "image/webp")] {
+        // What it is called does not count.
+        let set = put(&node, &id, "image/svg+xml", bytes).await.data(200);
+        let image = node.client(client, "GET", &show, Value::Null).await.data(200);
+        let expected = json!({
+            "product_id": id, "image_url": set["image_url"], "content_type": content_type, "updated_at": set["updated_at"],
+        });
+        assert_eq!(image, expected);
+        let page = node.client(client, "GET", "/products/images", Value::Null).await;
+        assert_eq!((page.header("x-total-count"), page.header("x-page-size")), ("1", "20"));
+        assert_eq!(page.data(200), json!({"images": [image]}));
+        let product = node.client(client, "GET", &format!("/products/{id}"), Value::Null).await.data(200);
+        assert_eq!((&product["image_url"], &product["updated_at"]), (&image["image_url"], &image["updated_at"]));
+
+        let url = path(&image["image_url"]);
+        assert!(url.starts_with(&format!("{show}/")), "under the rule of product images: {url}");
+        let response = node.by(client, "GET", &url).send().await.unwrap();
+        let header = |name: &str| response.headers()[name].to_str().unwrap().to_owned();
+        assert_eq!((response.status().as_u16(), header("content-type")), (200, content_type.to_owned()));
+        assert_eq!(header("x-content-type-options"), "nosniff");
+        assert_eq!(header("cache-control"), "private, max-age=31536000, immutable");
+        let etag = header("etag");
+        assert_eq!(etag, format!("\"{}\"", hex::encode(Sha256::digest(bytes))));
+        assert_eq!(response.bytes().await.unwrap(), bytes);
+
+        for (condition, status) in [
+            (etag.clone(), 304),
+            (format!("\"other\", {etag}"), 304),
+            (format!("W/{etag}"), 304),
+            ("*".to_owned(), 304),
+            ("\"other\"".to_owned(), 200),
+            ("nonsense".to_owned(), 200),
+        ] {
+            let answer = node.by(client, "GET", &url).header("If-None-Match", &condition).send().await.unwrap();
+            assert_eq!(answer.status().as_u16(), status, "{condition}");
+            assert_eq!(answer.headers()["etag"].to_str().unwrap(), etag);
+            assert_eq!(answer.bytes().await.unwrap().is_empty(), status == 304);
+        }
+        urls.push(url);
+    }
+    // Another image has another URL, and the old one leads nowhere.
+    node.client(client, "GET", &urls[0], Value::Null).await.refused(404, "E_NOT_FOUND");
+    node.send(node.request("GET", &format!("/api/v1{}", urls[2]))).await.refused(401, "E_UNAUTHORIZED");
+}
+
+#[tokio::test]
+async fn the_log_holds_an_images_hash_and_not_its_bytes() {
+    let node = Node::start().await;
+    let id = node.operator("POST", "/products", product("Card")).await.data(201)["id"].clone();
+    put(&node, &id, "image/png", PNG).await.data(200);
+    let logged: Vec<(String, String)> =
+        sqlx::query_as("SELECT data::text, metadata::text FROM events WHERE type = 'ProductImageSet'")
+            .fetch_all(node.ledger.pool())
+            .await
+            .unwrap();
+    let [(data, metadata)] = &logged[..] else { panic!("{logged:?}") };
+    let expected = json!({"sha256": hex::encode(Sha256::digest(PNG)), "content_type": "image/png", "size": PNG.len()});
+    assert_eq!(serde_json::from_str::<Value>(data).unwrap(), expected);
+    assert!(metadata.contains("operator"), "{metadata}");
+    // The same again changes nothing; another one takes the place of what was forgotten long ago.
+    let head = node.head().await;
+    put(&node, &id, "image/png", PNG).await.data(200);
+    assert_eq!(node.head().await, head);
+    sqlx::query("UPDATE product_images SET stored_at = now() - interval '2 hours'").execute(node.ledger.pool()).await.unwrap();
+    put(&node, &id, "image/png", JPEG).await.data(200);
+    let kept: Vec<Vec<u8>> = sqlx::query_scalar("SELECT bytes FROM product_images").fetch_all(node.ledger.pool()).await.unwrap();
+    assert_eq!(kept, [JPEG]);
+}
+
+#[tokio::test]
+async fn what_is_no_image_is_refused() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let id = json!(setup.product_id);
+    let head = node.head().await;
+    for bytes in [
+        &b"<svg xmlns=\"http://www.w3.org/2000/svg\"/>"[..],
+        b"<?xml version=\"1.0\"?><svg/>",
+        b"GIF89a-and-so-on",
+        b"BM-and-so-on",
+        b"{}",
+        b"",
+    ] {
+        put(&node, &id, "image/png", bytes).await.refused(415, "E_UNSUPPORTED_MEDIA_TYPE");
+    }
+    let limit = 2 << 20;
+    let mut large = PNG.to_vec();
+    large.resize(limit + 1, 0);
+    put(&node, &id, "image/png", large.clone()).await.refused(413, "E_PAYLOAD_TOO_LARGE");
+    put(&node, &json!(999_999), "image/png", PNG).await.refused(404, "E_NOT_FOUND");
+    let request = node.request("PUT", &format!("/admin/v1/products/{id}/image")).body(PNG);
+    node.send(request).await.refused(401, "E_UNAUTHORIZED");
+    assert_eq!(node.head().await, head);
+    let kept: i64 = sqlx::query_scalar("SELECT count(*) FROM product_images").fetch_one(node.ledger.pool()).await.unwrap();
+    assert_eq!(kept, 0);
+    large.pop();
+    put(&node, &id, "image/png", large).await.data(200);
+}
+
+#[tokio::test]
+async fn only_products_that_can_be_ordered_show_their_images() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let id = json!(setup.product_id);
+    let other = node.operator("POST", "/products", product("Other")).await.data(201)["id"].clone();
+    for id in [&id, &other] {
+        put(&node, id, "image/png", PNG).await.data(200);
+    }
+    let of = async |query: &str| {
+        let page = node.client(&setup.client, "GET", &format!("/products/images{query}"), Value::Null).await.data(200);
+        page["images"].as_array().unwrap().iter().map(|image| image["product_id"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(of("").await, [other.clone(), id.clone()]);
+    assert_eq!(of("?page=2&limit=1").await, std::slice::from_ref(&id));
+    let url =
+        path(&node.client(&setup.client, "GET", &format!("/products/{other}/image"), Value::Null).await.data(200)["image_url"]);
+    node.operator("PUT", &format!("/products/{other}"), json!({"is_active": false})).await.data(200);
+    assert_eq!(of("").await, [id]);
+    for path in [format!("/products/{other}/image"), url, "/products/x/image".to_owned(), "/products/1/image/x".to_owned()] {
+        node.client(&setup.client, "GET", &path, Value::Null).await.refused(404, "E_NOT_FOUND");
+    }
+    node.client(&setup.client, "GET", "/products/images?limit=101", Value::Null).await.refused(400, "E_VALIDATION_FAILURE");
+}

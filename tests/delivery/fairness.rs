@@ -1,0 +1,172 @@
+//! Nobody waits for somebody else's receiver. What is asserted is order and bounds, not times.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ledger_events::webhook::WebhookEventType;
+use rewards_ledger::receiver::Answer;
+use tokio_util::sync::CancellationToken;
+
+use super::count;
+use crate::support::shop::{Shop, receiver};
+
+/// Longer than these tests take: what hangs ends after them.
+const HANGING: Duration = Duration::from_secs(60);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_endpoint_that_hangs_with_a_thousand_due_holds_up_nobody() {
+    let shop = Shop::open().await;
+    let hanging = Arc::new(AtomicUsize::new(0));
+    let counted = hanging.clone();
+    let (receiver, _arrived) = receiver(move |r| match r.path.as_str() {
+        "/hang" => {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Answer::Hang
+        }
+        _ => Answer::Status(200),
+    })
+    .await;
+    shop.webhook(&format!("{}/hang", receiver.url())).await;
+    shop.webhook(&format!("{}/good", receiver.url())).await;
+    let (other, _) = shop.account("other").await;
+    shop.webhook_for(other, &format!("{}/good", receiver.url()), &[WebhookEventType::OrderCreated]).await;
+    shop.orders(shop.customer.account_id, 1_000).await;
+    shop.orders(other, 100).await;
+    shop.project().await;
+    let mut worker = shop.worker(&receiver, HANGING);
+    worker.settings.max_in_flight = 32;
+    worker.settings.max_in_flight_per_webhook = 24;
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(worker.run(stop.clone()));
+    let all = "SELECT count(*) FROM delivery_state WHERE webhook_id > 1 AND status <> 'delivered'";
+    let done = tokio::time::timeout(HANGING / 2, async {
+        while count(shop.pool(), all).await > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    done.await.expect("everybody else's is delivered before one hanging send has ended");
+    // Of 32 it has no more than half, and nothing of it waits in memory either.
+    assert_eq!(hanging.load(Ordering::SeqCst), 16);
+    let held = "SELECT count(*) FROM delivery_state WHERE webhook_id = 1 AND leased_until IS NOT NULL";
+    assert_eq!(count(shop.pool(), held).await, 16);
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn however_many_endpoints_hang_the_others_are_served() {
+    let shop = Shop::open().await;
+    let (receiver, _arrived) = receiver(|r| if r.path == "/hang" { Answer::Hang } else { Answer::Status(200) }).await;
+    for n in 0..60 {
+        let (account, _) = shop.account(&format!("hangs {n}")).await;
+        shop.webhook_for(account, &format!("{}/hang", receiver.url()), &[WebhookEventType::OrderCreated]).await;
+        shop.orders(account, 5).await;
+    }
+    let (good, _) = shop.webhook(&format!("{}/good", receiver.url())).await;
+    shop.orders(shop.customer.account_id, 200).await;
+    shop.project().await;
+    assert_eq!(good, 61);
+    let mut worker = shop.worker(&receiver, HANGING);
+    worker.settings.max_in_flight = 32;
+    worker.settings.max_in_flight_per_webhook = 16;
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(worker.run(stop.clone()));
+    let done = tokio::time::timeout(HANGING / 2, async {
+        while count(shop.pool(), "SELECT count(*) FROM delivery_state WHERE webhook_id = 61 AND status <> 'delivered'").await > 0
+        {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    done.await.expect("the good one's are delivered while sixty hang");
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_accounts_flood_does_not_delay_anothers_delivery() {
+    let shop = Shop::open().await;
+    let order: Arc<Mutex<Vec<String>>> = Arc::default();
+    let (kept, sending) = (order.clone(), Arc::new(AtomicUsize::new(0)));
+    let (receiver, _arrived) = receiver(move |r| {
+        kept.lock().unwrap().push(r.webhook_id().unwrap().to_owned());
+        sending.fetch_add(1, Ordering::SeqCst);
+        Answer::Delayed(Duration::from_millis(20), 200)
+    })
+    .await;
+    for _ in 0..4 {
+        shop.webhook(&receiver.url()).await;
+    }
+    let (other, _) = shop.account("other").await;
+    let (quiet, _) = shop.webhook_for(other, &receiver.url(), &[WebhookEventType::OrderCreated]).await;
+    shop.orders(shop.customer.account_id, 1_000).await;
+    shop.project().await;
+    let mut worker = shop.worker(&receiver, HANGING);
+    worker.settings.max_in_flight = 16;
+    worker.settings.max_in_flight_per_webhook = 8;
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(worker.run(stop.clone()));
+    // In the middle of the flood, when as much is claimed ahead as may be.
+    while order.lock().unwrap().len() < 400 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    shop.orders(other, 1).await;
+    shop.project().await;
+    let before = order.lock().unwrap().len();
+    let name = quiet.to_string();
+    let arrived = tokio::time::timeout(HANGING / 2, async {
+        loop {
+            if let Some(at) = order.lock().unwrap().iter().position(|id| *id == name) {
+                return at;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+    let at = arrived.await.unwrap();
+    // Behind what was in flight, and what was sent while it was looked for and claimed: not behind
+    // the 3,600 that were due before it.
+    assert!(at < before + 400, "{at} after {before}");
+    stop.cancel();
+    running.await.unwrap();
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    for id in order.lock().unwrap().iter() {
+        *counts.entry(id.clone()).or_default() += 1;
+    }
+    assert_eq!(counts[&name], 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn retries_do_not_starve_first_attempts_and_get_their_turn() {
+    let shop = Shop::open().await;
+    let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
+    shop.webhook(&receiver.url()).await;
+    shop.orders(shop.customer.account_id, 600).await;
+    shop.project().await;
+    // Half of them are retries, all due long before the first attempts.
+    sqlx::query(
+        "UPDATE delivery_state SET attempt_count = 1, next_attempt_at = now() - interval '1 hour' WHERE delivery_id <= 300",
+    )
+    .execute(shop.pool())
+    .await
+    .unwrap();
+    let mut worker = shop.worker(&receiver, HANGING);
+    worker.settings.max_in_flight = 8;
+    worker.settings.max_in_flight_per_webhook = 8;
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(worker.run(stop.clone()));
+    for _ in 0..600 {
+        arrived.recv().await.unwrap();
+    }
+    while count(shop.pool(), "SELECT count(*) FROM delivery_state WHERE status = 'pending'").await > 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    stop.cancel();
+    running.await.unwrap();
+    let numbers: Vec<i16> = sqlx::query_scalar("SELECT attempt FROM delivery_attempts ORDER BY started_at LIMIT 200")
+        .fetch_all(shop.pool())
+        .await
+        .unwrap();
+    let retries = numbers.iter().filter(|number| **number == 2).count();
+    assert!((30..=80).contains(&retries), "of the first 200 about a quarter: {retries}");
+}

@@ -1,0 +1,150 @@
+//! Receivers that misbehave in every way there is, and what the client is shown of it.
+
+use std::time::{Duration, Instant};
+
+use rewards_ledger::delivery::sender::MAX_RESPONSE_BODY_BYTES;
+use rewards_ledger::receiver::{Answer, Certificate, Misbehaviour, Receiver, ReceiverSettings};
+
+use crate::support::shop::{Shop, receiver, sender, trusting};
+
+const DEADLINE: Duration = Duration::from_secs(2);
+
+/// 200,000 zeros, packed by gzip into 230 bytes.
+fn bomb() -> Vec<u8> {
+    let mut packed = hex::decode("1f8b08000000000002ffedc13101000000c2a04aeb9fce0cfe4001").unwrap();
+    packed.resize(packed.len() + 194, 0);
+    packed.extend(hex::decode("af01947d2336400d0300").unwrap());
+    packed
+}
+
+/// A status, its headers, a body that says it has a gigabyte and sends as much as is taken.
+fn gigabyte() -> Misbehaviour {
+    let mut bytes = b"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n".to_vec();
+    bytes.resize(bytes.len() + 8 * 1024 * 1024, b'.');
+    Misbehaviour::RawThenHang(bytes.into())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_is_a_recorded_outcome_that_a_person_understands() {
+    let raw = |text: &str| Answer::Misbehave(Misbehaviour::Raw(text.to_owned().into()));
+    let drip = Duration::from_millis(20);
+    let none = format!("no answer within {} s", DEADLINE.as_secs());
+    let (none, closed) = (none.as_str(), "connection closed before an answer");
+    let (garbage, large) = ("not an HTTP answer", "the headers of the answer are too large");
+    let flood = format!("HTTP/1.1 200 OK\r\n{}\r\n", "X-A: b\r\n".repeat(200));
+    let cases: Vec<(Answer, Option<i16>, Option<&str>)> = vec![
+        (Answer::Status(204), Some(204), None),
+        (Answer::Status(500), Some(500), Some("HTTP 500")),
+        (Answer::Status(404), Some(404), Some("HTTP 404")),
+        (Answer::Redirect("https://example.com/elsewhere".to_owned()), Some(302), Some("redirect 302 is not followed")),
+        (Answer::Hang, None, Some(none)),
+        (Answer::Misbehave(Misbehaviour::DripHeaders(drip)), None, Some(none)),
+        (Answer::Misbehave(Misbehaviour::InformationalFlood), None, Some(none)),
+        (Answer::Misbehave(Misbehaviour::HeaderFlood), None, Some(large)),
+        (raw(&flood), None, Some(large)),
+        (Answer::Misbehave(Misbehaviour::Close), None, Some(closed)),
+        (Answer::Misbehave(Misbehaviour::HalfClose), None, Some(closed)),
+        (raw("HTTP/1.1 200 OK\r\nContent-"), None, Some(closed)),
+        (raw("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), None, Some(garbage)),
+        (raw("\0\0\x12\x04\0\0\0\0\0 settings of HTTP/2 \r\n\r\n"), None, Some(garbage)),
+        (raw("220 mail.example ESMTP\r\n"), None, Some(garbage)),
+        // The status is in time: it decides alone.
+        (Answer::Misbehave(Misbehaviour::DripBody(200, drip)), Some(200), None),
+        (Answer::Misbehave(Misbehaviour::DripBody(503, drip)), Some(503), Some("HTTP 503")),
+        (Answer::Misbehave(Misbehaviour::EndlessBody(200)), Some(200), None),
+        (Answer::Misbehave(gigabyte()), Some(200), None),
+    ];
+    let shop = Shop::open().await;
+    let answers: Vec<Answer> = cases.iter().map(|(answer, ..)| answer.clone()).collect();
+    let (receiver, _arrived) = receiver(move |r| answers[r.path[1..].parse::<usize>().unwrap()].clone()).await;
+    for n in 0..cases.len() {
+        // An account has at most twenty webhooks.
+        shop.webhook(&format!("{}/{n}", receiver.url())).await;
+    }
+    shop.order(1).await;
+    shop.project().await;
+    let started = Instant::now();
+    let round = shop.worker(&receiver, DEADLINE).once().await.unwrap();
+    assert!(started.elapsed() < DEADLINE * 5, "all of them together cost one deadline: {:?}", started.elapsed());
+    assert_eq!(round.claimed, cases.len());
+
+    for (n, (answer, status, error)) in cases.iter().enumerate() {
+        let shown = format!("{answer:.60?}");
+        let shown = shown.chars().take(80).collect::<String>();
+        let attempt: (Option<i16>, Option<String>, bool) = sqlx::query_as(
+            "SELECT a.response_status, a.error, a.finished_at IS NOT NULL FROM delivery_attempts a JOIN delivery_state USING (delivery_id)
+             WHERE webhook_id = $1",
+        )
+        .bind(n as i64 + 1)
+        .fetch_one(shop.pool())
+        .await
+        .unwrap();
+        assert_eq!(attempt, (*status, error.map(str::to_owned), true), "{shown}");
+        let state: (String, i16, Option<i32>) =
+            sqlx::query_as("SELECT status, attempt_count, octet_length(response_body) FROM delivery_state WHERE webhook_id = $1")
+                .bind(n as i64 + 1)
+                .fetch_one(shop.pool())
+                .await
+                .unwrap();
+        let expected = if error.is_none() { "delivered" } else { "pending" };
+        assert_eq!((state.0.as_str(), state.1), (expected, 1), "{shown}");
+        assert!(state.2.is_none_or(|bytes| bytes <= MAX_RESPONSE_BODY_BYTES as i32), "{shown}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_packed_body_is_not_unpacked() {
+    let shop = Shop::open().await;
+    let packed = bomb();
+    let mut bytes = format!("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", packed.len()).into_bytes();
+    bytes.extend_from_slice(&packed);
+    let (receiver, _arrived) = receiver(move |_| Answer::Misbehave(Misbehaviour::Raw(bytes.clone().into()))).await;
+    shop.webhook(&receiver.url()).await;
+    shop.order(1).await;
+    shop.project().await;
+    assert_eq!(shop.worker(&receiver, DEADLINE).once().await.unwrap().delivered, 1);
+    let kept: i32 =
+        sqlx::query_scalar("SELECT octet_length(response_body) FROM delivery_state").fetch_one(shop.pool()).await.unwrap();
+    assert!(kept > 0 && kept < 1_000, "{kept}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_that_does_not_hold_ends_it_before_anything_is_sent() {
+    let shop = Shop::open().await;
+    let cases = [
+        (Certificate::generate_for(&["other.example"], 2020, 2050).unwrap(), true, "TLS: certificate is not valid for this name"),
+        (Certificate::generate_for(&["localhost"], 2019, 2020).unwrap(), true, "TLS: certificate has expired"),
+        (Certificate::generate_for(&["localhost"], 2090, 2095).unwrap(), true, "TLS: certificate is not valid yet"),
+        (Certificate::generate().unwrap(), false, "TLS: unknown issuer"),
+    ];
+    let (mut receivers, mut trusted) = (vec![], String::new());
+    for (certificate, is_trusted, _) in &cases {
+        let settings = ReceiverSettings {
+            listen: ([127, 0, 0, 1], 0).into(),
+            service_name: "SERVICE".to_owned(),
+            certificate: certificate.clone(),
+            respond: std::sync::Arc::new(|_| Answer::Status(200)),
+        };
+        let (receiver, arrived) = Receiver::start(settings).await.unwrap();
+        if *is_trusted {
+            trusted.push_str(receiver.ca_pem());
+        }
+        shop.webhook(&receiver.url()).await;
+        receivers.push((receiver, arrived));
+    }
+    shop.order(1).await;
+    shop.project().await;
+    let mut worker = shop.worker(&receivers[0].0, DEADLINE);
+    worker.sender = sender(trusting(&trusted, DEADLINE));
+    assert_eq!(worker.once().await.unwrap().failed, cases.len());
+    let errors: Vec<String> =
+        sqlx::query_scalar("SELECT a.error FROM delivery_attempts a JOIN delivery_state USING (delivery_id) ORDER BY webhook_id")
+            .fetch_all(shop.pool())
+            .await
+            .unwrap();
+    assert_eq!(errors, cases.map(|(_, _, error)| error));
+    for (receiver, mut arrived) in receivers {
+        receiver.stop().await;
+        assert!(arrived.recv().await.is_none(), "no request reached it");
+    }
+}

@@ -1,0 +1,126 @@
+//! The schedule once for real, by the program with a short base; and that nothing waits for a slow
+//! timer when somebody, on this node or another, can say that there is something to do.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rewards_ledger::receiver::{Answer, Certificate, Receiver, ReceiverSettings};
+use serde_json::{Value, json};
+
+use rewards_ledger::ledger::projector::{Projector, Step};
+use rewards_ledger::telemetry::Metrics;
+
+use crate::support::program::Program;
+use crate::support::shop::{DEADLINE, SHARD, Shop, receiver};
+use crate::support::{ledger, postgres};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn five_attempts_one_two_four_and_eight_bases_apart() {
+    const BASE: Duration = Duration::from_millis(400);
+    let database = postgres::database().await;
+    let arrivals: Arc<Mutex<Vec<(Instant, String)>>> = Arc::default();
+    let kept = arrivals.clone();
+    let settings = ReceiverSettings {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        service_name: "SERVICE".into(),
+        certificate: Certificate::generate().unwrap(),
+        respond: Arc::new(move |received| {
+            kept.lock().unwrap().push((Instant::now(), received.request_id().unwrap().to_owned()));
+            Answer::Status(503)
+        }),
+    };
+    let (receiver, channel) = Receiver::start(settings).await.unwrap();
+    drop(channel);
+    let ca = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(ca.path(), receiver.ca_pem()).unwrap();
+    let reach = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];
+    let program = Program::start(&database.url, &[&reach[..], &["--retry-base", "400ms"]].concat()).await;
+    let client = program.client("100.00").await;
+    let product = program.product(0).await;
+    let webhook = json!({"name": "a", "url": receiver.url(), "events": ["order.created"]});
+    assert_eq!(program.call(&client, "POST", "/webhooks", None, &webhook).await.unwrap().0, 201);
+    let body = json!({"product_id": product, "denomination": 10, "quantity": 1});
+    assert_eq!(program.call(&client, "POST", "/orders", None, &body).await.unwrap().0, 201);
+
+    let get = async |path: &str| program.call(&client, "GET", path, None, &Value::Null).await.unwrap().1;
+    let failed = tokio::time::timeout(Duration::from_secs(60), async {
+        loop {
+            let list = get("/webhooks/deliveries?status=failed").await;
+            if let Some(delivery) = list["deliveries"].as_array().unwrap().first() {
+                return delivery.clone();
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    let failed = failed.await.expect("it fails for good");
+    assert_eq!((&failed["attempt_count"], &failed["response_status"]), (&json!(5), &json!(503)));
+    let detail = get(&format!("/webhooks/deliveries/{}", failed["id"])).await;
+    let attempts = detail["attempts"].as_array().unwrap();
+    let started: Vec<chrono::DateTime<chrono::Utc>> =
+        attempts.iter().map(|attempt| attempt["started_at"].as_str().unwrap().parse().unwrap()).collect();
+    assert_eq!(attempts.iter().map(|attempt| attempt["attempt"].as_i64().unwrap()).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+    for (pair, factor) in started.windows(2).zip([1, 2, 4, 8]) {
+        let apart = (pair[1] - pair[0]).to_std().unwrap();
+        assert!(apart >= BASE * factor, "{apart:?} before attempt, {factor} bases");
+        // Late only by what looking and claiming take, and other tests beside this one.
+        assert!(apart < BASE * factor + Duration::from_secs(5), "{apart:?} before attempt, {factor} bases");
+    }
+    let arrivals = arrivals.lock().unwrap();
+    let requests: Vec<&str> = attempts.iter().map(|attempt| attempt["request_id"].as_str().unwrap()).collect();
+    assert_eq!(arrivals.iter().map(|(_, id)| id.as_str()).collect::<Vec<_>>(), requests);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_delivery_does_not_wait_for_the_slow_timer() {
+    let shop = Shop::open().await;
+    let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
+    shop.webhook(&receiver.url()).await;
+    let mut worker = shop.worker(&receiver, DEADLINE);
+    // Longer than a test may take.
+    worker.settings.idle = Duration::from_secs(3_600);
+    let stop = tokio_util::sync::CancellationToken::new();
+    let running = tokio::spawn(worker.run(stop.clone()));
+    for _ in 0..3 {
+        shop.order(1).await;
+        while shop.projector().step(SHARD).await.unwrap() != Step::Idle {}
+        tokio::time::timeout(DEADLINE, arrived.recv()).await.expect("the projector wakes the worker").unwrap();
+    }
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_nodes_commit_is_heard_of_by_notify() {
+    const NEVER: Duration = Duration::from_secs(3_600);
+    let shop = Shop::open().await;
+    let other = ledger::open(&shop.options).await;
+    // Nothing but a NOTIFY of another node changes this; listening takes a moment to begin.
+    let mut grown = other.wake().subscribe();
+    let heard = tokio::time::timeout(DEADLINE, async {
+        loop {
+            shop.order(1).await;
+            if tokio::time::timeout(Duration::from_millis(200), grown.changed()).await.is_ok() {
+                return;
+            }
+        }
+    });
+    heard.await.expect("the other node hears of commits");
+
+    // So its projector and its worker go on at once, though their timers are too slow.
+    let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
+    shop.webhook(&receiver.url()).await;
+    let stop = tokio_util::sync::CancellationToken::new();
+    let made = Arc::new(tokio::sync::Notify::new());
+    let projector = Projector::new(&other, &shop.options, Metrics::default(), made.clone()).idling(NEVER);
+    let mut worker = shop.worker(&receiver, DEADLINE);
+    (worker.settings.idle, worker.made) = (NEVER, made);
+    let running = [tokio::spawn(projector.run(stop.clone())), tokio::spawn(worker.run(stop.clone()))];
+    for _ in 0..5 {
+        shop.order(1).await;
+        tokio::time::timeout(DEADLINE, arrived.recv()).await.expect("it arrives without any timer").unwrap();
+    }
+    stop.cancel();
+    for running in running {
+        running.await.unwrap();
+    }
+}

@@ -1,0 +1,143 @@
+//! Two nodes on one database: they share the work, and one takes over what the other held.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use rewards_ledger::receiver::{Answer, Certificate, Received, Receiver, ReceiverSettings};
+use serde_json::json;
+use sqlx::PgPool;
+
+use crate::support::postgres;
+use crate::support::program::{DEADLINE, Program};
+use crate::support::relay::Relay;
+
+const WEBHOOKS: usize = 4;
+
+/// The arrivals of each webhook's events.
+type Counts = Arc<Mutex<HashMap<(String, String), usize>>>;
+
+async fn receiver(respond: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> (Receiver, Counts, tempfile::NamedTempFile) {
+    let counts = Counts::default();
+    let kept = counts.clone();
+    let settings = ReceiverSettings {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        service_name: "SERVICE".into(),
+        certificate: Certificate::generate().unwrap(),
+        respond: Arc::new(move |received| {
+            let key = (received.webhook_id().unwrap().to_owned(), received.event_id().unwrap().to_owned());
+            *kept.lock().unwrap().entry(key).or_default() += 1;
+            respond(received)
+        }),
+    };
+    let (receiver, channel) = Receiver::start(settings).await.unwrap();
+    drop(channel);
+    let ca = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(ca.path(), receiver.ca_pem()).unwrap();
+    (receiver, counts, ca)
+}
+
+async fn until(pool: &PgPool, what: &str, sql: &'static str) {
+    let waited = tokio::time::timeout(DEADLINE, async {
+        while !sqlx::query_scalar::<_, bool>(sql).fetch_one(pool).await.unwrap() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    waited.await.unwrap_or_else(|_| panic!("{what}"));
+}
+
+/// Webhooks that hear of orders, and so many orders, projected and not sent.
+async fn backlog(database_url: &str, url: &str, orders: usize) {
+    let maker = Program::start(database_url, &["--roles", "api,projector"]).await;
+    let client = maker.client("1000000.00").await;
+    let product = maker.product(0).await;
+    for _ in 0..WEBHOOKS {
+        let webhook = json!({"name": "a", "url": url, "events": ["order.created"]});
+        assert_eq!(maker.call(&client, "POST", "/webhooks", None, &webhook).await.unwrap().0, 201);
+    }
+    let body = json!({"product_id": product, "denomination": 10, "quantity": 1});
+    for _ in 0..orders {
+        assert_eq!(maker.call(&client, "POST", "/orders", None, &body).await.unwrap().0, 201);
+    }
+    let pool = PgPool::connect(database_url).await.unwrap();
+    let projected = "SELECT (SELECT position FROM projection_checkpoints) = (SELECT position FROM log_head)";
+    until(&pool, "everything is projected", projected).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn they_share_the_work_and_send_nothing_twice() {
+    let database = postgres::database().await;
+    let (receiver, counts, ca) = receiver(|_| Answer::Delayed(Duration::from_millis(10), 200)).await;
+    let relay = Relay::before(receiver.address()).await;
+    backlog(&database.url, &relay.url(), 90).await;
+    let arguments = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];
+    let few = ["--roles", "api,delivery", "--delivery-in-flight", "8", "--delivery-in-flight-per-webhook", "4"];
+    // Neither gets ahead before the other is there.
+    relay.hold(true);
+    let nodes = [
+        Program::start(&database.url, &[&arguments[..], &few].concat()).await,
+        Program::start(&database.url, &[&arguments[..], &few].concat()).await,
+    ];
+    relay.hold(false);
+    let pool = PgPool::connect(&database.url).await.unwrap();
+    until(&pool, "everything is delivered", "SELECT bool_and(status = 'delivered') FROM delivery_state").await;
+    {
+        let counts = counts.lock().unwrap();
+        assert_eq!(counts.len(), 90 * WEBHOOKS);
+        assert!(counts.values().all(|times| *times == 1), "nothing was sent twice");
+    }
+    let mut sent = vec![];
+    for node in &nodes {
+        let metrics = reqwest::get(format!("{}/metrics", node.url())).await.unwrap().text().await.unwrap();
+        let line = metrics.lines().find_map(|line| line.strip_prefix(r#"ledger_delivery_attempts_total{outcome="delivered"} "#));
+        sent.push(line.unwrap().parse::<usize>().unwrap());
+    }
+    assert_eq!(sent.iter().sum::<usize>(), 90 * WEBHOOKS);
+    assert!(sent.iter().all(|sent| *sent > 10), "both worked: {sent:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_one_dies_the_other_takes_its_leases_over_when_they_end() {
+    let database = postgres::database().await;
+    let hangs = Arc::new(AtomicBool::new(true));
+    let is_hanging = hangs.clone();
+    let (receiver, counts, ca) =
+        receiver(move |_| if is_hanging.load(Ordering::SeqCst) { Answer::Hang } else { Answer::Status(200) }).await;
+    backlog(&database.url, &receiver.url(), 2).await;
+    let arguments = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];
+    let delivery = [&arguments[..], &["--roles", "delivery", "--delivery-timeout", "3s"]].concat();
+    let first = Program::start(&database.url, &delivery).await;
+    let pool = PgPool::connect(&database.url).await.unwrap();
+    let all = 2 * WEBHOOKS;
+    tokio::time::timeout(DEADLINE, async {
+        while counts.lock().unwrap().len() < all {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .expect("all are in flight");
+    let other = Program::start(&database.url, &delivery).await;
+    first.signal(Signal::SIGKILL);
+    hangs.store(false, Ordering::SeqCst);
+    until(&pool, "everything is delivered", "SELECT bool_and(status = 'delivered') FROM delivery_state").await;
+    drop((first, other));
+
+    let attempts: Vec<(i64, i16, bool, f64)> = sqlx::query_as(
+        "SELECT delivery_id, attempt, finished_at IS NOT NULL,
+            extract(epoch FROM started_at - min(started_at) OVER (PARTITION BY delivery_id))::float8
+         FROM delivery_attempts ORDER BY delivery_id, started_at",
+    )
+    .fetch_all(&pool)
+    .await
+    .unwrap();
+    let deliveries: HashSet<i64> = attempts.iter().map(|a| a.0).collect();
+    assert_eq!((deliveries.len(), attempts.len()), (all, 2 * all), "each was lost once and repeated once");
+    for pair in attempts.chunks(2) {
+        assert_eq!((pair[0].1, pair[0].2, pair[1].1, pair[1].2), (1, false, 1, true), "under its number: {pair:?}");
+        // Its deadline of 3 s and a margin of 15 s.
+        assert!(pair[1].3 >= 18.0, "not before its lease had ended: {pair:?}");
+    }
+    assert!(counts.lock().unwrap().values().all(|times| *times == 2));
+}

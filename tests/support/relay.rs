@@ -1,0 +1,45 @@
+//! A TCP relay in front of a receiver that can hold connections, as if the network stood still
+//! before the first byte.
+
+use std::net::SocketAddr;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+/// The relay; it ends with the runtime.
+#[derive(Clone, Debug)]
+pub struct Relay {
+    address: SocketAddr,
+    is_held: watch::Sender<bool>,
+}
+
+impl Relay {
+    pub async fn before(target: SocketAddr) -> Relay {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let relay = Relay { address: listener.local_addr().unwrap(), is_held: watch::Sender::new(false) };
+        let held = relay.is_held.clone();
+        tokio::spawn(async move {
+            while let Ok((mut inward, _)) = listener.accept().await {
+                let mut held = held.subscribe();
+                tokio::spawn(async move {
+                    if held.wait_for(|is_held| !is_held).await.is_ok()
+                        && let Ok(mut outward) = TcpStream::connect(target).await
+                    {
+                        _ = tokio::io::copy_bidirectional(&mut inward, &mut outward).await;
+                    }
+                });
+            }
+        });
+        relay
+    }
+
+    /// Where a webhook has to point.
+    pub fn url(&self) -> String {
+        format!("https://localhost:{}", self.address.port())
+    }
+
+    /// Connections are taken and nothing of them passed on, or everything is.
+    pub fn hold(&self, is_held: bool) {
+        self.is_held.send_replace(is_held);
+    }
+}
