@@ -156,7 +156,7 @@ fn foreign(error: &Value) -> Option<String> {
     }
     let details = error["messages"].as_object().into_iter().flatten().flat_map(|(_, list)| list.as_array().into_iter().flatten());
     let details: Vec<&str> = details.filter_map(Value::as_str).collect();
-    let ours = ["must ", "is ", "has ", "have ", "cannot ", "the URL ", "the name ", "address "];
+    let ours = ["must ", "is ", "or ", "has ", "have ", "cannot ", "the URL ", "the name ", "address "];
     let strange = details.iter().find(|text| text.len() > 200 || !ours.iter().any(|begin| text.starts_with(begin)));
     if let Some(strange) = strange {
         return Some((*strange).to_owned());

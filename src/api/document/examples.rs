@@ -85,6 +85,19 @@ fn of_field(schema: &str, field: &str, property: &Value, schemas: &Value) -> Val
     let has_own_schema = refers(property)
         || property.get("items").is_some_and(refers)
         || property.get("anyOf").and_then(|options| options.get(0)).is_some_and(refers);
-    let named = own.or_else(|| FIELDS.get(field).filter(|_| !has_own_schema));
+    let fits = |value: &&Value| property.get("type").is_none_or(|kind| is_of_type(kind, kind_of(value)));
+    let named = own.or_else(|| FIELDS.get(field).filter(|_| !has_own_schema).filter(fits));
     named.cloned().or_else(|| of_schema("", property, schemas)).unwrap_or_default()
+}
+
+/// The name of a value's type in a schema.
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
 }

@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 use super::{is_object_schema, is_of_type, schema_name};
 use crate::api::error::ERROR_DETAIL;
 
-/// Text of several lines: everything else that people write is on one line, without control
-/// characters.
-const OF_LINES: [&str; 4] = ["description", "note", "reason", "terms"];
+/// Text that may have several lines, or is compared as it is: all other text that people write is
+/// on one line, without control characters.
+const OF_LINES: [&str; 7] = ["description", "email", "note", "password", "reason", "refresh_token", "terms"];
 /// What Postgres cannot keep is refused everywhere.
 const NO_NUL: &str = r"^[^\u0000]*$";
 /// More than 0.00, and what a wallet can hold.
