@@ -326,15 +326,19 @@ pub async fn find(pool: &PgPool, shard: ShardId, id: OrderId, account: Option<Ac
     Ok(found.map(|row| row.0).filter(|order| account.is_none_or(|account| order.placed.account_id == account)))
 }
 
+/// An order that waits for vouchers.
+#[derive(Clone, Copy, Debug, FromRow)]
+pub struct Queued {
+    pub id: OrderId,
+    pub placed_position: Position,
+    /// Units that it has not got.
+    pub missing: i32,
+}
+
 /// Fulfilment's queue: orders placed after a position that nothing has taken up yet, oldest first.
-pub async fn unqueued(
-    pool: &PgPool,
-    shard: ShardId,
-    after: Position,
-    limit: i64,
-) -> Result<Vec<(OrderId, Position)>, sqlx::Error> {
+pub async fn unqueued(pool: &PgPool, shard: ShardId, after: Position, limit: i64) -> Result<Vec<Queued>, sqlx::Error> {
     sqlx::query_as(
-        "SELECT id, placed_position FROM orders
+        "SELECT id, placed_position, quantity AS missing FROM orders
          WHERE shard_id = $1 AND NOT is_queued AND status = 'PENDING' AND placed_position > $2 ORDER BY placed_position LIMIT $3",
     )
     .bind(shard)
@@ -372,9 +376,10 @@ pub async fn oldest_waiting(
     product: ProductId,
     denomination: rust_decimal::Decimal,
     limit: i64,
-) -> Result<Vec<OrderId>, sqlx::Error> {
-    sqlx::query_scalar(
-        "SELECT id FROM orders WHERE shard_id = $1 AND is_queued AND status IN ('PENDING', 'DELAYED', 'PARTIALLY_DELIVERED')
+) -> Result<Vec<Queued>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT id, placed_position, quantity - delivered_quantity AS missing FROM orders
+         WHERE shard_id = $1 AND is_queued AND status IN ('PENDING', 'DELAYED', 'PARTIALLY_DELIVERED')
            AND product_id = $2 AND denomination = $3 ORDER BY placed_position LIMIT $4",
     )
     .bind(shard)

@@ -18,7 +18,8 @@ use sqlx::{Encode, PgConnection, Postgres, QueryBuilder, Type};
 pub struct Head {
     pub shard: ShardId,
     pub position: Position,
-    /// `log_head.epoch`: it grows when tables are replaced.
+    /// `log_head.epoch`: it grows when what was decided before is not to be written: tables were
+    /// replaced, or a batch was given up for lost.
     pub epoch: i64,
 }
 

@@ -287,6 +287,7 @@ impl Work {
     ) -> Result<BTreeMap<ShardId, Position>, AuditError> {
         for attempt in 0..SWAP_ATTEMPTS {
             let before = self.found.clone();
+            self.announce(conn).await?;
             match self.try_swap(conn, first_id, attempt >= SWAP_ATTEMPTS / 4).await {
                 // Not locked in time, stepped back from a deadlock, or too much to do under the lock.
                 Err(AuditError::Database(sqlx::Error::Database(refusal)))
@@ -302,6 +303,15 @@ impl Work {
         }
         shadow::discard(conn, &self.tables).await?;
         Err(AuditError::NotLocked)
+    }
+
+    /// Has writers lock the head first for a while, which they do when it is not as they left it:
+    /// so none waits for the head with locks on the tables that are to go.
+    async fn announce(&self, conn: &mut PgConnection) -> Result<(), sqlx::Error> {
+        if self.parts.iter().any(|part| *part != Part::Deliveries) {
+            sqlx::query("UPDATE log_head SET epoch = epoch + 1").execute(conn).await?;
+        }
+        Ok(())
     }
 
     async fn try_swap(

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ledger_events::order::{Order, OrderStatus};
 use ledger_events::{Actor, OrderId, Position, ShardId};
-use ledger_projections::orders;
+use ledger_projections::orders::{self, Queued};
 use sqlx::PgPool;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -19,6 +19,9 @@ use crate::telemetry::Metrics;
 
 /// Most orders in one batch: as many as the writer takes into one transaction.
 const BATCH_ORDERS: usize = 512;
+/// Most vouchers that a batch of more than one order asks for: the head is held while they are
+/// given out.
+const BATCH_UNITS: i32 = 2_500;
 /// Batches of a shard in the writer's queue: while one is committed the next one waits.
 const BATCHES_AHEAD: usize = 2;
 /// The slow timer, for when no wake-up comes.
@@ -33,8 +36,6 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 
 type Waiting = oneshot::Receiver<Result<Reply, WriteError>>;
 type Batch = Vec<(OrderId, Waiting)>;
-/// An order in the queue, with the position that it was placed at.
-type Queued = (OrderId, Position);
 
 /// What a step did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,6 +57,7 @@ pub struct Fulfilment {
     pool: PgPool,
     metrics: Metrics,
     shards: HashMap<ShardId, Progress>,
+    idle: Duration,
 }
 
 /// What this node knows of a shard. Nothing here is needed for correctness.
@@ -97,7 +99,12 @@ impl Fulfilment {
     pub fn new(ledger: Ledger, metrics: Metrics) -> Fulfilment {
         let shards = ledger.shards().map(|shard| (shard, Progress::default())).collect();
         let pool = ledger.pool().clone();
-        Fulfilment { ledger, pool, metrics, shards }
+        Fulfilment { ledger, pool, metrics, shards, idle: IDLE }
+    }
+
+    /// The same with another slow timer.
+    pub fn idling(self, idle: Duration) -> Fulfilment {
+        Fulfilment { idle, ..self }
     }
 
     /// The same, which reads its queue on connections other than the clients'.
@@ -124,7 +131,7 @@ impl Fulfilment {
                     }
                 }
             }
-            let pause = if is_hindered { RETRY_PAUSE } else { IDLE };
+            let pause = if is_hindered { RETRY_PAUSE } else { self.idle };
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = std::future::ready(()), if is_more && !is_hindered => {}
@@ -171,22 +178,21 @@ impl Fulfilment {
         let from = progress.reads_from();
         let limit = i64::try_from(busy.len() + BATCH_ORDERS).unwrap_or(i64::MAX);
         let orders = orders::unqueued(&self.pool, shard, from, limit).await?;
-        let mut orders: Vec<Queued> = orders.into_iter().filter(|(id, _)| !busy.contains(id)).take(BATCH_ORDERS).collect();
-        let (batch, is_hindered) = self.enqueue(shard, orders.iter().map(|(id, _)| *id));
-        orders.truncate(batch.len());
-        if let Some((_, last)) = orders.last() {
-            self.progress(shard).taken_up_to = *last;
-        }
+        let orders = one_batch(orders, &busy);
+        let (batch, is_hindered) = self.enqueue(shard, &orders);
         let taken_up = batch.len();
+        if let Some(last) = taken_up.checked_sub(1).and_then(|last| orders.get(last)) {
+            self.progress(shard).taken_up_to = last.placed_position;
+        }
         if taken_up > 0 {
             self.progress(shard).ahead.push_back(batch);
         }
         Ok((taken_up, is_hindered))
     }
 
-    fn enqueue(&self, shard: ShardId, orders: impl Iterator<Item = OrderId>) -> (Batch, bool) {
+    fn enqueue(&self, shard: ShardId, orders: &[Queued]) -> (Batch, bool) {
         let mut batch = Batch::new();
-        for order_id in orders {
+        for &Queued { id: order_id, .. } in orders {
             let origin = Origin { actor: Actor::Fulfilment, request_id: "fulfilment".to_owned() };
             match self.ledger.enqueue(shard, Command::FulfilOrder { order_id }, origin, None) {
                 Ok(waiting) => batch.push((order_id, waiting)),
@@ -206,11 +212,6 @@ impl Fulfilment {
                     done += 1;
                     let Some(order) = order_of(&reply) else { continue };
                     finished.delivered += usize::from(order.status == OrderStatus::Delivered);
-                    if order.is_waiting() && !order.is_queued {
-                        // The batch gave out enough without it.
-                        let progress = self.progress(shard);
-                        progress.taken_up_to = progress.taken_up_to.min(order.placed_position - 1);
-                    }
                 }
                 Err(WriteError::Unavailable | WriteError::InProgress | WriteError::OutcomeUnknown) => {
                     finished.is_hindered = true;
@@ -256,7 +257,7 @@ impl Fulfilment {
             // Every order takes a voucher or more.
             let waiting = orders::oldest_waiting(&self.pool, shard, product, denomination, vouchers).await?;
             let busy = self.progress(shard).busy();
-            let (batch, is_hindered) = self.enqueue(shard, waiting.into_iter().filter(|id| !busy.contains(id)));
+            let (batch, is_hindered) = self.enqueue(shard, &one_batch(waiting, &busy));
             let finished = self.finish(shard, batch).await;
             outcome.restocked += finished.delivered;
             outcome.is_hindered |= is_hindered || finished.is_hindered;
@@ -267,6 +268,17 @@ impl Fulfilment {
         }
         Ok(outcome)
     }
+}
+
+/// The oldest of these orders, as many as are taken up at once.
+fn one_batch(orders: Vec<Queued>, busy: &HashSet<OrderId>) -> Vec<Queued> {
+    let mut units = 0_i32;
+    let fits = |order: &Queued| {
+        let is_first = units == 0;
+        units = units.saturating_add(order.missing);
+        is_first || units <= BATCH_UNITS
+    };
+    orders.into_iter().filter(|order| !busy.contains(&order.id)).take_while(fits).take(BATCH_ORDERS).collect()
 }
 
 #[derive(Debug, Default)]

@@ -119,8 +119,6 @@ pub struct Batch {
     pub expired_answers: Vec<[u8; 32]>,
     /// The vouchers that each order to be fulfilled gets, the oldest order first.
     pub allocated: HashMap<OrderId, Vec<Voucher>>,
-    /// Orders that are left for a later batch, because this one gives out enough.
-    pub deferred: HashSet<OrderId>,
     pub shelves: Shelves,
     pub nobody_waits_for: HashSet<(ProductId, Money)>,
     /// What the batch before this one, which is being written, leaves to it.
@@ -171,7 +169,7 @@ impl Batch {
     /// there are.
     pub fn lacks(&self, needs: &Needs<'_>) -> bool {
         let shelves_suffice = || {
-            let wanted = self.wanted(&self.in_line(&needs.fulfil).0);
+            let wanted = wanted(&self.in_line(&needs.fulfil));
             wanted.iter().all(|(pair, wanted)| {
                 self.nobody_waits_for.contains(pair) && self.shelves.get(pair).is_some_and(|shelf| shelf.suffices(*wanted))
             })
@@ -316,7 +314,6 @@ impl Batch {
             answers: HashMap::new(),
             expired_answers: vec![],
             allocated: HashMap::new(),
-            deferred: HashSet::new(),
             known_vouchers: stock::Known::default(),
             appended: vec![],
             transactions: vec![],
@@ -338,7 +335,8 @@ impl Batch {
         ids.vouchers.clear(); // a voucher's id tells which stock is newer
         let mut orders = self.orders;
         if orders.len() > Memory::MOST_ORDERS {
-            orders.retain(|id, order| order.is_waiting() && self.touched.orders.contains(id));
+            // What this batch changes is not in the table before it is written.
+            orders.retain(|id, _| self.touched.orders.contains(id));
         }
         let memory = Memory {
             position: end,
@@ -472,35 +470,20 @@ impl Batch {
         Ok(())
     }
 
-    /// The orders among these that wait for vouchers, the oldest first, as far as one batch gives
-    /// out; and those beyond that.
-    fn in_line(&self, fulfil: &[OrderId]) -> (Vec<&Order>, Vec<&Order>) {
-        let mut waiting: Vec<&Order> = fulfil.iter().filter_map(|id| self.orders.get(id)).filter(|o| o.is_waiting()).collect();
+    /// The orders among these that wait for vouchers, the oldest first.
+    fn in_line(&self, fulfil: &[OrderId]) -> Vec<Waiting> {
+        let orders = fulfil.iter().filter_map(|id| self.orders.get(id));
+        let mut waiting: Vec<_> = orders.filter(|order| order.is_waiting()).map(Waiting::of).collect();
         waiting.sort_unstable_by_key(|order| order.placed_position);
         waiting.dedup_by_key(|order| order.id);
-        let mut units = 0;
-        waiting.into_iter().partition(|order| {
-            let is_first = units == 0;
-            units += order.undelivered_quantity();
-            is_first || units <= MOST_UNITS
-        })
-    }
-
-    fn wanted(&self, waiting: &[&Order]) -> HashMap<(ProductId, Money), i64> {
-        let mut wanted = HashMap::new();
-        for order in waiting {
-            *wanted.entry(pair(order)).or_default() += i64::from(order.undelivered_quantity());
-        }
-        wanted
+        waiting
     }
 
     /// Allocates the stock to the orders of the batch, the oldest first; nobody is served before an
     /// older order that waits for the same vouchers outside of the batch.
     async fn load_stock(&mut self, conn: &mut PgConnection, fulfil: &[OrderId]) -> Result<(), sqlx::Error> {
-        let (waiting, deferred) = self.in_line(fulfil);
-        let wanted = self.wanted(&waiting);
-        let mut waiting: Vec<Waiting> = waiting.into_iter().map(Waiting::of).collect();
-        let deferred: Vec<Waiting> = deferred.into_iter().map(Waiting::of).collect();
+        let mut waiting = self.in_line(fulfil);
+        let wanted = wanted(&waiting);
         let today = self.recorded_at.date_naive();
         stock::fill(conn, self.shard, &mut self.shelves, &wanted, today).await?;
         let unsure: Vec<_> = wanted.keys().filter(|pair| !self.nobody_waits_for.contains(*pair)).copied().collect();
@@ -514,13 +497,9 @@ impl Batch {
                 waiting.retain(|order| order.pair != (product, denomination) || order.placed_position < first);
             }
         }
-        for order in deferred {
-            self.nobody_waits_for.remove(&order.pair);
-            self.deferred.insert(order.id);
-        }
         for order in waiting {
             if let Some(shelf) = self.shelves.get_mut(&order.pair) {
-                self.allocated.insert(order.id, shelf.take(order.missing, today));
+                self.allocated.insert(order.id, shelf.take(order.missing));
             }
         }
         Ok(())
@@ -540,7 +519,6 @@ impl Batch {
                 shelf.put_back(vouchers);
             }
         }
-        self.deferred.clear();
     }
 
     /// The id of the next event. UUIDv7 of the recorded time.
@@ -556,10 +534,6 @@ impl Batch {
 
 /// `key_hash, fingerprint, status, body, is_sealed`, and whether it has expired.
 type AnswerRow = (Vec<u8>, Vec<u8>, i16, Vec<u8>, bool, bool);
-
-/// Most vouchers that one transaction gives out, if more than one order wants them: the head is
-/// held meanwhile.
-const MOST_UNITS: i32 = 5_000;
 
 /// Begins the transaction, locks the head, and only then looks at the clock: all in one round
 /// trip. The shard is the connection's setting.
@@ -594,6 +568,14 @@ impl Waiting {
         let missing = usize::try_from(order.undelivered_quantity()).unwrap_or_default();
         Waiting { id: order.id, pair: pair(order), placed_position: order.placed_position, missing }
     }
+}
+
+fn wanted(waiting: &[Waiting]) -> HashMap<(ProductId, Money), i64> {
+    let mut wanted = HashMap::new();
+    for order in waiting {
+        *wanted.entry(order.pair).or_default() += i64::try_from(order.missing).unwrap_or(i64::MAX);
+    }
+    wanted
 }
 
 fn missing<T>(wanted: &HashSet<i64>, known: &HashMap<i64, T>) -> Vec<i64> {

@@ -490,6 +490,11 @@ impl Claim {
         self.settle(Self::GIVEN_UP)
     }
 
+    /// For the writer: the command was not run, and its caller may give it up again.
+    pub fn give_back(&self) {
+        _ = self.0.compare_exchange(Self::TAKEN, 0, Ordering::AcqRel, Ordering::Acquire);
+    }
+
     fn settle(&self, wanted: u8) -> bool {
         match self.0.compare_exchange(0, wanted, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => true,

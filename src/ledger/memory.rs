@@ -20,7 +20,7 @@ use super::stock::{self, Shelves};
 #[derive(Debug, Default)]
 pub struct Memory {
     pub position: Position,
-    /// `log_head.epoch`: tables were replaced when it has grown.
+    /// `log_head.epoch`: when it has grown, what is remembered counts no more.
     pub epoch: i64,
     /// When the log's last event was recorded.
     pub recorded_at: DateTime<Utc>,
@@ -49,7 +49,7 @@ pub struct Recent {
 }
 
 impl Memory {
-    /// So many orders are kept for fulfilment to find them at hand; then the delivered ones go.
+    /// So many orders are kept for fulfilment to find them at hand; then all go but the last batch's.
     pub const MOST_ORDERS: usize = 20_000;
     /// So many rows of any other kind; then all are forgotten.
     const MOST_ROWS: usize = 100_000;

@@ -94,6 +94,8 @@ pub struct Shelf {
     read_to: i64,
     /// Nothing is behind it.
     is_whole: bool,
+    /// The day on which nothing on it had expired.
+    fresh_on: Option<NaiveDate>,
 }
 
 impl Shelf {
@@ -105,10 +107,16 @@ impl Shelf {
         self.is_whole || i64::try_from(self.vouchers.len()).is_ok_and(|there| there >= wanted)
     }
 
-    /// Up to so many, the oldest first; those that expired before `today` go.
-    pub fn take(&mut self, wanted: usize, today: NaiveDate) -> Vec<Voucher> {
-        let fresh = std::iter::from_fn(|| self.vouchers.pop_front()).filter(|v| v.expires_on.is_none_or(|day| day >= today));
-        fresh.take(wanted).collect()
+    /// Up to so many, the oldest first.
+    pub fn take(&mut self, wanted: usize) -> Vec<Voucher> {
+        self.vouchers.drain(..wanted.min(self.vouchers.len())).collect()
+    }
+
+    /// Takes away what expired before `today`: it can be given to nobody.
+    fn discard_expired(&mut self, today: NaiveDate) {
+        if self.fresh_on.replace(today) != Some(today) {
+            self.vouchers.retain(|voucher| voucher.expires_on.is_none_or(|day| day >= today));
+        }
     }
 
     /// What was taken and not needed.
@@ -127,8 +135,8 @@ impl Shelf {
 /// Stock by (product, denomination).
 pub type Shelves = HashMap<(ProductId, Money), Shelf>;
 
-/// Fills the shelves that do not suffice for what is wanted, with vouchers that have not expired
-/// before `today`.
+/// Fills the shelves that do not suffice for what is wanted; nothing on them has expired before
+/// `today` then.
 pub async fn fill(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -136,6 +144,11 @@ pub async fn fill(
     wanted: &HashMap<(ProductId, Money), i64>,
     today: NaiveDate,
 ) -> Result<(), sqlx::Error> {
+    for pair in wanted.keys() {
+        if let Some(shelf) = shelves.get_mut(pair) {
+            shelf.discard_expired(today);
+        }
+    }
     let short: Vec<_> = wanted
         .iter()
         .filter(|(pair, wanted)| !shelves.get(*pair).is_some_and(|shelf| shelf.suffices(**wanted)))
@@ -320,4 +333,33 @@ pub async fn levels(pool: &PgPool, shards: &[ShardId], product: ProductId) -> Re
     .bind(product)
     .fetch_all(pool)
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn voucher(id: i64, expires_on: Option<NaiveDate>) -> Voucher {
+        Voucher { id, reference: id.to_string(), expires_on }
+    }
+
+    #[test]
+    fn what_expires_overnight_is_neither_given_out_nor_counted() {
+        let day: NaiveDate = "2026-03-01".parse().unwrap();
+        let vouchers = [voucher(1, Some(day)), voucher(2, None), voucher(3, Some(day))].into();
+        let mut shelf = Shelf { vouchers, read_to: 3, ..Shelf::default() };
+        shelf.discard_expired(day);
+        assert!(shelf.suffices(3));
+        shelf.discard_expired(day.succ_opt().unwrap());
+        assert!(!shelf.suffices(2), "there may be more behind");
+        assert_eq!(shelf.take(2).iter().map(|v| v.id).collect::<Vec<_>>(), [2]);
+    }
+
+    #[test]
+    fn what_was_not_needed_is_the_oldest_again() {
+        let mut shelf = Shelf { vouchers: (1..=4).map(|id| voucher(id, None)).collect(), ..Shelf::default() };
+        let taken = shelf.take(3);
+        shelf.put_back(taken.into_iter().rev().collect());
+        assert_eq!(shelf.take(9).iter().map(|v| v.id).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    }
 }

@@ -56,7 +56,7 @@ enum Run {
     Slow,
     /// The database could not be asked, or would not now; nothing happened.
     Away(String),
-    /// The head was not where it was thought to be; nothing happened.
+    /// What was remembered is not what is there, or may not be; nothing happened.
     Moved,
     /// COMMIT was sent and not answered.
     Unknown {
@@ -346,6 +346,8 @@ impl Writer {
         };
         self.memory = None;
         let after = self.open.take().map(|open| open.submissions);
+        // What was decided and not sent is its callers' again: they need not wait for all of this.
+        after.iter().flatten().for_each(|submission| submission.claim.give_back());
         let parts = self.conclude(submissions, run).await;
         self.execute_parts(parts).await;
         if let Some(after) = after {
@@ -505,7 +507,8 @@ impl Writer {
         }
     }
 
-    /// After a COMMIT without an answer: waits the old backend out at the head lock and looks.
+    /// After a COMMIT without an answer: waits the old backend out at the head lock, looks, and sees
+    /// to it that what was not committed never will be.
     /// Until this is known nothing else is written; callers whose time is up get 504 meanwhile.
     async fn look_for(&mut self, first_event: Uuid, batch: &mut [Submission]) -> bool {
         tracing::warn!(shard = self.shard, %first_event, "COMMIT was not answered: looking for the batch in the log");
@@ -540,7 +543,15 @@ impl Writer {
             .bind(event_id)
             .fetch_one(&mut connection)
             .await?;
-        sqlx::raw_sql("ROLLBACK").execute(&mut connection).await?;
+        if !found {
+            // The one statement may still be on its way to the server, where it has locked nothing
+            // yet: when it comes it must not find the head that it was made for.
+            sqlx::query("UPDATE log_head SET epoch = epoch + 1 WHERE shard_id = $1")
+                .bind(self.shard)
+                .execute(&mut connection)
+                .await?;
+        }
+        sqlx::raw_sql("COMMIT").execute(&mut connection).await?;
         self.connection = Some(connection);
         Ok(found)
     }
@@ -565,10 +576,11 @@ fn refusal(error: &sqlx::Error) -> Option<Run> {
     let code = error.as_database_error()?.code()?;
     match &*code {
         "57014" => Some(Run::Slow),
-        "55P03" => Some(Run::Away(error.to_string())),
-        code if code.starts_with("40") => Some(Run::Away(error.to_string())),
+        "55P03" | "40001" | "40P01" => Some(Run::Away(error.to_string())),
         _ if connect::is_passing(error) => None,
-        _ => Some(Run::Poisoned(error.to_string())),
+        // It may be what was remembered, and not a command, that the database does not take: an
+        // answer without an event, say, that another node has stored meanwhile.
+        _ => Some(Run::Moved),
     }
 }
 

@@ -178,7 +178,8 @@ impl Sandbox {
     /// The orders of a product that were taken up and wait, oldest first.
     async fn waiting(&self, conn: &mut PgConnection, product: ProductId, card: &Card) -> Result<Vec<Order>, SandboxError> {
         let denomination = card.face_value()?.decimal();
-        let ids = orders::oldest_waiting(&self.pool, FIRST_SHARD, product, denomination, LOOKED_AT).await?;
+        let oldest = orders::oldest_waiting(&self.pool, FIRST_SHARD, product, denomination, LOOKED_AT).await?;
+        let ids: Vec<_> = oldest.iter().map(|order| order.id).collect();
         if ids.is_empty() {
             return Ok(vec![]);
         }

@@ -127,9 +127,6 @@ pub(super) fn cancel(
 
 /// Takes an order up, with the vouchers that the batch allocated to it.
 pub(super) fn fulfil(batch: &mut Batch, order_id: OrderId, story: Story<'_>) -> Decided {
-    if batch.deferred.contains(&order_id) {
-        return order_view(batch, order_id, false);
-    }
     let order = batch.orders.get(&order_id).ok_or(Rejection::NotFound)?;
     // An order that was cancelled earlier in the batch leaves its share in the stock.
     let vouchers = if order.is_waiting() { batch.allocated.remove(&order_id).unwrap_or_default() } else { vec![] };
