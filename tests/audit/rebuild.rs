@@ -1,5 +1,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rewards_ledger::audit::{Rebuild, Rebuilt, rebuild, verify};
 use sqlx::AssertSqlSafe;
@@ -98,6 +99,29 @@ async fn writers_go_on_meanwhile() {
     assert!(writer.await.unwrap() > 0);
     let report = verify(&shop.options, |_| {}).await.unwrap();
     assert!(report.is_clean(), "{:#?}", report.differences);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_busy_writer_does_not_keep_it_from_swapping() {
+    let shop = Arc::new(Shop::open().await);
+    let stop = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..8)
+        .map(|_| {
+            let (shop, stop) = (shop.clone(), stop.clone());
+            tokio::spawn(async move {
+                while !stop.load(Ordering::Relaxed) {
+                    shop.place(shop.customer.order("25.00", 1)).await;
+                }
+            })
+        })
+        .collect();
+    // Ten attempts that all wait for their locks in vain would take longer.
+    let rebuilt = tokio::time::timeout(Duration::from_secs(6), again(&shop, Rebuild::parse("orders").unwrap())).await;
+    assert!(rebuilt.expect("it swaps soon").was_clean());
+    stop.store(true, Ordering::Relaxed);
+    for writer in writers {
+        writer.await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,10 +1,14 @@
 //! Fulfilment: who gets the stock.
 
+use std::time::Duration;
+
 use ledger_events::order::OrderStatus;
 use rewards_ledger::fulfilment::Fulfilment;
 use rewards_ledger::ledger::projector::Step;
+use rewards_ledger::ledger::{Command, Ledger};
 
-use crate::support::shop::{SHARD, Shop};
+use crate::support::ledger;
+use crate::support::shop::{DEADLINE, SHARD, Shop};
 
 fn fulfilment(shop: &Shop) -> Fulfilment {
     Fulfilment::new(shop.ledger.clone(), shop.metrics.clone())
@@ -132,26 +136,79 @@ async fn running_fulfilment_takes_up_more_than_a_batch_and_ends_when_told() {
     running.await.unwrap();
 }
 
-#[tokio::test]
-async fn stock_that_arrives_wakes_it() {
-    let shop = Shop::open().await;
+/// Has stock arrive at a node, for orders that wait; fulfilment runs on the shop's, and no timer of
+/// it comes in time.
+async fn wakes_at_stock_from(shop: &Shop, node: &Ledger) {
+    const NEVER: Duration = Duration::from_secs(3_600);
     let stop = tokio_util::sync::CancellationToken::new();
-    let running = tokio::spawn(fulfilment(&shop).run(stop.clone()));
-    let order = shop.order(1).await;
-    let becomes = async |status: OrderStatus| {
-        // Less than the time after which stock is looked at anyway.
-        let waited = tokio::time::timeout(std::time::Duration::from_secs(4), async {
+    let running = tokio::spawn(fulfilment(shop).idling(NEVER).run(stop.clone()));
+    let (first, second) = (shop.order(1).await, shop.order(1).await);
+    let becomes = async |order, status: OrderStatus| {
+        let waited = tokio::time::timeout(DEADLINE, async {
             while shop.find(order).await.status != status {
-                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+                tokio::time::sleep(Duration::from_millis(10)).await;
             }
         });
         waited.await.unwrap_or_else(|_| panic!("{status:?}"));
     };
-    becomes(OrderStatus::Delayed).await;
-    shop.load("a", 1, None).await;
-    becomes(OrderStatus::Delivered).await;
+    becomes(second, OrderStatus::Delayed).await;
+    for (order, card) in [(first, "one"), (second, "other")] {
+        ledger::run(node, shop.stock(card, 1, None)).await;
+        becomes(order, OrderStatus::Delivered).await;
+    }
     stop.cancel();
     running.await.unwrap();
+}
+
+#[tokio::test]
+async fn stock_that_arrives_wakes_it() {
+    let shop = Shop::open().await;
+    wakes_at_stock_from(&shop, &shop.ledger).await;
+}
+
+#[tokio::test]
+async fn stock_that_arrives_at_another_node_wakes_it() {
+    let shop = Shop::open().await;
+    let other = ledger::open(&shop.options).await;
+    // Listening takes a moment to begin.
+    let mut grown = shop.ledger.wake().subscribe();
+    let heard = tokio::time::timeout(DEADLINE, async {
+        loop {
+            ledger::run(&other, Command::CreateAccount { name: "Heard of".to_owned() }).await;
+            if tokio::time::timeout(Duration::from_millis(200), grown.changed()).await.is_ok() {
+                return;
+            }
+        }
+    });
+    heard.await.expect("the other node's commits are heard of");
+    wakes_at_stock_from(&shop, &other).await;
+}
+
+#[tokio::test]
+async fn many_units_are_given_out_oldest_first_in_several_batches() {
+    let shop = Shop::open().await;
+    // More than one batch asks for, and less than all want.
+    shop.load("a", 4_050, None).await;
+    let mut placed = vec![];
+    for _ in 0..45 {
+        placed.push(shop.order(100).await);
+    }
+    let mut fulfilment = fulfilment(&shop);
+    while fulfilment.step(SHARD).await.unwrap().taken_up > 0 {}
+    let mut delivered = vec![];
+    for id in placed {
+        delivered.push(shop.find(id).await.delivered_quantity);
+    }
+    let expected = [[100; 40].as_slice(), &[50, 0, 0, 0, 0]].concat();
+    assert_eq!(delivered, expected);
+    let most: i64 = sqlx::query_scalar(
+        "SELECT max(units) FROM (SELECT sum(json_array_length(data -> 'vouchers'))::bigint AS units FROM events
+            WHERE type IN ('OrderDelivered', 'OrderPartiallyDelivered') GROUP BY recorded_at) AS batch",
+    )
+    .fetch_one(shop.pool())
+    .await
+    .unwrap();
+    assert!(most <= 2_500, "{most} in one transaction");
 }
 
 #[tokio::test]

@@ -61,7 +61,10 @@ struct Order {
     id: i64,
     key: String,
     product: i64,
+    quantity: i64,
     is_cancelled: bool,
+    /// It got its vouchers one by one.
+    is_in_parts: bool,
 }
 
 /// Who places orders, on a program that is killed.
@@ -72,8 +75,10 @@ struct Lane {
     number: usize,
     stocked: i64,
     unstocked: i64,
+    scarce: i64,
     stop: Arc<AtomicBool>,
     retries: Arc<AtomicI64>,
+    acknowledged: Arc<AtomicI64>,
 }
 
 impl Lane {
@@ -92,26 +97,63 @@ impl Lane {
         }
     }
 
-    /// Places orders one after the other; those of the last lane wait for stock, and are cancelled.
+    /// Adds a voucher to the scarce product's stock: again and again, until that is acknowledged.
+    async fn stock(&self, card: String) {
+        let body = json!({"denomination": "10.00", "vouchers": [{"card_number": card, "pin": "1234"}]});
+        let path = format!("/products/{}/vouchers", self.scarce);
+        loop {
+            match self.program.read().await.try_operator(&path, &body).await {
+                Ok((200 | 201, _)) => return,
+                Ok((503 | 504, _)) | Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+                Ok((got, data)) => panic!("{path}: {got} {data}"),
+            }
+        }
+    }
+
+    async fn becomes(&self, order: i64, status: &str) {
+        let path = format!("/orders/{order}");
+        loop {
+            match self.program.read().await.call(&self.client, "GET", &path, None, &Value::Null).await {
+                Ok((200, data)) if data["status"] == status => return,
+                Ok((200 | 503 | 504, _)) | Err(_) => {}
+                Ok((got, data)) => panic!("{path}: {got} {data}"),
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Places orders one after the other; those of the last lane wait for stock, and are cancelled;
+    /// those of the one before it are delivered in parts.
     async fn run(self) -> Vec<Order> {
         let mut placed = Vec::new();
         while !self.stop.load(Ordering::Relaxed) {
             let key = format!("{}-{}", self.number, placed.len());
-            let is_cancelled = self.number == LANES - 1;
-            let product = if is_cancelled { self.unstocked } else { self.stocked };
-            let body = json!({"product_id": product, "denomination": 10, "quantity": 1});
+            let (is_cancelled, is_in_parts) = (self.number == LANES - 1, self.number == LANES - 2);
+            let (product, quantity) = match (is_cancelled, is_in_parts) {
+                (true, _) => (self.unstocked, 1),
+                (_, true) => (self.scarce, 2),
+                _ => (self.stocked, 1),
+            };
+            let body = json!({"product_id": product, "denomination": 10, "quantity": quantity});
             let id = self.insist("/orders", &key, &body, 201).await["id"].as_i64().unwrap();
+            if is_in_parts {
+                for (part, status) in ["PARTIALLY_DELIVERED", "DELIVERED"].into_iter().enumerate() {
+                    self.stock(format!("{key}-{part}")).await;
+                    self.becomes(id, status).await;
+                }
+            }
             if is_cancelled {
                 let cancelled = self.insist(&format!("/orders/{id}/cancel"), &key, &json!({"reason": "changed"}), 200).await;
                 assert_eq!(cancelled["status"], "CANCELLED");
             }
-            placed.push(Order { id, key, product, is_cancelled });
+            self.acknowledged.fetch_add(1, Ordering::Relaxed);
+            placed.push(Order { id, key, product, quantity, is_cancelled, is_in_parts });
         }
         placed
     }
 }
 
-const LANES: usize = 4;
+const LANES: usize = 5;
 
 async fn check(program: &Program, client: &Client, orders: Vec<Order>, arrivals: &Arrivals) {
     let pool = PgPool::connect(&program.database_url).await.unwrap();
@@ -123,10 +165,10 @@ async fn check(program: &Program, client: &Client, orders: Vec<Order>, arrivals:
     assert_eq!(placed.into_iter().collect::<HashSet<_>>(), ids, "every acknowledged order is there");
     // A key asked once more answers the same order, and nothing is debited.
     let last = orders.last().unwrap();
-    let body = json!({"product_id": last.product, "denomination": 10, "quantity": 1});
+    let body = json!({"product_id": last.product, "denomination": 10, "quantity": last.quantity});
     let (status, again) = program.call(client, "POST", "/orders", Some(&last.key), &body).await.unwrap();
     assert_eq!((status, again["id"].as_i64()), (201, Some(last.id)));
-    let kept = orders.iter().filter(|order| !order.is_cancelled).count() as i64;
+    let kept: i64 = orders.iter().filter(|order| !order.is_cancelled).map(|order| order.quantity).sum();
     let balance: rust_decimal::Decimal = sqlx::query_scalar("SELECT balance FROM wallets").fetch_one(&pool).await.unwrap();
     assert_eq!(balance, rust_decimal::Decimal::from(1_000_000 - 10 * kept));
 
@@ -168,7 +210,7 @@ async fn has_all_arrived(pool: &PgPool, orders: &[Order], arrivals: &Arrivals) -
             true => (true, has("OrderCancelled") && !has("OrderDelivered")),
             false => (has("OrderQueued"), has("OrderDelivered") && !has("OrderCancelled")),
         };
-        if !is_taken_up || !is_ended {
+        if !is_taken_up || !is_ended || has("OrderPartiallyDelivered") != order.is_in_parts {
             return Err(format!("{order:?} has only {:?}", of[&order.id]));
         }
     }
@@ -185,21 +227,28 @@ async fn survives(database_url: &str, times: usize, mut harm: impl AsyncFnMut(&R
     let arguments = [&reach[..], &["--delivery-timeout", "2s", "--retry-base", "1s"]].concat();
     let program = Program::start(database_url, &arguments).await;
     let client = program.client("1000000.00").await;
-    let (stocked, unstocked) = (program.product(20_000).await, program.product(0).await);
+    let (stocked, unstocked, scarce) = (program.product(20_000).await, program.product(0).await, program.product(0).await);
     let webhook = json!({"name": "all", "url": receiver.url(), "events": HEARD.map(|(_, event_type)| event_type)});
     let (status, answer) = program.call(&client, "POST", "/webhooks", None, &webhook).await.unwrap();
     assert_eq!(status, 201, "{answer}");
 
     let program = Arc::new(RwLock::new(program));
-    let (stop, retries) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicI64::new(0)));
+    let (stop, retries, acknowledged) =
+        (Arc::new(AtomicBool::new(false)), Arc::<AtomicI64>::default(), Arc::<AtomicI64>::default());
     let lanes: Vec<_> = (0..LANES)
         .map(|number| {
-            let (program, client, stop, retries) = (program.clone(), client.clone(), stop.clone(), retries.clone());
-            tokio::spawn(Lane { program, client, number, stocked, unstocked, stop, retries }.run())
+            let (program, client, stop) = (program.clone(), client.clone(), stop.clone());
+            let (retries, acknowledged) = (retries.clone(), acknowledged.clone());
+            tokio::spawn(Lane { program, client, number, stocked, unstocked, scarce, stop, retries, acknowledged }.run())
         })
         .collect();
     for _ in 0..times {
+        // On a machine that has much else to do, too, they get somewhere in between.
+        let enough = acknowledged.load(Ordering::Relaxed) + 10;
         tokio::time::sleep(Duration::from_millis(600)).await;
+        while acknowledged.load(Ordering::Relaxed) < enough {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
         harm(&program).await;
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
@@ -210,6 +259,7 @@ async fn survives(database_url: &str, times: usize, mut harm: impl AsyncFnMut(&R
     }
     assert!(orders.len() > 20, "the clients got somewhere: {}", orders.len());
     assert!(orders.iter().any(|order| order.is_cancelled), "some orders were cancelled");
+    assert!(orders.iter().any(|order| order.is_in_parts), "some orders were delivered in parts");
     check(&*program.read().await, &client, orders, &arrivals).await;
     receiver.stop().await;
     retries.load(Ordering::Relaxed)

@@ -85,11 +85,15 @@ impl Program {
     }
 
     pub async fn operator(&self, path: &str, body: Value) -> Value {
+        let (status, answer) = self.try_operator(path, &body).await.unwrap();
+        assert!((200..300).contains(&status), "{path}: {status} {answer}");
+        answer
+    }
+
+    /// An operator's call: the status and the body's `data` (or the whole body).
+    pub async fn try_operator(&self, path: &str, body: &Value) -> Result<(u16, Value), reqwest::Error> {
         let request = self.http.post(format!("{}/admin/v1{path}", self.url())).bearer_auth(OPERATOR_TOKEN);
-        let answer = request.header("Content-Type", "application/json").body(body.to_string()).send().await.unwrap();
-        let (status, text) = (answer.status(), answer.text().await.unwrap());
-        assert!(status.is_success(), "{path}: {status} {text}");
-        serde_json::from_str::<Value>(&text).unwrap()["data"].take()
+        answer(request.header("Content-Type", "application/json").body(body.to_string())).await
     }
 
     /// A client call: the status and the body's `data` (or the whole body).
@@ -110,10 +114,7 @@ impl Program {
         if !body.is_null() {
             request = request.header("Content-Type", "application/json").body(body.to_string());
         }
-        let answer = request.send().await?;
-        let status = answer.status().as_u16();
-        let mut value: Value = serde_json::from_str(&answer.text().await?).unwrap_or_default();
-        Ok((status, if value.get("data").is_some() { value["data"].take() } else { value }))
+        answer(request).await
     }
 
     /// An account with a credential and a funded wallet.
@@ -146,6 +147,13 @@ impl Program {
             self.operator(&format!("/products/{product}/vouchers"), json!({"denomination": "10.00", "vouchers": cards})).await;
         }
     }
+}
+
+async fn answer(request: reqwest::RequestBuilder) -> Result<(u16, Value), reqwest::Error> {
+    let answer = request.send().await?;
+    let status = answer.status().as_u16();
+    let mut value: Value = serde_json::from_str(&answer.text().await?).unwrap_or_default();
+    Ok((status, if value.get("data").is_some() { value["data"].take() } else { value }))
 }
 
 fn command(directory: &std::path::Path, database_url: &str) -> Command {

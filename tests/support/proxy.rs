@@ -22,6 +22,8 @@ pub enum NextCommit {
     LosesItsAnswerForLong = 3,
     /// It never reaches the server, and no new connection is taken.
     IsLostForLong = 4,
+    /// Its client is cut off at once, and it reaches the server when it is told to.
+    IsLate = 5,
 }
 
 /// The proxy; it ends with the runtime.
@@ -32,6 +34,7 @@ pub struct Proxy {
     cuts: Arc<AtomicUsize>,
     takes_none: Arc<AtomicBool>,
     is_away: watch::Sender<bool>,
+    is_late_delivered: watch::Sender<bool>,
 }
 
 impl Proxy {
@@ -52,6 +55,7 @@ impl Proxy {
             cuts: Arc::default(),
             takes_none: Arc::default(),
             is_away: watch::Sender::new(false),
+            is_late_delivered: watch::Sender::new(false),
         };
         let accepting = proxy.clone();
         tokio::spawn(async move {
@@ -80,6 +84,12 @@ impl Proxy {
     pub fn set_away(&self, is_away: bool) {
         self.takes_none.store(is_away, Ordering::SeqCst);
         self.is_away.send_replace(is_away);
+    }
+
+    /// What was late reaches the server; returns when it should have done its work there.
+    pub async fn deliver_late(&self) {
+        self.is_late_delivered.send_replace(true);
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
     }
 
     /// How many connections were cut.
@@ -112,6 +122,9 @@ impl Proxy {
                         self.takes_none.store(true, Ordering::SeqCst);
                     }
                     answers.shutdown().await; // both halves of the client's connection are dropped now
+                    if next == NextCommit::IsLate as u8 {
+                        _ = self.is_late_delivered.subscribe().wait_for(|is_delivered| *is_delivered).await;
+                    }
                     if ![NextCommit::IsLost, NextCommit::IsLostForLong].map(|next| next as u8).contains(&next) {
                         server_write.write_all(&buffer[..n]).await.unwrap();
                         // The server commits before it notices that nobody listens.

@@ -71,6 +71,11 @@ impl Shop {
 
     /// Adds vouchers of 10.00 whose card numbers begin with `prefix`.
     pub async fn load(&self, prefix: &str, count: i64, expires_on: Option<NaiveDate>) {
+        self.run(self.stock(prefix, count, expires_on)).await;
+    }
+
+    /// What adds these vouchers.
+    pub fn stock(&self, prefix: &str, count: i64, expires_on: Option<NaiveDate>) -> Command {
         let vouchers = (1..=count)
             .map(|row| NewVoucher {
                 row,
@@ -82,7 +87,7 @@ impl Shop {
             })
             .collect();
         let (product_id, denomination) = (self.customer.product_id, money("10.00"));
-        self.run(Command::LoadVouchers { product_id, denomination, vouchers }).await;
+        Command::LoadVouchers { product_id, denomination, vouchers }
     }
 
     pub async fn place(&self, order: PlaceOrder) -> OrderId {

@@ -1,5 +1,8 @@
 //! The group-committing writer under bad luck: cut connections, poisoned commands, two nodes.
 
+mod mixes;
+mod pipeline;
+
 use std::sync::Arc;
 use std::time::Duration;
 

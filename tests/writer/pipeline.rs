@@ -1,0 +1,177 @@
+//! What is decided while the batch before it is on its way, and what becomes of it.
+
+use ledger_events::order::OrderStatus;
+use rewards_ledger::telemetry::Metrics;
+use sqlx::PgConnection;
+use tokio_util::task::TaskTracker;
+
+use super::*;
+use crate::support::shop::Shop;
+
+/// Holds the head as another node would, until it is let go.
+async fn hold_head(options: &PgConnectOptions) -> PgConnection {
+    let mut holder = options.connect().await.unwrap();
+    sqlx::raw_sql("BEGIN; SELECT position FROM log_head FOR UPDATE").execute(&mut holder).await.unwrap();
+    holder
+}
+
+async fn let_go(mut holder: PgConnection) {
+    sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
+}
+
+/// Until what was put into the queue has been decided and, if it can be, sent.
+async fn settled() {
+    tokio::time::sleep(Duration::from_millis(300)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_that_comes_late_does_not_make_a_503_untrue() {
+    let database = postgres::database().await;
+    let options: PgConnectOptions = database.url.parse().unwrap();
+    let (ledger, proxy) = behind_a_proxy(&database.url).await;
+    let customer = Customer::with(&ledger, "100.00").await;
+    ledger::run(&ledger, order(&customer, "warm")).await;
+
+    // The look for it waits for the head until the caller's time is up; the statement does not
+    // wait there, because it has not arrived.
+    let holder = hold_head(&options).await;
+    proxy.set(NextCommit::IsLate);
+    let late = tokio::spawn({
+        let (ledger, command) = (ledger.clone(), order(&customer, "late"));
+        async move { ledger.execute(SHARD, command, origin()).await }
+    });
+    tokio::time::sleep(Duration::from_millis(10_400)).await;
+    let_go(holder).await;
+    let told = late.await.unwrap();
+    assert!(matches!(told, Err(WriteError::Unavailable)), "{told:?}");
+    assert_eq!(proxy.cuts(), 1);
+    proxy.deliver_late().await;
+    assert_eq!(balance(ledger.pool(), &customer).await, "90.00", "nothing happened");
+    ledger::run(&ledger, order(&customer, "next")).await;
+    assert_eq!(count(ledger.pool(), "SELECT count(*) FROM orders").await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_not_sent_is_503_while_the_batch_before_it_is_looked_for() {
+    let database = postgres::database().await;
+    let options: PgConnectOptions = database.url.parse().unwrap();
+    let (ledger, proxy) = behind_a_proxy(&database.url).await;
+    let customer = Customer::with(&ledger, "100.00").await;
+    ledger::run(&ledger, order(&customer, "warm")).await;
+
+    let holder = hold_head(&options).await;
+    let place = |reference| {
+        let (ledger, command) = (ledger.clone(), order(&customer, reference));
+        tokio::spawn(async move { ledger.execute(SHARD, command, origin()).await })
+    };
+    let sent = place("sent");
+    settled().await;
+    let decided = place("decided");
+    settled().await;
+    proxy.set_away(true);
+    let (sent, decided) = (sent.await.unwrap(), decided.await.unwrap());
+    assert!(matches!(sent, Err(WriteError::OutcomeUnknown)), "{sent:?}");
+    assert!(matches!(decided, Err(WriteError::Unavailable)), "{decided:?}");
+    proxy.set_away(false);
+    let_go(holder).await;
+    let next = loop {
+        match ledger.execute(SHARD, order(&customer, "next"), origin()).await {
+            Err(WriteError::Unavailable) => {}
+            next => break next,
+        }
+    };
+    next.unwrap();
+    assert_eq!(count(ledger.pool(), "SELECT count(*) FROM orders WHERE client_reference = 'decided'").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_key_at_two_nodes_is_one_answer_though_no_event_tells_of_it() {
+    fn render(_: &Answer) -> Result<Rendered, serde_json::Error> {
+        Ok(Rendered { status: 200, body: "{}".into(), is_secret: false })
+    }
+    let database = postgres::database().await;
+    let options: PgConnectOptions = database.url.parse().unwrap();
+    let nodes = [ledger::open(&options).await, ledger::open(&options).await];
+    let customer = Customer::with(&nodes[0], "10.00").await;
+    ledger::run(&nodes[0], order(&customer, "once")).await;
+    // Both remember the log as it stands.
+    for node in &nodes {
+        let refused = node.execute(SHARD, order(&customer, "too much"), origin()).await;
+        assert!(matches!(refused, Err(WriteError::Rejected(Rejection::InsufficientBalance))), "{refused:?}");
+    }
+    let holder = hold_head(&options).await;
+    // The order exists: an answer is stored, and the head stays where it is.
+    let key = Idempotency { key_hash: [7; 32], fingerprint: [1; 32], render };
+    let waiting = nodes.each_ref().map(|node| node.enqueue(SHARD, order(&customer, "once"), origin(), Some(key)).unwrap());
+    settled().await;
+    let_go(holder).await;
+    let mut replays = vec![];
+    for reply in waiting {
+        match reply.await.unwrap() {
+            Ok(Reply::Rendered { is_replay, .. }) => replays.push(is_replay),
+            other => panic!("{other:?}"),
+        }
+    }
+    replays.sort_unstable();
+    assert_eq!(replays, [false, true]);
+}
+
+// One thread: what is put into the queue at once comes into one batch.
+#[tokio::test]
+async fn an_order_that_the_batch_in_flight_changes_is_not_read_from_the_table() {
+    let shop = Shop::open().await;
+    shop.load("a", 1, None).await;
+    let first = PlaceOrder { client_reference: Some("first".to_owned()), ..shop.customer.order("10.00", 1) };
+    let first_id = shop.place(first.clone()).await;
+    // As many orders as are remembered, all but a few.
+    for _ in 0..5 {
+        shop.orders(shop.customer.account_id, 3_980).await;
+    }
+    let holder = hold_head(&shop.options).await;
+    let put = |command| shop.ledger.enqueue(SHARD, command, origin(), None).unwrap();
+    let fulfilled = put(Command::FulfilOrder { order_id: first_id });
+    let others: Vec<_> = (0..200).map(|_| put(Command::PlaceOrder(shop.customer.order("10.00", 1)))).collect();
+    settled().await;
+    let again = put(Command::PlaceOrder(first));
+    settled().await;
+    let_go(holder).await;
+    fulfilled.await.unwrap().unwrap();
+    for other in others {
+        other.await.unwrap().unwrap();
+    }
+    let Ok(Reply::Answer(again)) = again.await.unwrap() else { panic!("no answer") };
+    let Answer::Order(again) = *again else { panic!("no order") };
+    assert_eq!((again.order.id, again.order.status, again.is_new), (first_id, OrderStatus::Delivered, false));
+    let cancel = Command::CancelOrder { account_id: None, order_id: first_id, reason: None };
+    let refused = shop.ledger.execute(SHARD, cancel, origin()).await;
+    assert!(matches!(refused, Err(WriteError::Rejected(Rejection::OrderNotCancellable))), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_accepted_is_written_though_the_last_handle_is_gone() {
+    let database = postgres::database().await;
+    let options: PgConnectOptions = database.url.parse().unwrap();
+    let tasks = TaskTracker::new();
+    let ledger = Ledger::open(&options, ledger::keyring(), Metrics::default(), &tasks).await.unwrap();
+    let customer = Customer::with(&ledger, "100.00").await;
+    ledger::run(&ledger, order(&customer, "warm")).await;
+    let pool = ledger.pool().clone();
+
+    // One batch is on its way, one is decided, and one command has to wait for both.
+    let holder = hold_head(&options).await;
+    let put = |command| ledger.enqueue(SHARD, command, origin(), None).unwrap();
+    let mut waiting = vec![put(order(&customer, "sent"))];
+    settled().await;
+    waiting.push(put(order(&customer, "decided")));
+    settled().await;
+    waiting.push(put(Command::CreateAccount { name: "Waits".into() }));
+    ledger.wake().stop();
+    drop(ledger);
+    tasks.close();
+    let_go(holder).await;
+    for reply in waiting {
+        reply.await.unwrap().unwrap();
+    }
+    tokio::time::timeout(Duration::from_secs(30), tasks.wait()).await.expect("the writer ends");
+    assert_eq!(balance(&pool, &customer).await, "70.00");
+}
