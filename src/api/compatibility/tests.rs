@@ -158,9 +158,13 @@ fn what_is_breaking_is_told() {
         (
             "/components/schemas/Status/enum/0".to_owned(),
             Value::Null,
-            "GET /api/v1/orders 200[] status: the value \"PENDING\" is gone",
+            "GET /api/v1/orders 200[] parent status: the value \"PENDING\" is gone",
         ),
-        ("/components/schemas/Status/enum".to_owned(), Value::Null, "GET /api/v1/orders 200[] status: is no longer an enum"),
+        (
+            "/components/schemas/Status/enum".to_owned(),
+            Value::Null,
+            "GET /api/v1/orders 200[] parent status: is no longer an enum",
+        ),
         (
             at(REQUEST, "/properties/client_reference/enum"),
             json!(["a"]),

@@ -61,7 +61,8 @@ fn the_document_says_what_is_enforced() {
     let flat = response(place, "429");
     assert_eq!(flat["content"]["application/json"]["schema"]["$ref"], "#/components/schemas/RateLimitError");
     assert_eq!(response(place, "400"), response(get, "400"), "what is the same stands there once");
-    for code in Code::ALL {
+    // A method that a path does not have is no operation of the document.
+    for code in Code::ALL.iter().filter(|code| **code != Code::MethodNotAllowed) {
         let shown = document["components"]["responses"].as_object().unwrap().values().any(|response| {
             response["content"]["application/json"]["examples"][code.as_str()]["value"]["error"]["code"] == code.as_str()
                 && response["description"].as_str().unwrap().contains(code.as_str())
