@@ -65,7 +65,8 @@ async fn count(conn: &mut PgConnection, shard: ShardId, made: &Made) -> Result<(
     for delivery in &made.deliveries {
         *groups.entry((delivery.account_id, delivery.webhook_id, delivery.event_type.as_str())).or_insert(0) += 1;
     }
-    let groups: Vec<_> = groups.into_iter().map(|((account, webhook, event_type), n)| (account, webhook, event_type, n)).collect();
+    let groups: Vec<_> =
+        groups.into_iter().map(|((account, webhook, event_type), n)| (account, webhook, event_type, n)).collect();
     let given: Vec<_> = made.deliveries.iter().filter_map(|delivery| Some((delivery.account_id, delivery.id?))).collect();
     Ok(derive::count_deliveries(conn, shard, &groups, &given).await?)
 }

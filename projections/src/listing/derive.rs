@@ -211,10 +211,12 @@ pub async fn derive_again(conn: &mut PgConnection, shard: ShardId, projection: &
     .bind(projection)
     .execute(&mut *tx)
     .await?;
-    sqlx::query("INSERT INTO list_checkpoints (shard_id, position) VALUES ($1, 0) ON CONFLICT (shard_id) DO UPDATE SET position = 0")
-        .bind(shard)
-        .execute(&mut *tx)
-        .await?;
+    sqlx::query(
+        "INSERT INTO list_checkpoints (shard_id, position) VALUES ($1, 0) ON CONFLICT (shard_id) DO UPDATE SET position = 0",
+    )
+    .bind(shard)
+    .execute(&mut *tx)
+    .await?;
     for clear in [
         "DELETE FROM order_counts WHERE shard_id = $1",
         "DELETE FROM order_marks WHERE shard_id = $1",

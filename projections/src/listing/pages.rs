@@ -248,7 +248,14 @@ impl Grouped {
         let mut query = QueryBuilder::new("SELECT r.key FROM unnest(");
         query.push_bind(ids).push("::bigint[], ").push_bind(kinds).push("::text[]) AS g (id, kind) CROSS JOIN LATERAL (SELECT ");
         query.push(key).push(" AS key FROM ").push(table).push(" WHERE shard_id = ").push_bind(shard);
-        query.push(" AND account_id = ").push_bind(account).push(" AND ").push(id).push(" = g.id AND ").push(kind).push(" = g.kind");
+        query
+            .push(" AND account_id = ")
+            .push_bind(account)
+            .push(" AND ")
+            .push(id)
+            .push(" = g.id AND ")
+            .push(kind)
+            .push(" = g.kind");
         query.push(" AND ").push(key).push(" > ").push_bind(within.0).push(" AND ").push(key).push(" <= ").push_bind(within.1);
         query.push(" ORDER BY ").push(key).push(" DESC LIMIT ").push_bind(page.offset().saturating_add(page.size));
         query.push(") AS r ORDER BY r.key DESC OFFSET ").push_bind(page.offset()).push(" LIMIT ").push_bind(page.size);
@@ -267,8 +274,18 @@ impl Grouped {
         let ids: Vec<i64> = groups.iter().map(|group| group.id).collect();
         let kinds: Vec<&str> = groups.iter().map(|group| &*group.kind).collect();
         let mut query = QueryBuilder::new("SELECT coalesce(sum(r.n), 0)::bigint FROM unnest(");
-        query.push_bind(ids).push("::bigint[], ").push_bind(kinds).push("::text[]) AS g (id, kind) CROSS JOIN LATERAL (SELECT count(*) AS n");
-        query.push(" FROM ").push(table).push(" WHERE shard_id = ").push_bind(shard).push(" AND account_id = ").push_bind(account);
+        query
+            .push_bind(ids)
+            .push("::bigint[], ")
+            .push_bind(kinds)
+            .push("::text[]) AS g (id, kind) CROSS JOIN LATERAL (SELECT count(*) AS n");
+        query
+            .push(" FROM ")
+            .push(table)
+            .push(" WHERE shard_id = ")
+            .push_bind(shard)
+            .push(" AND account_id = ")
+            .push_bind(account);
         query.push(" AND ").push(id).push(" = g.id AND ").push(kind).push(" = g.kind");
         query.push(" AND ").push(key).push(" > ").push_bind(within.0).push(" AND ").push(key).push(" <= ").push_bind(within.1);
         query.push(") AS r");
