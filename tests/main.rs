@@ -8,6 +8,7 @@ mod contract;
 mod delivery;
 mod fulfilment;
 mod kill;
+mod lists;
 mod log;
 mod payouts;
 mod recovery;

@@ -113,6 +113,22 @@ impl Serve {
         self.data(request, body).await.with_context(|| format!("POST /api/v1{path}"))
     }
 
+    /// Reads a page of a list: how long that took, and the total that it states.
+    pub async fn page(&self, client: &load::Client, path: &str) -> Result<(Duration, u64)> {
+        let request = self.http.get(format!("http://{}/api/v1{path}", self.address));
+        let request = request.header("X-API-Key", &client.api_key).header("X-API-Secret", &client.api_secret);
+        let started = Instant::now();
+        let answer = request.send().await?;
+        let status = answer.status();
+        let total = answer.headers().get("X-Total-Count").and_then(|total| total.to_str().ok()?.parse().ok());
+        let text = answer.text().await?;
+        let took = started.elapsed();
+        if !status.is_success() {
+            bail!("GET {path}: {status}: {text}");
+        }
+        Ok((took, total.context("a list's X-Total-Count")?))
+    }
+
     async fn data(&self, request: reqwest::RequestBuilder, body: Value) -> Result<Value> {
         let answer = request.header("Content-Type", "application/json").body(body.to_string()).send().await?;
         let status = answer.status();

@@ -21,6 +21,12 @@ pub fn reference_code(order_id: OrderId) -> String {
     format!("ORD-{order_id:010}")
 }
 
+/// The order that has this reference, if any order can have it.
+pub fn order_of_reference(reference: &str) -> Option<OrderId> {
+    let id = reference.strip_prefix("ORD-")?.parse().ok()?;
+    (reference_code(id) == reference).then_some(id)
+}
+
 /// What an order of this would cost, and the wallet that would pay it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quote<'a> {

@@ -9,6 +9,7 @@ pub mod beneficiaries;
 pub mod catalogue;
 pub mod deliveries;
 pub mod envelope;
+pub mod listing;
 pub mod orders;
 pub mod page;
 pub mod payouts;

@@ -4,12 +4,13 @@ use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use ledger_events::order::{self, Order, OrderPlaced, OrderStatus, evolve};
-use ledger_events::{AccountId, Event, Money, OrderId, Position, ProductId, Recorded, ShardId};
+use ledger_events::{AccountId, Event, Money, OrderId, Position, ProductId, Recorded, ShardId, placement};
 use rust_decimal::Decimal;
 use sqlx::postgres::PgRow;
 use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
 use uuid::Uuid;
 
+use crate::listing::pages::{self, ORDER_GROUPS, ORDERS, Span};
 use crate::page::{self, Listed, Page};
 use crate::write::{JsonText, Write};
 use crate::{ProjectionError, known, money, percent, row_type};
@@ -306,8 +307,77 @@ pub struct OrderFilter {
 
 /// One page of orders, newest first, and how many there are in all.
 pub async fn list(pool: &PgPool, shard: ShardId, filter: &OrderFilter, page: Page) -> Result<Listed<Order>, sqlx::Error> {
+    match filter.account_id {
+        Some(account) if filter.reference_code.is_none() && filter.client_reference.is_none() => {
+            list_of_account(pool, shard, account, filter, page).await
+        }
+        _ => list_by_conditions(pool, shard, filter, page).await,
+    }
+}
+
+/// By marks and counts: see [`crate::listing`].
+async fn list_of_account(
+    pool: &PgPool,
+    shard: ShardId,
+    account: AccountId,
+    filter: &OrderFilter,
+    page: Page,
+) -> Result<Listed<Order>, sqlx::Error> {
+    let mut tx = page::snapshot(pool).await?;
+    let mut span = Span { after: 0, upto: 0, after_key: 0, upto_key: Position::MAX };
+    if let Some(from) = filter.created_from {
+        (span.after, span.after_key) = pages::orders_before(&mut tx, shard, account, from).await?;
+    }
+    if let Some(to) = filter.created_to {
+        (span.upto, span.upto_key) = pages::orders_before(&mut tx, shard, account, to).await?;
+    }
+    let (total, keys) = if filter.status.is_none() && filter.product_id.is_none() {
+        if filter.created_to.is_none() {
+            span.upto = ORDERS.total(&mut tx, shard, account).await?;
+        }
+        (span.rows(), ORDERS.keys(&mut tx, shard, account, span, page).await?)
+    } else {
+        let status = filter.status.map(OrderStatus::as_str);
+        let groups = pages::order_groups(&mut tx, shard, account, filter.product_id, status).await?;
+        let (owner, within) = ((shard, account), (span.after_key, span.upto_key));
+        let total = if filter.created_from.is_none() && filter.created_to.is_none() {
+            groups.iter().map(|group| group.rows).sum()
+        } else {
+            ORDER_GROUPS.count(&mut tx, owner, &groups, within).await?
+        };
+        (total, ORDER_GROUPS.keys(&mut tx, owner, &groups, within, (total, page)).await?)
+    };
+    let found = rows(
+        sqlx::query_as(
+            "SELECT o.* FROM unnest($3::bigint[]) AS wanted (position)
+             JOIN orders o ON o.shard_id = $1 AND o.account_id = $2 AND o.placed_position = wanted.position
+             ORDER BY o.placed_position DESC",
+        )
+        .bind(shard)
+        .bind(account)
+        .bind(keys)
+        .fetch_all(&mut *tx)
+        .await?,
+    )?;
+    tx.commit().await?;
+    Ok(Listed { rows: found, total })
+}
+
+/// By a reference, which names one order, or of all accounts.
+async fn list_by_conditions(
+    pool: &PgPool,
+    shard: ShardId,
+    filter: &OrderFilter,
+    page: Page,
+) -> Result<Listed<Order>, sqlx::Error> {
+    // A reference is made of the order's id.
+    let id = match filter.reference_code.as_deref().map(placement::order_of_reference) {
+        Some(None) => return Ok(Listed { rows: vec![], total: 0 }),
+        id => id.flatten(),
+    };
     let conditions = |query: &mut QueryBuilder<Postgres>| {
         query.push(" FROM orders WHERE shard_id = ").push_bind(shard);
+        page::equals(query, "id", id);
         page::equals(query, "account_id", filter.account_id);
         page::equals(query, "status", filter.status.map(OrderStatus::as_str));
         page::equals(query, "product_id", filter.product_id);

@@ -2,13 +2,20 @@
 
 use chrono::{DateTime, Utc};
 use sqlx::postgres::PgRow;
-use sqlx::{Encode, FromRow, PgPool, Postgres, QueryBuilder, Type};
+use sqlx::{Encode, FromRow, PgPool, Postgres, QueryBuilder, Transaction, Type};
 
 /// Which page, from 1, and how many rows a page has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
     pub number: i64,
     pub size: i64,
+}
+
+impl Page {
+    /// How many rows come before it.
+    pub fn offset(self) -> i64 {
+        (self.number - 1).saturating_mul(self.size)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -43,6 +50,16 @@ pub fn between(query: &mut QueryBuilder<Postgres>, column: &'static str, from: O
     }
 }
 
+/// A snapshot of its own: what is counted and what is shown agree. For statements that find what
+/// they need in indexes, in their order, whatever the statistics say.
+pub async fn snapshot(pool: &PgPool) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
+    pool.begin_with(
+        "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off;
+         SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off",
+    )
+    .await
+}
+
 /// Counts and fetches: `conditions` writes ` FROM … WHERE …`, rows come by `key` descending.
 pub async fn fetch<R>(
     pool: &PgPool,
@@ -59,6 +76,6 @@ where
     let mut select = QueryBuilder::new("SELECT *");
     conditions(&mut select);
     select.push(" ORDER BY ").push(key).push(" DESC LIMIT ").push_bind(page.size);
-    select.push(" OFFSET ").push_bind((page.number - 1).saturating_mul(page.size));
+    select.push(" OFFSET ").push_bind(page.offset());
     Ok(Listed { rows: select.build_query_as().fetch_all(pool).await?, total })
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use chrono::{DateTime, Utc};
-use ledger_events::{OrderId, Position, ProductId, ShardId};
+use ledger_events::{AccountId, OrderId, Position, ProductId, ShardId};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -35,6 +35,8 @@ pub enum Difference {
     Image { shard: ShardId, product_id: ProductId, problem: &'static str },
     /// A delivery without a state that is final or scheduled, or a state without a delivery.
     Delivery { shard: ShardId, delivery_id: i64, problem: String },
+    /// A count or a mark, by which the pages of lists are found, is wrong.
+    Listing { shard: ShardId, table: String, account_id: AccountId, field: String, stored: Option<i64>, derived: Option<i64> },
 }
 
 /// A row that is not what the fold of the log makes.
@@ -123,6 +125,11 @@ impl fmt::Display for Difference {
             }
             Self::Image { shard, product_id, problem } => write!(f, "shard {shard}: the image of product {product_id} {problem}"),
             Self::Delivery { shard, delivery_id, problem } => write!(f, "shard {shard}: delivery {delivery_id}: {problem}"),
+            Self::Listing { shard, table, account_id, field, stored, derived } => {
+                let or_none = |value: &Option<i64>| value.map_or_else(|| "none".to_owned(), |value| value.to_string());
+                let (stored, derived) = (or_none(stored), or_none(derived));
+                write!(f, "shard {shard}: {table} of account {account_id}: {field} is {stored}, its rows say {derived}")
+            }
         }
     }
 }

@@ -6,6 +6,7 @@
 mod deliveries;
 mod difference;
 mod images;
+mod lists;
 mod lock;
 mod pipeline;
 mod positions;

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ledger_events::{Position, Recorded, ShardId};
+use ledger_projections::listing::derive;
 use ledger_projections::{Inline, deliveries as delivery_projection};
 use serde::Serialize;
 use sqlx::postgres::PgConnectOptions;
@@ -120,6 +121,13 @@ pub async fn rebuild(options: &PgConnectOptions, which: Rebuild, progress: impl 
         }
     }
     let positions = work.swap_in(options, &mut conn, first_id, &progress).await?;
+    // Derived from the tables that are in place now; a rebuild that is killed before leaves what
+    // `verify` finds and the next rebuild puts right.
+    if work.parts.iter().any(|part| matches!(part, Part::Deliveries | Part::Inline(Inline::Orders))) {
+        for shard in work.shards.clone() {
+            derive::derive_again(&mut conn, shard, delivery_projection::NAME).await?;
+        }
+    }
     lock::release(&mut conn).await?;
     conn.close().await?;
     let projections = work.parts.iter().map(|part| part.name()).collect();

@@ -6,7 +6,7 @@ use serde::Serialize;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, PgConnection};
 
-use super::{AuditError, Difference, Findings, Progress, deliveries, lock, positions, streams};
+use super::{AuditError, Difference, Findings, Progress, deliveries, lists, lock, positions, streams};
 use crate::ledger::connect::RUNTIME_ROLE;
 use crate::ledger::health::Health;
 
@@ -105,6 +105,7 @@ pub async fn verify(options: &PgConnectOptions, progress: impl Fn(Progress)) -> 
         }
         streams::extra_transactions(&mut conn, shard, &mut findings).await?;
         deliveries::check(&mut conn, shard, &mut counts, &mut health, &mut findings, &progress).await?;
+        lists::check(&mut conn, shard, &mut findings).await?;
         reached.push(deliveries::reach(&mut conn, shard, &mut findings).await?);
     }
     lock::release(&mut conn).await?;

@@ -1,10 +1,12 @@
 //! Follows the log for the catching-up projections: exactly once, one node at a time.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ledger_events::{Position, ShardId};
 use ledger_projections::deliveries;
+use ledger_projections::listing::derive;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgPool};
 use tokio::sync::Notify;
@@ -16,6 +18,8 @@ use crate::telemetry::Metrics;
 
 /// Events in one transaction.
 const BATCH_EVENTS: i64 = 1_000;
+/// So many new events are worth counting orders anew; fewer, once a while.
+const COUNTED_EVENTS: i64 = 1_000;
 /// The slow timer, for when no wake-up comes.
 const IDLE: Duration = Duration::from_secs(1);
 
@@ -30,7 +34,7 @@ pub enum Step {
     Elsewhere,
 }
 
-/// Runs the `deliveries` projection of every shard.
+/// Runs the `deliveries` projection of every shard, and keeps the counts that lists are paged by.
 #[derive(Clone, Debug)]
 pub struct Projector {
     ledger: Ledger,
@@ -54,18 +58,38 @@ impl Projector {
 
     pub async fn run(self, stop: CancellationToken) {
         let mut grown = self.ledger.wake().subscribe();
+        let mut counted: HashMap<ShardId, Position> = HashMap::new();
+        let mut is_late = true;
         while !stop.is_cancelled() {
             let (mut is_more, mut is_hindered) = (false, false);
             for shard in self.ledger.shards() {
+                let mut is_countable = is_late;
                 match self.step(shard).await {
-                    Ok(Step::Applied { is_more: more, .. }) => is_more |= more,
+                    Ok(Step::Applied { to, is_more: more }) => {
+                        is_more |= more;
+                        is_countable |= to - counted.get(&shard).copied().unwrap_or_default() >= COUNTED_EVENTS;
+                    }
                     Ok(Step::Idle | Step::Elsewhere) => {}
                     Err(error) => {
                         tracing::warn!(shard, %error, "the deliveries projection could not go on; it will try again");
                         is_hindered = true;
                     }
                 }
+                if is_countable {
+                    match self.count(shard).await {
+                        Ok(derive::Step::Counted { to, is_more: more }) => {
+                            is_more |= more;
+                            counted.insert(shard, to);
+                        }
+                        Ok(derive::Step::Idle | derive::Step::Elsewhere) => {}
+                        Err(error) => {
+                            tracing::warn!(shard, %error, "the counts of lists could not go on; they will try again");
+                            is_hindered = true;
+                        }
+                    }
+                }
             }
+            is_late = false;
             if is_more {
                 continue;
             }
@@ -73,9 +97,14 @@ impl Projector {
                 () = stop.cancelled() => {}
                 // What stopped it is seldom gone with the next commit, and need not be logged for each.
                 _ = grown.changed(), if !is_hindered => {}
-                () = tokio::time::sleep(self.idle) => {}
+                () = tokio::time::sleep(self.idle) => is_late = true,
             }
         }
+    }
+
+    /// Counts the orders of the next events, for the pages of lists.
+    pub async fn count(&self, shard: ShardId) -> Result<derive::Step, sqlx::Error> {
+        derive::step(&mut *self.pool.acquire().await?, shard).await
     }
 
     /// Applies the next batch of events: rows and checkpoint in one transaction.

@@ -8,7 +8,9 @@ use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
 use uuid::Uuid;
 
 use crate::known;
+use crate::listing::pages::{self, DELIVERIES, DELIVERY_GROUPS, Group, Span};
 use crate::page::{self, Listed, Page};
+
 /// A delivery with the worker's record of it (specification, "Webhook delivery").
 #[derive(Clone, Debug)]
 pub struct Delivery {
@@ -87,31 +89,145 @@ const ENVELOPE: &str = " JOIN webhook_envelopes e ON e.shard_id = d.shard_id AND
 
 /// One page of an account's deliveries, newest first, and how many there are in all.
 pub async fn list(pool: &PgPool, shard: ShardId, filter: &DeliveryFilter, page: Page) -> Result<Listed<Delivery>, sqlx::Error> {
-    // The envelopes are joined to the page's rows alone, and the record only where a status is
-    // asked for: there may be millions of deliveries before the page.
-    let matching = |query: &mut QueryBuilder<Postgres>| {
-        query.push(" FROM deliveries d");
-        if filter.status.is_some() {
-            query.push(STATE);
+    let (account, event_type) = (filter.account_id, filter.event_type.map(WebhookEventType::as_str));
+    let owner = (shard, account);
+    let mut tx = page::snapshot(pool).await?;
+    let (total, keys) = if filter.order_id.is_some() {
+        of_order(&mut tx, shard, filter, page).await?
+    } else {
+        let groups = pages::delivery_groups(&mut tx, shard, account, filter.webhook_id, event_type).await?;
+        let total = groups.iter().map(|group| group.rows).sum();
+        match filter.status {
+            None if filter.webhook_id.is_none() && event_type.is_none() => {
+                let span = Span { after: 0, upto: total, after_key: 0, upto_key: i64::MAX };
+                (total, DELIVERIES.keys(&mut tx, shard, account, span, page).await?)
+            }
+            None => {
+                let keys = DELIVERY_GROUPS.keys(&mut tx, owner, &groups, (0, i64::MAX), (total, page)).await?;
+                (total, keys)
+            }
+            Some(status) => of_status(&mut tx, shard, filter, (status, total), &groups, page).await?,
         }
-        query.push(" WHERE d.shard_id = ").push_bind(shard);
+    };
+    let mut select = QueryBuilder::new(COLUMNS);
+    select.push(" FROM unnest(").push_bind(keys).push("::bigint[]) AS wanted (id) JOIN deliveries d ON d.id = wanted.id");
+    select.push(STATE).push(ENVELOPE).push(" WHERE d.shard_id = ").push_bind(shard).push(" ORDER BY d.id DESC");
+    let rows: Vec<DeliveryRow> = select.build_query_as().fetch_all(&mut *tx).await?;
+    tx.commit().await?;
+    Ok(Listed { rows: rows.into_iter().map(|row| row.0).collect(), total })
+}
+
+/// Of one order: few, whatever else is asked for.
+async fn of_order(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    filter: &DeliveryFilter,
+    page: Page,
+) -> Result<(i64, Vec<i64>), sqlx::Error> {
+    let matching = |query: &mut QueryBuilder<Postgres>| {
+        query.push(" FROM deliveries d").push(STATE).push(" WHERE d.shard_id = ").push_bind(shard);
         page::equals(query, "d.account_id", Some(filter.account_id));
+        page::equals(query, "d.order_id", filter.order_id);
         page::equals(query, "s.status", filter.status);
         page::equals(query, "d.event_type", filter.event_type.map(WebhookEventType::as_str));
-        page::equals(query, "d.order_id", filter.order_id);
         page::equals(query, "d.webhook_id", filter.webhook_id);
     };
     let mut count = QueryBuilder::new("SELECT count(*)");
     matching(&mut count);
-    let total: i64 = count.build_query_scalar().fetch_one(pool).await?;
-    let mut select = QueryBuilder::new(COLUMNS);
-    select.push(" FROM (SELECT d.*");
+    let total = count.build_query_scalar().fetch_one(&mut *conn).await?;
+    let mut select = QueryBuilder::new("SELECT d.id");
     matching(&mut select);
-    select.push(" ORDER BY d.id DESC LIMIT ").push_bind(page.size);
-    select.push(" OFFSET ").push_bind((page.number - 1).saturating_mul(page.size));
-    select.push(") AS d").push(STATE).push(ENVELOPE).push(" ORDER BY d.id DESC");
-    let rows: Vec<DeliveryRow> = select.build_query_as().fetch_all(pool).await?;
-    Ok(Listed { rows: rows.into_iter().map(|row| row.0).collect(), total })
+    select.push(" ORDER BY d.id DESC LIMIT ").push_bind(page.size).push(" OFFSET ").push_bind(page.offset());
+    Ok((total, select.build_query_scalar().fetch_all(conn).await?))
+}
+
+/// More pending deliveries than this are looked for among all, the newest first: a backlog is new.
+const MOST_SORTED: i64 = 10_000;
+
+/// Of one status. What is pending or failed is counted by the indexes that hold nothing else;
+/// what is delivered is the rest of the `(status, total)` asked for and counted without a status.
+async fn of_status(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    filter: &DeliveryFilter,
+    (status, total): (&'static str, i64),
+    groups: &[Group],
+    page: Page,
+) -> Result<(i64, Vec<i64>), sqlx::Error> {
+    let mut webhooks: Vec<WebhookId> = groups.iter().map(|group| group.id).collect();
+    webhooks.sort_unstable();
+    webhooks.dedup();
+    let event_type = filter.event_type.map(WebhookEventType::as_str);
+    let total = match status {
+        "delivered" => {
+            let pending = count_state(conn, shard, &webhooks, PENDING, event_type).await?;
+            total - pending - count_state(conn, shard, &webhooks, FAILED, event_type).await?
+        }
+        "failed" => count_state(conn, shard, &webhooks, FAILED, event_type).await?,
+        _ => count_state(conn, shard, &webhooks, PENDING, event_type).await?,
+    };
+    let states: &[&'static str] = match status {
+        "delivered" => &["status = 'delivered'"],
+        "failed" => FAILED,
+        _ if total > MOST_SORTED => return Ok((total, pending_among_all(conn, shard, filter, (total, page)).await?)),
+        _ => PENDING,
+    };
+    let branches: Vec<(WebhookId, &'static str)> =
+        webhooks.iter().flat_map(|webhook| states.iter().map(|state| (*webhook, *state))).collect();
+    let branch = |query: &mut QueryBuilder<Postgres>, (webhook, state): &(WebhookId, &'static str)| {
+        query.push("SELECT s.delivery_id AS key FROM delivery_state s");
+        of_event_type(query, shard, event_type);
+        query.push(" WHERE s.shard_id = ").push_bind(shard).push(" AND s.webhook_id = ").push_bind(*webhook);
+        query.push(" AND s.").push(*state);
+    };
+    Ok((total, pages::merged(conn, &branches, branch, total, page).await?))
+}
+
+/// As the partial indexes of the worker's record say it.
+const PENDING: &[&str] = &["status = 'pending' AND s.attempt_count = 0", "status = 'pending' AND s.attempt_count > 0"];
+const FAILED: &[&str] = &["status = 'failed'"];
+
+fn of_event_type(query: &mut QueryBuilder<Postgres>, shard: ShardId, event_type: Option<&'static str>) {
+    if let Some(event_type) = event_type {
+        query.push(" JOIN deliveries d ON d.shard_id = ").push_bind(shard).push(" AND d.id = s.delivery_id");
+        query.push(" AND d.event_type = ").push_bind(event_type);
+    }
+}
+
+async fn count_state(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    webhooks: &[WebhookId],
+    states: &[&'static str],
+    event_type: Option<&'static str>,
+) -> Result<i64, sqlx::Error> {
+    let mut counted = 0;
+    for state in states {
+        let mut query = QueryBuilder::new("SELECT count(*) FROM delivery_state s");
+        of_event_type(&mut query, shard, event_type);
+        query.push(" WHERE s.shard_id = ").push_bind(shard).push(" AND s.webhook_id = ANY (").push_bind(webhooks.to_vec());
+        query.push(") AND s.").push(*state);
+        counted += query.build_query_scalar::<i64>().persistent(false).fetch_one(&mut *conn).await?;
+    }
+    Ok(counted)
+}
+
+async fn pending_among_all(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    filter: &DeliveryFilter,
+    (total, page): (i64, Page),
+) -> Result<Vec<i64>, sqlx::Error> {
+    if page.offset() >= total {
+        return Ok(vec![]);
+    }
+    let mut query = QueryBuilder::new("SELECT d.id FROM deliveries d");
+    query.push(STATE).push(" WHERE d.shard_id = ").push_bind(shard).push(" AND s.status = 'pending'");
+    page::equals(&mut query, "d.account_id", Some(filter.account_id));
+    page::equals(&mut query, "d.event_type", filter.event_type.map(WebhookEventType::as_str));
+    page::equals(&mut query, "d.webhook_id", filter.webhook_id);
+    query.push(" ORDER BY d.id DESC LIMIT ").push_bind(page.size).push(" OFFSET ").push_bind(page.offset());
+    query.build_query_scalar().persistent(false).fetch_all(conn).await
 }
 
 /// One delivery of the account, with every attempt.

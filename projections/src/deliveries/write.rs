@@ -8,6 +8,7 @@ use sqlx::{PgConnection, PgPool, Postgres};
 use uuid::Uuid;
 
 use super::{EnvelopeRow, Made, NAME, Retried};
+use crate::listing::derive;
 use crate::{ProjectionError, webhooks};
 
 /// Writes what a batch made; with the worker's record, where each delivery starts as due now.
@@ -53,8 +54,21 @@ pub async fn write(conn: &mut PgConnection, shard: ShardId, made: &Made) -> Resu
         )
         .execute(&mut *conn)
         .await?;
+        count(conn, shard, made).await?;
     }
     retry(conn, shard, &made.retried).await
+}
+
+/// Counts and marks what was made.
+async fn count(conn: &mut PgConnection, shard: ShardId, made: &Made) -> Result<(), ProjectionError> {
+    let mut groups = BTreeMap::new();
+    for delivery in &made.deliveries {
+        *groups.entry((delivery.account_id, delivery.webhook_id, delivery.event_type.as_str())).or_insert(0) += 1;
+    }
+    let groups: Vec<_> =
+        groups.into_iter().map(|((account, webhook, event_type), n)| (account, webhook, event_type, n)).collect();
+    let given: Vec<_> = made.deliveries.iter().filter_map(|delivery| Some((delivery.account_id, delivery.id?))).collect();
+    Ok(derive::count_deliveries(conn, shard, &groups, &given).await?)
 }
 
 /// Puts failed deliveries back to pending, with the attempts they have used, due now.

@@ -1,0 +1,117 @@
+//! Pages of long lists through HTTP: an account with a million orders and as many deliveries.
+//!
+//! ```text
+//! cargo bench --bench lists
+//! ```
+
+mod support;
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use rewards_ledger::audit::{Rebuild, rebuild, verify};
+use serde_json::json;
+use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection};
+use support::table::{self, millis, thousands};
+use support::{Serve, load};
+
+/// How often each page is read.
+const READS: usize = 50;
+
+/// The page, and what it is to take at the median: the first pages, the 40,000th of all, and deep
+/// ones of what a filter leaves.
+const PAGES: &[(&str, u64)] = &[
+    ("/orders", 50),
+    ("/orders?status=DELIVERED", 50),
+    ("/orders?status=DELAYED", 50),
+    ("/orders?product_id={product}", 50),
+    ("/orders?product_id={product}&status=PENDING", 50),
+    ("/orders?created_from={middle}", 50),
+    ("/orders?created_from={middle}&status=DELIVERED", 50),
+    ("/orders?reference_code=ORD-0000500000", 50),
+    ("/orders?page=40000", 50),
+    ("/orders?created_to={middle}&page=20000", 250),
+    ("/orders?status=DELIVERED&page=20000", 250),
+    ("/orders?status=DELIVERED&page=40000", 250),
+    ("/orders?product_id={product}&page=2500", 250),
+    ("/webhooks/deliveries", 50),
+    ("/webhooks/deliveries?status=delivered", 50),
+    ("/webhooks/deliveries?status=failed", 50),
+    ("/webhooks/deliveries?status=pending", 50),
+    ("/webhooks/deliveries?event_type=order.delivered", 50),
+    ("/webhooks/deliveries?order_id=500000", 50),
+    ("/webhooks/deliveries?page=40000", 50),
+    ("/webhooks/deliveries?status=delivered&page=20000", 250),
+    ("/webhooks/deliveries?status=failed&page=1000", 250),
+    ("/webhooks/deliveries?event_type=order.delivered&page=20000", 250),
+];
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    println!("{}", support::machine());
+    let server = support::postgres().await?;
+    let options = support::database(&server, "lists").await?;
+    let serve = Serve::start(&server.url_of("lists"), "api", &[]).await?;
+    let product = serve.product().await?;
+    for _ in 1..10 {
+        serve.product().await?;
+    }
+    let client = serve.clients(1).await?[0].clone();
+    let events = json!(["order.created", "order.delivered", "order.cancelled"]);
+    serve.client(&client, "/webhooks", json!({"name": "bench", "url": "https://example.com/hook", "events": events})).await?;
+    let mut admin = options.connect().await?;
+    seed(&mut admin, product).await?;
+    rebuild(&options, Rebuild::All, |_| {}).await?;
+    // What a worker would have made of them, all but the newest.
+    for settle in [
+        "UPDATE delivery_state SET status = CASE delivery_id % 20 WHEN 0 THEN 'failed' ELSE 'delivered' END, attempt_count = 1,
+            delivered_at = CASE delivery_id % 20 WHEN 0 THEN NULL ELSE now() END
+         WHERE delivery_id < (SELECT max(delivery_id) - 5000 FROM delivery_state)",
+        "VACUUM ANALYZE",
+        "CHECKPOINT",
+    ] {
+        sqlx::raw_sql(settle).execute(&mut admin).await?;
+    }
+    let report = verify(&options, |_| {}).await?;
+    ensure!(report.is_clean(), "the log that is read is not sound: {:?}", report.differences.first());
+
+    let middle: String = sqlx::query_scalar(
+        "SELECT to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"') FROM orders WHERE id = 500000",
+    )
+    .fetch_one(&mut admin)
+    .await?;
+    let mut rows = vec![];
+    for (path, target) in PAGES {
+        let path = path.replace("{product}", &product.to_string()).replace("{middle}", &middle);
+        rows.push(read(&serve, &client, &path, Duration::from_millis(*target)).await?);
+    }
+    table::print(
+        "Pages of 20 of a million orders, and of their deliveries",
+        &["GET /api/v1…", "X-Total-Count", "median", "p95", "at most"],
+        &rows,
+    );
+    server.stop().await?;
+    Ok(())
+}
+
+/// Writes the events and what the vault has of them, at the log's head.
+async fn seed(admin: &mut PgConnection, product: i64) -> Result<()> {
+    let (account, wallet, head): (i64, i64, i64) =
+        sqlx::query_as("SELECT w.account_id, w.id, h.position FROM wallets w, log_head h").fetch_one(&mut *admin).await?;
+    let names = [("{account}", account), ("{wallet}", wallet), ("{product}", product), ("{head}", head)];
+    let sql =
+        names.iter().fold(include_str!("support/lists.sql").to_owned(), |sql, (name, id)| sql.replace(name, &id.to_string()));
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(admin).await.context("the seed")?;
+    Ok(())
+}
+
+async fn read(serve: &Serve, client: &load::Client, path: &str, target: Duration) -> Result<Vec<String>> {
+    let (_, total) = serve.page(client, path).await?;
+    let mut times = Vec::with_capacity(READS);
+    for _ in 0..READS {
+        times.push(serve.page(client, path).await?.0);
+    }
+    times.sort_unstable();
+    let (median, p95) = (times[READS / 2], times[READS * 95 / 100]);
+    Ok(vec![path.to_owned(), thousands(total as f64), millis(median), millis(p95), millis(target)])
+}

@@ -1,0 +1,267 @@
+//! Keeping marks and counts, and deriving them anew.
+
+use ledger_events::{AccountId, Position, ShardId};
+use sqlx::{Connection, PgConnection};
+
+use super::EVERY;
+
+/// Events in one transaction.
+const BATCH_EVENTS: i64 = 5_000;
+
+/// What one step did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Counted orders up to this position.
+    Counted { to: Position, is_more: bool },
+    /// There was nothing new.
+    Idle,
+    /// Another node is at it.
+    Elsewhere,
+}
+
+/// Counts the orders of the next events of the log, and marks those that are to be marked.
+pub async fn step(conn: &mut PgConnection, shard: ShardId) -> Result<Step, sqlx::Error> {
+    let mut tx = conn.begin().await?;
+    let held: Option<Position> =
+        sqlx::query_scalar("SELECT position FROM list_checkpoints WHERE shard_id = $1 FOR UPDATE SKIP LOCKED")
+            .bind(shard)
+            .fetch_optional(&mut *tx)
+            .await?;
+    let Some(from) = held else {
+        sqlx::query("INSERT INTO list_checkpoints (shard_id, position) VALUES ($1, 0) ON CONFLICT DO NOTHING")
+            .bind(shard)
+            .execute(&mut *tx)
+            .await?;
+        tx.commit().await?;
+        return Ok(Step::Elsewhere);
+    };
+    let head: Position =
+        sqlx::query_scalar("SELECT position FROM log_head WHERE shard_id = $1").bind(shard).fetch_one(&mut *tx).await?;
+    if head == from {
+        return Ok(Step::Idle);
+    }
+    let to = head.min(from + BATCH_EVENTS);
+    let mut accounts: Vec<AccountId> = sqlx::query_scalar(
+        "INSERT INTO order_counts AS c (shard_id, account_id, product_id, status, orders)
+         SELECT $1, account_id, product_id, status, orders FROM order_changes($1, $2, $3) ORDER BY account_id, product_id, status
+         ON CONFLICT (shard_id, account_id, product_id, status) DO UPDATE SET orders = c.orders + excluded.orders
+         RETURNING account_id",
+    )
+    .bind(shard)
+    .bind(from)
+    .bind(to)
+    .fetch_all(&mut *tx)
+    .await?;
+    accounts.sort_unstable();
+    accounts.dedup();
+    mark_orders(&mut tx, shard, &accounts).await?;
+    sqlx::query("UPDATE list_checkpoints SET position = $2 WHERE shard_id = $1").bind(shard).bind(to).execute(&mut *tx).await?;
+    tx.commit().await?;
+    Ok(Step::Counted { to, is_more: to < head })
+}
+
+/// Marks the orders after an account's last mark, where there are enough of them.
+async fn mark_orders(conn: &mut PgConnection, shard: ShardId, accounts: &[AccountId]) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "WITH due AS MATERIALIZED (
+            SELECT a.account_id, coalesce(m.ordinal, 0) AS ordinal, coalesce(m.key, 0) AS key
+            FROM unnest($2::bigint[]) AS a (account_id)
+            LEFT JOIN LATERAL
+                (SELECT ordinal, key FROM order_marks m WHERE m.shard_id = $1 AND m.account_id = a.account_id
+                 ORDER BY ordinal DESC LIMIT 1) AS m ON true
+            WHERE (SELECT sum(c.orders) FROM order_counts c WHERE c.shard_id = $1 AND c.account_id = a.account_id)
+                  >= coalesce(m.ordinal, 0) + $3)
+         INSERT INTO order_marks (shard_id, account_id, ordinal, key, created_at)
+         SELECT $1, due.account_id, o.ordinal, o.placed_position, o.created_at
+         FROM due CROSS JOIN LATERAL
+            (SELECT due.ordinal + row_number() OVER (ORDER BY o.placed_position) AS ordinal, o.placed_position, o.created_at
+             FROM orders o WHERE o.shard_id = $1 AND o.account_id = due.account_id AND o.placed_position > due.key) AS o
+         WHERE o.ordinal % $3 = 0",
+    )
+    .bind(shard)
+    .bind(accounts)
+    .bind(EVERY)
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Deliveries that were made just now, counted in the transaction that made them: the account,
+/// webhook, event type and number of each group. `given` are the ids that were not drawn right
+/// there, with their accounts: marks that were set beyond them move.
+pub async fn count_deliveries(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    groups: &[(AccountId, i64, &str, i64)],
+    given: &[(AccountId, i64)],
+) -> Result<(), sqlx::Error> {
+    if !given.is_empty() {
+        let (accounts, ids): (Vec<_>, Vec<_>) = given.iter().copied().unzip();
+        sqlx::query(
+            "DELETE FROM delivery_marks m USING unnest($2::bigint[], $3::bigint[]) AS given (account_id, id)
+             WHERE m.shard_id = $1 AND m.account_id = given.account_id AND m.key > given.id",
+        )
+        .bind(shard)
+        .bind(accounts)
+        .bind(ids)
+        .execute(&mut *conn)
+        .await?;
+    }
+    sqlx::query(
+        "INSERT INTO delivery_counts AS c (shard_id, account_id, webhook_id, event_type, deliveries)
+         SELECT $1, g.* FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::bigint[]) AS g
+         ON CONFLICT (shard_id, account_id, webhook_id, event_type) DO UPDATE SET deliveries = c.deliveries + excluded.deliveries",
+    )
+    .bind(shard)
+    .bind(groups.iter().map(|g| g.0).collect::<Vec<_>>())
+    .bind(groups.iter().map(|g| g.1).collect::<Vec<_>>())
+    .bind(groups.iter().map(|g| g.2).collect::<Vec<_>>())
+    .bind(groups.iter().map(|g| g.3).collect::<Vec<_>>())
+    .execute(&mut *conn)
+    .await?;
+    let mut accounts: Vec<AccountId> = groups.iter().map(|g| g.0).collect();
+    accounts.dedup();
+    sqlx::query(
+        "WITH due AS MATERIALIZED (
+            SELECT a.account_id, coalesce(m.ordinal, 0) AS ordinal, coalesce(m.key, 0) AS key
+            FROM unnest($2::bigint[]) AS a (account_id)
+            LEFT JOIN LATERAL
+                (SELECT ordinal, key FROM delivery_marks m WHERE m.shard_id = $1 AND m.account_id = a.account_id
+                 ORDER BY ordinal DESC LIMIT 1) AS m ON true
+            WHERE (SELECT sum(c.deliveries) FROM delivery_counts c WHERE c.shard_id = $1 AND c.account_id = a.account_id)
+                  >= coalesce(m.ordinal, 0) + $3)
+         INSERT INTO delivery_marks (shard_id, account_id, ordinal, key)
+         SELECT $1, due.account_id, d.ordinal, d.id
+         FROM due CROSS JOIN LATERAL
+            (SELECT due.ordinal + row_number() OVER (ORDER BY d.id) AS ordinal, d.id
+             FROM deliveries d WHERE d.shard_id = $1 AND d.account_id = due.account_id AND d.id > due.key) AS d
+         WHERE d.ordinal % $3 = 0",
+    )
+    .bind(shard)
+    .bind(accounts)
+    .bind(EVERY)
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Rows of the four tables that are not what the tables they are derived from say, as of one
+/// snapshot, which the caller holds: the table, the account, and what is stored and should be.
+pub async fn differing(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<Differing>, sqlx::Error> {
+    sqlx::query_as(
+        "WITH reached AS (SELECT coalesce((SELECT position FROM public.list_checkpoints WHERE shard_id = $1), 0) AS position),
+         order_groups AS (
+            SELECT account_id, product_id, status, sum(n)::bigint AS n FROM (
+                SELECT account_id, product_id, status, count(*) AS n FROM public.orders WHERE shard_id = $1 GROUP BY 1, 2, 3
+                UNION ALL
+                SELECT c.account_id, c.product_id, c.status, -c.orders
+                FROM reached, public.order_changes($1, reached.position, 9223372036854775807) AS c) AS o
+            GROUP BY 1, 2, 3),
+         delivery_groups AS (
+            SELECT account_id, webhook_id, event_type, count(*) AS n FROM public.deliveries WHERE shard_id = $1 GROUP BY 1, 2, 3)
+         SELECT 'order_counts' AS table_name, coalesce(s.account_id, g.account_id) AS account_id,
+                format('orders of product %s, %s', coalesce(s.product_id, g.product_id), coalesce(s.status, g.status)) AS field,
+                s.orders AS stored, g.n AS derived
+         FROM (SELECT * FROM public.order_counts WHERE shard_id = $1) AS s FULL JOIN order_groups g USING (account_id, product_id, status)
+         WHERE coalesce(s.orders, 0) <> coalesce(g.n, 0)
+         UNION ALL
+         SELECT 'delivery_counts', coalesce(s.account_id, g.account_id),
+                format('deliveries to webhook %s, %s', coalesce(s.webhook_id, g.webhook_id), coalesce(s.event_type, g.event_type)),
+                s.deliveries, g.n
+         FROM (SELECT * FROM public.delivery_counts WHERE shard_id = $1) AS s FULL JOIN delivery_groups g USING (account_id, webhook_id, event_type)
+         WHERE coalesce(s.deliveries, 0) <> coalesce(g.n, 0)
+         UNION ALL
+         SELECT 'order_marks', m.account_id, format('position of order %s', m.ordinal), m.key, o.placed_position
+         FROM public.order_marks m LEFT JOIN
+            (SELECT account_id, placed_position, created_at, row_number() OVER (PARTITION BY account_id ORDER BY placed_position) AS ordinal
+             FROM public.orders WHERE shard_id = $1) AS o USING (account_id, ordinal)
+         WHERE m.shard_id = $1 AND (m.key, m.created_at) IS DISTINCT FROM (o.placed_position, o.created_at)
+         UNION ALL
+         SELECT 'delivery_marks', m.account_id, format('id of delivery %s', m.ordinal), m.key, d.id
+         FROM public.delivery_marks m LEFT JOIN
+            (SELECT account_id, id, row_number() OVER (PARTITION BY account_id ORDER BY id) AS ordinal
+             FROM public.deliveries WHERE shard_id = $1) AS d USING (account_id, ordinal)
+         WHERE m.shard_id = $1 AND m.key IS DISTINCT FROM d.id",
+    )
+    .bind(shard)
+    .fetch_all(conn)
+    .await
+}
+
+/// A count or a mark that is wrong.
+#[derive(Clone, Debug, PartialEq, sqlx::FromRow)]
+pub struct Differing {
+    pub table_name: String,
+    pub account_id: AccountId,
+    pub field: String,
+    pub stored: Option<i64>,
+    pub derived: Option<i64>,
+}
+
+/// Derives all of a shard's marks and counts anew and puts them in place, in one transaction that
+/// keeps the projections waiting meanwhile, and nobody else.
+pub async fn derive_again(conn: &mut PgConnection, shard: ShardId, projection: &str) -> Result<(), sqlx::Error> {
+    let mut tx = conn.begin().await?;
+    // Whoever writes deliveries or counts holds these.
+    sqlx::query(
+        "INSERT INTO projection_checkpoints AS c (shard_id, projection) VALUES ($1, $2)
+         ON CONFLICT (shard_id, projection) DO UPDATE SET position = c.position",
+    )
+    .bind(shard)
+    .bind(projection)
+    .execute(&mut *tx)
+    .await?;
+    sqlx::query(
+        "INSERT INTO list_checkpoints (shard_id, position) VALUES ($1, 0) ON CONFLICT (shard_id) DO UPDATE SET position = 0",
+    )
+    .bind(shard)
+    .execute(&mut *tx)
+    .await?;
+    for clear in [
+        "DELETE FROM order_counts WHERE shard_id = $1",
+        "DELETE FROM order_marks WHERE shard_id = $1",
+        "DELETE FROM delivery_counts WHERE shard_id = $1",
+        "DELETE FROM delivery_marks WHERE shard_id = $1",
+    ] {
+        sqlx::query(clear).bind(shard).execute(&mut *tx).await?;
+    }
+    // One statement, one snapshot: the orders and where the log stands.
+    sqlx::query(
+        "WITH counted AS (
+            INSERT INTO order_counts (shard_id, account_id, product_id, status, orders)
+            SELECT shard_id, account_id, product_id, status, count(*) FROM orders WHERE shard_id = $1 GROUP BY 1, 2, 3, 4)
+         UPDATE list_checkpoints SET position = (SELECT position FROM log_head WHERE shard_id = $1) WHERE shard_id = $1",
+    )
+    .bind(shard)
+    .execute(&mut *tx)
+    .await?;
+    sqlx::query(
+        "INSERT INTO order_marks (shard_id, account_id, ordinal, key, created_at)
+         SELECT $1, account_id, ordinal, placed_position, created_at
+         FROM (SELECT account_id, placed_position, created_at, row_number() OVER (PARTITION BY account_id ORDER BY placed_position) AS ordinal
+               FROM orders WHERE shard_id = $1) AS o
+         WHERE ordinal % $2 = 0",
+    )
+    .bind(shard)
+    .bind(EVERY)
+    .execute(&mut *tx)
+    .await?;
+    sqlx::query(
+        "INSERT INTO delivery_counts (shard_id, account_id, webhook_id, event_type, deliveries)
+         SELECT shard_id, account_id, webhook_id, event_type, count(*) FROM deliveries WHERE shard_id = $1 GROUP BY 1, 2, 3, 4",
+    )
+    .bind(shard)
+    .execute(&mut *tx)
+    .await?;
+    sqlx::query(
+        "INSERT INTO delivery_marks (shard_id, account_id, ordinal, key)
+         SELECT $1, account_id, ordinal, id
+         FROM (SELECT account_id, id, row_number() OVER (PARTITION BY account_id ORDER BY id) AS ordinal FROM deliveries WHERE shard_id = $1) AS d
+         WHERE ordinal % $2 = 0",
+    )
+    .bind(shard)
+    .bind(EVERY)
+    .execute(&mut *tx)
+    .await?;
+    tx.commit().await
+}

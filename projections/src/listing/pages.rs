@@ -1,0 +1,322 @@
+//! Which rows are on a page: their keys alone, from indexes; the rows are looked up afterwards.
+//!
+//! Everything here is to be asked in one snapshot: what is counted and what is shown agree. Plans
+//! are not kept, so that each fits the values it is made for.
+
+use chrono::{DateTime, Utc};
+use ledger_events::{AccountId, Position, ProductId, ShardId, WebhookId};
+use sqlx::{PgConnection, Postgres, QueryBuilder};
+
+use crate::page::Page;
+
+/// With more events that are not counted yet, the orders are counted instead.
+const MOST_UNCOUNTED: i64 = 20_000;
+/// Groups that one query merges by their indexes.
+const MERGED_GROUPS: usize = 64;
+
+/// A table whose rows are marked.
+#[derive(Clone, Copy, Debug)]
+pub struct Marked {
+    pub table: &'static str,
+    pub marks: &'static str,
+    /// By which rows are newer.
+    pub key: &'static str,
+}
+
+pub const ORDERS: Marked = Marked { table: "orders", marks: "order_marks", key: "placed_position" };
+pub const DELIVERIES: Marked = Marked { table: "deliveries", marks: "delivery_marks", key: "id" };
+
+/// Rows of an account, from after one ordinal up to another one; and the keys they lie between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    pub after: i64,
+    pub upto: i64,
+    pub after_key: i64,
+    pub upto_key: i64,
+}
+
+impl Span {
+    pub fn rows(self) -> i64 {
+        (self.upto - self.after).max(0)
+    }
+}
+
+impl Marked {
+    /// How many rows an account has.
+    pub async fn total(self, conn: &mut PgConnection, shard: ShardId, account: AccountId) -> Result<i64, sqlx::Error> {
+        let (ordinal, key) = self.mark(conn, shard, account, i64::MAX).await?;
+        let mut query = QueryBuilder::new("SELECT count(*) FROM ");
+        query.push(self.table).push(" WHERE shard_id = ").push_bind(shard).push(" AND account_id = ").push_bind(account);
+        query.push(" AND ").push(self.key).push(" > ").push_bind(key);
+        let more: i64 = query.build_query_scalar().fetch_one(conn).await?;
+        Ok(ordinal + more)
+    }
+
+    /// The last mark up to an ordinal: its ordinal and key, or zeros.
+    async fn mark(
+        self,
+        conn: &mut PgConnection,
+        shard: ShardId,
+        account: AccountId,
+        upto: i64,
+    ) -> Result<(i64, i64), sqlx::Error> {
+        let mut query = QueryBuilder::new("SELECT ordinal, key FROM ");
+        query.push(self.marks).push(" WHERE shard_id = ").push_bind(shard).push(" AND account_id = ").push_bind(account);
+        query.push(" AND ordinal <= ").push_bind(upto).push(" ORDER BY ordinal DESC LIMIT 1");
+        Ok(query.build_query_as().fetch_optional(conn).await?.unwrap_or_default())
+    }
+
+    /// The keys on a page of a span, newest first.
+    pub async fn keys(
+        self,
+        conn: &mut PgConnection,
+        shard: ShardId,
+        account: AccountId,
+        span: Span,
+        page: Page,
+    ) -> Result<Vec<i64>, sqlx::Error> {
+        let offset = page.offset();
+        if offset >= span.rows() {
+            return Ok(vec![]);
+        }
+        let upto = span.upto - offset;
+        let after = (upto - page.size).max(span.after);
+        let (ordinal, key) = self.mark(conn, shard, account, after).await?;
+        let mut query = QueryBuilder::new("SELECT ");
+        query.push(self.key).push(" FROM ").push(self.table);
+        query.push(" WHERE shard_id = ").push_bind(shard).push(" AND account_id = ").push_bind(account);
+        // From the span's end or from the mark, whichever is nearer.
+        if offset <= after - ordinal {
+            query.push(" AND ").push(self.key).push(" <= ").push_bind(span.upto_key);
+            query.push(" ORDER BY ").push(self.key).push(" DESC OFFSET ").push_bind(offset);
+        } else {
+            query.push(" AND ").push(self.key).push(" > ").push_bind(key);
+            query.push(" ORDER BY ").push(self.key).push(" OFFSET ").push_bind(after - ordinal);
+        }
+        query.push(" LIMIT ").push_bind(upto - after);
+        let mut keys: Vec<i64> = query.build_query_scalar().persistent(false).fetch_all(conn).await?;
+        keys.sort_unstable_by(|a, b| b.cmp(a));
+        Ok(keys)
+    }
+}
+
+/// How many orders an account placed before a time, and the position of the last of them. Time
+/// never runs against position, so they are the oldest ones.
+pub async fn orders_before(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    account: AccountId,
+    time: DateTime<Utc>,
+) -> Result<(i64, Position), sqlx::Error> {
+    sqlx::query_as(
+        "WITH low AS MATERIALIZED (
+            SELECT ordinal, key FROM order_marks WHERE shard_id = $1 AND account_id = $2 AND created_at < $3
+            ORDER BY created_at DESC, ordinal DESC LIMIT 1),
+         bounds AS MATERIALIZED (
+            SELECT coalesce((SELECT ordinal FROM low), 0) AS ordinal, coalesce((SELECT key FROM low), 0) AS after,
+                   coalesce((SELECT m.key FROM order_marks m WHERE m.shard_id = $1 AND m.account_id = $2
+                             AND m.ordinal > coalesce((SELECT ordinal FROM low), 0) ORDER BY m.ordinal LIMIT 1), 9223372036854775807) AS upto)
+         SELECT bounds.ordinal + o.n, coalesce(o.last, bounds.after)
+         FROM bounds CROSS JOIN LATERAL
+            (SELECT count(*) AS n, max(placed_position) AS last FROM orders
+             WHERE shard_id = $1 AND account_id = $2 AND placed_position > bounds.after AND placed_position <= bounds.upto AND created_at < $3) AS o",
+    )
+    .bind(shard)
+    .bind(account)
+    .bind(time)
+    .fetch_one(conn)
+    .await
+}
+
+/// Rows of an account that an index holds together, and how many there are.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct Group {
+    /// The product, or the webhook.
+    pub id: i64,
+    /// The status, or the event type.
+    pub kind: String,
+    pub rows: i64,
+}
+
+/// An account's orders by product and status: those counted, and what has changed since.
+pub async fn order_groups(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    account: AccountId,
+    product: Option<ProductId>,
+    status: Option<&str>,
+) -> Result<Vec<Group>, sqlx::Error> {
+    let (counted, head): (Option<Position>, Position) = sqlx::query_as(
+        "SELECT c.position, h.position FROM log_head h LEFT JOIN list_checkpoints c ON c.shard_id = h.shard_id WHERE h.shard_id = $1",
+    )
+    .bind(shard)
+    .fetch_one(&mut *conn)
+    .await?;
+    let counted = counted.unwrap_or_default();
+    let groups = if head - counted > MOST_UNCOUNTED {
+        sqlx::query_as(
+            "SELECT product_id AS id, status AS kind, count(*) AS rows FROM orders
+             WHERE shard_id = $1 AND account_id = $2 AND ($3::bigint IS NULL OR product_id = $3) AND ($4::text IS NULL OR status = $4)
+             GROUP BY 1, 2",
+        )
+        .bind(shard)
+        .bind(account)
+        .bind(product)
+        .bind(status)
+        .fetch_all(conn)
+        .await?
+    } else {
+        sqlx::query_as(
+            "SELECT product_id AS id, status AS kind, sum(orders)::bigint AS rows FROM (
+                SELECT product_id, status, orders FROM order_counts WHERE shard_id = $1 AND account_id = $2
+                UNION ALL
+                SELECT product_id, status, orders FROM order_changes($1, $5, $6) WHERE account_id = $2) AS counts
+             WHERE ($3::bigint IS NULL OR product_id = $3) AND ($4::text IS NULL OR status = $4)
+             GROUP BY 1, 2 HAVING sum(orders) > 0",
+        )
+        .bind(shard)
+        .bind(account)
+        .bind(product)
+        .bind(status)
+        .bind(counted)
+        .bind(head)
+        .fetch_all(conn)
+        .await?
+    };
+    Ok(groups)
+}
+
+/// An account's deliveries by webhook and event type.
+pub async fn delivery_groups(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    account: AccountId,
+    webhook: Option<WebhookId>,
+    event_type: Option<&str>,
+) -> Result<Vec<Group>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT webhook_id AS id, event_type AS kind, deliveries AS rows FROM delivery_counts
+         WHERE shard_id = $1 AND account_id = $2 AND deliveries > 0
+           AND ($3::bigint IS NULL OR webhook_id = $3) AND ($4::text IS NULL OR event_type = $4)",
+    )
+    .bind(shard)
+    .bind(account)
+    .bind(webhook)
+    .bind(event_type)
+    .fetch_all(conn)
+    .await
+}
+
+/// A table whose rows an index holds in groups.
+#[derive(Clone, Copy, Debug)]
+pub struct Grouped {
+    pub table: &'static str,
+    pub id: &'static str,
+    pub kind: &'static str,
+    pub key: &'static str,
+}
+
+pub const ORDER_GROUPS: Grouped = Grouped { table: "orders", id: "product_id", kind: "status", key: "placed_position" };
+pub const DELIVERY_GROUPS: Grouped = Grouped { table: "deliveries", id: "webhook_id", kind: "event_type", key: "id" };
+
+impl Grouped {
+    /// The keys on a page of an account's groups, newest first, of rows whose keys lie after the
+    /// first and up to the second of `within`. `total` is how many there are.
+    pub async fn keys(
+        self,
+        conn: &mut PgConnection,
+        (shard, account): (ShardId, AccountId),
+        groups: &[Group],
+        within: (i64, i64),
+        (total, page): (i64, Page),
+    ) -> Result<Vec<i64>, sqlx::Error> {
+        let Grouped { table, id, kind, key } = self;
+        if groups.len() <= MERGED_GROUPS {
+            let branch = |query: &mut QueryBuilder<Postgres>, group: &Group| {
+                query.push("SELECT ").push(key).push(" AS key FROM ").push(table);
+                query.push(" WHERE shard_id = ").push_bind(shard).push(" AND account_id = ").push_bind(account);
+                query.push(" AND ").push(id).push(" = ").push_bind(group.id);
+                query.push(" AND ").push(kind).push(" = ").push_bind(group.kind.clone());
+                query.push(" AND ").push(key).push(" > ").push_bind(within.0);
+                query.push(" AND ").push(key).push(" <= ").push_bind(within.1);
+            };
+            return merged(conn, groups, branch, total, page).await;
+        }
+        // Too many to plan one by one: the newest of each, as far as the page goes.
+        let ids: Vec<i64> = groups.iter().map(|group| group.id).collect();
+        let kinds: Vec<&str> = groups.iter().map(|group| &*group.kind).collect();
+        let mut query = QueryBuilder::new("SELECT r.key FROM unnest(");
+        query.push_bind(ids).push("::bigint[], ").push_bind(kinds).push("::text[]) AS g (id, kind) CROSS JOIN LATERAL (SELECT ");
+        query.push(key).push(" AS key FROM ").push(table).push(" WHERE shard_id = ").push_bind(shard);
+        query
+            .push(" AND account_id = ")
+            .push_bind(account)
+            .push(" AND ")
+            .push(id)
+            .push(" = g.id AND ")
+            .push(kind)
+            .push(" = g.kind");
+        query.push(" AND ").push(key).push(" > ").push_bind(within.0).push(" AND ").push(key).push(" <= ").push_bind(within.1);
+        query.push(" ORDER BY ").push(key).push(" DESC LIMIT ").push_bind(page.offset().saturating_add(page.size));
+        query.push(") AS r ORDER BY r.key DESC OFFSET ").push_bind(page.offset()).push(" LIMIT ").push_bind(page.size);
+        query.build_query_scalar().persistent(false).fetch_all(conn).await
+    }
+
+    /// How many rows of an account's groups have keys after the first and up to the second.
+    pub async fn count(
+        self,
+        conn: &mut PgConnection,
+        (shard, account): (ShardId, AccountId),
+        groups: &[Group],
+        within: (i64, i64),
+    ) -> Result<i64, sqlx::Error> {
+        let Grouped { table, id, kind, key } = self;
+        let ids: Vec<i64> = groups.iter().map(|group| group.id).collect();
+        let kinds: Vec<&str> = groups.iter().map(|group| &*group.kind).collect();
+        let mut query = QueryBuilder::new("SELECT coalesce(sum(r.n), 0)::bigint FROM unnest(");
+        query
+            .push_bind(ids)
+            .push("::bigint[], ")
+            .push_bind(kinds)
+            .push("::text[]) AS g (id, kind) CROSS JOIN LATERAL (SELECT count(*) AS n");
+        query
+            .push(" FROM ")
+            .push(table)
+            .push(" WHERE shard_id = ")
+            .push_bind(shard)
+            .push(" AND account_id = ")
+            .push_bind(account);
+        query.push(" AND ").push(id).push(" = g.id AND ").push(kind).push(" = g.kind");
+        query.push(" AND ").push(key).push(" > ").push_bind(within.0).push(" AND ").push(key).push(" <= ").push_bind(within.1);
+        query.push(") AS r");
+        query.build_query_scalar().persistent(false).fetch_one(conn).await
+    }
+}
+
+/// The keys on a page of what the branches select as `key`, newest first. Each branch is in the
+/// order of an index, from either end, and they are merged from the nearer one.
+pub async fn merged<T>(
+    conn: &mut PgConnection,
+    branches: &[T],
+    branch: impl Fn(&mut QueryBuilder<Postgres>, &T),
+    total: i64,
+    page: Page,
+) -> Result<Vec<i64>, sqlx::Error> {
+    let offset = page.offset();
+    let rows = page.size.min(total - offset);
+    if branches.is_empty() || rows <= 0 {
+        return Ok(vec![]);
+    }
+    let beyond = total - offset - rows;
+    let (order, skipped) = if offset <= beyond { (" ORDER BY key DESC", offset) } else { (" ORDER BY key", beyond) };
+    let mut query = QueryBuilder::new("SELECT key FROM (");
+    for (n, part) in branches.iter().enumerate() {
+        query.push(if n > 0 { " UNION ALL (" } else { "(" });
+        branch(&mut query, part);
+        query.push(order).push(")");
+    }
+    query.push(") AS merged").push(order).push(" OFFSET ").push_bind(skipped).push(" LIMIT ").push_bind(rows);
+    let mut keys: Vec<i64> = query.build_query_scalar().persistent(false).fetch_all(conn).await?;
+    keys.sort_unstable_by(|a, b| b.cmp(a));
+    Ok(keys)
+}

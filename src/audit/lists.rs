@@ -1,0 +1,17 @@
+//! What pages of lists are found by, compared with the tables it is derived from.
+
+use ledger_events::ShardId;
+use ledger_projections::listing::derive;
+use sqlx::{Connection, PgConnection};
+
+use super::{Difference, Findings};
+
+/// Compares the marks and counts of a shard in one snapshot.
+pub async fn check(conn: &mut PgConnection, shard: ShardId, findings: &mut Findings) -> Result<(), sqlx::Error> {
+    let mut tx = conn.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").await?;
+    for wrong in derive::differing(&mut tx, shard).await? {
+        let derive::Differing { table_name: table, account_id, field, stored, derived } = wrong;
+        findings.add(Difference::Listing { shard, table, account_id, field, stored, derived });
+    }
+    tx.commit().await
+}

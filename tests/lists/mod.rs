@@ -1,0 +1,308 @@
+//! Pages and totals of long lists: what they say is what the tables hold, at every moment.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use ledger_events::order::{Order, OrderStatus};
+use ledger_events::webhook::WebhookEventType;
+use ledger_events::{AccountId, ProductId};
+use ledger_projections::deliveries::{self, DeliveryFilter};
+use ledger_projections::listing::derive::Step;
+use ledger_projections::orders::{self, OrderFilter};
+use ledger_projections::page::Page;
+use rewards_ledger::audit::{Rebuild, rebuild, verify};
+use rewards_ledger::ledger::command::PlaceOrder;
+use sqlx::AssertSqlSafe;
+
+use crate::support::ledger::product;
+use crate::support::shop::{SHARD, Shop};
+
+const STATUSES: [OrderStatus; 5] =
+    [OrderStatus::Pending, OrderStatus::Delayed, OrderStatus::PartiallyDelivered, OrderStatus::Delivered, OrderStatus::Cancelled];
+
+impl Shop {
+    /// Counts everything in the log.
+    async fn count(&self) {
+        let projector = self.projector();
+        // The first step makes the checkpoint.
+        _ = projector.count(SHARD).await.unwrap();
+        while matches!(projector.count(SHARD).await.unwrap(), Step::Counted { .. }) {}
+    }
+
+    async fn orders_of(&self, account_id: AccountId, product_id: ProductId, count: usize) {
+        let order = PlaceOrder { account_id, product_id, ..self.customer.order("10.00", 1) };
+        futures::future::join_all((0..count).map(|_| self.place(order.clone()))).await;
+    }
+
+    /// All orders of the account that are to be listed, the newest first.
+    async fn expected(&self, filter: &OrderFilter) -> Vec<i64> {
+        let mut all = orders::after(&mut self.admin().await, SHARD, 0, i64::MAX).await.unwrap();
+        all.retain(|order: &Order| {
+            let placed = &order.placed;
+            filter.account_id == Some(placed.account_id)
+                && filter.status.is_none_or(|status| order.status == status)
+                && filter.product_id.is_none_or(|id| placed.product_id == id)
+                && filter.created_from.is_none_or(|from| order.created_at >= from)
+                && filter.created_to.is_none_or(|to| order.created_at < to)
+        });
+        all.sort_unstable_by_key(|order| std::cmp::Reverse(order.placed_position));
+        all.into_iter().map(|order| order.id).collect()
+    }
+
+    /// Walks over all pages, and one more.
+    async fn walk(&self, filter: &OrderFilter, size: i64) {
+        let expected = self.expected(filter).await;
+        let mut walked = vec![];
+        for number in 1.. {
+            let listed = orders::list(self.pool(), SHARD, filter, Page { number, size }).await.unwrap();
+            assert_eq!(listed.total, expected.len() as i64, "{filter:?}");
+            if listed.rows.is_empty() {
+                break;
+            }
+            walked.extend(listed.rows.iter().map(|order| order.id));
+        }
+        assert!(walked == expected, "{filter:?}: {} orders, {} expected", walked.len(), expected.len());
+    }
+
+    async fn walk_all(&self, products: [ProductId; 2], between: (DateTime<Utc>, DateTime<Utc>)) {
+        let all = OrderFilter { account_id: Some(self.customer.account_id), ..OrderFilter::default() };
+        let (from, to) = (Some(between.0), Some(between.1));
+        let dated = OrderFilter { created_from: from, created_to: to, ..all.clone() };
+        let mut filters = vec![
+            OrderFilter { created_from: from, ..all.clone() },
+            OrderFilter { created_to: to, ..all.clone() },
+            OrderFilter { created_from: to, created_to: from, ..all.clone() },
+            OrderFilter { account_id: Some(99_999), ..all.clone() },
+            OrderFilter { product_id: Some(99_999), ..all.clone() },
+        ];
+        for base in [all, dated] {
+            filters.extend(products.map(|id| OrderFilter { product_id: Some(id), ..base.clone() }));
+            for status in STATUSES.map(Some) {
+                filters.push(OrderFilter { status, ..base.clone() });
+                filters.push(OrderFilter { status, product_id: Some(products[0]), ..base.clone() });
+            }
+            self.walk(&base, 31).await;
+            filters.push(base);
+        }
+        for filter in &filters {
+            self.walk(filter, 100).await;
+        }
+        self.sound().await;
+    }
+
+    async fn sound(&self) {
+        let report = verify(&self.options, |_| {}).await.unwrap();
+        assert!(report.is_clean(), "{:#?}", report.differences);
+    }
+
+    async fn tamper_with(&self, sql: &str) {
+        let changed = sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut self.admin().await).await.unwrap();
+        assert!(changed.rows_affected() > 0, "{sql}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_orders_hold_each_order_once_and_totals_are_true() {
+    let shop = Shop::open().await;
+    let (customer, other) = (shop.customer, shop.account("Other").await.0);
+    let second = product(&shop.ledger, "Second").await;
+    let products = [customer.product_id, second];
+    shop.load("a", 60, None).await;
+    for _ in 0..3 {
+        shop.orders_of(customer.account_id, customer.product_id, 150).await;
+        shop.orders_of(other, customer.product_id, 40).await;
+        shop.orders_of(customer.account_id, second, 60).await;
+    }
+    let placed = shop.expected(&OrderFilter { account_id: Some(customer.account_id), ..OrderFilter::default() }).await;
+    let time = async |id| shop.find(id).await.created_at;
+    let between = (time(placed[500]).await, time(placed[120]).await + TimeDelta::milliseconds(1));
+    // Nothing is counted yet: the totals come of the log's tail alone.
+    shop.walk_all(products, between).await;
+    shop.count().await;
+    shop.walk_all(products, between).await;
+    // Some change before they are counted, some afterwards, some twice.
+    for (n, id) in placed.iter().enumerate().filter(|(n, _)| n % 9 == 0) {
+        match n % 4 {
+            0 => shop.cancel(*id).await,
+            _ => shop.fulfil(*id).await,
+        }
+    }
+    shop.walk_all(products, between).await;
+    let partial = shop.order(90).await;
+    shop.load("b", 30, None).await;
+    shop.fulfil(partial).await;
+    shop.count().await;
+    shop.cancel(partial).await;
+    shop.orders_of(customer.account_id, second, 450).await;
+    shop.walk_all(products, between).await;
+    shop.count().await;
+    shop.walk_all(products, between).await;
+    let marks: i64 = sqlx::query_scalar("SELECT count(*) FROM order_marks").fetch_one(shop.pool()).await.unwrap();
+    assert_eq!(marks, 2, "every 500th of 1,081 orders");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reference_finds_its_order_alone() {
+    let shop = Shop::open().await;
+    let order = PlaceOrder { client_reference: Some("mine".to_owned()), ..shop.customer.order("10.00", 1) };
+    let id = shop.place(order).await;
+    shop.order(1).await;
+    let all = OrderFilter { account_id: Some(shop.customer.account_id), ..OrderFilter::default() };
+    let reference = shop.find(id).await.placed.reference_code;
+    let list = async |filter: OrderFilter| {
+        let listed = orders::list(shop.pool(), SHARD, &filter, Page { number: 1, size: 20 }).await.unwrap();
+        (listed.total, listed.rows.iter().map(|order| order.id).collect::<Vec<_>>())
+    };
+    let by = |text: &str| OrderFilter { reference_code: Some(text.to_owned()), ..all.clone() };
+    assert_eq!(list(by(&reference)).await, (1, vec![id]));
+    assert_eq!(list(OrderFilter { account_id: Some(99_999), ..by(&reference) }).await, (0, vec![]));
+    assert_eq!(list(OrderFilter { status: Some(OrderStatus::Cancelled), ..by(&reference) }).await, (0, vec![]));
+    for unknown in ["ORD-1", "ORD-+000000001", "ord-0000000001", "", "ORD-99999999999999999999"] {
+        assert_eq!(list(by(unknown)).await, (0, vec![]), "{unknown}");
+    }
+    assert_eq!(list(OrderFilter { client_reference: Some("mine".into()), ..all.clone() }).await, (1, vec![id]));
+    assert_eq!(list(OrderFilter { client_reference: Some("theirs".into()), ..all.clone() }).await, (0, vec![]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn totals_are_true_while_orders_are_placed_and_counted() {
+    let shop = Arc::new(Shop::open().await);
+    let account = shop.customer.account_id;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let writers = tokio::spawn({
+        let (shop, is_over) = (shop.clone(), is_over.clone());
+        async move {
+            for _ in 0..12 {
+                shop.orders(account, 120).await;
+            }
+            is_over.store(true, Ordering::SeqCst);
+        }
+    });
+    let counter = tokio::spawn({
+        let (shop, is_over) = (shop.clone(), is_over.clone());
+        async move {
+            while !is_over.load(Ordering::SeqCst) {
+                shop.count().await;
+            }
+        }
+    });
+    let all = OrderFilter { account_id: Some(account), ..OrderFilter::default() };
+    let pending = OrderFilter { status: Some(OrderStatus::Pending), ..all.clone() };
+    let there = async || -> i64 { sqlx::query_scalar("SELECT count(*) FROM orders").fetch_one(shop.pool()).await.unwrap() };
+    let mut looks = 0;
+    while !is_over.load(Ordering::SeqCst) {
+        for filter in [&all, &pending] {
+            let before = there().await;
+            let listed = orders::list(shop.pool(), SHARD, filter, Page { number: 2, size: 100 }).await.unwrap();
+            assert!((before..=there().await).contains(&listed.total), "{filter:?}: {before}, {}", listed.total);
+            assert_eq!(listed.rows.len() as i64, (listed.total - 100).clamp(0, 100));
+            assert!(listed.rows.is_sorted_by(|a, b| a.placed_position > b.placed_position));
+            looks += 1;
+        }
+    }
+    writers.await.unwrap();
+    counter.await.unwrap();
+    assert!(looks > 4, "{looks}");
+    for filter in [&all, &pending] {
+        shop.walk(filter, 100).await;
+    }
+    shop.sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_deliveries_hold_each_delivery_once_and_totals_are_true() {
+    let shop = Shop::open().await;
+    let account = shop.customer.account_id;
+    let other = shop.account("Other").await.0;
+    let url = "https://example.com/hook";
+    let both = [WebhookEventType::OrderCreated, WebhookEventType::OrderCancelled];
+    let webhooks = [shop.webhook_for(account, url, &both).await.0, shop.webhook_for(account, url, &both[..1]).await.0];
+    shop.webhook_for(other, url, &both).await;
+    let mut cancelled = 0;
+    for round in 0..3 {
+        shop.orders(account, 180).await;
+        shop.orders(other, 20).await;
+        if round == 1 {
+            cancelled = shop.order(1).await;
+            shop.cancel(cancelled).await;
+        }
+        shop.project().await;
+    }
+    shop.tamper_with(
+        "UPDATE delivery_state SET status = 'delivered', delivered_at = now(), attempt_count = 1 WHERE delivery_id % 3 <> 0;
+         UPDATE delivery_state SET status = 'failed', attempt_count = 5 WHERE delivery_id % 21 = 0;
+         UPDATE delivery_state SET attempt_count = 2 WHERE delivery_id % 30 = 3 AND status = 'pending'",
+    )
+    .await;
+    let mut filters = vec![];
+    let all = DeliveryFilter { account_id: account, ..DeliveryFilter::default() };
+    for status in [None, Some("pending"), Some("delivered"), Some("failed")] {
+        for event_type in [None, Some(WebhookEventType::OrderCancelled), Some(WebhookEventType::OrderCreated)] {
+            for webhook_id in [None, Some(webhooks[0]), Some(webhooks[1]), Some(99_999)] {
+                filters.push(DeliveryFilter { status, event_type, webhook_id, ..all.clone() });
+            }
+        }
+        filters.push(DeliveryFilter { status, order_id: Some(cancelled), ..all.clone() });
+    }
+    for filter in filters {
+        let expected: Vec<i64> = sqlx::query_scalar(
+            "SELECT d.id FROM deliveries d JOIN delivery_state s ON s.delivery_id = d.id
+             WHERE d.account_id = $1 AND ($2::text IS NULL OR s.status = $2) AND ($3::text IS NULL OR d.event_type = $3)
+               AND ($4::bigint IS NULL OR d.webhook_id = $4) AND ($5::bigint IS NULL OR d.order_id = $5) ORDER BY d.id DESC",
+        )
+        .bind(filter.account_id)
+        .bind(filter.status)
+        .bind(filter.event_type.map(WebhookEventType::as_str))
+        .bind(filter.webhook_id)
+        .bind(filter.order_id)
+        .fetch_all(shop.pool())
+        .await
+        .unwrap();
+        let mut walked = vec![];
+        for number in 1.. {
+            let listed = deliveries::list(shop.pool(), SHARD, &filter, Page { number, size: 90 }).await.unwrap();
+            assert_eq!(listed.total, expected.len() as i64, "{filter:?}");
+            if listed.rows.is_empty() {
+                break;
+            }
+            walked.extend(listed.rows.iter().map(|delivery| delivery.id));
+        }
+        assert!(walked == expected, "{filter:?}: {} deliveries, {} expected", walked.len(), expected.len());
+    }
+    let marks: i64 = sqlx::query_scalar("SELECT count(*) FROM delivery_marks").fetch_one(shop.pool()).await.unwrap();
+    assert_eq!(marks, 2, "every 500th of 1,083 deliveries");
+    shop.sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_count_or_mark_is_found_and_derived_again() {
+    let shop = Shop::open().await;
+    shop.webhook("https://example.com/hook").await;
+    shop.orders(shop.customer.account_id, 510).await;
+    shop.project().await;
+    shop.count().await;
+    shop.order(1).await;
+    shop.sound().await;
+    for (tampering, part, found) in [
+        (
+            "UPDATE order_counts SET orders = orders + 1",
+            Rebuild::Inline(ledger_projections::Inline::Orders),
+            "PENDING is 511, its rows say 510",
+        ),
+        ("DELETE FROM order_counts", Rebuild::All, "PENDING is none, its rows say 511"),
+        ("UPDATE order_marks SET key = key + 1", Rebuild::Inline(ledger_projections::Inline::Orders), "position of order 500"),
+        ("UPDATE delivery_marks SET ordinal = 400", Rebuild::Deliveries, "id of delivery 400"),
+        ("UPDATE delivery_counts SET deliveries = 3", Rebuild::Deliveries, "is 3, its rows say 510"),
+    ] {
+        shop.tamper_with(tampering).await;
+        let report = verify(&shop.options, |_| {}).await.unwrap();
+        let lines: Vec<String> = report.differences.iter().map(ToString::to_string).collect();
+        assert!(lines.len() == 1 && lines[0].contains(found), "{tampering}: {lines:#?}");
+        rebuild(&shop.options, part, |_| {}).await.unwrap();
+        shop.sound().await;
+    }
+    shop.project().await;
+    shop.count().await;
+    shop.sound().await;
+}
