@@ -158,8 +158,10 @@ impl Transactions {
         /// Only movements of this kind.
         category: Query<Option<TransactionCategory>>,
         /// Only movements of this amount.
+        #[oai(validator(pattern = r"^[0-9]{1,16}(\.[0-9]{1,2})?$"))]
         amount: Query<Option<String>>,
         /// Only movements that left this balance.
+        #[oai(validator(pattern = r"^[0-9]{1,16}(\.[0-9]{1,2})?$"))]
         balance_after: Query<Option<String>>,
         /// Only movements of this currency, ISO 4217.
         currency: Query<Option<String>>,
