@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 
 const CLIENTS: u64 = 6;
-const COMMANDS: usize = 60;
+const COMMANDS: usize = 30;
 
 /// What a client was told.
 #[derive(Default)]
@@ -190,7 +190,7 @@ async fn of_random_commands_on_two_nodes_with_cut_connections_each_counts_once()
                         proxy.set_away(false);
                     }
                 }
-                tokio::time::sleep(Duration::from_millis(random.random_range(20..200))).await;
+                tokio::time::sleep(Duration::from_millis(random.random_range(50..300))).await;
             }
         }
     });
