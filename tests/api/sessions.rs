@@ -1,7 +1,5 @@
 //! Users of accounts: logging in, tokens, the portal, and what ends a session.
 
-use std::time::{Duration, Instant};
-
 use chrono::{DateTime, TimeDelta, Utc};
 use rewards_ledger::access::tokens::{AccessTokens, Claims};
 use rewards_ledger::access::{Role, sessions};
@@ -63,19 +61,15 @@ async fn a_login_gives_tokens_and_a_portal_cookie() {
 async fn an_unknown_email_and_a_wrong_password_are_told_apart_to_nobody() {
     let (node, user) = with_user("owner").await;
     let mut texts = vec![];
-    let mut took = [Duration::MAX; 2];
-    for (kind, email) in [(0, user.email.as_str()), (1, "nobody@example.com"), (0, &user.email), (1, "no address")] {
-        let start = Instant::now();
+    for email in [user.email.as_str(), "nobody@example.com", &user.email, "no address"] {
         let answer = log_in(&node, email, "wrong password").await;
-        took[kind] = took[kind].min(start.elapsed());
         answer.refused(401, "E_INVALID_CREDENTIALS");
         assert!(answer.headers.get("set-cookie").is_none());
         texts.push(answer.text);
     }
     texts.dedup();
     assert_eq!(texts.len(), 1, "{texts:?}");
-    // Without the work of a hash, an unknown email is answered at once.
-    assert!(took[1] * 3 > took[0], "{took:?}");
+    // That the work is the same, too, is the test of `access::passwords`: a time proves nothing here.
 }
 
 #[tokio::test]
