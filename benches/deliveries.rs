@@ -21,7 +21,7 @@ use support::arrivals::{Arrivals, Behaviour};
 use support::load::{Client, Connection, Measured};
 use support::table::{self, millis, thousands};
 use support::traffic::Traffic;
-use support::{Serve, machine};
+use support::{Holdings, Serve, machine};
 
 /// Connections that place orders.
 const CONNECTIONS: u64 = 16;
@@ -55,7 +55,9 @@ async fn main() -> Result<()> {
 
     if named("drain") {
         let bare = bare_loop(size.period).await?;
-        let mut rows = vec![vec!["bare loop".to_owned(), String::new(), thousands(bare), "100 %".to_owned(), String::new()]];
+        let none = String::new;
+        let mut rows =
+            vec![vec!["bare loop".to_owned(), none(), thousands(bare), "100 %".to_owned(), none(), none(), none(), none()]];
         for (name, webhooks, behaviour) in [
             ("1 endpoint", 1, Behaviour::Well),
             ("10 endpoints", 10, Behaviour::Well),
@@ -70,9 +72,22 @@ async fn main() -> Result<()> {
                 thousands(drained.per_second),
                 format!("{:.0} %", 100.0 * drained.per_second / bare),
                 format!("{:.0} µs", drained.cpu.as_secs_f64() * 1e6 / drained.delivered as f64),
+                table::mebibytes(drained.early.memory_bytes),
+                table::mebibytes(drained.most.memory_bytes),
+                drained.most.descriptors.to_string(),
             ]);
         }
-        table::print("A backlog drained", &["", "deliveries", "deliveries/s", "of the bare loop", "worker's CPU each"], &rows);
+        let header = [
+            "",
+            "deliveries",
+            "deliveries/s",
+            "of the bare loop",
+            "node's CPU each",
+            "memory after a tenth",
+            "most memory",
+            "most descriptors",
+        ];
+        table::print("A backlog drained", &header, &rows);
     }
     if named("cost") {
         let mut rows = Vec::new();
@@ -172,6 +187,9 @@ struct Drained {
     per_second: f64,
     cpu: Duration,
     wal_bytes: u64,
+    /// What the node held when a tenth was delivered, and the most at any time.
+    early: Holdings,
+    most: Holdings,
 }
 
 /// Makes a backlog, and drains it through a node that reaches its database by `worker_url`.
@@ -196,9 +214,14 @@ async fn drain(url: &str, worker_url: &str, webhooks: usize, backlog: u64, behav
     let expected = backlog - arrivals.not_answered(webhooks) * (backlog / webhooks as u64);
     let serve = Serve::start(worker_url, "api,delivery", &arrivals.reach()).await?;
     let started = Instant::now();
+    let (mut early, mut most) = (Holdings::default(), Holdings::default());
     while arrivals.good() < expected {
         ensure!(started.elapsed() < PATIENCE, "not everything was delivered: {} of {expected}", arrivals.good());
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        most = most.max(serve.holdings()?);
+        if arrivals.good() <= expected / 10 {
+            early = most;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let took = arrivals.since_first().context("something arrived")?;
     let is_done = "SELECT count(*) FROM delivery_state WHERE status = 'delivered'";
@@ -208,7 +231,7 @@ async fn drain(url: &str, worker_url: &str, webhooks: usize, backlog: u64, behav
     }
     let cpu = serve.cpu();
     let wal_bytes = count(&pool, wal).await? - wal_before;
-    Ok(Drained { delivered: expected, per_second: expected as f64 / took.as_secs_f64(), cpu, wal_bytes })
+    Ok(Drained { delivered: expected, per_second: expected as f64 / took.as_secs_f64(), cpu, wal_bytes, early, most })
 }
 
 async fn count(pool: &PgPool, sql: &'static str) -> Result<u64> {

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use poem::listener::{Acceptor, Listener, TcpAcceptor, TcpListener};
 use sqlx::PgPool;
-use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
@@ -176,10 +175,9 @@ impl Node {
         metrics: &Metrics,
     ) {
         let ledger = &self.ledger;
-        let made = Arc::new(Notify::new());
         let stop = || self.stop_roles.clone();
         if config.roles.include(Role::Projector) {
-            let projector = Projector::new(ledger, self.database.options(), metrics.clone(), made.clone());
+            let projector = Projector::new(ledger, self.database.options(), metrics.clone());
             self.roles.spawn(projector.run(stop()));
             let shards = ledger.shards().collect();
             self.roles.spawn(health::run(ledger.pool().clone(), shards, metrics.clone(), stop()));
@@ -205,7 +203,7 @@ impl Node {
                 sender: Arc::new(sender),
                 settings,
                 metrics: metrics.clone(),
-                made,
+                made: ledger.wake().deliveries(),
                 targets: Arc::default(),
             };
             self.roles.spawn(worker.run(stop()));

@@ -50,6 +50,20 @@ pub struct Serve {
     directory: PathBuf,
 }
 
+/// What a process holds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Holdings {
+    pub memory_bytes: u64,
+    pub descriptors: usize,
+}
+
+impl Holdings {
+    /// The most of each.
+    pub fn max(self, other: Holdings) -> Holdings {
+        Holdings { memory_bytes: self.memory_bytes.max(other.memory_bytes), descriptors: self.descriptors.max(other.descriptors) }
+    }
+}
+
 impl Drop for Serve {
     fn drop(&mut self) {
         _ = self.process.kill();
@@ -100,6 +114,15 @@ impl Serve {
         let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
         let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
         Duration::from_millis(10 * ticks)
+    }
+
+    /// What it holds now.
+    pub fn holdings(&self) -> Result<Holdings> {
+        let process = format!("/proc/{}", self.process.id());
+        let status = std::fs::read_to_string(format!("{process}/status"))?;
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
+        let kibibytes: u64 = resident.context("no VmRSS")?.parse()?;
+        Ok(Holdings { memory_bytes: kibibytes * 1024, descriptors: std::fs::read_dir(format!("{process}/fd"))?.count() })
     }
 
     pub async fn operator(&self, path: &str, body: Value) -> Result<Value> {

@@ -23,6 +23,10 @@ pub fn millis(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1000.0)
 }
 
+pub fn mebibytes(bytes: u64) -> String {
+    format!("{:.0} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
 pub fn thousands(value: f64) -> String {
     let text = format!("{:.0}", value);
     let mut out = String::new();

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use ledger_events::order::{self, Order, OrderPlaced, OrderStatus, evolve};
-use ledger_events::{AccountId, Event, Money, OrderId, Position, ProductId, Recorded, ShardId, placement};
+use ledger_events::{AccountId, Event, OrderId, Position, ProductId, Recorded, ShardId, placement};
 use rust_decimal::Decimal;
 use sqlx::postgres::PgRow;
 use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
@@ -12,8 +12,12 @@ use uuid::Uuid;
 
 use crate::listing::pages::{self, ORDER_GROUPS, ORDERS, Span};
 use crate::page::{self, Listed, Page};
-use crate::write::{JsonText, Write};
-use crate::{ProjectionError, known, money, percent, row_type};
+use crate::write::Write;
+use crate::{ProjectionError, known, money, percent};
+
+mod writing;
+
+pub use writing::push;
 
 /// Rows by id, as they stand; unknown ids are left out.
 pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[OrderId]) -> Result<Vec<Order>, sqlx::Error> {
@@ -70,151 +74,6 @@ pub async fn write(conn: &mut PgConnection, shard: ShardId, new: &[&Order], chan
     push(&mut write, shard, new, changed)?;
     write.execute(conn).await?;
     Ok(())
-}
-
-/// The same as part of a statement that writes more.
-pub fn push(write: &mut Write, shard: ShardId, new: &[&Order], changed: &[&Order]) -> Result<(), serde_json::Error> {
-    let new = new.iter().map(|order| NewRow::of(shard, order)).collect::<Result<Vec<_>, _>>()?;
-    write.insert(
-        "orders (shard_id, id, version, placed_position, placed_event_id, last_event_id, account_id, reference_code,
-            client_reference, product_id, product_name, currency, denomination, quantity, face_value, discount,
-            discount_amount, amount, wallet_id, transaction_id, metadata_hash, status, sub_status, is_queued,
-            delivered_quantity, items, delivered_on, cancelled_on, refunded_amount, created_at, updated_at)",
-        &new,
-        "",
-    );
-    let changed = changed.iter().map(|order| Change::of(shard, order)).collect::<Result<Vec<_>, _>>()?;
-    write.update(
-        "UPDATE orders o SET version = r.version, last_event_id = r.last_event_id, status = r.status,
-            sub_status = r.sub_status, is_queued = r.is_queued, delivered_quantity = r.delivered_quantity,
-            items = r.items, delivered_on = r.delivered_on, cancelled_on = r.cancelled_on,
-            refunded_amount = r.refunded_amount, updated_at = r.updated_at",
-        &changed,
-        "WHERE o.shard_id = r.shard_id AND o.id = r.id",
-    );
-    Ok(())
-}
-
-/// A new row.
-#[derive(sqlx::Encode)]
-struct NewRow<'a> {
-    shard_id: ShardId,
-    id: OrderId,
-    version: i64,
-    placed_position: Position,
-    placed_event_id: Uuid,
-    last_event_id: Uuid,
-    account_id: AccountId,
-    reference_code: &'a str,
-    client_reference: Option<&'a str>,
-    product_id: ProductId,
-    product_name: &'a str,
-    currency: &'a str,
-    denomination: Decimal,
-    quantity: i32,
-    face_value: Decimal,
-    discount: Decimal,
-    discount_amount: Decimal,
-    amount: Decimal,
-    wallet_id: i64,
-    transaction_id: i64,
-    metadata_hash: Option<&'a str>,
-    status: &'a str,
-    sub_status: &'a str,
-    is_queued: bool,
-    delivered_quantity: i32,
-    items: JsonText<'a>,
-    delivered_on: Option<DateTime<Utc>>,
-    cancelled_on: Option<DateTime<Utc>>,
-    refunded_amount: Decimal,
-    created_at: DateTime<Utc>,
-    updated_at: DateTime<Utc>,
-}
-
-row_type!(NewRow<'_>, "public.order_row");
-
-impl<'a> NewRow<'a> {
-    fn of(shard_id: ShardId, order: &'a Order) -> Result<NewRow<'a>, serde_json::Error> {
-        let placed = &order.placed;
-        Ok(NewRow {
-            shard_id,
-            id: order.id,
-            version: order.version,
-            placed_position: order.placed_position,
-            placed_event_id: order.placed_event_id,
-            last_event_id: order.last_event_id,
-            account_id: placed.account_id,
-            reference_code: &placed.reference_code,
-            client_reference: placed.client_reference.as_deref(),
-            product_id: placed.product_id,
-            product_name: &placed.product_name,
-            currency: placed.currency.as_str(),
-            denomination: placed.denomination.decimal(),
-            quantity: placed.quantity,
-            face_value: placed.face_value.decimal(),
-            discount: Money::from(placed.discount).decimal(),
-            discount_amount: placed.discount_amount.decimal(),
-            amount: placed.amount.decimal(),
-            wallet_id: placed.wallet_id,
-            transaction_id: placed.transaction_id,
-            metadata_hash: placed.metadata_hash.as_deref(),
-            status: order.status.as_str(),
-            sub_status: order.sub_status,
-            is_queued: order.is_queued,
-            delivered_quantity: order.delivered_quantity,
-            items: items(order)?,
-            delivered_on: order.delivered_on,
-            cancelled_on: order.cancelled_on,
-            refunded_amount: order.refunded_amount.decimal(),
-            created_at: order.created_at,
-            updated_at: order.updated_at,
-        })
-    }
-}
-
-/// What changes of a row.
-#[derive(sqlx::Encode)]
-struct Change<'a> {
-    shard_id: ShardId,
-    id: OrderId,
-    version: i64,
-    last_event_id: Uuid,
-    status: &'a str,
-    sub_status: &'a str,
-    is_queued: bool,
-    delivered_quantity: i32,
-    items: JsonText<'a>,
-    delivered_on: Option<DateTime<Utc>>,
-    cancelled_on: Option<DateTime<Utc>>,
-    refunded_amount: Decimal,
-    updated_at: DateTime<Utc>,
-}
-
-row_type!(Change<'_>, "public.order_change");
-
-impl<'a> Change<'a> {
-    fn of(shard_id: ShardId, order: &'a Order) -> Result<Change<'a>, serde_json::Error> {
-        Ok(Change {
-            shard_id,
-            id: order.id,
-            version: order.version,
-            last_event_id: order.last_event_id,
-            status: order.status.as_str(),
-            sub_status: order.sub_status,
-            is_queued: order.is_queued,
-            delivered_quantity: order.delivered_quantity,
-            items: items(order)?,
-            delivered_on: order.delivered_on,
-            cancelled_on: order.cancelled_on,
-            refunded_amount: order.refunded_amount.decimal(),
-            updated_at: order.updated_at,
-        })
-    }
-}
-
-fn items<'a>(order: &Order) -> Result<JsonText<'a>, serde_json::Error> {
-    let text = if order.items.is_empty() { "[]".into() } else { serde_json::to_string(&order.items)?.into() };
-    Ok(JsonText(text))
 }
 
 /// Folds the next events of the log into the table.
@@ -419,7 +278,7 @@ pub async fn unqueued(pool: &PgPool, shard: ShardId, after: Position, limit: i64
 }
 
 /// What the orders that were taken up still wait for: each (product, denomination) once.
-pub async fn waiting_for(pool: &PgPool, shard: ShardId) -> Result<Vec<(ProductId, rust_decimal::Decimal)>, sqlx::Error> {
+pub async fn waiting_for(pool: &PgPool, shard: ShardId) -> Result<Vec<(ProductId, Decimal)>, sqlx::Error> {
     // A loose scan of the index: as many steps as pairs, however many orders wait.
     sqlx::query_as(
         "WITH RECURSIVE pairs AS (
@@ -444,7 +303,7 @@ pub async fn oldest_waiting(
     pool: &PgPool,
     shard: ShardId,
     product: ProductId,
-    denomination: rust_decimal::Decimal,
+    denomination: Decimal,
     limit: i64,
 ) -> Result<Vec<Queued>, sqlx::Error> {
     sqlx::query_as(
@@ -466,9 +325,9 @@ pub async fn first_in_line(
     conn: &mut PgConnection,
     shard: ShardId,
     products: &[ProductId],
-    denominations: &[rust_decimal::Decimal],
+    denominations: &[Decimal],
     except: &[OrderId],
-) -> Result<Vec<(ProductId, rust_decimal::Decimal, Position)>, sqlx::Error> {
+) -> Result<Vec<(ProductId, Decimal, Position)>, sqlx::Error> {
     sqlx::query_as(
         "SELECT wanted.product_id, wanted.denomination, first.placed_position
          FROM unnest($2::bigint[], $3::numeric[]) AS wanted (product_id, denomination)

@@ -19,7 +19,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use url::Host;
@@ -35,6 +35,8 @@ const SWEEP_EVERY: Duration = Duration::from_secs(5);
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
 /// The most of an answer's headers, in bytes.
 const MAX_HEADER_BYTES: usize = 64 * 1024;
+/// The most informational answers (1xx) before the one that counts.
+const MAX_INFORMATIONAL: usize = 16;
 
 /// Whom a connection is with.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -50,6 +52,8 @@ pub enum Trouble {
     Connecting(Box<dyn StdError + Send + Sync>),
     /// What was sent may have arrived.
     Exchanging(hyper::Error),
+    /// Informational answers (1xx) and no other.
+    Informed,
 }
 
 impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Trouble {
@@ -63,6 +67,21 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Trouble {
 pub struct Lent {
     origin: Origin,
     sender: SendRequest<Full<Bytes>>,
+}
+
+/// Counts the informational answers to one request.
+#[derive(Debug, Default)]
+struct Flood {
+    seen: AtomicUsize,
+    is_too_much: Notify,
+}
+
+impl Flood {
+    fn count(&self) {
+        if self.seen.fetch_add(1, Ordering::Relaxed) == MAX_INFORMATIONAL {
+            self.is_too_much.notify_one();
+        }
+    }
 }
 
 struct Idle {
@@ -127,12 +146,19 @@ impl Connections {
         origin: &Origin,
         mut request: Request<Full<Bytes>>,
     ) -> Result<(Response<Incoming>, Lent), Trouble> {
+        let flood = Arc::new(Flood::default());
+        let seen = flood.clone();
+        hyper::ext::on_informational(&mut request, move |_| seen.count());
         loop {
             let (mut sender, is_kept) = match self.kept(origin) {
                 Some(sender) => (sender, true),
                 None => (self.open(origin).await?, false),
             };
-            let mut error = match sender.try_send_request(request).await {
+            let answered = tokio::select! {
+                answered = sender.try_send_request(request) => answered,
+                () = flood.is_too_much.notified() => return Err(Trouble::Informed),
+            };
+            let mut error = match answered {
                 Ok(response) => return Ok((response, Lent { origin: origin.clone(), sender })),
                 Err(error) => error,
             };

@@ -298,6 +298,7 @@ fn describe(trouble: &Trouble) -> String {
     let (error, closed, otherwise): (&(dyn StdError + 'static), _, _) = match trouble {
         Trouble::Connecting(error) => (&**error, "connection closed while connecting", "connection failed"),
         Trouble::Exchanging(error) => (error, "connection closed before an answer", "the exchange failed"),
+        Trouble::Informed => return "too many informational answers (1xx)".to_owned(),
     };
     find_cause(error, closed).unwrap_or_else(|| {
         tracing::debug!(?error, "a delivery failed in a way that has no words");

@@ -165,22 +165,13 @@ impl Batch {
         Ok(batch)
     }
 
-    /// Whether something is needed that only tables can tell, besides what answers and references
-    /// there are.
-    pub fn lacks(&self, needs: &Needs<'_>) -> bool {
-        let shelves_suffice = || {
-            let wanted = wanted(&self.in_line(&needs.fulfil));
-            wanted.iter().all(|(pair, wanted)| {
+    /// Whether stock has to be read that a batch in flight may be claiming. Nothing else does: the
+    /// rows that it changes are remembered, all others are in the tables as it found them.
+    pub fn lacks_stock(&self, needs: &Needs<'_>) -> bool {
+        !needs.fulfil.iter().all(|id| self.orders.contains_key(id))
+            || !wanted(&self.in_line(&needs.fulfil)).iter().all(|(pair, wanted)| {
                 self.nobody_waits_for.contains(pair) && self.shelves.get(pair).is_some_and(|shelf| shelf.suffices(*wanted))
             })
-        };
-        let is_known = needs.orders.iter().all(|id| self.orders.contains_key(id))
-            && needs.accounts.iter().all(|id| self.accounts.contains_key(id))
-            && needs.credentials.iter().all(|id| self.credentials.contains_key(id))
-            && needs.users.iter().all(|id| self.users.contains_key(id))
-            && needs.products.iter().all(|id| self.products.contains_key(id))
-            && needs.wallets_of.iter().all(|id| self.wallets_known_of.contains(id));
-        !(is_known && shelves_suffice())
     }
 
     /// Loads what these commands need and what is not there yet. What was changed in memory stays
@@ -333,11 +324,6 @@ impl Batch {
         let end = self.end();
         let mut ids = self.ids;
         ids.vouchers.clear(); // a voucher's id tells which stock is newer
-        let mut orders = self.orders;
-        if orders.len() > Memory::MOST_ORDERS {
-            // What this batch changes is not in the table before it is written.
-            orders.retain(|id, _| self.touched.orders.contains(id));
-        }
         let memory = Memory {
             position: end,
             epoch: self.epoch,
@@ -351,11 +337,11 @@ impl Batch {
             wallets: self.wallets,
             wallets_known_of: self.wallets_known_of,
             wallet_of: self.wallet_of,
-            orders,
+            orders: self.orders,
             shelves: self.shelves,
             nobody_waits_for: self.nobody_waits_for,
         };
-        (memory.bounded(), Recent { answers: self.answers, order_of: self.order_of, texts: self.texts })
+        (memory.bounded(&self.touched), Recent { answers: self.answers, order_of: self.order_of, texts: self.texts })
     }
 
     /// The answer under an idempotency key.

@@ -13,7 +13,7 @@ use ledger_events::user::User;
 use ledger_events::wallet::Wallet;
 use ledger_events::{AccountId, CredentialId, Currency, Money, OrderId, Position, ProductId, UserId, WalletId};
 
-use super::batch::{SealedText, StoredAnswer};
+use super::batch::{SealedText, StoredAnswer, Touched};
 use super::needs::Ids;
 use super::stock::{self, Shelves};
 
@@ -66,7 +66,11 @@ impl Memory {
         Memory { position, epoch, recorded_at, ids, ..Memory::default() }
     }
 
-    pub fn bounded(self) -> Memory {
+    /// With what fits. What the last batch changed stays: it may not be in the tables yet.
+    pub fn bounded(mut self, touched: &Touched) -> Memory {
+        if self.orders.len() > Self::MOST_ORDERS {
+            self.orders.retain(|id, _| touched.orders.contains(id));
+        }
         let vouchers = self.shelves.values().map(stock::Shelf::len).sum();
         let rows = [
             self.accounts.len(),
@@ -77,7 +81,12 @@ impl Memory {
             self.shelves.len(),
             vouchers,
         ];
-        let largest = rows.into_iter().max().unwrap_or_default();
-        if largest > Self::MOST_ROWS { self.forget() } else { self }
+        if rows.into_iter().all(|rows| rows <= Self::MOST_ROWS) {
+            return self;
+        }
+        let (mut wallets, mut orders) = (std::mem::take(&mut self.wallets), std::mem::take(&mut self.orders));
+        wallets.retain(|id, _| touched.wallets.contains(id));
+        orders.retain(|id, _| touched.orders.contains(id));
+        Memory { wallets, orders, ..self.forget() }
     }
 }

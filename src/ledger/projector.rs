@@ -9,7 +9,6 @@ use ledger_projections::deliveries;
 use ledger_projections::listing::derive;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgPool};
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::reader::{self, ReadError};
@@ -41,14 +40,12 @@ pub struct Projector {
     pool: PgPool,
     metrics: Metrics,
     plans: Arc<connect::Plans>,
-    /// Notified when there are new deliveries to make.
-    made: Arc<Notify>,
     idle: Duration,
 }
 
 impl Projector {
-    pub fn new(ledger: &Ledger, options: &PgConnectOptions, metrics: Metrics, made: Arc<Notify>) -> Projector {
-        Projector { ledger: ledger.clone(), pool: connect::projector(options), metrics, plans: Arc::default(), made, idle: IDLE }
+    pub fn new(ledger: &Ledger, options: &PgConnectOptions, metrics: Metrics) -> Projector {
+        Projector { ledger: ledger.clone(), pool: connect::projector(options), metrics, plans: Arc::default(), idle: IDLE }
     }
 
     /// With another slow timer.
@@ -110,9 +107,6 @@ impl Projector {
     /// Applies the next batch of events: rows and checkpoint in one transaction.
     pub async fn step(&self, shard: ShardId) -> Result<Step, ReadError> {
         let mut conn = self.pool.acquire().await?;
-        if self.plans.are_stale() {
-            sqlx::raw_sql("DISCARD PLANS").execute(&mut *conn).await?;
-        }
         let mut tx = conn.begin().await?;
         let held: Option<Position> = sqlx::query_scalar(
             "SELECT position FROM projection_checkpoints WHERE shard_id = $1 AND projection = $2 FOR UPDATE SKIP LOCKED",
@@ -130,6 +124,9 @@ impl Projector {
             tx.commit().await?;
             return Ok(Step::Elsewhere);
         };
+        if self.plans.are_stale(checkpoint) {
+            sqlx::raw_sql("DISCARD PLANS").execute(&mut *tx).await?;
+        }
         let events = reader::after(&mut *tx, shard, checkpoint, BATCH_EVENTS).await?;
         let Some(last) = events.last() else { return Ok(Step::Idle) };
         let made = reader::fold_deliveries(&mut tx, shard, &events).await?;
@@ -143,8 +140,7 @@ impl Projector {
             .await?;
         tx.commit().await?;
         if made.due() > 0 {
-            self.made.notify_waiters();
-            self.made.notify_one();
+            self.ledger.wake().made_deliveries();
         }
         self.metrics.projected(events.len());
         Ok(Step::Applied { to, is_more: i64::try_from(events.len()).is_ok_and(|n| n == BATCH_EVENTS) })

@@ -1,7 +1,8 @@
-//! Waking whoever follows the log: in-process after a commit, by NOTIFY on other nodes.
+//! Waking whoever waits for news of the database: in-process after a commit, by NOTIFY on other nodes.
 
 use std::time::Duration;
 
+use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -10,51 +11,90 @@ use uuid::Uuid;
 
 use super::connect;
 
-const CHANNEL: &str = "ledger_log";
-/// Other nodes hear of commits so often at most.
+/// Other nodes hear of news so often at most.
 const NOTIFY_PAUSE: Duration = Duration::from_millis(10);
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Tells that the log grew. Missing a wake-up is no loss: every follower has a slow timer too.
+/// What there may be news of, and its channel.
+#[derive(Clone, Debug)]
+struct Topic {
+    channel: &'static str,
+    news: watch::Sender<u64>,
+    /// What this node has to tell others.
+    news_of_ours: watch::Sender<u64>,
+}
+
+impl Topic {
+    fn new(channel: &'static str) -> Topic {
+        Topic { channel, news: watch::Sender::new(0), news_of_ours: watch::Sender::new(0) }
+    }
+
+    fn tell(&self) {
+        self.news.send_modify(|n| *n += 1);
+        self.news_of_ours.send_modify(|n| *n += 1);
+    }
+
+    /// One NOTIFY for all news since the last, on a connection of its own: inside the writer's
+    /// transaction it would take a lock over the whole database at commit.
+    async fn announce(self, pool: PgPool, node: String) {
+        let mut news = self.news_of_ours.subscribe();
+        while news.changed().await.is_ok() {
+            if let Err(error) = sqlx::query("SELECT pg_notify($1, $2)").bind(self.channel).bind(&node).execute(&pool).await {
+                tracing::debug!(%error, self.channel, "other nodes were not notified; their timers will do");
+            }
+            tokio::time::sleep(NOTIFY_PAUSE).await;
+        }
+    }
+}
+
+/// Tells that the log grew, or that there are deliveries to send. Missing a wake-up is no loss:
+/// every follower has a slow timer too.
 #[derive(Clone, Debug)]
 pub struct Wake {
-    grown: watch::Sender<u64>,
-    committed_here: watch::Sender<u64>,
+    log: Topic,
+    deliveries: Topic,
     stop: CancellationToken,
 }
 
 impl Wake {
-    /// Starts listening for other nodes' commits and announcing this one's.
+    /// Starts listening for other nodes' news and announcing this one's.
     pub fn start(options: &PgConnectOptions, tasks: &TaskTracker) -> Wake {
-        let wake = Wake { grown: watch::Sender::new(0), committed_here: watch::Sender::new(0), stop: CancellationToken::new() };
+        let (log, deliveries) = (Topic::new("ledger_log"), Topic::new("ledger_deliveries"));
+        let wake = Wake { log, deliveries, stop: CancellationToken::new() };
+        // One listens, one notifies.
         let pool = PgPoolOptions::new().max_connections(2).connect_lazy_with(connect::notifier(options));
         let node = Uuid::new_v4().to_string();
-        let (listening, stop) = (wake.clone(), wake.stop.clone());
-        let (listen_pool, listen_node) = (pool.clone(), node.clone());
-        tasks.spawn(async move { _ = stop.run_until_cancelled(listening.listen(listen_pool, listen_node)).await });
-        let (mut commits, stop) = (wake.committed_here.subscribe(), wake.stop.clone());
-        tasks.spawn(async move {
-            // One NOTIFY for all commits since the last, on a connection of its own: inside the
-            // writer's transaction it would take a lock over the whole database at commit.
-            while let Some(Ok(())) = stop.run_until_cancelled(commits.changed()).await {
-                if let Err(error) = sqlx::query("SELECT pg_notify($1, $2)").bind(CHANNEL).bind(&node).execute(&pool).await {
-                    tracing::debug!(%error, "other nodes were not notified; their timers will do");
-                }
-                tokio::time::sleep(NOTIFY_PAUSE).await;
-            }
-        });
+        for topic in wake.topics() {
+            let (announcing, stop) = (topic.clone().announce(pool.clone(), node.clone()), wake.stop.clone());
+            tasks.spawn(async move { _ = stop.run_until_cancelled(announcing).await });
+        }
+        let (listening, stop) = (wake.clone().listen(pool, node), wake.stop.clone());
+        tasks.spawn(async move { _ = stop.run_until_cancelled(listening).await });
         wake
+    }
+
+    fn topics(&self) -> [&Topic; 2] {
+        [&self.log, &self.deliveries]
     }
 
     /// A writer of this node committed.
     pub fn committed(&self) {
-        self.grown.send_modify(|n| *n += 1);
-        self.committed_here.send_modify(|n| *n += 1);
+        self.log.tell();
+    }
+
+    /// A projector of this node made deliveries that are to be sent.
+    pub fn made_deliveries(&self) {
+        self.deliveries.tell();
     }
 
     /// Changes whenever some shard's log has grown.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
-        self.grown.subscribe()
+        self.log.news.subscribe()
+    }
+
+    /// Changes whenever there are new deliveries.
+    pub fn deliveries(&self) -> watch::Receiver<u64> {
+        self.deliveries.news.subscribe()
     }
 
     /// Ends the tasks.
@@ -62,21 +102,24 @@ impl Wake {
         self.stop.cancel();
     }
 
-    async fn listen(self, pool: sqlx::PgPool, node: String) {
+    async fn listen(self, pool: PgPool, node: String) {
         loop {
             if let Err(error) = self.listen_once(&pool, &node).await {
-                tracing::debug!(%error, "listening for other nodes' commits was interrupted");
+                tracing::debug!(%error, "listening for other nodes' news was interrupted");
             }
             tokio::time::sleep(RECONNECT_PAUSE).await;
         }
     }
 
-    async fn listen_once(&self, pool: &sqlx::PgPool, node: &str) -> Result<(), sqlx::Error> {
+    async fn listen_once(&self, pool: &PgPool, node: &str) -> Result<(), sqlx::Error> {
         let mut listener = PgListener::connect_with(pool).await?;
-        listener.listen(CHANNEL).await?;
+        listener.listen_all(self.topics().map(|topic| topic.channel)).await?;
         loop {
-            if listener.recv().await?.payload() != node {
-                self.grown.send_modify(|n| *n += 1);
+            let heard = listener.recv().await?;
+            if let Some(topic) =
+                self.topics().into_iter().find(|topic| topic.channel == heard.channel() && heard.payload() != node)
+            {
+                topic.news.send_modify(|n| *n += 1);
             }
         }
     }

@@ -1,16 +1,13 @@
 //! Webhooks and their deliveries.
 
-use std::sync::Arc;
-
 use rewards_ledger::ledger::FIRST_SHARD;
 use rewards_ledger::ledger::projector::{Projector, Step};
 use serde_json::{Value, json};
-use tokio::sync::Notify;
 
 use crate::support::node::Node;
 
 async fn project(node: &Node) {
-    let projector = Projector::new(&node.ledger, &node.options, node.metrics.clone(), Arc::new(Notify::new()));
+    let projector = Projector::new(&node.ledger, &node.options, node.metrics.clone());
     while projector.step(FIRST_SHARD).await.unwrap() != Step::Idle {}
 }
 

@@ -39,7 +39,7 @@ async fn each_is_a_recorded_outcome_that_a_person_understands() {
         (Answer::Redirect("https://example.com/elsewhere".to_owned()), Some(302), Some("redirect 302 is not followed")),
         (Answer::Hang, None, Some(none)),
         (Answer::Misbehave(Misbehaviour::DripHeaders(drip)), None, Some(none)),
-        (Answer::Misbehave(Misbehaviour::InformationalFlood), None, Some(none)),
+        (Answer::Misbehave(Misbehaviour::InformationalFlood), None, Some("too many informational answers (1xx)")),
         (Answer::Misbehave(Misbehaviour::HeaderFlood), None, Some(large)),
         (raw(&flood), None, Some(large)),
         (Answer::Misbehave(Misbehaviour::Close), None, Some(closed)),

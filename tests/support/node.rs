@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio_util::task::TaskTracker;
 
@@ -316,7 +315,7 @@ impl Node {
 
     /// Makes the deliveries of everything in the log.
     pub async fn project(&self) {
-        let projector = Projector::new(&self.ledger, &self.options, self.metrics.clone(), Arc::new(Notify::new()));
+        let projector = Projector::new(&self.ledger, &self.options, self.metrics.clone());
         while projector.step(FIRST_SHARD).await.unwrap() != Step::Idle {}
     }
 

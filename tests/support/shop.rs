@@ -20,7 +20,7 @@ use rewards_ledger::receiver::{self, Certificate, Received, Receiver, ReceiverSe
 use rewards_ledger::telemetry::Metrics;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, PgConnection, PgPool};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 
 pub use super::ledger::SHARD;
 use super::ledger::{self, Customer, money};
@@ -35,7 +35,6 @@ const BALANCE: &str = "1000000.00";
 pub struct Shop {
     pub ledger: Ledger,
     pub metrics: Metrics,
-    pub made: Arc<Notify>,
     pub customer: Customer,
     pub options: PgConnectOptions,
     _database: TestDatabase,
@@ -48,7 +47,7 @@ impl Shop {
         let metrics = Metrics::default();
         let ledger = ledger::open_with(&options, metrics.clone()).await;
         let customer = Customer::with(&ledger, BALANCE).await;
-        Shop { ledger, metrics, made: Arc::new(Notify::new()), customer, options, _database: database }
+        Shop { ledger, metrics, customer, options, _database: database }
     }
 
     pub fn pool(&self) -> &PgPool {
@@ -163,7 +162,7 @@ impl Shop {
     }
 
     pub fn projector(&self) -> Projector {
-        Projector::new(&self.ledger, &self.options, self.metrics.clone(), self.made.clone())
+        Projector::new(&self.ledger, &self.options, self.metrics.clone())
     }
 
     /// Makes the deliveries of everything in the log.
@@ -176,7 +175,7 @@ impl Shop {
 
     pub fn worker(&self, receiver: &Receiver, deadline: Duration) -> Worker {
         let pool = connect::delivery(&self.options);
-        Worker { metrics: self.metrics.clone(), made: self.made.clone(), ..worker(&pool, receiver, deadline) }
+        Worker { metrics: self.metrics.clone(), made: self.ledger.wake().deliveries(), ..worker(&pool, receiver, deadline) }
     }
 }
 
@@ -189,7 +188,7 @@ pub fn worker(pool: &PgPool, receiver: &Receiver, deadline: Duration) -> Worker 
         sender: sender(trusting(receiver.ca_pem(), deadline)),
         settings: WorkerSettings { deadline, ..WorkerSettings::default() },
         metrics: Metrics::default(),
-        made: Arc::new(Notify::new()),
+        made: tokio::sync::watch::channel(0).1, // nothing wakes it but its timer
         targets: Arc::default(),
     }
 }

@@ -1,0 +1,108 @@
+//! The worker's recorder: what left the worker's hands is written down, many at once.
+
+use std::time::Instant;
+
+use ledger_events::{ShardId, WebhookId};
+use tokio::sync::mpsc;
+
+use super::{BATCH_RESULTS, Left, RETRY_PAUSE, Worker};
+use crate::delivery::claim::Claimed;
+use crate::delivery::record::{self, Ended, Lease};
+use crate::ledger::connect;
+
+impl Worker {
+    async fn write_off(&self) {
+        for &shard in &self.shards {
+            match record::write_off(&self.pool, shard, self.settings.retry_base).await {
+                Ok(0) => {}
+                Ok(deliveries) => tracing::warn!(shard, deliveries, "attempts of unknown outcome were counted as failed"),
+                Err(error) => tracing::warn!(shard, %error, "attempts of unknown outcome cannot be looked for"),
+            }
+        }
+    }
+
+    /// Records results as they come, as many as there are in one statement, until every sender is
+    /// gone; tells whose they were. A database that is away is waited for.
+    pub(super) async fn record_all(
+        self,
+        mut leaving: mpsc::UnboundedReceiver<Left>,
+        gone: mpsc::UnboundedSender<Vec<WebhookId>>,
+    ) {
+        let mut batch = Vec::with_capacity(BATCH_RESULTS);
+        let mut swept: Option<Instant> = None;
+        loop {
+            if swept.is_none_or(|at| at.elapsed() >= self.settings.idle) {
+                self.write_off().await;
+                swept = Some(Instant::now());
+            }
+            match tokio::time::timeout(self.settings.idle, leaving.recv_many(&mut batch, BATCH_RESULTS)).await {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(_) => continue,
+            }
+            let mut webhooks = Vec::with_capacity(batch.len());
+            let mut ended = vec![];
+            let mut unsent = vec![];
+            let mut cut = vec![];
+            for left in batch.drain(..) {
+                match left {
+                    Left::Sent(result) => (webhooks.push(result.claimed.webhook_id), ended.push(result)),
+                    Left::Unsent(claimed) => (webhooks.push(claimed.webhook_id), unsent.push(claimed)),
+                    Left::Cut(lease) => (webhooks.push(lease.webhook_id), cut.push(lease)),
+                };
+            }
+            for &shard in &self.shards {
+                let (here, elsewhere) = ended.into_iter().partition(|e: &Ended| e.claimed.shard == shard);
+                ended = elsewhere;
+                self.record_until_done(shard, here).await;
+                let (here, elsewhere): (Vec<_>, _) = unsent.into_iter().partition(|c: &Claimed| c.shard == shard);
+                unsent = elsewhere;
+                if !here.is_empty()
+                    && let Err(error) = record::give_back(&self.pool, shard, &here).await
+                {
+                    tracing::warn!(shard, %error, "unsent deliveries were not given back: their leases will run out");
+                }
+                let (here, elsewhere): (Vec<_>, _) = cut.into_iter().partition(|lease: &Lease| lease.shard == shard);
+                cut = elsewhere;
+                if !here.is_empty()
+                    && let Err(error) = record::end_leases(&self.pool, shard, &here).await
+                {
+                    tracing::warn!(shard, %error, "the leases of cut sends were not ended: they will run out");
+                }
+            }
+            _ = gone.send(webhooks); // a worker that stops does not listen any more
+        }
+    }
+
+    /// Records results, however long the database is away. If it refuses a batch for what is in
+    /// it, halves of it are tried, so that only the delivery at fault is left to its lease.
+    async fn record_until_done(&self, shard: ShardId, results: Vec<Ended>) {
+        let mut parts = vec![results];
+        while let Some(mut part) = parts.pop() {
+            if part.is_empty() {
+                continue;
+            }
+            match self.record(shard, &part).await {
+                Ok(counted) => {
+                    let lost = part.len().saturating_sub(usize::try_from(counted).unwrap_or_default());
+                    if lost > 0 {
+                        tracing::warn!(shard, lost, "results came after their leases had gone to somebody else");
+                    }
+                }
+                Err(error) if connect::is_passing(&error) => {
+                    tracing::warn!(shard, results = part.len(), %error, "results cannot be recorded now; they are kept");
+                    parts.push(part);
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                }
+                Err(error) if part.len() == 1 => {
+                    tracing::error!(shard, delivery_id = part[0].claimed.delivery_id, %error, "the database refuses a result");
+                }
+                Err(error) => {
+                    tracing::warn!(shard, results = part.len(), %error, "the database refuses results: bisecting");
+                    let later = part.split_off(part.len() / 2);
+                    parts.extend([later, part]);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What a running worker holds, and how it goes on.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use ledger_events::WebhookId;
+use tokio::sync::mpsc;
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use super::{Answer, FRESH, LOOK_SELDOM, Left, RETRY_PAUSE, STOP_GRACE, Worker};
+use crate::delivery::queue::Queue;
+use crate::delivery::record::Lease;
+
+/// A worker at work: what it holds, and what it waits for. Everything here is done by one task.
+pub(super) struct Running<'w> {
+    worker: &'w Worker,
+    queue: Queue,
+    pub(super) sends: JoinSet<Left>,
+    /// What is being sent, should its task panic.
+    in_flight: HashMap<Id, Lease>,
+    left: mpsc::UnboundedSender<Left>,
+    give_up: CancellationToken,
+    /// A question to the database: one at a time, a look or a claim.
+    pub(super) asked: Option<BoxFuture<'static, Answer>>,
+    asked_at: Instant,
+    /// When to look for what is due.
+    pub(super) look_at: Instant,
+    /// Not before this, or it would do little else.
+    look_not_before: Instant,
+    /// After the database refused something.
+    ask_not_before: Instant,
+    next_shard: usize,
+}
+
+impl<'w> Running<'w> {
+    pub(super) fn new(worker: &'w Worker, left: mpsc::UnboundedSender<Left>) -> Running<'w> {
+        let now = Instant::now();
+        Running {
+            worker,
+            queue: Queue::new(worker.limits()),
+            sends: JoinSet::new(),
+            in_flight: HashMap::new(),
+            left,
+            give_up: CancellationToken::new(),
+            asked: None,
+            asked_at: now,
+            look_at: now,
+            look_not_before: now,
+            ask_not_before: now,
+            next_shard: 0,
+        }
+    }
+
+    /// Starts the sends whose turn it is.
+    pub(super) fn send(&mut self) {
+        loop {
+            let next = self.queue.next(Instant::now());
+            if next.is_empty() {
+                return;
+            }
+            for claimed in next {
+                if claimed.moment.began.elapsed() > FRESH {
+                    self.queue.ended(claimed.webhook_id, None, Instant::now());
+                    self.leave(Left::Unsent(claimed));
+                    continue;
+                }
+                let lease = Lease::of(&claimed);
+                let (worker, give_up) = (self.worker.clone(), self.give_up.clone());
+                let task = self.sends.spawn(async move {
+                    match give_up.run_until_cancelled(worker.send(claimed)).await {
+                        Some(Ok(ended)) => Left::Sent(ended),
+                        Some(Err(claimed)) => Left::Unsent(claimed),
+                        None => Left::Cut(lease),
+                    }
+                });
+                self.in_flight.insert(task.id(), lease);
+            }
+        }
+    }
+
+    /// Asks the database for what is due, or claims it, unless it is being asked already.
+    pub(super) fn ask(&mut self) {
+        let now = Instant::now();
+        if self.asked.is_some() || now < self.ask_not_before {
+            return;
+        }
+        self.asked_at = now;
+        if now >= self.look_at.max(self.look_not_before) {
+            self.look_at = now + self.worker.settings.idle;
+            self.asked = Some(self.worker.clone().look().boxed());
+            return;
+        }
+        let shards = &self.worker.shards;
+        for turn in 0..shards.len() {
+            let shard = shards[(self.next_shard + turn) % shards.len()];
+            let wants = self.queue.wanted(shard, now);
+            if !wants.is_empty() {
+                self.next_shard = (self.next_shard + turn + 1) % shards.len();
+                self.asked = Some(self.worker.clone().claim(shard, wants).boxed());
+                return;
+            }
+        }
+    }
+
+    pub(super) fn answered(&mut self, answer: Answer) {
+        self.asked = None;
+        let now = Instant::now();
+        match answer {
+            Answer::Due { found, later } => {
+                for (shard, due) in found {
+                    self.queue.found(shard, due, now);
+                }
+                self.look_not_before = now + (now - self.asked_at) * LOOK_SELDOM;
+                if let Some(later) = later.and_then(|later| now.checked_add(later)) {
+                    self.look_at = self.look_at.min(later);
+                }
+            }
+            Answer::Claimed(wants, claimed) => self.queue.claimed(&wants, claimed),
+            Answer::Refused(shard, error) => {
+                tracing::warn!(shard, %error, "deliveries cannot be claimed; the worker will try again");
+                self.ask_not_before = now + RETRY_PAUSE;
+                self.look_at = now;
+            }
+            Answer::None => {}
+        }
+    }
+
+    pub(super) fn ended(&mut self, ended: Result<(Id, Left), JoinError>) {
+        let now = Instant::now();
+        let (id, left) = match ended {
+            Ok((id, left)) => (id, Some(left)),
+            Err(error) => (error.id(), None),
+        };
+        let Some(lease) = self.in_flight.remove(&id) else { return };
+        let took = match &left {
+            Some(Left::Sent(ended)) => {
+                if let Some(due) = ended.next_attempt_in(self.worker.settings.retry_base).and_then(|due| now.checked_add(due)) {
+                    self.look_at = self.look_at.min(due);
+                }
+                Some((ended.took, ended.outcome.response_status.is_some()))
+            }
+            _ => None,
+        };
+        self.queue.ended(lease.webhook_id, took, now);
+        self.leave(left.unwrap_or_else(|| {
+            tracing::error!(delivery_id = lease.delivery_id, "a send panicked: its outcome is unknown, and it will be repeated");
+            Left::Cut(lease)
+        }));
+    }
+
+    fn leave(&self, left: Left) {
+        _ = self.left.send(left); // without its recorder the worker ends
+    }
+
+    pub(super) fn gone(&mut self, webhooks: &[WebhookId]) {
+        for webhook_id in webhooks {
+            self.queue.left(*webhook_id);
+        }
+    }
+
+    /// When there is something to do, though nothing happens.
+    pub(super) fn wakes_at(&self) -> Instant {
+        self.look_at.max(self.look_not_before).max(self.ask_not_before)
+    }
+
+    /// Gives back what was not sent, and waits a little for what is in flight.
+    pub(super) async fn finish(mut self) {
+        if let Some(asked) = self.asked.take()
+            && let Ok(Answer::Claimed(wants, claimed)) = tokio::time::timeout(STOP_GRACE, asked).await
+        {
+            self.queue.claimed(&wants, claimed);
+        }
+        for claimed in std::mem::replace(&mut self.queue, Queue::new(self.worker.limits())).into_waiting() {
+            self.leave(Left::Unsent(claimed));
+        }
+        let give_up = self.give_up.clone();
+        let cutting = tokio::time::sleep(STOP_GRACE);
+        tokio::pin!(cutting);
+        loop {
+            tokio::select! {
+                ended = self.sends.join_next_with_id() => match ended {
+                    Some(ended) => self.ended(ended),
+                    None => return,
+                },
+                () = &mut cutting, if !give_up.is_cancelled() => {
+                    let sends = self.sends.len();
+                    tracing::warn!(sends, "sends were cut off by the stop: their outcome is unknown, and they will be repeated");
+                    give_up.cancel();
+                }
+            }
+        }
+    }
+}
