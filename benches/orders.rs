@@ -151,7 +151,7 @@ async fn pipeline(url: &str, baseline: f64, period: Duration) -> Result<Vec<Vec<
     while start.elapsed() < period {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let lag: i64 =
-            sqlx::query_scalar("SELECT h.position - c.position FROM log_head h JOIN projection_checkpoints c USING (shard_id)")
+            sqlx::query_scalar("SELECT h.position - c.position FROM log_head h JOIN projection_checkpoints c USING (shard_id) WHERE c.projection = 'deliveries'")
                 .fetch_one(&pool)
                 .await?;
         lags.push(lag);

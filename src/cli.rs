@@ -8,9 +8,11 @@ mod client;
 mod demo;
 mod events;
 mod listen;
+mod log;
 mod logging;
 mod openapi;
 mod output;
+mod receipt;
 mod replay;
 mod serve;
 mod tokens;
@@ -64,6 +66,10 @@ enum Command {
     Admin(admin::AdminArgs),
     /// Read the log
     Events(events::EventsArgs),
+    /// Read the published transparency log: checkpoints, keys, proofs
+    Log(log::LogArgs),
+    /// Get a receipt that anyone can check
+    Receipt(receipt::ReceiptArgs),
     /// Deliver events to a webhook again, or what it missed
     Replay(replay::ReplayArgs),
     /// Prove that every derived row is what the log says; fails when anything differs
@@ -110,6 +116,8 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Call(args) => return call::run(args, &output).await,
         Command::Admin(args) => admin::run(args, &output).await,
         Command::Events(args) => events::run(args, &output).await,
+        Command::Log(args) => log::run(args, &output).await,
+        Command::Receipt(args) => receipt::run(args, &output).await,
         Command::Replay(args) => replay::run(args, &output).await,
         Command::Verify(args) => return audit::verify(&args, &output).await,
         Command::Rebuild(args) => return audit::rebuild(&args, &output).await,
@@ -150,7 +158,9 @@ fn command() -> clap::Command {
     let everywhere = |command: clap::Command| command.mut_args(|arg| arg.global(true));
     let admin = |admin: clap::Command| everywhere(admin.mut_subcommand("token", everywhere));
     hide_values(
-        Cli::command().mut_subcommand("admin", admin).mut_subcommand("events", everywhere).mut_subcommand("replay", everywhere),
+        ["events", "replay", "log", "receipt"]
+            .into_iter()
+            .fold(Cli::command().mut_subcommand("admin", admin), |command, name| command.mut_subcommand(name, everywhere)),
     )
 }
 

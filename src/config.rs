@@ -19,9 +19,11 @@ use ipnet::IpNet;
 use sqlx::postgres::PgConnectOptions;
 
 use crate::access::seal::Private;
+use crate::transparency::cosignature::witness;
+use crate::transparency::note::VerifierKey;
 pub use file::{FILE_VARIABLE, apply_file, file_named};
 pub use values::{LogFormat, RateLimit, RateLimits, Role, Roles};
-use values::{bytes, date, duration, network, secret, service_name, url};
+use values::{bytes, date, duration, network, origin, secret, service_name, url};
 
 /// The operator token itself, for those who keep no file.
 pub const OPERATOR_TOKEN_VARIABLE: &str = "LEDGER_OPERATOR_TOKEN";
@@ -140,9 +142,25 @@ pub struct Config {
     #[command(flatten)]
     pub operator_token: OperatorTokenSettings,
 
-    /// The transparency log's ed25519 key (no effect yet) [default: made with the embedded server, else required]
+    /// The transparency log's ed25519 keys, one a line, each 32 random bytes in base64, the newest last [default: made with the embedded server, else required]
     #[arg(long, env = "LEDGER_LOG_KEY_FILE", value_name = "FILE")]
     pub log_key_file: Option<PathBuf>,
+
+    /// Where the last checkpoints that were signed are remembered, outside the database [default: log-state.json in the data directory]
+    #[arg(long, env = "LEDGER_LOG_STATE_FILE", value_name = "FILE")]
+    pub log_state_file: Option<PathBuf>,
+
+    /// Which log it is: checkpoints of shard 1 are signed as <ORIGIN>/1 [default: the public URL without its scheme, and /log]
+    #[arg(long, env = "LEDGER_LOG_ORIGIN", value_name = "ORIGIN", value_parser = origin)]
+    pub log_origin: Option<String>,
+
+    /// Verifier keys of the witnesses whose cosignatures are taken, comma-separated [default: none]
+    #[arg(long, env = "LEDGER_LOG_WITNESSES", value_name = "KEYS", value_delimiter = ',', value_parser = witness)]
+    pub log_witnesses: Vec<VerifierKey>,
+
+    /// Addresses of witnesses that are asked for their cosignatures (tlog-witness), comma-separated [default: none]
+    #[arg(long, env = "LEDGER_LOG_WITNESS_URLS", value_name = "URLS", value_delimiter = ',', value_parser = url)]
+    pub log_witness_urls: Vec<String>,
 
     /// 32 random bytes in base64 [default: made with the embedded server in the data directory, else required]
     #[arg(long, env = "LEDGER_MASTER_KEY_FILE", value_name = "FILE")]
@@ -231,14 +249,6 @@ impl Config {
         Ok(Config { database, ..config })
     }
 
-    /// The settings that were given and that nothing in this version looks at.
-    pub fn without_effect(&self) -> Vec<&'static str> {
-        [("--log-key-file", self.log_key_file.is_some())]
-            .into_iter()
-            .filter_map(|(setting, is_given)| is_given.then_some(setting))
-            .collect()
-    }
-
     /// Checks what no single value shows.
     ///
     /// # Errors
@@ -246,6 +256,9 @@ impl Config {
     pub fn check(&self) -> Result<(), ConfigError> {
         self.database.options()?;
         self.database.migration_options()?;
+        if !self.log_witness_urls.is_empty() && self.log_witnesses.is_empty() {
+            return Err(ConfigError("--log-witness-urls needs --log-witnesses: whose signatures are taken".into()));
+        }
         if self.delivery_in_flight_per_webhook > self.delivery_in_flight {
             return Err(ConfigError("--delivery-in-flight-per-webhook must not be above --delivery-in-flight".into()));
         }

@@ -13,3 +13,4 @@ pub mod postgres;
 pub mod receiver;
 pub mod sandbox;
 pub mod telemetry;
+pub mod transparency;

@@ -29,6 +29,8 @@ use crate::ledger::{Ledger, SchemaError, connect, expiry, health};
 use crate::postgres;
 use crate::sandbox::{self, Sandbox, SandboxError};
 use crate::telemetry::Metrics;
+use crate::transparency::projector::TreeProjector;
+use crate::transparency::{PublicLog, Standing};
 pub use database::Database;
 
 /// A connection on which nothing moves for so long is closed, and so is one that never says what
@@ -107,6 +109,10 @@ impl Node {
         };
         let sender = config.roles.include(Role::Delivery).then(|| sender(config)).transpose()?;
         let keyring = keys::keyring(config, database.is_embedded())?;
+        let signing = match config.roles.include(Role::Projector) {
+            true => Some((keys::signer(config, database.is_embedded())?, keys::memory(config)?)),
+            false => None,
+        };
         let token = config.operator_token.read()?;
         database.migrate_if_allowed().await?;
         let metrics = Metrics::default();
@@ -128,6 +134,16 @@ impl Node {
             writers,
             tasks: 0,
         };
+        let public_log = PublicLog { witnesses: config.log_witnesses.clone().into(), standing: Standing::default() };
+        if let Some((signer, memory)) = signing {
+            let origin = keys::origin(config);
+            let (options, standing) = (node.database.options(), public_log.standing.clone());
+            let tree = TreeProjector::new(&ledger, options, signer, origin, memory, standing, metrics.clone());
+            node.roles.spawn(tree.run(node.stop_roles.clone()));
+            if let Some(witnesses) = keys::witnesses(config, &ledger, &public_log)? {
+                node.roles.spawn(witnesses.run(node.stop_roles.clone()));
+            }
+        }
         node.start_roles(config, sender, sandbox, work, &keyring, &metrics);
         if let Some(acceptor) = acceptor {
             let access = connect::access(node.database.options());
@@ -148,6 +164,7 @@ impl Node {
                 metrics,
                 public_url: config.public_url.clone().unwrap_or_else(|| format!("http://{address}")).into(),
                 is_sandbox: config.sandbox,
+                public_log,
             };
             node.serve(acceptor, state);
             node.address = Some(address);

@@ -73,6 +73,7 @@ struct Inner {
     delivery_seconds: Histogram,
     deliveries_in_flight: Gauge,
     fulfilled: Counter,
+    tree_refusals: Counter,
     queues: Mutex<Vec<(ShardId, mpsc::WeakSender<Submission>)>>,
     queue_depth: Family<ShardLabels, Gauge>,
     waiting: Waiting,
@@ -136,11 +137,16 @@ impl Waiting {
     fn set(&self, backlogs: &[Backlog]) {
         for backlog in backlogs {
             let shard = ShardLabels { shard: backlog.shard_id.into() };
-            let projection = ProjectionLabels { projection: deliveries::NAME, shard: backlog.shard_id.into() };
             self.head.get_or_create(&shard).set(backlog.head);
-            self.position.get_or_create(&projection).set(backlog.checkpoint);
-            self.lag_positions.get_or_create(&projection).set((backlog.head - backlog.checkpoint).max(0));
-            self.lag_seconds.get_or_create(&projection).set(backlog.oldest_seconds);
+            for (projection, position, oldest_seconds) in [
+                (deliveries::NAME, backlog.checkpoint, backlog.oldest_seconds),
+                (backlog::TREE, backlog.tree_size, backlog.tree_oldest_seconds),
+            ] {
+                let projection = ProjectionLabels { projection, shard: backlog.shard_id.into() };
+                self.position.get_or_create(&projection).set(position);
+                self.lag_positions.get_or_create(&projection).set((backlog.head - position).max(0));
+                self.lag_seconds.get_or_create(&projection).set(oldest_seconds);
+            }
             self.unqueued.get_or_create(&shard).set(backlog.unqueued);
             self.out_of_stock.get_or_create(&shard).set(backlog.waiting);
             self.due.get_or_create(&shard).set(backlog.due);
@@ -176,6 +182,7 @@ impl Default for Metrics {
             delivery_seconds: seconds(),
             deliveries_in_flight: Gauge::default(),
             fulfilled: Counter::default(),
+            tree_refusals: Counter::default(),
             queues: Mutex::default(),
             queue_depth: Family::default(),
             waiting: Waiting::default(),
@@ -216,6 +223,11 @@ impl Default for Metrics {
             );
             registry.register("deliveries_in_flight", "Delivery attempts in flight", inner.deliveries_in_flight.clone());
             registry.register("orders_taken_up", "Orders that fulfilment took up", inner.fulfilled.clone());
+            registry.register(
+                "transparency_refusals",
+                "Times that this node refused to sign the tree, because it is not what was signed before",
+                inner.tree_refusals.clone(),
+            );
             registry.register("writer_queue_depth", "Commands waiting for this node's writer", inner.queue_depth.clone());
             inner.waiting.register(&mut registry);
             inner.called_for.register(&mut registry);
@@ -250,6 +262,10 @@ impl Metrics {
 
     pub fn projected(&self, events: usize) {
         self.0.projection_events.inc_by(events as u64);
+    }
+
+    pub fn tree_refused(&self) {
+        self.0.tree_refusals.inc();
     }
 
     pub fn attempt_started(&self) {

@@ -15,4 +15,5 @@ mod recovery;
 mod sandbox;
 mod support;
 mod takeover;
+mod transparency;
 mod writer;

@@ -83,6 +83,8 @@ impl Serve {
         std::fs::create_dir_all(&directory)?;
         let master_key = directory.join("master.key");
         std::fs::write(&master_key, MASTER_KEY.as_str())?;
+        let log_key = directory.join("log.key");
+        std::fs::write(&log_key, MASTER_KEY.as_str())?;
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let address = format!("127.0.0.1:{port}");
         let process = Command::new(env!("CARGO_BIN_EXE_rewards-ledger"))
@@ -90,6 +92,7 @@ impl Serve {
             .args(more)
             .env("DATABASE_URL", database_url)
             .env("LEDGER_MASTER_KEY_FILE", &master_key)
+            .env("LEDGER_LOG_KEY_FILE", &log_key)
             .env("LEDGER_OPERATOR_TOKEN", OPERATOR_TOKEN)
             .env("LEDGER_DATA_DIR", &directory)
             .env("RUST_LOG", "warn,access=off,rustls_platform_verifier=off")

@@ -4,6 +4,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+/// A parameter that takes all that is left of a path.
+const REST: &str = "/{place}";
+
 /// The paths of an OpenAPI document with their methods. Cheap to clone; read on a 405 only.
 #[derive(Debug, Clone, Default)]
 pub struct Methods(Arc<[(String, String)]>);
@@ -38,7 +41,8 @@ impl Methods {
 
 fn matches(template: &str, path: &str) -> bool {
     let segment = |(template, given): (&str, &str)| template == given || (template.starts_with('{') && !given.is_empty());
-    template.split('/').count() == path.split('/').count() && template.split('/').zip(path.split('/')).all(segment)
+    let (named, given) = (template.split('/').count(), path.split('/').count());
+    (named == given || named < given && template.ends_with(REST)) && template.split('/').zip(path.split('/')).all(segment)
 }
 
 #[cfg(test)]
@@ -54,6 +58,7 @@ mod tests {
             "/orders/{id}/cancel": {"post": {}},
             "/products/images": {"get": {}},
             "/products/{id}": {"put": {}},
+            "/tile/{place}": {"get": {}},
         }}));
         let of = |path| methods.of(path).unwrap_or_default();
         assert_eq!(of("/orders"), "GET, HEAD, POST");
@@ -62,6 +67,8 @@ mod tests {
         assert_eq!(of("/orders/7/cancel"), "POST");
         assert_eq!(of("/products/images"), "GET, HEAD");
         assert_eq!(of("/products/7"), "PUT");
+        assert_eq!(of("/tile/0/x001/000"), "GET, HEAD");
+        assert_eq!(of("/tile"), "");
         assert_eq!(of("/elsewhere"), "");
     }
 }

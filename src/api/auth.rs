@@ -12,6 +12,7 @@ use poem::{Endpoint, IntoResponse, Middleware, Request, Response, Result};
 use super::body;
 use super::edge::WireUri;
 use super::error::{ApiError, Code, RateLimited};
+use super::log::is_for_auditors;
 use super::source::source_ip;
 use super::state::ApiState;
 use super::user_auth::{bearer, portal_user};
@@ -107,7 +108,8 @@ impl<E: Endpoint> Endpoint for Admitted<E> {
 
 async fn admit(state: &ApiState, request: &mut Request) -> Result<()> {
     let path = request.uri().path();
-    let (is_client_api, is_operator_api) = (is_under(path, "/api/v1"), is_under(path, "/admin/v1"));
+    let is_client_api = is_under(path, "/api/v1");
+    let is_operator_api = is_under(path, "/admin/v1") || is_for_auditors(path);
     let operator = match is_operator_api {
         true => Some(operator(&state.operators, bearer(request)).await),
         false => None,

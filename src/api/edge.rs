@@ -224,6 +224,7 @@ fn route_class(path: &str) -> &'static str {
         ("/admin/v1", "operator"),
         ("/client/api", "portal"),
         ("/auth", "auth"),
+        ("/log", "log"),
         ("/healthz", "probe"),
         ("/readyz", "probe"),
         ("/metrics", "probe"),

@@ -18,6 +18,7 @@ mod guides;
 pub mod idempotency;
 mod images;
 mod lifecycle;
+mod log;
 mod operator;
 mod orders;
 pub mod outcome;

@@ -27,12 +27,18 @@ async fn healthz() -> poem::Result<Response> {
     fine("alive")
 }
 
-/// 200 when the database answers, its schema is this program's, and the log is append-only for
-/// this role; else 503 with the reason.
+/// 200 when the database answers, its schema is this program's, the log is append-only for this
+/// role, and this node does not refuse to sign it; else 503 with the reason.
 #[handler]
 async fn readyz(state: State<'_>) -> poem::Result<Response> {
     match check_schema(state.ledger.pool()).await {
-        Ok(()) => fine("ready"),
+        Ok(()) => match state.public_log.standing.refusal() {
+            None => fine("ready"),
+            Some((shard, refusal)) => {
+                let reason = format!("The transparency log of shard {shard} is not signed: {refusal}.");
+                Err(ApiError::new(Code::Unavailable).message(reason).into())
+            }
+        },
         Err(reason) => Err(ApiError::new(Code::Unavailable).message(reason.to_string()).into()),
     }
 }

@@ -14,7 +14,7 @@ use super::portal::Portal;
 use super::sessions::Sessions;
 use super::state::ApiState;
 use super::{
-    beneficiaries, charges, deliveries, document, guides, images, operator, orders, payouts, probes, products, reference,
+    beneficiaries, charges, deliveries, document, guides, images, log, operator, orders, payouts, probes, products, reference,
     sandbox, statements, transactions, vouchers, wallets, webhooks,
 };
 
@@ -46,6 +46,7 @@ type OperatorApi = (
     operator::Orders,
     operator::Payouts,
     operator::Replays,
+    operator::Receipts,
 );
 
 const CLIENT_TITLE: &str = "Rewards Ledger: client API";
@@ -67,7 +68,10 @@ const OPERATOR_TEXT: &str =
     "Run the ledger: accounts, users, credentials, wallets, products, stock, and any account's orders and payouts.
 
 Every request carries `Authorization: Bearer <operator token>`. An admin may do everything; finance funds and adjusts \
-wallets, and reads; an auditor reads. Every change is an event in the log.";
+wallets, and reads; an auditor reads. Every change is an event in the log.
+
+What is under `/log` proves that the log was not changed: see [The transparency log](/docs/guides/transparency). It is for \
+everyone, without a token, but for the entries themselves.";
 
 fn client_api() -> ClientApi {
     (
@@ -110,8 +114,8 @@ fn part<T: OpenApi>(api: T) -> OpenApiService<T, ()> {
     OpenApiService::new(api, "", "1")
 }
 
-fn operators() -> OpenApiService<OperatorApi, ()> {
-    let api = (
+fn operator_api() -> OperatorApi {
+    (
         operator::Accounts,
         operator::Users,
         operator::Credentials,
@@ -123,8 +127,13 @@ fn operators() -> OpenApiService<OperatorApi, ()> {
         operator::Orders,
         operator::Payouts,
         operator::Replays,
-    );
-    service(api, "Rewards Ledger: operator API", OPERATOR_TEXT)
+        operator::Receipts,
+    )
+}
+
+/// Everything for operators and auditors in one document, with the public log; served in parts.
+fn operators() -> OpenApiService<(OperatorApi, log::Log), ()> {
+    service((operator_api(), log::Log), "Rewards Ledger: operator API", OPERATOR_TEXT)
 }
 
 /// The finished document of a service.
@@ -184,7 +193,8 @@ pub fn app(state: ApiState) -> impl Endpoint {
         .nest_no_strip("/api/v1", v1)
         .nest_no_strip("/auth", part(Sessions))
         .nest_no_strip("/client/api", part(Portal))
-        .nest_no_strip("/admin/v1", operators)
+        .nest_no_strip("/admin/v1", part(operator_api()))
+        .nest_no_strip("/log", part(log::Log))
         .before(refuse_nul)
         .with(AddData::new(state.clone()))
         .with(Admission(state))

@@ -21,6 +21,7 @@ use crate::access::seal::Keyring;
 use crate::access::{Gate, Operators, Sessions};
 use crate::ledger::{Ledger, Origin};
 use crate::telemetry::Metrics;
+use crate::transparency::PublicLog;
 
 /// What the API works with. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -38,6 +39,7 @@ pub struct ApiState {
     pub is_sandbox: bool,
     /// The address by which clients reach the service, without a slash at its end.
     pub public_url: Arc<str>,
+    pub public_log: PublicLog,
 }
 
 /// The state as a handler's argument.
@@ -87,6 +89,9 @@ pub enum Tag {
     /// The account's own API keys, for its owners.
     #[oai(rename = "API keys")]
     ApiKeys,
+    /// The transparency log: that nobody has changed the past.
+    #[oai(rename = "Transparency log")]
+    Log,
     /// Client organisations, their users and their credentials.
     Accounts,
     /// Products, categories and voucher stock.

@@ -27,6 +27,8 @@ pub enum Difference {
     Reference { shard: ShardId, position: Position, field: &'static str, event_id: Uuid },
     /// An event that cannot follow what its stream holds, or breaks a rule of money.
     Rule { shard: ShardId, stream: &'static str, id: i64, position: Position, problem: String },
+    /// The tree of the transparency log is not that of the events, from this position on.
+    Tree { shard: ShardId, position: Position, problem: String },
     /// A row of a projection is not the fold of the log.
     Row(RowDifference),
     /// The vault's stock does not agree with what an order's events delivered.
@@ -119,6 +121,7 @@ impl fmt::Display for Difference {
             Self::Rule { shard, stream, id, position, problem } => {
                 write!(f, "shard {shard}, position {position}: {stream} {id}: {problem}")
             }
+            Self::Tree { shard, position, problem } => write!(f, "shard {shard}, position {position}: {problem}"),
             Self::Row(row) => row.fmt(f),
             Self::Voucher { shard, order_id, reference, problem } => {
                 write!(f, "shard {shard}: voucher {reference} of order {order_id}: {problem}")

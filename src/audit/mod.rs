@@ -15,6 +15,7 @@ mod rules;
 mod shadow;
 mod streams;
 mod tables;
+mod tree;
 pub mod verify;
 mod vouchers;
 

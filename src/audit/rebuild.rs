@@ -317,7 +317,10 @@ impl Work {
     /// so none waits for the head with locks on the tables that are to go.
     async fn announce(&self, conn: &mut PgConnection) -> Result<(), sqlx::Error> {
         if self.parts.iter().any(|part| *part != Part::Deliveries) {
-            sqlx::query("UPDATE log_head SET epoch = epoch + 1").execute(conn).await?;
+            // On disk before anybody sees it: whoever signs the log remembers that the epoch only grows.
+            sqlx::raw_sql("BEGIN; SET LOCAL synchronous_commit = on; UPDATE log_head SET epoch = epoch + 1; COMMIT")
+                .execute(conn)
+                .await?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, PgConnection};
 
-use super::{AuditError, Difference, Findings, Progress, deliveries, lists, lock, positions, streams};
+use super::{AuditError, Difference, Findings, Progress, deliveries, lists, lock, positions, streams, tree};
 use crate::ledger::connect::RUNTIME_ROLE;
 use crate::ledger::health::Health;
 
@@ -46,7 +46,7 @@ pub struct Report {
     pub counts: Counts,
     /// Whether what is to be delivered is delivered or on its way, up to where the projection has come.
     pub delivery_health: Health,
-    /// One for each shard.
+    /// For each shard one of the deliveries and one of the transparency log.
     pub reached: Vec<Reach>,
     /// How many differences there are.
     pub found: u64,
@@ -82,7 +82,7 @@ const SCRATCH: &str = "
     CREATE TEMP TABLE kept_envelopes (LIKE public.webhook_envelopes, PRIMARY KEY (shard_id, event_id));
     CREATE TEMP TABLE kept_deliveries (LIKE public.deliveries)";
 
-/// Reads the whole log three times, by positions, by streams and for the deliveries, and every
+/// Reads the whole log four times, by positions, by streams, for the deliveries and for the tree, and every
 /// derived row once. Errors only when it cannot look; what it finds is in the report.
 ///
 /// Writes nothing but temporary tables. Refused with [`AuditError::Busy`] beside a rebuild, whose
@@ -107,6 +107,7 @@ pub async fn verify(options: &PgConnectOptions, progress: impl Fn(Progress)) -> 
         deliveries::check(&mut conn, shard, &mut counts, &mut health, &mut findings, &progress).await?;
         lists::check(&mut conn, shard, &mut findings).await?;
         reached.push(deliveries::reach(&mut conn, shard, &mut findings).await?);
+        reached.push(tree::check(&mut conn, shard, &mut findings, &progress).await?);
     }
     lock::release(&mut conn).await?;
     conn.close().await?;

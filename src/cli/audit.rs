@@ -51,7 +51,7 @@ async fn run_verify(options: &PgConnectOptions, output: &Output) -> anyhow::Resu
         for reach in &report.reached {
             let (projection, checkpoint, behind) = (reach.projection, reach.checkpoint, reach.behind());
             anstream::println!(
-                "shard {}: {projection} are projected up to position {checkpoint}, {behind} events behind the head",
+                "shard {}: {projection}: up to position {checkpoint}, {behind} events behind the head",
                 reach.shard
             );
         }

@@ -53,6 +53,10 @@ impl Body {
         Body { content_type: "text/csv", bytes: text.into_bytes() }
     }
 
+    pub fn text(text: String) -> Body {
+        Body { content_type: "text/plain", bytes: text.into_bytes() }
+    }
+
     /// Bytes that speak for themselves.
     pub fn bytes(bytes: Vec<u8>) -> Body {
         Body { content_type: "application/octet-stream", bytes }
@@ -92,6 +96,27 @@ impl Client {
         let (status, headers) = (response.status(), response.headers().clone());
         let body = response.text().await.map_err(reqwest::Error::without_url).with_context(no_answer)?;
         Ok(Reply { status, headers, body })
+    }
+
+    /// The bytes of a GET; none where there is nothing.
+    ///
+    /// # Errors
+    /// When there is no answer, or another one.
+    pub async fn bytes(&self, path: &str) -> anyhow::Result<Option<Vec<u8>>> {
+        let url = self.url(path)?;
+        let mut request = self.http.get(url.clone());
+        for (name, value) in self.headers(&Method::GET, &url, &[])? {
+            request = request.header(name, value);
+        }
+        let no_answer = || format!("no answer from {}", self.base);
+        let response = request.send().await.map_err(reqwest::Error::without_url).with_context(no_answer)?;
+        match response.status() {
+            StatusCode::NOT_FOUND => return Ok(None),
+            status if !status.is_success() => bail!("the service answers {} at {path}", status.as_u16()),
+            _ => {}
+        }
+        let bytes = response.bytes().await.map_err(reqwest::Error::without_url).with_context(no_answer)?;
+        Ok(Some(bytes.into()))
     }
 
     /// Sends JSON and answers `data`, or the body itself where there is no wrapper.

@@ -40,9 +40,6 @@ impl StopSignals {
 /// Runs a node until a signal ends it.
 pub async fn run(config: &Config) -> anyhow::Result<ExitCode> {
     let mut signals = StopSignals::listen()?;
-    for setting in config.without_effect() {
-        tracing::warn!(setting, "this setting has no effect yet");
-    }
     // Until it has started there is nothing to do in order; the embedded server ends by itself.
     let mut node = tokio::select! {
         node = Node::start(config) => node?,

@@ -5,6 +5,7 @@ use std::io::Write;
 use clap::{Command, FromArgMatches};
 
 use super::*;
+use crate::transparency::note::Algorithm;
 
 fn command() -> Command {
     // The tests' surroundings have no say; variables are tried by running the program.
@@ -168,8 +169,18 @@ fn the_file_is_found_before_the_arguments_are_parsed() {
 }
 
 #[test]
-fn what_has_no_effect_yet_is_told() {
-    assert!(parse(command(), &[]).unwrap().without_effect().is_empty());
-    let given = parse(command(), &["--sandbox", "--rate-limits", "login=1/1s", "--sunset-date", "2030-12-31"]).unwrap();
-    assert_eq!(given.without_effect(), [""; 0]);
+fn an_origin_has_no_scheme_and_witnesses_are_verifier_keys() {
+    let config = parse(command(), &["--log-origin", "ledger.example.com/log"]).unwrap();
+    assert_eq!((config.log_origin.as_deref(), config.log_witnesses.len()), (Some("ledger.example.com/log"), 0));
+    for wrong in ["https://ledger.example.com/log", "a b", "a+b", "a/", ""] {
+        assert!(parse(command(), &["--log-origin", wrong]).is_err(), "{wrong:?}");
+    }
+    let key = |algorithm| VerifierKey::new("w.example.com", algorithm, [7; 32]).unwrap().to_string();
+    let (witness, log) = (key(Algorithm::CosignatureV1), key(Algorithm::Ed25519));
+    let both = format!("{witness},{}", VerifierKey::new("x.example.com", Algorithm::CosignatureV1, [8; 32]).unwrap());
+    assert_eq!(parse(command(), &["--log-witnesses", &both]).unwrap().log_witnesses.len(), 2);
+    assert!(parse(command(), &["--log-witnesses", &log]).is_err());
+    let url = ["--log-witness-urls", "https://w.example.com/log"];
+    assert!(parse(command(), &url).is_err());
+    assert_eq!(parse(command(), &[&url[..], &["--log-witnesses", &witness]].concat()).unwrap().log_witness_urls, url[1..]);
 }

@@ -224,6 +224,16 @@ pub(super) fn url(text: &str) -> Result<String, String> {
     Ok(text.trim_end_matches('/').to_owned())
 }
 
+/// The beginning of a log's origin: what a key's name can have, without a scheme.
+pub(super) fn origin(text: &str) -> Result<String, String> {
+    let is_fine = (1..=200).contains(&text.len())
+        && !text.chars().any(|c| c.is_whitespace() || c.is_control() || c == '+')
+        && !text.contains("://")
+        && !text.ends_with('/');
+    let expected = "expected 1 to 200 characters such as ledger.example.com/log: no scheme, spaces or plus signs";
+    if is_fine { Ok(text.to_owned()) } else { Err(expected.to_owned()) }
+}
+
 pub(super) fn date(text: &str) -> Result<NaiveDate, String> {
     NaiveDate::parse_from_str(text, "%Y-%m-%d").map_err(|_| "a date looks like 2030-12-31".to_owned())
 }

@@ -4,6 +4,9 @@ use ledger_events::{Position, ShardId};
 use ledger_projections::deliveries;
 use sqlx::{FromRow, PgPool};
 
+/// The tree of the transparency log among the projections.
+pub const TREE: &str = "transparency";
+
 /// Queues are counted up to here, so that looking costs no more when they are longest.
 pub const COUNTED: i64 = 100_000;
 
@@ -17,6 +20,10 @@ pub struct Backlog {
     pub checkpoint: Position,
     /// How long the oldest event that is not projected has been in the log, in seconds; 0 with none.
     pub oldest_seconds: f64,
+    /// How many events are in the tree of the transparency log.
+    pub tree_size: Position,
+    /// How long the oldest event that is not in the tree has been in the log, in seconds; 0 with none.
+    pub tree_oldest_seconds: f64,
     /// Orders that fulfilment has not taken up, up to [`COUNTED`].
     pub unqueued: i64,
     /// Orders that wait for stock, up to [`COUNTED`].
@@ -31,6 +38,9 @@ pub async fn sample(pool: &PgPool) -> Result<Vec<Backlog>, sqlx::Error> {
         "SELECT h.shard_id, h.position AS head, c.position AS checkpoint,
             coalesce((SELECT greatest(0, extract(epoch FROM clock_timestamp() - e.recorded_at)) FROM events e
                 WHERE e.shard_id = h.shard_id AND e.position = c.position + 1), 0)::float8 AS oldest_seconds,
+            t.position AS tree_size,
+            coalesce((SELECT greatest(0, extract(epoch FROM clock_timestamp() - e.recorded_at)) FROM events e
+                WHERE e.shard_id = h.shard_id AND e.position = t.position + 1), 0)::float8 AS tree_oldest_seconds,
             (SELECT count(*) FROM (SELECT FROM orders o WHERE o.shard_id = h.shard_id AND NOT o.is_queued AND o.status = 'PENDING'
                 LIMIT $2) AS unqueued) AS unqueued,
             (SELECT count(*) FROM (SELECT FROM orders o WHERE o.shard_id = h.shard_id AND o.is_queued
@@ -42,10 +52,13 @@ pub async fn sample(pool: &PgPool) -> Result<Vec<Backlog>, sqlx::Error> {
          FROM log_head h
          CROSS JOIN LATERAL (SELECT coalesce((SELECT position FROM projection_checkpoints p
             WHERE p.shard_id = h.shard_id AND p.projection = $1), 0) AS position) AS c
+         CROSS JOIN LATERAL (SELECT coalesce((SELECT position FROM projection_checkpoints p
+            WHERE p.shard_id = h.shard_id AND p.projection = $3), 0) AS position) AS t
          ORDER BY h.shard_id",
     )
     .bind(deliveries::NAME)
     .bind(COUNTED)
+    .bind(TREE)
     .fetch_all(pool)
     .await
 }

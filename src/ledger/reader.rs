@@ -3,8 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
+use ledger_events::leaf::Leaf;
 use ledger_events::order::Order;
-use ledger_events::{CodecError, Event, Metadata, Moment, OrderId, Position, Recorded, ShardId, StreamType};
+use ledger_events::{CodecError, Event, Metadata, Moment, OrderId, Position, Recorded, ShardId, StreamType, TransactionId};
 use ledger_projections::deliveries::{self, Inputs, Made, Past};
 use ledger_projections::{ProjectionError, orders};
 use sqlx::{FromRow, PgConnection, PgExecutor, PgPool};
@@ -40,6 +41,23 @@ pub struct Stored {
 }
 
 impl Stored {
+    /// What the transparency log commits to of it.
+    pub fn leaf(&self) -> Leaf<'_> {
+        Leaf {
+            shard_id: self.shard_id,
+            position: self.position,
+            event_id: self.event_id,
+            stream_type: &self.stream_type,
+            stream_id: self.stream_id,
+            version: self.version,
+            event_type: &self.event_type,
+            schema_version: self.schema_version,
+            data: &self.data,
+            metadata: &self.metadata,
+            recorded_at: self.recorded_at,
+        }
+    }
+
     /// Errors on what this program cannot read, naming the position.
     pub fn decode(&self) -> Result<Recorded, ReadError> {
         let codec = |source| ReadError::Codec { position: self.position, source };
@@ -112,6 +130,18 @@ pub async fn stream_after(
     .bind(after)
     .bind(upto)
     .bind(limit)
+    .fetch_all(db)
+    .await
+}
+
+/// The events of these wallet movements, in the log's order.
+pub async fn movements(db: impl PgExecutor<'_>, shard: ShardId, ids: &[TransactionId]) -> Result<Vec<Stored>, sqlx::Error> {
+    sqlx::query_as(select_events!(
+        "WHERE shard_id = $1 AND position = ANY(ARRAY(SELECT position FROM wallet_transactions WHERE shard_id = $1 AND id = ANY($2)))
+         ORDER BY position"
+    ))
+    .bind(shard)
+    .bind(ids)
     .fetch_all(db)
     .await
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::node::Node;
 
-const NAMES: [&str; 21] = [
+const NAMES: [&str; 24] = [
     "ledger_http_requests_total{",
     "ledger_http_request_seconds_count ",
     "ledger_commands_total ",
@@ -20,6 +20,9 @@ const NAMES: [&str; 21] = [
     r#"ledger_projection_position{projection="deliveries",shard="1"} 0"#,
     r#"ledger_projection_lag_positions{projection="deliveries",shard="1"} "#,
     r#"ledger_projection_lag_seconds{projection="deliveries",shard="1"} "#,
+    r#"ledger_projection_position{projection="transparency",shard="1"} 0"#,
+    r#"ledger_projection_lag_seconds{projection="transparency",shard="1"} "#,
+    "ledger_transparency_refusals_total 0",
     r#"ledger_orders_unqueued{shard="1"} 1"#,
     r#"ledger_orders_out_of_stock{shard="1"} 1"#,
     r#"ledger_deliveries_due{shard="1"} 1"#,

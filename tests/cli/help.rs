@@ -3,7 +3,7 @@
 use super::{directory, err, out, program, run};
 
 /// Every setting of the contract's table, with its variable and default as `--help` shows them.
-const SETTINGS: [(&str, &str, &str); 27] = [
+const SETTINGS: [(&str, &str, &str); 31] = [
     ("--listen", "LEDGER_LISTEN", "[default: 127.0.0.1:8080]"),
     ("--database-url", "DATABASE_URL", "[default: an embedded Postgres in the data directory]"),
     ("--data-dir", "LEDGER_DATA_DIR", "[default: "),
@@ -11,6 +11,10 @@ const SETTINGS: [(&str, &str, &str); 27] = [
     ("--operator-token-file", "LEDGER_OPERATOR_TOKEN_FILE", "[default: none; more tokens through `admin token`]"),
     ("--migration-url", "LEDGER_MIGRATION_URL", "[default: the database URL]"),
     ("--log-key-file", "LEDGER_LOG_KEY_FILE", "[default: made with the embedded server, else required]"),
+    ("--log-state-file", "LEDGER_LOG_STATE_FILE", "[default: log-state.json in the data directory]"),
+    ("--log-origin", "LEDGER_LOG_ORIGIN", "[default: the public URL without its scheme, and /log]"),
+    ("--log-witnesses", "LEDGER_LOG_WITNESSES", "[default: none]"),
+    ("--log-witness-urls", "LEDGER_LOG_WITNESS_URLS", "[default: none]"),
     (
         "--master-key-file",
         "LEDGER_MASTER_KEY_FILE",
@@ -63,7 +67,10 @@ async fn help_shows_every_setting_with_its_variable_and_default() {
 #[tokio::test]
 async fn every_command_has_help() {
     let directory = directory();
-    for command in ["demo", "serve", "migrate", "listen", "call", "admin", "events", "replay", "verify", "rebuild", "openapi"] {
+    for command in [
+        "demo", "serve", "migrate", "listen", "call", "admin", "events", "log", "receipt", "replay", "verify", "rebuild",
+        "openapi",
+    ] {
         let help = run(program(directory.path()).args([command, "--help"])).await;
         assert!(help.status.success() && out(&help).contains("--json"), "{command}: {}", out(&help));
     }
@@ -87,7 +94,24 @@ async fn a_wrong_value_stops_the_start_with_one_line() {
     variable_over_file.arg("--config").arg(&file);
     let mut master_key = variables("DATABASE_URL", "postgres://nobody:hidden@127.0.0.1:1/none");
     master_key.args(["--roles", "projector"]);
+    let key_file = directory.path().join("master.key");
+    std::fs::write(&key_file, crate::support::ledger::MASTER_KEY).unwrap();
+    let with_key = |roles: &str| {
+        let mut command = variables("DATABASE_URL", "postgres://nobody:hidden@127.0.0.1:1/none");
+        command.env("LEDGER_MASTER_KEY_FILE", &key_file).args(["--roles", roles]);
+        command
+    };
+    let mut wrong_log_key = with_key("projector");
+    wrong_log_key.env("LEDGER_LOG_KEY_FILE", &file);
+    let wrong_log_key_line =
+        format!("error: --log-key-file (LEDGER_LOG_KEY_FILE): {}: line 1 is not 32 bytes in base64", file.display());
     for (mut command, status, expected) in [
+        (
+            with_key("projector"),
+            1,
+            "error: --log-key-file (LEDGER_LOG_KEY_FILE) is required with --database-url and the role projector: a file of 32 random bytes in base64 (openssl rand -base64 32)",
+        ),
+        (wrong_log_key, 1, wrong_log_key_line.as_str()),
         (flag, 2, "error: --listen cannot be \"here\": invalid socket address syntax"),
         (variable_over_file, 2, "error: --retry-base cannot be \"later\": a duration looks like 500ms, 30s, 5m, 1h or 1d"),
         (

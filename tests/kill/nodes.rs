@@ -62,7 +62,8 @@ async fn backlog(database_url: &str, url: &str, orders: usize) {
         assert_eq!(maker.call(&client, "POST", "/orders", None, &body).await.unwrap().0, 201);
     }
     let pool = PgPool::connect(database_url).await.unwrap();
-    let projected = "SELECT (SELECT position FROM projection_checkpoints) = (SELECT position FROM log_head)";
+    let projected =
+        "SELECT (SELECT position FROM projection_checkpoints WHERE projection = 'deliveries') = (SELECT position FROM log_head)";
     until(&pool, "everything is projected", projected).await;
 }
 

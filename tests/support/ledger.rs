@@ -13,6 +13,8 @@ use tokio_util::task::TaskTracker;
 
 /// Base64 of 32 bytes: the master key of every node of every test.
 pub const MASTER_KEY: &str = "dGhlIG1hc3RlciBrZXkgb2YgZXZlcnkgdGVzdCBrZXk=";
+/// The same of the log's key.
+pub const LOG_KEY: &str = "dGhlIGtleSBvZiB0aGUgbG9nIG9mIGVhY2ggdGVzdCE=";
 /// The shard that everything in a test is in.
 pub const SHARD: ShardId = FIRST_SHARD;
 

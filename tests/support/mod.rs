@@ -6,3 +6,4 @@ pub mod program;
 pub mod proxy;
 pub mod relay;
 pub mod shop;
+pub mod tree;

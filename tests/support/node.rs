@@ -12,6 +12,7 @@ use rewards_ledger::ledger::command::Command;
 use rewards_ledger::ledger::projector::{Projector, Step};
 use rewards_ledger::ledger::{FIRST_SHARD, Ledger, Origin, connect};
 use rewards_ledger::telemetry::Metrics;
+use rewards_ledger::transparency::{PublicLog, Standing};
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -22,6 +23,7 @@ use tokio_util::task::TaskTracker;
 use super::ledger::keyring;
 use super::postgres::{self, TestDatabase};
 use super::proxy::Proxy;
+use super::tree::{self, Tree};
 
 /// A running node. It ends with this value.
 #[derive(Debug)]
@@ -30,6 +32,7 @@ pub struct Node {
     pub options: PgConnectOptions,
     pub metrics: Metrics,
     pub sessions: Sessions,
+    pub public_log: PublicLog,
     operators: Operators,
     url: String,
     token: Private,
@@ -160,6 +163,7 @@ impl Node {
         let url = format!("http://{address}");
         let sessions = Sessions::start(ledger.pool().clone(), ledger.pool().clone(), keyring.clone(), &tasks);
         let operators = Operators::new(ledger.pool().clone(), Some(&token));
+        let public_log = PublicLog { witnesses: [tree::witness(1), tree::witness(2)].into(), standing: Standing::default() };
         let state = ApiState {
             ledger: ledger.clone(),
             gate: Gate::start(connect::gate(&options), ledger.pool().clone(), limits, &tasks),
@@ -171,10 +175,11 @@ impl Node {
             metrics: metrics.clone(),
             is_sandbox,
             public_url: url.as_str().into(),
+            public_log: public_log.clone(),
         };
         let server = tokio::spawn(poem::Server::new_with_acceptor(acceptor).run(api::app(state))).abort_handle();
         let http = reqwest::Client::new();
-        Node { ledger, options, metrics, sessions, operators, url, token, http, server, _database: database }
+        Node { ledger, options, metrics, sessions, public_log, operators, url, token, http, server, _database: database }
     }
 
     pub fn request(&self, method: &str, path: &str) -> RequestBuilder {
@@ -317,6 +322,13 @@ impl Node {
     pub async fn project(&self) {
         let projector = Projector::new(&self.ledger, &self.options, self.metrics.clone());
         while projector.step(FIRST_SHARD).await.unwrap() != Step::Idle {}
+    }
+
+    /// Grows and signs the tree of everything in the log.
+    pub async fn publish(&self) -> Tree {
+        let tree = Tree::of(&self.ledger, &self.options, &self.metrics, &self.public_log.standing);
+        tree.grow().await;
+        tree
     }
 
     /// What fulfilment does with an order.

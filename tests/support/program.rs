@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use super::ledger::MASTER_KEY;
+use super::ledger::{LOG_KEY, MASTER_KEY};
 use super::node::AMPLE_LIMITS;
 pub use super::node::Client;
 
@@ -48,6 +48,7 @@ impl Program {
     pub async fn start(database_url: &str, arguments: &[&str]) -> Program {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("master.key"), MASTER_KEY).unwrap();
+        std::fs::write(directory.path().join("log.key"), LOG_KEY).unwrap();
         let arguments: Vec<String> = arguments.iter().map(|&a| a.to_owned()).collect();
         let (process, address) = serve(command(directory.path(), database_url), &arguments).await;
         let http = reqwest::Client::builder().timeout(Duration::from_secs(20)).build().unwrap();
@@ -161,6 +162,7 @@ fn command(directory: &std::path::Path, database_url: &str) -> Command {
     command
         .env("DATABASE_URL", database_url)
         .env("LEDGER_MASTER_KEY_FILE", directory.join("master.key"))
+        .env("LEDGER_LOG_KEY_FILE", directory.join("log.key"))
         .env("LEDGER_OPERATOR_TOKEN", OPERATOR_TOKEN)
         .env("RUST_LOG", "warn,rewards_ledger=info,access=off,rustls_platform_verifier=off");
     command

@@ -39,7 +39,7 @@ async fn taken_over(harm: Signal) {
         DEADLINE,
         "the first projects",
         &pool,
-        "SELECT EXISTS (SELECT FROM projection_checkpoints c JOIN log_head h USING (shard_id) WHERE c.position = h.position)",
+        "SELECT EXISTS (SELECT FROM projection_checkpoints c JOIN log_head h USING (shard_id) WHERE c.projection = 'deliveries' AND c.position = h.position)",
     )
     .await;
 
@@ -66,7 +66,7 @@ async fn taken_over(harm: Signal) {
 
     let head = reader::head(&pool, FIRST_SHARD).await.unwrap();
     let caught_up = tokio::time::timeout(SECONDS, async {
-        let position = "SELECT position FROM projection_checkpoints";
+        let position = "SELECT position FROM projection_checkpoints WHERE projection = 'deliveries'";
         while sqlx::query_scalar::<_, i64>(position).fetch_one(&pool).await.unwrap() < head {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

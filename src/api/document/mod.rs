@@ -23,6 +23,7 @@ pub use webhooks::describe_webhooks;
 pub fn finish(mut document: Value) -> Value {
     let mut schemas = take(&mut document, "/components/schemas");
     let mut paths = take(&mut document, "/paths");
+    name_rests(&mut paths);
     let mut inputs = BTreeSet::new();
     for (_, _, operation) in each_operation(&mut paths) {
         for media_type in contents(operation.get_mut("requestBody")) {
@@ -54,6 +55,29 @@ pub fn finish(mut document: Value) -> Value {
 /// a change in the interface.
 pub fn text(document: &Value) -> String {
     format!("{document:#}\n")
+}
+
+/// OpenAPI has no parameter of several segments: the rest of a path, `*place`, becomes `{place}`, and
+/// its description says so.
+fn name_rests(paths: &mut Value) {
+    let Some(items) = paths.as_object_mut() else { return };
+    let rests: Vec<String> = items.keys().filter(|path| path.contains("/*")).cloned().collect();
+    for path in rests {
+        let Some((before, name)) = path.split_once("/*") else { continue };
+        let mut item = items.remove(&path).unwrap_or_default();
+        let description =
+            "A tile's index and width, slashes and all, as C2SP `tlog-tiles` has them; of hashes with the level before it.";
+        let parameter =
+            json!({"name": name, "in": "path", "required": true, "description": description, "schema": {"type": "string"}});
+        for operation in item.as_object_mut().into_iter().flatten().map(|(_, operation)| operation) {
+            if let Some(parameters) =
+                operation.as_object_mut().map(|operation| operation.entry("parameters").or_insert(json!([])))
+            {
+                parameters.as_array_mut().into_iter().for_each(|parameters| parameters.push(parameter.clone()));
+            }
+        }
+        items.insert(format!("{before}/{{{name}}}"), item);
+    }
 }
 
 fn take(document: &mut Value, place: &str) -> Value {

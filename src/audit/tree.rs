@@ -1,0 +1,189 @@
+//! The transparency log's tree: made again from the events, and compared with its tiles, its right
+//! edge and every checkpoint that was signed of it.
+
+use std::collections::BTreeSet;
+use std::collections::VecDeque;
+
+use ledger_events::merkle::{Hash, leaf_hash};
+use ledger_events::tile::{Edge, FULL, Tile};
+use ledger_events::{Position, ShardId};
+use sqlx::PgConnection;
+
+use super::{AuditError, Difference, Findings, Progress, Reach};
+use crate::ledger::reader;
+use crate::transparency::checkpoint::Trust;
+use crate::transparency::note::VerifierKey;
+use crate::transparency::store::{self, Published};
+
+const PAGE_EVENTS: i64 = 5_000;
+const PAGE_CHECKPOINTS: i64 = 1_000;
+
+/// What the tables hold: one snapshot of what changes.
+struct Kept {
+    size: u64,
+    edge: Option<Edge>,
+    keys: Vec<VerifierKey>,
+}
+
+/// Compares the tree up to its newest checkpoint, and tells how far that goes. The first event that
+/// is not the tree's is named; so is the first checkpoint that the events do not lead to.
+pub async fn check(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    findings: &mut Findings,
+    progress: &impl Fn(Progress),
+) -> Result<Reach, AuditError> {
+    let kept = kept(conn, shard).await?;
+    let head = reader::head(&mut *conn, shard).await?;
+    let size = i64::try_from(kept.size).unwrap_or(i64::MAX);
+    let reach = Reach { shard, projection: store::PROJECTION, checkpoint: size, head };
+    if size > head {
+        findings.add(Difference::Checkpoint { shard, projection: store::PROJECTION, checkpoint: size, head });
+    }
+    let mut walk =
+        Walk { shard, edge: Edge::default(), full: vec![], checkpoints: Checkpoints::default(), last_good: 0, is_bad: false };
+    walk.check_checkpoints(conn, &kept, findings).await?;
+    while walk.edge.size() < kept.size {
+        let at = i64::try_from(walk.edge.size()).unwrap_or(i64::MAX);
+        let page = reader::stored_after(&mut *conn, shard, at, PAGE_EVENTS.min(size - at)).await?;
+        for (position, stored) in (at + 1..).zip(&page) {
+            if stored.position != position {
+                break; // the walk over the positions says more
+            }
+            let full = &mut walk.full;
+            walk.edge.append(leaf_hash(&stored.leaf().to_bytes()), |tile, hashes| full.push((tile, hashes)));
+            walk.check_checkpoints(conn, &kept, findings).await?;
+        }
+        walk.check_tiles(conn, findings).await?;
+        let next = i64::try_from(walk.edge.size()).unwrap_or(i64::MAX);
+        progress(Progress { stage: "tree", shard, done: next, total: size });
+        if next < (at + PAGE_EVENTS).min(size) {
+            let problem = "the tree has an event here, and the log has none".to_owned();
+            findings.add(Difference::Tree { shard, position: next + 1, problem });
+            return Ok(reach);
+        }
+    }
+    walk.check_edge(kept.edge.as_ref(), findings);
+    Ok(reach)
+}
+
+async fn kept(conn: &mut PgConnection, shard: ShardId) -> Result<Kept, AuditError> {
+    sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ").execute(&mut *conn).await?;
+    let size = store::newest(&mut *conn, shard).await?.map_or(0, |newest| newest.size);
+    let edge = store::edge(&mut *conn, shard, size).await?;
+    let keys = store::keys(&mut *conn, shard).await?;
+    sqlx::raw_sql("COMMIT").execute(conn).await?;
+    Ok(Kept { size, edge, keys: keys.iter().filter_map(|key| key.verifier_key.parse().ok()).collect() })
+}
+
+/// Checkpoints in their order, read in pages.
+#[derive(Default)]
+struct Checkpoints {
+    waiting: VecDeque<Published>,
+    last: Option<(i64, String)>,
+    is_end: bool,
+}
+
+impl Checkpoints {
+    /// The next checkpoint, if it is of this size.
+    async fn at(&mut self, conn: &mut PgConnection, shard: ShardId, size: u64) -> Result<Option<Published>, sqlx::Error> {
+        if self.waiting.is_empty() && !self.is_end {
+            let after = self.last.as_ref().map_or((-1, ""), |(size, origin)| (*size, origin));
+            self.waiting = store::checkpoints_after(conn, shard, after, PAGE_CHECKPOINTS).await?.into();
+            self.is_end = self.waiting.is_empty();
+            self.last = self.waiting.back().map(|last| (i64::try_from(last.size).unwrap_or(i64::MAX), last.origin.clone()));
+        }
+        let is_it = self.waiting.front().is_some_and(|next| next.size <= size);
+        Ok(if is_it { self.waiting.pop_front() } else { None })
+    }
+}
+
+struct Walk {
+    shard: ShardId,
+    edge: Edge,
+    /// Tiles that have become full and are not compared yet.
+    full: Vec<(Tile, Vec<Hash>)>,
+    checkpoints: Checkpoints,
+    /// The size of the last checkpoint that fits.
+    last_good: u64,
+    /// From the first event on that is not the tree's, nothing above it can be.
+    is_bad: bool,
+}
+
+impl Walk {
+    async fn check_checkpoints(
+        &mut self,
+        conn: &mut PgConnection,
+        kept: &Kept,
+        findings: &mut Findings,
+    ) -> Result<(), AuditError> {
+        let shard = self.shard;
+        while let Some(signed) = self.checkpoints.at(conn, shard, self.edge.size()).await? {
+            let position = i64::try_from(signed.size).unwrap_or(i64::MAX);
+            let mut add = |problem: String| findings.add(Difference::Tree { shard, position, problem });
+            let keys = kept.keys.iter().filter(|key| key.name() == signed.origin).cloned().collect();
+            let opened = Trust::in_keys(keys).open(&signed.note).map(|opened| opened.checkpoint);
+            match opened {
+                Ok(c) if c.size == signed.size && c.root == signed.root && c.origin == signed.origin => {}
+                Ok(_) => add("the note of the checkpoint says something else than its row".to_owned()),
+                Err(error) => add(format!("the note of the checkpoint: {error}")),
+            }
+            if signed.root == self.edge.root() {
+                self.last_good = signed.size;
+            } else if !self.is_bad {
+                self.is_bad = true;
+                let from = self.last_good + 1;
+                add(format!(
+                    "the checkpoint that was signed here is of other events: one at position {from} to {position} was changed"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    async fn check_tiles(&mut self, conn: &mut PgConnection, findings: &mut Findings) -> Result<(), AuditError> {
+        let full = std::mem::take(&mut self.full);
+        let wanted: BTreeSet<Tile> = full.iter().map(|(tile, _)| *tile).collect();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let kept = store::tiles(conn, self.shard, &wanted).await?;
+        for (tile, hashes) in &full {
+            let kept = kept.get(&(tile.level, tile.index)).filter(|kept| kept.len() == usize::from(FULL));
+            self.compare(*tile, hashes, kept.map(Vec::as_slice), findings);
+        }
+        Ok(())
+    }
+
+    fn check_edge(&mut self, kept: Option<&Edge>, findings: &mut Findings) {
+        let edge = self.edge.clone();
+        for (level, row) in (0_u8..).zip(edge.rows()).filter(|(_, row)| !row.is_empty()) {
+            let tile = Tile { level, index: edge.size() >> (8 * level) >> 8, width: u16::try_from(row.len()).unwrap_or(FULL) };
+            let kept = kept.and_then(|kept| kept.rows().get(usize::from(level)));
+            self.compare(tile, row, kept.map(Vec::as_slice), findings);
+        }
+    }
+
+    /// Names the first event of a tile that the tree has otherwise. Above a wrong event every tile is
+    /// wrong too: those are not named.
+    fn compare(&mut self, tile: Tile, made: &[Hash], kept: Option<&[Hash]>, findings: &mut Findings) {
+        let shard = self.shard;
+        let spanned =
+            |hash: u64| i64::try_from((tile.index * u64::from(FULL) + hash) << (8 * tile.level)).map_or(i64::MAX, |n| n + 1);
+        let position: Position = match kept {
+            Some(kept) => match (0_u64..).zip(made.iter().zip(kept)).find(|(_, (made, kept))| made != kept) {
+                Some((hash, _)) => spanned(hash),
+                None => return,
+            },
+            None => spanned(0),
+        };
+        let problem = match kept {
+            None => format!("{} of the tree is missing", tile.path()),
+            Some(_) if tile.level == 0 => "the event is not the one that the tree has here".to_owned(),
+            Some(_) if self.is_bad => return,
+            Some(_) => format!("{} of the tree is not what its events make", tile.path()),
+        };
+        self.is_bad = true;
+        findings.add(Difference::Tree { shard, position, problem });
+    }
+}

@@ -1,0 +1,51 @@
+//! `receipt`: a file that anyone can check.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use reqwest::{Method, Url};
+
+use super::admin;
+use super::output::{Output, with_progress};
+use crate::config::OperatorTokenSettings;
+use crate::transparency::receipt::Receipt;
+
+#[derive(Args, Debug)]
+pub struct ReceiptArgs {
+    /// Where the service is
+    #[arg(long, env = "LEDGER_URL", value_name = "URL", default_value = "http://127.0.0.1:8080")]
+    url: Url,
+    #[command(flatten)]
+    operator_token: OperatorTokenSettings,
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    /// An order's events and the movements of its money, each with the proof that it is in the log
+    Order {
+        order: i64,
+        /// Where to write it [default: standard output]
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+}
+
+pub async fn run(args: ReceiptArgs, output: &Output) -> anyhow::Result<()> {
+    let client = admin::client(&args.url, &args.operator_token)?;
+    let What::Order { order, out } = args.what;
+    let path = format!("/admin/v1/orders/{order}/receipt");
+    let data = with_progress("waiting for the proofs", client.json(Method::GET, &path, None)).await?;
+    let receipt: Receipt = serde_json::from_value(data).context("the service answers with something else than a receipt")?;
+    let text = serde_json::to_string_pretty(&receipt)?;
+    let Some(file) = out else { return Ok(output.line(text)?) };
+    std::fs::write(&file, format!("{text}\n")).with_context(|| format!("{} cannot be written", file.display()))?;
+    if output.json {
+        let facts = serde_json::json!({"order_id": receipt.order_id, "events": receipt.events.len(), "file": file});
+        return Ok(output.json_line(&facts)?);
+    }
+    output.line(format!("{}: {} events of order {order}", file.display(), receipt.events.len()))?;
+    Ok(())
+}

@@ -1,0 +1,156 @@
+//! What the signer remembers outside the database: the last tree that it has signed or seen signed,
+//! by origin. A database that was taken back to an older state does not take this back with it.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ledger_events::merkle::Hash;
+use serde::{Deserialize, Serialize};
+
+/// A tree that was signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Remembered {
+    pub size: u64,
+    #[serde(with = "base64_hash")]
+    pub root: Hash,
+    /// `log_head.epoch` when it was signed, which only grows.
+    pub epoch: i64,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the log's state file {path}: {source}")]
+pub struct MemoryError {
+    path: String,
+    source: io::Error,
+}
+
+/// The state file, shared by whoever signs on this machine.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    path: PathBuf,
+}
+
+type Trees = BTreeMap<String, Remembered>;
+
+impl Memory {
+    /// Makes the file's directory, and checks that the file can be read and written.
+    ///
+    /// # Errors
+    /// When it cannot, or holds something else.
+    pub fn open(path: &Path) -> Result<Memory, MemoryError> {
+        let memory = Memory { path: path.to_owned() };
+        let check = || {
+            std::fs::create_dir_all(memory.directory())?;
+            memory.locked(|| memory.read().map(|_| ()))
+        };
+        check().map_err(|source| memory.error(source))?;
+        Ok(memory)
+    }
+
+    /// The last tree of this origin; none if none was ever signed.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn recall(&self, origin: &str) -> Result<Option<Remembered>, MemoryError> {
+        self.read().map(|trees| trees.get(origin).copied()).map_err(|source| self.error(source))
+    }
+
+    /// Remembers a tree, on disk when this returns: whole or not at all. A larger one that another
+    /// process has put there meanwhile stays.
+    ///
+    /// # Errors
+    /// When the file cannot be written; then nothing may be published.
+    pub fn keep(&self, origin: &str, tree: Remembered) -> Result<(), MemoryError> {
+        let write = || {
+            let mut trees = self.read()?;
+            if trees.get(origin).is_some_and(|known| known.size > tree.size) {
+                return Ok(());
+            }
+            trees.insert(origin.to_owned(), tree);
+            let unfinished = self.path.with_extension("new");
+            let mut file = File::create(&unfinished)?;
+            serde_json::to_writer_pretty(&mut file, &trees)?;
+            file.write_all(b"\n")?;
+            file.sync_all()?;
+            std::fs::rename(&unfinished, &self.path)?;
+            File::open(self.directory())?.sync_all()
+        };
+        self.locked(write).map_err(|source| self.error(source))
+    }
+
+    fn read(&self) -> io::Result<Trees> {
+        match std::fs::read(&self.path) {
+            Ok(text) => Ok(serde_json::from_slice(&text)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Trees::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Alone among the processes of this machine.
+    fn locked<T>(&self, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let path = self.path.with_extension("lock");
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+        file.lock()?; // until it is closed
+        work()
+    }
+
+    fn directory(&self) -> &Path {
+        self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    }
+
+    fn error(&self, source: io::Error) -> MemoryError {
+        MemoryError { path: self.path.display().to_string(), source }
+    }
+}
+
+mod base64_hash {
+    use serde::de::Error;
+    use serde::{Deserializer, Serializer};
+
+    use super::{Deserialize, Engine, Hash, STANDARD};
+
+    pub fn serialize<S: Serializer>(hash: &Hash, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&STANDARD.encode(hash))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Hash, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let bytes = STANDARD.decode(text).map_err(D::Error::custom)?;
+        bytes.try_into().map_err(|_| D::Error::custom("a root has 32 bytes"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trees_are_remembered_by_origin_and_never_shrink() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("new/state.json");
+        let memory = Memory::open(&path).unwrap();
+        assert_eq!(memory.recall("a").unwrap(), None);
+        let tree = |size| Remembered { size, root: [u8::try_from(size).unwrap(); 32], epoch: 2 };
+        memory.keep("a", tree(5)).unwrap();
+        memory.keep("b", tree(9)).unwrap();
+        memory.keep("a", tree(3)).unwrap();
+        let again = Memory::open(&path).unwrap();
+        assert_eq!((again.recall("a").unwrap(), again.recall("b").unwrap()), (Some(tree(5)), Some(tree(9))));
+        assert!(!path.with_extension("new").exists());
+    }
+
+    #[test]
+    fn what_is_no_state_stops_the_start() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.json");
+        for wrong in ["", "{", "[]", r#"{"a":{"size":1}}"#, r#"{"a":{"size":1,"root":"AAAA","epoch":0}}"#] {
+            std::fs::write(&path, wrong).unwrap();
+            assert!(Memory::open(&path).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Signed notes (C2SP `signed-note`): a text, and lines of signatures under it. Ed25519, and the
+//! timestamped cosignatures of witnesses (C2SP `tlog-cosignature`, version 1).
+
+use std::fmt;
+use std::str::FromStr;
+
+use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest, Sha256};
+
+/// A note is not read beyond these.
+const MOST_BYTES: usize = 1 << 20;
+const MOST_SIGNATURES: usize = 100;
+const MARK: &str = "— ";
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoteError {
+    #[error("it is no signed note: {0}")]
+    Malformed(&'static str),
+    #[error("it is no verifier key: {0}")]
+    Key(&'static str),
+    #[error("the signature of {0} does not fit the note")]
+    Signature(String),
+    #[error("no trusted key has signed the note")]
+    Unsigned,
+}
+
+/// How a key signs: the type byte of its encoding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Algorithm {
+    /// The note's text.
+    Ed25519 = 1,
+    /// A time and the note's text: a witness's.
+    CosignatureV1 = 4,
+}
+
+/// A public key with its name: `<name>+<id in hex>+<base64 of type and key>`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct VerifierKey {
+    name: String,
+    id: u32,
+    algorithm: Algorithm,
+    key: [u8; 32],
+}
+
+impl VerifierKey {
+    /// # Errors
+    /// On a name that no key has: an empty one, or one with a space, a plus or a control character.
+    pub fn new(name: &str, algorithm: Algorithm, key: [u8; 32]) -> Result<VerifierKey, NoteError> {
+        if !is_name(name) {
+            return Err(NoteError::Key("a name is not empty and has no spaces, plus signs or control characters"));
+        }
+        let hash = Sha256::new_with_prefix(name).chain_update([b'\n', algorithm as u8]).chain_update(key).finalize();
+        let id = u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]]);
+        Ok(VerifierKey { name: name.to_owned(), id, algorithm, key })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// The public key itself.
+    pub fn bytes(&self) -> &[u8; 32] {
+        &self.key
+    }
+
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// Checks a signature of this key's over a text: the time of a cosignature, in seconds.
+    fn check(&self, text: &str, signature: &[u8]) -> Result<Option<u64>, NoteError> {
+        let wrong = || NoteError::Signature(self.name.clone());
+        let (time, message, signature) = match self.algorithm {
+            Algorithm::Ed25519 => (None, text.to_owned(), signature),
+            Algorithm::CosignatureV1 => {
+                let (time, signature) = signature.split_first_chunk().ok_or_else(wrong)?;
+                let time = u64::from_be_bytes(*time);
+                if i64::try_from(time).is_err() {
+                    return Err(wrong());
+                }
+                (Some(time), cosigned(time, text), signature)
+            }
+        };
+        let key = UnparsedPublicKey::new(&ED25519, &self.key);
+        key.verify(message.as_bytes(), signature).map_err(|_| wrong())?;
+        Ok(time)
+    }
+}
+
+impl fmt::Display for VerifierKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let encoded = STANDARD.encode([&[self.algorithm as u8], &self.key[..]].concat());
+        write!(f, "{}+{:08x}+{encoded}", self.name, self.id)
+    }
+}
+
+impl FromStr for VerifierKey {
+    type Err = NoteError;
+
+    fn from_str(text: &str) -> Result<VerifierKey, NoteError> {
+        // Base64 has plus signs too, a name has none.
+        let mut parts = text.splitn(3, '+');
+        let (Some(name), Some(id), Some(encoded)) = (parts.next(), parts.next(), parts.next()) else {
+            return Err(NoteError::Key("it looks like <name>+<8 hex digits>+<base64>"));
+        };
+        let bytes = STANDARD.decode(encoded).map_err(|_| NoteError::Key("its last part is not base64"))?;
+        let algorithm = match bytes.first() {
+            Some(1) => Algorithm::Ed25519,
+            Some(4) => Algorithm::CosignatureV1,
+            _ => return Err(NoteError::Key("its type is neither Ed25519 (1) nor an Ed25519 cosignature (4)")),
+        };
+        let key = bytes[1..].try_into().map_err(|_| NoteError::Key("an Ed25519 key has 32 bytes"))?;
+        let verifier = VerifierKey::new(name, algorithm, key)?;
+        if format!("{:08x}", verifier.id) != id {
+            return Err(NoteError::Key("its id is not that of its name and key"));
+        }
+        Ok(verifier)
+    }
+}
+
+/// One signature of a note, whoever's it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signature {
+    pub name: String,
+    pub id: u32,
+    pub bytes: Vec<u8>,
+}
+
+impl Signature {
+    /// Reads a line, without its newline.
+    fn parse(line: &str) -> Result<Signature, NoteError> {
+        let wrong = || NoteError::Malformed("a signature looks like `— <name> <base64>`");
+        let (name, encoded) = line.strip_prefix(MARK).and_then(|rest| rest.split_once(' ')).ok_or_else(wrong)?;
+        let bytes = STANDARD.decode(encoded).ok().filter(|_| is_name(name)).ok_or_else(wrong)?;
+        let (id, bytes) = bytes.split_first_chunk().filter(|(_, rest)| !rest.is_empty()).ok_or_else(wrong)?;
+        Ok(Signature { name: name.to_owned(), id: u32::from_be_bytes(*id), bytes: bytes.to_vec() })
+    }
+}
+
+/// The line, without its newline.
+impl fmt::Display for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let encoded = STANDARD.encode([&self.id.to_be_bytes()[..], &self.bytes].concat());
+        write!(f, "{MARK}{} {encoded}", self.name)
+    }
+}
+
+/// A text and its signatures, not verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    text: String,
+    pub signatures: Vec<Signature>,
+}
+
+/// A signature that holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified<'a> {
+    pub key: &'a VerifierKey,
+    /// Of a cosignature: when, in Unix seconds.
+    pub time: Option<u64>,
+}
+
+impl Note {
+    /// # Errors
+    /// On a text that no note can have.
+    pub fn new(text: String, signatures: Vec<Signature>) -> Result<Note, NoteError> {
+        if !text.ends_with('\n') || text.chars().any(|c| c < ' ' && c != '\n') {
+            return Err(NoteError::Malformed("a text ends in a newline and has no other control characters"));
+        }
+        Ok(Note { text, signatures })
+    }
+
+    /// Reads a note, verifying nothing: whatever is said in it is said by nobody yet.
+    ///
+    /// # Errors
+    /// On everything that is not exactly a signed note.
+    pub fn parse(note: &str) -> Result<Note, NoteError> {
+        if note.len() > MOST_BYTES {
+            return Err(NoteError::Malformed("it is over 1 MiB"));
+        }
+        let (text, signatures) = note.rsplit_once("\n\n").ok_or(NoteError::Malformed("it has no blank line"))?;
+        let signatures = signatures.strip_suffix('\n').ok_or(NoteError::Malformed("it ends without a newline"))?;
+        if signatures.split('\n').count() > MOST_SIGNATURES {
+            return Err(NoteError::Malformed("it has more than 100 signatures"));
+        }
+        let signatures = signatures.split('\n').map(Signature::parse).collect::<Result<_, _>>()?;
+        Note::new(format!("{text}\n"), signatures)
+    }
+
+    /// What is signed, with the newline at its end.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The signatures of these keys, each key once. Those of unknown keys are passed over.
+    ///
+    /// # Errors
+    /// When a known key's signature does not hold, or no known key has signed.
+    pub fn verify<'a>(&self, keys: &'a [VerifierKey]) -> Result<Vec<Verified<'a>>, NoteError> {
+        let mut verified: Vec<Verified<'a>> = vec![];
+        for signature in &self.signatures {
+            let known = keys.iter().find(|key| key.name == signature.name && key.id == signature.id);
+            let Some(key) = known.filter(|key| verified.iter().all(|seen| seen.key != *key)) else { continue };
+            verified.push(Verified { key, time: key.check(&self.text, &signature.bytes)? });
+        }
+        if verified.is_empty() { Err(NoteError::Unsigned) } else { Ok(verified) }
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.text)?;
+        self.signatures.iter().try_for_each(|signature| writeln!(f, "{signature}"))
+    }
+}
+
+/// A private key. It signs under any name: a log's under its origin.
+pub struct SigningKey(Ed25519KeyPair);
+
+impl SigningKey {
+    /// From the 32 bytes of an Ed25519 seed (RFC 8032's private key).
+    ///
+    /// # Errors
+    /// When there are not 32 bytes.
+    pub fn from_seed(seed: &[u8]) -> Result<SigningKey, NoteError> {
+        Ed25519KeyPair::from_seed_unchecked(seed).map(SigningKey).map_err(|_| NoteError::Key("an Ed25519 seed has 32 bytes"))
+    }
+
+    /// The public key under a name.
+    ///
+    /// # Errors
+    /// As [`VerifierKey::new`].
+    pub fn verifier(&self, name: &str, algorithm: Algorithm) -> Result<VerifierKey, NoteError> {
+        let key = self.0.public_key().as_ref().try_into().map_err(|_| NoteError::Key("an Ed25519 key has 32 bytes"))?;
+        VerifierKey::new(name, algorithm, key)
+    }
+
+    /// Signs a note's text.
+    ///
+    /// # Errors
+    /// As [`VerifierKey::new`].
+    pub fn sign(&self, name: &str, text: &str) -> Result<Signature, NoteError> {
+        let id = self.verifier(name, Algorithm::Ed25519)?.id;
+        Ok(Signature { name: name.to_owned(), id, bytes: self.0.sign(text.as_bytes()).as_ref().to_vec() })
+    }
+
+    /// Signs a note's text as a witness, at a time in Unix seconds.
+    ///
+    /// # Errors
+    /// As [`VerifierKey::new`].
+    pub fn cosign(&self, name: &str, text: &str, time: u64) -> Result<Signature, NoteError> {
+        let id = self.verifier(name, Algorithm::CosignatureV1)?.id;
+        let signature = self.0.sign(cosigned(time, text).as_bytes());
+        Ok(Signature { name: name.to_owned(), id, bytes: [&time.to_be_bytes()[..], signature.as_ref()].concat() })
+    }
+}
+
+/// It holds a secret.
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SigningKey")
+    }
+}
+
+/// What a witness signs.
+fn cosigned(time: u64, text: &str) -> String {
+    format!("cosignature/v1\ntime {time}\n{text}")
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && !name.chars().any(|c| c.is_whitespace() || c == '+' || c.is_control())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,352 @@
+//! The tree's tables: tiles, the right edge, checkpoints, keys, cosignatures.
+
+use std::collections::{BTreeSet, HashMap};
+
+use chrono::{DateTime, Utc};
+use ledger_events::merkle::{Hash, MerkleError, Node};
+use ledger_events::tile::{Edge, Tile};
+use ledger_events::{Position, ShardId};
+use sqlx::{FromRow, PgConnection, PgExecutor};
+
+use super::TreeError;
+use super::checkpoint::Checkpoint;
+use super::note::VerifierKey;
+
+pub use crate::ledger::backlog::TREE as PROJECTION;
+
+/// A checkpoint that was signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Published {
+    pub origin: String,
+    pub size: u64,
+    pub root: Hash,
+    /// With the log's own signatures.
+    pub note: String,
+    pub signed_at: DateTime<Utc>,
+}
+
+/// A key that has signed.
+#[derive(Clone, Debug, PartialEq, Eq, FromRow)]
+pub struct PublishedKey {
+    pub verifier_key: String,
+    /// The first tree that it signed.
+    pub since_size: i64,
+    pub since: DateTime<Utc>,
+}
+
+/// Sizes are positions, which are `bigint`.
+fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn size(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or_default()
+}
+
+/// Bytes as hashes; what does not fill the last one is left out.
+fn hashes(bytes: &[u8]) -> Vec<Hash> {
+    bytes.as_chunks::<32>().0.to_vec()
+}
+
+/// Where the log ends, and its epoch.
+pub async fn head(db: impl PgExecutor<'_>, shard: ShardId) -> Result<(Position, i64), sqlx::Error> {
+    sqlx::query_as("SELECT position, epoch FROM log_head WHERE shard_id = $1").bind(shard).fetch_one(db).await
+}
+
+/// Holds the tree for this transaction, and tells its size; none if another node holds it.
+pub async fn hold(conn: &mut PgConnection, shard: ShardId) -> Result<Option<u64>, sqlx::Error> {
+    let held: Option<Position> = sqlx::query_scalar(
+        "SELECT position FROM projection_checkpoints WHERE shard_id = $1 AND projection = $2 FOR UPDATE SKIP LOCKED",
+    )
+    .bind(shard)
+    .bind(PROJECTION)
+    .fetch_optional(&mut *conn)
+    .await?;
+    if held.is_some() {
+        return Ok(held.map(size));
+    }
+    let made = sqlx::query("INSERT INTO projection_checkpoints (shard_id, projection) VALUES ($1, $2) ON CONFLICT DO NOTHING")
+        .bind(shard)
+        .bind(PROJECTION)
+        .execute(conn)
+        .await?;
+    Ok((made.rows_affected() == 1).then_some(0))
+}
+
+/// The right edge of the tree of this size; none if the table has another one.
+pub async fn edge(db: impl PgExecutor<'_>, shard: ShardId, tree_size: u64) -> Result<Option<Edge>, sqlx::Error> {
+    let found: Vec<(i16, Vec<u8>)> =
+        sqlx::query_as("SELECT level, hashes FROM log_edges WHERE shard_id = $1").bind(shard).fetch_all(db).await?;
+    let mut rows = <[Vec<Hash>; Tile::MOST_LEVEL as usize + 1]>::default();
+    for (level, bytes) in found {
+        if let Some(row) = usize::try_from(level).ok().and_then(|level| rows.get_mut(level)) {
+            *row = hashes(&bytes);
+        }
+    }
+    Ok(Edge::new(tree_size, rows))
+}
+
+/// Writes what a step has grown: full tiles, what has changed of the edge, and how far it is.
+pub async fn write(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    before: &Edge,
+    after: &Edge,
+    full: &[(Tile, Vec<Hash>)],
+) -> Result<(), sqlx::Error> {
+    let (mut levels, mut indexes, mut tiles) = (vec![], vec![], vec![]);
+    for (tile, hashes) in full {
+        levels.push(i16::from(tile.level));
+        indexes.push(number(tile.index));
+        tiles.push(hashes.as_flattened().to_vec());
+    }
+    if !tiles.is_empty() {
+        sqlx::query("INSERT INTO log_tiles (shard_id, level, index, hashes) SELECT $1, * FROM unnest($2::smallint[], $3::bigint[], $4::bytea[])")
+            .bind(shard)
+            .bind(levels)
+            .bind(indexes)
+            .bind(tiles)
+            .execute(&mut *conn)
+            .await?;
+    }
+    let (mut levels, mut indexes, mut rows) = (vec![], vec![], vec![]);
+    for (level, (row, known)) in (0_i16..).zip(after.rows().iter().zip(before.rows())) {
+        if row != known {
+            levels.push(level);
+            indexes.push(number(after.size() >> (8 * level) >> 8));
+            rows.push(row.as_flattened().to_vec());
+        }
+    }
+    sqlx::query(
+        "INSERT INTO log_edges (shard_id, level, index, hashes) SELECT $1, * FROM unnest($2::smallint[], $3::bigint[], $4::bytea[])
+         ON CONFLICT (shard_id, level) DO UPDATE SET index = EXCLUDED.index, hashes = EXCLUDED.hashes",
+    )
+    .bind(shard)
+    .bind(levels)
+    .bind(indexes)
+    .bind(rows)
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query(
+        "UPDATE projection_checkpoints SET position = $3, updated_at = clock_timestamp() WHERE shard_id = $1 AND projection = $2",
+    )
+    .bind(shard)
+    .bind(PROJECTION)
+    .bind(number(after.size()))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Adds a checkpoint that was signed, and the keys that have signed it, where they are new.
+pub async fn publish(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    checkpoint: &Checkpoint,
+    note: &str,
+    keys: &[VerifierKey],
+) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "INSERT INTO log_checkpoints (shard_id, size, origin, root, note) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING",
+    )
+    .bind(shard)
+    .bind(number(checkpoint.size))
+    .bind(&checkpoint.origin)
+    .bind(&checkpoint.root[..])
+    .bind(note)
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query(
+        "INSERT INTO log_keys (shard_id, verifier_key, since_size) SELECT $1, key, $3 FROM unnest($2::text[]) AS key
+         ON CONFLICT DO NOTHING",
+    )
+    .bind(shard)
+    .bind(keys.iter().map(ToString::to_string).collect::<Vec<_>>())
+    .bind(number(checkpoint.size))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+type Row = (String, i64, Vec<u8>, String, DateTime<Utc>);
+
+fn published((origin, tree_size, root, note, signed_at): Row) -> Published {
+    Published { origin, size: size(tree_size), root: hashes(&root).first().copied().unwrap_or_default(), note, signed_at }
+}
+
+/// The newest checkpoint; none before the first.
+pub async fn newest(db: impl PgExecutor<'_>, shard: ShardId) -> Result<Option<Published>, sqlx::Error> {
+    let found: Option<Row> = sqlx::query_as(
+        "SELECT origin, size, root, note, signed_at FROM log_checkpoints WHERE shard_id = $1 ORDER BY size DESC, signed_at DESC LIMIT 1",
+    )
+    .bind(shard)
+    .fetch_optional(db)
+    .await?;
+    Ok(found.map(published))
+}
+
+/// The checkpoint of an origin and size.
+pub async fn checkpoint(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    origin: &str,
+    tree_size: u64,
+) -> Result<Option<Published>, sqlx::Error> {
+    let found: Option<Row> = sqlx::query_as(
+        "SELECT origin, size, root, note, signed_at FROM log_checkpoints WHERE shard_id = $1 AND size = $2 AND origin = $3",
+    )
+    .bind(shard)
+    .bind(number(tree_size))
+    .bind(origin)
+    .fetch_optional(db)
+    .await?;
+    Ok(found.map(published))
+}
+
+/// The checkpoints after this place, in order.
+pub async fn checkpoints_after(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    after: (i64, &str),
+    limit: i64,
+) -> Result<Vec<Published>, sqlx::Error> {
+    let found: Vec<Row> = sqlx::query_as(
+        "SELECT origin, size, root, note, signed_at FROM log_checkpoints WHERE shard_id = $1 AND (size, origin) > ($2, $3)
+         ORDER BY size, origin LIMIT $4",
+    )
+    .bind(shard)
+    .bind(after.0)
+    .bind(after.1)
+    .bind(limit)
+    .fetch_all(db)
+    .await?;
+    Ok(found.into_iter().map(published).collect())
+}
+
+/// Every key that has signed, the oldest first.
+pub async fn keys(db: impl PgExecutor<'_>, shard: ShardId) -> Result<Vec<PublishedKey>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT verifier_key, since_size, since FROM log_keys WHERE shard_id = $1 ORDER BY since, since_size, verifier_key",
+    )
+    .bind(shard)
+    .fetch_all(db)
+    .await
+}
+
+/// A checkpoint's cosignatures, as lines of its note.
+pub async fn cosignatures(db: impl PgExecutor<'_>, shard: ShardId, of: &Published) -> Result<Vec<String>, sqlx::Error> {
+    sqlx::query_scalar(
+        "SELECT signature FROM log_cosignatures WHERE shard_id = $1 AND size = $2 AND origin = $3 ORDER BY witness",
+    )
+    .bind(shard)
+    .bind(number(of.size))
+    .bind(&of.origin)
+    .fetch_all(db)
+    .await
+}
+
+/// Keeps a witness's word on a checkpoint, unless there is a newer one of its.
+pub async fn cosign(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    of: &Published,
+    witness: &VerifierKey,
+    signature: &str,
+    at: DateTime<Utc>,
+) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "INSERT INTO log_cosignatures (shard_id, size, origin, witness, signature, cosigned_at) VALUES ($1, $2, $3, $4, $5, $6)
+         ON CONFLICT (shard_id, size, origin, witness) DO UPDATE SET signature = EXCLUDED.signature, cosigned_at = EXCLUDED.cosigned_at
+         WHERE log_cosignatures.cosigned_at < EXCLUDED.cosigned_at",
+    )
+    .bind(shard)
+    .bind(number(of.size))
+    .bind(&of.origin)
+    .bind(witness.to_string())
+    .bind(signature)
+    .bind(at)
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
+/// The tiles of the highest levels from an index on, in order: for who compares them all.
+pub async fn tiles_from(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    level: u8,
+    index: u64,
+    limit: i64,
+) -> Result<Vec<(u64, Vec<Hash>)>, sqlx::Error> {
+    let found: Vec<(i64, Vec<u8>)> = sqlx::query_as(
+        "SELECT index, hashes FROM log_tiles WHERE shard_id = $1 AND level = $2 AND index >= $3 ORDER BY index LIMIT $4",
+    )
+    .bind(shard)
+    .bind(i16::from(level))
+    .bind(number(index))
+    .bind(limit)
+    .fetch_all(db)
+    .await?;
+    Ok(found.into_iter().map(|(index, bytes)| (size(index), hashes(&bytes))).collect())
+}
+
+/// Tiles as they are now: by level and index, each with all hashes that it has by now.
+pub async fn tiles(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    wanted: &BTreeSet<Tile>,
+) -> Result<HashMap<(u8, u64), Vec<Hash>>, sqlx::Error> {
+    let levels: Vec<i16> = wanted.iter().map(|tile| i16::from(tile.level)).collect();
+    let indexes: Vec<i64> = wanted.iter().map(|tile| number(tile.index)).collect();
+    // One statement, so that a tile is in one of the tables.
+    let found: Vec<(i16, i64, Vec<u8>)> = sqlx::query_as(
+        "SELECT w.level, w.index, coalesce(t.hashes, e.hashes) FROM unnest($2::smallint[], $3::bigint[]) AS w (level, index)
+         LEFT JOIN log_tiles t ON t.shard_id = $1 AND t.level = w.level AND t.index = w.index
+         LEFT JOIN log_edges e ON e.shard_id = $1 AND e.level = w.level AND e.index = w.index
+         WHERE coalesce(t.hashes, e.hashes) IS NOT NULL",
+    )
+    .bind(shard)
+    .bind(levels)
+    .bind(indexes)
+    .fetch_all(db)
+    .await?;
+    Ok(found
+        .into_iter()
+        .map(|(level, index, bytes)| ((u8::try_from(level).unwrap_or_default(), size(index)), hashes(&bytes)))
+        .collect())
+}
+
+/// Computes something of the tree at a size from the hashes of perfect subtrees: first asks which
+/// it needs, then reads their tiles, in one statement.
+///
+/// # Errors
+/// As `with` has them, and when a tile is missing.
+pub async fn compute<T>(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    tree_size: u64,
+    with: impl Fn(&mut dyn FnMut(Node) -> Result<Hash, TreeError>) -> Result<T, TreeError> + Send + Sync,
+) -> Result<T, TreeError> {
+    let mut wanted = BTreeSet::new();
+    with(&mut |node| {
+        wanted.insert(Tile::holding(node, tree_size));
+        Ok(Hash::default())
+    })?;
+    let tiles = if wanted.is_empty() { HashMap::new() } else { tiles(db, shard, &wanted).await? };
+    with(&mut |node| {
+        let tile = Tile::holding(node, tree_size);
+        let hashes = tiles.get(&(tile.level, tile.index)).and_then(|hashes| hashes.get(..usize::from(tile.width)));
+        hashes.and_then(|hashes| Tile::hash(node, hashes)).ok_or_else(|| TreeError::Missing(tile.path()))
+    })
+}
+
+/// The root of the tree at a size that it has had.
+pub async fn root_at(db: impl PgExecutor<'_>, shard: ShardId, tree_size: u64) -> Result<Hash, TreeError> {
+    compute(db, shard, tree_size, |read| ledger_events::merkle::root(tree_size, read)).await
+}
+
+impl From<MerkleError> for TreeError {
+    fn from(error: MerkleError) -> TreeError {
+        TreeError::Proof(error)
+    }
+}

@@ -1,0 +1,110 @@
+//! The transparency log of a test: who signs it, and what the signer remembers.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rewards_ledger::ledger::Ledger;
+use rewards_ledger::telemetry::Metrics;
+use rewards_ledger::transparency::checkpoint::{Opened, Trust};
+use rewards_ledger::transparency::memory::Memory;
+use rewards_ledger::transparency::note::{Algorithm, SigningKey, VerifierKey};
+use rewards_ledger::transparency::projector::{Step, TreeProjector};
+use rewards_ledger::transparency::signer::{Origin, Signer};
+use rewards_ledger::transparency::{Standing, store};
+use sqlx::postgres::PgConnectOptions;
+
+use super::ledger::{LOG_KEY, SHARD};
+
+/// The origin of shard 1 is this and `/1`.
+pub const ORIGIN: &str = "ledger.example.com/log";
+
+/// A signer with its memory. The file goes with the last clone.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    pub projector: TreeProjector,
+    pub state: PathBuf,
+    ledger: Ledger,
+    _directory: Arc<tempfile::TempDir>,
+}
+
+/// What differs from one signer to the next.
+#[derive(Clone, Debug)]
+pub struct Signing {
+    pub key_file: String,
+    pub origin: String,
+    /// Another one's state file.
+    pub memory_of: Option<Tree>,
+}
+
+impl Default for Signing {
+    fn default() -> Signing {
+        Signing { key_file: LOG_KEY.to_owned(), origin: ORIGIN.to_owned(), memory_of: None }
+    }
+}
+
+impl Tree {
+    pub fn of(ledger: &Ledger, options: &PgConnectOptions, metrics: &Metrics, standing: &Standing) -> Tree {
+        Tree::with(ledger, options, metrics, standing, Signing::default())
+    }
+
+    pub fn with(ledger: &Ledger, options: &PgConnectOptions, metrics: &Metrics, standing: &Standing, signing: Signing) -> Tree {
+        let directory = match &signing.memory_of {
+            Some(other) => other._directory.clone(),
+            None => Arc::new(tempfile::tempdir().unwrap()),
+        };
+        let state = directory.path().join("log-state.json");
+        let memory = Memory::open(&state).unwrap();
+        let signer = Arc::new(Signer::from_text(&signing.key_file).unwrap());
+        let origin = Origin::new(&signing.origin);
+        let projector = TreeProjector::new(ledger, options, signer, origin, memory, standing.clone(), metrics.clone());
+        Tree { projector, state, ledger: ledger.clone(), _directory: directory }
+    }
+
+    /// Signs everything in the log; the size of the tree.
+    pub async fn grow(&self) -> u64 {
+        while self.projector.once(SHARD).await.unwrap() != Step::Idle {}
+        self.newest().await.size
+    }
+
+    /// What the next step says, which is that it refuses.
+    #[track_caller]
+    pub fn refused(outcome: Result<Step, rewards_ledger::transparency::TreeError>) -> rewards_ledger::transparency::Refusal {
+        match outcome {
+            Err(rewards_ledger::transparency::TreeError::Refused(refusal)) => refusal,
+            other => panic!("not refused: {other:?}"),
+        }
+    }
+
+    pub async fn newest(&self) -> store::Published {
+        store::newest(self.ledger.pool(), SHARD).await.unwrap().unwrap()
+    }
+
+    /// The newest checkpoint, opened with the log's key.
+    pub async fn opened(&self) -> Opened {
+        Trust::in_keys(vec![key()]).open(&self.newest().await.note).unwrap()
+    }
+}
+
+/// The log's public key.
+pub fn key() -> VerifierKey {
+    key_of(LOG_KEY)
+}
+
+/// The newest public key of a key file.
+pub fn key_of(file: &str) -> VerifierKey {
+    Signer::from_text(file).unwrap().verifiers(&Origin::new(ORIGIN).of(SHARD)).unwrap().remove(0)
+}
+
+/// The secret of a witness.
+pub fn witness_secret(number: u8) -> SigningKey {
+    SigningKey::from_seed(&[number; 32]).unwrap()
+}
+
+pub fn witness_name(number: u8) -> String {
+    format!("witness{number}.example.com")
+}
+
+/// A witness; 1 and 2 are configured in every node of a test.
+pub fn witness(number: u8) -> VerifierKey {
+    witness_secret(number).verifier(&witness_name(number), Algorithm::CosignatureV1).unwrap()
+}

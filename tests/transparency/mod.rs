@@ -1,0 +1,9 @@
+//! The transparency log: what is published, what is refused, what is found.
+
+mod growth;
+mod interoperability;
+mod proofs;
+mod published;
+mod refusals;
+mod tampering;
+mod witnesses;

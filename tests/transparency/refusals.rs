@@ -1,0 +1,210 @@
+//! What the signer remembers outside the database, and what it therefore refuses.
+
+use rewards_ledger::ledger::{Command, Ledger};
+use rewards_ledger::telemetry::Metrics;
+use rewards_ledger::transparency::projector::Step;
+use rewards_ledger::transparency::{Refusal, Standing};
+use serde_json::Value;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
+
+use super::growth::tree;
+use crate::support::ledger::{self, SHARD};
+use crate::support::node::Node;
+use crate::support::shop::Shop;
+use crate::support::tree::{Signing, Tree, key_of};
+
+/// A copy of a database as it is now: a backup.
+async fn backup(options: &PgConnectOptions) -> PgConnectOptions {
+    let name = options.get_database().unwrap();
+    let copy = format!("{name}_{}", std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos());
+    let mut admin = options.clone().database("postgres").connect().await.unwrap();
+    for statement in [
+        format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false"),
+        // No backend is left when this returns.
+        format!("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '{name}'"),
+        format!("CREATE DATABASE {copy} TEMPLATE {name}"),
+        format!("ALTER DATABASE {name} ALLOW_CONNECTIONS true"),
+    ] {
+        sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut admin).await.unwrap();
+    }
+    admin.close().await.unwrap();
+    options.clone().database(&copy)
+}
+
+/// A node on another database, with the memory of the first.
+async fn on(options: &PgConnectOptions, signing: Signing) -> (Ledger, Tree) {
+    let ledger = ledger::open(options).await;
+    let tree = Tree::with(&ledger, options, &Metrics::default(), &Standing::default(), signing);
+    (ledger, tree)
+}
+
+fn remembering(tree: &Tree) -> Signing {
+    Signing { memory_of: Some(tree.clone()), ..Signing::default() }
+}
+
+async fn orders(shop: &Shop, ledger: &Ledger, count: usize) {
+    let order = shop.customer.order("10.00", 1);
+    let place = |_| ledger::run(ledger, Command::PlaceOrder(order.clone()));
+    futures::future::join_all((0..count).map(place)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_restored_from_an_older_backup_is_caught_even_when_it_has_grown_again() {
+    let shop = Shop::open().await;
+    let first = tree(&shop, Signing::default());
+    shop.orders(shop.customer.account_id, 20).await;
+    let old_size = first.grow().await;
+    let old = backup(&shop.options).await;
+    shop.orders(shop.customer.account_id, 30).await;
+    let signed = first.grow().await;
+    let before = std::fs::read_to_string(&first.state).unwrap();
+
+    let (restored, tree) = on(&old, remembering(&first)).await;
+    let head = i64::try_from(old_size).unwrap();
+    assert_eq!(Tree::refused(tree.projector.step(SHARD).await), Refusal::Cut { head, signed });
+    // Still too short, then exactly as long, then longer.
+    orders(&shop, &restored, 5).await;
+    assert_eq!(Tree::refused(tree.projector.step(SHARD).await), Refusal::Cut { head: head + 10, signed });
+    orders(&shop, &restored, 25).await;
+    assert_eq!(Tree::refused(tree.projector.step(SHARD).await), Refusal::Rewritten { size: signed });
+    orders(&shop, &restored, 300).await;
+    assert_eq!(Tree::refused(tree.projector.step(SHARD).await), Refusal::Rewritten { size: signed });
+    assert_eq!(tree.newest().await.size, old_size, "nothing more was signed");
+    assert_eq!(std::fs::read_to_string(&first.state).unwrap(), before);
+
+    // A node without this memory signs on; one that has it says so.
+    let (_, stranger) = on(&old, Signing::default()).await;
+    assert!(stranger.grow().await > signed);
+    assert_eq!(Tree::refused(tree.projector.step(SHARD).await), Refusal::Rewritten { size: signed });
+
+    // The way out is another log: a new origin, under which nothing was signed.
+    let anew = Signing { origin: "ledger.example.com/log-2".to_owned(), ..remembering(&first) };
+    let (_, anew) = on(&old, anew).await;
+    anew.grow().await;
+    let newest = anew.newest().await;
+    assert_eq!(newest.origin, "ledger.example.com/log-2/1");
+    // And the old one's memory stays.
+    assert!(std::fs::read_to_string(&first.state).unwrap().contains(&format!("\"size\": {signed}")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tail_that_is_cut_off_is_caught() {
+    let shop = Shop::open().await;
+    let tree = tree(&shop, Signing::default());
+    shop.orders(shop.customer.account_id, 20).await;
+    let signed = tree.grow().await;
+    let head = i64::try_from(signed).unwrap() - 4;
+    shop.tamper(&format!("DELETE FROM events WHERE position > {head}; UPDATE log_head SET position = {head}")).await;
+    assert_eq!(Tree::refused(tree.projector.step(SHARD).await), Refusal::Cut { head, signed });
+    // With log_head left as it was, the hole is seen as soon as the log goes on.
+    shop.tamper(&format!("UPDATE log_head SET position = {signed}")).await;
+    shop.orders(shop.customer.account_id, 1).await;
+    shop.tamper(&format!("DELETE FROM events WHERE position = {}", signed + 1)).await;
+    assert_eq!(Tree::refused(tree.projector.step(SHARD).await), Refusal::Gap(signed as i64 + 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_epoch_is_an_older_database() {
+    let shop = Shop::open().await;
+    sqlx::raw_sql("UPDATE log_head SET epoch = 7").execute(&mut shop.admin().await).await.unwrap();
+    let tree = tree(&shop, Signing::default());
+    tree.grow().await;
+    sqlx::raw_sql("UPDATE log_head SET epoch = 6").execute(&mut shop.admin().await).await.unwrap();
+    assert_eq!(Tree::refused(tree.projector.step(SHARD).await), Refusal::Epoch { found: 6, signed: 7 });
+    // A rebuild raises it, and is no reason to refuse.
+    sqlx::raw_sql("UPDATE log_head SET epoch = 8").execute(&mut shop.admin().await).await.unwrap();
+    assert_eq!(tree.projector.step(SHARD).await.unwrap(), Step::Idle);
+    sqlx::raw_sql("UPDATE log_head SET epoch = 7").execute(&mut shop.admin().await).await.unwrap();
+    assert_eq!(Tree::refused(tree.projector.step(SHARD).await), Refusal::Epoch { found: 7, signed: 8 });
+}
+
+/// The process died after the tree was remembered and before it was committed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_death_between_remembering_and_publishing_costs_nothing() {
+    let shop = Shop::open().await;
+    let first = tree(&shop, Signing::default());
+    first.grow().await;
+    shop.orders(shop.customer.account_id, 20).await;
+    // What the database is without the commit of the next step.
+    let without = backup(&shop.options).await;
+    let signed = first.grow().await;
+
+    let (ledger, again) = on(&without, remembering(&first)).await;
+    orders(&shop, &ledger, 10).await;
+    assert_eq!(again.projector.step(SHARD).await.unwrap(), Step::Signed { size: signed, is_more: true }, "first the same tree");
+    assert_eq!(again.newest().await.root, first.newest().await.root);
+    assert_eq!(again.grow().await, signed + 20);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tree_whose_tables_were_changed_is_not_signed() {
+    let shop = Shop::open().await;
+    let first = tree(&shop, Signing::default());
+    shop.orders(shop.customer.account_id, 150).await;
+    let size = first.grow().await;
+    shop.orders(shop.customer.account_id, 1).await;
+    let intact = backup(&shop.options).await;
+    for (tampering, expected) in [
+        (
+            "UPDATE log_edges SET hashes = set_byte(hashes, 0, (get_byte(hashes, 0) + 1) % 256) WHERE level = 0",
+            Refusal::Edge { size },
+        ),
+        (
+            "UPDATE projection_checkpoints SET position = position - 1 WHERE projection = 'transparency'",
+            Refusal::Edge { size: size - 1 },
+        ),
+        (
+            "ALTER TABLE log_checkpoints DISABLE TRIGGER ALL; UPDATE log_checkpoints SET root = sha256(root)",
+            Refusal::Rewritten { size },
+        ),
+        ("ALTER TABLE log_checkpoints DISABLE TRIGGER ALL; DELETE FROM log_checkpoints", Refusal::Edge { size }),
+    ] {
+        let copy = backup(&intact).await;
+        sqlx::raw_sql(AssertSqlSafe(tampering)).execute(&mut copy.connect().await.unwrap()).await.unwrap();
+        let (_, tree) = on(&copy, remembering(&first)).await;
+        assert_eq!(Tree::refused(tree.projector.step(SHARD).await), expected, "{tampering}");
+    }
+}
+
+/// What another node has published since is only gone on with if one of our keys has signed it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tree_that_a_stranger_signed_is_not_gone_on_with() {
+    const OTHER_KEY: &str = "bmV3IGtleSBuZXcga2V5IG5ldyBrZXkgbmV3IGtleS4=";
+    let shop = Shop::open().await;
+    let ours = tree(&shop, Signing::default());
+    shop.orders(shop.customer.account_id, 3).await;
+    ours.grow().await;
+    shop.orders(shop.customer.account_id, 3).await;
+    let stranger = tree(&shop, Signing { key_file: OTHER_KEY.to_owned(), ..Signing::default() });
+    let size = stranger.grow().await;
+    assert_eq!(Tree::refused(ours.projector.step(SHARD).await), Refusal::Stranger { size });
+    // A handover that went too fast: with both keys in the file it goes on.
+    let both = Signing { key_file: format!("{}\n{OTHER_KEY}", Signing::default().key_file), ..remembering(&ours) };
+    assert_ne!(key_of(&both.key_file), key_of(&Signing::default().key_file));
+    assert_eq!(tree(&shop, both).grow().await, size);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_is_told_where_operators_look() {
+    let node = Node::start().await;
+    node.setup().await;
+    let tree = node.publish().await;
+    let ready = || async { node.anyone("GET", "/readyz", Value::Null).await };
+    assert_eq!(ready().await.status, 200);
+    let mut admin = node.options.connect().await.unwrap();
+    sqlx::raw_sql("UPDATE log_head SET epoch = epoch - 1").execute(&mut admin).await.unwrap();
+    assert!(tree.projector.once(SHARD).await.is_err());
+    let refused = ready().await.refused(503, "E_UNAVAILABLE");
+    let message = refused["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("The transparency log of shard 1 is not signed: log_head has epoch -1, and 0 was seen before"),
+        "{message}"
+    );
+    let metrics = node.anyone("GET", "/metrics", Value::Null).await.text;
+    assert!(metrics.contains("ledger_transparency_refusals_total 1"), "{metrics}");
+    assert!(metrics.contains("ledger_projection_lag_positions{projection=\"transparency\",shard=\"1\"} 0"), "{metrics}");
+    sqlx::raw_sql("UPDATE log_head SET epoch = epoch + 1").execute(&mut admin).await.unwrap();
+    tree.projector.once(SHARD).await.unwrap();
+    assert_eq!(ready().await.status, 200);
+}

@@ -1,0 +1,206 @@
+//! Cosignatures: whose are taken, and that they are served.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use chrono::Utc;
+use ledger_events::merkle::{Hash, empty_root, verify_consistency};
+use poem::http::StatusCode;
+use poem::listener::{Acceptor, Listener, TcpListener};
+use poem::web::Data;
+use poem::{EndpointExt, Route, handler, post};
+use rewards_ledger::transparency::checkpoint::{Checkpoint, Trust};
+use rewards_ledger::transparency::note::{Note, Signature};
+use rewards_ledger::transparency::witness::WitnessCaller;
+use serde_json::{Value, json};
+
+use crate::support::ledger::SHARD;
+use crate::support::node::{Answer, Node};
+use crate::support::tree::{self, witness_name, witness_secret};
+
+async fn send(node: &Node, note: &str) -> Answer {
+    node.send(node.request("POST", "/log/1/cosignatures").header("Content-Type", "text/plain").body(note.to_owned())).await
+}
+
+/// The cosignature of a witness over a checkpoint's text, seconds from now.
+fn cosignature(text: &str, witness: u8, seconds: i64) -> Signature {
+    let time = u64::try_from(Utc::now().timestamp() + seconds).unwrap();
+    witness_secret(witness).cosign(&witness_name(witness), text, time).unwrap()
+}
+
+fn cosigned(served: &str, signatures: Vec<Signature>) -> String {
+    let note = Note::parse(served).unwrap();
+    let signatures = [note.signatures.clone(), signatures].concat();
+    Note::new(note.text().to_owned(), signatures).unwrap().to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_configured_witnesses_sign_is_served() {
+    let node = Node::start().await;
+    node.setup().await;
+    let tree = node.publish().await;
+    let served = || async { node.anyone("GET", "/log/1/checkpoint", Value::Null).await.text };
+    let plain = served().await;
+    let text = Note::parse(&plain).unwrap().text().to_owned();
+    let trust = |quorum| Trust { keys: vec![tree::key()], witnesses: vec![tree::witness(1), tree::witness(2)], quorum };
+    assert!(trust(1).open(&plain).is_err());
+
+    // With a stranger's beside it, which is left out; without the log's own, which it has.
+    let first = cosignature(&text, 1, 0);
+    let accepted = send(&node, &cosigned(&plain, vec![first.clone(), cosignature(&text, 9, 0)])).await.data(200);
+    assert_eq!(accepted, json!({"witnesses": ["witness1.example.com"]}));
+    let once = served().await;
+    assert_eq!(once, format!("{plain}{first}\n"));
+    assert_eq!(trust(1).open(&once).unwrap().cosigned_by.len(), 1);
+    assert!(trust(2).open(&once).is_err());
+    send(&node, &once).await.data(200);
+    assert_eq!(served().await, once, "the same again changes nothing");
+    let alone = Note::new(text.clone(), vec![cosignature(&text, 2, 0)]).unwrap().to_string();
+    send(&node, &alone).await.data(200);
+    assert_eq!(trust(2).open(&served().await).unwrap().cosigned_by.len(), 2);
+
+    // A newer word replaces an older one, and not the other way round.
+    let newer = cosignature(&text, 1, 60);
+    send(&node, &cosigned(&plain, vec![newer.clone()])).await.data(200);
+    send(&node, &cosigned(&plain, vec![first.clone()])).await.data(200);
+    let now = served().await;
+    assert!(now.contains(&newer.to_string()) && !now.contains(&first.to_string()), "{now}");
+
+    // The next checkpoint has none yet, and a late cosignature of an earlier one is still taken.
+    node.operator("POST", "/accounts", json!({"name": "More"})).await.data(201);
+    tree.grow().await;
+    let next = served().await;
+    assert_eq!(Note::parse(&next).unwrap().signatures.len(), 1);
+    send(&node, &cosigned(&plain, vec![cosignature(&text, 2, 120)])).await.data(200);
+    assert_eq!(served().await, next);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_forged_or_foreign_is_refused() {
+    let node = Node::start().await;
+    node.setup().await;
+    node.publish().await;
+    let plain = node.anyone("GET", "/log/1/checkpoint", Value::Null).await.text;
+    let text = Note::parse(&plain).unwrap().text().to_owned();
+    send(&node, &plain).await.refused(403, "E_FORBIDDEN");
+    send(&node, &cosigned(&plain, vec![cosignature(&text, 9, 0)])).await.refused(403, "E_FORBIDDEN");
+
+    let mut forged = cosignature(&text, 1, 0);
+    forged.bytes[20] ^= 1;
+    send(&node, &cosigned(&plain, vec![forged])).await.refused(400, "E_VALIDATION_FAILURE");
+    for seconds in [600, -100_000] {
+        send(&node, &cosigned(&plain, vec![cosignature(&text, 1, seconds)])).await.refused(400, "E_VALIDATION_FAILURE");
+    }
+    // A split view: what the witness saw is not what this log has signed.
+    let checkpoint = Checkpoint::parse(&text).unwrap();
+    for other in [
+        Checkpoint { root: [7; 32], ..checkpoint.clone() },
+        Checkpoint { size: checkpoint.size + 1, ..checkpoint.clone() },
+        Checkpoint { origin: "other.example.com/log/1".to_owned(), ..checkpoint.clone() },
+    ] {
+        let text = other.to_string();
+        let note = Note::new(text.clone(), vec![cosignature(&text, 1, 0)]).unwrap().to_string();
+        send(&node, &note).await.refused(404, "E_NOT_FOUND");
+    }
+    for wrong in ["", "nothing\n\n", "a\n1\nCsUY\n\n— a AAAAAAA=\n"] {
+        send(&node, wrong).await.refused(400, "E_VALIDATION_FAILURE");
+    }
+    let large = "x".repeat(70 << 10);
+    send(&node, &large).await.refused(413, "E_PAYLOAD_TOO_LARGE");
+    let after = node.anyone("GET", "/log/1/checkpoint", Value::Null).await.text;
+    assert_eq!(after, plain);
+}
+
+/// A witness as C2SP `tlog-witness` has it: its last checkpoint, and the statuses that it has answered.
+#[derive(Default)]
+struct Witness {
+    size: u64,
+    root: Option<Hash>,
+    answered: VecDeque<u16>,
+}
+
+type Shared = Arc<Mutex<Witness>>;
+
+#[handler]
+fn add_checkpoint(Data(witness): Data<&Shared>, body: String) -> poem::Response {
+    let mut witness = witness.lock().unwrap();
+    let (status, text) = witness.add(&body);
+    witness.answered.push_back(status.as_u16());
+    poem::Response::builder().status(status).body(text)
+}
+
+impl Witness {
+    fn add(&mut self, body: &str) -> (StatusCode, String) {
+        let (head, note) = body.split_once("\n\n").unwrap();
+        let mut lines = head.lines();
+        let old: u64 = lines.next().unwrap().strip_prefix("old ").unwrap().parse().unwrap();
+        let proof: Vec<Hash> = lines.map(|line| STANDARD.decode(line).unwrap().try_into().unwrap()).collect();
+        let Ok(opened) = Trust::in_keys(vec![tree::key()]).open(note) else { return (StatusCode::FORBIDDEN, String::new()) };
+        let new = opened.checkpoint;
+        if old != self.size {
+            return (StatusCode::CONFLICT, format!("{}\n", self.size));
+        }
+        let root = self.root.unwrap_or_else(empty_root);
+        if verify_consistency(old, &root, new.size, &new.root, &proof).is_err() {
+            return (StatusCode::UNPROCESSABLE_ENTITY, String::new());
+        }
+        (self.size, self.root) = (new.size, Some(new.root));
+        let text = Note::parse(note).unwrap().text().to_owned();
+        (StatusCode::OK, format!("{}\n{}\n", cosignature(&text, 9, 0), cosignature(&text, 1, 0)))
+    }
+}
+
+async fn witness() -> (Shared, String) {
+    let shared = Shared::default();
+    let acceptor = TcpListener::bind("127.0.0.1:0").into_acceptor().await.unwrap();
+    let address = acceptor.local_addr()[0].as_socket_addr().unwrap().to_string();
+    let app = Route::new().at("/w/add-checkpoint", post(add_checkpoint)).data(shared.clone());
+    tokio::spawn(poem::Server::new_with_acceptor(acceptor).run(app));
+    (shared, format!("http://{address}/w"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn witnesses_are_asked_and_follow_the_log() {
+    let node = Node::start().await;
+    node.setup().await;
+    let tree = node.publish().await;
+    let (witness, url) = witness().await;
+    let caller = || {
+        let urls = vec![url.parse().unwrap()];
+        WitnessCaller::new(node.ledger.pool().clone(), vec![SHARD], urls, node.public_log.witnesses.clone()).unwrap()
+    };
+    let trust = Trust { keys: vec![tree::key()], witnesses: vec![tree::witness(1)], quorum: 1 };
+    let is_witnessed = async || trust.open(&node.anyone("GET", "/log/1/checkpoint", Value::Null).await.text).is_ok();
+    let answered = || witness.lock().unwrap().answered.drain(..).collect::<Vec<_>>();
+
+    let mut asking = caller();
+    assert!(!is_witnessed().await);
+    assert_eq!(asking.once().await, 1);
+    assert!(is_witnessed().await);
+    assert_eq!(asking.once().await, 0, "there is nothing new");
+    node.operator("POST", "/accounts", json!({"name": "More"})).await.data(201);
+    tree.grow().await;
+    assert!(!is_witnessed().await);
+    assert_eq!(asking.once().await, 1);
+    assert!(is_witnessed().await);
+    assert_eq!(answered(), [200, 200]);
+
+    // Another node does not know how far the witness is, and is told.
+    node.operator("POST", "/accounts", json!({"name": "More"})).await.data(201);
+    tree.grow().await;
+    assert_eq!(caller().once().await, 1);
+    assert!(is_witnessed().await);
+    assert_eq!(answered(), [409, 200]);
+
+    // A witness that has seen another log does not sign this one.
+    node.operator("POST", "/accounts", json!({"name": "More"})).await.data(201);
+    tree.grow().await;
+    witness.lock().unwrap().root = Some([7; 32]);
+    assert_eq!(caller().once().await, 0);
+    assert_eq!(answered(), [409, 422]);
+    witness.lock().unwrap().size = 1_000_000;
+    assert_eq!(caller().once().await, 0);
+    assert!(!is_witnessed().await);
+}
