@@ -13,6 +13,7 @@ mod logging;
 mod openapi;
 mod output;
 mod receipt;
+mod reconcile;
 mod replay;
 mod serve;
 mod tokens;
@@ -76,6 +77,8 @@ enum Command {
     Verify(audit::VerifyArgs),
     /// Derive projections again from the log, while the service runs
     Rebuild(audit::RebuildArgs),
+    /// Add up what moved in a period, and name everything that does not add up; fails when anything does not
+    Reconcile(reconcile::ReconcileArgs),
     /// Write the API's documents to openapi/, or check that they are current
     Openapi(openapi::OpenapiArgs),
 }
@@ -121,6 +124,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Replay(args) => replay::run(args, &output).await,
         Command::Verify(args) => return audit::verify(&args, &output).await,
         Command::Rebuild(args) => return audit::rebuild(&args, &output).await,
+        Command::Reconcile(args) => return reconcile::run(args, &output).await,
         Command::Openapi(args) => return openapi::run(&args),
     };
     done.map(|()| ExitCode::SUCCESS)
@@ -160,7 +164,8 @@ fn command() -> clap::Command {
     hide_values(
         ["events", "replay", "log", "receipt"]
             .into_iter()
-            .fold(Cli::command().mut_subcommand("admin", admin), |command, name| command.mut_subcommand(name, everywhere)),
+            .fold(Cli::command().mut_subcommand("admin", admin), |command, name| command.mut_subcommand(name, everywhere))
+            .mut_subcommand("reconcile", |reconcile| reconcile.mut_subcommand("statement", everywhere)),
     )
 }
 

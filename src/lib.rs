@@ -11,6 +11,8 @@ pub mod ledger;
 pub mod node;
 pub mod postgres;
 pub mod receiver;
+pub mod reconciliation;
 pub mod sandbox;
+mod spreadsheet;
 pub mod telemetry;
 pub mod transparency;

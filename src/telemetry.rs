@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ledger_events::{Position, ShardId};
-use ledger_projections::deliveries;
 use prometheus_client::encoding::{EncodeLabelSet, text::encode};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -16,7 +15,7 @@ use sqlx::PgPool;
 use tokio::sync::mpsc;
 
 use crate::access::limits::Rule;
-use crate::ledger::backlog::{self, Backlog};
+use crate::ledger::backlog::{self, Backlog, Lag};
 use crate::ledger::command::Submission;
 
 /// However often it is scraped, the database is asked no more often than this.
@@ -39,7 +38,7 @@ struct ShardLabels {
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ProjectionLabels {
-    projection: &'static str,
+    projection: String,
     shard: i64,
 }
 
@@ -134,19 +133,16 @@ impl Waiting {
         registry.register("deliveries_due", "Deliveries that are due and not in flight, at most 200000", self.due.clone());
     }
 
-    fn set(&self, backlogs: &[Backlog]) {
+    fn set(&self, backlogs: &[Backlog], lags: Vec<Lag>) {
+        for Lag { shard_id, projection, checkpoint, behind, oldest_seconds } in lags {
+            let projection = ProjectionLabels { projection, shard: shard_id.into() };
+            self.position.get_or_create(&projection).set(checkpoint);
+            self.lag_positions.get_or_create(&projection).set(behind);
+            self.lag_seconds.get_or_create(&projection).set(oldest_seconds);
+        }
         for backlog in backlogs {
             let shard = ShardLabels { shard: backlog.shard_id.into() };
             self.head.get_or_create(&shard).set(backlog.head);
-            for (projection, position, oldest_seconds) in [
-                (deliveries::NAME, backlog.checkpoint, backlog.oldest_seconds),
-                (backlog::TREE, backlog.tree_size, backlog.tree_oldest_seconds),
-            ] {
-                let projection = ProjectionLabels { projection, shard: backlog.shard_id.into() };
-                self.position.get_or_create(&projection).set(position);
-                self.lag_positions.get_or_create(&projection).set((backlog.head - position).max(0));
-                self.lag_seconds.get_or_create(&projection).set(oldest_seconds);
-            }
             self.unqueued.get_or_create(&shard).set(backlog.unqueued);
             self.out_of_stock.get_or_create(&shard).set(backlog.waiting);
             self.due.get_or_create(&shard).set(backlog.due);
@@ -296,8 +292,9 @@ impl Metrics {
         // One scrape at a time asks, the others use what it learns.
         let mut sampled = self.0.sampled.lock().await;
         if sampled.is_none_or(|at| at.elapsed() >= SAMPLE_EVERY) {
-            match tokio::time::timeout(SAMPLE_DEADLINE, backlog::sample(pool)).await {
-                Ok(Ok(backlogs)) => self.0.waiting.set(&backlogs),
+            let looking = async { Ok::<_, sqlx::Error>((backlog::sample(pool).await?, backlog::lags(pool).await?)) };
+            match tokio::time::timeout(SAMPLE_DEADLINE, looking).await {
+                Ok(Ok((backlogs, lags))) => self.0.waiting.set(&backlogs, lags),
                 Ok(Err(error)) => {
                     tracing::debug!(%error, "what waits in the database cannot be looked at");
                     self.0.waiting.clear();

@@ -11,6 +11,7 @@ mod kill;
 mod lists;
 mod log;
 mod payouts;
+mod reconciliation;
 mod recovery;
 mod sandbox;
 mod support;

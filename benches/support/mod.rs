@@ -155,6 +155,24 @@ impl Serve {
         Ok((took, total.context("a list's X-Total-Count")?))
     }
 
+    /// How long a read takes, whole: as a client, or without one as an operator.
+    pub async fn get(&self, client: Option<&load::Client>, path: &str) -> Result<Duration> {
+        let request = self.http.get(format!("http://{}{path}", self.address));
+        let request = match client {
+            Some(client) => request.header("X-API-Key", &client.api_key).header("X-API-Secret", &client.api_secret),
+            None => request.bearer_auth(OPERATOR_TOKEN),
+        };
+        let started = Instant::now();
+        let answer = request.send().await?;
+        let status = answer.status();
+        let text = answer.text().await?;
+        let took = started.elapsed();
+        if !status.is_success() {
+            bail!("GET {path}: {status}: {text}");
+        }
+        Ok(took)
+    }
+
     async fn data(&self, request: reqwest::RequestBuilder, body: Value) -> Result<Value> {
         let answer = request.header("Content-Type", "application/json").body(body.to_string()).send().await?;
         let status = answer.status();

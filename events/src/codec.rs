@@ -13,6 +13,7 @@ use crate::catalogue::{CategoryEvent, ProductEvent};
 use crate::ip_block::IpBlockEvent;
 use crate::order::OrderEvent;
 use crate::payout::PayoutEvent;
+use crate::reconciliation::ReconciliationEvent;
 use crate::replay::ReplayEvent;
 use crate::user::UserEvent;
 use crate::wallet::WalletEvent;
@@ -176,6 +177,7 @@ streams! {
     IpBlock(IpBlockEvent) = "ip_block",
     Beneficiary(BeneficiaryEvent) = "beneficiary",
     Payout(PayoutEvent) = "payout",
+    Reconciliation(ReconciliationEvent) = "reconciliation",
 }
 
 impl std::fmt::Display for StreamType {

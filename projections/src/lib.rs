@@ -14,6 +14,8 @@ pub mod orders;
 pub mod page;
 pub mod payouts;
 pub mod replays;
+pub mod statements;
+pub mod totals;
 pub mod users;
 pub mod wallets;
 pub mod webhooks;
@@ -41,14 +43,23 @@ pub enum Inline {
     Catalogue,
     Orders,
     Payouts,
+    Reconciliation,
     Users,
     Wallets,
     Webhooks,
 }
 
 impl Inline {
-    pub const ALL: [Inline; 7] =
-        [Self::Accounts, Self::Catalogue, Self::Orders, Self::Payouts, Self::Users, Self::Wallets, Self::Webhooks];
+    pub const ALL: [Inline; 8] = [
+        Self::Accounts,
+        Self::Catalogue,
+        Self::Orders,
+        Self::Payouts,
+        Self::Reconciliation,
+        Self::Users,
+        Self::Wallets,
+        Self::Webhooks,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -56,6 +67,7 @@ impl Inline {
             Self::Catalogue => "catalogue",
             Self::Orders => "orders",
             Self::Payouts => "payouts",
+            Self::Reconciliation => "reconciliation",
             Self::Users => "users",
             Self::Wallets => "wallets",
             Self::Webhooks => "webhooks",
@@ -68,6 +80,7 @@ impl Inline {
             Self::Catalogue => &["categories", "products"],
             Self::Orders => &["orders"],
             Self::Payouts => &["beneficiaries", "payouts"],
+            Self::Reconciliation => &["bank_statements"],
             Self::Users => &["users"],
             Self::Wallets => &["wallets", "wallet_transactions"],
             Self::Webhooks => &["webhooks", "webhook_replays"],
@@ -84,6 +97,7 @@ impl Inline {
                 beneficiaries::apply(conn, shard, events).await?;
                 payouts::apply(conn, shard, events).await
             }
+            Self::Reconciliation => statements::apply(conn, shard, events).await,
             Self::Users => users::apply(conn, shard, events).await,
             Self::Wallets => wallets::apply(conn, shard, events).await,
             Self::Webhooks => {

@@ -124,6 +124,22 @@ pub async fn transactions_after(
     Ok(found.into_iter().map(|row| row.0).collect())
 }
 
+/// Movements after a position and up to another one, in order, of one account or of all.
+pub async fn transactions_between(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    account: Option<AccountId>,
+    after: Position,
+    upto: Position,
+) -> Result<Vec<Transaction>, sqlx::Error> {
+    let mut query = QueryBuilder::new("SELECT * FROM wallet_transactions WHERE shard_id = ");
+    query.push_bind(shard).push(" AND position > ").push_bind(after).push(" AND position <= ").push_bind(upto);
+    page::equals(&mut query, "account_id", account);
+    query.push(" ORDER BY position, id");
+    let found: Vec<TransactionRow> = query.build_query_as().fetch_all(conn).await?;
+    Ok(found.into_iter().map(|row| row.0).collect())
+}
+
 fn rows(rows: Vec<WalletRow>) -> Result<Vec<Wallet>, sqlx::Error> {
     Ok(rows.into_iter().map(|row| row.0).collect())
 }

@@ -45,6 +45,8 @@ type OperatorApi = (
     operator::Stock,
     operator::Orders,
     operator::Payouts,
+    operator::Reconciliation,
+    operator::BankStatements,
     operator::Replays,
     operator::Receipts,
 );
@@ -126,6 +128,8 @@ fn operator_api() -> OperatorApi {
         operator::Stock,
         operator::Orders,
         operator::Payouts,
+        operator::Reconciliation,
+        operator::BankStatements,
         operator::Replays,
         operator::Receipts,
     )

@@ -74,6 +74,8 @@ pub enum Tag {
     Wallets,
     /// Every movement of money.
     Transactions,
+    /// What came in and went out, proved against the log and a bank's statements.
+    Reconciliation,
     /// Whom payouts go to.
     Beneficiaries,
     /// Money out of a wallet.

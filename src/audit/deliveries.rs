@@ -16,17 +16,6 @@ use crate::ledger::reader::{self, ReadError};
 
 const PAGE_EVENTS: i64 = 5_000;
 
-/// How far the projection has come; never further than the log.
-pub async fn reach(conn: &mut PgConnection, shard: ShardId, findings: &mut Findings) -> Result<Reach, sqlx::Error> {
-    // In this order: the head only grows.
-    let checkpoint = deliveries::checkpoint(&mut *conn, shard).await?;
-    let head = reader::head(conn, shard).await?;
-    if checkpoint > head {
-        findings.add(Difference::Checkpoint { shard, projection: deliveries::NAME, checkpoint, head });
-    }
-    Ok(Reach { shard, projection: deliveries::NAME, checkpoint, head })
-}
-
 /// Folds the log up to the checkpoint and compares audience, envelopes and deliveries. Each page's
 /// own rows are compared with it; what replays made of earlier events is kept for the end, where
 /// all that may have been replayed is known.
@@ -211,7 +200,13 @@ async fn orphans(conn: &mut PgConnection, shard: ShardId, findings: &mut Finding
         after = *last;
         for (event_id, _) in page.into_iter().filter(|(_, is_known)| !is_known) {
             let (key, problem) = (event_id.to_string(), super::RowProblem::Extra);
-            findings.add(Difference::Row(super::RowDifference { table: "webhook_envelopes", shard, key, problem }));
+            findings.add(Difference::Row(super::RowDifference {
+                table: "webhook_envelopes",
+                shard,
+                key,
+                part: String::new(),
+                problem,
+            }));
         }
     }
 }

@@ -48,6 +48,9 @@ pub struct RowDifference {
     pub shard: ShardId,
     /// The row's id, or the id of its event.
     pub key: String,
+    /// Which of several rows under the key, as `day 2026-01-31`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub part: String,
     pub problem: RowProblem,
 }
 
@@ -140,6 +143,9 @@ impl fmt::Display for Difference {
 impl fmt::Display for RowDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "shard {}: {} {}", self.shard, self.table, self.key)?;
+        if !self.part.is_empty() {
+            write!(f, ", {}", self.part)?;
+        }
         match &self.problem {
             RowProblem::Missing => f.write_str(" is missing"),
             RowProblem::Extra => f.write_str(" is not in the log"),

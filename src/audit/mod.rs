@@ -11,7 +11,7 @@ mod lock;
 mod pipeline;
 mod positions;
 pub mod rebuild;
-mod rules;
+pub(crate) mod rules;
 mod shadow;
 mod streams;
 mod tables;

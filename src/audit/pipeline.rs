@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ledger_events::{Position, Recorded, ShardId};
-use ledger_projections::{Inline, deliveries};
+use ledger_projections::{Inline, deliveries, totals};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgConnection};
 use tokio::sync::mpsc;
@@ -23,6 +23,7 @@ const PAGES_AHEAD: usize = 2;
 pub enum Part {
     Inline(Inline),
     Deliveries,
+    Totals,
 }
 
 impl Part {
@@ -30,6 +31,7 @@ impl Part {
         match self {
             Self::Inline(inline) => inline.name(),
             Self::Deliveries => deliveries::NAME,
+            Self::Totals => totals::NAME,
         }
     }
 
@@ -37,7 +39,13 @@ impl Part {
         match self {
             Self::Inline(inline) => inline.tables(),
             Self::Deliveries => deliveries::TABLES,
+            Self::Totals => totals::TABLES,
         }
+    }
+
+    /// Whether it is written by a projector alone, which its checkpoint stops, and not by writers.
+    pub fn catches_up(self) -> bool {
+        !matches!(self, Self::Inline(_))
     }
 
     /// Folds the next events of the log into the copies.
@@ -48,6 +56,7 @@ impl Part {
                 let made = reader::fold_deliveries(conn, shard, events).await?;
                 deliveries::write_shadow(conn, shard, &made).await?;
             }
+            Self::Totals => totals::apply(conn, shard, events).await?,
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ledger_events::{Position, Recorded, ShardId};
 use ledger_projections::listing::derive;
-use ledger_projections::{Inline, deliveries as delivery_projection};
+use ledger_projections::{Inline, deliveries as delivery_projection, totals};
 use serde::Serialize;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgConnection};
@@ -32,18 +32,31 @@ const SWAP_PAUSE: Duration = Duration::from_millis(250);
 pub enum Rebuild {
     Inline(Inline),
     Deliveries,
+    Totals,
     All,
 }
 
 impl Rebuild {
     /// What [`Rebuild::parse`] knows.
-    pub const NAMES: [&'static str; 9] =
-        ["orders", "payouts", "wallets", "webhooks", "accounts", "users", "catalogue", "deliveries", "all"];
+    pub const NAMES: [&'static str; 11] = [
+        "orders",
+        "payouts",
+        "wallets",
+        "webhooks",
+        "accounts",
+        "users",
+        "catalogue",
+        "reconciliation",
+        "deliveries",
+        "daily_totals",
+        "all",
+    ];
 
     pub fn parse(name: &str) -> Option<Rebuild> {
         match name {
             "all" => Some(Self::All),
             delivery_projection::NAME => Some(Self::Deliveries),
+            totals::NAME => Some(Self::Totals),
             name => Inline::ALL.into_iter().find(|inline| inline.name() == name).map(Self::Inline),
         }
     }
@@ -52,7 +65,8 @@ impl Rebuild {
         match self {
             Self::Inline(inline) => vec![Part::Inline(inline)],
             Self::Deliveries => vec![Part::Deliveries],
-            Self::All => Inline::ALL.into_iter().map(Part::Inline).chain([Part::Deliveries]).collect(),
+            Self::Totals => vec![Part::Totals],
+            Self::All => Inline::ALL.into_iter().map(Part::Inline).chain([Part::Deliveries, Part::Totals]).collect(),
         }
     }
 }
@@ -61,7 +75,7 @@ impl Rebuild {
 #[derive(Debug, Serialize)]
 pub struct Rebuilt {
     pub projections: Vec<&'static str>,
-    /// Up to which position of each shard: the deliveries' checkpoint where only they were rebuilt.
+    /// Up to which position of each shard: its checkpoint where only a projection that catches up was rebuilt.
     pub positions: BTreeMap<ShardId, Position>,
     /// Rows of each table, shortly before the swap.
     pub rows: BTreeMap<&'static str, i64>,
@@ -171,6 +185,7 @@ impl Work {
         match part {
             Part::Inline(_) => reader::head(conn, shard).await,
             Part::Deliveries => delivery_projection::checkpoint(conn, shard).await,
+            Part::Totals => totals::checkpoint(conn, shard).await,
         }
     }
 
@@ -316,7 +331,7 @@ impl Work {
     /// Has writers lock the head first for a while, which they do when it is not as they left it:
     /// so none waits for the head with locks on the tables that are to go.
     async fn announce(&self, conn: &mut PgConnection) -> Result<(), sqlx::Error> {
-        if self.parts.iter().any(|part| *part != Part::Deliveries) {
+        if self.parts.iter().any(|part| !part.catches_up()) {
             // On disk before anybody sees it: whoever signs the log remembers that the epoch only grows.
             sqlx::raw_sql("BEGIN; SET LOCAL synchronous_commit = on; UPDATE log_head SET epoch = epoch + 1; COMMIT")
                 .execute(conn)
@@ -341,14 +356,15 @@ impl Work {
         // an autovacuum away that is in the way.
         let timeout = if is_patient { "1500ms" } else { "500ms" };
         sqlx::query("SELECT set_config('lock_timeout', $1, true)").bind(timeout).execute(&mut *conn).await?;
-        if self.parts.contains(&Part::Deliveries) {
-            sqlx::query("SELECT FROM projection_checkpoints WHERE projection = $1 ORDER BY shard_id FOR UPDATE")
-                .bind(delivery_projection::NAME)
+        let catching_up: Vec<&str> = self.parts.iter().filter(|part| part.catches_up()).map(|part| part.name()).collect();
+        if !catching_up.is_empty() {
+            sqlx::query("SELECT FROM projection_checkpoints WHERE projection = ANY($1) ORDER BY projection, shard_id FOR UPDATE")
+                .bind(catching_up)
                 .execute(&mut *conn)
                 .await?;
         }
-        // The deliveries are written by their projector alone, which the checkpoint stops.
-        if self.parts.iter().any(|part| *part != Part::Deliveries) {
+        // What catches up is written by its projector alone, which the checkpoint stops.
+        if self.parts.iter().any(|part| !part.catches_up()) {
             sqlx::query("SELECT FROM log_head ORDER BY shard_id FOR UPDATE").execute(&mut *conn).await?;
             // Writers forget what they remember of the tables that go.
             sqlx::query("UPDATE log_head SET epoch = epoch + 1").execute(&mut *conn).await?;

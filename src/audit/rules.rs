@@ -13,8 +13,8 @@ pub struct Owed {
     pub stream: StreamType,
     pub id: i64,
     pub position: i64,
-    purpose: Purpose,
-    is_refund: bool,
+    pub purpose: Purpose,
+    pub is_refund: bool,
     amount: Money,
     transaction_id: Option<TransactionId>,
     /// A refund's event does not name it; what was paid does.

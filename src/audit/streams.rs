@@ -9,10 +9,11 @@ use std::collections::HashMap;
 
 use ledger_events::order::{Order, OrderEvent};
 use ledger_events::payout::Payout;
+use ledger_events::reconciliation::Statement;
 use ledger_events::{Event, Position, Recorded, ShardId, StreamType, WalletId};
 use ledger_projections::wallets::Transaction;
 use ledger_projections::{
-    ProjectionError, accounts, beneficiaries, catalogue, orders, payouts, replays, users, wallets, webhooks,
+    ProjectionError, accounts, beneficiaries, catalogue, orders, payouts, replays, statements, totals, users, wallets, webhooks,
 };
 use sqlx::PgConnection;
 
@@ -36,6 +37,10 @@ struct Folded {
     categories: HashMap<i64, ledger_events::catalogue::Category>,
     beneficiaries: HashMap<i64, ledger_events::beneficiary::Beneficiary>,
     payouts: HashMap<i64, Payout>,
+    statements: HashMap<i64, Statement>,
+    totals: totals::Folded,
+    /// What the daily totals have not seen, of wallets whose stream goes on in the next page.
+    ahead: Vec<Recorded>,
     transactions: Vec<Transaction>,
     /// Where a refund must stand, and in which wallet.
     refunds: Vec<(i64, Position, WalletId)>,
@@ -56,6 +61,7 @@ fn table_of(stream: StreamType) -> Option<&'static Table> {
         StreamType::IpBlock => return None,
         StreamType::Beneficiary => "beneficiaries",
         StreamType::Payout => "payouts",
+        StreamType::Reconciliation => "bank_statements",
     })
 }
 
@@ -73,10 +79,14 @@ pub async fn check(
     let (mut at, mut compared) = ((i64::MIN, 0_i64), i64::MIN);
     let mut done = 0;
     loop {
-        sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; TRUNCATE orders, wallets, wallet_transactions, webhooks, webhook_replays, accounts, credentials, users, products, categories, beneficiaries, payouts")
+        sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; TRUNCATE orders, wallets, wallet_transactions, webhooks, webhook_replays, accounts, credentials, users, products, categories, beneficiaries, payouts, bank_statements, daily_totals")
             .execute(&mut *conn)
             .await?;
         let page = page(conn, shard, stream, at).await?;
+        let totalled = totals::checkpoint(&mut *conn, shard).await?;
+        for recorded in std::mem::take(&mut folded.ahead) {
+            folded.total(recorded, totalled);
+        }
         for stored in &page {
             if stored.stream_id != at.0 {
                 counts.streams += 1;
@@ -95,12 +105,12 @@ pub async fn check(
             }
             at = (stored.stream_id, stored.version);
             // What cannot be read was named by the walk over the positions.
-            if let Ok(recorded) = stored.decode()
-                && let Some(problem) = folded.step(&recorded)
-            {
+            let Ok(recorded) = stored.decode() else { continue };
+            if let Some(problem) = folded.step(&recorded) {
                 let (id, position) = (recorded.stream_id, recorded.moment.position);
                 findings.add(Difference::Rule { shard, stream: stream.as_str(), id, position, problem });
             }
+            folded.total(recorded, totalled);
         }
         // The last stream of a full page may go on in the next one.
         let is_last = i64::try_from(page.len()).is_ok_and(|n| n < PAGE_EVENTS);
@@ -113,8 +123,9 @@ pub async fn check(
         if stream == StreamType::Wallet {
             let ids: Vec<String> = folded.transactions.iter().map(|t| t.id.to_string()).collect();
             counts.transactions += u64::try_from(ids.len()).unwrap_or_default();
-            if let Some(table) = super::tables::table("wallet_transactions") {
-                let differing = table.differing(conn, "pg_temp", shard, Rows::Keys(&ids)).await?;
+            for (name, rows) in [("wallet_transactions", Rows::Keys(&ids)), (totals::NAME, Rows::Between(&from, Some(&upto)))] {
+                let table = super::tables::table(name).ok_or(AuditError::Broken)?;
+                let differing = table.differing(conn, "pg_temp", shard, rows).await?;
                 findings.extend(differing.into_iter().map(Difference::Row));
             }
         }
@@ -201,6 +212,10 @@ impl Folded {
                 beneficiaries::fold(&mut self.beneficiaries, recorded);
                 problem
             }
+            Event::Reconciliation(_) => {
+                statements::fold(&mut self.statements, recorded);
+                begins(self.statements.contains_key(&id), recorded)
+            }
             Event::Payout(event) => {
                 let problem = rules::of_payout(self.payouts.get(&id), event);
                 payouts::fold(&mut self.payouts, recorded);
@@ -209,6 +224,15 @@ impl Folded {
                 }
                 problem
             }
+        }
+    }
+
+    /// Adds a wallet's event to its day, if the daily totals have seen it.
+    fn total(&mut self, recorded: Recorded, totalled: Position) {
+        match &recorded.event {
+            Event::Wallet(_) if recorded.moment.position <= totalled => self.totals.step(&recorded),
+            Event::Wallet(_) => self.ahead.push(recorded),
+            _ => {}
         }
     }
 
@@ -229,6 +253,9 @@ impl Folded {
             categories: one(&mut self.categories, id),
             beneficiaries: one(&mut self.beneficiaries, id),
             payouts: one(&mut self.payouts, id),
+            statements: one(&mut self.statements, id),
+            totals: self.totals.split_off(id),
+            ahead: self.ahead.extract_if(.., |recorded| recorded.stream_id == id).collect(),
             transactions: vec![],
             refunds: vec![],
         }
@@ -241,6 +268,8 @@ impl Folded {
         replays::write(conn, shard, &self.replays.values().collect::<Vec<_>>()).await?;
         beneficiaries::write(conn, shard, &self.beneficiaries.values().collect::<Vec<_>>()).await?;
         payouts::write(conn, shard, &self.payouts.values().collect::<Vec<_>>()).await?;
+        statements::write(conn, shard, &self.statements.values().collect::<Vec<_>>()).await?;
+        totals::write(conn, shard, self.totals.days.values()).await?;
         accounts::write(conn, shard, &self.accounts.values().collect::<Vec<_>>()).await?;
         accounts::write_credentials(conn, shard, &self.credentials.values().collect::<Vec<_>>()).await?;
         users::write(conn, shard, &self.users.values().collect::<Vec<_>>()).await?;
@@ -302,7 +331,13 @@ pub async fn extra_transactions(conn: &mut PgConnection, shard: ShardId, finding
         .await?;
         for id in extra {
             let problem = super::RowProblem::Extra;
-            findings.add(Difference::Row(super::RowDifference { table: table.name, shard, key: id.to_string(), problem }));
+            findings.add(Difference::Row(super::RowDifference {
+                table: table.name,
+                shard,
+                key: id.to_string(),
+                part: String::new(),
+                problem,
+            }));
         }
         match to {
             Some(to) => after = to,

@@ -37,7 +37,7 @@ const fn stream(name: &'static str, stream_type: StreamType) -> Table {
     Table { name, key: "id", key_type: "bigint", identity: &["id"], rows_of: RowsOf::Stream(stream_type), prunable: None }
 }
 
-const TABLES: [Table; 15] = [
+const TABLES: [Table; 17] = [
     stream("accounts", StreamType::Account),
     stream("credentials", StreamType::Credential),
     stream("users", StreamType::User),
@@ -49,12 +49,21 @@ const TABLES: [Table; 15] = [
     stream("webhook_replays", StreamType::Replay),
     stream("beneficiaries", StreamType::Beneficiary),
     stream("payouts", StreamType::Payout),
+    stream("bank_statements", StreamType::Reconciliation),
     Table {
         name: "wallet_transactions",
         key: "id",
         key_type: "bigint",
         identity: &["id"],
         rows_of: RowsOf::Movement,
+        prunable: None,
+    },
+    Table {
+        name: "daily_totals",
+        key: "wallet_id",
+        key_type: "bigint",
+        identity: &["wallet_id", "day"],
+        rows_of: RowsOf::Stream(StreamType::Wallet),
         prunable: None,
     },
     Table {
@@ -161,6 +170,11 @@ impl Table {
     }
 
     fn difference(&self, shard: ShardId, key: String, folded: Option<Value>, stored: Option<Value>) -> Option<RowDifference> {
+        // What names the row beside its key.
+        let either = stored.as_ref().or(folded.as_ref());
+        let further = self.identity.iter().filter(|column| **column != self.key);
+        let named = further.filter_map(|column| Some(format!("{column} {}", text_of(either?.get(*column)?))));
+        let part = named.collect::<Vec<_>>().join(", ");
         let problem = match (folded, stored) {
             (Some(Value::Object(mut folded)), Some(Value::Object(stored))) => {
                 let fields: Vec<FieldDifference> = stored
@@ -177,7 +191,7 @@ impl Table {
             (_, None) => RowProblem::Missing,
             (_, Some(_)) => RowProblem::Extra,
         };
-        Some(RowDifference { table: self.name, shard, key, problem })
+        Some(RowDifference { table: self.name, shard, key, part, problem })
     }
 
     /// The key that ends a page of `size` rows after a key; none when there are fewer.
@@ -202,4 +216,8 @@ impl Table {
         // Safe: as above.
         sqlx::query_scalar(AssertSqlSafe(format!("SELECT count(*) FROM {schema}.{}", self.name))).fetch_one(conn).await
     }
+}
+
+fn text_of(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -6,9 +6,12 @@ use serde::Serialize;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, PgConnection};
 
+use ledger_projections::{deliveries as delivery_projection, totals};
+
 use super::{AuditError, Difference, Findings, Progress, deliveries, lists, lock, positions, streams, tree};
 use crate::ledger::connect::RUNTIME_ROLE;
 use crate::ledger::health::Health;
+use crate::ledger::reader;
 
 /// What was looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -46,7 +49,7 @@ pub struct Report {
     pub counts: Counts,
     /// Whether what is to be delivered is delivered or on its way, up to where the projection has come.
     pub delivery_health: Health,
-    /// For each shard one of the deliveries and one of the transparency log.
+    /// Three for each shard: the deliveries, the daily totals and the transparency log.
     pub reached: Vec<Reach>,
     /// How many differences there are.
     pub found: u64,
@@ -76,6 +79,8 @@ const SCRATCH: &str = "
     CREATE TEMP TABLE webhook_replays (LIKE public.webhook_replays, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE beneficiaries (LIKE public.beneficiaries, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE payouts (LIKE public.payouts, PRIMARY KEY (shard_id, id));
+    CREATE TEMP TABLE bank_statements (LIKE public.bank_statements, PRIMARY KEY (shard_id, id));
+    CREATE TEMP TABLE daily_totals (LIKE public.daily_totals, PRIMARY KEY (shard_id, wallet_id, day));
     CREATE TEMP TABLE webhook_audience (LIKE public.webhook_audience, PRIMARY KEY (shard_id, webhook_id));
     CREATE TEMP TABLE webhook_envelopes (LIKE public.webhook_envelopes, PRIMARY KEY (shard_id, event_id));
     CREATE TEMP TABLE deliveries (LIKE public.deliveries INCLUDING DEFAULTS);
@@ -106,7 +111,18 @@ pub async fn verify(options: &PgConnectOptions, progress: impl Fn(Progress)) -> 
         streams::extra_transactions(&mut conn, shard, &mut findings).await?;
         deliveries::check(&mut conn, shard, &mut counts, &mut health, &mut findings, &progress).await?;
         lists::check(&mut conn, shard, &mut findings).await?;
-        reached.push(deliveries::reach(&mut conn, shard, &mut findings).await?);
+        // In this order: the head only grows.
+        let checkpoints = [
+            (delivery_projection::NAME, delivery_projection::checkpoint(&mut conn, shard).await?),
+            (totals::NAME, totals::checkpoint(&mut conn, shard).await?),
+        ];
+        let head = reader::head(&mut conn, shard).await?;
+        for (projection, checkpoint) in checkpoints {
+            if checkpoint > head {
+                findings.add(Difference::Checkpoint { shard, projection, checkpoint, head });
+            }
+            reached.push(Reach { shard, projection, checkpoint, head });
+        }
         reached.push(tree::check(&mut conn, shard, &mut findings, &progress).await?);
     }
     lock::release(&mut conn).await?;

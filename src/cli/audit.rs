@@ -24,7 +24,7 @@ pub struct RebuildArgs {
     #[command(flatten)]
     database: DatabaseSettings,
     /// Which projection
-    #[arg(value_parser = ["orders", "wallets", "webhooks", "accounts", "catalogue", "deliveries"], required_unless_present = "all")]
+    #[arg(value_parser = Rebuild::NAMES, required_unless_present = "all")]
     projection: Option<String>,
     /// Every projection, in one swap
     #[arg(long, conflicts_with = "projection")]
@@ -113,7 +113,7 @@ fn print_differences(differences: &[Difference], found: u64) {
 }
 
 /// A progress bar on a terminal, once it has taken more than a second.
-struct Bar {
+pub(super) struct Bar {
     started: Instant,
     is_wanted: bool,
     bar: Mutex<Option<ProgressBar>>,
@@ -122,11 +122,11 @@ struct Bar {
 impl Bar {
     const PATIENCE: Duration = Duration::from_secs(1);
 
-    fn new() -> Bar {
+    pub fn new() -> Bar {
         Bar { started: Instant::now(), is_wanted: std::io::stderr().is_terminal(), bar: Mutex::new(None) }
     }
 
-    fn show(&self, progress: Progress) {
+    pub fn show(&self, progress: Progress) {
         if !self.is_wanted || self.started.elapsed() < Self::PATIENCE {
             return;
         }
@@ -140,7 +140,7 @@ impl Bar {
         bar.set_position(u64::try_from(progress.done).unwrap_or_default());
     }
 
-    fn end(&self) {
+    pub fn end(&self) {
         if let Ok(mut bar) = self.bar.lock()
             && let Some(bar) = bar.take()
         {

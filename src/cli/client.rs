@@ -57,6 +57,10 @@ impl Body {
         Body { content_type: "text/plain", bytes: text.into_bytes() }
     }
 
+    pub fn xml(text: String) -> Body {
+        Body { content_type: "application/xml", bytes: text.into_bytes() }
+    }
+
     /// Bytes that speak for themselves.
     pub fn bytes(bytes: Vec<u8>) -> Body {
         Body { content_type: "application/octet-stream", bytes }

@@ -10,6 +10,7 @@ use ledger_events::beneficiary::evolve as evolve_beneficiary;
 use ledger_events::catalogue::{evolve as evolve_product, evolve_category};
 use ledger_events::order::evolve as evolve_order;
 use ledger_events::payout::evolve as evolve_payout;
+use ledger_events::reconciliation::evolve as evolve_statement;
 use ledger_events::replay::evolve as evolve_replay;
 use ledger_events::user::evolve as evolve_user;
 use ledger_events::wallet::evolve as evolve_wallet;
@@ -18,7 +19,7 @@ use ledger_events::{AccountId, Event, Metadata, Moment, Position, ShardId};
 use ledger_projections::wallets::Transaction;
 use ledger_projections::write::{Head, JsonText, Write};
 use ledger_projections::{
-    ProjectionError, accounts, beneficiaries, catalogue, orders, payouts, replays, row_type, users, wallets, webhooks,
+    ProjectionError, accounts, beneficiaries, catalogue, orders, payouts, replays, row_type, statements, users, wallets, webhooks,
 };
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -84,6 +85,9 @@ impl Batch {
                 evolve_in!(self.beneficiaries, self.touched.beneficiaries, stream_id, evolve_beneficiary, e, &moment)
             }
             Event::Payout(e) => evolve_in!(self.payouts, self.touched.payouts, stream_id, evolve_payout, e, &moment),
+            Event::Reconciliation(e) => {
+                evolve_in!(self.statements, self.touched.statements, stream_id, evolve_statement, e, &moment)
+            }
         }
         let metadata = Metadata {
             actor: story.origin.actor,
@@ -111,6 +115,7 @@ impl Batch {
             Event::IpBlock(_) => None,
             Event::Beneficiary(_) => self.beneficiaries.get(&id).map(|s| s.version),
             Event::Payout(_) => self.payouts.get(&id).map(|s| s.version),
+            Event::Reconciliation(_) => self.statements.get(&id).map(|s| s.version),
         };
         version.unwrap_or_default()
     }
@@ -158,6 +163,7 @@ impl Batch {
         replays::write(conn, shard, &pick(&self.touched.replays, &self.replays)).await?;
         beneficiaries::write(conn, shard, &pick(&self.touched.beneficiaries, &self.beneficiaries)).await?;
         payouts::write(conn, shard, &pick(&self.touched.payouts, &self.payouts)).await?;
+        statements::write(conn, shard, &pick(&self.touched.statements, &self.statements)).await?;
         self.write_vault(conn).await
     }
 

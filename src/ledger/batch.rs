@@ -12,16 +12,19 @@ use ledger_events::beneficiary::Beneficiary;
 use ledger_events::catalogue::{Category, Product};
 use ledger_events::order::Order;
 use ledger_events::payout::Payout;
+use ledger_events::reconciliation::Statement;
 use ledger_events::replay::Replay;
 use ledger_events::user::User;
 use ledger_events::wallet::Wallet;
 use ledger_events::webhook::{Retryable, Webhook};
 use ledger_events::{
     AccountId, BeneficiaryId, CategoryId, CredentialId, Currency, Event, Metadata, Moment, Money, OrderId, PayoutId, Position,
-    ProductId, ReplayId, ShardId, UserId, WalletId, WebhookId,
+    ProductId, ReplayId, ShardId, StatementId, UserId, WalletId, WebhookId,
 };
 use ledger_projections::wallets::Transaction;
-use ledger_projections::{accounts, beneficiaries, catalogue, deliveries, orders, payouts, replays, users, wallets, webhooks};
+use ledger_projections::{
+    accounts, beneficiaries, catalogue, deliveries, orders, payouts, replays, statements, users, wallets, webhooks,
+};
 use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
@@ -107,6 +110,7 @@ pub struct Batch {
     pub retryable: HashMap<i64, (AccountId, WebhookId, Retryable)>,
     pub beneficiaries: HashMap<BeneficiaryId, Beneficiary>,
     pub payouts: HashMap<PayoutId, Payout>,
+    pub statements: HashMap<StatementId, Statement>,
     pub wallet_of: HashMap<(AccountId, Currency), WalletId>,
     /// Accounts all of whose wallets are here.
     pub wallets_known_of: HashSet<AccountId>,
@@ -146,6 +150,7 @@ pub struct Touched {
     pub replays: BTreeSet<ReplayId>,
     pub beneficiaries: BTreeSet<BeneficiaryId>,
     pub payouts: BTreeSet<PayoutId>,
+    pub statements: BTreeSet<StatementId>,
 }
 
 impl Batch {
@@ -245,6 +250,14 @@ impl Batch {
             let loaded = replays::load(conn, shard, &list(&needs.replays)).await?;
             batch.replays = loaded.into_iter().map(|r| (r.id, r)).collect();
         }
+        if !needs.statements.is_empty() {
+            let loaded = statements::load(conn, shard, &list(&needs.statements)).await?;
+            batch.statements.extend(loaded.into_iter().map(|s| (s.id, s)));
+        }
+        if !needs.fingerprints.is_empty() {
+            let loaded = statements::load_by_fingerprint(conn, shard, &needs.fingerprints).await?;
+            batch.statements.extend(loaded.into_iter().map(|s| (s.id, s)));
+        }
         if !needs.retried.is_empty() {
             let loaded = deliveries::retryable(conn, shard, &needs.retried).await?;
             batch.retryable = loaded.into_iter().map(|(id, account, webhook, d)| (id, (account, webhook, d))).collect();
@@ -298,6 +311,7 @@ impl Batch {
             retryable: HashMap::new(),
             beneficiaries: HashMap::new(),
             payouts: HashMap::new(),
+            statements: HashMap::new(),
             order_of: HashMap::new(),
             payout_of: HashMap::new(),
             fundings: HashMap::new(),

@@ -14,13 +14,14 @@ use ledger_events::order::Order;
 use ledger_events::payout::Payout;
 use ledger_events::placement::Quote;
 use ledger_events::price::Price;
+use ledger_events::reconciliation::{Decision, Statement, StatementImported};
 use ledger_events::replay::{Replay, ReplayKind};
 use ledger_events::user::{User, UserRole};
 use ledger_events::wallet::{Direction, Wallet};
 use ledger_events::webhook::{Webhook, WebhookEventType};
 use ledger_events::{
     AccountId, Actor, BeneficiaryId, CategoryId, CredentialId, Currency, Money, OrderId, PayoutId, Position, ProductId,
-    Rejection, ReplayId, UserId, WalletId, WebhookId,
+    Rejection, ReplayId, StatementId, UserId, WalletId, WebhookId,
 };
 use ledger_projections::wallets::Transaction;
 use tokio::sync::oneshot;
@@ -176,6 +177,26 @@ pub enum Command {
         payout_id: PayoutId,
         outcome: PayoutOutcome,
     },
+    /// The lines are stored before.
+    ImportStatement(ImportStatement),
+    DecideMatch(DecideMatch),
+    RevokeMatchDecision {
+        statement_id: StatementId,
+        line: i32,
+        reason: Private,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub struct ImportStatement(pub StatementImported);
+
+/// What a line of a statement is; that the funding or payout exists is known before.
+#[derive(Clone, Debug)]
+pub struct DecideMatch {
+    pub statement_id: StatementId,
+    pub line: i32,
+    pub decision: Decision,
+    pub reason: Private,
 }
 
 #[derive(Clone, Debug)]
@@ -326,6 +347,11 @@ pub enum Answer {
     Replay(Replay),
     Beneficiary(BeneficiaryView),
     Payout(PayoutView),
+    /// `is_new` is false when the file was imported before, and after a decision.
+    Statement {
+        statement: Statement,
+        is_new: bool,
+    },
 }
 
 /// What an order would cost.

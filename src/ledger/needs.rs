@@ -4,7 +4,8 @@ use std::collections::{HashSet, VecDeque};
 use std::net::IpAddr;
 
 use ledger_events::{
-    AccountId, Actor, BeneficiaryId, CategoryId, CredentialId, OrderId, PayoutId, ProductId, ReplayId, UserId, WalletId,
+    AccountId, Actor, BeneficiaryId, CategoryId, CredentialId, OrderId, PayoutId, ProductId, ReplayId, StatementId, UserId,
+    WalletId,
 };
 use sqlx::PgConnection;
 
@@ -28,6 +29,8 @@ pub struct Ids {
     pub beneficiaries: VecDeque<i64>,
     pub payouts: VecDeque<i64>,
     pub users: VecDeque<i64>,
+    pub statements: VecDeque<i64>,
+    pub decisions: VecDeque<i64>,
 }
 
 /// Which rows the commands of a batch need.
@@ -58,6 +61,9 @@ pub struct Needs<'a> {
     pub beneficiaries: HashSet<BeneficiaryId>,
     pub payouts: HashSet<PayoutId>,
     pub payout_references: Vec<(AccountId, &'a str)>,
+    pub statements: HashSet<StatementId>,
+    /// Of statements that are imported.
+    pub fingerprints: Vec<&'a str>,
     pub counts: [i64; Needs::KINDS],
 }
 
@@ -76,7 +82,9 @@ impl<'a> Needs<'a> {
     const USERS: usize = 11;
     const DELIVERIES: usize = 12;
     const REPLAYS: usize = 13;
-    const KINDS: usize = 14;
+    const STATEMENTS: usize = 14;
+    const DECISIONS: usize = 15;
+    const KINDS: usize = 16;
 
     pub fn of(submissions: &'a [Submission]) -> Needs<'a> {
         let mut needs = Needs::default();
@@ -238,6 +246,15 @@ impl<'a> Needs<'a> {
                 self.texts.push((FAILURE_REASON, *payout_id));
                 self.counts[Self::TRANSACTIONS] += 1;
             }
+            Command::ImportStatement(statement) => {
+                self.fingerprints.push(&statement.0.fingerprint);
+                self.counts[Self::STATEMENTS] += 1;
+            }
+            Command::DecideMatch(decision) => {
+                self.statements.insert(decision.statement_id);
+                self.counts[Self::DECISIONS] += 1;
+            }
+            Command::RevokeMatchDecision { statement_id, .. } => _ = self.statements.insert(*statement_id),
         }
     }
 }
@@ -264,6 +281,8 @@ impl Ids {
             (Needs::BENEFICIARIES, &mut self.beneficiaries, "beneficiary_ids", 0),
             (Needs::PAYOUTS, &mut self.payouts, "payout_ids", 0),
             (Needs::USERS, &mut self.users, "user_ids", 0),
+            (Needs::STATEMENTS, &mut self.statements, "bank_statement_ids", 0),
+            (Needs::DECISIONS, &mut self.decisions, "match_decision_ids", 0),
         ];
         for (kind, left, sequence, block) in kinds {
             let missing = counts[kind] - i64::try_from(left.len()).unwrap_or(i64::MAX);

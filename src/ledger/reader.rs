@@ -5,10 +5,14 @@ use std::collections::{HashMap, HashSet};
 use chrono::{DateTime, Utc};
 use ledger_events::leaf::Leaf;
 use ledger_events::order::Order;
-use ledger_events::{CodecError, Event, Metadata, Moment, OrderId, Position, Recorded, ShardId, StreamType, TransactionId};
+use ledger_events::payout::Payout;
+use ledger_events::{
+    AccountId, CodecError, Event, Metadata, Moment, OrderId, PayoutId, Position, Recorded, ShardId, StreamType, TransactionId,
+    WalletId,
+};
 use ledger_projections::deliveries::{self, Inputs, Made, Past};
-use ledger_projections::{ProjectionError, orders};
-use sqlx::{FromRow, PgConnection, PgExecutor, PgPool};
+use ledger_projections::{ProjectionError, orders, payouts};
+use sqlx::{FromRow, PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
 #[derive(Debug, thiserror::Error)]
@@ -111,6 +115,68 @@ pub async fn after(db: impl PgExecutor<'_>, shard: ShardId, after: Position, lim
     stored_after(db, shard, after, limit).await?.iter().map(Stored::decode).collect()
 }
 
+/// What happened to wallets after a position and up to another one, in order.
+pub async fn wallet_events(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    after: Position,
+    upto: Position,
+) -> Result<Vec<Recorded>, ReadError> {
+    let found: Vec<Stored> = sqlx::query_as(select_events!(
+        "WHERE shard_id = $1 AND position > $2 AND position <= $3 AND stream_type = 'wallet' ORDER BY position"
+    ))
+    .bind(shard)
+    .bind(after)
+    .bind(upto)
+    .fetch_all(db)
+    .await?;
+    found.iter().map(Stored::decode).collect()
+}
+
+/// What happened to orders, payouts and wallets after a position and up to another one, of one account
+/// or of all, in order.
+pub async fn money_events(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    account: Option<AccountId>,
+    after: Position,
+    upto: Position,
+    limit: i64,
+) -> Result<Vec<Stored>, sqlx::Error> {
+    let mut query: QueryBuilder<Postgres> = QueryBuilder::new(select_events!("WHERE shard_id = "));
+    query.push_bind(shard).push(" AND position > ").push_bind(after).push(" AND position <= ").push_bind(upto);
+    query.push(" AND stream_type IN ('order', 'payout', 'wallet')");
+    if let Some(account) = account {
+        query.push(" AND metadata->>'account_id' = ").push_bind(account.to_string());
+    }
+    query.push(" ORDER BY position LIMIT ").push_bind(limit);
+    query.build_query_as().fetch_all(db).await
+}
+
+/// The first event of each of these wallets' streams, and the last one before a version.
+pub async fn wallets_before(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    wallets: &[(WalletId, i64)],
+) -> Result<Vec<Stored>, sqlx::Error> {
+    let (ids, versions): (Vec<WalletId>, Vec<i64>) = wallets.iter().copied().unzip();
+    sqlx::query_as(
+        "SELECT e.shard_id, e.position, e.event_id, e.stream_type, e.stream_id, e.version, e.type, e.schema_version,
+            e.data::text AS data, e.metadata::text AS metadata, e.recorded_at
+         FROM unnest($2::bigint[], $3::bigint[]) AS w (id, version) CROSS JOIN LATERAL (
+            (SELECT * FROM events WHERE shard_id = $1 AND stream_type = 'wallet' AND stream_id = w.id AND version < w.version
+               AND version = 1)
+            UNION ALL
+            (SELECT * FROM events WHERE shard_id = $1 AND stream_type = 'wallet' AND stream_id = w.id AND version < w.version
+               AND version > 1 ORDER BY version DESC LIMIT 1)) AS e ORDER BY e.stream_id, e.version",
+    )
+    .bind(shard)
+    .bind(ids)
+    .bind(versions)
+    .fetch_all(db)
+    .await
+}
+
 /// The events of one stream after a version and up to another one, in order, as they are stored.
 pub async fn stream_after(
     db: impl PgExecutor<'_>,
@@ -179,6 +245,31 @@ pub async fn orders_before(
     Ok(states)
 }
 
+/// These payouts as they were right before a position.
+pub async fn payouts_before(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    ids: &[PayoutId],
+    before: Position,
+) -> Result<HashMap<PayoutId, Payout>, ReadError> {
+    let mut states = HashMap::with_capacity(ids.len());
+    if ids.is_empty() {
+        return Ok(states);
+    }
+    let history: Vec<Stored> = sqlx::query_as(select_events!(
+        "WHERE shard_id = $1 AND stream_type = 'payout' AND stream_id = ANY($2) AND position < $3 ORDER BY stream_id, version"
+    ))
+    .bind(shard)
+    .bind(ids)
+    .bind(before)
+    .fetch_all(conn)
+    .await?;
+    for stored in &history {
+        payouts::fold(&mut states, &stored.decode()?);
+    }
+    Ok(states)
+}
+
 /// These events of the past, each with its order as it was right after it. What is not in the log,
 /// or cannot be read there, is left out: whoever needs it says so.
 pub async fn past(conn: &mut PgConnection, shard: ShardId, events: &[Uuid]) -> Result<HashMap<Uuid, Past>, ReadError> {
@@ -240,18 +331,35 @@ pub async fn fold_deliveries(conn: &mut PgConnection, shard: ShardId, events: &[
 }
 
 /// The position of the first event that was recorded at a time or later; one after the end if there
-/// is none. Time never runs against position, so few looks are enough.
+/// is none.
 pub async fn position_at(pool: &PgPool, shard: ShardId, time: DateTime<Utc>) -> Result<Position, sqlx::Error> {
-    let (mut low, mut high) = (1, head(pool, shard).await? + 1);
+    let mut conn = pool.acquire().await?;
+    let head = head(&mut *conn, shard).await?;
+    first_at(&mut conn, shard, time, head).await
+}
+
+/// The same of a log that ends at `head`. Time never runs against position, so few looks are enough;
+/// where positions are missing, the next one tells.
+pub async fn first_at(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    time: DateTime<Utc>,
+    head: Position,
+) -> Result<Position, sqlx::Error> {
+    let (mut low, mut high) = (1, head + 1);
     while low < high {
         let middle = low + (high - low) / 2;
-        let recorded_at: DateTime<Utc> =
-            sqlx::query_scalar("SELECT recorded_at FROM events WHERE shard_id = $1 AND position = $2")
-                .bind(shard)
-                .bind(middle)
-                .fetch_one(pool)
-                .await?;
-        if recorded_at < time { low = middle + 1 } else { high = middle }
+        let next: Option<(Position, DateTime<Utc>)> = sqlx::query_as(
+            "SELECT position, recorded_at FROM events WHERE shard_id = $1 AND position >= $2 ORDER BY position LIMIT 1",
+        )
+        .bind(shard)
+        .bind(middle)
+        .fetch_optional(&mut *conn)
+        .await?;
+        match next {
+            Some((position, recorded_at)) if recorded_at < time && position < high => low = position + 1,
+            _ => high = middle,
+        }
     }
     Ok(low)
 }

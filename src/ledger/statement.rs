@@ -6,7 +6,8 @@
 
 use chrono::{DateTime, Utc};
 use ledger_events::wallet::{Movement, Wallet};
-use ledger_events::{Event, Money, ShardId, WalletId};
+use ledger_events::{Event, Money, Position, ShardId, WalletId};
+use ledger_projections::totals::{self, Sums};
 use ledger_projections::wallets::Transaction;
 use sqlx::PgPool;
 
@@ -37,14 +38,18 @@ impl Statement {
         to: Option<DateTime<Utc>>,
     ) -> Result<Statement, ReadError> {
         let (after, last) = versions_before(pool, shard, wallet.id, from, to).await?;
-        let opening = match reader::stream_after(pool, shard, "wallet", wallet.id, after - 1, after, 1).await?.first() {
-            Some(stored) => match stored.decode()?.event {
-                Event::Wallet(event) => Movement::of(&event).map_or(Money::ZERO, |movement| movement.balance_after),
-                _ => Money::ZERO,
-            },
-            None => Money::ZERO,
-        };
+        let (_, opening) = left_by(pool, shard, wallet.id, after).await?;
         Ok(Statement { shard, wallet, opening, after, last: last.max(after) })
+    }
+
+    /// What moved in it and the balance when it ends, without reading the movements: from the daily
+    /// totals, and the movements of the days that are not wholly in it.
+    pub async fn totals(&self, pool: &PgPool) -> Result<(Sums, Money), ReadError> {
+        let (after, _) = left_by(pool, self.shard, self.wallet.id, self.after).await?;
+        let (upto, closing) = left_by(pool, self.shard, self.wallet.id, self.last).await?;
+        let of = (self.wallet.account_id, self.wallet.id);
+        let mut conn = pool.acquire().await?;
+        Ok((totals::of_wallet(&mut conn, self.shard, of, (after, upto)).await?, closing))
     }
 
     /// The next movements, oldest first; none when all were read.
@@ -60,6 +65,17 @@ impl Statement {
         }
         Ok(movements)
     }
+}
+
+/// The position of a version of a wallet's stream, and the balance that it left; both 0 for none.
+async fn left_by(pool: &PgPool, shard: ShardId, wallet: WalletId, version: i64) -> Result<(Position, Money), ReadError> {
+    let found = reader::stream_after(pool, shard, "wallet", wallet, version - 1, version, 1).await?;
+    let Some(stored) = found.first() else { return Ok((0, Money::ZERO)) };
+    let balance = match stored.decode()?.event {
+        Event::Wallet(event) => Movement::of(&event).map_or(Money::ZERO, |movement| movement.balance_after),
+        _ => Money::ZERO,
+    };
+    Ok((stored.position, balance))
 }
 
 /// The wallet's last versions before two times; without the first time 0, without the second the

@@ -15,6 +15,10 @@ pub const PROFILE: &str = "beneficiary.profile";
 pub const ACCOUNT_NUMBER: &str = "beneficiary.account_number";
 pub const FAILURE_REASON: &str = "payout.failure_reason";
 
+/// Why somebody decided what a line of a bank's statement is, and took that back.
+pub const DECISION_REASON: &str = "match.decision_reason";
+pub const REVOCATION_REASON: &str = "match.revocation_reason";
+
 /// Why something in the vault could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::node::Node;
 
-const NAMES: [&str; 24] = [
+const NAMES: [&str; 25] = [
     "ledger_http_requests_total{",
     "ledger_http_request_seconds_count ",
     "ledger_commands_total ",
@@ -19,6 +19,7 @@ const NAMES: [&str; 24] = [
     r#"ledger_log_head_position{shard="1"} "#,
     r#"ledger_projection_position{projection="deliveries",shard="1"} 0"#,
     r#"ledger_projection_lag_positions{projection="deliveries",shard="1"} "#,
+    r#"ledger_projection_lag_positions{projection="daily_totals",shard="1"} "#,
     r#"ledger_projection_lag_seconds{projection="deliveries",shard="1"} "#,
     r#"ledger_projection_position{projection="transparency",shard="1"} 0"#,
     r#"ledger_projection_lag_seconds{projection="transparency",shard="1"} "#,

@@ -160,6 +160,12 @@ fn table() -> Vec<Row> {
         of_operators("GET /log/{shard}/tile/entries/{place}", ANY),
         of_operators("GET /log/{shard}/tile/entries32/{place}", ANY),
         shared(read("POST /log/{shard}/cosignatures", Anyone)),
+        of_operators("GET /admin/v1/reconciliation", ANY),
+        of_operators("GET /admin/v1/reconciliation/statements", ANY),
+        of_operators("POST /admin/v1/reconciliation/statements", FINANCE),
+        of_operators("GET /admin/v1/reconciliation/statements/{id}", ANY),
+        of_operators("POST /admin/v1/reconciliation/statements/{id}/lines/{line}/decide", FINANCE),
+        of_operators("POST /admin/v1/reconciliation/statements/{id}/lines/{line}/revoke", FINANCE),
         of_operators("GET /admin/v1/payouts", ANY),
         of_operators("PUT /admin/v1/payouts/{id}", FINANCE),
     ]

@@ -173,6 +173,14 @@ async fn every_statement_adds_up() {
         }
     }
     let whole = statement(&node, client, wallet, "").await;
+    let without = |statement: &Value| {
+        let mut statement = statement.clone();
+        statement["transactions"] = json!([]);
+        statement
+    };
+    assert_eq!(statement(&node, client, wallet, "?totals_only=true").await, without(&whole), "no day is projected yet");
+    node.project().await;
+    assert_eq!(statement(&node, client, wallet, "?totals_only=true").await, without(&whole));
     let movements = whole["transactions"].as_array().unwrap();
     let mut cuts: Vec<DateTime<Utc>> = movements.iter().map(|m| m["created_at"].as_str().unwrap().parse().unwrap()).collect();
     cuts.dedup();
@@ -191,6 +199,8 @@ async fn every_statement_adds_up() {
             break;
         }
         let part = statement(&node, client, wallet, &from_to(&cuts[at], &cuts[end])).await;
+        let totals = statement(&node, client, wallet, &format!("{}&totals_only=true", from_to(&cuts[at], &cuts[end]))).await;
+        assert_eq!(totals, without(&part));
         let movements = part["transactions"].as_array().unwrap();
         let of = |direction: &str, is_refund: bool| {
             sum(movements.iter().filter(|m| m["type"] == direction && (m["category"] == "ORDER_REFUND") == is_refund))

@@ -68,7 +68,19 @@ async fn help_shows_every_setting_with_its_variable_and_default() {
 async fn every_command_has_help() {
     let directory = directory();
     for command in [
-        "demo", "serve", "migrate", "listen", "call", "admin", "events", "log", "receipt", "replay", "verify", "rebuild",
+        "demo",
+        "serve",
+        "migrate",
+        "listen",
+        "call",
+        "admin",
+        "events",
+        "log",
+        "receipt",
+        "replay",
+        "verify",
+        "rebuild",
+        "reconcile",
         "openapi",
     ] {
         let help = run(program(directory.path()).args([command, "--help"])).await;

@@ -2,12 +2,13 @@
 
 use ledger_events::account::DiscountRule;
 use ledger_events::catalogue::{ImageType, ProductChange, ProductImageSet};
+use ledger_events::reconciliation::{Decision, StatementFormat, StatementImported};
 use ledger_events::replay::ReplayKind;
 use ledger_events::user::UserRole;
 use ledger_events::webhook::WebhookEventType;
 use rewards_ledger::access::seal::Private;
 use rewards_ledger::delivery::replay::Replayer;
-use rewards_ledger::ledger::command::{CreateUser, PayoutOutcome, RequestReplay, WebhookChange};
+use rewards_ledger::ledger::command::{CreateUser, DecideMatch, ImportStatement, PayoutOutcome, RequestReplay, WebhookChange};
 use rewards_ledger::ledger::{Answer, Command, images};
 use sha2::{Digest, Sha256};
 use sqlx::AssertSqlSafe;
@@ -85,6 +86,7 @@ impl Shop {
             self.place(order("25.00", 3)).await;
         }
         self.image().await;
+        self.statement().await;
         self.project().await;
         self.run(Command::TestWebhook { account_id: account, webhook_id: all }).await;
         // One that is told of what was before it, one step of several.
@@ -95,6 +97,26 @@ impl Shop {
         let replayer = Replayer { ledger: self.ledger.clone(), pool: self.pool().clone() };
         assert_eq!(replayer.once(SHARD).await.unwrap(), 1);
         self.project().await;
+    }
+
+    /// A bank's statement, with a decision that stands and one that was revoked.
+    async fn statement(&self) {
+        let day = chrono::Utc::now().date_naive();
+        let imported = StatementImported {
+            format: StatementFormat::Csv,
+            fingerprint: "of a file".into(),
+            lines: 2,
+            first_day: day,
+            last_day: day,
+        };
+        let imported = self.run(Command::ImportStatement(ImportStatement(imported))).await;
+        let Answer::Statement { statement, is_new: true } = imported else { panic!() };
+        let statement_id = statement.id;
+        for (line, decision) in [(1, Decision::Funding { transaction_id: 1 }), (2, Decision::Ignored)] {
+            let reason = Private::new("because");
+            self.run(Command::DecideMatch(DecideMatch { statement_id, line, decision, reason })).await;
+        }
+        self.run(Command::RevokeMatchDecision { statement_id, line: 2, reason: Private::new("no") }).await;
     }
 
     /// Gives the product an image, and changes the product.

@@ -318,10 +318,11 @@ impl Node {
         rewards_ledger::ledger::reader::head(self.ledger.pool(), FIRST_SHARD).await.unwrap()
     }
 
-    /// Makes the deliveries of everything in the log.
+    /// Makes the deliveries and the daily totals of everything in the log.
     pub async fn project(&self) {
         let projector = Projector::new(&self.ledger, &self.options, self.metrics.clone());
         while projector.step(FIRST_SHARD).await.unwrap() != Step::Idle {}
+        while projector.total(FIRST_SHARD).await.unwrap() != Step::Idle {}
     }
 
     /// Grows and signs the tree of everything in the log.

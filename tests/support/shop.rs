@@ -165,12 +165,14 @@ impl Shop {
         Projector::new(&self.ledger, &self.options, self.metrics.clone())
     }
 
-    /// Makes the deliveries of everything in the log.
+    /// Makes the deliveries and the daily totals of everything in the log.
     pub async fn project(&self) {
         let projector = self.projector();
         // The first step makes the checkpoint.
         _ = projector.step(SHARD).await.unwrap();
         while matches!(projector.step(SHARD).await.unwrap(), Step::Applied { .. }) {}
+        _ = projector.total(SHARD).await.unwrap();
+        while matches!(projector.total(SHARD).await.unwrap(), Step::Applied { .. }) {}
     }
 
     pub fn worker(&self, receiver: &Receiver, deadline: Duration) -> Worker {

@@ -1,6 +1,7 @@
 //! `/admin/v1`: what operators do. Admins may do everything, finance moves money, all may read.
 
 mod accounts;
+mod bank_statements;
 mod catalogue;
 mod credentials;
 mod images;
@@ -8,6 +9,7 @@ mod ip_blocks;
 mod orders;
 mod payouts;
 mod receipts;
+mod reconciliation;
 mod replays;
 mod stock;
 mod upload;
@@ -15,6 +17,7 @@ mod users;
 mod wallets;
 
 pub use accounts::Accounts;
+pub use bank_statements::BankStatements;
 pub use catalogue::Catalogue;
 pub use credentials::Credentials;
 pub use images::Images;
@@ -22,6 +25,7 @@ pub use ip_blocks::IpBlocks;
 pub use orders::Orders;
 pub use payouts::Payouts;
 pub use receipts::Receipts;
+pub use reconciliation::Reconciliation;
 pub use replays::Replays;
 pub use stock::Stock;
 pub use users::Users;

@@ -8,6 +8,7 @@ mod catalogue;
 mod credentials;
 mod orders;
 mod payouts;
+mod reconciliation;
 mod replays;
 mod users;
 mod wallets;
@@ -162,8 +163,14 @@ fn decide(batch: &mut Batch, command: &Command, story: Story<'_>) -> Decided {
         Command::RequestReplay(replay) => replays::request(batch, replay, story),
         Command::AdvanceReplay(step) => replays::advance(batch, step, story),
         Command::CancelReplay { replay_id } => replays::cancel(batch, *replay_id, story),
+        Command::ImportStatement(statement) => reconciliation::import(batch, statement, story),
+        Command::DecideMatch(decision) => reconciliation::decide(batch, decision, story),
+        Command::RevokeMatchDecision { statement_id, line, reason } => {
+            reconciliation::revoke(batch, *statement_id, *line, reason, story)
+        }
     }
 }
+
 fn unknown(field: &'static str) -> Rejection {
     Rejection::InvalidField { field, problem: "is unknown" }
 }

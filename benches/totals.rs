@@ -1,0 +1,144 @@
+//! A month's totals over ten million movements, beside adding the movements up in plain SQL:
+//!
+//! ```text
+//! cargo bench --bench totals
+//! ```
+
+mod support;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use rewards_ledger::access::seal::Keyring;
+use rewards_ledger::ledger::projector::{Projector, Step};
+use rewards_ledger::ledger::{FIRST_SHARD, Ledger};
+use rewards_ledger::telemetry::Metrics;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection};
+use support::table::{self, millis, thousands};
+use support::{Serve, load};
+use tokio::sync::Notify;
+use tokio_util::task::TaskTracker;
+
+/// How often each is asked; the median is told.
+const READS: usize = 9;
+const MONTH: &str = "from=2026-01-01T00:00:00Z&to=2026-02-01T00:00:00Z";
+/// Neither end at midnight.
+const EDGES: &str = "from=2026-01-01T10:30:00Z&to=2026-01-31T15:45:00Z";
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    println!("{}", support::machine());
+    let server = support::postgres().await?;
+    let options = support::database(&server, "totals").await?;
+    let serve = Serve::start(&server.url_of("totals"), "api", &[]).await?;
+    let client = serve.clients(1).await?[0].clone();
+    let mut admin = options.connect().await?;
+    let (account, wallet) = seed(&mut admin).await?;
+    let (folded, took) = project(&options).await?;
+    for statement in ["VACUUM ANALYZE", "CHECKPOINT"] {
+        sqlx::raw_sql(statement).execute(&mut admin).await?;
+    }
+
+    let mut rows = vec![plain(&mut admin, "everybody's movements of the month", "").await?];
+    for (what, query) in [
+        ("the month of everybody's wallets", MONTH.to_owned()),
+        ("the same, but for its first and last hours", EDGES.to_owned()),
+        ("the whole log", String::new()),
+        ("the month of one account", format!("{MONTH}&account_id={account}")),
+    ] {
+        let path = format!("/admin/v1/reconciliation?{query}");
+        rows.push(row(&format!("GET /admin/v1/reconciliation: {what}"), ask(&serve, None, &path).await?));
+    }
+    rows.push(
+        plain(
+            &mut admin,
+            "the hot wallet's movements of the month",
+            &format!("AND account_id = {account} AND wallet_id = {wallet}"),
+        )
+        .await?,
+    );
+    for (what, query) in [("the month of the hot wallet", MONTH), ("the same, but for its first and last hours", EDGES)] {
+        let path = format!("/api/v1/wallets/{wallet}/statement?totals_only=true&{query}");
+        rows.push(row(&format!("GET /api/v1/wallets/:id/statement, totals: {what}"), ask(&serve, Some(&client), &path).await?));
+    }
+    table::print(
+        "Totals over ten million movements in a month: 9,000 wallets with 1,000 each, one with a million",
+        &["", "median", "most"],
+        &rows,
+    );
+    println!(
+        "\nThe projection folded the last {} events in {} ({} events/s).",
+        thousands(folded as f64),
+        millis(took),
+        thousands(folded as f64 / took.as_secs_f64())
+    );
+    server.stop().await?;
+    Ok(())
+}
+
+/// Writes the month at the log's head; the hot wallet's account and id.
+async fn seed(admin: &mut PgConnection) -> Result<(i64, i64)> {
+    let (account, wallet, head): (i64, i64, i64) =
+        sqlx::query_as("SELECT w.account_id, w.id, h.position FROM wallets w, log_head h").fetch_one(&mut *admin).await?;
+    // What was before happened before.
+    sqlx::raw_sql(
+        "ALTER TABLE events DISABLE TRIGGER ALL; UPDATE events SET recorded_at = '2025-12-31T00:00:00Z'; ALTER TABLE events ENABLE ALWAYS TRIGGER events_append_only;
+         UPDATE wallets SET created_at = '2025-12-31T00:00:00Z'; UPDATE wallet_transactions SET created_at = '2025-12-31T00:00:00Z'",
+    )
+    .execute(&mut *admin)
+    .await?;
+    let names = [("{account}", account), ("{wallet}", wallet), ("{head}", head)];
+    let sql =
+        names.iter().fold(include_str!("support/totals.sql").to_owned(), |sql, (name, id)| sql.replace(name, &id.to_string()));
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(admin).await.context("the seed")?;
+    Ok((account, wallet))
+}
+
+/// Lets the projection fold what it has not seen: how many events, and how long it took.
+async fn project(options: &PgConnectOptions) -> Result<(i64, Duration)> {
+    let metrics = Metrics::default();
+    let keyring = Arc::new(Keyring::from_base64(&Keyring::generate())?);
+    let ledger = Ledger::open(options, keyring, metrics.clone(), &TaskTracker::new()).await?;
+    let projector = Projector::new(&ledger, options, metrics, Arc::new(Notify::new()));
+    let (started, mut folded) = (Instant::now(), 0);
+    while let Step::Applied { is_more, .. } = projector.total(FIRST_SHARD).await? {
+        folded += 5_000;
+        if !is_more {
+            break;
+        }
+    }
+    ensure!(folded == 100_000, "{folded} events were folded");
+    Ok((folded, started.elapsed()))
+}
+
+/// The sums of the movements of the month, as anybody would write them.
+async fn plain(admin: &mut PgConnection, what: &str, condition: &str) -> Result<Vec<String>> {
+    let sql = format!(
+        "SELECT wallet_id, category, type, sum(amount), count(*) FROM wallet_transactions
+         WHERE shard_id = 1 AND created_at >= '2026-01-01T00:00:00Z' AND created_at < '2026-02-01T00:00:00Z' {condition}
+         GROUP BY wallet_id, category, type"
+    );
+    let mut times = vec![];
+    for _ in 0..READS.min(3) {
+        let started = Instant::now();
+        sqlx::raw_sql(AssertSqlSafe(sql.clone())).fetch_all(&mut *admin).await?;
+        times.push(started.elapsed());
+    }
+    Ok(row(&format!("plain SQL, sum … GROUP BY: {what}"), times))
+}
+
+async fn ask(serve: &Serve, client: Option<&load::Client>, path: &str) -> Result<Vec<Duration>> {
+    let mut times = Vec::with_capacity(READS);
+    for _ in 0..READS {
+        times.push(serve.get(client, path).await?);
+    }
+    Ok(times)
+}
+
+fn row(what: &str, mut times: Vec<Duration>) -> Vec<String> {
+    times.sort_unstable();
+    let (median, most) = (times[times.len() / 2], times[times.len() - 1]);
+    vec![what.to_owned(), millis(median), millis(most)]
+}

@@ -1,0 +1,149 @@
+//! `bank_statements`: what was imported, and what people decided about the lines, written inline.
+
+use std::collections::{HashMap, HashSet};
+
+use chrono::NaiveDate;
+use ledger_events::reconciliation::{Statement, StatementFormat, StatementImported, evolve};
+use ledger_events::{Event, Recorded, ShardId, StatementId};
+use sqlx::postgres::PgRow;
+use sqlx::types::Json;
+use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
+
+use crate::page::{self, Listed, Page};
+use crate::{ProjectionError, known};
+
+pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[StatementId]) -> Result<Vec<Statement>, sqlx::Error> {
+    let rows: Vec<StatementRow> = sqlx::query_as(
+        "SELECT s.* FROM unnest($2::bigint[]) AS wanted (id) JOIN bank_statements s ON s.shard_id = $1 AND s.id = wanted.id",
+    )
+    .bind(shard)
+    .bind(ids)
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| row.0).collect())
+}
+
+/// The statements that files with these fingerprints became.
+pub async fn load_by_fingerprint(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    fingerprints: &[&str],
+) -> Result<Vec<Statement>, sqlx::Error> {
+    let rows: Vec<StatementRow> = sqlx::query_as(
+        "SELECT s.* FROM unnest($2::text[]) AS wanted (fingerprint)
+         JOIN bank_statements s ON s.shard_id = $1 AND s.fingerprint = wanted.fingerprint",
+    )
+    .bind(shard)
+    .bind(fingerprints)
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| row.0).collect())
+}
+
+/// Writes states as rows: new ones are inserted, known ones replaced.
+pub async fn write(conn: &mut PgConnection, shard: ShardId, statements: &[&Statement]) -> Result<(), ProjectionError> {
+    // One by one: people decide one at a time.
+    for statement in statements {
+        sqlx::query(
+            "INSERT INTO bank_statements (shard_id, id, version, format, fingerprint, lines, first_day, last_day, decisions, created_at, updated_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::text::json, $10, $11)
+             ON CONFLICT (shard_id, id) DO UPDATE SET version = excluded.version, decisions = excluded.decisions, updated_at = excluded.updated_at",
+        )
+        .bind(shard)
+        .bind(statement.id)
+        .bind(statement.version)
+        .bind(statement.imported.format.as_str())
+        .bind(&statement.imported.fingerprint)
+        .bind(statement.imported.lines)
+        .bind(statement.imported.first_day)
+        .bind(statement.imported.last_day)
+        .bind(serde_json::to_string(&statement.decisions)?)
+        .bind(statement.created_at)
+        .bind(statement.updated_at)
+        .execute(&mut *conn)
+        .await?;
+    }
+    Ok(())
+}
+
+/// Folds the next events of the log into the table.
+pub async fn apply(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) -> Result<(), ProjectionError> {
+    let ids: HashSet<StatementId> =
+        events.iter().filter(|r| matches!(r.event, Event::Reconciliation(_))).map(|r| r.stream_id).collect();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<StatementId> = ids.into_iter().collect();
+    let mut statements: HashMap<StatementId, Statement> = load(conn, shard, &ids).await?.into_iter().map(|s| (s.id, s)).collect();
+    for recorded in events {
+        fold(&mut statements, recorded);
+    }
+    write(conn, shard, &statements.values().collect::<Vec<_>>()).await
+}
+
+/// One step of the fold over many statements.
+pub fn fold(statements: &mut HashMap<StatementId, Statement>, recorded: &Recorded) {
+    if let Event::Reconciliation(event) = &recorded.event {
+        let before = statements.remove(&recorded.stream_id);
+        if let Some(after) = evolve(before, recorded.stream_id, event, &recorded.moment) {
+            statements.insert(recorded.stream_id, after);
+        }
+    }
+}
+
+struct StatementRow(Statement);
+
+impl FromRow<'_, PgRow> for StatementRow {
+    fn from_row(row: &PgRow) -> Result<StatementRow, sqlx::Error> {
+        let format: &str = row.try_get("format")?;
+        Ok(StatementRow(Statement {
+            id: row.try_get("id")?,
+            version: row.try_get("version")?,
+            imported: StatementImported {
+                format: known(StatementFormat::parse(format), format)?,
+                fingerprint: row.try_get("fingerprint")?,
+                lines: row.try_get("lines")?,
+                first_day: row.try_get("first_day")?,
+                last_day: row.try_get("last_day")?,
+            },
+            decisions: row.try_get::<Json<_>, _>("decisions")?.0,
+            created_at: row.try_get("created_at")?,
+            updated_at: row.try_get("updated_at")?,
+        }))
+    }
+}
+
+pub async fn find(pool: &PgPool, shard: ShardId, id: StatementId) -> Result<Option<Statement>, sqlx::Error> {
+    let found: Option<StatementRow> = sqlx::query_as("SELECT * FROM bank_statements WHERE shard_id = $1 AND id = $2")
+        .bind(shard)
+        .bind(id)
+        .fetch_optional(pool)
+        .await?;
+    Ok(found.map(|row| row.0))
+}
+
+/// Newest first.
+pub async fn list(pool: &PgPool, shard: ShardId, page: Page) -> Result<Listed<Statement>, sqlx::Error> {
+    let conditions = |query: &mut QueryBuilder<Postgres>| {
+        query.push(" FROM bank_statements WHERE shard_id = ").push_bind(shard);
+    };
+    let listed: Listed<StatementRow> = page::fetch(pool, conditions, "id", page).await?;
+    Ok(listed.map(|row| row.0))
+}
+
+/// Those with lines that may be booked on these days, oldest first.
+pub async fn between(
+    pool: &PgPool,
+    shard: ShardId,
+    first_day: NaiveDate,
+    last_day: NaiveDate,
+) -> Result<Vec<Statement>, sqlx::Error> {
+    let rows: Vec<StatementRow> =
+        sqlx::query_as("SELECT * FROM bank_statements WHERE shard_id = $1 AND first_day <= $3 AND last_day >= $2 ORDER BY id")
+            .bind(shard)
+            .bind(first_day)
+            .bind(last_day)
+            .fetch_all(pool)
+            .await?;
+    Ok(rows.into_iter().map(|row| row.0).collect())
+}

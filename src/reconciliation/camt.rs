@@ -1,0 +1,139 @@
+//! ISO 20022 camt.053, bank-to-customer statements, of any version from 001.02 on: what is read has
+//! had the same names and places in all of them, and namespaces are not looked at.
+
+use chrono::NaiveDate;
+use ledger_events::wallet::Direction;
+use ledger_events::{Currency, Money};
+
+use super::lines::{Line, LineError};
+use super::xml::{Element, XmlError, each};
+
+/// From the document's root to a booking.
+const ENTRY: [&str; 4] = ["Document", "BkToCstmrStmt", "Stmt", "Ntry"];
+/// What a bank writes where nobody gave a reference.
+const NOT_PROVIDED: &str = "NOTPROVIDED";
+
+/// The booked lines, one for each payment of a batch. Pending and informational entries are left out.
+pub fn lines(text: &str) -> Result<Vec<Line>, LineError> {
+    let (mut lines, mut entries) = (vec![], 0);
+    let is_statement = each(text.trim_start_matches('\u{feff}'), &ENTRY, |entry| {
+        entries += 1;
+        let of_entry = of_entry(&entry).map_err(|problem| LineError::Row { row: entries, problem })?;
+        lines.extend(of_entry);
+        super::lines::bounded(&lines)
+    })?;
+    if !is_statement {
+        return Err(LineError::File("is not a camt.053 document: BkToCstmrStmt with Stmt is missing"));
+    }
+    super::lines::numbered(lines)
+}
+
+impl From<XmlError> for LineError {
+    fn from(error: XmlError) -> LineError {
+        LineError::Xml(error)
+    }
+}
+
+fn of_entry(entry: &Element) -> Result<Vec<Line>, &'static str> {
+    // Up to 001.07 the status is a text, later a code within it.
+    let status = entry.text_at(&["Sts", "Cd"]).or_else(|| entry.text_at(&["Sts"]));
+    if status.is_some_and(|status| status != "BOOK") {
+        return Ok(vec![]);
+    }
+    let (amount, currency) = money(entry.at(&["Amt"]).ok_or("has no Amt")?)?;
+    if amount.is_zero() {
+        return Ok(vec![]);
+    }
+    let direction = direction(entry)?.ok_or("has no CdtDbtInd")?;
+    let booked_on = day(entry, "BookgDt").or_else(|| day(entry, "ValDt")).ok_or("has no BookgDt and no ValDt")?;
+    let is_reversal = matches!(entry.text_at(&["RvslInd"]), Some("true" | "1"));
+    let whole = Line {
+        number: 0,
+        booked_on,
+        amount,
+        currency,
+        direction,
+        is_reversal,
+        references: references(entry, &["AcctSvcrRef"]),
+        text: entry.text_at(&["AddtlNtryInf"]).map(str::to_owned),
+    };
+    let details: Vec<&Element> = entry.all("NtryDtls").flat_map(|details| details.all("TxDtls")).collect();
+    let parts = details.iter().map(|details| part(details, &whole)).collect::<Result<Vec<_>, _>>()?;
+    if let [(only, _)] = &*parts {
+        // One payment: the entry's amount is what was booked.
+        return Ok(vec![Line { amount, ..only.clone() }]);
+    }
+    if parts.is_empty() || parts.iter().any(|(_, has_amount)| !has_amount) {
+        // The whole entry is one line, under every reference that it has.
+        let references = whole.references.iter().cloned().chain(parts.into_iter().flat_map(|(part, _)| part.references));
+        return Ok(vec![Line { references: distinct(references), ..whole }]);
+    }
+    let signed = |line: &Line| if line.direction == direction { line.amount.decimal() } else { -line.amount.decimal() };
+    if parts.iter().map(|(part, _)| signed(part)).sum::<rust_decimal::Decimal>() != amount.decimal() {
+        return Err("has payments that do not add up to its Amt");
+    }
+    Ok(parts.into_iter().map(|(part, _)| part).filter(|part| !part.amount.is_zero()).collect())
+}
+
+/// A payment of an entry, and whether it says its amount.
+fn part(details: &Element, whole: &Line) -> Result<(Line, bool), &'static str> {
+    let said = details.at(&["Amt"]).or_else(|| details.at(&["AmtDtls", "TxAmt", "Amt"]));
+    let said = said.map(money).transpose()?.filter(|(_, currency)| *currency == whole.currency);
+    let mut found = references(details, &[]);
+    if let Some(refs) = details.at(&["Refs"]) {
+        found.extend(references(refs, &["EndToEndId", "TxId", "InstrId", "AcctSvcrRef", "UETR", "PmtInfId", "ClrSysRef"]));
+    }
+    let remittance = details.at(&["RmtInf"]);
+    let structured = remittance.into_iter().flat_map(|remittance| remittance.all("Strd"));
+    found.extend(structured.filter_map(|strd| strd.text_at(&["CdtrRefInf", "Ref"])).map(str::to_owned));
+    let unstructured = remittance.into_iter().flat_map(|remittance| remittance.all("Ustrd")).map(|text| text.text.as_str());
+    let text: Vec<&str> = unstructured.chain(details.text_at(&["AddtlTxInf"])).filter(|text| !text.is_empty()).collect();
+    let line = Line {
+        amount: said.map_or(whole.amount, |(amount, _)| amount),
+        direction: direction(details)?.unwrap_or(whole.direction),
+        references: distinct(found.into_iter().chain(whole.references.iter().cloned())),
+        text: if text.is_empty() { whole.text.clone() } else { Some(text.join(" ")) },
+        ..whole.clone()
+    };
+    Ok((line, said.is_some()))
+}
+
+fn references(element: &Element, names: &[&str]) -> Vec<String> {
+    let texts = names.iter().filter_map(|name| element.text_at(&[name]));
+    texts.filter(|text| *text != NOT_PROVIDED).map(str::to_owned).collect()
+}
+
+/// Each once, in their order.
+fn distinct(references: impl Iterator<Item = String>) -> Vec<String> {
+    let mut distinct: Vec<String> = vec![];
+    for reference in references {
+        if !distinct.contains(&reference) {
+            distinct.push(reference);
+        }
+    }
+    distinct
+}
+
+fn money(element: &Element) -> Result<(Money, Currency), &'static str> {
+    let currency = element.currency.as_deref().ok_or("has an Amt without its Ccy")?;
+    let currency = currency.parse().map_err(|_| "has a currency that wallets cannot be in")?;
+    let amount: Money = element.text.parse().map_err(|_| "has an Amt that is not an amount of at most two decimals")?;
+    if amount < Money::ZERO { Err("has an Amt below zero") } else { Ok((amount, currency)) }
+}
+
+fn direction(element: &Element) -> Result<Option<Direction>, &'static str> {
+    match element.text_at(&["CdtDbtInd"]) {
+        Some("CRDT") => Ok(Some(Direction::Credit)),
+        Some("DBIT") => Ok(Some(Direction::Debit)),
+        Some(_) => Err("has a CdtDbtInd other than CRDT and DBIT"),
+        None => Ok(None),
+    }
+}
+
+fn day(element: &Element, name: &str) -> Option<NaiveDate> {
+    let text = element.text_at(&[name, "Dt"]).or_else(|| element.text_at(&[name, "DtTm"]))?;
+    text.get(..10)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

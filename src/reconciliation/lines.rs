@@ -1,0 +1,285 @@
+//! The lines of a statement, whatever it was read from, and reading them from CSV.
+
+use std::collections::HashMap;
+
+use chrono::NaiveDate;
+use csv::{ReaderBuilder, StringRecord, Trim};
+use ledger_events::reconciliation::Statement;
+use ledger_events::wallet::Direction;
+use ledger_events::{Currency, Money};
+use serde::{Deserialize, Serialize};
+
+use super::xml::XmlError;
+
+/// A reference and the text of a line are kept up to here, in characters.
+const MAX_TEXT: usize = 1_000;
+
+/// Why a file is no statement. Never repeats what stands in it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LineError {
+    #[error("{0}")]
+    File(&'static str),
+    #[error("{0}")]
+    Xml(XmlError),
+    /// Rows and entries are counted from 1, without the line of column names.
+    #[error("row {row} {problem}")]
+    Row { row: usize, problem: &'static str },
+    #[error("has no column {0:?}")]
+    Column(String),
+}
+
+/// Money that moved on the bank's side.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Line {
+    /// From 1, in the statement's order.
+    pub number: i32,
+    pub booked_on: NaiveDate,
+    /// More than zero.
+    pub amount: Money,
+    pub currency: Currency,
+    /// Credit: it came in.
+    pub direction: Direction,
+    /// It takes an earlier booking back, of the other direction.
+    pub is_reversal: bool,
+    pub references: Vec<String>,
+    /// What the payer wrote.
+    pub text: Option<String>,
+}
+
+impl Line {
+    /// What makes it the same line in two files: everything but its number.
+    fn identity(&self) -> String {
+        let Line { booked_on, amount, currency, direction, is_reversal, references, text, .. } = self;
+        let direction = direction.as_str();
+        format!(
+            "{booked_on}\n{amount} {currency} {direction} {is_reversal}\n{}\n{}",
+            references.join("\n"),
+            text.as_deref().unwrap_or_default()
+        )
+    }
+}
+
+/// The identities of lines; of those that are the same in one file, each counts.
+pub fn identities(lines: &[Line]) -> Vec<String> {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    let identity = |line: &Line| {
+        let identity = line.identity();
+        let times = seen.entry(identity.clone()).or_default();
+        *times += 1;
+        format!("{times}\n{identity}")
+    };
+    lines.iter().map(identity).collect()
+}
+
+/// # Errors
+/// When there are more than a statement may have.
+pub(super) fn bounded(lines: &[Line]) -> Result<(), LineError> {
+    if lines.len() > Statement::MOST_LINES {
+        Err(LineError::File("has more than 50,000 lines: import it in parts"))
+    } else {
+        Ok(())
+    }
+}
+
+/// Lines with their numbers, and texts no longer than they are kept.
+pub(super) fn numbered(lines: Vec<Line>) -> Result<Vec<Line>, LineError> {
+    bounded(&lines)?;
+    if lines.is_empty() {
+        return Err(LineError::File("has no booked lines"));
+    }
+    let cut = |text: String| text.chars().filter(|c| *c != '\0').take(MAX_TEXT).collect::<String>();
+    let numbered = lines.into_iter().zip(1..).map(|(line, number)| Line {
+        number,
+        references: line.references.into_iter().map(cut).collect(),
+        text: line.text.map(cut),
+        ..line
+    });
+    Ok(numbered.collect())
+}
+
+/// How a CSV file is to be read: the names of its columns, and the forms of its values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Columns {
+    pub date: String,
+    pub amount: String,
+    /// Not needed where there is one currency for all.
+    pub currency: String,
+    pub reference: String,
+    /// `CREDIT`/`DEBIT` and what means the same; without the column the amount's sign decides.
+    pub direction: String,
+    pub text: String,
+    /// The currency of lines that name none.
+    pub default_currency: Option<Currency>,
+    /// As `%Y-%m-%d`.
+    pub date_format: String,
+    /// Amounts such as `1.234,56`.
+    pub is_decimal_comma: bool,
+    /// By default the one of `,`, `;` and tab that the first line has most of.
+    pub delimiter: Option<u8>,
+}
+
+impl Default for Columns {
+    fn default() -> Columns {
+        Columns {
+            date: "date".to_owned(),
+            amount: "amount".to_owned(),
+            currency: "currency".to_owned(),
+            reference: "reference".to_owned(),
+            direction: "direction".to_owned(),
+            text: "text".to_owned(),
+            default_currency: None,
+            date_format: "%Y-%m-%d".to_owned(),
+            is_decimal_comma: false,
+            delimiter: None,
+        }
+    }
+}
+
+/// Reads a statement from CSV with a line of column names.
+pub fn from_csv(text: &str, columns: &Columns) -> Result<Vec<Line>, LineError> {
+    let text = text.trim_start_matches('\u{feff}');
+    let first = text.lines().next().unwrap_or_default();
+    let most = [b',', b';', b'\t'].into_iter().max_by_key(|d| first.bytes().filter(|byte| byte == d).count());
+    let delimiter = columns.delimiter.or(most).unwrap_or(b',');
+    let mut reader = ReaderBuilder::new().delimiter(delimiter).trim(Trim::All).from_reader(text.as_bytes());
+    let names = reader.headers().map_err(|_| LineError::File("is not CSV"))?.clone();
+    let place = |wanted: &str| names.iter().position(|name| name.eq_ignore_ascii_case(wanted));
+    let needed = |wanted: &String| place(wanted).ok_or_else(|| LineError::Column(wanted.clone()));
+    let places = Places {
+        date: needed(&columns.date)?,
+        amount: needed(&columns.amount)?,
+        currency: if columns.default_currency.is_some() { place(&columns.currency) } else { Some(needed(&columns.currency)?) },
+        reference: needed(&columns.reference)?,
+        direction: place(&columns.direction),
+        text: place(&columns.text),
+    };
+    let mut lines = vec![];
+    for (record, row) in reader.records().zip(1..) {
+        let wrong = |problem| LineError::Row { row, problem };
+        let record = record.map_err(|_| wrong("has another number of columns than the first line, or is not CSV"))?;
+        lines.extend(line(&record, &places, columns).map_err(wrong)?);
+        bounded(&lines)?;
+    }
+    numbered(lines)
+}
+
+struct Places {
+    date: usize,
+    amount: usize,
+    currency: Option<usize>,
+    reference: usize,
+    direction: Option<usize>,
+    text: Option<usize>,
+}
+
+/// None for a line over nothing.
+fn line(record: &StringRecord, places: &Places, columns: &Columns) -> Result<Option<Line>, &'static str> {
+    let value = |place: usize| record.get(place).filter(|value| !value.is_empty());
+    let date = value(places.date).ok_or("has no date")?;
+    let booked_on = NaiveDate::parse_from_str(date, &columns.date_format).map_err(|_| "has a date of another form")?;
+    let amount = amount(value(places.amount).ok_or("has no amount")?, columns.is_decimal_comma)?;
+    let currency = match (places.currency.and_then(value), columns.default_currency) {
+        (Some(text), _) => text.to_ascii_uppercase().parse().map_err(|_| "has a currency that wallets cannot be in")?,
+        (None, Some(currency)) => currency,
+        (None, None) => return Err("has no currency"),
+    };
+    let (is_negative, positive) = match Money::ZERO.checked_sub(amount) {
+        Ok(positive) if amount < Money::ZERO => (true, positive),
+        _ => (false, amount),
+    };
+    if positive.is_zero() {
+        return Ok(None);
+    }
+    let direction = match places.direction.and_then(value) {
+        None if is_negative => Direction::Debit,
+        None => Direction::Credit,
+        Some(_) if is_negative => return Err("has an amount below zero beside a direction"),
+        Some(text) => match text.to_ascii_uppercase().as_str() {
+            "CREDIT" | "CRDT" | "C" | "CR" | "IN" | "+" => Direction::Credit,
+            "DEBIT" | "DBIT" | "D" | "DR" | "OUT" | "-" => Direction::Debit,
+            _ => return Err("has a direction other than CREDIT and DEBIT"),
+        },
+    };
+    Ok(Some(Line {
+        number: 0,
+        booked_on,
+        amount: positive,
+        currency,
+        direction,
+        is_reversal: false,
+        references: value(places.reference).map(str::to_owned).into_iter().collect(),
+        text: places.text.and_then(value).map(str::to_owned),
+    }))
+}
+
+fn amount(text: &str, is_decimal_comma: bool) -> Result<Money, &'static str> {
+    let (group, point) = if is_decimal_comma { ('.', ',') } else { (',', '.') };
+    let plain: String = text
+        .chars()
+        .filter(|c| *c != group && *c != '\'' && !c.is_whitespace())
+        .map(|c| if c == point { '.' } else { c })
+        .collect();
+    plain.trim_start_matches('+').parse().map_err(|_| "has an amount that is none, or has more than two decimals")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn shown(lines: &[Line]) -> Vec<String> {
+        let shown =
+            |l: &Line| format!("{} {} {} {} {}", l.number, l.booked_on, l.direction.as_str(), l.amount, l.references.join("/"));
+        lines.iter().map(shown).collect()
+    }
+
+    #[test]
+    fn columns_are_found_by_their_names_and_signs_decide() {
+        let text = "Reference,Currency,Amount,Date\nA-1,EUR,\"1,000.50\",2026-01-31\n,EUR,0.00,2026-01-31\nB,eur,-7,2026-02-01\n";
+        let lines = from_csv(text, &Columns::default()).unwrap();
+        assert_eq!(shown(&lines), ["1 2026-01-31 CREDIT 1000.50 A-1", "2 2026-02-01 DEBIT 7.00 B"]);
+    }
+
+    #[test]
+    fn another_banks_form_is_described() {
+        let text = "\u{feff}Buchung;Betrag;Zweck;SollHaben\n31.01.2026;1.000,50;Rechnung 5;C\n01.02.2026;7,00;x;D\n";
+        let columns = Columns {
+            date: "Buchung".into(),
+            amount: "Betrag".into(),
+            reference: "zweck".into(),
+            direction: "SollHaben".into(),
+            default_currency: Some("EUR".parse().unwrap()),
+            date_format: "%d.%m.%Y".into(),
+            is_decimal_comma: true,
+            ..Columns::default()
+        };
+        let lines = from_csv(text, &columns).unwrap();
+        assert_eq!(shown(&lines), ["1 2026-01-31 CREDIT 1000.50 Rechnung 5", "2 2026-02-01 DEBIT 7.00 x"]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_and_not_repeated() {
+        let read = |text: &str| from_csv(text, &Columns::default()).unwrap_err().to_string();
+        assert_eq!(read("date,amount,currency\n"), "has no column \"reference\"");
+        assert_eq!(read("date,amount,currency,reference\n"), "has no booked lines");
+        let rows = |row: &str| read(&format!("date,amount,currency,reference,direction\n2026-01-31,1,EUR,a,C\n{row}\n"));
+        assert_eq!(rows("31.01.2026,1,EUR,a,C"), "row 2 has a date of another form");
+        assert_eq!(rows("2026-01-31,secret,EUR,a,C"), "row 2 has an amount that is none, or has more than two decimals");
+        assert_eq!(rows("2026-01-31,1,KWD,a,C"), "row 2 has a currency that wallets cannot be in");
+        assert_eq!(rows("2026-01-31,-1,EUR,a,C"), "row 2 has an amount below zero beside a direction");
+        assert_eq!(rows("2026-01-31,1,EUR,a,B"), "row 2 has a direction other than CREDIT and DEBIT");
+        assert_eq!(rows("2026-01-31,1"), "row 2 has another number of columns than the first line, or is not CSV");
+        let many = "2026-01-31,1,EUR,a\n".repeat(Statement::MOST_LINES + 1);
+        assert!(read(&format!("date,amount,currency,reference\n{many}")).contains("more than 50,000 lines"));
+    }
+
+    #[test]
+    fn the_same_line_twice_in_a_file_is_two_lines_and_in_two_files_the_same_two() {
+        let text = "date,amount,currency,reference\n2026-01-31,1,EUR,a\n2026-01-31,1,EUR,a\n2026-01-31,1,EUR,b\n";
+        let lines = from_csv(text, &Columns::default()).unwrap();
+        let first = identities(&lines);
+        assert_ne!(first[0], first[1]);
+        assert_eq!(first[..1], identities(&lines[1..2])[..]);
+    }
+}

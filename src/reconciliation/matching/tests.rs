@@ -1,0 +1,138 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+fn day(day: u32) -> NaiveDate {
+    NaiveDate::from_ymd_opt(2026, 1, day).unwrap()
+}
+
+fn line(direction: Direction, amount: &str, reference: &str, on: u32) -> Line {
+    Line {
+        number: 1,
+        booked_on: day(on),
+        amount: amount.parse().unwrap(),
+        currency: "EUR".parse().unwrap(),
+        direction,
+        is_reversal: false,
+        references: vec![reference.to_owned()],
+        text: None,
+    }
+}
+
+fn credit(amount: &str, reference: &str, on: u32) -> Line {
+    line(Direction::Credit, amount, reference, on)
+}
+
+fn debit(amount: &str, reference: &str, on: u32) -> Line {
+    line(Direction::Debit, amount, reference, on)
+}
+
+fn candidate(is: Decision, amount: &str, references: &[&str], on: u32) -> Candidate {
+    Candidate {
+        is,
+        account_id: 1,
+        wallet_id: 1,
+        position: None,
+        amount: amount.parse().unwrap(),
+        currency: "EUR".parse().unwrap(),
+        day: day(on),
+        references: references.iter().map(|r| (*r).to_owned()).collect(),
+    }
+}
+
+fn funding(id: i64, amount: &str, reference: &str, on: u32) -> Candidate {
+    candidate(Decision::Funding { transaction_id: id }, amount, &[reference], on)
+}
+
+fn payout(id: i64, amount: &str, on: u32) -> Candidate {
+    candidate(Decision::Payout { payout_id: id }, amount, &[&ledger_events::payout::reference_code(id), "salary"], on)
+}
+
+fn decided(lines: &[Line], decisions: &[Option<Decision>], candidates: &[Candidate], tolerance: Tolerance) -> Vec<Outcome> {
+    let open = |(at, line)| Open { line, decided: decisions.get(at).copied().flatten(), is_duplicate: false };
+    let lines: Vec<Open<'_>> = lines.iter().enumerate().map(open).collect();
+    outcomes(&lines, candidates, tolerance)
+}
+
+fn matched(lines: &[Line], candidates: &[Candidate]) -> Vec<Outcome> {
+    decided(lines, &[], candidates, Tolerance::default())
+}
+
+fn ambiguous(candidates: &[usize], why: &'static str) -> Outcome {
+    Outcome::Ambiguous { candidates: candidates.to_vec(), why }
+}
+
+#[test]
+fn reference_amount_and_day_make_a_match() {
+    let candidates = [funding(1, "100.00", "INV-2026/7", 10), payout(1, "30.00", 12)];
+    let lines = [credit("100.00", "inv 2026 7", 12), debit("30.00", "PAY-0000000001", 12)];
+    assert_eq!(matched(&lines, &candidates), [Outcome::Matched(0), Outcome::Matched(1)]);
+    // The way of the money counts.
+    let lines = [debit("100.00", "INV-2026/7", 12), credit("30.00", "PAY-0000000001", 12)];
+    assert_eq!(matched(&lines, &candidates), [Outcome::Unmatched, Outcome::Unmatched]);
+}
+
+#[test]
+fn a_reference_within_the_payers_words_is_one() {
+    let mut with_text = credit("100.00", "NDX-1", 10);
+    with_text.text = Some("our payment of INV-2026/7, thank you".to_owned());
+    assert_eq!(matched(&[with_text.clone()], &[funding(1, "100.00", "inv-2026/7", 10)]), [Outcome::Matched(0)]);
+    with_text.text = Some("opening of wallet 77".to_owned());
+    assert_eq!(matched(&[with_text], &[funding(1, "100.00", "opening of wallet 77", 10)]), [Outcome::Matched(0)]);
+}
+
+#[test]
+fn what_is_not_sure_is_put_before_a_person() {
+    let candidates = [funding(1, "100.00", "A-1", 10), funding(2, "50.00", "B-2", 10)];
+    let cases: [(&[Line], Vec<Outcome>); 5] = [
+        (&[credit("99.99", "A-1", 10)], vec![ambiguous(&[0], OFF)]),
+        (&[credit("100.00", "A-1", 20)], vec![ambiguous(&[0], OFF)]),
+        (&[credit("100.00", "?", 10)], vec![ambiguous(&[0], UNNAMED)]),
+        (&[credit("100.00", "A-1", 10), credit("100.00", "A-1", 11)], vec![ambiguous(&[0], SHARED), ambiguous(&[0], SHARED)]),
+        // What another line is matched with is free no more.
+        (&[credit("100.00", "A-1", 10), credit("100.00", "?", 10)], vec![Outcome::Matched(0), Outcome::Unmatched]),
+    ];
+    for (lines, expected) in cases {
+        assert_eq!(matched(lines, &candidates), expected, "{lines:?}");
+    }
+    let twice = [funding(1, "100.00", "A-1", 10), funding(2, "100.00", "A 1", 11)];
+    assert_eq!(matched(&[credit("100.00", "A-1", 10)], &twice), [ambiguous(&[0, 1], SEVERAL)]);
+}
+
+#[test]
+fn the_tolerance_is_the_callers() {
+    let candidates = [funding(1, "100.00", "A-1", 10)];
+    let tolerance = Tolerance { days: 10, amount: "0.50".parse().unwrap() };
+    assert_eq!(decided(&[credit("99.50", "A-1", 20)], &[], &candidates, tolerance), [Outcome::Matched(0)]);
+    assert_eq!(decided(&[credit("99.49", "A-1", 20)], &[], &candidates, tolerance), [ambiguous(&[0], OFF)]);
+    assert_eq!(decided(&[credit("99.50", "A-1", 21)], &[], &candidates, tolerance), [ambiguous(&[0], OFF)]);
+}
+
+#[test]
+fn a_persons_decision_stands_and_frees_the_others() {
+    let candidates = [funding(1, "100.00", "A-1", 10)];
+    let lines = [credit("100.00", "A-1", 10), credit("100.00", "A-1", 11)];
+    let first = Decision::Funding { transaction_id: 1 };
+    let outcomes = decided(&lines, &[Some(first), None], &candidates, Tolerance::default());
+    assert_eq!(outcomes, [Outcome::Decided(first), Outcome::Unmatched]);
+    let outcomes = decided(&lines, &[None, Some(Decision::Ignored)], &candidates, Tolerance::default());
+    assert_eq!(outcomes, [Outcome::Matched(0), Outcome::Decided(Decision::Ignored)]);
+}
+
+#[test]
+fn a_reversal_takes_its_booking_back() {
+    let candidates = [funding(1, "100.00", "A-1", 10)];
+    let reversal = Line { is_reversal: true, ..debit("100.00", "A-1", 12) };
+    let outcomes = matched(&[credit("100.00", "A-1", 10), reversal.clone()], &candidates);
+    assert_eq!(outcomes, [Outcome::Reversed(1), Outcome::Reversed(0)]);
+    assert_eq!(matched(&[reversal], &candidates), [Outcome::Unmatched]);
+}
+
+#[test]
+fn a_line_of_an_earlier_statement_counts_once() {
+    let candidates = [funding(1, "100.00", "A-1", 10)];
+    let (first, again) = (credit("100.00", "A-1", 10), credit("100.00", "A-1", 10));
+    let open = |line, is_duplicate| Open { line, decided: None, is_duplicate };
+    let outcomes = outcomes(&[open(&first, false), open(&again, true)], &candidates, Tolerance::default());
+    assert_eq!(outcomes, [Outcome::Matched(0), Outcome::Duplicate]);
+}

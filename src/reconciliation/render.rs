@@ -1,0 +1,175 @@
+//! A report as CSV, and as tables for a terminal.
+
+use super::{DayFigures, Difference, Moved, Report, WalletFigures};
+use crate::spreadsheet::{inert, rows};
+
+/// The columns of the CSV. `record` is `AS_OF`, `CURRENCY`, `DAY`, `WALLET` or `DIFFERENCE`.
+const COLUMNS: [&str; 24] = [
+    "record",
+    "shard_id",
+    "account_id",
+    "wallet_id",
+    "day",
+    "currency",
+    "opening_balance",
+    "funding",
+    "debits",
+    "order_debits",
+    "payout_debits",
+    "refunds",
+    "order_refunds",
+    "payout_refunds",
+    "adjustments",
+    "adjustment_credits",
+    "adjustment_debits",
+    "closing_balance",
+    "movements",
+    "order_id",
+    "payout_id",
+    "positions",
+    "kind",
+    "problem",
+];
+
+fn text(value: Option<impl ToString>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
+}
+
+/// One line of the CSV: cells by their columns, the others empty.
+fn line(cells: &[(&str, String)]) -> [String; COLUMNS.len()] {
+    COLUMNS.map(|column| cells.iter().find(|(name, _)| *name == column).map(|(_, cell)| cell.clone()).unwrap_or_default())
+}
+
+fn moved(moved: &Moved) -> Vec<(&'static str, String)> {
+    vec![
+        ("funding", moved.funding.to_string()),
+        ("debits", moved.debits.to_string()),
+        ("order_debits", moved.order_debits.to_string()),
+        ("payout_debits", moved.payout_debits.to_string()),
+        ("refunds", moved.refunds.to_string()),
+        ("order_refunds", moved.order_refunds.to_string()),
+        ("payout_refunds", moved.payout_refunds.to_string()),
+        ("adjustments", moved.adjustments.to_string()),
+        ("adjustment_credits", moved.adjustment_credits.to_string()),
+        ("adjustment_debits", moved.adjustment_debits.to_string()),
+        ("movements", moved.movements.to_string()),
+    ]
+}
+
+/// Everything in one file: what it is tied to, the currencies, the days, the wallets, the differences.
+pub fn csv(report: &Report) -> Result<Vec<u8>, csv::Error> {
+    let mut out = Vec::new();
+    rows(&mut out, |csv| {
+        csv.write_record(COLUMNS)?;
+        for as_of in &report.as_of {
+            let positions = ("positions", as_of.position.to_string());
+            csv.write_record(line(&[("record", "AS_OF".into()), ("shard_id", as_of.shard_id.to_string()), positions]))?;
+        }
+        for figures in &report.currencies {
+            let mut cells = moved(&figures.moved);
+            cells.extend([
+                ("record", "CURRENCY".into()),
+                ("currency", figures.currency.clone()),
+                ("opening_balance", figures.opening_balance.to_string()),
+                ("closing_balance", figures.closing_balance.to_string()),
+            ]);
+            csv.write_record(line(&cells))?;
+        }
+        report.days.iter().try_for_each(|figures| csv.write_record(line(&day(figures))))?;
+        report.wallets.iter().try_for_each(|figures| csv.write_record(line(&wallet(figures))))?;
+        report.differences.differences.iter().try_for_each(|found| csv.write_record(line(&difference(found))))
+    })?;
+    Ok(out)
+}
+
+fn day(figures: &DayFigures) -> Vec<(&'static str, String)> {
+    let mut cells = moved(&figures.moved);
+    cells.extend([("record", "DAY".into()), ("day", figures.day.to_string()), ("currency", figures.currency.clone())]);
+    cells
+}
+
+fn wallet(figures: &WalletFigures) -> Vec<(&'static str, String)> {
+    let mut cells = moved(&figures.moved);
+    cells.extend([
+        ("record", "WALLET".into()),
+        ("shard_id", figures.shard_id.to_string()),
+        ("account_id", text(figures.account_id)),
+        ("wallet_id", figures.wallet_id.to_string()),
+        ("currency", text(figures.currency.as_ref())),
+        ("opening_balance", figures.opening_balance.to_string()),
+        ("closing_balance", figures.closing_balance.to_string()),
+    ]);
+    cells
+}
+
+fn difference(found: &Difference) -> Vec<(&'static str, String)> {
+    let positions: Vec<String> = found.positions.iter().map(ToString::to_string).collect();
+    vec![
+        ("record", "DIFFERENCE".into()),
+        ("shard_id", found.shard_id.to_string()),
+        ("wallet_id", text(found.wallet_id)),
+        ("order_id", text(found.order_id)),
+        ("payout_id", text(found.payout_id)),
+        ("positions", positions.join(" ")),
+        ("kind", found.kind.name().to_owned()),
+        ("problem", inert(&found.problem).into_owned()),
+    ]
+}
+
+const FIGURES: [&str; 5] = ["funding", "debits", "refunds", "adjustments", "movements"];
+
+/// The tables for a terminal: currencies, wallets and days.
+pub fn tables(report: &Report) -> String {
+    let figures = |moved: &Moved| {
+        [
+            moved.funding.to_string(),
+            moved.debits.to_string(),
+            moved.refunds.to_string(),
+            moved.adjustments.to_string(),
+            moved.movements.to_string(),
+        ]
+    };
+    let mut parts = vec![];
+    let rows = report.currencies.iter().map(|c| {
+        let mut row = vec![c.currency.clone(), c.wallets.to_string(), c.opening_balance.to_string()];
+        row.extend(figures(&c.moved));
+        row.push(c.closing_balance.to_string());
+        row
+    });
+    parts.push(table(&[&["currency", "wallets", "opening"][..], &FIGURES, &["closing"]].concat(), rows.collect()));
+    let rows = report.wallets.iter().map(|w| {
+        let mut row = vec![
+            w.wallet_id.to_string(),
+            w.account_id.map_or_else(|| "-".to_owned(), |id| id.to_string()),
+            w.currency.clone().unwrap_or_else(|| "-".to_owned()),
+            w.opening_balance.to_string(),
+        ];
+        row.extend(figures(&w.moved));
+        row.push(w.closing_balance.to_string());
+        row
+    });
+    parts.push(table(&[&["wallet", "account", "currency", "opening"][..], &FIGURES, &["closing"]].concat(), rows.collect()));
+    let rows = report.days.iter().map(|d| {
+        let mut row = vec![d.day.to_string(), d.currency.clone()];
+        row.extend(figures(&d.moved));
+        row
+    });
+    parts.push(table(&[&["day", "currency"][..], &FIGURES].concat(), rows.collect()));
+    parts.retain(|part| !part.is_empty());
+    parts.join("\n\n")
+}
+
+/// Aligned to the right, as amounts are read; nothing if there are no rows.
+fn table(head: &[&str], rows: Vec<Vec<String>>) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).chain([head[at].len()]).max().unwrap_or_default();
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let line = |cells: Vec<&str>| {
+        let padded = cells.into_iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}"));
+        padded.collect::<Vec<_>>().join("  ")
+    };
+    let lines = rows.iter().map(|row| line(row.iter().map(String::as_str).collect()));
+    [line(head.to_vec())].into_iter().chain(lines).collect::<Vec<_>>().join("\n")
+}

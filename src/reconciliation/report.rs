@@ -1,0 +1,196 @@
+//! The totals of a period, exact as of one position of each shard's log.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, NaiveDate, NaiveTime, Utc};
+use ledger_events::{Position, ShardId};
+use ledger_projections::totals::{self, Bounds, Sums, WalletTotals};
+use rust_decimal::Decimal;
+use sqlx::{PgConnection, PgPool};
+
+use super::walk::walk;
+use super::{
+    Amount, AsOf, Checked, CurrencyFigures, DayFigures, Difference, DifferenceKind, Differences, LogCheckpoint, Period,
+    ReconcileError, Report, WalletFigures,
+};
+use crate::audit::Progress;
+use crate::ledger::reader;
+
+/// No event is recorded on another day.
+const FIRST_DAY: NaiveDate = year_day(1, 1, 1);
+const LAST_DAY: NaiveDate = year_day(9999, 12, 31);
+
+const fn year_day(year: i32, month: u32, day: u32) -> NaiveDate {
+    match NaiveDate::from_ymd_opt(year, month, day) {
+        Some(day) => day,
+        None => NaiveDate::MIN,
+    }
+}
+
+/// Totals of these shards, each read in one snapshot of its own.
+pub async fn report(
+    pool: &PgPool,
+    shards: &[ShardId],
+    period: Period,
+) -> Result<(Report, Vec<(ShardId, Bounds)>), ReconcileError> {
+    let mut report = Report {
+        from: period.from,
+        to: period.to,
+        account_id: period.account_id,
+        as_of: vec![],
+        checked: Checked::Totals,
+        currencies: vec![],
+        days: vec![],
+        wallets: vec![],
+        differences: Differences::default(),
+    };
+    let mut currencies: BTreeMap<String, (i64, Decimal, Sums)> = BTreeMap::new();
+    let mut days: BTreeMap<(NaiveDate, String), Sums> = BTreeMap::new();
+    let mut all_bounds = vec![];
+    for shard in shards {
+        let mut tx = pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL jit = off").await?;
+        let head = reader::head(&mut *tx, *shard).await?;
+        let bounds = bounds(&mut tx, *shard, head, period).await?;
+        let wallets = totals::wallets(&mut tx, *shard, period.account_id, &bounds).await?;
+        for day in totals::days(&mut tx, *shard, period.account_id, &bounds).await? {
+            days.entry((day.day, day.currency)).or_default().merge(&day.sums);
+        }
+        let log_checkpoint = log_checkpoint(&mut tx, *shard, bounds.upto).await?;
+        tx.commit().await?;
+        for wallet in wallets {
+            check(*shard, &wallet, bounds.upto == head, &mut report.differences);
+            if let Some(currency) = &wallet.currency {
+                let total = currencies.entry(currency.clone()).or_default();
+                total.0 += 1;
+                total.1 += wallet.opening;
+                total.2.merge(&wallet.sums);
+            }
+            report.wallets.push(figures(*shard, wallet));
+        }
+        report.as_of.push(AsOf { shard_id: *shard, position: bounds.upto, head, projected: bounds.checkpoint, log_checkpoint });
+        all_bounds.push((*shard, bounds));
+    }
+    let currency = |(currency, (wallets, opening, sums)): (String, (i64, Decimal, Sums))| CurrencyFigures {
+        currency,
+        wallets,
+        opening_balance: Amount(opening),
+        moved: (&sums).into(),
+        closing_balance: Amount(opening + sums.net()),
+    };
+    report.currencies = currencies.into_iter().map(currency).collect();
+    let day = |((day, currency), sums): ((NaiveDate, String), Sums)| DayFigures { day, currency, moved: (&sums).into() };
+    report.days = days.into_iter().filter(|(_, sums)| sums.movements > 0).map(day).collect();
+    Ok((report, all_bounds))
+}
+
+/// Walks over the events of the period that was reported, and adds what they show to be wrong.
+pub async fn walk_all(
+    pool: &PgPool,
+    report: &mut Report,
+    bounds: &[(ShardId, Bounds)],
+    progress: impl Fn(Progress),
+) -> Result<(), ReconcileError> {
+    for (shard, bounds) in bounds {
+        walk(pool, *shard, report.account_id, bounds, &mut report.differences, &progress).await?;
+    }
+    report.differences.differences.sort_by_key(Difference::place);
+    report.checked = Checked::Movements;
+    Ok(())
+}
+
+fn figures(shard_id: ShardId, wallet: WalletTotals) -> WalletFigures {
+    let closing_balance = Amount(wallet.closing());
+    WalletFigures {
+        shard_id,
+        account_id: wallet.account_id,
+        wallet_id: wallet.wallet_id,
+        moved: (&wallet.sums).into(),
+        currency: wallet.currency,
+        opening_balance: Amount(wallet.opening),
+        closing_balance,
+    }
+}
+
+/// The closing balance is what the last movement left, and at the log's end what the row has.
+fn check(shard: ShardId, wallet: &WalletTotals, is_at_head: bool, differences: &mut Differences) {
+    let closing = Amount(wallet.closing());
+    let positions: Vec<Position> = wallet.last_position.into_iter().collect();
+    let mut add = |kind, problem| {
+        differences.add(Difference::of_wallet(kind, shard, wallet.wallet_id, positions.clone(), problem));
+    };
+    let Some(row_balance) = wallet.row_balance else {
+        return add(DifferenceKind::WalletMissing, format!("has no row; its movements make {closing}"));
+    };
+    if is_at_head && row_balance != closing.0 {
+        let problem = format!("its row has the balance {}, its movements make {closing}", Amount(row_balance));
+        add(DifferenceKind::WalletBalance, problem);
+    }
+    let left = wallet.last_balance.unwrap_or_default();
+    if left != closing.0 {
+        let problem = format!("its last movement left {}, its totals make {closing}", Amount(left));
+        add(DifferenceKind::WalletClosing, problem);
+    }
+}
+
+/// Where a period begins and ends in a shard's log, as of the connection's snapshot.
+async fn bounds(conn: &mut PgConnection, shard: ShardId, head: Position, period: Period) -> Result<Bounds, ReconcileError> {
+    let checkpoint = totals::checkpoint(&mut *conn, shard).await?;
+    let (mut first_day, mut end_day) = (FIRST_DAY, LAST_DAY);
+    let (mut after, mut upto) = (0, head);
+    if let Some(from) = period.from {
+        after = before(conn, shard, head, from).await?;
+        first_day = from.date_naive();
+        if from.time() != NaiveTime::MIN {
+            first_day = first_day.succ_opt().unwrap_or(LAST_DAY);
+        }
+    }
+    if let Some(to) = period.to {
+        upto = before(conn, shard, head, to).await?.max(after);
+        end_day = to.date_naive();
+    }
+    if end_day < first_day {
+        // Within a day: no row is whole, and those of the days before say how it began.
+        first_day = period.from.map_or(FIRST_DAY, |from| from.date_naive());
+        end_day = first_day;
+    }
+    let days_after = if period.from.is_some() { before(conn, shard, head, midnight(first_day)).await? } else { 0 };
+    let days_upto = match period.to {
+        Some(_) if end_day > first_day => before(conn, shard, head, midnight(end_day)).await?,
+        Some(_) => days_after,
+        None => head,
+    };
+    Ok(Bounds { after, upto, first_day, end_day, days_after, days_upto, checkpoint, end: period.to })
+}
+
+/// The last position before a time.
+async fn before(conn: &mut PgConnection, shard: ShardId, head: Position, time: DateTime<Utc>) -> Result<Position, sqlx::Error> {
+    Ok((reader::first_at(conn, shard, time, head).await? - 1).min(head))
+}
+
+fn midnight(day: NaiveDate) -> DateTime<Utc> {
+    day.and_time(NaiveTime::MIN).and_utc()
+}
+
+/// The first signed checkpoint of a shard's log that covers a position; the newest one where none does
+/// yet.
+async fn log_checkpoint(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    position: Position,
+) -> Result<Option<LogCheckpoint>, sqlx::Error> {
+    let is_there: bool =
+        sqlx::query_scalar("SELECT to_regclass('public.log_checkpoints') IS NOT NULL").fetch_one(&mut *conn).await?;
+    if !is_there {
+        return Ok(None);
+    }
+    sqlx::query_as(
+        "(SELECT size, encode(root, 'hex') AS root, note FROM log_checkpoints WHERE shard_id = $1 AND size >= $2 ORDER BY size LIMIT 1)
+         UNION ALL
+         (SELECT size, encode(root, 'hex'), note FROM log_checkpoints WHERE shard_id = $1 AND size < $2 ORDER BY size DESC LIMIT 1)
+         LIMIT 1",
+    )
+    .bind(shard)
+    .bind(position)
+    .fetch_optional(conn)
+    .await
+}

@@ -1,0 +1,365 @@
+//! Statements as they are kept, and what their lines are matched with.
+//!
+//! A statement's lines stand sealed in the vault under the fingerprint of its file, written before
+//! the event that imports it. So the same file is imported once, whoever sends it again and however
+//! often, and an import that was cut off leaves nothing that counts.
+
+use std::collections::HashSet;
+
+use chrono::{NaiveDate, NaiveTime, TimeDelta};
+use ledger_events::reconciliation::{Decision, Statement, StatementFormat, StatementImported};
+use ledger_events::{AccountId, Currency, Money, Position, ShardId, WalletId, payout};
+use ledger_projections::{ProjectionError, statements};
+use rust_decimal::Decimal;
+use sha2::{Digest, Sha256};
+use sqlx::PgPool;
+
+use super::camt;
+use super::lines::{self, Columns, Line, LineError};
+use super::matching::{self, Candidate, Open, Outcome, Tolerance};
+use crate::access::seal::{Keyring, SealError};
+use crate::ledger::FIRST_SHARD;
+use crate::ledger::reader;
+
+/// The limit of a file, in bytes.
+pub const MAX_BYTES: usize = 16 << 20;
+/// Most fundings and payouts that the lines of one statement are compared with.
+const MOST_CANDIDATES: usize = 200_000;
+/// Lines written with one statement.
+const BATCH_LINES: usize = 5_000;
+
+#[derive(Debug, thiserror::Error)]
+pub enum StatementError {
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+    #[error(transparent)]
+    Seal(#[from] SealError),
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Projection(#[from] ProjectionError),
+    #[error(transparent)]
+    Lines(#[from] LineError),
+    #[error("more than {MOST_CANDIDATES} fundings and payouts are in the statement's days: import it in parts")]
+    TooMany,
+}
+
+/// What a file is read as.
+#[derive(Clone, Debug)]
+pub enum Source<'a> {
+    Csv(&'a Columns),
+    Camt053,
+}
+
+/// Reads a file.
+pub fn read(bytes: &[u8], source: &Source<'_>) -> Result<Vec<Line>, LineError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| LineError::File("is not UTF-8"))?;
+    match source {
+        Source::Csv(columns) => lines::from_csv(text, columns),
+        Source::Camt053 => camt::lines(text),
+    }
+}
+
+/// What binds a line to its statement.
+fn kind(fingerprint: &str) -> String {
+    format!("statement.line.{fingerprint}")
+}
+
+/// Seals the lines of a file and puts them into the vault; what imports them is the event that
+/// the returned payload makes. Once stored they stay as they are.
+pub async fn store(
+    pool: &PgPool,
+    keyring: &Keyring,
+    bytes: &[u8],
+    format: StatementFormat,
+    lines: &[Line],
+) -> Result<StatementImported, StatementError> {
+    let days = lines.iter().map(|line| line.booked_on);
+    let (Some(first_day), Some(last_day)) = (days.clone().min(), days.max()) else {
+        return Err(LineError::File("has no booked lines").into());
+    };
+    let content = hex::encode(Sha256::digest(bytes));
+    let fingerprint = hex::encode(keyring.fingerprint("statement", &content));
+    let identities = lines::identities(lines);
+    let kind = kind(&fingerprint);
+    let mut rows = Vec::with_capacity(lines.len());
+    for (line, identity) in lines.iter().zip(&identities) {
+        let sealed = keyring.seal(&kind, line.number.into(), &serde_json::to_vec(line)?)?;
+        rows.push((line.number, keyring.fingerprint("statement.line", identity), sealed));
+    }
+    let mut tx = pool.begin().await?;
+    for part in rows.chunks(BATCH_LINES) {
+        sqlx::query(
+            "INSERT INTO vault.statement_lines (shard_id, fingerprint, line, line_fingerprint, sealed)
+             SELECT $1, $2, l.* FROM unnest($3::int[], $4::bytea[], $5::bytea[]) AS l ON CONFLICT DO NOTHING",
+        )
+        .bind(FIRST_SHARD)
+        .bind(&fingerprint)
+        .bind(part.iter().map(|(number, ..)| *number).collect::<Vec<_>>())
+        .bind(part.iter().map(|(_, identity, _)| &identity[..]).collect::<Vec<_>>())
+        .bind(part.iter().map(|(.., sealed)| &sealed[..]).collect::<Vec<_>>())
+        .execute(&mut *tx)
+        .await?;
+    }
+    tx.commit().await?;
+    let lines = i32::try_from(lines.len()).unwrap_or(i32::MAX);
+    Ok(StatementImported { format, fingerprint, lines, first_day, last_day })
+}
+
+/// A line with what finds it in another file.
+struct Kept {
+    line: Line,
+    identity: Vec<u8>,
+}
+
+/// The lines of a statement; those that were erased are left out.
+async fn load(pool: &PgPool, keyring: &Keyring, statement: &Statement) -> Result<Vec<Kept>, StatementError> {
+    let fingerprint = &statement.imported.fingerprint;
+    let rows: Vec<(i32, Vec<u8>, Vec<u8>)> = sqlx::query_as(
+        "SELECT line, line_fingerprint, sealed FROM vault.statement_lines WHERE shard_id = $1 AND fingerprint = $2 ORDER BY line",
+    )
+    .bind(FIRST_SHARD)
+    .bind(fingerprint)
+    .fetch_all(pool)
+    .await?;
+    let kind = kind(fingerprint);
+    let open = |(number, identity, sealed): (i32, Vec<u8>, Vec<u8>)| {
+        let plain = keyring.open(&kind, number.into(), &sealed)?;
+        Ok(Kept { line: serde_json::from_slice(&plain)?, identity })
+    };
+    rows.into_iter().map(open).collect()
+}
+
+/// A statement's lines, each with what became of it, and what of the ledger has no line.
+#[derive(Debug)]
+pub struct Matching {
+    pub lines: Vec<(Line, Found)>,
+    /// Fundings and payouts of the statement's days and currencies that no line of any statement is
+    /// matched with; true for those that an ambiguous line names.
+    pub unmatched: Vec<(Candidate, bool)>,
+}
+
+/// What became of a line, with what it is matched with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    Matched(Candidate),
+    Decided(Decision),
+    Ambiguous {
+        candidates: Vec<Candidate>,
+        why: &'static str,
+    },
+    Unmatched,
+    /// With the line of this number.
+    Reversed(i32),
+    Duplicate,
+}
+
+impl Found {
+    /// As it is called in JSON and CSV.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Matched(_) | Self::Decided(Decision::Funding { .. } | Decision::Payout { .. }) => "MATCHED",
+            Self::Decided(Decision::Ignored) => "IGNORED",
+            Self::Ambiguous { .. } => "AMBIGUOUS",
+            Self::Unmatched => "UNMATCHED",
+            Self::Reversed(_) => "REVERSED",
+            Self::Duplicate => "DUPLICATE",
+        }
+    }
+
+    /// Whether nobody has to look at it.
+    pub fn is_settled(&self) -> bool {
+        !matches!(self, Self::Ambiguous { .. } | Self::Unmatched)
+    }
+}
+
+/// Matches a statement, together with those whose days are near: a funding that another statement
+/// has is not this one's.
+pub async fn run(
+    pool: &PgPool,
+    keyring: &Keyring,
+    shards: &[ShardId],
+    statement: &Statement,
+    tolerance: Tolerance,
+) -> Result<Matching, StatementError> {
+    let days = TimeDelta::days(tolerance.days);
+    let (first, last) = (statement.imported.first_day, statement.imported.last_day);
+    let near = statements::between(pool, FIRST_SHARD, first - days, last + days).await?;
+    let mut all: Vec<(Kept, Option<Decision>, bool)> = vec![];
+    let mut seen: HashSet<Vec<u8>> = HashSet::new();
+    let (mut begin, mut end) = (0, 0);
+    for other in &near {
+        if other.id == statement.id {
+            begin = all.len();
+        }
+        for kept in load(pool, keyring, other).await? {
+            let decided = other.decisions.get(&kept.line.number).map(|decided| decided.decision);
+            let is_duplicate = decided.is_none() && seen.contains(&kept.identity);
+            seen.insert(kept.identity.clone());
+            all.push((kept, decided, is_duplicate));
+        }
+        if other.id == statement.id {
+            end = all.len();
+        }
+    }
+    let booked = all.iter().map(|(kept, ..)| kept.line.booked_on);
+    let (from, to) = (booked.clone().min().unwrap_or(first) - days, booked.max().unwrap_or(last) + days);
+    let candidates = candidates(pool, shards, from, to).await?;
+    let open: Vec<Open<'_>> = all
+        .iter()
+        .map(|(kept, decided, is_duplicate)| Open { line: &kept.line, decided: *decided, is_duplicate: *is_duplicate })
+        .collect();
+    let outcomes = matching::outcomes(&open, &candidates, tolerance);
+
+    let mut settled: HashSet<Decision> = HashSet::new();
+    let mut named: HashSet<usize> = HashSet::new();
+    for outcome in &outcomes {
+        match outcome {
+            Outcome::Matched(at) => _ = settled.insert(candidates[*at].is),
+            Outcome::Decided(decision) => _ = settled.insert(*decision),
+            Outcome::Ambiguous { candidates, .. } => named.extend(candidates),
+            Outcome::Unmatched | Outcome::Reversed(_) | Outcome::Duplicate => {}
+        }
+    }
+    let found = |outcome: &Outcome| match outcome {
+        Outcome::Matched(at) => Found::Matched(candidates[*at].clone()),
+        Outcome::Decided(decision) => Found::Decided(*decision),
+        Outcome::Ambiguous { candidates: named, why } => {
+            Found::Ambiguous { candidates: named.iter().map(|at| candidates[*at].clone()).collect(), why }
+        }
+        Outcome::Unmatched => Found::Unmatched,
+        Outcome::Reversed(other) => Found::Reversed(all[*other].0.line.number),
+        Outcome::Duplicate => Found::Duplicate,
+    };
+    let lines: Vec<(Line, Found)> = (begin..end).map(|at| (all[at].0.line.clone(), found(&outcomes[at]))).collect();
+    let currencies: HashSet<Currency> = lines.iter().map(|(line, _)| line.currency).collect();
+    let is_missing = |candidate: &Candidate| {
+        let is_of_statement = (first..=last).contains(&candidate.day) && currencies.contains(&candidate.currency);
+        is_of_statement && !settled.contains(&candidate.is)
+    };
+    let unmatched = candidates.iter().enumerate().filter(|(_, candidate)| is_missing(candidate));
+    let unmatched = unmatched.map(|(at, candidate)| (candidate.clone(), named.contains(&at))).collect();
+    Ok(Matching { lines, unmatched })
+}
+
+/// The fundings that came in and the payouts that were paid on these days, in the order of their days.
+async fn candidates(
+    pool: &PgPool,
+    shards: &[ShardId],
+    first: NaiveDate,
+    last: NaiveDate,
+) -> Result<Vec<Candidate>, StatementError> {
+    let (from, to) = (first.and_time(NaiveTime::MIN).and_utc(), (last + TimeDelta::days(1)).and_time(NaiveTime::MIN).and_utc());
+    let most = i64::try_from(MOST_CANDIDATES).unwrap_or(i64::MAX) + 1;
+    let mut candidates = vec![];
+    for shard in shards {
+        let (after, end) = (reader::position_at(pool, *shard, from).await?, reader::position_at(pool, *shard, to).await?);
+        let fundings: Vec<FundingRow> = sqlx::query_as(
+            "SELECT id, position, account_id, wallet_id, amount, currency, reference, (created_at AT TIME ZONE 'UTC')::date AS day
+             FROM wallet_transactions WHERE shard_id = $1 AND category = 'FUNDING' AND position >= $2 AND position < $3 ORDER BY position LIMIT $4",
+        )
+        .bind(shard)
+        .bind(after)
+        .bind(end)
+        .bind(most)
+        .fetch_all(pool)
+        .await?;
+        let payouts: Vec<PayoutRow> = sqlx::query_as(
+            "SELECT id, account_id, wallet_id, amount, currency, client_reference, (settled_at AT TIME ZONE 'UTC')::date AS day
+             FROM payouts WHERE shard_id = $1 AND status = 'PAID' AND settled_at >= $2 AND settled_at < $3 ORDER BY settled_at LIMIT $4",
+        )
+        .bind(shard)
+        .bind(from)
+        .bind(to)
+        .bind(most)
+        .fetch_all(pool)
+        .await?;
+        for funding in fundings {
+            candidates.push(funding.candidate()?);
+        }
+        for payout in payouts {
+            candidates.push(payout.candidate()?);
+        }
+        if candidates.len() > MOST_CANDIDATES {
+            return Err(StatementError::TooMany);
+        }
+    }
+    candidates.sort_by_key(|candidate| candidate.day);
+    Ok(candidates)
+}
+
+fn decoded<T, E: std::error::Error + Send + Sync + 'static>(value: Result<T, E>) -> Result<T, sqlx::Error> {
+    value.map_err(|error| sqlx::Error::Decode(Box::new(error)))
+}
+
+fn currency(text: &str) -> Result<Currency, sqlx::Error> {
+    text.parse().map_err(|problem: &str| sqlx::Error::Decode(problem.into()))
+}
+
+#[derive(sqlx::FromRow)]
+struct FundingRow {
+    id: i64,
+    position: Position,
+    account_id: AccountId,
+    wallet_id: WalletId,
+    amount: Decimal,
+    currency: String,
+    reference: Option<String>,
+    day: NaiveDate,
+}
+
+impl FundingRow {
+    fn candidate(self) -> Result<Candidate, sqlx::Error> {
+        Ok(Candidate {
+            is: Decision::Funding { transaction_id: self.id },
+            account_id: self.account_id,
+            wallet_id: self.wallet_id,
+            position: Some(self.position),
+            amount: decoded(Money::try_from(self.amount))?,
+            currency: currency(&self.currency)?,
+            day: self.day,
+            references: self.reference.into_iter().collect(),
+        })
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct PayoutRow {
+    id: i64,
+    account_id: AccountId,
+    wallet_id: WalletId,
+    amount: Decimal,
+    currency: String,
+    client_reference: Option<String>,
+    day: NaiveDate,
+}
+
+impl PayoutRow {
+    fn candidate(self) -> Result<Candidate, sqlx::Error> {
+        Ok(Candidate {
+            is: Decision::Payout { payout_id: self.id },
+            account_id: self.account_id,
+            wallet_id: self.wallet_id,
+            position: None,
+            amount: decoded(Money::try_from(self.amount))?,
+            currency: currency(&self.currency)?,
+            day: self.day,
+            references: [payout::reference_code(self.id)].into_iter().chain(self.client_reference).collect(),
+        })
+    }
+}
+
+/// Whether there is what a person says a line is, in any of these shards.
+pub async fn exists(pool: &PgPool, shards: &[ShardId], decision: Decision) -> Result<bool, sqlx::Error> {
+    let (sql, id) = match decision {
+        Decision::Ignored => return Ok(true),
+        Decision::Funding { transaction_id } => (
+            "SELECT EXISTS (SELECT FROM wallet_transactions WHERE shard_id = ANY($1) AND id = $2 AND category = 'FUNDING')",
+            transaction_id,
+        ),
+        Decision::Payout { payout_id } => {
+            ("SELECT EXISTS (SELECT FROM payouts WHERE shard_id = ANY($1) AND id = $2 AND status = 'PAID')", payout_id)
+        }
+    };
+    sqlx::query_scalar(sql).bind(shards).bind(id).fetch_one(pool).await
+}

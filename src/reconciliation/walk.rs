@@ -1,0 +1,376 @@
+//! The walk over a period's events: every movement against its row, every order and payout against
+//! its rules, every day against its row. Memory holds a page, the wallets, and a day.
+
+use std::collections::HashMap;
+
+use chrono::NaiveDate;
+use ledger_events::order::{Order, OrderEvent};
+use ledger_events::payout::{Payout, PayoutEvent};
+use ledger_events::wallet::{Direction, Movement, Purpose, Wallet, WalletEvent};
+use ledger_events::{AccountId, Event, Money, Position, Recorded, ShardId, StreamType, WalletId};
+use ledger_projections::totals::{Bounds, Day, Folded, Standing};
+use ledger_projections::wallets::Transaction;
+use ledger_projections::{orders, payouts, totals, wallets};
+use sqlx::{PgConnection, PgPool};
+
+use super::{Difference, DifferenceKind, Differences, ReconcileError};
+use crate::audit::Progress;
+use crate::audit::rules::{self, Owed};
+use crate::ledger::reader::{self, Stored};
+
+/// Events in one page.
+const PAGE_EVENTS: i64 = 5_000;
+
+/// Walks over the events of a period, of one account or of all.
+pub async fn walk(
+    pool: &PgPool,
+    shard: ShardId,
+    account: Option<AccountId>,
+    bounds: &Bounds,
+    differences: &mut Differences,
+    progress: &impl Fn(Progress),
+) -> Result<(), ReconcileError> {
+    let mut conn = pool.acquire().await?;
+    let mut walk = Walk { shard, account, bounds, owed: None, wallets: HashMap::new(), days: Folded::default(), differences };
+    let mut at = bounds.after;
+    while at < bounds.upto {
+        let page = reader::money_events(&mut *conn, shard, account, at, bounds.upto, PAGE_EVENTS).await?;
+        let is_last = i64::try_from(page.len()).is_ok_and(|n| n < PAGE_EVENTS);
+        let end = if is_last { bounds.upto } else { page.last().map_or(bounds.upto, |last| last.position) };
+        walk.page(&mut conn, &page, (at, end)).await?;
+        at = end;
+        progress(Progress { stage: "reconcile", shard, done: at, total: bounds.upto });
+    }
+    walk.settle(&mut conn, None).await?;
+    walk.check_days(&mut conn).await
+}
+
+struct Walk<'a> {
+    shard: ShardId,
+    account: Option<AccountId>,
+    bounds: &'a Bounds,
+    /// The movement that the event before owes.
+    owed: Option<Owed>,
+    /// Wallets as the log's movements have left them.
+    wallets: HashMap<WalletId, Wallet>,
+    /// What moved on the day in hand.
+    days: Folded,
+    differences: &'a mut Differences,
+}
+
+impl Walk<'_> {
+    async fn page(
+        &mut self,
+        conn: &mut PgConnection,
+        page: &[Stored],
+        (after, upto): (Position, Position),
+    ) -> Result<(), ReconcileError> {
+        let shard = self.shard;
+        let mut events = Vec::with_capacity(page.len());
+        for stored in page {
+            match stored.decode() {
+                Ok(recorded) => events.push(recorded),
+                Err(error) => self.differences.add(Difference {
+                    kind: DifferenceKind::Unreadable,
+                    shard_id: shard,
+                    wallet_id: None,
+                    order_id: None,
+                    payout_id: None,
+                    positions: vec![stored.position],
+                    problem: error.to_string(),
+                }),
+            }
+        }
+        self.meet_wallets(conn, &events).await?;
+        let (mut orders, mut payouts) = states_before(conn, shard, &events, after + 1).await?;
+        let mut movements: HashMap<Position, Transaction> = HashMap::new();
+        for recorded in &events {
+            if self.days.days.keys().next().is_some_and(|(_, day)| *day != recorded.moment.recorded_at.date_naive()) {
+                self.check_days(conn).await?;
+            }
+            self.settle(conn, Some(recorded)).await?;
+            self.rules(recorded, &mut orders, &mut payouts);
+            self.owed = Owed::by(recorded);
+            if let Event::Wallet(event) = &recorded.event {
+                self.days.step(recorded);
+                movements.extend(self.movement(recorded, event).map(|row| (recorded.moment.position, row)));
+            }
+        }
+        self.compare(conn, movements, (after, upto)).await
+    }
+
+    /// Wallets that the walk meets in the middle of their streams.
+    async fn meet_wallets(&mut self, conn: &mut PgConnection, events: &[Recorded]) -> Result<(), ReconcileError> {
+        let mut unknown: HashMap<WalletId, i64> = HashMap::new();
+        for recorded in events.iter().filter(|r| r.stream_type == StreamType::Wallet && r.moment.version > 1) {
+            if !self.wallets.contains_key(&recorded.stream_id) {
+                unknown.entry(recorded.stream_id).or_insert(recorded.moment.version);
+            }
+        }
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let unknown: Vec<(WalletId, i64)> = unknown.into_iter().collect();
+        for stored in reader::wallets_before(conn, self.shard, &unknown).await? {
+            let recorded = stored.decode()?;
+            let Event::Wallet(event) = &recorded.event else { continue };
+            if stored.position > self.bounds.after {
+                continue; // the walk has it itself
+            }
+            wallets::fold(&mut self.wallets, &recorded, event);
+            if let Some(wallet) = self.wallets.get_mut(&recorded.stream_id) {
+                if let Some(movement) = Movement::of(event) {
+                    wallet.balance = movement.balance_after;
+                }
+                let Wallet { account_id, currency, balance, .. } = *wallet;
+                let standing = Standing { account_id, currency, balance: balance.decimal() };
+                self.days.standing.insert(recorded.stream_id, standing);
+            }
+        }
+        Ok(())
+    }
+
+    /// What was owed must be met by the event at the next position, and nothing else may look as if
+    /// it were.
+    async fn settle(&mut self, conn: &mut PgConnection, next: Option<&Recorded>) -> Result<(), ReconcileError> {
+        let moved = next.and_then(|next| match &next.event {
+            Event::Wallet(WalletEvent::WalletDebited(e)) => Some((next, e.purpose, false)),
+            Event::Wallet(WalletEvent::WalletRefunded(e)) => Some((next, e.purpose, true)),
+            _ => None,
+        });
+        if let Some(owed) = self.owed.take() {
+            let following = next.filter(|next| next.moment.position == owed.position + 1);
+            if let Some(problem) = owed.unmet_by(following) {
+                let positions = vec![owed.position, owed.position + 1];
+                self.add(kind_of(owed.purpose, owed.is_refund), owed.purpose, positions, problem);
+            }
+            let is_it = moved.is_some_and(|(_, purpose, is_refund)| (purpose, is_refund) == (owed.purpose, owed.is_refund));
+            if following.is_some() && is_it {
+                return Ok(()); // it is the movement, right or wrong
+            }
+        }
+        let Some((recorded, purpose, is_refund)) = moved else { return Ok(()) };
+        let Some(problem) = Owed::not_owed(recorded) else { return Ok(()) };
+        let mut positions = self.story_of(conn, purpose).await?;
+        positions.push(recorded.moment.position);
+        positions.sort_unstable();
+        positions.dedup();
+        self.add(kind_of(purpose, is_refund), purpose, positions, problem);
+        Ok(())
+    }
+
+    /// The positions at which an order or payout moved money.
+    async fn story_of(&self, conn: &mut PgConnection, purpose: Purpose) -> Result<Vec<Position>, sqlx::Error> {
+        let (stream, id) = match purpose {
+            Purpose::Order(id) => ("order", id),
+            Purpose::Payout(id) => ("payout", id),
+        };
+        let events = reader::stream_after(conn, self.shard, stream, id, 0, i64::MAX, 100).await?;
+        let moving = events.iter().filter_map(|stored| Owed::by(&stored.decode().ok()?));
+        Ok(moving.flat_map(|owed| [owed.position, owed.position + 1]).collect())
+    }
+
+    fn add(&mut self, kind: DifferenceKind, subject: Purpose, positions: Vec<Position>, problem: String) {
+        let (order_id, payout_id) = match subject {
+            Purpose::Order(id) => (Some(id), None),
+            Purpose::Payout(id) => (None, Some(id)),
+        };
+        self.differences.add(Difference { kind, shard_id: self.shard, wallet_id: None, order_id, payout_id, positions, problem });
+    }
+
+    /// An order costs its price, and gives back what the rule says; a payout all of it.
+    fn rules(&mut self, recorded: &Recorded, orders: &mut HashMap<i64, Order>, payouts: &mut HashMap<i64, Payout>) {
+        let (id, position) = (recorded.stream_id, recorded.moment.position);
+        match &recorded.event {
+            Event::Order(event) => {
+                let before = orders.get(&id);
+                let problem = match event {
+                    OrderEvent::OrderPlaced(_) => {
+                        rules::of_order(before, event).map(|problem| (DifferenceKind::OrderPrice, problem))
+                    }
+                    OrderEvent::OrderCancelled(_) => {
+                        rules::of_order(before, event).map(|problem| (DifferenceKind::OrderRefund, problem))
+                    }
+                    _ => None,
+                };
+                if let Some((kind, problem)) = problem {
+                    let placed = before.map(|order| order.placed_position);
+                    self.add(kind, Purpose::Order(id), placed.into_iter().chain([position]).collect(), problem);
+                }
+                orders::fold(orders, recorded, event);
+            }
+            Event::Payout(event) => {
+                if let Some(problem) = rules::of_payout(payouts.get(&id), event) {
+                    let kind = match event {
+                        PayoutEvent::PayoutFailed(_) | PayoutEvent::PayoutCancelled(_) => DifferenceKind::PayoutRefund,
+                        PayoutEvent::PayoutRequested(_) => DifferenceKind::PayoutDebit,
+                        _ => DifferenceKind::Payout,
+                    };
+                    self.add(kind, Purpose::Payout(id), vec![position], problem);
+                }
+                payouts::fold(payouts, recorded);
+            }
+            _ => {}
+        }
+    }
+
+    /// Moves a wallet on; returns the row that the movement is to have.
+    fn movement(&mut self, recorded: &Recorded, event: &WalletEvent) -> Option<Transaction> {
+        let before = self.wallets.get(&recorded.stream_id).map_or(Money::ZERO, |wallet| wallet.balance);
+        wallets::fold(&mut self.wallets, recorded, event);
+        let wallet = self.wallets.get_mut(&recorded.stream_id)?;
+        let movement = Movement::of(event)?;
+        let after = match movement.direction {
+            Direction::Credit => before.checked_add(movement.amount),
+            Direction::Debit => before.checked_sub(movement.amount),
+        };
+        if after != Ok(movement.balance_after) {
+            let (id, said) = (movement.transaction_id, movement.balance_after);
+            let problem = format!("transaction {id} of {} says the balance after {before} is {said}", movement.amount);
+            let position = recorded.moment.position;
+            let difference =
+                Difference::of_wallet(DifferenceKind::BalanceAfter, self.shard, recorded.stream_id, vec![position], problem);
+            self.differences.add(difference);
+        }
+        // What follows is measured by what this one says, so that one fault is named once.
+        wallet.balance = movement.balance_after;
+        Transaction::of(wallet, event, &recorded.moment)
+    }
+
+    /// Compares a page's movements with the rows of its positions.
+    async fn compare(
+        &mut self,
+        conn: &mut PgConnection,
+        mut movements: HashMap<Position, Transaction>,
+        (after, upto): (Position, Position),
+    ) -> Result<(), ReconcileError> {
+        let rows = wallets::transactions_between(conn, self.shard, self.account, after, upto).await?;
+        let mut add = |kind, wallet, position, problem| {
+            self.differences.add(Difference::of_wallet(kind, self.shard, wallet, vec![position], problem));
+        };
+        for row in rows {
+            let (id, position) = (row.id, row.position);
+            match movements.remove(&position) {
+                Some(movement) if movement == row => {}
+                Some(movement) => {
+                    let problem = format!("transaction {id} differs from the log: {}", differing(&row, &movement));
+                    add(DifferenceKind::MovementDiffers, movement.wallet_id, position, problem);
+                }
+                None => {
+                    let problem = format!("transaction {id} of {} is not in the log", row.amount);
+                    add(DifferenceKind::MovementExtra, row.wallet_id, position, problem);
+                }
+            }
+        }
+        for (position, movement) in movements {
+            let problem = format!("transaction {} of {} has no row", movement.id, movement.amount);
+            add(DifferenceKind::MovementMissing, movement.wallet_id, position, problem);
+        }
+        Ok(())
+    }
+
+    /// Compares the day in hand with its rows, where both have the whole of it.
+    async fn check_days(&mut self, conn: &mut PgConnection) -> Result<(), ReconcileError> {
+        let days = std::mem::take(&mut self.days.days);
+        let Some((_, day)) = days.keys().next().copied() else { return Ok(()) };
+        let ended_at = days.values().map(|day| day.last_position).max().unwrap_or_default();
+        if ended_at > self.bounds.checkpoint {
+            return Ok(());
+        }
+        // A row may have seen more of its day than the walk.
+        let (after, upto) = (self.bounds.after, self.bounds.upto);
+        let is_within = |row: &Day| row.first_position > after && row.last_position <= upto;
+        let mut rows = totals::of_day(conn, self.shard, self.account, day).await?;
+        for (walked, row) in days.values().map(|walked| (walked, rows.remove(&walked.wallet_id))) {
+            let problem = match &row {
+                Some(row) if !is_within(row) => continue,
+                Some(row) => differing_day(walked, row),
+                None => Some("there is no row".to_owned()),
+            };
+            self.add_day(walked, day, problem);
+        }
+        for row in rows.into_values().filter(|row| is_within(row)) {
+            self.add_day(&row, day, Some("there is a row and no event".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn add_day(&mut self, of: &Day, day: NaiveDate, problem: Option<String>) {
+        let Some(problem) = problem else { return };
+        let mut positions = vec![of.first_position, of.last_position];
+        positions.dedup();
+        let problem = format!("the totals of {day}: {problem}");
+        let difference = Difference::of_wallet(DifferenceKind::DailyTotal, self.shard, of.wallet_id, positions, problem);
+        self.differences.add(difference);
+    }
+}
+
+/// The orders and payouts that the rules need to know, as they stood before a page; those that begin
+/// within it are folded in it.
+async fn states_before(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    events: &[Recorded],
+    first: Position,
+) -> Result<(HashMap<i64, Order>, HashMap<i64, Payout>), ReconcileError> {
+    let ids = |is_wanted: fn(&Event) -> bool| {
+        let mut ids: Vec<i64> = events.iter().filter(|r| is_wanted(&r.event)).map(|r| r.stream_id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    };
+    let cancelled = ids(|event| matches!(event, Event::Order(OrderEvent::OrderCancelled(_))));
+    let settled = ids(|event| matches!(event, Event::Payout(_)));
+    let orders = reader::orders_before(&mut *conn, shard, &cancelled, first).await?;
+    Ok((orders, reader::payouts_before(conn, shard, &settled, first).await?))
+}
+
+fn kind_of(purpose: Purpose, is_refund: bool) -> DifferenceKind {
+    match (purpose, is_refund) {
+        (Purpose::Order(_), false) => DifferenceKind::OrderDebit,
+        (Purpose::Order(_), true) => DifferenceKind::OrderRefund,
+        (Purpose::Payout(_), false) => DifferenceKind::PayoutDebit,
+        (Purpose::Payout(_), true) => DifferenceKind::PayoutRefund,
+    }
+}
+
+/// What of a row is not what the log says.
+fn differing(row: &Transaction, movement: &Transaction) -> String {
+    let text = |id: Option<i64>| id.map_or_else(|| "none".to_owned(), |id| id.to_string());
+    let named = |reference: &Option<String>| reference.clone().unwrap_or_else(|| "none".to_owned());
+    let fields = [
+        ("id", row.id.to_string(), movement.id.to_string()),
+        ("wallet", row.wallet_id.to_string(), movement.wallet_id.to_string()),
+        ("account", row.account_id.to_string(), movement.account_id.to_string()),
+        ("type", row.direction.to_owned(), movement.direction.to_owned()),
+        ("category", row.category.to_owned(), movement.category.to_owned()),
+        ("amount", row.amount.to_string(), movement.amount.to_string()),
+        ("balance after", row.balance_after.to_string(), movement.balance_after.to_string()),
+        ("currency", row.currency.to_string(), movement.currency.to_string()),
+        ("order", text(row.order_id), text(movement.order_id)),
+        ("reference", named(&row.reference), named(&movement.reference)),
+        ("time", row.created_at.to_rfc3339(), movement.created_at.to_rfc3339()),
+    ];
+    let differing = fields.into_iter().filter(|(_, row, log)| row != log);
+    differing.map(|(field, row, log)| format!("{field} is {row}, the log says {log}")).collect::<Vec<_>>().join("; ")
+}
+
+/// What of a day's row its movements do not make. Its closing balance is compared with the last
+/// movement's.
+fn differing_day(walked: &Day, row: &Day) -> Option<String> {
+    let (movements, rows) = (&walked.sums, &row.sums);
+    let money = |name, row: rust_decimal::Decimal, log| (name, super::Amount(row).to_string(), super::Amount(log).to_string());
+    let fields = [
+        money("funding", rows.funding, movements.funding),
+        money("order debits", rows.order_debits, movements.order_debits),
+        money("payout debits", rows.payout_debits, movements.payout_debits),
+        money("order refunds", rows.order_refunds, movements.order_refunds),
+        money("payout refunds", rows.payout_refunds, movements.payout_refunds),
+        money("adjustment credits", rows.adjustment_credits, movements.adjustment_credits),
+        money("adjustment debits", rows.adjustment_debits, movements.adjustment_debits),
+        ("movements", rows.movements.to_string(), movements.movements.to_string()),
+    ];
+    let differing = fields.into_iter().filter(|(_, row, log)| row != log);
+    let text = differing.map(|(field, row, log)| format!("{field} {row}, the log says {log}")).collect::<Vec<_>>().join("; ");
+    (!text.is_empty()).then_some(text)
+}

@@ -1,0 +1,190 @@
+//! Known faults, each found and named with the positions involved.
+
+use serde_json::Value;
+use sqlx::Connection;
+
+use super::{reconcile, report, text};
+use crate::support::shop::{SHARD, Shop};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clean_history_adds_up() {
+    let shop = Shop::open().await;
+    shop.history().await;
+    let output = reconcile(&shop, &[]).await;
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    assert!(text(&output).ends_with("everything adds up\n"), "{}", text(&output));
+    // The totals alone, too, and wherever the daily totals stand.
+    let (whole, _) = report(&shop, &[]).await;
+    let set_back = "UPDATE projection_checkpoints SET position = 0 WHERE projection = 'daily_totals'; DELETE FROM daily_totals";
+    sqlx::raw_sql(set_back).execute(&mut shop.admin().await).await.unwrap();
+    let (without, is_content) = report(&shop, &["--totals-only"]).await;
+    assert!(is_content, "{without:#}");
+    assert_eq!(
+        (&whole["currencies"], &whole["wallets"], &whole["days"]),
+        (&without["currencies"], &without["wallets"], &without["days"])
+    );
+    assert_eq!((&whole["checked"], &without["checked"]), (&serde_json::json!("MOVEMENTS"), &serde_json::json!("TOTALS")));
+}
+
+/// What is done to the database, past its triggers; the kind of the difference; a part of what is
+/// said; and the positions involved, as SQL finds them before the deed.
+struct Fault {
+    deed: &'static str,
+    kind: &'static str,
+    problem: &'static str,
+    positions: &'static str,
+}
+
+const ORDER_1: &str = "SELECT position FROM events WHERE type = 'OrderPlaced' AND stream_id = 1
+     UNION SELECT position FROM events WHERE type = 'WalletDebited' AND data->>'order_id' = '1'";
+
+const FAULTS: &[Fault] = &[
+    Fault {
+        deed: "UPDATE wallets SET balance = balance + 1 WHERE id = 1",
+        kind: "WALLET_BALANCE",
+        problem: "its row has the balance",
+        positions: "SELECT max(position) FROM wallet_transactions WHERE wallet_id = 1",
+    },
+    Fault {
+        deed: "DELETE FROM wallet_transactions WHERE order_id = 1 AND category = 'ORDER'",
+        kind: "MOVEMENT_MISSING",
+        problem: "of 20.00 has no row",
+        positions: "SELECT position FROM events WHERE type = 'WalletDebited' AND data->>'order_id' = '1'",
+    },
+    Fault {
+        deed: "DELETE FROM wallet_transactions WHERE position = (SELECT max(position) FROM wallet_transactions WHERE wallet_id = 1)",
+        kind: "WALLET_CLOSING",
+        problem: "its last movement left",
+        positions: "SELECT max(position) FROM wallet_transactions WHERE wallet_id = 1
+            AND position < (SELECT max(position) FROM wallet_transactions WHERE wallet_id = 1)",
+    },
+    Fault {
+        deed: "UPDATE wallet_transactions SET amount = amount + 1 WHERE order_id = 1 AND category = 'ORDER'",
+        kind: "MOVEMENT_DIFFERS",
+        problem: "amount is 21.00, the log says 20.00",
+        positions: "SELECT position FROM events WHERE type = 'WalletDebited' AND data->>'order_id' = '1'",
+    },
+    Fault {
+        deed: "INSERT INTO wallet_transactions SELECT shard_id, id + 100000, position + 1, wallet_id, account_id, type, category, amount,
+                balance_after, currency, order_id, 'other', created_at FROM wallet_transactions WHERE order_id = 1 AND category = 'ORDER'",
+        kind: "MOVEMENT_EXTRA",
+        problem: "is not in the log",
+        positions: "SELECT position + 1 FROM events WHERE type = 'WalletDebited' AND data->>'order_id' = '1'",
+    },
+    Fault {
+        // The refund of an order, once more, in the log and in its row.
+        deed: "INSERT INTO events SELECT shard_id, (SELECT max(position) + 1 FROM events), gen_random_uuid(), stream_type, stream_id,
+                (SELECT max(version) + 1 FROM events WHERE stream_type = 'wallet' AND stream_id = e.stream_id), type, schema_version, data,
+                metadata, (SELECT max(recorded_at) FROM events) FROM events e WHERE type = 'WalletRefunded' AND data->>'order_id' = '2';
+             UPDATE log_head SET position = position + 1",
+        kind: "ORDER_REFUND",
+        problem: "for order 2, which was not cancelled right before",
+        positions: "SELECT position FROM events WHERE type = 'OrderPlaced' AND stream_id = 2
+            UNION SELECT position FROM events WHERE type = 'WalletDebited' AND data->>'order_id' = '2'
+            UNION SELECT position FROM events WHERE type = 'OrderCancelled' AND stream_id = 2
+            UNION SELECT position FROM events WHERE type = 'WalletRefunded' AND data->>'order_id' = '2'
+            UNION SELECT max(position) + 1 FROM events",
+    },
+    Fault {
+        deed: r#"UPDATE events SET data = regexp_replace(data::text, '"amount":"[^"]*"', '"amount":"19.00"')::json
+             WHERE type = 'WalletDebited' AND data->>'order_id' = '1'"#,
+        kind: "ORDER_DEBIT",
+        problem: "its payment is 19.00 instead of 20.00",
+        positions: ORDER_1,
+    },
+    Fault {
+        deed: r#"UPDATE events SET data = regexp_replace(data::text, '"amount":"[^"]*"', '"amount":"19.00"')::json
+             WHERE type = 'OrderPlaced' AND stream_id = 1"#,
+        kind: "ORDER_PRICE",
+        problem: "its amount is 19.00, its price is 20.00",
+        positions: "SELECT position FROM events WHERE type = 'OrderPlaced' AND stream_id = 1",
+    },
+    Fault {
+        deed: "DELETE FROM events WHERE type = 'WalletDebited' AND data->>'order_id' = '1'",
+        kind: "ORDER_DEBIT",
+        problem: "its payment of 20.00 does not follow",
+        positions: ORDER_1,
+    },
+    Fault {
+        deed: r#"UPDATE events SET data = regexp_replace(data::text, '"refunded_amount":"[^"]*"', '"refunded_amount":"0.01"')::json
+             WHERE type = 'OrderCancelled' AND stream_id = 2"#,
+        kind: "ORDER_REFUND",
+        problem: "its refund is 0.01, due is",
+        positions: "SELECT position FROM events WHERE type IN ('OrderPlaced', 'OrderCancelled') AND stream_id = 2",
+    },
+    Fault {
+        deed: r#"UPDATE events SET data = regexp_replace(data::text, '"refunded_amount":"[^"]*"', '"refunded_amount":"99.00"')::json
+             WHERE type = 'PayoutFailed'"#,
+        kind: "PAYOUT_REFUND",
+        problem: "its refund is 99.00, due is 40.00",
+        positions: "SELECT position FROM events WHERE type = 'PayoutFailed'",
+    },
+    Fault {
+        deed: r#"UPDATE events SET data = regexp_replace(data::text, '"balance_after":"[^"]*"', '"balance_after":"5.00"')::json
+             WHERE type = 'WalletDebited' AND data->>'order_id' = '1'"#,
+        kind: "BALANCE_AFTER",
+        problem: "says the balance after",
+        positions: "SELECT position FROM events WHERE type = 'WalletDebited' AND data->>'order_id' = '1'",
+    },
+    Fault {
+        deed: "UPDATE daily_totals SET order_debits = order_debits + 1 WHERE wallet_id = 1",
+        kind: "DAILY_TOTAL",
+        problem: "the log says",
+        positions: "SELECT unnest(ARRAY[min(position), max(position)]) FROM events WHERE stream_type = 'wallet' AND stream_id = 1",
+    },
+    Fault {
+        deed: "UPDATE events SET data = '{}' WHERE type = 'WalletDebited' AND data->>'order_id' = '1'",
+        kind: "UNREADABLE",
+        problem: "is not readable",
+        positions: "SELECT position FROM events WHERE type = 'WalletDebited' AND data->>'order_id' = '1'",
+    },
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_fault_is_named_with_its_positions() {
+    for fault in FAULTS {
+        let shop = Shop::open().await;
+        shop.history().await;
+        let mut admin = shop.admin().await;
+        let mut positions: Vec<i64> = sqlx::query_scalar(fault.positions).fetch_all(&mut admin).await.unwrap();
+        positions.sort_unstable();
+        admin.close().await.unwrap();
+        shop.tamper(fault.deed).await;
+        let (report, is_content) = report(&shop, &[]).await;
+        assert!(!is_content, "{}", fault.deed);
+        let found = report["differences"].as_array().unwrap();
+        assert_eq!(report["found"], found.len(), "{report:#}");
+        let is_named = |difference: &&Value| {
+            difference["kind"] == fault.kind
+                && difference["problem"].as_str().unwrap().contains(fault.problem)
+                && difference["positions"] == serde_json::json!(positions)
+                && difference["shard_id"] == SHARD
+        };
+        assert!(found.iter().any(|d| is_named(&d)), "{}\nshould be {} at {positions:?}\n{found:#?}", fault.deed, fault.kind);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_difference_is_a_line_and_a_row() {
+    let shop = Shop::open().await;
+    shop.history().await;
+    shop.tamper("UPDATE wallets SET balance = balance + 1 WHERE id = 1").await;
+    let output = reconcile(&shop, &[]).await;
+    assert_eq!(output.status.code(), Some(1));
+    let lines = text(&output);
+    assert!(
+        lines.lines().any(|l| l.contains("wallet 1: its row has the balance") && l.starts_with("shard 1, position ")),
+        "{lines}"
+    );
+    assert!(lines.ends_with("1 difference\n"), "{lines}");
+    let output = reconcile(&shop, &["--format", "csv"]).await;
+    assert_eq!(output.status.code(), Some(1));
+    let mut csv = csv::Reader::from_reader(&*output.stdout);
+    let names = csv.headers().unwrap().clone();
+    let rows: Vec<csv::StringRecord> = csv.records().collect::<Result<_, _>>().unwrap();
+    let cell = |row: &csv::StringRecord, name: &str| row[names.iter().position(|n| n == name).unwrap()].to_owned();
+    let of = |record: &str| rows.iter().filter(|row| cell(row, "record") == record).collect::<Vec<_>>();
+    assert_eq!(of("DIFFERENCE").len(), 1);
+    assert_eq!(cell(of("DIFFERENCE")[0], "kind"), "WALLET_BALANCE");
+    assert!(!of("WALLET").is_empty() && !of("DAY").is_empty() && of("CURRENCY").len() == 1 && of("AS_OF").len() == 1);
+}

@@ -1,0 +1,37 @@
+//! Reconciliation: totals, what does not add up, and banks' statements.
+
+mod faults;
+mod statements;
+mod totals;
+
+use std::process::Output;
+
+use serde_json::Value;
+use sqlx::ConnectOptions;
+
+use crate::support::program::{program, run};
+use crate::support::shop::Shop;
+
+/// Runs `reconcile` with these arguments on a shop's database.
+async fn reconcile(shop: &Shop, arguments: &[&str]) -> Output {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = program(directory.path());
+    command.arg("reconcile").args(arguments).env("DATABASE_URL", shop.options.to_url_lossy().to_string());
+    run(&mut command).await
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// The report as JSON, and whether the command was content.
+async fn report(shop: &Shop, arguments: &[&str]) -> (Value, bool) {
+    let output = reconcile(shop, &[&["--json"], arguments].concat()).await;
+    let report = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output)));
+    let is_content = match output.status.code() {
+        Some(0) => true,
+        Some(1) => false,
+        other => panic!("{other:?}: {}", text(&output)),
+    };
+    (report, is_content)
+}

@@ -1,0 +1,180 @@
+//! Totals of periods, as the projection and the movements have them.
+
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use ledger_events::Money;
+use rewards_ledger::access::Role;
+use rewards_ledger::ledger::projector::Step;
+use rust_decimal::Decimal;
+use serde_json::{Value, json};
+use sqlx::AssertSqlSafe;
+
+use super::report;
+use crate::support::node::Node;
+use crate::support::shop::{SHARD, Shop};
+
+fn decimal(value: &Value) -> Decimal {
+    value.as_str().unwrap_or_else(|| panic!("{value}")).parse().unwrap()
+}
+
+/// Puts every event and what is derived from it on days of its own, two hours apart.
+async fn spread(shop: &Shop) {
+    let shift = "recorded_at = date_trunc('milliseconds', '2026-03-01T01:00:00Z'::timestamptz + position * interval '2 hours')";
+    let sql = format!(
+        "UPDATE events SET {shift};
+         UPDATE wallet_transactions t SET created_at = e.recorded_at FROM events e WHERE e.position = t.position;
+         UPDATE wallets w SET created_at = e.recorded_at FROM events e WHERE e.type = 'WalletOpened' AND e.stream_id = w.id;
+         UPDATE log_head SET recorded_at = (SELECT max(recorded_at) FROM events);
+         DELETE FROM daily_totals; UPDATE projection_checkpoints SET position = 0 WHERE projection = 'daily_totals'"
+    );
+    shop.tamper(&sql).await;
+}
+
+/// What a period's totals are, by the movements alone.
+async fn expected(shop: &Shop, from: Option<DateTime<Utc>>, to: Option<DateTime<Utc>>) -> Vec<(i64, [Decimal; 6])> {
+    sqlx::query_as::<_, (i64, Decimal, Decimal, Decimal, Decimal, Decimal, Decimal)>(
+        "SELECT w.id,
+            coalesce(sum(CASE type WHEN 'CREDIT' THEN amount ELSE -amount END) FILTER (WHERE t.created_at < $1), 0),
+            coalesce(sum(amount) FILTER (WHERE category = 'FUNDING' AND t.created_at >= $1), 0),
+            coalesce(sum(amount) FILTER (WHERE category IN ('ORDER', 'PAYOUT') AND t.created_at >= $1), 0),
+            coalesce(sum(amount) FILTER (WHERE category IN ('ORDER_REFUND', 'PAYOUT_REFUND') AND t.created_at >= $1), 0),
+            coalesce(sum(CASE type WHEN 'CREDIT' THEN amount ELSE -amount END) FILTER (WHERE category = 'ADJUSTMENT' AND t.created_at >= $1), 0),
+            coalesce(sum(CASE type WHEN 'CREDIT' THEN amount ELSE -amount END), 0)
+         FROM wallets w LEFT JOIN wallet_transactions t ON t.wallet_id = w.id AND t.created_at < $2
+         WHERE w.created_at < $2 GROUP BY w.id ORDER BY w.id",
+    )
+    .bind(from.unwrap_or_default())
+    .bind(to.unwrap_or(DateTime::from_timestamp(32_000_000_000, 0).unwrap()))
+    .fetch_all(shop.pool())
+    .await
+    .unwrap()
+    .into_iter()
+    .map(|(id, a, b, c, d, e, f)| (id, [a, b, c, d, e, f]))
+    .collect()
+}
+
+fn figures(report: &Value) -> Vec<(i64, [Decimal; 6])> {
+    let names = ["opening_balance", "funding", "debits", "refunds", "adjustments", "closing_balance"];
+    let wallet = |w: &Value| (w["wallet_id"].as_i64().unwrap(), names.map(|name| decimal(&w[name])));
+    report["wallets"].as_array().unwrap().iter().map(wallet).collect()
+}
+
+/// Any period, wherever the projection stands: what the movements say, and days and currencies that
+/// are the wallets' sums.
+#[tokio::test(flavor = "multi_thread")]
+async fn totals_are_exact_for_any_period_and_checkpoint() {
+    let shop = Shop::open().await;
+    shop.account("Second").await;
+    shop.history().await;
+    spread(&shop).await;
+    let head = rewards_ledger::ledger::reader::head(shop.pool(), SHARD).await.unwrap();
+    let beginning: DateTime<Utc> = "2026-03-01T00:00:00Z".parse().unwrap();
+    let days = head * 2 / 24 + 2;
+    let at = |hours: i64| beginning + TimeDelta::hours(hours);
+    let periods = [
+        (None, None),
+        (Some(at(24)), None),
+        (None, Some(at(48))),
+        (Some(at(24)), Some(at(72))),
+        (Some(at(30)), Some(at(77))),
+        (Some(at(25)), Some(at(31))),
+        (Some(at(47)), Some(at(50))),
+        (Some(at(31)), Some(at(31))),
+        (Some(at(days * 24 / 2 + 3)), None),
+        (Some(at(-100)), Some(at(-50))),
+        (Some(at(days * 24)), Some(at(days * 24 + 100))),
+    ];
+    let projector = shop.projector();
+    for checkpoint in [0, head / 3, head / 2, head] {
+        sqlx::raw_sql(AssertSqlSafe(format!(
+            "DELETE FROM daily_totals; UPDATE projection_checkpoints SET position = 0 WHERE projection = 'daily_totals';
+             UPDATE log_head SET position = {}",
+            checkpoint.max(1)
+        )))
+        .execute(&mut shop.admin().await)
+        .await
+        .unwrap();
+        while matches!(projector.total(SHARD).await.unwrap(), Step::Applied { .. }) {}
+        sqlx::raw_sql(AssertSqlSafe(format!("UPDATE log_head SET position = {head}")))
+            .execute(&mut shop.admin().await)
+            .await
+            .unwrap();
+        for (from, to) in periods {
+            let time = |time: DateTime<Utc>| time.to_rfc3339_opts(SecondsFormat::Millis, true);
+            let (from_text, to_text) = (from.map(time), to.map(time));
+            let mut arguments = vec![];
+            if let Some(from) = &from_text {
+                arguments.extend(["--from", from]);
+            }
+            if let Some(to) = &to_text {
+                arguments.extend(["--to", to]);
+            }
+            let (report, is_content) = report(&shop, &arguments).await;
+            assert!(is_content, "{checkpoint} {arguments:?} {report:#}");
+            assert_eq!(figures(&report), expected(&shop, from, to).await, "{checkpoint} {arguments:?} {report:#}");
+            for name in ["funding", "debits", "refunds", "adjustments", "order_debits", "payout_refunds"] {
+                let sum = |list: &str| report[list].as_array().unwrap().iter().map(|row| decimal(&row[name])).sum::<Decimal>();
+                assert_eq!(sum("days"), sum("wallets"), "{name} {report:#}");
+                assert_eq!(sum("currencies"), sum("wallets"), "{name} {report:#}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_api_answers_as_json_and_csv_and_is_tied_to_the_log() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 2});
+    let placed = node.client(&setup.client, "POST", "/orders", order).await.data(201);
+    node.client(&setup.client, "POST", &format!("/orders/{}/cancel", placed["id"]), Value::Null).await.data(200);
+    let auditor = node.token(Role::Auditor).await;
+    let report = node.operator_with(&auditor, "GET", "/reconciliation", Value::Null).await.data(200);
+    let wallet = &report["wallets"][0];
+    assert_eq!(
+        (&wallet["opening_balance"], &wallet["funding"], &wallet["closing_balance"]),
+        (&json!("0.00"), &json!("1000.00"), &json!("1000.00"))
+    );
+    assert_eq!((&wallet["debits"], &wallet["refunds"], &wallet["movements"]), (&json!("20.00"), &json!("20.00"), &json!(3)));
+    assert_eq!((&report["found"], &report["checked"]), (&json!(0), &json!("MOVEMENTS")));
+    assert_eq!(report["as_of"][0]["position"], node.head().await);
+    let none =
+        node.operator("GET", "/reconciliation?from=2000-01-01T00:00:00Z&to=2001-01-01T00:00:00Z", Value::Null).await.data(200);
+    assert_eq!((&none["wallets"], &none["as_of"][0]["position"]), (&json!([]), &json!(0)));
+
+    sqlx::raw_sql("UPDATE wallets SET balance = 7")
+        .execute(&mut sqlx::ConnectOptions::connect(&node.options).await.unwrap())
+        .await
+        .unwrap();
+    let path = format!("/reconciliation?account_id={}", setup.client.account_id);
+    let report = node.operator("GET", &path, Value::Null).await.data(200);
+    assert_eq!((&report["found"], &report["differences"][0]["kind"]), (&json!(1), &json!("WALLET_BALANCE")));
+    let csv = node.send(node.by_operator("GET", "/reconciliation").header("Accept", "text/csv")).await;
+    assert_eq!((csv.status, csv.header("vary")), (200, "Accept"));
+    assert!(csv.header("content-disposition").contains("reconciliation-") && csv.text.contains("WALLET_BALANCE"), "{}", csv.text);
+
+    node.operator("GET", "/reconciliation?account_id=999999", Value::Null).await.refused(404, "E_NOT_FOUND");
+    let wrong = node.operator("GET", "/reconciliation?from=2026-02-01T00:00:00Z&to=2026-01-01T00:00:00Z", Value::Null).await;
+    assert!(wrong.refused(400, "E_VALIDATION_FAILURE")["messages"]["to"].is_array());
+}
+
+/// Two projectors at once, one event after the other: every movement counts once.
+#[tokio::test(flavor = "multi_thread")]
+async fn totals_are_kept_exactly_once() {
+    let shop = Shop::open().await;
+    let (one, other) = (shop.projector(), shop.projector());
+    for _ in 0..5 {
+        shop.order(1).await;
+        let (a, b) = tokio::join!(one.total(SHARD), other.total(SHARD));
+        (a.unwrap(), b.unwrap());
+    }
+    while matches!(one.total(SHARD).await.unwrap(), Step::Applied { .. }) {}
+    let (debits, movements, closing): (Decimal, i64, Decimal) = sqlx::query_as(
+        "SELECT sum(order_debits), sum(movements)::bigint, (array_agg(closing_balance ORDER BY day DESC))[1] FROM daily_totals WHERE wallet_id = $1",
+    )
+    .bind(shop.customer.wallet_id)
+    .fetch_one(shop.pool())
+    .await
+    .unwrap();
+    let money = |text: &str| text.parse::<Money>().unwrap().decimal();
+    assert_eq!((debits, movements, closing), (money("50.00"), 6, money("999950.00")));
+}
