@@ -7,9 +7,11 @@ mod call;
 mod client;
 mod demo;
 mod events;
+mod export;
 mod listen;
 mod log;
 mod logging;
+mod offline;
 mod openapi;
 mod output;
 mod receipt;
@@ -65,7 +67,7 @@ enum Command {
     Call(call::CallArgs),
     /// The operator API's operations
     Admin(admin::AdminArgs),
-    /// Read the log
+    /// Read the log, write it to a file, and bring one in
     Events(events::EventsArgs),
     /// Read the published transparency log: checkpoints, keys, proofs
     Log(log::LogArgs),
@@ -73,8 +75,8 @@ enum Command {
     Receipt(receipt::ReceiptArgs),
     /// Deliver events to a webhook again, or what it missed
     Replay(replay::ReplayArgs),
-    /// Prove that every derived row is what the log says; fails when anything differs
-    Verify(audit::VerifyArgs),
+    /// Prove that every derived row is what the log says, or an export what was signed; fails when anything differs
+    Verify(Box<audit::VerifyArgs>),
     /// Derive projections again from the log, while the service runs
     Rebuild(audit::RebuildArgs),
     /// Add up what moved in a period, and name everything that does not add up; fails when anything does not

@@ -6,6 +6,7 @@ pub mod audit;
 pub mod cli;
 pub mod config;
 pub mod delivery;
+pub mod export;
 pub mod fulfilment;
 pub mod ledger;
 pub mod node;

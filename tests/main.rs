@@ -6,6 +6,7 @@ mod audit;
 mod cli;
 mod contract;
 mod delivery;
+mod export;
 mod fulfilment;
 mod kill;
 mod lists;

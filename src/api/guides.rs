@@ -7,13 +7,14 @@ use super::error::JSON;
 use super::probes::add_text;
 
 /// A guide's name in its address, its title, and its Markdown.
-const GUIDES: [(&str, &str, &str); 8] = [
+const GUIDES: [(&str, &str, &str); 9] = [
     ("signing", "Signing a request", include_str!("../../docs/signing.md")),
     ("webhooks", "Receiving webhooks", include_str!("../../docs/webhooks.md")),
     ("errors", "Errors, retries and idempotency", include_str!("../../docs/errors.md")),
     ("limits", "Rate limits and polling", include_str!("../../docs/limits.md")),
     ("transparency", "The transparency log", include_str!("../../docs/transparency.md")),
     ("reconciliation", "Reconciliation", include_str!("../../docs/reconciliation.md")),
+    ("export", "Exporting, importing and verifying the log", include_str!("../../docs/export.md")),
     ("versioning", "Versioning", VERSIONING),
     ("changelog", "Changelog", include_str!("../../CHANGELOG.md")),
 ];

@@ -48,6 +48,7 @@ type OperatorApi = (
     operator::Reconciliation,
     operator::BankStatements,
     operator::Replays,
+    operator::Events,
     operator::Receipts,
 );
 
@@ -131,6 +132,7 @@ fn operator_api() -> OperatorApi {
         operator::Reconciliation,
         operator::BankStatements,
         operator::Replays,
+        operator::Events,
         operator::Receipts,
     )
 }

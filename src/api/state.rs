@@ -98,6 +98,8 @@ pub enum Tag {
     Accounts,
     /// Products, categories and voucher stock.
     Catalogue,
+    /// Everything that has happened, as it is recorded.
+    Events,
 }
 
 /// Who asks, within the request that this task is answering.

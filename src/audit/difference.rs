@@ -13,6 +13,21 @@ use uuid::Uuid;
 pub enum Difference {
     /// Positions are missing between two events.
     Gap { shard: ShardId, after: Position, next: Position },
+    /// An event stands behind one of a later position, or a second time.
+    Order { shard: ShardId, after: Position, next: Position },
+    /// An import was begun and not ended.
+    HalfImported { shard: ShardId, position: Position, total: Position },
+    /// A file's events do not make the root that a checkpoint was signed for. They do at the greatest
+    /// smaller checkpoint that agrees, of `agreed` events: what differs stands after it.
+    Root { shard: ShardId, source: String, size: u64, agreed: u64 },
+    /// An event is not the one that the tree holds.
+    Leaf { shard: ShardId, source: String, position: Position },
+    /// A checkpoint was signed for more events than there are.
+    Short { shard: ShardId, source: String, size: u64, last: Position },
+    /// A checkpoint that nobody who is trusted has signed, or that is none.
+    Note { source: String, problem: String },
+    /// A tile that is missing, or is not made of the tree below it.
+    Tile { path: String, problem: String },
     /// `log_head` does not stand at the last event.
     Head { shard: ShardId, head: Position, last: Position },
     /// A projection claims to have come further than the log goes.
@@ -98,6 +113,26 @@ impl Findings {
     }
 }
 
+impl Difference {
+    /// Between which positions of the log the event is that is not as it was, if it tells. A rule that
+    /// is broken does not: its fault may be another event's.
+    pub fn positions(&self) -> Option<(Position, Position)> {
+        let fit = |size: u64| Position::try_from(size).unwrap_or(Position::MAX);
+        match self {
+            Self::Gap { after, .. } => Some((after + 1, after + 1)),
+            Self::Order { next: position, .. }
+            | Self::Time { position, .. }
+            | Self::Unreadable { position, .. }
+            | Self::Version { position, .. }
+            | Self::Reference { position, .. }
+            | Self::Leaf { position, .. } => Some((*position, *position)),
+            Self::Short { last, .. } => Some((last + 1, last + 1)),
+            Self::Root { agreed, size, .. } => Some((fit(*agreed) + 1, fit(*size))),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -105,6 +140,23 @@ impl fmt::Display for Difference {
                 write!(f, "shard {shard}: position {} is missing", after + 1)
             }
             Self::Gap { shard, after, next } => write!(f, "shard {shard}: positions {} to {} are missing", after + 1, next - 1),
+            Self::Order { shard, after, next } => write!(f, "shard {shard}: position {next} stands behind position {after}"),
+            Self::Root { shard, source, size, agreed } => {
+                write!(f, "shard {shard}: {source} does not agree with the checkpoint of {size} events: it differs ")?;
+                write!(f, "somewhere in positions {} to {size}", agreed + 1)
+            }
+            Self::Leaf { shard, source, position } => {
+                write!(f, "shard {shard}, position {position}: the event is not the one that {source} has")
+            }
+            Self::Short { shard, source, size, last } => {
+                write!(f, "shard {shard}: {source} ends at position {last}, a checkpoint was signed for {size}: ")?;
+                write!(f, "positions {} to {size} are missing", last + 1)
+            }
+            Self::Note { source, problem } => write!(f, "{source}: {problem}"),
+            Self::Tile { path, problem } => write!(f, "{path}: {problem}"),
+            Self::HalfImported { shard, position, total } => {
+                write!(f, "shard {shard}: an import has stopped at position {position} of {total}")
+            }
             Self::Head { shard, head, last } => {
                 write!(f, "shard {shard}: log_head stands at {head}, the last event at {last}")
             }

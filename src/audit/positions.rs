@@ -47,7 +47,7 @@ pub async fn check(
     findings: &mut Findings,
     progress: &impl Fn(Progress),
 ) -> Result<u64, AuditError> {
-    let mut walk = Walk { shard, last: 0, time: None, owed: None, wallets: HashMap::new(), beneficiaries: HashMap::new() };
+    let mut walk = Walk::new(shard);
     let mut events = 0;
     while walk.last < head {
         let mut page = reader::stored_after(&mut *conn, shard, walk.last, PAGE_EVENTS).await?;
@@ -67,7 +67,9 @@ pub async fn check(
     Ok(events)
 }
 
-struct Walk {
+/// From one event to the next, in the order of positions.
+#[derive(Debug)]
+pub struct Walk {
     shard: ShardId,
     last: Position,
     time: Option<DateTime<Utc>>,
@@ -79,7 +81,12 @@ struct Walk {
 }
 
 impl Walk {
-    fn step(&mut self, stored: &Stored, findings: &mut Findings) -> Option<Recorded> {
+    pub fn new(shard: ShardId) -> Walk {
+        Walk { shard, last: 0, time: None, owed: None, wallets: HashMap::new(), beneficiaries: HashMap::new() }
+    }
+
+    /// Says what is wrong with the next event; returns it, if it can be read.
+    pub fn step(&mut self, stored: &Stored, findings: &mut Findings) -> Option<Recorded> {
         let (shard, position) = (self.shard, stored.position);
         if position != self.last + 1 {
             findings.add(Difference::Gap { shard, after: self.last, next: position });
@@ -137,7 +144,7 @@ impl Walk {
     }
 
     /// What was owed must be met by this event, and nothing else may look as if it were.
-    fn settle(&mut self, next: Option<&Recorded>, findings: &mut Findings) {
+    pub fn settle(&mut self, next: Option<&Recorded>, findings: &mut Findings) {
         let shard = self.shard;
         let problem = match self.owed.take() {
             Some(owed) => match owed.unmet_by(next) {

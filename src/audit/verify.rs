@@ -10,6 +10,7 @@ use ledger_projections::{deliveries as delivery_projection, totals};
 
 use super::{AuditError, Difference, Findings, Progress, deliveries, lists, lock, positions, streams, tree};
 use crate::ledger::connect::RUNTIME_ROLE;
+use crate::ledger::half_imported;
 use crate::ledger::health::Health;
 use crate::ledger::reader;
 
@@ -100,6 +101,9 @@ pub async fn verify(options: &PgConnectOptions, progress: impl Fn(Progress)) -> 
     let mut counts = Counts::default();
     let mut health = Health::default();
     let mut reached = vec![];
+    for (shard, position, total) in half_imported(&mut conn).await? {
+        findings.add(Difference::HalfImported { shard, position, total });
+    }
     let shards: Vec<i16> = sqlx::query_scalar("SELECT shard_id FROM log_head ORDER BY shard_id").fetch_all(&mut conn).await?;
     for shard in shards {
         counts.shards += 1;

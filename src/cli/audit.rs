@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use sqlx::postgres::PgConnectOptions;
 
+use super::offline::{self, OfflineArgs};
 use super::output::{Output, with_progress};
 use crate::audit::{self, Difference, Progress, Rebuild};
 use crate::config::DatabaseSettings;
@@ -17,6 +18,8 @@ use crate::node::Database;
 pub struct VerifyArgs {
     #[command(flatten)]
     database: DatabaseSettings,
+    #[command(flatten)]
+    offline: OfflineArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -33,6 +36,9 @@ pub struct RebuildArgs {
 
 /// Fails when anything differs.
 pub async fn verify(args: &VerifyArgs, output: &Output) -> anyhow::Result<ExitCode> {
+    if args.offline.is_wanted() {
+        return offline::verify(&args.offline, output);
+    }
     let database = with_progress("starting the embedded Postgres", Database::open(&args.database)).await?;
     let done = run_verify(database.options(), output).await;
     database.close().await?;
@@ -102,7 +108,7 @@ async fn run_rebuild(options: &PgConnectOptions, args: &RebuildArgs, output: &Ou
     Ok(if rebuilt.was_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn print_differences(differences: &[Difference], found: u64) {
+pub fn print_differences(differences: &[Difference], found: u64) {
     for difference in differences {
         anstream::println!("{difference}");
     }
@@ -113,7 +119,7 @@ fn print_differences(differences: &[Difference], found: u64) {
 }
 
 /// A progress bar on a terminal, once it has taken more than a second.
-pub(super) struct Bar {
+pub struct Bar {
     started: Instant,
     is_wanted: bool,
     bar: Mutex<Option<ProgressBar>>,

@@ -1,4 +1,4 @@
-//! `events tail` and `events show`: reading the log, straight from the database.
+//! `events`: reading the log, straight from the database.
 
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use owo_colors::OwoColorize;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 
+use super::export;
 use super::output::{Output, shown, with_progress};
 use crate::config::DatabaseSettings;
 use crate::ledger::reader::{self, Stored};
@@ -47,7 +48,10 @@ enum Events {
     },
     /// Print one event with everything that is stored
     Show { position: Position },
-    // `export` and `import` go here.
+    /// Write the log, or a part of it, one event a line
+    Export(export::ExportArgs),
+    /// Bring an exported log into an empty, migrated database, under the role that migrates
+    Import(export::ImportArgs),
 }
 
 pub async fn run(args: EventsArgs, output: &Output) -> anyhow::Result<()> {
@@ -63,6 +67,8 @@ pub async fn run(args: EventsArgs, output: &Output) -> anyhow::Result<()> {
             }
         }
         Events::Show { position } => show(&pool, args.shard, position, output).await,
+        Events::Export(export) => export::export(&pool, args.shard, &export, output).await,
+        Events::Import(import) => export::import(database.migrating(), &import, output).await,
     };
     pool.close().await;
     database.close().await?;

@@ -26,6 +26,7 @@ use uuid::Uuid;
 
 use super::batch::{Appended, Batch, SealedText, UserChange, answer_kind};
 use super::command::{Idempotency, Origin};
+use super::reader::Stored;
 use super::stock;
 use crate::access::blocks;
 use crate::access::seal::{Private, SealError, salted_hash};
@@ -177,11 +178,7 @@ impl Batch {
         }
         let mut write = Write::moving(from, self.end(), self.recorded_at);
         let events = self.appended.iter().map(|e| EventRow::of(self.shard, e)).collect::<Result<Vec<_>, _>>()?;
-        write.insert(
-            "events (shard_id, position, event_id, stream_type, stream_id, version, type, schema_version, data, metadata, recorded_at)",
-            &events,
-            "",
-        );
+        write.insert(EVENTS, &events, "");
         wallets::push(&mut write, self.shard, &pick(&self.touched.wallets, &self.wallets), &self.transactions);
         let (new, changed): (Vec<_>, Vec<_>) =
             pick(&self.touched.orders, &self.orders).into_iter().partition(|order| order.placed_position > self.head);
@@ -268,6 +265,15 @@ impl Batch {
     }
 }
 
+const EVENTS: &str =
+    "events (shard_id, position, event_id, stream_type, stream_id, version, type, schema_version, data, metadata, recorded_at)";
+
+/// Appends events that are as another log has them: for an import.
+pub fn push_stored(write: &mut Write, events: &[Stored]) {
+    let rows: Vec<EventRow<'_>> = events.iter().map(EventRow::of_stored).collect();
+    write.insert(EVENTS, &rows, "");
+}
+
 #[derive(sqlx::Encode)]
 struct EventRow<'a> {
     shard_id: ShardId,
@@ -301,6 +307,22 @@ impl<'a> EventRow<'a> {
             metadata: JsonText(serde_json::to_string(&appended.metadata)?.into()),
             recorded_at: appended.moment.recorded_at,
         })
+    }
+
+    fn of_stored(stored: &'a Stored) -> EventRow<'a> {
+        EventRow {
+            shard_id: stored.shard_id,
+            position: stored.position,
+            event_id: stored.event_id,
+            stream_type: &stored.stream_type,
+            stream_id: stored.stream_id,
+            version: stored.version,
+            r#type: &stored.event_type,
+            schema_version: stored.schema_version,
+            data: JsonText(Cow::Borrowed(&stored.data)),
+            metadata: JsonText(Cow::Borrowed(&stored.metadata)),
+            recorded_at: stored.recorded_at,
+        }
     }
 }
 

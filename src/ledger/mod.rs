@@ -1,6 +1,6 @@
 //! The log and its writer, its readers, and the projectors that follow it.
 
-mod append;
+pub(crate) mod append;
 pub mod backlog;
 mod batch;
 pub mod command;
@@ -35,7 +35,7 @@ use crate::access::seal::Keyring;
 use crate::telemetry::Metrics;
 pub use command::{Answer, Command, Idempotency, Origin, Rendered, Reply, WriteError};
 use command::{Claim, Submission};
-pub use schema::{SchemaError, check as check_schema, migrate, pending};
+pub use schema::{IMPORT, SchemaError, check as check_schema, half_imported, migrate, pending};
 pub use wake::Wake;
 use writer::Writer;
 

@@ -12,6 +12,7 @@ use ledger_events::{
 };
 use ledger_projections::deliveries::{self, Inputs, Made, Past};
 use ledger_projections::{ProjectionError, orders, payouts};
+use serde::{Deserialize, Serialize};
 use sqlx::{FromRow, PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
@@ -28,7 +29,7 @@ pub enum ReadError {
 }
 
 /// An event as it is stored, bytes and all.
-#[derive(Clone, Debug, FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, FromRow)]
 pub struct Stored {
     pub shard_id: ShardId,
     pub position: Position,
@@ -42,6 +43,24 @@ pub struct Stored {
     pub data: String,
     pub metadata: String,
     pub recorded_at: DateTime<Utc>,
+}
+
+impl From<Leaf<'_>> for Stored {
+    fn from(leaf: Leaf<'_>) -> Stored {
+        Stored {
+            shard_id: leaf.shard_id,
+            position: leaf.position,
+            event_id: leaf.event_id,
+            stream_type: leaf.stream_type.to_owned(),
+            stream_id: leaf.stream_id,
+            version: leaf.version,
+            event_type: leaf.event_type.to_owned(),
+            schema_version: leaf.schema_version,
+            data: leaf.data.to_owned(),
+            metadata: leaf.metadata.to_owned(),
+            recorded_at: leaf.recorded_at,
+        }
+    }
 }
 
 impl Stored {
@@ -110,7 +129,68 @@ pub async fn stored_after(
         .await
 }
 
-/// The same, decoded.
+/// What is wanted of a stretch of the log: of one account, of some types; everything if neither is
+/// given. An event's account is the one that its metadata name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Filter {
+    pub account_id: Option<AccountId>,
+    pub types: Vec<String>,
+}
+
+impl Filter {
+    pub fn is_everything(&self) -> bool {
+        *self == Filter::default()
+    }
+}
+
+/// The events after a position and up to another one that pass a filter, as they are stored. Reads
+/// all between: the caller keeps the stretch short.
+pub async fn matching(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    (after, upto): (Position, Position),
+    filter: &Filter,
+) -> Result<Vec<Stored>, sqlx::Error> {
+    sqlx::query_as(select_events!(
+        "WHERE shard_id = $1 AND position > $2 AND position <= $3 AND ($4::bigint IS NULL OR (metadata->>'account_id')::bigint = $4)
+            AND (cardinality($5::text[]) = 0 OR type = ANY($5)) ORDER BY position"
+    ))
+    .bind(shard)
+    .bind(after)
+    .bind(upto)
+    .bind(filter.account_id)
+    .bind(&filter.types)
+    .fetch_all(db)
+    .await
+}
+
+/// The same of one stream, where versions are in the order of positions; so many at most.
+pub async fn matching_of_stream(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    (stream_type, stream_id): (&str, i64),
+    (after, upto): (Position, Position),
+    filter: &Filter,
+    limit: i64,
+) -> Result<Vec<Stored>, sqlx::Error> {
+    sqlx::query_as(select_events!(
+        "WHERE shard_id = $1 AND stream_type = $2 AND stream_id = $3 AND position > $4 AND position <= $5
+            AND ($6::bigint IS NULL OR (metadata->>'account_id')::bigint = $6) AND (cardinality($7::text[]) = 0 OR type = ANY($7))
+         ORDER BY version LIMIT $8"
+    ))
+    .bind(shard)
+    .bind(stream_type)
+    .bind(stream_id)
+    .bind(after)
+    .bind(upto)
+    .bind(filter.account_id)
+    .bind(&filter.types)
+    .bind(limit)
+    .fetch_all(db)
+    .await
+}
+
+/// [`stored_after`], decoded.
 pub async fn after(db: impl PgExecutor<'_>, shard: ShardId, after: Position, limit: i64) -> Result<Vec<Recorded>, ReadError> {
     stored_after(db, shard, after, limit).await?.iter().map(Stored::decode).collect()
 }

@@ -1,8 +1,9 @@
 //! Migrating, and the check at start that the log really is append-only for this role.
 
+use ledger_events::{Position, ShardId};
 use sqlx::migrate::{Migrate, Migrator};
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Connection, PgPool};
+use sqlx::{ConnectOptions, Connection, PgExecutor, PgPool};
 
 static MIGRATIONS: Migrator = sqlx::migrate!();
 
@@ -16,7 +17,13 @@ pub enum SchemaError {
     Outdated { found: i64, needed: i64 },
     #[error("the log is not append-only: {0}; refusing to work on it")]
     NotAppendOnly(String),
+    #[error("an import into shard {shard} has stopped at position {position} of {total}: run it again, it goes on there")]
+    HalfImported { shard: ShardId, position: Position, total: Position },
 }
+
+/// The name under which an import that is not complete stands beside the projections' checkpoints,
+/// with the position that it is to reach: nobody may work on half a log.
+pub const IMPORT: &str = "import";
 
 /// Brings the database's schema up to this program's.
 pub async fn migrate(options: &PgConnectOptions) -> Result<(), SchemaError> {
@@ -62,8 +69,22 @@ pub async fn check(pool: &PgPool) -> Result<(), SchemaError> {
     )
     .fetch_all(pool)
     .await?;
-    match problems.into_iter().next() {
-        Some(problem) => Err(SchemaError::NotAppendOnly(problem)),
+    if let Some(problem) = problems.into_iter().next() {
+        return Err(SchemaError::NotAppendOnly(problem));
+    }
+    match half_imported(pool).await?.first() {
+        Some(&(shard, position, total)) => Err(SchemaError::HalfImported { shard, position, total }),
         None => Ok(()),
     }
+}
+
+/// Shards into which an import was begun and not ended: where the log stands, and where it is to end.
+pub async fn half_imported(db: impl PgExecutor<'_>) -> Result<Vec<(ShardId, Position, Position)>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT h.shard_id, h.position, c.position FROM projection_checkpoints c JOIN log_head h ON h.shard_id = c.shard_id
+         WHERE c.projection = $1 ORDER BY h.shard_id",
+    )
+    .bind(IMPORT)
+    .fetch_all(db)
+    .await
 }

@@ -151,6 +151,7 @@ fn table() -> Vec<Row> {
         of_operators("POST /admin/v1/webhooks/{id}/replays", ADMIN),
         of_operators("GET /admin/v1/replays/{id}", ANY),
         of_operators("POST /admin/v1/replays/{id}/cancel", ADMIN),
+        of_operators("GET /admin/v1/events", ANY),
         of_operators("GET /admin/v1/orders/{id}/receipt", ANY),
         shared(read("GET /log/{shard}/checkpoint", Anyone)),
         shared(read("GET /log/{shard}/keys", Anyone)),

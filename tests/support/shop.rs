@@ -37,7 +37,7 @@ pub struct Shop {
     pub metrics: Metrics,
     pub customer: Customer,
     pub options: PgConnectOptions,
-    _database: TestDatabase,
+    _database: Option<TestDatabase>,
 }
 
 impl Shop {
@@ -47,7 +47,14 @@ impl Shop {
         let metrics = Metrics::default();
         let ledger = ledger::open_with(&options, metrics.clone()).await;
         let customer = Customer::with(&ledger, BALANCE).await;
-        Shop { ledger, metrics, customer, options, _database: database }
+        Shop { ledger, metrics, customer, options, _database: Some(database) }
+    }
+
+    /// On a database that somebody else keeps, for a customer that it has.
+    pub async fn on(options: &PgConnectOptions, customer: Customer) -> Shop {
+        let metrics = Metrics::default();
+        let ledger = ledger::open_with(options, metrics.clone()).await;
+        Shop { ledger, metrics, customer, options: options.clone(), _database: None }
     }
 
     pub fn pool(&self) -> &PgPool {

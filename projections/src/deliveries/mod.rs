@@ -152,6 +152,15 @@ impl Made {
         }
         self.retried.retain(|r| !is_meant(r.webhook_id, r.replay_id));
     }
+
+    /// Makes it the past: nothing of it is to be sent, nor sent again, whatever became of it where
+    /// it happened. `draw` numbers the deliveries that the log gives no id.
+    pub fn settle(&mut self, mut draw: impl FnMut() -> i64) {
+        self.fail(|_, _| true);
+        for delivery in &mut self.deliveries {
+            delivery.id.get_or_insert_with(&mut draw);
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -1,0 +1,169 @@
+//! What has been signed, beside what is there: a tree that is grown leaf by leaf, and compared with
+//! every checkpoint as it reaches its size.
+
+use ledger_events::merkle::{Frontier, Hash, Node};
+use ledger_events::{Position, ShardId};
+use serde::Serialize;
+
+use crate::audit::{Difference, Findings};
+use crate::transparency::checkpoint::Checkpoint;
+
+/// A signed checkpoint, and where it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    pub source: String,
+    pub checkpoint: Checkpoint,
+}
+
+/// What became of a claim.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Compared {
+    /// Where the checkpoint was found.
+    pub checkpoint: String,
+    pub size: u64,
+    pub outcome: Outcome,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    Agrees,
+    Differs,
+    /// There are not as many events.
+    Beyond,
+}
+
+/// A tree in the making.
+#[derive(Debug)]
+pub struct Tree {
+    shard: ShardId,
+    /// What the leaves come from, in the words of a finding.
+    source: String,
+    frontier: Frontier,
+    /// The smallest first.
+    claims: Vec<Claim>,
+    compared: Vec<Compared>,
+    agreed: u64,
+}
+
+impl Tree {
+    pub fn new(shard: ShardId, source: String, claims: &[Claim], findings: &mut Findings) -> Tree {
+        let mut claims = claims.to_vec();
+        claims.sort_by_key(|claim| claim.checkpoint.size);
+        let mut tree = Tree { shard, source, frontier: Frontier::default(), claims, compared: vec![], agreed: 0 };
+        tree.compare(findings);
+        tree
+    }
+
+    /// The next leaf; `note` is told of every subtree that it completes.
+    pub fn append(&mut self, leaf: Hash, findings: &mut Findings, note: impl FnMut(Node, &Hash)) {
+        self.frontier.append_noting(leaf, note);
+        self.compare(findings);
+    }
+
+    /// Compares all checkpoints of the size that it has now. Where two of them contradict each other,
+    /// nothing agrees with what was signed.
+    fn compare(&mut self, findings: &mut Findings) {
+        let (shard, size) = (self.shard, self.frontier.size());
+        let due: Vec<Claim> =
+            self.claims.iter().skip(self.compared.len()).take_while(|claim| claim.checkpoint.size == size).cloned().collect();
+        if due.is_empty() {
+            return;
+        }
+        let root = self.frontier.root();
+        for claim in &due {
+            let outcome = if claim.checkpoint.root == root { Outcome::Agrees } else { Outcome::Differs };
+            if outcome == Outcome::Differs {
+                findings.add(Difference::Root { shard, source: self.source.clone(), size, agreed: self.agreed });
+            }
+            self.compared.push(Compared { checkpoint: claim.source.clone(), size, outcome });
+        }
+        if !self.differs() {
+            self.agreed = size;
+        }
+    }
+
+    /// How many leaves there are.
+    pub fn size(&self) -> u64 {
+        self.frontier.size()
+    }
+
+    pub fn root(&self) -> Hash {
+        self.frontier.root()
+    }
+
+    /// The greatest size up to which it is what was signed, whatever was signed.
+    pub fn agreed(&self) -> u64 {
+        self.agreed
+    }
+
+    /// Whether a checkpoint that it has reached says otherwise.
+    fn differs(&self) -> bool {
+        self.compared.iter().any(|compared| compared.outcome == Outcome::Differs)
+    }
+
+    /// What became of every claim; `is_whole` where the source should reach to all of them.
+    pub fn end(self, is_whole: bool, findings: &mut Findings) -> Vec<Compared> {
+        let (shard, mut compared) = (self.shard, self.compared);
+        let last = Position::try_from(self.frontier.size()).unwrap_or(Position::MAX);
+        for claim in self.claims.into_iter().skip(compared.len()) {
+            let size = claim.checkpoint.size;
+            if is_whole {
+                findings.add(Difference::Short { shard, source: self.source.clone(), size, last });
+            }
+            compared.push(Compared { checkpoint: claim.source, size, outcome: Outcome::Beyond });
+        }
+        compared
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use ledger_events::merkle::leaf_hash;
+
+    use super::*;
+
+    fn leaf(number: u64) -> Hash {
+        leaf_hash(&number.to_be_bytes())
+    }
+
+    fn claim(size: u64, leaf: impl Fn(u64) -> Hash) -> Claim {
+        let mut frontier = Frontier::default();
+        (0..size).for_each(|n| frontier.append(leaf(n)));
+        let checkpoint = Checkpoint { origin: "log".into(), size, root: frontier.root() };
+        Claim { source: format!("note {size}"), checkpoint }
+    }
+
+    fn grown(claims: &[Claim], size: u64, leaf: impl Fn(u64) -> Hash) -> (Vec<Outcome>, Vec<String>) {
+        let mut findings = Findings::default();
+        let mut tree = Tree::new(1, "the export".into(), claims, &mut findings);
+        (0..size).for_each(|n| tree.append(leaf(n), &mut findings, |_, _| {}));
+        let outcomes = tree.end(true, &mut findings).into_iter().map(|compared| compared.outcome).collect();
+        (outcomes, findings.differences.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn a_change_stands_between_the_checkpoints_around_it() {
+        use Outcome::{Agrees, Beyond, Differs};
+        let claims = [claim(0, leaf), claim(9, leaf), claim(3, leaf), claim(6, leaf)];
+        assert_eq!(grown(&claims, 9, leaf), (vec![Agrees; 4], vec![]));
+        let changed = |n| leaf(if n == 4 { 99 } else { n });
+        let (outcomes, found) = grown(&claims, 9, changed);
+        assert_eq!(outcomes, [Agrees, Agrees, Differs, Differs]);
+        assert!(found[0].ends_with("the checkpoint of 6 events: it differs somewhere in positions 4 to 6"), "{found:?}");
+        let (outcomes, found) = grown(&claims, 8, leaf);
+        assert_eq!(outcomes, [Agrees, Agrees, Agrees, Beyond]);
+        assert_eq!(
+            found,
+            ["shard 1: the export ends at position 8, a checkpoint was signed for 9: positions 9 to 9 are missing"]
+        );
+        // Rewritten, and signed anew: the later checkpoint agrees, the earlier one stays.
+        let (outcomes, _) = grown(&[claim(6, leaf), claim(9, changed)], 9, changed);
+        assert_eq!(outcomes, [Differs, Agrees]);
+        let (outcomes, found) = grown(&[claim(3, leaf), claim(9, changed), claim(9, leaf)], 9, changed);
+        assert_eq!(outcomes, [Agrees, Agrees, Differs]);
+        assert!(found[0].ends_with("it differs somewhere in positions 4 to 9"), "{found:?}");
+    }
+}

@@ -1,0 +1,247 @@
+//! An export against signed checkpoints.
+
+use std::path::{Path, PathBuf};
+
+use ledger_events::merkle::{Hash, leaf_hash};
+use ledger_events::{Position, ShardId};
+
+use super::claims::{Claim, Tree};
+use super::leaves::{Directory, Leaves};
+use super::structure::Structure;
+use super::{Compared, Difference, Findings, OfflineError, Progress, Report, claim, claims, first_bad, name, threads, tiles};
+use crate::export::{Manifest, line, manifest, read};
+use crate::ledger::reader::Stored;
+use crate::transparency::checkpoint::Trust;
+
+/// What is verified, and by what.
+#[derive(Clone, Debug, Default)]
+pub struct ExportInputs {
+    pub export: PathBuf,
+    /// Signed checkpoints, beside those of the manifest and of the tiles.
+    pub checkpoints: Vec<PathBuf>,
+    /// The log's tiles: they name what differs.
+    pub tiles: Option<PathBuf>,
+    /// An earlier export of the whole log: so does it.
+    pub earlier: Option<PathBuf>,
+    /// Only a part of the log is expected, whatever the manifest says or if there is none.
+    pub is_part: bool,
+}
+
+/// Something to compare each leaf with.
+struct Reference {
+    source: String,
+    leaves: Leaves,
+    tree: Tree,
+    /// What its own tree shows of itself.
+    own: Findings,
+    /// Leaves that are not the export's.
+    differing: Findings,
+    /// Up to here the export has the same.
+    same: u64,
+}
+
+impl Reference {
+    fn new(shard: ShardId, source: String, leaves: Leaves, claims: &[Claim]) -> Reference {
+        let mut own = Findings::default();
+        let tree = Tree::new(shard, source.clone(), claims, &mut own);
+        Reference { source, leaves, tree, own, differing: Findings::default(), same: 0 }
+    }
+
+    /// Its leaf at a position, if it goes as far; positions are asked for in their order.
+    fn at(&mut self, position: u64) -> Result<Option<Hash>, OfflineError> {
+        while let Some(leaf) = self.leaves.next()? {
+            self.tree.append(leaf, &mut self.own, |_, _| {});
+            if self.tree.size() == position {
+                return Ok(Some(leaf));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Compares the export's leaf at a position. Of a part, what is left out between is no fault.
+    fn compare(&mut self, shard: ShardId, position: Position, leaf: &Hash, is_part: bool) -> Result<(), OfflineError> {
+        let position_of_leaf = u64::try_from(position).unwrap_or_default();
+        let Some(theirs) = self.at(position_of_leaf)? else { return Ok(()) };
+        if theirs != *leaf {
+            self.differing.add(Difference::Leaf { shard, source: self.source.clone(), position });
+        } else if self.differing.found == 0 && (is_part || position_of_leaf == self.same + 1) {
+            self.same = position_of_leaf;
+        }
+        Ok(())
+    }
+}
+
+/// An export on its way through a verification.
+struct Verification {
+    shard: ShardId,
+    is_part: bool,
+    structure: Structure,
+    tree: Tree,
+    /// Up to here positions had no hole, and the tree is the log's.
+    is_unbroken: bool,
+    references: Vec<Reference>,
+    findings: Findings,
+    events: u64,
+    last: Position,
+}
+
+/// Verifies an export of the whole log, or of a part of it where the tiles are at hand. Blocks.
+///
+/// # Errors
+/// When there is nothing to verify it by, or a file cannot be read; on a line that is none, too.
+pub fn verify_export(inputs: &ExportInputs, trust: &Trust, progress: &impl Fn(Progress)) -> Result<Report, OfflineError> {
+    let mut findings = Findings::default();
+    let mut claims = claims(&inputs.checkpoints, trust, &mut findings)?;
+    let manifest = Manifest::of(&inputs.export)?;
+    if let Some(found) = &manifest {
+        let source = name(&manifest::path_of(&inputs.export));
+        if !found.describes(&inputs.export).map_err(|source| read_error(&inputs.export, source))? {
+            findings.add(Difference::Note { source: source.clone(), problem: "it describes another file".to_owned() });
+        }
+        claims.extend(found.checkpoint.as_ref().and_then(|note| claim(source, note, trust, &mut findings)));
+    }
+    let directory = inputs.tiles.as_deref().map(Directory::new);
+    let of_tiles = directory.as_ref().map(|directory| tiles::checkpoint(directory, trust, &mut findings)).transpose()?.flatten();
+    claims.extend(of_tiles.clone());
+    let selection = manifest.as_ref().map(|manifest| (&manifest.selection, manifest.head));
+    let is_part = inputs.is_part || selection.is_some_and(|(part, head)| part.has_gaps() || part.from > 1 || part.to < head);
+    if is_part && of_tiles.is_none() {
+        return Err(OfflineError::Part);
+    }
+    if claims.is_empty() && findings.found == 0 {
+        return Err(OfflineError::NoCheckpoint);
+    }
+    let total = manifest.as_ref().and_then(|manifest| manifest.last).unwrap_or_default();
+    let references = |shard| {
+        let mut references = vec![];
+        if let (Some(directory), Some(claim)) = (&directory, &of_tiles) {
+            let leaves = Leaves::of_tiles(directory.clone(), claim.checkpoint.size);
+            references.push(Reference::new(shard, name(directory.path()), leaves, &claims));
+        }
+        if let Some(earlier) = &inputs.earlier {
+            references.push(Reference::new(shard, name(earlier), Leaves::of_export(earlier), &claims));
+        }
+        references
+    };
+    let mut verification: Option<Verification> = None;
+    let source = name(&inputs.export);
+    read::each_page(&inputs.export, threads(), parse, |page| -> Result<(), OfflineError> {
+        for (stored, leaf) in page {
+            let verification = verification.get_or_insert_with(|| {
+                let shard = stored.shard_id;
+                let mut findings = std::mem::take(&mut findings);
+                let tree_claims: &[Claim] = if is_part { &[] } else { &claims };
+                let tree = Tree::new(shard, source.clone(), tree_claims, &mut findings);
+                let (structure, references) = (Structure::new(shard), references(shard));
+                Verification { shard, is_part, structure, tree, is_unbroken: true, references, findings, events: 0, last: 0 }
+            });
+            verification.step(&stored, leaf)?;
+        }
+        if let Some(Verification { shard, last, .. }) = &verification {
+            progress(Progress { stage: "verify", shard: *shard, done: *last, total: total.max(*last) });
+        }
+        Ok(())
+    })?;
+    match verification {
+        Some(verification) => verification.end(),
+        // Nothing at all: whatever was signed is missing.
+        None => {
+            let tree = Tree::new(0, source, &claims, &mut findings);
+            let checkpoints = tree.end(!is_part, &mut findings);
+            Ok(report(None, 0, 0, checkpoints, findings))
+        }
+    }
+}
+
+fn read_error(path: &Path, source: std::io::Error) -> OfflineError {
+    crate::export::ExportError::File { path: path.to_owned(), source }.into()
+}
+
+fn parse(text: &str) -> Result<(Stored, Hash), String> {
+    let stored = line::read(text).map_err(|error| error.to_string())?;
+    let leaf = leaf_hash(&stored.leaf().to_bytes());
+    Ok((stored, leaf))
+}
+
+impl Verification {
+    fn step(&mut self, stored: &Stored, leaf: Hash) -> Result<(), OfflineError> {
+        self.events += 1;
+        if self.is_part {
+            return self.step_of_part(stored, &leaf);
+        }
+        let before = self.structure.last();
+        self.structure.step(stored, &mut self.findings);
+        // What stands in no place of its own is named already, and compared with nothing.
+        if self.structure.last() != stored.position || before == stored.position || stored.shard_id != self.shard {
+            self.is_unbroken = false;
+            return Ok(());
+        }
+        self.last = stored.position;
+        self.is_unbroken &= stored.position == before + 1;
+        if self.is_unbroken {
+            self.tree.append(leaf, &mut self.findings, |_, _| {});
+        }
+        self.compare(stored.position, &leaf)
+    }
+
+    /// Between the events of a part others may stand, and before them.
+    fn step_of_part(&mut self, stored: &Stored, leaf: &Hash) -> Result<(), OfflineError> {
+        let (shard, position) = (self.shard, stored.position);
+        if stored.shard_id != shard {
+            let problem = format!("position {position}: is of shard {}", stored.shard_id);
+            self.findings.add(Difference::Unreadable { shard, position, problem });
+        } else if position <= self.last {
+            self.findings.add(Difference::Order { shard, after: self.last, next: position });
+        } else {
+            self.last = position;
+            if let Err(error) = stored.decode() {
+                self.findings.add(Difference::Unreadable { shard, position, problem: error.to_string() });
+            }
+            self.compare(position, leaf)?;
+        }
+        Ok(())
+    }
+
+    fn compare(&mut self, position: Position, leaf: &Hash) -> Result<(), OfflineError> {
+        let Verification { shard, is_part, .. } = *self;
+        self.references.iter_mut().try_for_each(|reference| reference.compare(shard, position, leaf, is_part))
+    }
+
+    fn end(mut self) -> Result<Report, OfflineError> {
+        let mut findings = self.findings;
+        if !self.is_part {
+            self.structure.end(&mut findings);
+        }
+        // After a hole nothing can be said of the checkpoints beyond it but that there is the hole.
+        let is_whole = !self.is_part && self.is_unbroken;
+        let (root, proven) = (self.tree.root(), self.tree.agreed());
+        let mut checkpoints = self.tree.end(is_whole, &mut findings);
+        let mut same = proven;
+        for mut reference in self.references {
+            // To its end, to see up to where it is what was signed.
+            while reference.at(u64::MAX)?.is_some() {}
+            same = same.max(reference.same.min(reference.tree.agreed()));
+            findings.extend(reference.own.differences);
+            // Where the export is what was signed, it is the reference that is not.
+            let is_unproven =
+                |leaf: &Difference| leaf.positions().is_some_and(|(at, _)| u64::try_from(at).is_ok_and(|at| at > proven));
+            findings.extend(reference.differing.differences.into_iter().filter(is_unproven));
+            if self.is_part {
+                checkpoints = reference.tree.end(false, &mut findings);
+            }
+        }
+        let first_bad = first_bad(same, &findings);
+        let proven = if self.is_part { 0 } else { same };
+        Ok(Report {
+            root: is_whole.then_some(root),
+            first_bad,
+            ..report(Some(self.shard), self.events, proven, checkpoints, findings)
+        })
+    }
+}
+
+/// Without a root and a place.
+fn report(shard_id: Option<ShardId>, events: u64, proven: u64, checkpoints: Vec<Compared>, findings: Findings) -> Report {
+    let Findings { found, differences } = findings;
+    Report { shard_id, events, root: None, proven, checkpoints, first_bad: None, found, differences }
+}

@@ -1,0 +1,136 @@
+//! Hashes of leaves to compare with, one after the other: of a directory of tiles, or of another
+//! export.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+
+use ledger_events::merkle::{Hash, leaf_hash};
+use ledger_events::tile::{FULL, Tile};
+
+use super::OfflineError;
+use crate::export::{ExportError, line, read};
+
+/// A directory in the layout of C2SP `tlog-tiles`.
+#[derive(Clone, Debug)]
+pub struct Directory {
+    path: PathBuf,
+}
+
+impl Directory {
+    pub fn new(path: &Path) -> Directory {
+        Directory { path: path.to_owned() }
+    }
+
+    /// A file below it; none if it is not there.
+    pub fn read(&self, place: &str) -> Result<Option<Vec<u8>>, OfflineError> {
+        let path = self.path.join(place);
+        match fs::read(&path) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(ExportError::File { path, source }.into()),
+        }
+    }
+
+    /// The hashes of a tile, from the full one if that is there; none if neither is.
+    pub fn hashes(&self, tile: Tile) -> Result<Option<Vec<Hash>>, OfflineError> {
+        let full = Tile { width: FULL, ..tile };
+        let bytes = match self.read(&full.path())? {
+            Some(bytes) => Some(bytes),
+            None if tile.width < FULL => self.read(&tile.path())?,
+            None => None,
+        };
+        let Some(bytes) = bytes else { return Ok(None) };
+        let (hashes, rest) = bytes.as_chunks::<32>();
+        let wanted = hashes.get(..usize::from(tile.width)).filter(|_| rest.is_empty());
+        Ok(Some(wanted.ok_or_else(|| OfflineError::Tile(tile.path()))?.to_vec()))
+    }
+
+    /// The bundle of a tile of level 0, from the full one if that is there, and of how many bytes the
+    /// lengths in it are.
+    pub fn entries(&self, tile: Tile) -> Result<Option<(Vec<u8>, usize)>, OfflineError> {
+        let full = Tile { width: FULL, ..tile };
+        for path in [full.entries_path(), tile.entries_path()] {
+            for (path, length) in [(path.clone(), 2), (path.replacen("tile/entries/", "tile/entries32/", 1), 4)] {
+                if let Some(bytes) = self.read(&path)? {
+                    return Ok(Some((bytes, length)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Hashes of leaves, from position 1 on.
+pub enum Leaves {
+    Tiles { directory: Directory, size: u64, at: u64, tile: std::vec::IntoIter<Hash> },
+    Export { pages: Receiver<Result<Vec<Hash>, ExportError>>, page: std::vec::IntoIter<Hash> },
+}
+
+impl Leaves {
+    /// Of a directory of tiles, as of a tree of this size.
+    pub fn of_tiles(directory: Directory, size: u64) -> Leaves {
+        Leaves::Tiles { directory, size, at: 0, tile: vec![].into_iter() }
+    }
+
+    /// Of an export of the log from its beginning on.
+    pub fn of_export(path: &Path) -> Leaves {
+        let (sender, pages) = sync_channel(8);
+        let path = path.to_owned();
+        // It ends with the file, or when nobody asks any more.
+        thread::spawn(move || {
+            let hash = |text: &str| {
+                let stored = line::read(text).map_err(|error| error.to_string())?;
+                Ok((stored.position, leaf_hash(&stored.leaf().to_bytes())))
+            };
+            let mut last = 0;
+            let read = read::each_page(&path, 1, hash, |page| {
+                let gap = page.iter().zip(last + 1..).find(|((position, _), expected)| position != expected);
+                if let Some((_, line)) = gap {
+                    let problem = "it is not the log from its first position on, without gaps".to_owned();
+                    return Err(ExportError::Line { path: path.clone(), line: u64::try_from(line).unwrap_or_default(), problem });
+                }
+                last = page.last().map_or(last, |(position, _)| *position);
+                let hashes = page.into_iter().map(|(_, hash)| hash).collect();
+                sender.send(Ok(hashes)).map_err(|_| ExportError::Broken)
+            });
+            if let Err(error) = read {
+                _ = sender.send(Err(error));
+            }
+        });
+        Leaves::Export { pages, page: vec![].into_iter() }
+    }
+
+    /// The next leaf's hash; none after the last.
+    pub fn next(&mut self) -> Result<Option<Hash>, OfflineError> {
+        loop {
+            match self {
+                Leaves::Tiles { directory, size, at, tile } => {
+                    if let Some(hash) = tile.next() {
+                        return Ok(Some(hash));
+                    }
+                    let width = (*size - *at).min(u64::from(FULL));
+                    if width == 0 {
+                        return Ok(None);
+                    }
+                    let wanted = Tile { level: 0, index: *at / u64::from(FULL), width: u16::try_from(width).unwrap_or(FULL) };
+                    *tile = directory.hashes(wanted)?.ok_or_else(|| OfflineError::Missing(wanted.path()))?.into_iter();
+                    *at += width;
+                }
+                Leaves::Export { pages, page } => {
+                    if let Some(hash) = page.next() {
+                        return Ok(Some(hash));
+                    }
+                    let Ok(next) = pages.recv() else { return Ok(None) };
+                    *page = next?.into_iter();
+                }
+            }
+        }
+    }
+}

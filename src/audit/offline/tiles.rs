@@ -1,0 +1,182 @@
+//! A directory of tiles (C2SP `tlog-tiles`) against signed checkpoints: the hashes of the leaves make
+//! the root, every other tile is made of those below it, and the entries, where they are, have the
+//! leaves' hashes.
+
+use std::path::{Path, PathBuf};
+
+use ledger_events::leaf::Leaf;
+use ledger_events::merkle::{Hash, Node, leaf_hash};
+use ledger_events::tile::{FULL, Tile};
+use ledger_events::{Position, ShardId};
+
+use super::claims::{Claim, Tree};
+use super::leaves::Directory;
+use super::structure::Structure;
+use super::{Difference, Findings, OfflineError, Progress, Report, claim, claims, first_bad, name};
+use crate::ledger::reader::Stored;
+use crate::transparency::checkpoint::Trust;
+
+/// Where the newest checkpoint stands.
+const CHECKPOINT: &str = "checkpoint";
+
+/// The directory's own checkpoint; one that is not to be believed is a finding.
+pub fn checkpoint(directory: &Directory, trust: &Trust, findings: &mut Findings) -> Result<Option<Claim>, OfflineError> {
+    let source = name(&directory.path().join(CHECKPOINT));
+    let Some(note) = directory.read(CHECKPOINT)? else { return Err(OfflineError::Missing(source)) };
+    Ok(claim(source, &String::from_utf8_lossy(&note), trust, findings))
+}
+
+/// Verifies a copy of a log's tiles. Blocks.
+///
+/// # Errors
+/// When there is no checkpoint, or a file cannot be read.
+pub fn verify_tiles(
+    path: &Path,
+    checkpoints: &[PathBuf],
+    trust: &Trust,
+    progress: &impl Fn(Progress),
+) -> Result<Report, OfflineError> {
+    let directory = Directory::new(path);
+    let mut findings = Findings::default();
+    let mut claims = claims(checkpoints, trust, &mut findings)?;
+    let Some(own) = checkpoint(&directory, trust, &mut findings)? else {
+        let (found, differences) = (findings.found, findings.differences);
+        return Ok(Report {
+            shard_id: None,
+            events: 0,
+            root: None,
+            proven: 0,
+            checkpoints: vec![],
+            first_bad: None,
+            found,
+            differences,
+        });
+    };
+    let size = own.checkpoint.size;
+    // The origin's last part is the shard.
+    let shard = own.checkpoint.origin.rsplit('/').next().and_then(|shard| shard.parse().ok()).unwrap_or_default();
+    claims.push(own);
+    let mut walk = Walk {
+        shard,
+        tree: Tree::new(shard, name(path), &claims, &mut findings),
+        upper: vec![vec![]; usize::from(Tile::MOST_LEVEL)],
+        structure: None,
+        findings,
+    };
+    for tile in Tile::all(size).take_while(|tile| tile.level == 0) {
+        let Some(hashes) = directory.hashes(tile)? else {
+            walk.findings.add(Difference::Tile { path: tile.path(), problem: "the tile is missing".to_owned() });
+            break;
+        };
+        if let Some((bundle, length)) = directory.entries(tile)? {
+            walk.entries(tile, &bundle, length, &hashes);
+        }
+        walk.leaves(&hashes);
+        let done = Position::try_from(walk.tree.size()).unwrap_or(Position::MAX);
+        let total = Position::try_from(size).unwrap_or(Position::MAX);
+        progress(Progress { stage: "tiles", shard, done, total });
+    }
+    walk.upper(&directory, size)?;
+    Ok(walk.end())
+}
+
+struct Walk {
+    shard: ShardId,
+    tree: Tree,
+    /// What the tiles of level 1, 2 and so on should hold.
+    upper: Vec<Vec<Hash>>,
+    /// Of the events in the entry bundles.
+    structure: Option<Structure>,
+    findings: Findings,
+}
+
+impl Walk {
+    fn leaves(&mut self, hashes: &[Hash]) {
+        let upper = &mut self.upper;
+        for hash in hashes {
+            self.tree.append(*hash, &mut self.findings, |Node { level, .. }, hash| {
+                if level > 0
+                    && level % 8 == 0
+                    && let Some(tiles) = upper.get_mut(usize::from(level / 8 - 1))
+                {
+                    tiles.push(*hash);
+                }
+            });
+        }
+    }
+
+    /// The entries of one tile: each is behind its length, of so many bytes.
+    fn entries(&mut self, tile: Tile, bundle: &[u8], length: usize, hashes: &[Hash]) {
+        let mut rest = bundle;
+        for (hash, number) in hashes.iter().zip(tile.index * u64::from(FULL) + 1..) {
+            let position = Position::try_from(number).unwrap_or(Position::MAX);
+            let entry = rest.split_at_checked(length).and_then(|(length, after)| {
+                after.split_at_checked(length.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)))
+            });
+            let Some((entry, after)) = entry else {
+                self.findings.add(Difference::Tile { path: tile.entries_path(), problem: "the bundle ends too soon".to_owned() });
+                return;
+            };
+            rest = after;
+            self.entry(entry, hash, position);
+        }
+        // A full bundle has more than a tile that is not full.
+        if !rest.is_empty() && tile.width == FULL {
+            self.findings
+                .add(Difference::Tile { path: tile.entries_path(), problem: "the bundle goes on after its end".to_owned() });
+        }
+    }
+
+    fn entry(&mut self, entry: &[u8], hash: &Hash, position: Position) {
+        let leaf = Leaf::from_bytes(entry);
+        let shard = self.shard;
+        if leaf_hash(entry) != *hash {
+            self.findings.add(Difference::Leaf { shard, source: "the tree".to_owned(), position });
+        }
+        match leaf {
+            Ok(leaf) if leaf.position == position => {
+                let stored = Stored::from(leaf);
+                self.structure.get_or_insert_with(|| Structure::new(shard)).step(&stored, &mut self.findings);
+            }
+            Ok(leaf) => {
+                let problem = format!("position {position}: its entry says that it is position {}", leaf.position);
+                self.findings.add(Difference::Unreadable { shard, position, problem });
+            }
+            Err(error) => {
+                let problem = format!("position {position}: {error}");
+                self.findings.add(Difference::Unreadable { shard, position, problem });
+            }
+        }
+    }
+
+    /// Every tile above the leaves.
+    fn upper(&mut self, directory: &Directory, size: u64) -> Result<(), OfflineError> {
+        if self.tree.size() != size {
+            return Ok(()); // what is missing is named
+        }
+        for tile in Tile::all(size).filter(|tile| tile.level > 0) {
+            let first = usize::try_from(tile.index * u64::from(FULL)).unwrap_or(usize::MAX);
+            let made =
+                self.upper.get(usize::from(tile.level - 1)).and_then(|row| row.get(first..first + usize::from(tile.width)));
+            let problem = match directory.hashes(tile)? {
+                Some(hashes) if made == Some(&hashes) => continue,
+                Some(_) => "the tile is not made of those below it",
+                None => "the tile is missing",
+            };
+            self.findings.add(Difference::Tile { path: tile.path(), problem: problem.to_owned() });
+        }
+        Ok(())
+    }
+
+    fn end(mut self) -> Report {
+        let (events, root, proven) = (self.tree.size(), self.tree.root(), self.tree.agreed());
+        let checkpoints = self.tree.end(true, &mut self.findings);
+        if let Some(structure) = &mut self.structure {
+            structure.end(&mut self.findings);
+        }
+        // Its leaves' hashes may be what was signed, and an entry not.
+        let first_bad = first_bad(proven, &self.findings);
+        let (found, differences) = (self.findings.found, self.findings.differences);
+        Report { shard_id: Some(self.shard), events, root: Some(root), proven, checkpoints, first_bad, found, differences }
+    }
+}

@@ -1,0 +1,154 @@
+//! `events export` and `events import`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use chrono::{DateTime, Utc};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use ledger_events::{AccountId, Event, Position, ShardId};
+use serde_json::json;
+use sqlx::PgPool;
+use sqlx::postgres::PgConnectOptions;
+
+use super::audit::Bar;
+use super::output::Output;
+use crate::audit::Progress;
+use crate::export::selection::Range;
+use crate::export::{self, ExportFile, Manifest, Plan, Selection, Stream, tiles};
+use crate::ledger::reader::Filter;
+use crate::transparency::{cosignature, store};
+
+#[derive(Args, Debug)]
+pub struct ExportArgs {
+    /// Where to; `-` is standard output. A file that a killed export left unfinished is gone on with [default: -, unless --tiles]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Copy the transparency log there: its checkpoint, hashes and entries; what is there is compared and gone on with
+    #[arg(long, value_name = "DIRECTORY")]
+    tiles: Option<PathBuf>,
+    /// Only events at this position or later
+    #[arg(long, value_name = "POSITION", value_parser = clap::value_parser!(i64).range(1..))]
+    from: Option<Position>,
+    /// Only events up to this position [default: the log's head when the export begins]
+    #[arg(long, value_name = "POSITION", value_parser = clap::value_parser!(i64).range(1..))]
+    to: Option<Position>,
+    /// Only events recorded at this time or later, as 2030-12-31T00:00:00Z
+    #[arg(long, value_name = "TIME")]
+    since: Option<DateTime<Utc>>,
+    /// Only events recorded before this time
+    #[arg(long, value_name = "TIME")]
+    until: Option<DateTime<Utc>>,
+    /// Only events of this account
+    #[arg(long, value_name = "ID")]
+    account: Option<AccountId>,
+    /// Only events of one stream, as order/42
+    #[arg(long, value_name = "STREAM")]
+    stream: Option<Stream>,
+    /// Only events of this type; may be repeated
+    #[arg(long = "type", value_name = "TYPE", value_parser = PossibleValuesParser::new(Event::types().map(|(_, name, _)| name)), hide_possible_values = true)]
+    types: Vec<String>,
+    /// Compress with zstd
+    #[arg(long)]
+    zstd: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct ImportArgs {
+    /// A whole log, as `events export` wrote it; compressed or not
+    file: PathBuf,
+}
+
+impl ExportArgs {
+    async fn plan(&self, pool: &PgPool, shard_id: ShardId) -> anyhow::Result<Plan> {
+        // In this order: the checkpoint is of what the log has.
+        let checkpoint = match store::newest(pool, shard_id).await? {
+            Some(newest) => Some(cosignature::with_cosignatures(pool, shard_id, &newest).await?),
+            None => None,
+        };
+        let head = store::head(pool, shard_id).await;
+        let (head, epoch) = head.with_context(|| format!("cannot read the log of shard {shard_id}"))?;
+        let range = Range { from: self.from, to: self.to, since: self.since, until: self.until };
+        let (from, to) = range.resolve(pool, shard_id, head).await?;
+        let filter = Filter { account_id: self.account, types: self.types.clone() };
+        let selection = Selection { shard_id, from, to, stream: self.stream.clone(), filter };
+        Ok(Plan { range, selection, head, epoch, is_compressed: self.zstd, checkpoint })
+    }
+}
+
+/// Writes the selected events up to where the log ends now.
+pub async fn export(pool: &PgPool, shard: ShardId, args: &ExportArgs, output: &Output) -> anyhow::Result<()> {
+    if let Some(directory) = &args.tiles {
+        let bar = Bar::new();
+        let copied = tiles::copy(pool, shard, directory, |progress| bar.show(progress)).await;
+        bar.end();
+        let (size, directory) = (copied?, directory.display());
+        match output.json {
+            true => output.json_line(&json!({"tiles": directory.to_string(), "size": size}))?,
+            false => output.line(format!("{directory}: the tree of {size} events"))?,
+        }
+    }
+    let path = match &args.out {
+        Some(path) if path != Path::new("-") => path,
+        None if args.tiles.is_some() => return Ok(()),
+        _ => return to_stdout(pool, &args.plan(pool, shard).await?).await,
+    };
+    let mut file = ExportFile::open(path, args.plan(pool, shard).await?)?;
+    let selection = file.plan.selection.clone();
+    let bar = Bar::new();
+    let (mut at, begun_at) = (file.reached(), file.reached());
+    while at < selection.to {
+        let page = selection.page(pool, at).await?;
+        file.append(&page.events)?;
+        at = page.reached;
+        bar.show(Progress { stage: "export", shard, done: at, total: selection.to });
+    }
+    bar.end();
+    let manifest = file.finish(Utc::now())?;
+    report(path, &manifest, begun_at, output)
+}
+
+async fn to_stdout(pool: &PgPool, plan: &Plan) -> anyhow::Result<()> {
+    let mut at = 0;
+    while at < plan.selection.to {
+        let page = plan.selection.page(pool, at).await?;
+        let mut out = std::io::stdout().lock();
+        out.write_all(&export::page(&page.events, plan.is_compressed)?)?;
+        out.flush()?;
+        at = page.reached;
+    }
+    Ok(())
+}
+
+fn report(path: &Path, manifest: &Manifest, begun_at: Position, output: &Output) -> anyhow::Result<()> {
+    if output.json {
+        return Ok(output.facts(&serde_json::to_value(manifest)?)?);
+    }
+    let range = match (manifest.first, manifest.last) {
+        (Some(first), Some(last)) => format!(", positions {first} to {last}"),
+        _ => String::new(),
+    };
+    let went_on = if begun_at > 0 { format!(", gone on with after position {begun_at}") } else { String::new() };
+    let (events, bytes) = (manifest.events, manifest.bytes);
+    Ok(output.line(format!("{}: {events} events{range}, {bytes} bytes{went_on}", path.display()))?)
+}
+
+/// Brings a log into an empty database.
+pub async fn import(options: &PgConnectOptions, args: &ImportArgs, output: &Output) -> anyhow::Result<()> {
+    if !args.file.is_file() {
+        bail!("{} is no file", args.file.display());
+    }
+    let bar = Bar::new();
+    let imported = export::import(options, &args.file, |progress| bar.show(progress)).await;
+    bar.end();
+    let imported = imported?;
+    if output.json {
+        return Ok(output.facts(&json!(imported))?);
+    }
+    let went_on = if imported.before > 0 { format!(", gone on with after position {}", imported.before) } else { String::new() };
+    Ok(output.line(format!(
+        "shard {}: {} events imported{went_on}; no delivery of theirs is sent",
+        imported.shard_id, imported.events
+    ))?)
+}

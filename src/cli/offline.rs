@@ -1,0 +1,152 @@
+//! `verify` without a database: an export, a copy of the tiles, a receipt; and the log's key.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use serde_json::json;
+
+use super::audit::{Bar, print_differences};
+use super::output::Output;
+use crate::audit::offline::{self, ExportInputs, Outcome, Report};
+use crate::transparency::checkpoint::Trust;
+use crate::transparency::note::VerifierKey;
+use crate::transparency::receipt::Receipt;
+
+#[derive(clap::Args, Debug)]
+pub struct OfflineArgs {
+    /// Verify an export instead of the database: with --key and nothing else, or with more to compare it with
+    #[arg(long, value_name = "FILE", requires = "keys", conflicts_with = "receipt", help_heading = "Without a database")]
+    export: Option<PathBuf>,
+    /// Verify a copy of the log's tiles; with --export, compare the export with it and name what differs
+    #[arg(long, value_name = "DIRECTORY", requires = "keys", conflicts_with = "receipt", help_heading = "Without a database")]
+    tiles: Option<PathBuf>,
+    /// Verify an order's receipt
+    #[arg(long, value_name = "FILE", requires = "keys", help_heading = "Without a database")]
+    receipt: Option<PathBuf>,
+    /// The log's public key, <name>+<id>+<base64>, or a file of such lines; may be repeated
+    #[arg(long = "key", value_name = "KEY", help_heading = "Without a database")]
+    keys: Vec<String>,
+    /// A signed checkpoint that was kept; may be repeated
+    #[arg(long = "checkpoint", value_name = "FILE", conflicts_with = "receipt", help_heading = "Without a database")]
+    checkpoints: Vec<PathBuf>,
+    /// An earlier export of the whole log, to name what differs from it
+    #[arg(long, value_name = "FILE", requires = "export", help_heading = "Without a database")]
+    earlier: Option<PathBuf>,
+    /// The export is a part of the log, though it has no manifest that says so
+    #[arg(long, requires = "tiles", requires = "export", help_heading = "Without a database")]
+    part: bool,
+    /// A witness's public key, as --key; may be repeated
+    #[arg(long = "witness", value_name = "KEY", help_heading = "Without a database")]
+    witnesses: Vec<String>,
+    /// How many of the witnesses must have cosigned each checkpoint
+    #[arg(long, value_name = "COUNT", default_value_t = 0, help_heading = "Without a database")]
+    quorum: usize,
+}
+
+impl OfflineArgs {
+    pub fn is_wanted(&self) -> bool {
+        self.export.is_some() || self.tiles.is_some() || self.receipt.is_some()
+    }
+
+    fn trust(&self) -> anyhow::Result<Trust> {
+        let witnesses = read_keys(&self.witnesses)?;
+        if witnesses.len() < self.quorum {
+            bail!("--quorum is {}, and there are {} witnesses", self.quorum, witnesses.len());
+        }
+        Ok(Trust { keys: read_keys(&self.keys)?, witnesses, quorum: self.quorum })
+    }
+}
+
+/// Keys themselves, or in files: a line each, empty ones and those that begin with `#` aside.
+fn read_keys(given: &[String]) -> anyhow::Result<Vec<VerifierKey>> {
+    let mut keys = vec![];
+    for text in given {
+        if let Ok(key) = text.parse() {
+            keys.push(key);
+            continue;
+        }
+        let lines = std::fs::read_to_string(text).with_context(|| format!("{text} is no key, and no file of keys"))?;
+        for line in lines.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            keys.push(line.parse().with_context(|| format!("{text}: {line:?}"))?);
+        }
+    }
+    Ok(keys)
+}
+
+/// Fails when anything differs, and when there is nothing to prove it by.
+pub fn verify(args: &OfflineArgs, output: &Output) -> anyhow::Result<ExitCode> {
+    let trust = args.trust()?;
+    if let Some(path) = &args.receipt {
+        return receipt(path, &trust, output);
+    }
+    let bar = Bar::new();
+    let report = match (&args.export, &args.tiles) {
+        (Some(export), tiles) => {
+            let inputs = ExportInputs {
+                export: export.clone(),
+                checkpoints: args.checkpoints.clone(),
+                tiles: tiles.clone(),
+                earlier: args.earlier.clone(),
+                is_part: args.part,
+            };
+            offline::verify_export(&inputs, &trust, &|progress| bar.show(progress))
+        }
+        (None, Some(tiles)) => offline::verify_tiles(tiles, &args.checkpoints, &trust, &|progress| bar.show(progress)),
+        (None, None) => bail!("there is nothing to verify"),
+    };
+    bar.end();
+    let report = report?;
+    match output.json {
+        true => output.line(serde_json::to_string_pretty(&report)?)?,
+        false => print(&report, output)?,
+    }
+    Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn print(report: &Report, output: &Output) -> std::io::Result<()> {
+    print_differences(&report.differences, report.found);
+    for compared in &report.checkpoints {
+        let outcome = match compared.outcome {
+            Outcome::Agrees => "agrees",
+            Outcome::Differs => "differs",
+            Outcome::Beyond => "is not reached",
+        };
+        output.line(format!("the checkpoint of {} events in {} {outcome}", compared.size, compared.checkpoint))?;
+    }
+    match report.first_bad {
+        Some((first, last)) if first == last => output.line(format!("the first bad position is {first}"))?,
+        Some((first, last)) => output.line(format!("the first bad position is one of {first} to {last}"))?,
+        None => {}
+    }
+    let verdict =
+        if report.is_clean() { "everything is what was signed".to_owned() } else { format!("{} differences", report.found) };
+    let proven = if report.proven > 0 { format!(", positions 1 to {} are proven", report.proven) } else { String::new() };
+    output.line(format!("{} events{proven}: {verdict}", report.events))
+}
+
+fn receipt(path: &Path, trust: &Trust, output: &Output) -> anyhow::Result<ExitCode> {
+    let named = || path.display().to_string();
+    let text = std::fs::read(path).with_context(named)?;
+    let receipt: Receipt = serde_json::from_slice(&text).with_context(|| format!("{} is no receipt", named()))?;
+    let checked = receipt.check(trust);
+    if output.json {
+        let facts = match &checked {
+            Ok(proved) => json!({
+                "order_id": proved.order_id, "events": proved.events, "last_position": proved.last, "is_proven": true, "problem": null,
+                "origin": proved.opened.checkpoint.origin, "size": proved.opened.checkpoint.size,
+            }),
+            Err(error) => json!({"order_id": receipt.order_id, "is_proven": false, "problem": error.to_string()}),
+        };
+        output.json_line(&facts)?;
+    } else {
+        match &checked {
+            Ok(proved) => output.line(format!(
+                "order {}: {} events up to position {} are proven by a checkpoint of {} events, signed by {}",
+                proved.order_id, proved.events, proved.last, proved.opened.checkpoint.size, proved.opened.checkpoint.origin
+            ))?,
+            Err(error) => output.line(format!("order {}: {error}", receipt.order_id))?,
+        }
+    }
+    Ok(if checked.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,405 @@
+//! An export into an empty ledger: the same log byte for byte, and everything that is derived from
+//! it. Runs as the role that migrates.
+//!
+//! Each page is one transaction: events, head, inline rows, deliveries. Until the last one no node
+//! works on the ledger ([`SchemaError::HalfImported`]), and an import that was killed goes on where
+//! it stopped. Deliveries are the past: none is sent.
+//!
+//! [`SchemaError::HalfImported`]: crate::ledger::SchemaError::HalfImported
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ledger_events::wallet::Movement;
+use ledger_events::webhook::WebhookEvent;
+use ledger_events::{Actor, Event, Position, Recorded, ShardId, StreamType};
+use ledger_projections::listing::derive;
+use ledger_projections::write::{Head, Write};
+use ledger_projections::{Inline, ProjectionError, deliveries};
+use serde::Serialize;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, Connection, PgConnection};
+use tokio::sync::mpsc;
+
+use super::{ExportError, Manifest, line, read};
+use crate::audit::offline::structure::Structure;
+use crate::audit::{AuditError, Difference, Findings, Progress, lock};
+use crate::ledger::reader::{self, ReadError, Stored};
+use crate::ledger::{IMPORT, append, half_imported};
+
+/// Events in one transaction.
+const PAGE_EVENTS: usize = 5_000;
+
+/// Why an import could not be done.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    #[error(transparent)]
+    Export(#[from] ExportError),
+    #[error(transparent)]
+    Audit(#[from] AuditError),
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+    #[error(transparent)]
+    Projection(#[from] ProjectionError),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("{} has no events", .0.display())]
+    NoEvents(PathBuf),
+    #[error("{} is not the file that its manifest describes", .0.display())]
+    NotWhole(PathBuf),
+    #[error("{} is a part of a log, only a whole one can be imported", .0.display())]
+    Part(PathBuf),
+    #[error("{} is not a log: {difference}", .path.display())]
+    Damaged { path: PathBuf, difference: Box<Difference> },
+    #[error("the database has no shard {0}")]
+    NoShard(ShardId),
+    #[error("the ledger is not empty: the log of shard {shard} has {events} events")]
+    NotEmpty { shard: ShardId, events: i64 },
+    #[error("an import of another file was begun here: shard {shard} differs from this one at position {position}")]
+    Differs { shard: ShardId, position: Position },
+    #[error("something else writes to shard {0}: stop every node, and begin again in an empty database")]
+    Written(ShardId),
+}
+
+/// What was imported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Imported {
+    pub shard_id: ShardId,
+    pub events: Position,
+    /// How many of them an earlier run had brought in.
+    pub before: Position,
+}
+
+/// What one look through the whole file tells: it is a log, and which ids are taken by it.
+#[derive(Debug)]
+struct Survey {
+    shard: ShardId,
+    events: Position,
+    /// The greatest id of each sequence.
+    ids: BTreeMap<&'static str, i64>,
+    /// Ids of deliveries that events name.
+    given: BTreeSet<i64>,
+    /// Of the log's head where it was exported, as the manifest has it.
+    epoch: i64,
+}
+
+/// Imports a file into the database of these options.
+///
+/// # Errors
+/// Before anything is written: when the file is not a whole and sound log, when the ledger is not
+/// empty or not a beginning of the same file, and beside a verify or a rebuild. Later, when the
+/// database fails: the import can be run again.
+pub async fn import(options: &PgConnectOptions, path: &Path, progress: impl Fn(Progress)) -> Result<Imported, ImportError> {
+    import_in_pages(options, path, PAGE_EVENTS, progress).await
+}
+
+/// The same, with so many events in one transaction.
+///
+/// # Errors
+/// As [`import`].
+pub async fn import_in_pages(
+    options: &PgConnectOptions,
+    path: &Path,
+    page_events: usize,
+    progress: impl Fn(Progress),
+) -> Result<Imported, ImportError> {
+    let survey = survey(path, &progress).await?;
+    let mut conn = connect(options).await?;
+    lock::exclusive(&mut conn).await?;
+    let (mut head, is_begun) = find_head(&mut conn, survey.shard).await?;
+    let before = head.position;
+    match is_begun {
+        true => compare(&mut conn, &survey, before, path).await?,
+        false if before > 0 => return Err(ImportError::NotEmpty { shard: survey.shard, events: before }),
+        false => begin(&mut conn, &survey).await?,
+    }
+    let mut ids = DeliveryIds::after(&mut conn, &survey).await?;
+    let mut pages = pages(path, before, page_events);
+    while let Some(page) = pages.recv().await {
+        let page = page?;
+        write(&mut conn, &mut head, &page, &mut ids).await?;
+        progress(Progress { stage: "import", shard: survey.shard, done: head.position, total: survey.events });
+    }
+    finish(&mut conn, &survey, &ids).await?;
+    lock::release(&mut conn).await?;
+    conn.close().await?;
+    Ok(Imported { shard_id: survey.shard, events: survey.events, before })
+}
+
+async fn connect(options: &PgConnectOptions) -> Result<PgConnection, sqlx::Error> {
+    let options = options.clone().application_name("rewards-ledger import").options([
+        ("timezone", "UTC"),
+        ("default_transaction_isolation", "read committed"),
+        ("statement_timeout", "0"),
+        ("lock_timeout", "5000"),
+        ("idle_in_transaction_session_timeout", "60000"),
+        // A crash of the database takes whole pages back, the last first; the end is on the disk.
+        ("synchronous_commit", "off"),
+        ("jit", "off"),
+        ("work_mem", "64MB"),
+    ]);
+    options.connect().await
+}
+
+/// Reads the whole file before anything is written.
+async fn survey(path: &Path, progress: &impl Fn(Progress)) -> Result<Survey, ImportError> {
+    let manifest = Manifest::of(path)?;
+    if manifest.as_ref().is_some_and(|manifest| manifest.selection.has_gaps() || manifest.selection.from > 1) {
+        return Err(ImportError::Part(path.to_owned()));
+    }
+    let total = manifest.as_ref().and_then(|manifest| manifest.last).unwrap_or_default();
+    let (done, mut reached) = mpsc::unbounded_channel();
+    let file = path.to_owned();
+    let reading = tokio::task::spawn_blocking(move || -> Result<Survey, ImportError> {
+        let epoch = manifest.as_ref().map_or(0, |manifest| manifest.epoch);
+        if let Some(manifest) = manifest
+            && !manifest.describes(&file).map_err(|source| ExportError::File { path: file.clone(), source })?
+        {
+            return Err(ImportError::NotWhole(file));
+        }
+        let mut survey: Option<(Survey, Structure)> = None;
+        let mut findings = Findings::default();
+        read::each_page(&file, threads(), parse, |page| {
+            for stored in page {
+                let (survey, structure) = survey.get_or_insert_with(|| {
+                    let shard = stored.shard_id;
+                    (Survey { shard, events: 0, ids: BTreeMap::new(), given: BTreeSet::new(), epoch }, Structure::new(shard))
+                });
+                if let Some(recorded) = structure.step(&stored, &mut findings) {
+                    survey.note(&recorded);
+                }
+                survey.events = structure.last();
+                // A rule that was broken where it happened is history; a log that is none is not.
+                if let Some(difference) = findings.differences.drain(..).find(|found| !matches!(found, Difference::Rule { .. })) {
+                    return Err(ImportError::Damaged { path: file.clone(), difference: Box::new(difference) });
+                }
+            }
+            if let Some((survey, _)) = &survey {
+                _ = done.send((survey.shard, survey.events)); // nobody who is gone needs it
+            }
+            Ok(())
+        })?;
+        survey.map(|(survey, _)| survey).ok_or(ImportError::NoEvents(file))
+    });
+    while let Some((shard, done)) = reached.recv().await {
+        progress(Progress { stage: "check", shard, done, total: total.max(done) });
+    }
+    reading.await.map_err(|_| ExportError::Broken)?
+}
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn parse(text: &str) -> Result<Stored, String> {
+    line::read(text).map_err(|error| error.to_string())
+}
+
+impl Survey {
+    fn note(&mut self, recorded: &Recorded) {
+        let mut taken = |sequence, id: i64| {
+            let greatest = self.ids.entry(sequence).or_default();
+            *greatest = id.max(*greatest);
+        };
+        let sequence = match recorded.stream_type {
+            StreamType::Order => "order_ids",
+            StreamType::Wallet => "wallet_ids",
+            StreamType::Webhook => "webhook_ids",
+            StreamType::Replay => "replay_ids",
+            StreamType::Account => "account_ids",
+            StreamType::Credential => "credential_ids",
+            StreamType::User => "user_ids",
+            StreamType::Product => "product_ids",
+            StreamType::Category => "category_ids",
+            StreamType::IpBlock => "ip_blocks_id_seq",
+            StreamType::Beneficiary => "beneficiary_ids",
+            StreamType::Payout => "payout_ids",
+        };
+        taken(sequence, recorded.stream_id);
+        // Nobody may act under the id of an operator of the past.
+        if let Actor::Operator(id) = recorded.metadata.actor {
+            taken("vault.operators_id_seq", id);
+        }
+        match &recorded.event {
+            Event::Wallet(event) => {
+                if let Some(movement) = Movement::of(event) {
+                    taken("transaction_ids", movement.transaction_id);
+                }
+            }
+            Event::Webhook(WebhookEvent::WebhookTested(event)) => _ = self.given.insert(event.delivery_id),
+            _ => {}
+        }
+    }
+}
+
+/// Where the shard's log stands, and whether an import was begun.
+async fn find_head(conn: &mut PgConnection, shard: ShardId) -> Result<(Head, bool), ImportError> {
+    let found: Option<(Position, i64)> =
+        sqlx::query_as("SELECT position, epoch FROM log_head WHERE shard_id = $1").bind(shard).fetch_optional(&mut *conn).await?;
+    let (position, epoch) = found.ok_or(ImportError::NoShard(shard))?;
+    let is_begun = half_imported(conn).await?.iter().any(|(begun, ..)| *begun == shard);
+    Ok((Head { shard, position, epoch }, is_begun))
+}
+
+/// From here on no node works on the ledger until the import has ended.
+async fn begin(conn: &mut PgConnection, survey: &Survey) -> Result<(), sqlx::Error> {
+    sqlx::query("INSERT INTO projection_checkpoints (shard_id, projection, position) VALUES ($1, $2, $3)")
+        .bind(survey.shard)
+        .bind(IMPORT)
+        .bind(survey.events)
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+/// What is there must be the beginning of the file.
+async fn compare(conn: &mut PgConnection, survey: &Survey, head: Position, path: &Path) -> Result<(), ImportError> {
+    let shard = survey.shard;
+    let mut pages = pages(path, 0, PAGE_EVENTS);
+    let mut at = 0;
+    while at < head {
+        let page = pages.recv().await.transpose()?.ok_or(ImportError::Differs { shard, position: at + 1 })?;
+        let stored = reader::stored_after(&mut *conn, shard, at, i64::try_from(page.events.len()).unwrap_or(i64::MAX)).await?;
+        let differs = page.events.iter().zip(&stored).find(|(ours, theirs)| ours != theirs);
+        if let Some((ours, _)) = differs {
+            return Err(ImportError::Differs { shard, position: ours.position });
+        }
+        at = stored.last().map_or(head, |last| last.position);
+    }
+    Ok(())
+}
+
+/// Events that are written together.
+#[derive(Debug)]
+struct Page {
+    events: Vec<Stored>,
+    decoded: Vec<Recorded>,
+}
+
+/// The file's events after a position, in pages; reading goes on while one is written.
+fn pages(path: &Path, after: Position, size: usize) -> mpsc::Receiver<Result<Page, ImportError>> {
+    let (sender, receiver) = mpsc::channel(2);
+    let path: Arc<Path> = path.into();
+    tokio::task::spawn_blocking(move || {
+        let mut page = Page { events: vec![], decoded: vec![] };
+        let parse = |text: &str| {
+            let stored = parse(text)?;
+            let recorded = stored.decode().map_err(|error| error.to_string())?;
+            Ok((stored, recorded))
+        };
+        let read = read::each_page(&path, threads(), parse, |parsed| {
+            for (stored, recorded) in parsed.into_iter().filter(|(stored, _)| stored.position > after) {
+                page.events.push(stored);
+                page.decoded.push(recorded);
+                if page.events.len() == size {
+                    let full = std::mem::replace(&mut page, Page { events: vec![], decoded: vec![] });
+                    // Nobody takes it: the other side has failed, and says why.
+                    sender.blocking_send(Ok(full)).map_err(|_| ExportError::Broken)?;
+                }
+            }
+            Ok::<_, ExportError>(())
+        });
+        _ = match read {
+            Ok(()) if page.events.is_empty() => Ok(()),
+            Ok(()) => sender.blocking_send(Ok(page)),
+            Err(error) => sender.blocking_send(Err(error.into())),
+        };
+    });
+    receiver
+}
+
+/// Numbers deliveries in the order in which the log makes them, as the projector does, around the
+/// ids that events name.
+#[derive(Debug)]
+struct DeliveryIds {
+    last: i64,
+    given: BTreeSet<i64>,
+}
+
+impl DeliveryIds {
+    /// After those that are there: another shard's, or an earlier run's.
+    async fn after(conn: &mut PgConnection, survey: &Survey) -> Result<DeliveryIds, sqlx::Error> {
+        let given: Vec<i64> = survey.given.iter().copied().collect();
+        let last = sqlx::query_scalar("SELECT coalesce(max(id), 0) FROM deliveries WHERE shard_id <> $1 OR id <> ALL ($2)")
+            .bind(survey.shard)
+            .bind(given)
+            .fetch_one(conn)
+            .await?;
+        Ok(DeliveryIds { last, given: survey.given.clone() })
+    }
+
+    fn draw(&mut self) -> i64 {
+        self.last += 1;
+        while self.given.contains(&self.last) {
+            self.last += 1;
+        }
+        self.last
+    }
+}
+
+/// Writes a page and everything that follows from it, or nothing.
+async fn write(conn: &mut PgConnection, head: &mut Head, page: &Page, ids: &mut DeliveryIds) -> Result<(), ImportError> {
+    let shard = head.shard;
+    let Some(last) = page.events.last() else { return Ok(()) };
+    let mut tx = conn.begin().await?;
+    let mut write = Write::moving(*head, last.position, last.recorded_at);
+    append::push_stored(&mut write, &page.events);
+    if write.execute(&mut tx).await?.is_none() {
+        return Err(ImportError::Written(shard));
+    }
+    for inline in Inline::ALL {
+        inline.apply(&mut tx, shard, &page.decoded).await?;
+    }
+    let mut made = reader::fold_deliveries(&mut tx, shard, &page.decoded).await?;
+    made.settle(|| ids.draw());
+    deliveries::write(&mut tx, shard, &made).await?;
+    sqlx::query(
+        "INSERT INTO projection_checkpoints (shard_id, projection, position) VALUES ($1, $2, $3)
+         ON CONFLICT (shard_id, projection) DO UPDATE SET position = excluded.position, updated_at = clock_timestamp()",
+    )
+    .bind(shard)
+    .bind(deliveries::NAME)
+    .bind(last.position)
+    .execute(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    head.position = last.position;
+    Ok(())
+}
+
+/// Moves every sequence past the ids that are taken, counts what lists are paged by, and gives the
+/// ledger free.
+async fn finish(conn: &mut PgConnection, survey: &Survey, ids: &DeliveryIds) -> Result<(), ImportError> {
+    derive::derive_again(conn, survey.shard, deliveries::NAME).await?;
+    let deliveries = survey.given.last().copied().unwrap_or_default().max(ids.last);
+    let taken = survey.ids.iter().map(|(name, id)| (*name, *id)).chain([("delivery_ids", deliveries)]);
+    let (names, greatest): (Vec<&str>, Vec<i64>) = taken.filter(|(_, id)| *id > 0).unzip();
+    // What the vault holds may have been brought back before the log.
+    sqlx::query(
+        "SELECT setval(s.name::regclass, s.id)
+         FROM (SELECT * FROM unnest($1::text[], $2::bigint[]) AS taken (name, id)
+               UNION ALL SELECT 'voucher_ids', max(id) FROM vault.vouchers HAVING max(id) > 0) AS s
+         WHERE s.id > coalesce(pg_sequence_last_value(s.name::regclass), 0)",
+    )
+    .bind(names)
+    .bind(greatest)
+    .execute(&mut *conn)
+    .await?;
+    let mut tx = conn.begin().await?;
+    // With this commit all before it are on the disk.
+    sqlx::raw_sql("SET LOCAL synchronous_commit = on").execute(&mut *tx).await?;
+    // Writers forget what they remember of an empty ledger; a signer sees that it is no older one.
+    sqlx::query("UPDATE log_head SET epoch = greatest(epoch, $2) + 1 WHERE shard_id = $1")
+        .bind(survey.shard)
+        .bind(survey.epoch)
+        .execute(&mut *tx)
+        .await?;
+    sqlx::query("DELETE FROM projection_checkpoints WHERE shard_id = $1 AND projection = $2")
+        .bind(survey.shard)
+        .bind(IMPORT)
+        .execute(&mut *tx)
+        .await?;
+    tx.commit().await?;
+    Ok(())
+}

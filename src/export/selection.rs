@@ -1,0 +1,135 @@
+//! Which events are exported, and reading them in short pages.
+
+use std::fmt;
+use std::str::FromStr;
+
+use chrono::{DateTime, Utc};
+use ledger_events::{Position, ShardId, StreamType};
+use serde::{Deserialize, Serialize};
+use sqlx::PgPool;
+
+use crate::ledger::reader::{self, Filter, ReadError, Stored};
+
+/// Events in one page: one short statement, and no snapshot between two.
+pub const PAGE_EVENTS: i64 = 5_000;
+/// Positions looked at for one page where a filter leaves only some of the events.
+const WINDOW: i64 = 20_000;
+
+/// One stream, as `order/42`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stream {
+    pub stream_type: String,
+    pub stream_id: i64,
+}
+
+impl fmt::Display for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.stream_type, self.stream_id)
+    }
+}
+
+impl FromStr for Stream {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Stream, String> {
+        let (stream_type, id) = text.split_once('/').ok_or("expected a stream such as order/42")?;
+        let stream_type: StreamType = stream_type.parse().map_err(|_| {
+            let known: Vec<&str> = StreamType::ALL.iter().map(|known| known.as_str()).collect();
+            format!("expected a stream of {}", known.join(", "))
+        })?;
+        let stream_id = id.parse().map_err(|_| "expected a stream such as order/42")?;
+        Ok(Stream { stream_type: stream_type.as_str().to_owned(), stream_id })
+    }
+}
+
+/// Positions `from` to `to` of a shard's log, both included, or what of them passes the filters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Selection {
+    pub shard_id: ShardId,
+    pub from: Position,
+    pub to: Position,
+    pub stream: Option<Stream>,
+    #[serde(flatten)]
+    pub filter: Filter,
+}
+
+/// What a caller gives of a range: ends that are left open are the log's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Range {
+    pub from: Option<Position>,
+    pub to: Option<Position>,
+    /// Recorded at this time or later.
+    pub since: Option<DateTime<Utc>>,
+    /// Recorded before this time.
+    pub until: Option<DateTime<Utc>>,
+}
+
+impl Range {
+    /// The positions, in a log that ends at `head`: what is appended later is in no export of now.
+    pub async fn resolve(self, pool: &PgPool, shard: ShardId, head: Position) -> Result<(Position, Position), sqlx::Error> {
+        let mut from = self.from.unwrap_or(1).max(1);
+        let mut to = self.to.unwrap_or(head).min(head);
+        if let Some(since) = self.since {
+            from = from.max(reader::position_at(pool, shard, since).await?);
+        }
+        if let Some(until) = self.until {
+            to = to.min(reader::position_at(pool, shard, until).await? - 1);
+        }
+        Ok((from, to))
+    }
+}
+
+/// Events, and up to where they were looked for.
+#[derive(Debug)]
+pub struct Page {
+    pub events: Vec<Stored>,
+    pub reached: Position,
+}
+
+impl Selection {
+    /// Everything of a shard up to a position.
+    pub fn all(shard_id: ShardId, to: Position) -> Selection {
+        Selection { shard_id, from: 1, to, stream: None, filter: Filter::default() }
+    }
+
+    /// Whether positions are left out between its ends.
+    pub fn has_gaps(&self) -> bool {
+        self.stream.is_some() || !self.filter.is_everything()
+    }
+
+    /// The next events after a position, in order. It ends where `reached` is `to`.
+    pub async fn page(&self, pool: &PgPool, after: Position) -> Result<Page, ReadError> {
+        let after = after.max(self.from - 1);
+        if after >= self.to {
+            return Ok(Page { events: vec![], reached: self.to });
+        }
+        if let Some(stream) = &self.stream {
+            let stream = (stream.stream_type.as_str(), stream.stream_id);
+            let range = (after, self.to);
+            let events = reader::matching_of_stream(pool, self.shard_id, stream, range, &self.filter, PAGE_EVENTS).await?;
+            let is_full = i64::try_from(events.len()).is_ok_and(|n| n == PAGE_EVENTS);
+            let reached = events.last().filter(|_| is_full).map_or(self.to, |last| last.position);
+            return Ok(Page { events, reached });
+        }
+        let window = if self.filter.is_everything() { PAGE_EVENTS } else { WINDOW };
+        let reached = self.to.min(after + window);
+        let events = reader::matching(pool, self.shard_id, (after, reached), &self.filter).await?;
+        Ok(Page { events, reached })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_stream_is_named_by_its_type_and_id() {
+        let stream: Stream = "order/42".parse().unwrap();
+        assert_eq!((stream.stream_type.as_str(), stream.stream_id, stream.to_string()), ("order", 42, "order/42".into()));
+        for wrong in ["order", "order/", "order/x", "pony/1", ""] {
+            assert!(wrong.parse::<Stream>().is_err(), "{wrong}");
+        }
+    }
+}

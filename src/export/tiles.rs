@@ -1,0 +1,101 @@
+//! The published tree as files: checkpoint, hash tiles and entry bundles in the layout of C2SP
+//! `tlog-tiles`. Nothing that is there is ever changed: a copy that is grown is compared with itself.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use ledger_events::tile::{FULL, Tile};
+use ledger_events::{Position, ShardId};
+use sqlx::PgPool;
+
+use super::file::replace;
+use super::{ExportError, read};
+use crate::audit::Progress;
+use crate::ledger::reader::{self, Stored};
+use crate::transparency::{cosignature, store};
+
+/// Tiles read in one statement.
+const TILES: usize = 16;
+
+/// Copies the tree of the newest checkpoint, or what of it a directory lacks; returns how many
+/// events it has.
+///
+/// # Errors
+/// When nothing was signed yet, when a tile or an event is missing in the database, and when the
+/// directory has something else than the database: somebody has changed one of them.
+pub async fn copy(pool: &PgPool, shard: ShardId, directory: &Path, progress: impl Fn(Progress)) -> Result<u64, ExportError> {
+    let newest = store::newest(pool, shard).await?.ok_or(ExportError::Unsigned(shard))?;
+    let note = cosignature::with_cosignatures(pool, shard, &newest).await?;
+    let tiles: Vec<Tile> = Tile::all(newest.size).collect();
+    let total = Position::try_from(newest.size).unwrap_or(Position::MAX);
+    for batch in tiles.chunks(TILES) {
+        let found = store::tiles(pool, shard, &batch.iter().copied().collect::<BTreeSet<_>>()).await?;
+        for tile in batch {
+            let hashes = found.get(&(tile.level, tile.index)).and_then(|hashes| hashes.get(..usize::from(tile.width)));
+            let hashes = hashes.ok_or_else(|| ExportError::Missing(tile.path()))?;
+            keep(directory, &tile.path(), hashes.as_flattened())?;
+        }
+        let leaves: Vec<&Tile> = batch.iter().filter(|tile| tile.level == 0).collect();
+        if let (Some(first), Some(last)) = (leaves.first(), leaves.last()) {
+            let after = position(first.index);
+            let upto = position(last.index) + Position::from(last.width);
+            let events = reader::stored_after(pool, shard, after, upto - after).await?;
+            for (tile, events) in leaves.into_iter().zip(events.chunks(usize::from(FULL))) {
+                entries(directory, tile, events)?;
+            }
+            progress(Progress { stage: "tiles", shard, done: upto, total });
+        }
+    }
+    // Every checkpoint stays, and the newest comes last: what it promises is there.
+    keep(directory, &format!("checkpoints/{}", newest.size), newest.note.as_bytes())?;
+    replace(&directory.join("checkpoint"), note.as_bytes())?;
+    Ok(newest.size)
+}
+
+/// How many events stand before a tile of level 0.
+fn position(index: u64) -> Position {
+    Position::try_from(index).unwrap_or(Position::MAX).saturating_mul(FULL.into())
+}
+
+/// The bundle of a tile: lengths of two bytes, or of four in `entries32` where one is longer.
+fn entries(directory: &Path, tile: &Tile, events: &[Stored]) -> Result<(), ExportError> {
+    let is_whole = (position(tile.index) + 1..).zip(events).all(|(expected, stored)| stored.position == expected);
+    if !is_whole || events.len() != usize::from(tile.width) {
+        return Err(ExportError::Missing(tile.entries_path()));
+    }
+    let leaves: Vec<Vec<u8>> = events.iter().map(|stored| stored.leaf().to_bytes()).collect();
+    let is_long = leaves.iter().any(|leaf| leaf.len() > usize::from(u16::MAX));
+    let mut bundle = vec![];
+    for leaf in leaves {
+        match u16::try_from(leaf.len()) {
+            Ok(length) if !is_long => bundle.extend(length.to_be_bytes()),
+            _ => bundle.extend(u32::try_from(leaf.len()).unwrap_or(u32::MAX).to_be_bytes()),
+        }
+        bundle.extend(leaf);
+    }
+    let path = tile.entries_path();
+    let path = if is_long { path.replacen("tile/entries/", "tile/entries32/", 1) } else { path };
+    keep(directory, &path, &bundle)
+}
+
+/// Writes a file that is not there; one that is, must be the same. What a crash of the machine has
+/// cut off is written again.
+fn keep(directory: &Path, place: &str, content: &[u8]) -> Result<(), ExportError> {
+    let path = directory.join(place);
+    let named = |source| ExportError::File { path: path.clone(), source };
+    match fs::read(&path) {
+        Ok(known) if known == content => return Ok(()),
+        Ok(known) if !content.starts_with(&known) => return Err(ExportError::Differs(path)),
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if let Some(parent) = path.parent() {
+                fs::create_dir_all(parent).map_err(named)?;
+            }
+        }
+        Err(error) => return Err(named(error)),
+    }
+    let new = read::beside(&path, ".new");
+    fs::write(&new, content).and_then(|()| fs::rename(&new, &path)).map_err(named)
+}

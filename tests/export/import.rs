@@ -1,0 +1,294 @@
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::TryStreamExt;
+use ledger_events::webhook::WebhookEventType;
+use rewards_ledger::access::seal::{Private, random_secret};
+use rewards_ledger::audit::{Progress, verify};
+use rewards_ledger::export::{import, import::import_in_pages};
+use rewards_ledger::ledger::command::RegisterWebhook;
+use rewards_ledger::ledger::{Answer, Command, Ledger, SchemaError};
+use rewards_ledger::telemetry::Metrics;
+use serde_json::Value;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, PgConnection};
+use tokio_util::task::TaskTracker;
+
+use super::{export, fails, rows, succeeds};
+use crate::support::ledger::{self, Customer, SHARD, keyring};
+use crate::support::postgres::{TestDatabase, database};
+use crate::support::shop::Shop;
+
+/// The log, and everything that is derived from it.
+const DERIVED: [&str; 22] = [
+    "events",
+    "accounts",
+    "credentials",
+    "users",
+    "categories",
+    "products",
+    "orders",
+    "wallets",
+    "wallet_transactions",
+    "webhooks",
+    "webhook_replays",
+    "beneficiaries",
+    "payouts",
+    "webhook_audience",
+    "webhook_envelopes",
+    "deliveries",
+    "order_counts",
+    "order_marks",
+    "list_checkpoints",
+    "delivery_counts",
+    "delivery_marks",
+    "(SELECT shard_id, position, recorded_at FROM log_head)",
+];
+
+/// What is outside of the log and is brought back from its own backup.
+const OUTSIDE: [&str; 2] = ["vault.vouchers", "product_images"];
+
+struct World {
+    directory: tempfile::TempDir,
+    shop: Shop,
+    file: PathBuf,
+}
+
+/// A rich ledger, and its export.
+async fn world() -> World {
+    let (directory, shop) = (tempfile::tempdir().unwrap(), Shop::open().await);
+    shop.history().await;
+    // What the counts of lists are behind of depends on when they were counted.
+    while !matches!(shop.projector().count(SHARD).await.unwrap(), ledger_projections::listing::derive::Step::Idle) {}
+    let file = directory.path().join("events.ndjson");
+    export(&shop.options, &file).await;
+    World { directory, shop, file }
+}
+
+async fn target() -> (TestDatabase, PgConnectOptions) {
+    let database = database().await;
+    let options = database.url.parse().unwrap();
+    (database, options)
+}
+
+/// Copies tables from one database to another.
+async fn copy(from: &PgConnectOptions, to: &PgConnectOptions, tables: &[&str]) {
+    let (from, to) = (from.connect().await.unwrap(), to.connect().await.unwrap());
+    let (mut from, mut to): (PgConnection, PgConnection) = (from, to);
+    for table in tables {
+        let rows: Vec<_> = from.copy_out_raw(&format!("COPY {table} TO STDOUT")).await.unwrap().try_collect().await.unwrap();
+        let mut copy = to.copy_in_raw(&format!("COPY {table} FROM STDIN")).await.unwrap();
+        for row in rows {
+            copy.send(row).await.unwrap();
+        }
+        copy.finish().await.unwrap();
+    }
+}
+
+async fn verified(options: &PgConnectOptions) -> Vec<String> {
+    verify(options, |_| {}).await.unwrap().differences.iter().map(ToString::to_string).collect()
+}
+
+async fn count(options: &PgConnectOptions, sql: &'static str) -> i64 {
+    sqlx::query_scalar(sql).fetch_one(&mut options.connect().await.unwrap()).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_imported_log_is_the_same_byte_for_byte_and_so_is_what_is_derived() {
+    let World { directory, shop, file } = world().await;
+    let (_database, options) = target().await;
+    copy(&shop.options, &options, &OUTSIDE).await;
+    let imported = import(&options, &file, |_| {}).await.unwrap();
+    assert_eq!((imported.shard_id, imported.before), (SHARD, 0));
+    assert_eq!(rows(&options, &DERIVED).await, rows(&shop.options, &DERIVED).await);
+    assert_eq!(verified(&options).await, Vec::<String>::new());
+
+    let again = directory.path().join("again.ndjson");
+    export(&options, &again).await;
+    assert!(std::fs::read(&again).unwrap() == std::fs::read(&file).unwrap());
+    let refusal = import(&options, &file, |_| {}).await.unwrap_err().to_string();
+    assert!(refusal.contains("the ledger is not empty"), "{refusal}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_service_goes_on_where_the_imported_log_ends() {
+    let World { shop, file, .. } = world().await;
+    let (_database, options) = target().await;
+    copy(&shop.options, &options, &OUTSIDE).await;
+    import(&options, &file, |_| {}).await.unwrap();
+    let made = count(&options, "SELECT count(*) FROM deliveries").await;
+    assert!(made > 5);
+    // Nothing of the past is sent.
+    assert_eq!(count(&options, "SELECT count(*) FROM delivery_state WHERE status = 'failed' AND attempt_count = 0").await, made);
+    assert_eq!(count(&options, "SELECT count(*) FROM delivery_attempts").await, 0);
+
+    let imported = Shop::on(&options, shop.customer).await;
+    imported.load("new", 5, None).await;
+    let register = RegisterWebhook {
+        account_id: imported.customer.account_id,
+        name: Private::new("new"),
+        url: Private::new("https://example.com/new"),
+        events: vec![WebhookEventType::OrderCreated],
+        credential_id: None,
+        new_secret: random_secret(),
+    };
+    let Answer::Webhook(webhook) = imported.run(Command::RegisterWebhook(register)).await else { panic!() };
+    let order = imported.order(1).await;
+    imported.fulfil(order).await;
+    imported.run(Command::AddCategory { name: "New".into(), parent_id: None }).await;
+    let (account, _) = imported.account("New").await;
+    let beneficiary = imported.beneficiary().await;
+    imported.payout(beneficiary, "1.00").await;
+    let other = Customer::with(&imported.ledger, "5.00").await;
+    assert!(account < other.account_id);
+    imported.run(Command::TestWebhook { account_id: imported.customer.account_id, webhook_id: webhook.webhook.id }).await;
+    imported.project().await;
+    let pending = "SELECT count(*) FROM delivery_state WHERE status = 'pending'";
+    assert!(count(&options, pending).await >= 2, "what happens now is delivered");
+    assert_eq!(verified(&options).await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_vault_only_what_stands_there_is_missing() {
+    let World { shop: _shop, file, .. } = world().await;
+    let (_database, options) = target().await;
+    import(&options, &file, |_| {}).await.unwrap();
+    let found = verified(&options).await;
+    assert!(!found.is_empty());
+    for line in found {
+        assert!(line.contains("is not in the stock") || line.contains("the image of product 1 is missing"), "{line}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_was_killed_goes_on_and_nobody_works_on_half_of_it() {
+    let World { shop, file, directory } = world().await;
+    let (_database, options) = target().await;
+    copy(&shop.options, &options, &OUTSIDE).await;
+    let stop_after = |pages: usize| {
+        let (reached, midway) = tokio::sync::mpsc::unbounded_channel();
+        let seen = AtomicUsize::new(0);
+        let progress = move |progress: Progress| {
+            if progress.stage == "import" && seen.fetch_add(1, Ordering::Relaxed) + 1 == pages {
+                _ = reached.send(());
+            }
+        };
+        (progress, midway)
+    };
+    for _ in 0..2 {
+        // Dropped in the middle: its connection ends as that of a killed process.
+        let (progress, mut midway) = stop_after(3);
+        tokio::select! {
+            biased;
+            _ = midway.recv() => {}
+            done = import_in_pages(&options, &file, 7, progress) => panic!("it ended: {done:?}"),
+        }
+        let open = Ledger::open(&options, keyring(), Metrics::default(), &TaskTracker::new()).await;
+        assert!(matches!(open, Err(SchemaError::HalfImported { .. })), "{open:?}");
+        assert!(verified(&options).await.iter().any(|line| line.contains("an import has stopped at position")));
+    }
+    assert!(count(&options, "SELECT position FROM log_head").await >= 42);
+
+    // Another file is not gone on with.
+    shop.tamper(
+        "UPDATE events SET data = replace(data::text, 'Acme', 'Acne')::json WHERE type = 'AccountCreated' AND stream_id = 1",
+    )
+    .await;
+    let other = directory.path().join("other.ndjson");
+    export(&shop.options, &other).await;
+    let refusal = import(&options, &other, |_| {}).await.unwrap_err().to_string();
+    assert!(
+        refusal.contains("an import of another file was begun here: shard 1 differs from this one at position 1"),
+        "{refusal}"
+    );
+    shop.tamper(
+        "UPDATE events SET data = replace(data::text, 'Acne', 'Acme')::json WHERE type = 'AccountCreated' AND stream_id = 1",
+    )
+    .await;
+
+    let imported = import_in_pages(&options, &file, 7, |_| {}).await.unwrap();
+    assert!(imported.before >= 42, "{imported:?}");
+    assert_eq!(rows(&options, &DERIVED).await, rows(&shop.options, &DERIVED).await);
+    assert_eq!(verified(&options).await, Vec::<String>::new());
+    ledger::open(&options).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_whole_log_is_refused_before_anything_is_written() {
+    let World { directory, file, .. } = world().await;
+    let (_database, options) = target().await;
+    let text = std::fs::read_to_string(&file).unwrap();
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let swapped: Vec<&str> = [&lines[..9], &[lines[10], lines[9]], &lines[11..]].concat();
+    let with = |number: usize, from: &str, to: &str| {
+        let mut lines: Vec<String> = lines.iter().map(|&line| line.to_owned()).collect();
+        assert!(lines[number].contains(from));
+        lines[number] = lines[number].replacen(from, to, 1);
+        lines.concat()
+    };
+    for (content, expected) in [
+        (String::new(), "has no events"),
+        (lines[1..].concat(), "position 1 is missing"),
+        ([&lines[..9], &lines[10..]].concat().concat(), "position 10 is missing"),
+        (swapped.concat(), "position 10 is missing"),
+        ([&lines[..9], &lines[8..]].concat().concat(), "position 9 stands behind position 9"),
+        (text[..text.len() - 5].to_owned(), "the file ends in the middle of a line"),
+        (with(4, "\"position\":5", "\"position\":5.5"), "line 5: "),
+        (with(4, "\"schema_version\":1", "\"schema_version\":99"), "schema version 99"),
+        (with(4, "\"version\":1", "\"version\":2"), "has version 2 where 1 is next"),
+        (with(4, "\"recorded_at\":\"20", "\"recorded_at\":\"19"), "before its predecessor's"),
+        (with(4, "\"shard_id\":1", "\"shard_id\":2"), "position 5: is of shard 2"),
+    ] {
+        let path = directory.path().join("wrong.ndjson");
+        std::fs::write(&path, content).unwrap();
+        let refusal = import(&options, &path, |_| {}).await.unwrap_err().to_string();
+        assert!(refusal.contains(expected), "{expected}: {refusal}");
+    }
+    let manifest = |name: &str| directory.path().join(format!("{name}.manifest.json"));
+    let other = directory.path().join("other.ndjson");
+    std::fs::write(&other, &text).unwrap();
+    let mut described: Value = serde_json::from_slice(&std::fs::read(manifest("events.ndjson")).unwrap()).unwrap();
+    described["from"] = 2.into();
+    std::fs::write(manifest("other.ndjson"), described.to_string()).unwrap();
+    refused(&options, &other, "is a part of a log").await;
+    described["from"] = 1.into();
+    described["sha256"] = "00".into();
+    std::fs::write(manifest("other.ndjson"), described.to_string()).unwrap();
+    refused(&options, &other, "is not the file that its manifest describes").await;
+    std::fs::write(manifest("other.ndjson"), "{").unwrap();
+    refused(&options, &other, "manifest.json").await;
+    assert_eq!(count(&options, "SELECT count(*) + (SELECT count(*) FROM projection_checkpoints) FROM events").await, 0);
+    refused(&options, &directory.path().join("nowhere"), "nowhere").await;
+
+    // In the command's words.
+    let said = succeeds(directory.path(), &options, &["events", "import", file.to_str().unwrap()]).await;
+    assert!(String::from_utf8(said).unwrap().contains("events imported; no delivery of theirs is sent"));
+    let refusal = fails(directory.path(), &options, &["events", "import", file.to_str().unwrap()]).await;
+    assert!(refusal.starts_with("error: the ledger is not empty") && refusal.lines().count() == 1, "{refusal}");
+}
+
+async fn refused(options: &PgConnectOptions, path: &Path, expected: &str) {
+    let refusal = import(options, path, |_| {}).await.unwrap_err().to_string();
+    assert!(refusal.contains(expected), "{expected}: {refusal}");
+}
+
+/// A node that works on the ledger meanwhile is found out, not mixed in.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_somebody_else_writes_stops_it() {
+    let World { file, .. } = world().await;
+    let (_database, options) = target().await;
+    let node = Arc::new(ledger::open(&options).await);
+    let write = {
+        let node = node.clone();
+        move |progress: Progress| {
+            if progress.stage == "import" {
+                let add = Command::AddCategory { name: "Other".into(), parent_id: None };
+                _ = node.enqueue(SHARD, add, ledger::origin(), None).unwrap();
+                std::thread::sleep(std::time::Duration::from_millis(300));
+            }
+        }
+    };
+    let refusal = import_in_pages(&options, &file, 7, write).await.unwrap_err().to_string();
+    assert!(refusal.contains("something else writes to shard 1"), "{refusal}");
+}

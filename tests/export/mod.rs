@@ -1,0 +1,73 @@
+//! The log outside of the database: written, gone on with, served, and brought in again.
+
+mod files;
+mod http;
+mod import;
+mod offline;
+
+use std::path::Path;
+
+use rewards_ledger::export::{ExportFile, Manifest, Plan, Selection, selection::Range};
+use rewards_ledger::ledger::{FIRST_SHARD, connect, reader};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, PgPool};
+use tokio::process::Command;
+
+use crate::support::program::{program, run};
+
+/// Everything up to where the log ends now.
+async fn whole(pool: &PgPool, is_compressed: bool) -> Plan {
+    let head = reader::head(pool, FIRST_SHARD).await.unwrap();
+    Plan {
+        range: Range::default(),
+        selection: Selection::all(FIRST_SHARD, head),
+        head,
+        epoch: 0,
+        is_compressed,
+        checkpoint: None,
+    }
+}
+
+/// Exports a whole log.
+async fn export(options: &PgConnectOptions, path: &Path) -> Manifest {
+    let pool = connect::pool(options);
+    let mut file = ExportFile::open(path, whole(&pool, false).await).unwrap();
+    let (selection, mut at) = (file.plan.selection.clone(), 0);
+    while at < selection.to {
+        let page = selection.page(&pool, at).await.unwrap();
+        file.append(&page.events).unwrap();
+        at = page.reached;
+    }
+    file.finish(chrono::Utc::now()).unwrap()
+}
+
+fn command(directory: &Path, options: &PgConnectOptions, arguments: &[&str]) -> Command {
+    let mut command = program(directory);
+    command.args(arguments).env("DATABASE_URL", options.to_url_lossy().as_str());
+    command
+}
+
+/// Runs the program, which does what it is asked for.
+async fn succeeds(directory: &Path, options: &PgConnectOptions, arguments: &[&str]) -> Vec<u8> {
+    let output = run(&mut command(directory, options, arguments)).await;
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+/// Runs the program, which refuses; the line that says why.
+async fn fails(directory: &Path, options: &PgConnectOptions, arguments: &[&str]) -> String {
+    let output = run(&mut command(directory, options, arguments)).await;
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// Every row of these tables as text, in order.
+async fn rows(options: &PgConnectOptions, tables: &[&str]) -> Vec<String> {
+    let mut conn = options.connect().await.unwrap();
+    let mut rows = vec![];
+    for table in tables {
+        let sql = format!("SELECT '{table} ' || t::text FROM {table} t ORDER BY 1");
+        rows.extend(sqlx::query_scalar::<_, String>(AssertSqlSafe(sql)).fetch_all(&mut conn).await.unwrap());
+    }
+    rows
+}

@@ -1,0 +1,383 @@
+//! A database changed by its superuser, past the triggers, is found out with nothing but an export of
+//! it, the log's public key, and what was kept before.
+
+use std::path::{Path, PathBuf};
+
+use rewards_ledger::export::{import, tiles};
+use rewards_ledger::ledger::connect;
+use rewards_ledger::transparency::issue::order_receipt;
+use rewards_ledger::transparency::{Standing, store};
+use serde_json::{Value, json};
+
+use super::succeeds;
+use crate::support::ledger::SHARD;
+use crate::support::postgres::{TestDatabase, database};
+use crate::support::program::{program, run};
+use crate::support::shop::Shop;
+use crate::support::tree::{Signing, Tree, key};
+
+/// A ledger that was signed twice, and what an auditor has kept of it.
+struct Kept {
+    directory: tempfile::TempDir,
+    shop: Shop,
+    tree: Tree,
+    /// Of the two checkpoints.
+    sizes: [u64; 2],
+}
+
+async fn kept() -> Kept {
+    let (directory, shop) = (tempfile::tempdir().unwrap(), Shop::open().await);
+    let tree = Tree::of(&shop.ledger, &shop.options, &shop.metrics, &Standing::default());
+    let mut sizes = [0; 2];
+    for (size, name) in sizes.iter_mut().zip(["first.note", "second.note"]) {
+        shop.orders(shop.customer.account_id, 20).await;
+        *size = tree.grow().await;
+        std::fs::write(directory.path().join(name), tree.newest().await.note).unwrap();
+        if name == "first.note" {
+            export(&shop, directory.path(), "first.ndjson").await;
+        }
+    }
+    std::fs::write(directory.path().join("log.pub"), format!("# the log's key\n{}\n", key())).unwrap();
+    let kept = Kept { directory, shop, tree, sizes };
+    kept.export("kept.ndjson").await;
+    tiles::copy(kept.shop.pool(), SHARD, &kept.path("tiles"), |_| {}).await.unwrap();
+    kept
+}
+
+async fn export(shop: &Shop, directory: &Path, name: &str) {
+    succeeds(directory, &shop.options, &["events", "export", "--out", directory.join(name).to_str().unwrap()]).await;
+}
+
+impl Kept {
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    async fn export(&self, name: &str) {
+        export(&self.shop, self.directory.path(), name).await;
+    }
+
+    /// `verify` where there is no database and no setting: its report, and whether all is well.
+    async fn verify(&self, arguments: &[&str]) -> (bool, Value) {
+        let mut command = program(self.directory.path());
+        command.current_dir(self.directory.path()).args(["verify", "--json", "--key", "log.pub"]).args(arguments);
+        let output = run(&mut command).await;
+        let text = String::from_utf8(output.stdout).unwrap();
+        let report = serde_json::from_str(&text);
+        let report = report.unwrap_or_else(|_| panic!("{arguments:?}: {text}{}", String::from_utf8_lossy(&output.stderr)));
+        assert!(matches!(output.status.code(), Some(0 | 1)));
+        (output.status.success(), report)
+    }
+
+    /// In words.
+    async fn said(&self, arguments: &[&str]) -> String {
+        let mut command = program(self.directory.path());
+        command.current_dir(self.directory.path()).args(["verify", "--key", "log.pub"]).args(arguments);
+        let output = run(&mut command).await;
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        String::from_utf8(output.stdout).unwrap() + &String::from_utf8_lossy(&output.stderr)
+    }
+}
+
+const NOTES: [&str; 4] = ["--checkpoint", "first.note", "--checkpoint", "second.note"];
+
+fn with<'a>(export: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    ["--export", export].into_iter().chain(NOTES).chain(more.iter().copied()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nobody_has_changed_is_what_was_signed() {
+    let kept = kept().await;
+    let [first, second] = kept.sizes;
+    for more in
+        [&[][..], &["--tiles", "tiles"], &["--earlier", "first.ndjson"], &["--tiles", "tiles", "--earlier", "kept.ndjson"]]
+    {
+        let (is_well, report) = kept.verify(&with("kept.ndjson", more)).await;
+        assert!(is_well, "{more:?}: {report:#}");
+        assert_eq!((report["proven"].as_u64(), report["events"].as_u64()), (Some(second), Some(second)));
+        assert_eq!(report["root"], hex::encode(kept.tree.newest().await.root));
+        assert!(report["first_bad"].is_null());
+    }
+    // The manifest has a checkpoint of its own.
+    assert!(kept.verify(&["--export", "kept.ndjson"]).await.0);
+    assert!(kept.verify(&["--export", "first.ndjson", "--checkpoint", "first.note"]).await.0);
+    let (_, report) = kept.verify(&["--tiles", "tiles", "--checkpoint", "first.note"]).await;
+    assert_eq!(report["checkpoints"].as_array().unwrap().len(), 2, "{report:#}");
+    assert_eq!((report["proven"].as_u64(), report["found"].as_u64()), (Some(second), Some(0)));
+    // What came after the last checkpoint is proven by none, and no fault.
+    kept.shop.order(1).await;
+    kept.export("grown.ndjson").await;
+    let (is_well, report) = kept.verify(&with("grown.ndjson", &["--tiles", "tiles"])).await;
+    assert!(is_well && report["proven"].as_u64() == Some(second) && report["events"].as_u64() == Some(second + 2), "{report:#}");
+    // An older log is not the one that the second checkpoint was signed for.
+    let said = kept.said(&with("first.ndjson", &[])).await;
+    assert!(said.contains(&format!("positions {} to {second} are missing", first + 1)), "{said}");
+    assert!(said.contains(&format!("the first bad position is {}\n", first + 1)), "{said}");
+}
+
+/// What is done to the database at a position, what a line says, and whether the position shows by
+/// itself.
+const TAMPERINGS: [(&str, i64, &str, bool); 11] = [
+    ("UPDATE events SET data = replace(data::text, ':', ': ')::json WHERE position = 10", 10, "does not agree with the checkpoint", false),
+    ("UPDATE events SET data = replace(data::text, 'Acme', 'Acne')::json WHERE position = 1", 1, "does not agree with", false),
+    ("UPDATE events SET metadata = replace(metadata::text, ':', ': ')::json WHERE position = 60", 60, "does not agree with", false),
+    ("UPDATE events SET recorded_at = recorded_at + interval '1 ms' WHERE position = 50", 50, "does not agree with", false),
+    ("UPDATE events SET event_id = gen_random_uuid() WHERE position = 70", 70, "does not agree with", false),
+    ("DELETE FROM events WHERE position = 40", 40, "position 40 is missing", true),
+    // Removed, and the hole closed.
+    (
+        "DELETE FROM events WHERE position = 41; UPDATE events SET position = position + 1000000 WHERE position > 41;
+         UPDATE events SET position = position - 1000001 WHERE position > 1000000; UPDATE log_head SET position = position - 1",
+        41,
+        "are missing",
+        false,
+    ),
+    (
+        "UPDATE events SET position = 1000000 WHERE position = 11; UPDATE events SET position = 11 WHERE position = 13;
+         UPDATE events SET position = 13 WHERE position = 1000000",
+        11,
+        "does not agree with",
+        false,
+    ),
+    (
+        "UPDATE events SET position = position + 1000000 WHERE position >= 12; UPDATE events SET position = position - 999999 WHERE position > 1000000;
+         INSERT INTO events SELECT shard_id, 12, gen_random_uuid(), 'category', 999999, 1, 'CategoryAdded', 1, '{\"name\":\"x\",\"parent_id\":null}', metadata, recorded_at FROM events WHERE position = 11;
+         UPDATE log_head SET position = position + 1",
+        12,
+        "does not agree with",
+        false,
+    ),
+    ("DELETE FROM events WHERE position > 80; UPDATE log_head SET position = 80", 81, "positions 81 to", true),
+    ("DELETE FROM events WHERE position > 20; UPDATE log_head SET position = 20", 21, "positions 21 to", true),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_was_changed_is_found_and_the_first_bad_position_named() {
+    for (tampering, position, expected, shows) in TAMPERINGS {
+        let kept = kept().await;
+        kept.shop.tamper(tampering).await;
+        kept.export("now.ndjson").await;
+        // By checkpoints alone: between which it is.
+        let (is_well, report) = kept.verify(&with("now.ndjson", &[])).await;
+        let lines = report["differences"].to_string();
+        assert!(!is_well, "{tampering}");
+        let range: [i64; 2] = serde_json::from_value(report["first_bad"].clone()).unwrap();
+        assert!(range[0] <= position && position <= range[1], "{tampering}: {report:#}");
+        let before = report["proven"].as_i64().unwrap();
+        assert!(before < position && (shows || range[1] <= kept.sizes[1] as i64), "{report:#}");
+        let said = kept.said(&with("now.ndjson", &[])).await;
+        assert!(said.contains(expected), "{tampering}: {said} {lines}");
+        // By the tiles, and by an earlier export: which it is.
+        for reference in [["--tiles", "tiles"], ["--earlier", "kept.ndjson"]] {
+            let (is_well, report) = kept.verify(&with("now.ndjson", &reference)).await;
+            assert!(!is_well);
+            assert_eq!(report["first_bad"], json!([position, position]), "{tampering} {reference:?}: {report:#}");
+            let said = kept.said(&with("now.ndjson", &reference)).await;
+            assert!(said.contains(&format!("the first bad position is {position}\n")), "{said}");
+        }
+    }
+}
+
+/// Whoever has the database and the log's key makes the tree anew and signs it. What was signed
+/// before stays signed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_history_rewritten_with_its_tree_does_not_agree_with_what_was_kept() {
+    let kept = kept().await;
+    let [first, second] = kept.sizes;
+    let position = first + 5;
+    let change = format!("UPDATE events SET data = replace(data::text, ':', ': ')::json WHERE position = {position}");
+    kept.shop.tamper(&change).await;
+    let forge = "ALTER TABLE log_tiles DISABLE TRIGGER ALL; ALTER TABLE log_checkpoints DISABLE TRIGGER ALL;
+        DELETE FROM log_tiles; DELETE FROM log_edges; DELETE FROM log_checkpoints;
+        UPDATE projection_checkpoints SET position = 0 WHERE projection = 'transparency'";
+    sqlx::raw_sql(forge).execute(&mut kept.shop.admin().await).await.unwrap();
+    let forged = Tree::with(&kept.shop.ledger, &kept.shop.options, &kept.shop.metrics, &Standing::default(), Signing::default());
+    assert_eq!(forged.grow().await, second);
+    kept.export("forged.ndjson").await;
+    // By itself it is sound: its manifest has the forged checkpoint.
+    assert!(kept.verify(&["--export", "forged.ndjson"]).await.0);
+    let (is_well, report) = kept.verify(&with("forged.ndjson", &[])).await;
+    assert!(!is_well);
+    let outcomes: Vec<&str> = report["checkpoints"].as_array().unwrap().iter().map(|c| c["outcome"].as_str().unwrap()).collect();
+    assert_eq!((outcomes[0], outcomes.contains(&"differs"), outcomes.contains(&"agrees")), ("agrees", true, true), "{report:#}");
+    let (_, report) = kept.verify(&with("forged.ndjson", &["--earlier", "kept.ndjson"])).await;
+    assert!(report["differences"].to_string().contains(&format!("\"position\":{position}")), "{report:#}");
+    // The tiles that were kept are not written over with the forged ones.
+    let copied = tiles::copy(kept.shop.pool(), SHARD, &kept.path("tiles"), |_| {}).await;
+    assert!(copied.unwrap_err().to_string().contains("is not what the database has"));
+    // The signer remembers.
+    kept.shop.order(1).await;
+    Tree::refused(kept.tree.projector.step(SHARD).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_from_an_older_backup_that_has_grown_again_does_not_agree() {
+    let kept = kept().await;
+    let [first, second] = kept.sizes;
+    let (_database, restored) = restored(&kept).await;
+    restored.orders(kept.shop.customer.account_id, 30).await;
+    export(&restored, kept.directory.path(), "restored.ndjson").await;
+    let (is_well, report) = kept.verify(&with("restored.ndjson", &[])).await;
+    assert!(!is_well);
+    assert_eq!((report["proven"].as_u64(), &report["first_bad"]), (Some(first), &json!([first + 1, second])), "{report:#}");
+    let (_, report) = kept.verify(&with("restored.ndjson", &["--tiles", "tiles"])).await;
+    assert_eq!(report["first_bad"], json!([first + 1, first + 1]));
+    // Nor does the signer sign it, with what it remembers.
+    let remembering = Signing { memory_of: Some(kept.tree.clone()), ..Signing::default() };
+    let tree = Tree::with(&restored.ledger, &restored.options, &restored.metrics, &Standing::default(), remembering);
+    Tree::refused(tree.projector.step(SHARD).await);
+}
+
+/// The log as it was at the first checkpoint.
+async fn restored(kept: &Kept) -> (TestDatabase, Shop) {
+    let database = database().await;
+    let options = database.url.parse().unwrap();
+    import(&options, &kept.path("first.ndjson"), |_| {}).await.unwrap();
+    let shop = Shop::on(&options, kept.shop.customer).await;
+    (database, shop)
+}
+
+/// An import is the same log to whoever signs it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_imported_log_is_signed_on_under_the_same_memory() {
+    let kept = kept().await;
+    sqlx::raw_sql("UPDATE log_head SET epoch = epoch + 3").execute(&mut kept.shop.admin().await).await.unwrap();
+    kept.tree.grow().await;
+    kept.export("moved.ndjson").await;
+    let database = database().await;
+    let options = database.url.parse().unwrap();
+    import(&options, &kept.path("moved.ndjson"), |_| {}).await.unwrap();
+    let moved = Shop::on(&options, kept.shop.customer).await;
+    let remembering = Signing { memory_of: Some(kept.tree.clone()), ..Signing::default() };
+    let tree = Tree::with(&moved.ledger, &moved.options, &moved.metrics, &Standing::default(), remembering);
+    assert_eq!(tree.grow().await, kept.sizes[1]);
+    assert_eq!(tree.newest().await.root, kept.tree.newest().await.root);
+    moved.order(1).await;
+    assert_eq!(tree.grow().await, kept.sizes[1] + 2);
+    export(&moved, kept.directory.path(), "grown.ndjson").await;
+    assert!(kept.verify(&with("grown.ndjson", &["--tiles", "tiles"])).await.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_part_is_verified_by_the_tiles_of_the_whole() {
+    let kept = kept().await;
+    let command = |name: &str, more: &[&str]| {
+        let path = kept.path(name);
+        let all: Vec<String> =
+            ["events", "export", "--out", path.to_str().unwrap()].iter().chain(more).map(|&a| a.to_owned()).collect();
+        all
+    };
+    for (name, more) in [("part.ndjson", &["--from", "20", "--to", "40"][..]), ("type.ndjson", &["--type", "OrderPlaced"])] {
+        let arguments = command(name, more);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        succeeds(kept.directory.path(), &kept.shop.options, &arguments).await;
+        let said = kept.said(&["--export", name]).await;
+        assert!(said.contains("give them with --tiles"), "{said}");
+        let (is_well, report) = kept.verify(&["--export", name, "--tiles", "tiles"]).await;
+        assert!(is_well, "{report:#}");
+        let text = std::fs::read_to_string(kept.path(name)).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines.len() > 10);
+        let position = serde_json::from_str::<Value>(lines[5]).unwrap()["position"].clone();
+        let changed = text.replacen(
+            lines[5],
+            &lines[5].replacen("\"EUR\"", "\"USD\"", 1).replacen("\"reference\":\"", "\"reference\":\"X", 1),
+            1,
+        );
+        assert_ne!(changed, text);
+        std::fs::write(kept.path("changed.ndjson"), changed).unwrap();
+        let (is_well, report) = kept.verify(&["--export", "changed.ndjson", "--tiles", "tiles", "--part"]).await;
+        assert!(!is_well && report["first_bad"] == json!([position, position]), "{report:#}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_of_the_tiles_is_verified_by_itself() {
+    let kept = kept().await;
+    kept.shop.orders(kept.shop.customer.account_id, 300).await;
+    let size = kept.tree.grow().await;
+    succeeds(kept.directory.path(), &kept.shop.options, &["events", "export", "--tiles", kept.path("tiles").to_str().unwrap()])
+        .await;
+    let (is_well, report) = kept.verify(&["--tiles", "tiles", "--checkpoint", "first.note", "--checkpoint", "second.note"]).await;
+    assert!(is_well && report["proven"].as_u64() == Some(size), "{report:#}");
+    assert!(kept.path("tiles/tile/0/001").exists() && kept.path("tiles/tile/entries/000").exists());
+    assert!(kept.path(&format!("tiles/checkpoints/{}", kept.sizes[1])).exists());
+
+    let flipped = |name: &str, at: usize| {
+        let path = kept.path("tiles").join(name);
+        let intact = std::fs::read(&path).unwrap();
+        let mut bytes = intact.clone();
+        bytes[at] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        (path, intact)
+    };
+    // The seventh entry's last byte: find it behind six lengths.
+    let bundle = std::fs::read(kept.path("tiles/tile/entries/000")).unwrap();
+    let mut at = 0;
+    for _ in 0..7 {
+        at += 2 + usize::from(u16::from_be_bytes([bundle[at], bundle[at + 1]]));
+    }
+    for (name, at, expected) in [
+        ("tile/entries/000", at - 1, "the first bad position is 7\n".to_owned()),
+        ("tile/0/000", 32 * 9, "the first bad position is one of 1 to 10\n".to_owned()),
+        ("tile/0/001", 0, format!("the first bad position is one of {} to ", kept.sizes[1] + 1)),
+        ("tile/1/000.p/2", 32, "tile/1/000.p/2: the tile is not made of those below it".to_owned()),
+        ("checkpoint", 0, "checkpoint: ".to_owned()),
+    ] {
+        let (path, intact) = flipped(name, at);
+        let said = kept.said(&["--tiles", "tiles", "--checkpoint", "first.note", "--checkpoint", "second.note"]).await;
+        assert!(said.contains(&expected), "{name}: {said}");
+        std::fs::write(path, intact).unwrap();
+    }
+    std::fs::remove_file(kept.path("tiles/tile/0/001")).unwrap();
+    let said = kept.said(&["--tiles", "tiles"]).await;
+    assert!(said.contains("tile/0/001: the tile is missing"), "{said}");
+    // A database that was changed does not grow it.
+    sqlx::raw_sql("ALTER TABLE log_tiles DISABLE TRIGGER ALL").execute(&mut kept.shop.admin().await).await.unwrap();
+    let sql = "UPDATE log_tiles SET hashes = set_byte(hashes, 5, (get_byte(hashes, 5) + 1) % 256) WHERE level = 0 AND index = 0";
+    sqlx::raw_sql(sql).execute(&mut kept.shop.admin().await).await.unwrap();
+    let copied = tiles::copy(&connect::pool(&kept.shop.options), SHARD, &kept.path("tiles"), |_| {}).await;
+    assert!(copied.unwrap_err().to_string().contains("tile/0/000 is not what the database has"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_proven_by_what_nobody_has_signed() {
+    let kept = kept().await;
+    std::fs::remove_file(kept.path("kept.ndjson.manifest.json")).unwrap();
+    let said = kept.said(&["--export", "kept.ndjson"]).await;
+    assert!(said.contains("there is no signed checkpoint to compare with"), "{said}");
+    let text = std::fs::read_to_string(kept.path("second.note")).unwrap();
+    let forged = text.replacen(&kept.sizes[1].to_string(), &(kept.sizes[1] + 1).to_string(), 1);
+    std::fs::write(kept.path("forged.note"), forged).unwrap();
+    let said = kept.said(&["--export", "kept.ndjson", "--checkpoint", "forged.note"]).await;
+    assert!(said.contains("forged.note: "), "{said}");
+    // Another key, and witnesses that have not cosigned.
+    let other = crate::support::tree::key_of("bmV3IGtleSBuZXcga2V5IG5ldyBrZXkgbmV3IGtleS4=");
+    std::fs::write(kept.path("log.pub"), other.to_string()).unwrap();
+    let said = kept.said(&with("kept.ndjson", &[])).await;
+    assert!(said.contains("second.note: ") && said.contains("first.note: "), "{said}");
+    std::fs::write(kept.path("log.pub"), key().to_string()).unwrap();
+    let witness = crate::support::tree::witness(1).to_string();
+    let said = kept.said(&with("kept.ndjson", &["--witness", &witness, "--quorum", "1"])).await;
+    assert!(said.contains("0 of the trusted witnesses have cosigned the checkpoint, 1 are needed"), "{said}");
+    let said = kept.said(&with("nowhere.ndjson", &[])).await;
+    assert!(said.contains("nowhere.ndjson"), "{said}");
+    // The key is needed.
+    let mut command = program(kept.directory.path());
+    command.current_dir(kept.directory.path()).args(["verify", "--export", "kept.ndjson"]);
+    assert_eq!(run(&mut command).await.status.code(), Some(2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receipt_is_verified_with_the_key_alone() {
+    let kept = kept().await;
+    let receipt = order_receipt(kept.shop.pool(), SHARD, 3).await.unwrap();
+    let text = serde_json::to_string(&receipt).unwrap();
+    std::fs::write(kept.path("receipt.json"), &text).unwrap();
+    let (is_well, facts) = kept.verify(&["--receipt", "receipt.json"]).await;
+    assert!(is_well && facts["events"] == 2 && facts["order_id"] == 3, "{facts}");
+    std::fs::write(kept.path("receipt.json"), text.replacen("\"10.00\"", "\"1.00\"", 1)).unwrap();
+    let (is_well, facts) = kept.verify(&["--receipt", "receipt.json"]).await;
+    assert!(!is_well && facts["problem"].as_str().unwrap().contains("the readable fields are not what the leaf says"), "{facts}");
+    assert!(store::newest(kept.shop.pool(), SHARD).await.unwrap().is_some());
+}
