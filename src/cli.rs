@@ -6,6 +6,7 @@ mod audit;
 mod call;
 mod client;
 mod demo;
+mod erase;
 mod events;
 mod export;
 mod listen;
@@ -18,6 +19,7 @@ mod receipt;
 mod reconcile;
 mod replay;
 mod serve;
+mod show;
 mod tokens;
 
 use std::ffi::OsString;
@@ -75,6 +77,10 @@ enum Command {
     Receipt(receipt::ReceiptArgs),
     /// Deliver events to a webhook again, or what it missed
     Replay(replay::ReplayArgs),
+    /// Show an order with its story, or a wallet, as it is or as it was
+    Show(show::ShowArgs),
+    /// Destroy personal data that stands outside the log
+    Erase(erase::EraseArgs),
     /// Prove that every derived row is what the log says, or an export what was signed; fails when anything differs
     Verify(Box<audit::VerifyArgs>),
     /// Derive projections again from the log, while the service runs
@@ -124,6 +130,8 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Log(args) => log::run(args, &output).await,
         Command::Receipt(args) => receipt::run(args, &output).await,
         Command::Replay(args) => replay::run(args, &output).await,
+        Command::Show(args) => show::run(args, &output).await,
+        Command::Erase(args) => erase::run(args, &output).await,
         Command::Verify(args) => return audit::verify(&args, &output).await,
         Command::Rebuild(args) => return audit::rebuild(&args, &output).await,
         Command::Reconcile(args) => return reconcile::run(args, &output).await,
@@ -164,7 +172,7 @@ fn command() -> clap::Command {
     let everywhere = |command: clap::Command| command.mut_args(|arg| arg.global(true));
     let admin = |admin: clap::Command| everywhere(admin.mut_subcommand("token", everywhere));
     hide_values(
-        ["events", "replay", "log", "receipt"]
+        ["events", "replay", "log", "receipt", "erase"]
             .into_iter()
             .fold(Cli::command().mut_subcommand("admin", admin), |command, name| command.mut_subcommand(name, everywhere))
             .mut_subcommand("reconcile", |reconcile| reconcile.mut_subcommand("statement", everywhere)),

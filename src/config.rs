@@ -124,6 +124,14 @@ pub(crate) fn read_text(path: &Path, name: &str) -> Result<Private, ConfigError>
         .map_err(|error| ConfigError(format!("{name}: {} cannot be read: {error}", path.display())))
 }
 
+/// What seals and opens what is secret.
+#[derive(Args, Clone, Debug)]
+pub struct MasterKeySettings {
+    /// 32 random bytes in base64 [default: made with the embedded server in the data directory, else required]
+    #[arg(long, env = "LEDGER_MASTER_KEY_FILE", value_name = "FILE")]
+    pub master_key_file: Option<PathBuf>,
+}
+
 /// How a node works: all that `serve` takes.
 #[derive(Args, Clone, Debug)]
 pub struct Config {
@@ -162,9 +170,8 @@ pub struct Config {
     #[arg(long, env = "LEDGER_LOG_WITNESS_URLS", value_name = "URLS", value_delimiter = ',', value_parser = url)]
     pub log_witness_urls: Vec<String>,
 
-    /// 32 random bytes in base64 [default: made with the embedded server in the data directory, else required]
-    #[arg(long, env = "LEDGER_MASTER_KEY_FILE", value_name = "FILE")]
-    pub master_key_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub master_key: MasterKeySettings,
 
     /// The address by which clients reach the service: what the URLs in answers begin with [default: http://<listen>]
     #[arg(long, env = "LEDGER_PUBLIC_URL", value_name = "URL", value_parser = url)]

@@ -32,6 +32,7 @@ use crate::telemetry::Metrics;
 use crate::transparency::projector::TreeProjector;
 use crate::transparency::{PublicLog, Standing};
 pub use database::Database;
+pub use keys::keyring;
 
 /// A connection on which nothing moves for so long is closed, and so is one that never says what
 /// it wants.
@@ -108,7 +109,7 @@ impl Node {
             false => None,
         };
         let sender = config.roles.include(Role::Delivery).then(|| sender(config)).transpose()?;
-        let keyring = keys::keyring(config, database.is_embedded())?;
+        let keyring = keys::keyring(&config.master_key, &config.database.data_dir, database.is_embedded())?;
         let signing = match config.roles.include(Role::Projector) {
             true => Some((keys::signer(config, database.is_embedded())?, keys::memory(config)?)),
             false => None,

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
+use crate::erasure::PersonalDataErased;
 use crate::{AccountId, CategoryId, CredentialId, Moment, Percent, ProductId};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -120,7 +121,7 @@ pub fn evolve(state: Option<Account>, id: AccountId, event: &AccountEvent, at: &
         (Some(account), _) => account,
     };
     match event {
-        AccountEvent::AccountCreated(_) => {}
+        AccountEvent::AccountCreated(_) | AccountEvent::PersonalDataErased(_) => {}
         AccountEvent::AccountStatusChanged(e) => account.status = e.status,
         AccountEvent::DiscountSet(e) => {
             account.discounts.retain(|rule| (rule.product_id, rule.category_id) != (e.product_id, e.category_id));
@@ -138,6 +139,7 @@ crate::codec::stream_events! {
         AccountCreated = 1,
         AccountStatusChanged = 1,
         DiscountSet = 1,
+        PersonalDataErased = 1,
     }
 }
 

@@ -6,6 +6,7 @@
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
+use crate::erasure::PersonalDataErased;
 use crate::{AccountId, BeneficiaryId, Currency, Moment, Rejection};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -86,7 +87,8 @@ pub fn evolve(state: Option<Beneficiary>, id: BeneficiaryId, event: &Beneficiary
     };
     match event {
         BeneficiaryEvent::BeneficiaryAdded(_) => {}
-        BeneficiaryEvent::BeneficiaryDeleted(_) => beneficiary.is_deleted = true,
+        // Nobody knows any more where the money would go.
+        BeneficiaryEvent::BeneficiaryDeleted(_) | BeneficiaryEvent::PersonalDataErased(_) => beneficiary.is_deleted = true,
     }
     beneficiary.version = at.version;
     beneficiary.updated_at = at.recorded_at;
@@ -98,5 +100,6 @@ crate::codec::stream_events! {
     BeneficiaryEvent {
         BeneficiaryAdded = 1,
         BeneficiaryDeleted = 1,
+        PersonalDataErased = 1,
     }
 }

@@ -9,6 +9,7 @@ pub mod account;
 pub mod beneficiary;
 pub mod catalogue;
 pub mod codec;
+pub mod erasure;
 pub mod ip_block;
 pub mod leaf;
 pub mod merkle;

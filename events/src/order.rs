@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::erasure::PersonalDataErased;
 use crate::price::refund_due;
 use crate::{AccountId, Currency, Moment, Money, OrderId, Percent, Position, ProductId, Rejection, TransactionId, WalletId};
 
@@ -268,8 +269,8 @@ pub fn evolve(state: Option<Order>, id: OrderId, event: &OrderEvent, at: &Moment
             order.cancelled_on = Some(at.recorded_at);
             order.refunded_amount = e.refunded_amount;
         }
-        // A read changes nothing that the order shows.
-        OrderEvent::VouchersRevealed(_) => {
+        // A read changes nothing that the order shows, and what is erased was never in it.
+        OrderEvent::VouchersRevealed(_) | OrderEvent::PersonalDataErased(_) => {
             order.version = at.version;
             order.last_event_id = at.event_id;
             return Some(order);
@@ -296,6 +297,7 @@ crate::codec::stream_events! {
         OrderDelivered = 1,
         OrderCancelled = 1,
         VouchersRevealed = 1,
+        PersonalDataErased = 1,
     }
 }
 

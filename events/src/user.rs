@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
+use crate::erasure::PersonalDataErased;
 use crate::{AccountId, Moment, UserId};
 
 /// What a user may do. Each role may do what those before it may.
@@ -72,11 +73,13 @@ pub fn evolve(state: Option<User>, id: UserId, event: &UserEvent, at: &Moment) -
             created_at: at.recorded_at,
             updated_at: at.recorded_at,
         },
-        (None, UserEvent::UserRemoved(_)) => return None,
+        (None, UserEvent::UserRemoved(_) | UserEvent::PersonalDataErased(_)) => return None,
         (Some(user), _) => user,
     };
-    if let UserEvent::UserRemoved(_) = event {
-        user.is_removed = true;
+    match event {
+        UserEvent::UserCreated(_) => {}
+        // Without an email nobody can log in.
+        UserEvent::UserRemoved(_) | UserEvent::PersonalDataErased(_) => user.is_removed = true,
     }
     user.version = at.version;
     user.updated_at = at.recorded_at;
@@ -88,6 +91,7 @@ crate::codec::stream_events! {
     UserEvent {
         UserCreated = 1,
         UserRemoved = 1,
+        PersonalDataErased = 1,
     }
 }
 

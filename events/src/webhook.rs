@@ -50,7 +50,7 @@ impl WebhookEventType {
             OrderEvent::OrderDelivered(_) => Some(Self::OrderDelivered),
             OrderEvent::OrderPartiallyDelivered(_) => Some(Self::OrderPartiallyDelivered),
             OrderEvent::OrderCancelled(_) => Some(Self::OrderCancelled),
-            OrderEvent::OrderDelayed(_) | OrderEvent::VouchersRevealed(_) => None,
+            OrderEvent::OrderDelayed(_) | OrderEvent::VouchersRevealed(_) | OrderEvent::PersonalDataErased(_) => None,
         }
     }
 

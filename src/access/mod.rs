@@ -3,7 +3,7 @@
 pub mod blocks;
 pub mod gate;
 pub mod limits;
-mod operators;
+pub mod operators;
 mod passwords;
 pub mod request_signature;
 pub mod seal;

@@ -112,6 +112,11 @@ impl Operators {
     }
 }
 
+/// The names of operators whose tokens were issued, revoked or not.
+pub async fn names(pool: &PgPool, ids: &[i64]) -> Result<Vec<(i64, String)>, sqlx::Error> {
+    sqlx::query_as("SELECT id, name FROM vault.operators WHERE id = ANY($1)").bind(ids).fetch_all(pool).await
+}
+
 /// What may be known of a token after it was issued.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct IssuedToken {

@@ -1,5 +1,10 @@
-//! Secrets at rest: an AEAD under a key derived from the master key, each sealed value bound to
-//! its kind and row, with the key's id beside it so that the key can be rotated.
+//! Secrets at rest: an AEAD, each sealed value bound to its kind and row.
+//!
+//! What belongs to the service is sealed under a key that is derived from the master key, and names
+//! it. What belongs to a person is sealed under a data key, a random one for each subject, which is
+//! itself sealed under the master key: with the data key destroyed, nobody opens it any more,
+//! whoever has the master key. Its row names the data key; one without was sealed under the master
+//! key, before there were others, and opens as ever.
 
 use std::fmt;
 
@@ -39,6 +44,8 @@ pub enum SealError {
     UnknownKey,
     #[error("a sealed value was changed, or belongs to another row")]
     Unreadable,
+    #[error("the data key of {0} was not loaded")]
+    NoDataKey(String),
 }
 
 const KEY_ID_BYTES: usize = 4;
@@ -67,6 +74,50 @@ fn keyed_hash(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
     mac.finalize().into_bytes().into()
 }
 
+fn encrypt(cipher: &XChaCha20Poly1305, kind: &str, id: i64, plain: &[u8]) -> Result<Vec<u8>, SealError> {
+    let nonce: [u8; NONCE_BYTES] = rand::random();
+    let aad = format!("{kind}/{id}");
+    let sealed = cipher.encrypt(&XNonce::from(nonce), Payload { msg: plain, aad: aad.as_bytes() });
+    Ok([&nonce[..], &sealed.map_err(|_| SealError::Unreadable)?[..]].concat())
+}
+
+fn decrypt(cipher: &XChaCha20Poly1305, kind: &str, id: i64, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
+    let (nonce, sealed) = sealed.split_first_chunk::<NONCE_BYTES>().ok_or(SealError::Unreadable)?;
+    let aad = format!("{kind}/{id}");
+    let plain = cipher.decrypt(&XNonce::from(*nonce), Payload { msg: sealed, aad: aad.as_bytes() });
+    plain.map(Zeroizing::new).map_err(|_| SealError::Unreadable)
+}
+
+fn text(plain: &[u8]) -> Result<Private, SealError> {
+    std::str::from_utf8(plain).map(Private::new).map_err(|_| SealError::Unreadable)
+}
+
+/// A random key for what belongs to one subject. Destroyed, it takes that with it.
+pub struct DataKey {
+    pub id: i64,
+    cipher: XChaCha20Poly1305,
+}
+
+impl fmt::Debug for DataKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DataKey").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// The kind that data keys are sealed as.
+const DATA_KEY: &str = "data_key";
+
+impl DataKey {
+    /// As [`Keyring::seal`]. The row has to name the key.
+    pub fn seal(&self, kind: &str, id: i64, plain: &[u8]) -> Result<Vec<u8>, SealError> {
+        encrypt(&self.cipher, kind, id, plain)
+    }
+
+    pub fn open(&self, kind: &str, id: i64, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
+        decrypt(&self.cipher, kind, id, sealed)
+    }
+}
+
 impl Keyring {
     /// From the text of a master key file: 32 bytes in base64, white space around it ignored.
     pub fn from_base64(text: &str) -> Result<Keyring, SealError> {
@@ -89,13 +140,7 @@ impl Keyring {
 
     /// Seals a value for one row: `kind` and `id` are bound in, and needed to open it.
     pub fn seal(&self, kind: &str, id: i64, plain: &[u8]) -> Result<Vec<u8>, SealError> {
-        let nonce: [u8; NONCE_BYTES] = rand::random();
-        let aad = format!("{kind}/{id}");
-        let sealed = self
-            .cipher
-            .encrypt(&XNonce::from(nonce), Payload { msg: plain, aad: aad.as_bytes() })
-            .map_err(|_| SealError::Unreadable)?;
-        Ok([&self.key_id[..], &nonce[..], &sealed[..]].concat())
+        Ok([&self.key_id[..], &encrypt(&self.cipher, kind, id, plain)?[..]].concat())
     }
 
     pub fn open(&self, kind: &str, id: i64, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
@@ -103,16 +148,38 @@ impl Keyring {
         if key_id != self.key_id {
             return Err(SealError::UnknownKey);
         }
-        let (nonce, sealed) = rest.split_first_chunk::<NONCE_BYTES>().ok_or(SealError::Unreadable)?;
-        let aad = format!("{kind}/{id}");
-        let plain = self.cipher.decrypt(&XNonce::from(*nonce), Payload { msg: sealed, aad: aad.as_bytes() });
-        plain.map(Zeroizing::new).map_err(|_| SealError::Unreadable)
+        decrypt(&self.cipher, kind, id, rest)
+    }
+
+    /// A new data key with this id, and the sealed form in which it is kept.
+    pub fn new_data_key(&self, id: i64) -> Result<(DataKey, Vec<u8>), SealError> {
+        let key = Zeroizing::new(rand::random::<[u8; 32]>());
+        let sealed = self.seal(DATA_KEY, id, key.as_slice())?;
+        Ok((DataKey { id, cipher: XChaCha20Poly1305::new(&Key::from(*key)) }, sealed))
+    }
+
+    pub fn open_data_key(&self, id: i64, sealed: &[u8]) -> Result<DataKey, SealError> {
+        let key = self.open(DATA_KEY, id, sealed)?;
+        let key: Zeroizing<[u8; 32]> = Zeroizing::new(key.as_slice().try_into().map_err(|_| SealError::Unreadable)?);
+        Ok(DataKey { id, cipher: XChaCha20Poly1305::new(&Key::from(*key)) })
+    }
+
+    /// Opens a value under its data key, or under the master key if its row names none.
+    pub fn open_under(&self, key: Option<&DataKey>, kind: &str, id: i64, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
+        match key {
+            Some(key) => key.open(kind, id, sealed),
+            None => self.open(kind, id, sealed),
+        }
+    }
+
+    /// The same of a value that was a text.
+    pub fn open_text_under(&self, key: Option<&DataKey>, kind: &str, id: i64, sealed: &[u8]) -> Result<Private, SealError> {
+        text(&self.open_under(key, kind, id, sealed)?)
     }
 
     /// Opens a value that was a text.
     pub fn open_text(&self, kind: &str, id: i64, sealed: &[u8]) -> Result<Private, SealError> {
-        let plain = self.open(kind, id, sealed)?;
-        std::str::from_utf8(&plain).map(Private::new).map_err(|_| SealError::Unreadable)
+        text(&self.open(kind, id, sealed)?)
     }
 
     /// What access tokens are signed with.
@@ -156,6 +223,23 @@ mod tests {
         *changed.last_mut().unwrap() ^= 1;
         assert_eq!(keyring.open("webhook.token", 7, &changed), Err(SealError::Unreadable));
         assert_eq!(keyring.open("webhook.token", 7, b"ab"), Err(SealError::Unreadable));
+    }
+
+    #[test]
+    fn what_is_under_a_data_key_opens_with_that_key_alone() {
+        let keyring = Keyring::from_base64(&Keyring::generate()).unwrap();
+        let (key, kept) = keyring.new_data_key(3).unwrap();
+        let sealed = key.seal("order.metadata", 7, b"text").unwrap();
+        let again = keyring.open_data_key(3, &kept).unwrap();
+        assert_eq!(keyring.open_text_under(Some(&again), "order.metadata", 7, &sealed), Ok(Private::new("text")));
+        assert_eq!(again.open("order.metadata", 8, &sealed), Err(SealError::Unreadable));
+        assert_eq!(keyring.open_data_key(4, &kept).map(|key| key.id), Err(SealError::Unreadable));
+        let (other, _) = keyring.new_data_key(3).unwrap();
+        assert_eq!(other.open("order.metadata", 7, &sealed), Err(SealError::Unreadable));
+        assert!(keyring.open("order.metadata", 7, &sealed).is_err(), "the master key opens the data key, not the value");
+        let before = keyring.seal("order.metadata", 7, b"text").unwrap();
+        assert_eq!(keyring.open_text_under(None, "order.metadata", 7, &before), Ok(Private::new("text")));
+        assert_eq!(format!("{key:?}"), "DataKey { id: 3, .. }");
     }
 
     #[test]

@@ -231,6 +231,8 @@ impl Beneficiaries {
     }
 
     /// Find a beneficiary
+    ///
+    /// 404 once it was deleted, or what is known of the person was erased.
     #[oai(path = "/beneficiaries/:id", method = "get", operation_id = "get_beneficiary")]
     async fn get(
         &self,

@@ -7,7 +7,7 @@ use super::error::JSON;
 use super::probes::add_text;
 
 /// A guide's name in its address, its title, and its Markdown.
-const GUIDES: [(&str, &str, &str); 9] = [
+const GUIDES: [(&str, &str, &str); 10] = [
     ("signing", "Signing a request", include_str!("../../docs/signing.md")),
     ("webhooks", "Receiving webhooks", include_str!("../../docs/webhooks.md")),
     ("errors", "Errors, retries and idempotency", include_str!("../../docs/errors.md")),
@@ -15,6 +15,7 @@ const GUIDES: [(&str, &str, &str); 9] = [
     ("transparency", "The transparency log", include_str!("../../docs/transparency.md")),
     ("reconciliation", "Reconciliation", include_str!("../../docs/reconciliation.md")),
     ("export", "Exporting, importing and verifying the log", include_str!("../../docs/export.md")),
+    ("erasure", "Erasing personal data", include_str!("../../docs/erasure.md")),
     ("versioning", "Versioning", VERSIONING),
     ("changelog", "Changelog", include_str!("../../CHANGELOG.md")),
 ];

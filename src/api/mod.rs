@@ -48,5 +48,6 @@ mod wallets;
 mod webhooks;
 
 pub use lifecycle::Lifecycle;
+pub(crate) use operator::{AnyOrder, AnyWallet, OrderHistory};
 pub use serve::{app, documents};
 pub use state::ApiState;

@@ -21,13 +21,11 @@ use super::scalars::{JsonObject, Money, Number, Timestamp};
 use super::state::{ApiState, State, Tag, amounts, listed, money, not_found, origin, rows_of, time};
 use crate::access::seal::Private;
 use crate::ledger::command::{self, OrderView};
-use crate::ledger::texts::{self, Texts};
+use crate::ledger::texts::{self, CANCEL_REASON, METADATA, Texts};
 use crate::ledger::{Answer, Command, Rendered};
 
 /// The largest `metadata`, in bytes of canonical JSON.
 const MAX_METADATA_BYTES: usize = 4 * 1024;
-pub const METADATA: &str = "order.metadata";
-pub const CANCEL_REASON: &str = "order.cancel_reason";
 
 /// An order, paid from the wallet of the product's currency. The service prices it.
 #[derive(Object, Serialize)]
@@ -158,9 +156,9 @@ pub struct Order {
     delivered_on: Option<Timestamp>,
     /// Null unless CANCELLED.
     cancelled_on: Option<Timestamp>,
-    /// The reason that came with the cancellation.
+    /// The reason that came with the cancellation; null, too, once it was erased.
     cancel_reason: Option<String>,
-    /// What the client sent with the order.
+    /// What the client sent with the order; null, too, once it was erased.
     metadata: Option<JsonObject>,
     /// When it was made.
     created_at: Timestamp,

@@ -6,7 +6,9 @@ use poem_openapi::types::Type;
 
 use super::error::{ApiError, Code};
 use super::reply::Stored;
+use crate::ledger::history::HistoryError;
 use crate::ledger::reader::ReadError;
+use crate::ledger::story::StoryError;
 use crate::ledger::texts::VaultError;
 use crate::ledger::{Answer, Rendered, Reply, WriteError, connect};
 
@@ -113,6 +115,26 @@ impl From<ReadError> for ApiError {
         match error {
             ReadError::Database(error) => error.into(),
             error => ApiError::internal(error),
+        }
+    }
+}
+
+/// A look into the past that failed.
+impl From<HistoryError> for ApiError {
+    fn from(error: HistoryError) -> ApiError {
+        match error {
+            HistoryError::Read(error) => error.into(),
+            HistoryError::BeyondHead { .. } => ApiError::invalid("as_of", format!("is a position to come: {error}")),
+        }
+    }
+}
+
+/// The story of an order that could not be read.
+impl From<StoryError> for ApiError {
+    fn from(error: StoryError) -> ApiError {
+        match error {
+            StoryError::Read(error) => error.into(),
+            StoryError::Vault(error) => error.into(),
         }
     }
 }

@@ -14,7 +14,7 @@ use poem::http::header;
 use poem::web::Accept;
 use poem::{Body, IntoResponse, Response};
 use poem_openapi::param::{Path, Query};
-use poem_openapi::registry::{MetaMediaType, MetaResponse, MetaResponses, MetaSchema, MetaSchemaRef, Registry};
+use poem_openapi::registry::{MetaHeader, MetaMediaType, MetaResponse, MetaResponses, MetaSchema, MetaSchemaRef, Registry};
 use poem_openapi::types::Type;
 use poem_openapi::{ApiResponse, Object, OpenApi};
 use serde::Serialize;
@@ -33,7 +33,7 @@ use crate::spreadsheet::{self, inert};
 /// A wallet's statement: `opening_balance` + `total_credits` + `total_refunds` − `total_debits` =
 /// `closing_balance`.
 #[derive(Object, Serialize)]
-struct Statement {
+pub(super) struct Statement {
     /// The wallet.
     wallet_id: i64,
     /// ISO 4217.
@@ -59,11 +59,21 @@ struct Statement {
 /// The beginning of a statement, without its last brace.
 #[derive(Serialize)]
 struct Head<'a> {
+    #[serde(flatten)]
+    of: Option<Of>,
     wallet_id: i64,
     currency: &'a str,
     from: Option<Timestamp>,
     to: Option<Timestamp>,
     opening_balance: Money,
+}
+
+/// What only operators are told of a statement.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Of {
+    pub account_id: i64,
+    /// None: as it is now.
+    pub as_of_position: Option<i64>,
 }
 
 /// The end of a statement, without its first brace.
@@ -143,9 +153,10 @@ impl Form {
 
 /// A statement on its way.
 #[derive(Debug)]
-struct Sending {
+pub(super) struct Sending {
     form: Form,
     pool: PgPool,
+    of: Option<Of>,
     movements: Movements,
     from: Option<DateTime<Utc>>,
     to: Option<DateTime<Utc>>,
@@ -177,7 +188,45 @@ enum SendError {
     DoesNotAddUp(i64),
 }
 
+/// A period that is asked for.
+///
+/// # Errors
+/// 400 for one that ends before it begins.
+pub(super) fn period(
+    from: Option<DateTime<Utc>>,
+    to: Option<DateTime<Utc>>,
+) -> Result<(Option<DateTime<Utc>>, Option<DateTime<Utc>>), ApiError> {
+    let (from, to) = (time("from", from)?, time("to", to)?);
+    if from.zip(to).is_some_and(|(from, to)| to < from) {
+        return Err(ApiError::invalid("to", "must not be before from"));
+    }
+    Ok((from, to))
+}
+
 impl Sending {
+    /// A statement in the form that the caller wishes.
+    pub(super) fn new(
+        accept: &Accept,
+        pool: &PgPool,
+        movements: Movements,
+        (from, to): (Option<DateTime<Utc>>, Option<DateTime<Utc>>),
+        of: Option<Of>,
+    ) -> Self {
+        let (form, totals) = (Form::wanted(accept), Totals::beginning_at(movements.opening));
+        Self {
+            form,
+            pool: pool.clone(),
+            of,
+            movements,
+            from,
+            to,
+            totals,
+            next: Part::Head,
+            is_first: true,
+            is_totals_only: false,
+        }
+    }
+
     /// The next part of the body; none after the last.
     async fn next(mut self) -> Result<Option<(Vec<u8>, Self)>, SendError> {
         let mut part = Vec::new();
@@ -213,7 +262,7 @@ impl Sending {
                 out.extend_from_slice(br#"{"success":true,"data":"#);
                 let (from, to) = (self.from.map(Into::into), self.to.map(Into::into));
                 let currency = wallet.currency.as_str();
-                let head = Head { wallet_id: wallet.id, currency, from, to, opening_balance: opening.into() };
+                let head = Head { of: self.of, wallet_id: wallet.id, currency, from, to, opening_balance: opening.into() };
                 serde_json::to_writer(&mut *out, &head)?;
                 out.pop();
                 out.extend_from_slice(br#","transactions":["#);
@@ -338,22 +387,26 @@ impl IntoResponse for Sending {
     }
 }
 
+/// Both forms as the document shows them, and the headers that go with them.
+pub(super) fn responses<T: Type>(more: Vec<MetaHeader>) -> MetaResponses {
+    let text = "A line of column names, `OPENING_BALANCE`, the movements, the three sums and `CLOSING_BALANCE` (RFC 4180). \
+                A text that a spreadsheet would take for a formula begins with an apostrophe.";
+    let csv = MetaSchema { description: Some(text), ..MetaSchema::new("string") };
+    let content = vec![
+        MetaMediaType { content_type: JSON, schema: Data::<T>::schema_ref() },
+        MetaMediaType { content_type: "text/csv", schema: MetaSchemaRef::Inline(Box::new(csv)) },
+    ];
+    let mut headers = vec![
+        documented_header::<Option<String>>("Content-Disposition", "A file's name, for CSV."),
+        documented_header::<String>("Vary", "`Accept`"),
+    ];
+    headers.extend(more);
+    MetaResponses { responses: vec![MetaResponse { description: "OK", status: Some(200), status_range: None, content, headers }] }
+}
+
 impl ApiResponse for Sending {
     fn meta() -> MetaResponses {
-        let text = "A line of column names, `OPENING_BALANCE`, the movements, the three sums and `CLOSING_BALANCE` (RFC 4180). \
-                    A text that a spreadsheet would take for a formula begins with an apostrophe.";
-        let csv = MetaSchema { description: Some(text), ..MetaSchema::new("string") };
-        let content = vec![
-            MetaMediaType { content_type: JSON, schema: Data::<Statement>::schema_ref() },
-            MetaMediaType { content_type: "text/csv", schema: MetaSchemaRef::Inline(Box::new(csv)) },
-        ];
-        let headers = vec![
-            documented_header::<Option<String>>("Content-Disposition", "A file's name, for CSV."),
-            documented_header::<String>("Vary", "`Accept`"),
-        ];
-        MetaResponses {
-            responses: vec![MetaResponse { description: "OK", status: Some(200), status_range: None, content, headers }],
-        }
+        responses::<Statement>(vec![])
     }
 
     fn register(registry: &mut Registry) {
@@ -385,14 +438,11 @@ impl Statements {
         totals_only: Query<Option<bool>>,
     ) -> Result<Sending, ApiError> {
         let caller = caller.0;
-        let (from, to) = (time("from", from.0)?, time("to", to.0)?);
-        if from.zip(to).is_some_and(|(from, to)| to < from) {
-            return Err(ApiError::invalid("to", "must not be before from"));
-        }
+        let (from, to) = period(from.0, to.0)?;
         let pool = state.ledger.pool();
         let wallet = wallets::find(pool, caller.shard_id, id.0).await?;
         let wallet = wallet.filter(|wallet| wallet.account_id == caller.account_id).ok_or_else(not_found)?;
-        let movements = Movements::of(pool, caller.shard_id, wallet, from, to).await?;
+        let movements = Movements::of(pool, caller.shard_id, wallet, from, to, None).await?;
         let is_totals_only = totals_only.0.unwrap_or_default();
         let totals = match is_totals_only {
             true => {
@@ -405,17 +455,7 @@ impl Statements {
             }
             false => Totals::beginning_at(movements.opening),
         };
-        Ok(Sending {
-            form: Form::wanted(&accept),
-            pool: pool.clone(),
-            totals,
-            is_totals_only,
-            movements,
-            from,
-            to,
-            next: Part::Head,
-            is_first: true,
-        })
+        Ok(Sending { totals, is_totals_only, ..Sending::new(&accept, pool, movements, (from, to), None) })
     }
 }
 

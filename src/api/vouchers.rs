@@ -50,13 +50,18 @@ impl From<stock::Revealed> for Voucher {
     }
 }
 
+fn erased() -> ApiError {
+    not_found().message("The voucher codes of this order were erased.")
+}
+
 pub struct VoucherCodes;
 
 #[OpenApi(prefix_path = "/api/v1", tag = "Tag::Orders")]
 impl VoucherCodes {
     /// Read the voucher codes
     ///
-    /// Of the units that were delivered so far. Each read is recorded.
+    /// Of the units that were delivered so far. Each read is recorded. 404 once they were erased: the
+    /// order itself is still there.
     #[oai(path = "/orders/:id/vouchers", method = "get", operation_id = "get_order_vouchers")]
     async fn get(
         &self,
@@ -69,6 +74,9 @@ impl VoucherCodes {
         let pool = state.ledger.pool();
         // An unknown order need not trouble the writer.
         orders::find(pool, caller.shard_id, id.0, Some(caller.account_id)).await?.ok_or_else(not_found)?;
+        if stock::are_erased(pool, caller.shard_id, id.0).await? {
+            return Err(erased());
+        }
         let command = Command::RevealVouchers { account_id: caller.account_id, order_id: id.0 };
         let answer = state.ledger.execute(caller.shard_id, command, origin(caller.actor())).await?;
         let view = answered!(answer, Answer::Order(view) => view)?;
@@ -76,6 +84,10 @@ impl VoucherCodes {
         let covered: HashSet<&str> = view.order.items.iter().flat_map(|item| &item.vouchers).map(String::as_str).collect();
         let mut vouchers = stock::revealed(pool, &state.keyring, caller.shard_id, id.0).await?;
         vouchers.retain(|voucher| covered.contains(&*voucher.reference));
+        if vouchers.len() < covered.len() {
+            // Between the two.
+            return Err(erased());
+        }
         Ok(NoStore(Reply(Vouchers { vouchers: vouchers.into_iter().map(Into::into).collect() })))
     }
 }

@@ -22,11 +22,8 @@ use super::state::{State, Tag, listed, not_found, origin, rows_of};
 use crate::access::seal::{Private, random_secret};
 use crate::delivery::address::{MAX_URL_CHARACTERS, check_url};
 use crate::ledger::command::{self, WebhookChange, WebhookView};
-use crate::ledger::texts::{self, Texts};
+use crate::ledger::texts::{self, Texts, WEBHOOK_NAME as NAME, WEBHOOK_URL as URL};
 use crate::ledger::{Answer, Command, Rendered};
-
-const NAME: &str = "webhook.name";
-const URL: &str = "webhook.url";
 
 /// What a webhook can be told of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Enum, Serialize)]

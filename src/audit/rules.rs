@@ -108,6 +108,7 @@ pub fn of_order(before: Option<&Order>, event: &OrderEvent) -> Option<String> {
     match event {
         OrderEvent::OrderPlaced(_) => Some("is placed a second time".to_owned()),
         OrderEvent::VouchersRevealed(_) => None,
+        OrderEvent::PersonalDataErased(_) => (!order.status.is_final()).then(|| format!("{name} before it is final")),
         _ if order.status.is_final() => Some(format!("{name} after {}", order.status.as_str())),
         OrderEvent::OrderQueued(_) => order.is_queued.then(|| "is queued a second time".to_owned()),
         OrderEvent::OrderDelayed(_) if order.delivered_quantity > 0 => Some("is delayed after a part was delivered".to_owned()),
@@ -153,6 +154,7 @@ pub fn of_beneficiary(before: Option<&Beneficiary>, event: &BeneficiaryEvent) ->
         (None, BeneficiaryEvent::BeneficiaryAdded(_)) => None,
         (None, _) => Some(format!("begins with {}", event.type_and_version().0)),
         (Some(_), BeneficiaryEvent::BeneficiaryAdded(_)) => Some("is added a second time".to_owned()),
+        (Some(_), BeneficiaryEvent::PersonalDataErased(_)) => None,
         (Some(known), BeneficiaryEvent::BeneficiaryDeleted(_)) => known.is_deleted.then(|| "is deleted twice".to_owned()),
     }
 }

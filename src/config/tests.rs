@@ -37,7 +37,9 @@ fn the_defaults_are_the_contracts() {
         "orders=100/60s,images=100/60s,general=1000/1h,login=5/60s,refresh=20/60s,portal=20/1h"
     );
     assert!(!config.sandbox && config.trusted_proxies.is_empty() && config.webhook_allow_nets.is_empty());
-    assert!(config.database.database_url.is_none() && config.master_key_file.is_none() && config.sunset_date.is_none());
+    assert!(
+        config.database.database_url.is_none() && config.master_key.master_key_file.is_none() && config.sunset_date.is_none()
+    );
 }
 
 #[test]

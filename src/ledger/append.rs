@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use ledger_events::account::{evolve as evolve_account, evolve_credential};
@@ -26,10 +27,11 @@ use uuid::Uuid;
 
 use super::batch::{Appended, Batch, SealedText, UserChange, answer_kind};
 use super::command::{Idempotency, Origin};
+use super::keys::{self, NewKey, Owner};
 use super::reader::Stored;
 use super::stock;
 use crate::access::blocks;
-use crate::access::seal::{Private, SealError, salted_hash};
+use crate::access::seal::{DataKey, Private, SealError, salted_hash};
 
 /// What belongs to every event of one command.
 #[derive(Debug)]
@@ -121,24 +123,74 @@ impl Batch {
         version.unwrap_or_default()
     }
 
-    /// Seals a text for the vault, and returns the hash by which the log commits to it.
+    /// Seals a text of somebody's for the vault, under the data key that is theirs, and returns the
+    /// hash by which the log commits to it.
+    pub fn keep_text_of(
+        &mut self,
+        owner: Owner,
+        kind: &'static str,
+        id: i64,
+        salt: Vec<u8>,
+        text: &Private,
+    ) -> Result<String, SealError> {
+        let key = self.data_key(owner)?;
+        self.keep(Some(key), kind, id, salt, text)
+    }
+
+    /// The same of a text that is the service's own, under the master key.
     pub fn keep_text(&mut self, kind: &'static str, id: i64, salt: Vec<u8>, text: &Private) -> Result<String, SealError> {
+        self.keep(None, kind, id, salt, text)
+    }
+
+    fn keep(
+        &mut self,
+        key: Option<Arc<DataKey>>,
+        kind: &'static str,
+        id: i64,
+        salt: Vec<u8>,
+        text: &Private,
+    ) -> Result<String, SealError> {
         let hash = salted_hash(&salt, text.expose());
-        let sealed = self.keyring.seal(kind, id, text.expose().as_bytes())?;
-        let text = SealedText { kind, id, salt, sealed };
+        let plain = text.expose().as_bytes();
+        let sealed = match &key {
+            Some(key) => key.seal(kind, id, plain)?,
+            None => self.keyring.seal(kind, id, plain)?,
+        };
+        let text = SealedText { kind, id, salt, sealed, key };
         self.texts.insert((kind, id), text.clone());
         self.vault.texts.push(text);
         Ok(hash)
     }
 
+    /// Somebody's data key, which [`Needs`](super::needs::Needs) has asked for; a new one if they have none.
+    pub fn data_key(&mut self, owner: Owner) -> Result<Arc<DataKey>, SealError> {
+        match self.data_keys.get(&owner) {
+            Some(Some(key)) => Ok(key.clone()),
+            Some(None) => {
+                let key = Arc::new(self.new_data_key(owner)?);
+                self.data_keys.insert(owner, Some(key.clone()));
+                Ok(key)
+            }
+            None => Err(SealError::NoDataKey(format!("{owner:?}"))),
+        }
+    }
+
+    /// The data key of somebody who is made by this batch.
+    pub fn new_data_key(&mut self, owner: Owner) -> Result<DataKey, SealError> {
+        let id = self.ids.data_keys.pop_front().ok_or_else(|| SealError::NoDataKey(format!("{owner:?}")))?;
+        let (key, sealed) = self.keyring.new_data_key(id)?;
+        self.vault.keys.push(NewKey { id, owner, sealed });
+        Ok(key)
+    }
+
     /// A text from the vault, if there is one.
     pub fn text(&self, kind: &'static str, id: i64) -> Result<Option<Private>, SealError> {
-        self.sealed_text(kind, id).map(|text| self.keyring.open_text(kind, id, &text.sealed)).transpose()
+        self.sealed_text(kind, id).map(|text| text.open(&self.keyring)).transpose()
     }
 
     /// Whether there is nothing to write: every command was refused, or answered again.
     pub fn is_empty(&self) -> bool {
-        self.appended.is_empty() && self.new_answers.is_empty()
+        self.appended.is_empty() && self.new_answers.is_empty() && self.vault.keys.is_empty()
     }
 
     /// Writes everything that was decided, under the head lock. The caller commits.
@@ -183,6 +235,7 @@ impl Batch {
         let (new, changed): (Vec<_>, Vec<_>) =
             pick(&self.touched.orders, &self.orders).into_iter().partition(|order| order.placed_position > self.head);
         orders::push(&mut write, self.shard, &new, &changed)?;
+        keys::push(&mut write, self.shard, &self.vault.keys);
         self.push_texts(&mut write);
         stock::push_claims(&mut write, self.shard, &self.vault.claims);
         self.push_answers(&mut write)?;
@@ -194,12 +247,19 @@ impl Batch {
         let texts: HashMap<_, _> = self.vault.texts.iter().map(|t| ((t.kind, t.id), t)).collect();
         let texts: Vec<_> = texts
             .into_values()
-            .map(|text| TextRow { shard_id: self.shard, kind: text.kind, id: text.id, salt: &text.salt, sealed: &text.sealed })
+            .map(|text| TextRow {
+                shard_id: self.shard,
+                kind: text.kind,
+                id: text.id,
+                salt: &text.salt,
+                sealed: &text.sealed,
+                key_id: text.key.as_ref().map(|key| key.id),
+            })
             .collect();
         write.insert(
-            "vault.texts (shard_id, kind, id, salt, sealed)",
+            "vault.texts (shard_id, kind, id, salt, sealed, key_id)",
             &texts,
-            "ON CONFLICT (shard_id, kind, id) DO UPDATE SET salt = excluded.salt, sealed = excluded.sealed",
+            "ON CONFLICT (shard_id, kind, id) DO UPDATE SET salt = excluded.salt, sealed = excluded.sealed, key_id = excluded.key_id",
         );
     }
 
@@ -208,11 +268,12 @@ impl Batch {
         for key in &self.new_answers {
             let Some(answer) = self.answers.get(key) else { continue };
             let plain = answer.rendered.body.as_bytes();
-            let body = if answer.rendered.is_secret {
-                self.keyring.seal(&answer_kind(key), 0, plain).map_err(|e| sqlx::Error::Encode(Box::new(e)))?.into()
-            } else {
-                plain.into()
+            let sealed = match &answer.key {
+                _ if !answer.rendered.is_secret => Ok(Cow::Borrowed(plain)),
+                Some(data_key) => data_key.seal(&answer_kind(key), 0, plain).map(Cow::Owned),
+                None => self.keyring.seal(&answer_kind(key), 0, plain).map(Cow::Owned),
             };
+            let body = sealed.map_err(|e| sqlx::Error::Encode(Box::new(e)))?;
             rows.push(AnswerRow {
                 shard_id: self.shard,
                 key_hash: &key[..],
@@ -221,9 +282,15 @@ impl Batch {
                 body,
                 is_sealed: answer.rendered.is_secret,
                 created_at: self.recorded_at,
+                key_id: answer.key.as_ref().map(|key| key.id),
+                about: answer.about,
             });
         }
-        write.insert("idempotency_keys (shard_id, key_hash, fingerprint, status, body, is_sealed, created_at)", &rows, "");
+        write.insert(
+            "idempotency_keys (shard_id, key_hash, fingerprint, status, body, is_sealed, created_at, key_id, about)",
+            &rows,
+            "",
+        );
         Ok(())
     }
 
@@ -261,6 +328,9 @@ impl Batch {
             };
         }
         stock::insert(conn, self.shard, &rows.vouchers).await?;
+        for erased in &rows.erased {
+            erased.destroy(conn, self.shard).await?;
+        }
         Ok(())
     }
 }
@@ -333,9 +403,10 @@ struct TextRow<'a> {
     id: i64,
     salt: &'a [u8],
     sealed: &'a [u8],
+    key_id: Option<i64>,
 }
 
-row_type!(TextRow<'_>, "public.vault_text_row");
+row_type!(TextRow<'_>, "public.vault_text_row_2");
 
 #[derive(sqlx::Encode)]
 struct AnswerRow<'a> {
@@ -346,9 +417,11 @@ struct AnswerRow<'a> {
     body: Cow<'a, [u8]>,
     is_sealed: bool,
     created_at: DateTime<Utc>,
+    key_id: Option<i64>,
+    about: Option<i64>,
 }
 
-row_type!(AnswerRow<'_>, "public.idempotency_key_row");
+row_type!(AnswerRow<'_>, "public.idempotency_key_row_2");
 
 fn pick<'a, T>(touched: &BTreeSet<i64>, states: &'a HashMap<i64, T>) -> Vec<&'a T> {
     touched.iter().filter_map(|id| states.get(id)).collect()

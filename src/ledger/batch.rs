@@ -29,12 +29,14 @@ use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
 use super::command::{Rendered, Submission};
+use super::erasure::Erasable;
+use super::keys::{self, DataKeys, NewKey, Owner};
 use super::memory::{Memory, Recent};
 use super::needs::Needs;
 use super::stock::{self, Shelves, Voucher};
-use super::texts::{self, FAILURE_REASON};
+use super::texts::{self, CANCEL_REASON, FAILURE_REASON, METADATA, VaultError};
 use crate::access::blocks;
-use crate::access::seal::{Keyring, Private};
+use crate::access::seal::{DataKey, Keyring, Private, SealError};
 
 /// A text in the vault, sealed.
 #[derive(Clone, Debug)]
@@ -43,6 +45,14 @@ pub struct SealedText {
     pub id: i64,
     pub salt: Vec<u8>,
     pub sealed: Vec<u8>,
+    /// Whose data it is; none: the service's own, or from before there were data keys.
+    pub key: Option<Arc<DataKey>>,
+}
+
+impl SealedText {
+    pub fn open(&self, keyring: &Keyring) -> Result<Private, SealError> {
+        keyring.open_text_under(self.key.as_deref(), self.kind, self.id, &self.sealed)
+    }
 }
 
 /// An answer under an idempotency key.
@@ -50,6 +60,10 @@ pub struct SealedText {
 pub struct StoredAnswer {
     pub fingerprint: [u8; 32],
     pub rendered: Rendered,
+    /// What it is sealed under, if it shows somebody's data.
+    pub key: Option<Arc<DataKey>>,
+    /// The id of what it shows then.
+    pub about: Option<i64>,
 }
 
 /// An event that is about to be written.
@@ -72,6 +86,7 @@ pub enum UserChange {
 #[derive(Debug, Default)]
 pub struct VaultRows {
     pub texts: Vec<SealedText>,
+    pub keys: Vec<NewKey>,
     pub credentials: Vec<(CredentialId, [u8; 32], [u8; 32])>,
     pub signing_secrets: Vec<(CredentialId, Vec<u8>)>,
     pub lifted: Vec<IpAddr>,
@@ -79,6 +94,7 @@ pub struct VaultRows {
     pub users: Vec<UserChange>,
     pub vouchers: Vec<stock::NewRow>,
     pub claims: Vec<(i64, OrderId)>,
+    pub erased: Vec<Erasable>,
 }
 
 #[derive(Debug)]
@@ -95,6 +111,7 @@ pub struct Batch {
 
     pub accounts: HashMap<AccountId, Account>,
     pub credentials: HashMap<CredentialId, Credential>,
+    pub data_keys: DataKeys,
     pub signing_secrets: HashMap<CredentialId, Vec<u8>>,
     pub ip_blocks: HashMap<IpAddr, i64>,
     pub users: HashMap<UserId, User>,
@@ -108,6 +125,8 @@ pub struct Batch {
     pub replays: HashMap<ReplayId, Replay>,
     /// Deliveries that are to be retried, with their account and webhook.
     pub retryable: HashMap<i64, (AccountId, WebhookId, Retryable)>,
+    /// What there is to erase of the subject that the batch is about.
+    pub erasable: Option<Erasable>,
     pub beneficiaries: HashMap<BeneficiaryId, Beneficiary>,
     pub payouts: HashMap<PayoutId, Payout>,
     pub statements: HashMap<StatementId, Statement>,
@@ -197,11 +216,14 @@ impl Batch {
         for order in needs.cancelled.iter().filter_map(|id| batch.orders.get(id)) {
             needs.wallets.insert(order.placed.wallet_id);
             needs.accounts.insert(order.placed.account_id);
+            needs.data_keys.insert(Owner::Account(order.placed.account_id));
         }
         if !needs.references.is_empty() {
             let (of, references): (Vec<AccountId>, Vec<&str>) = needs.references.iter().copied().unzip();
             let known = orders::load_by_client_reference(conn, shard, &of, &references).await?;
-            needs.texts.extend(known.iter().flat_map(|order| [("order.metadata", order.id), ("order.cancel_reason", order.id)]));
+            needs.texts.extend(known.iter().flat_map(|order| [(METADATA, order.id), (CANCEL_REASON, order.id)]));
+            // An answer that shows its texts again is sealed, too.
+            needs.data_keys.extend(known.iter().map(|order| Owner::Account(order.placed.account_id)));
             batch.keep_orders(known);
         }
         batch.load_payouts(conn, &mut needs).await?;
@@ -238,6 +260,14 @@ impl Batch {
         if !wallets.is_empty() {
             batch.keep_wallets(wallets::load(conn, shard, &wallets).await?);
         }
+        let noted = needs.noted.iter().filter_map(|id| batch.wallets.get(id));
+        needs.data_keys.extend(noted.map(|wallet| Owner::Account(wallet.account_id)));
+        needs.data_keys.retain(|owner| !batch.data_keys.contains_key(owner));
+        if !needs.data_keys.is_empty() {
+            let owners: Vec<Owner> = needs.data_keys.iter().copied().collect();
+            let loaded = keys::load(&mut *conn, &batch.keyring, shard, &owners).await;
+            batch.data_keys.extend(loaded.map_err(VaultError::into_database)?);
+        }
         if !needs.fundings.is_empty() {
             let known = wallets::load_fundings(conn, shard, &needs.fundings).await?;
             batch.fundings = known.into_iter().filter_map(|t| Some((t.reference.clone()?, t))).collect();
@@ -269,7 +299,8 @@ impl Batch {
             batch.load_signing_secrets(conn, &list(&needs.signing_secrets)).await?;
         }
         if !needs.texts.is_empty() {
-            let texts = texts::sealed(&mut *conn, shard, &needs.texts).await?;
+            let texts = texts::sealed(&mut *conn, &batch.keyring, shard, &needs.texts).await;
+            let texts = texts.map_err(VaultError::into_database)?;
             batch.texts.extend(texts.into_iter().map(|text| ((text.kind, text.id), text)));
         }
         if !needs.vouchers.is_empty() {
@@ -277,6 +308,15 @@ impl Batch {
         }
         if !needs.fulfil.is_empty() {
             batch.load_stock(conn, &needs.fulfil).await?;
+        }
+        if let Some((subject, part)) = needs.erased {
+            let erasable = Erasable::load(&mut *conn, &batch.keyring, shard, subject, part).await;
+            let erasable = erasable.map_err(VaultError::into_database)?;
+            let known = users::load(&mut *conn, shard, &erasable.users).await?;
+            batch.users.extend(known.into_iter().map(|user| (user.id, user)));
+            let known = beneficiaries::load(conn, shard, &erasable.beneficiaries).await?;
+            batch.beneficiaries.extend(known.into_iter().map(|beneficiary| (beneficiary.id, beneficiary)));
+            batch.erasable = Some(erasable);
         }
         Ok(())
     }
@@ -294,6 +334,7 @@ impl Batch {
             accounts: memory.accounts,
             credentials: memory.credentials,
             users: memory.users,
+            data_keys: memory.data_keys,
             products: memory.products,
             wallets: memory.wallets,
             wallets_known_of: memory.wallets_known_of,
@@ -309,6 +350,7 @@ impl Batch {
             webhooks: HashMap::new(),
             replays: HashMap::new(),
             retryable: HashMap::new(),
+            erasable: None,
             beneficiaries: HashMap::new(),
             payouts: HashMap::new(),
             statements: HashMap::new(),
@@ -346,6 +388,7 @@ impl Batch {
             accounts: self.accounts,
             credentials: self.credentials,
             users: self.users,
+            data_keys: self.data_keys,
             // Another shard's log tells of the catalogue: only the first one's writer knows when it changed.
             products: if self.shard == super::FIRST_SHARD { self.products } else { HashMap::new() },
             wallets: self.wallets,
@@ -399,13 +442,16 @@ impl Batch {
         if !needs.payouts.is_empty() {
             let loaded = payouts::load(conn, self.shard, &missing(&needs.payouts, &self.payouts)).await?;
             self.keep_payouts(loaded);
-            let known = needs.payouts.iter().filter_map(|id| self.payouts.get(id));
-            needs.wallets.extend(known.map(|payout| payout.requested.wallet_id));
+            for payout in needs.payouts.iter().filter_map(|id| self.payouts.get(id)) {
+                needs.wallets.insert(payout.requested.wallet_id);
+                needs.data_keys.insert(Owner::Beneficiary(payout.requested.beneficiary_id));
+            }
         }
         if !needs.payout_references.is_empty() {
             let (of, references): (Vec<AccountId>, Vec<&str>) = needs.payout_references.iter().copied().unzip();
             let known = payouts::load_by_client_reference(conn, self.shard, &of, &references).await?;
             needs.texts.extend(known.iter().map(|payout| (FAILURE_REASON, payout.id)));
+            needs.data_keys.extend(known.iter().map(|payout| Owner::Beneficiary(payout.requested.beneficiary_id)));
             self.keep_payouts(known);
         }
         Ok(())
@@ -422,15 +468,17 @@ impl Batch {
 
     async fn load_answers(&mut self, conn: &mut PgConnection, keys: &[[u8; 32]]) -> Result<(), sqlx::Error> {
         let stored: Vec<AnswerRow> = sqlx::query_as(
-            "SELECT k.key_hash, k.fingerprint, k.status, k.body, k.is_sealed, k.created_at <= $3::timestamptz - interval '24 hours'
-             FROM unnest($2::bytea[]) AS wanted (key_hash) JOIN idempotency_keys k ON k.shard_id = $1 AND k.key_hash = wanted.key_hash",
+            "SELECT k.key_hash, k.fingerprint, k.status, k.body, k.is_sealed, k.created_at <= $3::timestamptz - interval '24 hours',
+                k.key_id, d.sealed
+             FROM unnest($2::bytea[]) AS wanted (key_hash) JOIN idempotency_keys k ON k.shard_id = $1 AND k.key_hash = wanted.key_hash
+             LEFT JOIN vault.data_keys d ON d.shard_id = $1 AND d.id = k.key_id",
         )
         .bind(self.shard)
         .bind(keys.iter().map(|k| &k[..]).collect::<Vec<_>>())
         .bind(self.recorded_at)
         .fetch_all(conn)
         .await?;
-        for (key_hash, fingerprint, status, body, is_sealed, is_expired) in stored {
+        for (key_hash, fingerprint, status, body, is_sealed, is_expired, key_id, key) in stored {
             let damaged = |what: &'static str| sqlx::Error::Decode(what.into());
             let key_hash: [u8; 32] = key_hash.try_into().map_err(|_| damaged("an idempotency key's hash is not 32 bytes"))?;
             if is_expired {
@@ -438,14 +486,16 @@ impl Batch {
                 continue;
             }
             let fingerprint: [u8; 32] = fingerprint.try_into().map_err(|_| damaged("a fingerprint is not 32 bytes"))?;
+            let key = keys::beside(&self.keyring, key_id, key.as_deref()).map_err(VaultError::into_database)?.map(Arc::new);
             let body = if is_sealed {
-                self.keyring.open(&answer_kind(&key_hash), 0, &body).map_err(|e| sqlx::Error::Decode(Box::new(e)))?.to_vec()
+                let opened = self.keyring.open_under(key.as_deref(), &answer_kind(&key_hash), 0, &body);
+                opened.map_err(|e| sqlx::Error::Decode(Box::new(e)))?.to_vec()
             } else {
                 body
             };
             let body = String::from_utf8(body).map_err(|_| damaged("a stored answer is not text"))?;
             let rendered = Rendered { status: u16::try_from(status).unwrap_or(500), body, is_secret: is_sealed };
-            self.answers.insert(key_hash, StoredAnswer { fingerprint, rendered });
+            self.answers.insert(key_hash, StoredAnswer { fingerprint, rendered, key, about: None });
         }
         Ok(())
     }
@@ -532,8 +582,8 @@ impl Batch {
     }
 }
 
-/// `key_hash, fingerprint, status, body, is_sealed`, and whether it has expired.
-type AnswerRow = (Vec<u8>, Vec<u8>, i16, Vec<u8>, bool, bool);
+/// `key_hash, fingerprint, status, body, is_sealed`, whether it has expired, and its data key.
+type AnswerRow = (Vec<u8>, Vec<u8>, i16, Vec<u8>, bool, bool, Option<i64>, Option<Vec<u8>>);
 
 /// Begins the transaction, locks the head, and only then looks at the clock: all in one round
 /// trip. The shard is the connection's setting.

@@ -27,6 +27,7 @@ use ledger_projections::wallets::Transaction;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
+use super::erasure::{Erased, Part, Subject};
 use crate::access::seal::Private;
 
 /// A command, imperative. Every one is decided on what the writer reads under the head lock.
@@ -177,6 +178,13 @@ pub enum Command {
         payout_id: PayoutId,
         outcome: PayoutOutcome,
     },
+    /// Destroys what there is of a subject's personal data. Decided in a batch of its own.
+    Erase {
+        subject: Subject,
+        reason: Private,
+        /// What of an account is erased by this step.
+        part: Part,
+    },
     /// The lines are stored before.
     ImportStatement(ImportStatement),
     DecideMatch(DecideMatch),
@@ -252,6 +260,12 @@ impl Command {
     /// batch before them is written. All that they write is in [`super::batch::Batch::statement`].
     pub fn is_common(&self) -> bool {
         matches!(self, Self::PlaceOrder(_) | Self::FulfilOrder { .. })
+    }
+
+    /// Whether it is to be decided alone: nothing else of its batch may be sealed under a key that
+    /// it destroys.
+    pub fn is_alone(&self) -> bool {
+        matches!(self, Self::Erase { .. })
     }
 }
 
@@ -352,6 +366,7 @@ pub enum Answer {
         statement: Statement,
         is_new: bool,
     },
+    Erased(Erased),
 }
 
 /// What an order would cost.

@@ -14,6 +14,7 @@ use ledger_events::wallet::Wallet;
 use ledger_events::{AccountId, CredentialId, Currency, Money, OrderId, Position, ProductId, UserId, WalletId};
 
 use super::batch::{SealedText, StoredAnswer, Touched};
+use super::keys::DataKeys;
 use super::needs::Ids;
 use super::stock::{self, Shelves};
 
@@ -29,6 +30,7 @@ pub struct Memory {
     pub accounts: HashMap<AccountId, Account>,
     pub credentials: HashMap<CredentialId, Credential>,
     pub users: HashMap<UserId, User>,
+    pub data_keys: DataKeys,
     pub products: HashMap<ProductId, Product>,
     pub wallets: HashMap<WalletId, Wallet>,
     pub wallets_known_of: HashSet<AccountId>,
@@ -77,6 +79,7 @@ impl Memory {
             self.wallets.len(),
             self.credentials.len(),
             self.users.len(),
+            self.data_keys.len(),
             self.products.len(),
             self.shelves.len(),
             vouchers,

@@ -10,7 +10,9 @@ use ledger_events::{
 use sqlx::PgConnection;
 
 use super::command::{Command, NewVoucher, Submission};
-use super::texts::FAILURE_REASON;
+use super::erasure::{Part, Subject};
+use super::keys::Owner;
+use super::texts::{FAILURE_REASON, METADATA, WEBHOOK_NAME, WEBHOOK_URL};
 
 /// Ids that may be handed out.
 #[derive(Debug, Default)]
@@ -31,6 +33,7 @@ pub struct Ids {
     pub users: VecDeque<i64>,
     pub statements: VecDeque<i64>,
     pub decisions: VecDeque<i64>,
+    pub data_keys: VecDeque<i64>,
 }
 
 /// Which rows the commands of a batch need.
@@ -48,6 +51,10 @@ pub struct Needs<'a> {
     pub categories: HashSet<CategoryId>,
     pub wallets: HashSet<WalletId>,
     pub wallets_of: HashSet<AccountId>,
+    /// Wallets with a movement that gets a note.
+    pub noted: HashSet<WalletId>,
+    pub data_keys: HashSet<Owner>,
+    pub erased: Option<(Subject, &'a Part)>,
     pub orders: HashSet<OrderId>,
     pub cancelled: Vec<OrderId>,
     pub references: Vec<(AccountId, &'a str)>,
@@ -84,12 +91,15 @@ impl<'a> Needs<'a> {
     const REPLAYS: usize = 13;
     const STATEMENTS: usize = 14;
     const DECISIONS: usize = 15;
-    const KINDS: usize = 16;
+    const DATA_KEYS: usize = 16;
+    const KINDS: usize = 17;
 
     pub fn of(submissions: &'a [Submission]) -> Needs<'a> {
         let mut needs = Needs::default();
         for submission in submissions {
             needs.keys.extend(submission.idempotency.as_ref().map(|i| i.key_hash));
+            // Each may seal something for somebody who has no data key yet.
+            needs.counts[Self::DATA_KEYS] += 1;
             match submission.origin.actor {
                 Actor::Credential(id) => _ = needs.credentials.insert(id),
                 Actor::User(id) => _ = needs.users.insert(id),
@@ -137,13 +147,15 @@ impl<'a> Needs<'a> {
                 self.wallets_of.insert(*account_id);
                 self.counts[Self::WALLETS] += 1;
             }
-            Command::FundWallet { account_id, wallet_id, reference, .. } => {
+            Command::FundWallet { account_id, wallet_id, reference, note, .. } => {
+                self.noted.extend(note.as_ref().map(|_| *wallet_id));
                 self.accounts.extend(*account_id);
                 self.wallets.insert(*wallet_id);
                 self.fundings.push(reference);
                 self.counts[Self::TRANSACTIONS] += 1;
             }
             Command::AdjustWallet { wallet_id, .. } => {
+                self.noted.insert(*wallet_id);
                 self.wallets.insert(*wallet_id);
                 self.counts[Self::TRANSACTIONS] += 1;
             }
@@ -163,7 +175,9 @@ impl<'a> Needs<'a> {
             Command::LoadVouchers { product_id, vouchers, .. } => {
                 self.products.insert(*product_id);
                 self.vouchers.push((*product_id, vouchers));
-                self.counts[Self::VOUCHERS] += i64::try_from(vouchers.len()).unwrap_or(i64::MAX);
+                let new = i64::try_from(vouchers.len()).unwrap_or(i64::MAX);
+                self.counts[Self::VOUCHERS] += new;
+                self.counts[Self::DATA_KEYS] += new;
             }
             Command::QuoteCharge { account_id, product_id, .. } => {
                 self.accounts.insert(*account_id);
@@ -174,6 +188,7 @@ impl<'a> Needs<'a> {
                 self.accounts.insert(order.account_id);
                 self.wallets_of.insert(order.account_id);
                 self.products.insert(order.product_id);
+                self.data_keys.extend(order.metadata.as_ref().map(|_| Owner::Account(order.account_id)));
                 self.references.extend(order.client_reference.as_deref().map(|reference| (order.account_id, reference)));
                 self.counts[Self::ORDERS] += 1;
                 self.counts[Self::TRANSACTIONS] += 1;
@@ -181,7 +196,7 @@ impl<'a> Needs<'a> {
             Command::CancelOrder { order_id, .. } => {
                 self.orders.insert(*order_id);
                 self.cancelled.push(*order_id);
-                self.texts.push(("order.metadata", *order_id));
+                self.texts.push((METADATA, *order_id));
                 self.counts[Self::TRANSACTIONS] += 1;
             }
             Command::FulfilOrder { order_id } => {
@@ -192,6 +207,7 @@ impl<'a> Needs<'a> {
             Command::RegisterWebhook(webhook) => {
                 self.accounts.insert(webhook.account_id);
                 self.webhooks_of.insert(webhook.account_id);
+                self.data_keys.insert(Owner::Account(webhook.account_id));
                 self.credentials.extend(webhook.credential_id);
                 self.signing_secrets.extend(webhook.credential_id);
                 self.counts[Self::WEBHOOKS] += 1;
@@ -199,7 +215,7 @@ impl<'a> Needs<'a> {
             Command::UpdateWebhook { account_id, webhook_id, .. } | Command::DeleteWebhook { account_id, webhook_id } => {
                 self.accounts.insert(*account_id);
                 self.webhooks_of.insert(*account_id);
-                self.texts.extend([("webhook.name", *webhook_id), ("webhook.url", *webhook_id)]);
+                self.texts.extend([(WEBHOOK_NAME, *webhook_id), (WEBHOOK_URL, *webhook_id)]);
             }
             Command::TestWebhook { account_id, .. } => {
                 self.accounts.insert(*account_id);
@@ -255,6 +271,18 @@ impl<'a> Needs<'a> {
                 self.counts[Self::DECISIONS] += 1;
             }
             Command::RevokeMatchDecision { statement_id, .. } => _ = self.statements.insert(*statement_id),
+            Command::Erase { subject, part, .. } => {
+                self.erased = Some((*subject, part));
+                match subject {
+                    Subject::Account(id) => {
+                        self.accounts.insert(*id);
+                        self.webhooks_of.insert(*id);
+                    }
+                    Subject::Beneficiary(id) => _ = self.beneficiaries.insert(*id),
+                    Subject::Order(id) => _ = self.orders.insert(*id),
+                    Subject::User(id) => _ = self.users.insert(*id),
+                }
+            }
         }
     }
 }
@@ -283,6 +311,7 @@ impl Ids {
             (Needs::USERS, &mut self.users, "user_ids", 0),
             (Needs::STATEMENTS, &mut self.statements, "bank_statement_ids", 0),
             (Needs::DECISIONS, &mut self.decisions, "match_decision_ids", 0),
+            (Needs::DATA_KEYS, &mut self.data_keys, "vault.data_key_ids", BLOCK),
         ];
         for (kind, left, sequence, block) in kinds {
             let missing = counts[kind] - i64::try_from(left.len()).unwrap_or(i64::MAX);

@@ -8,7 +8,7 @@ use ledger_events::order::Order;
 use ledger_events::payout::Payout;
 use ledger_events::{
     AccountId, CodecError, Event, Metadata, Moment, OrderId, PayoutId, Position, Recorded, ShardId, StreamType, TransactionId,
-    WalletId,
+    WalletId, WebhookId,
 };
 use ledger_projections::deliveries::{self, Inputs, Made, Past};
 use ledger_projections::{ProjectionError, orders, payouts};
@@ -288,6 +288,55 @@ pub async fn movements(db: impl PgExecutor<'_>, shard: ShardId, ids: &[Transacti
     ))
     .bind(shard)
     .bind(ids)
+    .fetch_all(db)
+    .await
+}
+
+/// The events of one stream that make these versions, in order, as they are stored.
+pub async fn stream_versions(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    stream_type: &str,
+    stream_id: i64,
+    versions: &[i64],
+) -> Result<Vec<Stored>, sqlx::Error> {
+    sqlx::query_as(select_events!(
+        "WHERE shard_id = $1 AND stream_type = $2 AND stream_id = $3 AND version = ANY($4) ORDER BY version"
+    ))
+    .bind(shard)
+    .bind(stream_type)
+    .bind(stream_id)
+    .bind(versions)
+    .fetch_all(db)
+    .await
+}
+
+/// The events at these positions, in order, as they are stored.
+pub async fn stored_at(db: impl PgExecutor<'_>, shard: ShardId, positions: &[Position]) -> Result<Vec<Stored>, sqlx::Error> {
+    sqlx::query_as(select_events!("WHERE shard_id = $1 AND position = ANY($2) ORDER BY position"))
+        .bind(shard)
+        .bind(positions)
+        .fetch_all(db)
+        .await
+}
+
+/// The events up to a position by which somebody asked that these webhooks be told of one of these
+/// events again.
+pub async fn retries_of(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    webhooks: &[WebhookId],
+    events: &[Uuid],
+    upto: Position,
+) -> Result<Vec<Stored>, sqlx::Error> {
+    sqlx::query_as(select_events!(
+        "WHERE shard_id = $1 AND stream_type = 'webhook' AND stream_id = ANY($2) AND type = 'DeliveryRetryRequested'
+            AND (data->>'event_id')::uuid = ANY($3) AND position <= $4 ORDER BY position LIMIT 1000"
+    ))
+    .bind(shard)
+    .bind(webhooks)
+    .bind(events)
+    .bind(upto)
     .fetch_all(db)
     .await
 }

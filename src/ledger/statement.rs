@@ -11,6 +11,7 @@ use ledger_projections::totals::{self, Sums};
 use ledger_projections::wallets::Transaction;
 use sqlx::PgPool;
 
+use super::history;
 use super::reader::{self, ReadError};
 
 /// Movements in one page of a statement.
@@ -29,15 +30,21 @@ pub struct Statement {
 
 impl Statement {
     /// The movements at `from` or later and before `to`; without them from the wallet's beginning,
-    /// and up to now. What is recorded later is not in it, however long it is read.
+    /// and up to now. What is recorded later is not in it, however long it is read; and nothing
+    /// that was recorded after `upto`, if that is given: it is the statement as it was then.
     pub async fn of(
         pool: &PgPool,
         shard: ShardId,
         wallet: Wallet,
         from: Option<DateTime<Utc>>,
         to: Option<DateTime<Utc>>,
+        upto: Option<Position>,
     ) -> Result<Statement, ReadError> {
-        let (after, last) = versions_before(pool, shard, wallet.id, from, to).await?;
+        let (mut after, mut last) = versions_before(pool, shard, wallet.id, from, to).await?;
+        if let Some(upto) = upto {
+            let newest = history::version_at(pool, shard, "wallet", wallet.id, upto).await?;
+            (after, last) = (after.min(newest), last.min(newest));
+        }
         let (_, opening) = left_by(pool, shard, wallet.id, after).await?;
         Ok(Statement { shard, wallet, opening, after, last: last.max(after) })
     }

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use sqlx::{FromRow, PgConnection, PgPool};
 
 use super::command::NewVoucher;
+use super::keys;
 use super::texts::VaultError;
 use crate::access::seal::{Keyring, Private};
 
@@ -31,6 +32,8 @@ pub struct NewRow {
     pub reference: String,
     pub fingerprint: [u8; 32],
     pub sealed: Vec<u8>,
+    /// The data key of its codes.
+    pub key_id: i64,
     pub expires_on: Option<NaiveDate>,
 }
 
@@ -235,8 +238,9 @@ pub async fn insert(conn: &mut PgConnection, shard: ShardId, rows: &[NewRow]) ->
         return Ok(());
     }
     sqlx::query(
-        "INSERT INTO vault.vouchers (shard_id, id, product_id, denomination, reference, fingerprint, sealed, expires_on)
-         SELECT $1, new.* FROM unnest($2::bigint[], $3::bigint[], $4::numeric[], $5::text[], $6::bytea[], $7::bytea[], $8::date[]) AS new",
+        "INSERT INTO vault.vouchers (shard_id, id, product_id, denomination, reference, fingerprint, sealed, expires_on, key_id)
+         SELECT $1, new.*
+         FROM unnest($2::bigint[], $3::bigint[], $4::numeric[], $5::text[], $6::bytea[], $7::bytea[], $8::date[], $9::bigint[]) AS new",
     )
     .bind(shard)
     .bind(rows.iter().map(|v| v.id).collect::<Vec<_>>())
@@ -246,6 +250,7 @@ pub async fn insert(conn: &mut PgConnection, shard: ShardId, rows: &[NewRow]) ->
     .bind(rows.iter().map(|v| &v.fingerprint[..]).collect::<Vec<_>>())
     .bind(rows.iter().map(|v| &*v.sealed).collect::<Vec<_>>())
     .bind(rows.iter().map(|v| v.expires_on).collect::<Vec<_>>())
+    .bind(rows.iter().map(|v| v.key_id).collect::<Vec<_>>())
     .execute(conn)
     .await?;
     Ok(())
@@ -289,18 +294,33 @@ struct Codes {
     claim_url: Option<String>,
 }
 
-/// The vouchers that an order was delivered, oldest first, opened. Reading them is an audited
-/// event: append it first (`Command::RevealVouchers`).
+/// Whether codes of an order's vouchers were erased.
+pub async fn are_erased(pool: &PgPool, shard: ShardId, order: OrderId) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar("SELECT EXISTS (SELECT FROM vault.vouchers WHERE shard_id = $1 AND order_id = $2 AND sealed IS NULL)")
+        .bind(shard)
+        .bind(order)
+        .fetch_one(pool)
+        .await
+}
+
+/// Id, reference, what is sealed, the last day, key id and the sealed key.
+type SealedVoucher = (i64, String, Vec<u8>, Option<NaiveDate>, Option<i64>, Option<Vec<u8>>);
+
+/// The vouchers that an order was delivered, oldest first, opened; without those whose codes were
+/// erased. Reading them is an audited event: append it first (`Command::RevealVouchers`).
 pub async fn revealed(pool: &PgPool, keyring: &Keyring, shard: ShardId, order: OrderId) -> Result<Vec<Revealed>, VaultError> {
-    let rows: Vec<(i64, String, Vec<u8>, Option<NaiveDate>)> = sqlx::query_as(
-        "SELECT id, reference, sealed, expires_on FROM vault.vouchers WHERE shard_id = $1 AND order_id = $2 ORDER BY id",
+    let rows: Vec<SealedVoucher> = sqlx::query_as(
+        "SELECT v.id, v.reference, v.sealed, v.expires_on, v.key_id, k.sealed FROM vault.vouchers v
+         LEFT JOIN vault.data_keys k ON k.shard_id = v.shard_id AND k.id = v.key_id
+         WHERE v.shard_id = $1 AND v.order_id = $2 AND v.sealed IS NOT NULL AND (v.key_id IS NULL OR k.id IS NOT NULL) ORDER BY v.id",
     )
     .bind(shard)
     .bind(order)
     .fetch_all(pool)
     .await?;
-    let open = |(id, reference, sealed, expires_on): (i64, String, Vec<u8>, Option<NaiveDate>)| {
-        let codes = keyring.open(KIND, id, &sealed)?;
+    let open = |(id, reference, sealed, expires_on, key_id, key): SealedVoucher| {
+        let key = keys::beside(keyring, key_id, key.as_deref())?;
+        let codes = keyring.open_under(key.as_ref(), KIND, id, &sealed)?;
         let codes: Codes = serde_json::from_slice(&codes).map_err(|_| VaultError::Damaged("a voucher's codes"))?;
         Ok(Revealed {
             reference,

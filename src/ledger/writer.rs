@@ -362,6 +362,21 @@ fn unanswered(first_event: Option<Uuid>, replies: Replies) -> Run {
     }
 }
 
+/// One batch, unless there are commands in it that are decided alone: the last part first.
+fn parts(submissions: Vec<Submission>) -> Vec<Vec<Submission>> {
+    let mut parts: Vec<Vec<Submission>> = vec![];
+    for submission in submissions {
+        match parts.last_mut() {
+            Some(part) if !submission.command.is_alone() && !part.iter().any(|other| other.command.is_alone()) => {
+                part.push(submission)
+            }
+            _ => parts.push(vec![submission]),
+        }
+    }
+    parts.reverse();
+    parts
+}
+
 /// The earlier half on top, so that it runs first.
 fn halves(mut batch: Vec<Submission>) -> [Vec<Submission>; 2] {
     let later = batch.split_off(batch.len() / 2);

@@ -10,7 +10,7 @@ use reqwest::Url;
 
 use super::NodeError;
 use crate::access::seal::Keyring;
-use crate::config::{Config, ConfigError, read_text};
+use crate::config::{Config, ConfigError, MasterKeySettings, read_text};
 use crate::ledger::Ledger;
 use crate::transparency::PublicLog;
 use crate::transparency::memory::Memory;
@@ -27,10 +27,10 @@ const LOCAL_ORIGIN: &str = "localhost/log";
 
 /// The keyring from the master key's file. With the embedded server it is made when there is
 /// none; a database that is somebody else's has its key from somewhere.
-pub fn keyring(config: &Config, is_embedded: bool) -> Result<Arc<Keyring>, NodeError> {
+pub fn keyring(settings: &MasterKeySettings, data_dir: &Path, is_embedded: bool) -> Result<Arc<Keyring>, NodeError> {
     let name = "--master-key-file (LEDGER_MASTER_KEY_FILE)";
-    let made = config.database.data_dir.join(MASTER_KEY_FILE);
-    let path = match &config.master_key_file {
+    let made = data_dir.join(MASTER_KEY_FILE);
+    let path = match &settings.master_key_file {
         Some(path) => path,
         None if is_embedded => {
             make(&made, &Keyring::generate())?;

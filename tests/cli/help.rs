@@ -78,6 +78,8 @@ async fn every_command_has_help() {
         "log",
         "receipt",
         "replay",
+        "show",
+        "erase",
         "verify",
         "rebuild",
         "reconcile",

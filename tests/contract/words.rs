@@ -5,7 +5,7 @@ use rewards_ledger::api::error::Code;
 use serde_json::{Value, json};
 
 use super::documents;
-use crate::support::node::{Answer, Node, Setup};
+use crate::support::node::{Answer, Node, Setup, User};
 
 /// Bodies that are no JSON, or not the JSON that anything reads.
 const BODIES: [&[u8]; 26] = [
@@ -216,14 +216,29 @@ fn operations(document: &Value) -> Vec<Operation<'_>> {
 struct Hurler {
     node: Node,
     setup: Setup,
+    /// In the portal.
+    owner: User,
     refused: usize,
 }
 
 impl Hurler {
+    async fn start() -> Hurler {
+        let node = Node::start().await;
+        let setup = node.setup().await;
+        let owner = node.user(setup.client.account_id, "owner").await;
+        Hurler { node, setup, owner, refused: 0 }
+    }
+
+    /// By somebody who may do this.
     fn request(&self, method: &str, path: &str) -> reqwest::RequestBuilder {
-        match path.strip_prefix("/admin/v1") {
-            Some(path) => self.node.by_operator(method, path),
-            None => self.node.by(&self.setup.client, method, path.strip_prefix("/api/v1").unwrap_or(path)),
+        if let Some(path) = path.strip_prefix("/admin/v1") {
+            self.node.by_operator(method, path)
+        } else if let Some(path) = path.strip_prefix("/api/v1") {
+            self.node.by(&self.setup.client, method, path)
+        } else {
+            let request = self.node.request(method, path).header("Origin", self.node.url());
+            // A session that ends itself would be no more use here.
+            if path.starts_with("/client/api") { request.header("Cookie", &self.owner.cookie) } else { request }
         }
     }
 
@@ -245,14 +260,11 @@ impl Hurler {
 
 #[tokio::test]
 async fn no_bad_input_is_answered_in_foreign_words() {
-    let node = Node::start().await;
-    let setup = node.setup().await;
-    let mut hurler = Hurler { node, setup, refused: 0 };
+    let mut hurler = Hurler::start().await;
     let documents = documents();
-    // The other routes of the documents have credentials of their own.
-    let all = documents.iter().flat_map(|(_, document)| operations(document));
-    for operation in all.filter(|operation| operation.route.starts_with("/api/v1/") || operation.route.starts_with("/admin/v1/"))
-    {
+    let mut routes = std::collections::BTreeSet::new();
+    for operation in documents.iter().flat_map(|(_, document)| operations(document)) {
+        routes.extend(operation.route.split('/').nth(1).map(str::to_owned));
         let Operation { route, method, query, fields } = operation;
         let path = filled(route, "1");
         for text in TEXTS.iter().filter(|text| route.contains('{') && !text.is_empty()) {
@@ -281,18 +293,26 @@ async fn no_bad_input_is_answered_in_foreign_words() {
         }
     }
     assert!(hurler.refused > 1_000, "{}", hurler.refused);
+    assert_eq!(routes.into_iter().collect::<Vec<_>>(), ["admin", "api", "auth", "client"]);
 }
 
 #[tokio::test]
 async fn no_bad_header_is_answered_in_foreign_words() {
-    let node = Node::start().await;
-    let setup = node.setup().await;
-    let mut hurler = Hurler { node, setup, refused: 0 };
+    let mut hurler = Hurler::start().await;
     let binary = reqwest::header::HeaderValue::from_bytes(b"\xff\xfe\x80").unwrap();
-    for name in
-        ["X-API-Key", "X-API-Secret", "Authorization", "X-Signature", "Idempotency-Key", "X-Request-ID", "Accept", "Content-Type"]
-    {
-        for path in ["/api/v1/orders", "/admin/v1/accounts"] {
+    for name in [
+        "X-API-Key",
+        "X-API-Secret",
+        "Authorization",
+        "X-Signature",
+        "Idempotency-Key",
+        "X-Request-ID",
+        "Accept",
+        "Content-Type",
+        "Cookie",
+        "Origin",
+    ] {
+        for path in ["/api/v1/orders", "/admin/v1/accounts", "/auth/refresh", "/client/api/api-keys"] {
             let long = "x".repeat(4_000);
             for text in ["", "x", "Bearer", "Bearer x", "Basic eA==", "t=,v1=", "t=1,v1=x", "t=99999999999999999999,v1=é", &long]
             {

@@ -5,6 +5,7 @@
 //! with a delivery is its own record (`delivery_state`, `delivery_attempts`).
 
 mod read;
+mod told;
 mod write;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -20,6 +21,7 @@ use uuid::Uuid;
 use crate::webhooks::{self, WebhookRow};
 use crate::{ProjectionError, envelope, orders};
 pub use read::{Attempt, Delivery, DeliveryFilter, STATUSES, Statistics, find, list, retryable, statistics};
+pub use told::{Told, of_order};
 pub use write::{forget_payloads, write, write_shadow};
 
 pub const NAME: &str = "deliveries";

@@ -7,6 +7,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
 use uuid::Uuid;
 
+use super::told;
 use crate::known;
 use crate::listing::pages::{self, DELIVERIES, DELIVERY_GROUPS, Group, Span};
 use crate::page::{self, Listed, Page};
@@ -243,17 +244,7 @@ pub async fn find(
     page::equals(&mut query, "d.id", Some(id));
     let found: Option<DeliveryRow> = query.build_query_as().fetch_optional(pool).await?;
     let Some(DeliveryRow(delivery)) = found else { return Ok(None) };
-    let attempts = sqlx::query_as(
-        "SELECT a.attempt, a.request_id, a.started_at, a.finished_at, a.response_status, a.response_time_ms, a.error,
-            a.finished_at IS NULL AND coalesce(s.leased_until > clock_timestamp(), false)
-                AND lead(a.request_id) OVER (ORDER BY a.started_at, a.request_id) IS NULL AS is_in_flight
-         FROM delivery_attempts a JOIN delivery_state s ON s.shard_id = a.shard_id AND s.delivery_id = a.delivery_id
-         WHERE a.shard_id = $1 AND a.delivery_id = $2 ORDER BY a.started_at, a.request_id",
-    )
-    .bind(shard)
-    .bind(id)
-    .fetch_all(pool)
-    .await?;
+    let attempts = told::attempts(pool, shard, &[id]).await?.remove(&id).unwrap_or_default();
     Ok(Some((delivery, attempts)))
 }
 

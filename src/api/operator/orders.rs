@@ -7,6 +7,7 @@ use poem_openapi::param::{Path, Query};
 use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
 
+use super::history::as_of_position;
 use crate::access::Operator;
 use crate::access::seal::Private;
 use crate::api::body::OptionalJson;
@@ -18,7 +19,7 @@ use crate::api::principal::{Admin, Caller};
 use crate::api::reply::{Listed, Plural, Reply};
 use crate::api::state::{State, Tag, newest, not_found, origin, rows_of_each, time};
 use crate::ledger::texts::Texts;
-use crate::ledger::{Answer, Command};
+use crate::ledger::{Answer, Command, history};
 
 /// An order, and whose it is.
 #[derive(Object, Serialize)]
@@ -28,6 +29,24 @@ struct AccountOrder {
     #[oai(flatten)]
     #[serde(flatten)]
     order: Order,
+}
+
+/// An order as it is or was, and whose it is.
+#[derive(Object, Serialize)]
+pub struct AnyOrder {
+    /// Whose it is.
+    account_id: i64,
+    /// The position of the log that it is as of; null: as it is now.
+    as_of_position: Option<i64>,
+    #[oai(flatten)]
+    #[serde(flatten)]
+    order: Order,
+}
+
+impl AnyOrder {
+    pub fn of(order: order::Order, as_of_position: Option<i64>, texts: &Texts) -> Self {
+        Self { account_id: order.placed.account_id, as_of_position, order: Order::with_texts(order, texts) }
+    }
 }
 
 impl Plural for AccountOrder {
@@ -101,6 +120,8 @@ impl Orders {
     }
 
     /// Find an order
+    ///
+    /// With `as_of` as it was then; 404 if it was placed later, 400 for a position that the log has not reached.
     #[oai(path = "/orders/:id", method = "get", operation_id = "get_any_order")]
     async fn get(
         &self,
@@ -108,11 +129,19 @@ impl Orders {
         state: State<'_>,
         /// The order's id.
         id: Path<i64>,
-    ) -> Result<Reply<AccountOrder>, ApiError> {
+        /// As it was right after this position of the log, or at this time (RFC 3339); by default as it is now.
+        as_of: Query<Option<String>>,
+    ) -> Result<Reply<AnyOrder>, ApiError> {
+        let pool = state.ledger.pool();
         let shard = state.ledger.shard_of_order(id.0).await?.ok_or_else(not_found)?;
-        let order = orders::find(state.ledger.pool(), shard, id.0, None).await?.ok_or_else(not_found)?;
+        let as_of_position = as_of_position(pool, shard, as_of.0.as_deref()).await?;
+        let order = match as_of_position {
+            Some(position) => history::order_at(pool, shard, id.0, position).await?,
+            None => orders::find(pool, shard, id.0, None).await?,
+        };
+        let order = order.ok_or_else(not_found)?;
         let texts = texts_of(&state, shard, std::slice::from_ref(&order)).await?;
-        Ok(Reply(AccountOrder::with_texts(order, &texts)))
+        Ok(Reply(AnyOrder::of(order, as_of_position, &texts)))
     }
 
     /// Cancel an order

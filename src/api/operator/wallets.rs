@@ -1,9 +1,13 @@
 //! Wallets: opened, funded and adjusted.
 
-use ledger_events::wallet::Direction;
-use poem_openapi::param::Path;
+use ledger_events::wallet::{self, Direction};
+use ledger_projections::wallets;
+use poem_openapi::param::{Path, Query};
 use poem_openapi::{Object, OpenApi};
+use serde::Serialize;
 
+use super::history::as_of_position;
+use crate::access::Operator;
 use crate::access::seal::Private;
 use crate::api::body::StrictJson;
 use crate::api::error::ApiError;
@@ -12,12 +16,12 @@ use crate::api::outcome::{answered, respond, unrenderable};
 use crate::api::principal::{Admin, Caller, Finance};
 use crate::api::readers::{line, money, one_of, text};
 use crate::api::reference::currency;
-use crate::api::reply::{Created, Data, Stored, render};
+use crate::api::reply::{Created, Data, Reply, Stored, render};
 use crate::api::scalars::Money;
 use crate::api::state::{State, Tag, amounts, not_found, origin, parsed_currency};
 use crate::api::transactions::{Transaction, TransactionType};
 use crate::api::wallets::Wallet;
-use crate::ledger::{Answer, Command, Rendered, Reply};
+use crate::ledger::{self, Answer, Command, Rendered, history};
 
 /// A new wallet.
 #[derive(Object)]
@@ -87,10 +91,53 @@ fn funded(answer: &Answer) -> Result<Rendered, serde_json::Error> {
     Ok(Rendered { status, body: render(&Transaction::from(transaction.clone()))?, is_secret: false })
 }
 
+/// A wallet as it is or was, and whose it is.
+#[derive(Object, Serialize)]
+pub struct AnyWallet {
+    /// Whose it is.
+    account_id: i64,
+    /// The position of the log that it is as of; null: as it is now.
+    as_of_position: Option<i64>,
+    #[oai(flatten)]
+    #[serde(flatten)]
+    wallet: Wallet,
+}
+
+impl AnyWallet {
+    pub fn of(wallet: wallet::Wallet, as_of_position: Option<i64>) -> Self {
+        Self { account_id: wallet.account_id, as_of_position, wallet: wallet.into() }
+    }
+}
+
 pub struct Wallets;
 
 #[OpenApi(prefix_path = "/admin/v1", tag = "Tag::Wallets")]
 impl Wallets {
+    /// Find a wallet
+    ///
+    /// Any account's. With `as_of` as it was then; 404 if it was opened later, 400 for a position that the log has not
+    /// reached.
+    #[oai(path = "/wallets/:id", method = "get", operation_id = "get_any_wallet")]
+    async fn get(
+        &self,
+        _caller: Caller<Operator>,
+        state: State<'_>,
+        /// The wallet's id.
+        id: Path<i64>,
+        /// As it was right after this position of the log, or at this time (RFC 3339); by default as it is now.
+        as_of: Query<Option<String>>,
+    ) -> Result<Reply<AnyWallet>, ApiError> {
+        let pool = state.ledger.pool();
+        let shard = state.ledger.shard_of_wallet(id.0).await?.ok_or_else(not_found)?;
+        let as_of_position = as_of_position(pool, shard, as_of.0.as_deref()).await?;
+        let wallet = match as_of_position {
+            Some(position) => history::wallet_at(pool, shard, id.0, position).await?,
+            None => wallets::find(pool, shard, id.0).await?,
+        };
+        let wallet = wallet.ok_or_else(not_found)?;
+        Ok(Reply(AnyWallet::of(wallet, as_of_position)))
+    }
+
     /// Open a wallet
     ///
     /// One per account and currency.
@@ -127,7 +174,7 @@ impl Wallets {
         let amount = crate::api::state::money("amount", amount.0)?;
         let command = Command::FundWallet { account_id: None, wallet_id: id.0, amount, reference, note: note.map(Private::new) };
         let answer = state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
-        respond(Reply::Answer(Box::new(answer)), funded)
+        respond(ledger::Reply::Answer(Box::new(answer)), funded)
     }
 
     /// Adjust a wallet

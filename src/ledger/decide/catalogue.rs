@@ -10,6 +10,7 @@ use super::{Decided, Story, next, unknown};
 use crate::access::seal::Private;
 use crate::ledger::batch::Batch;
 use crate::ledger::command::{Answer, NewVoucher, StockLoaded};
+use crate::ledger::keys::Owner;
 use crate::ledger::stock;
 
 /// What the references that we make begin with; nobody else's may.
@@ -80,7 +81,8 @@ pub(super) fn load_vouchers(
             "pin": voucher.pin.as_ref().map(Private::expose),
             "claim_url": voucher.claim_url.as_ref().map(Private::expose),
         });
-        let sealed = batch.keyring.seal(stock::KIND, id, codes.to_string().as_bytes())?;
+        let key = batch.new_data_key(Owner::Voucher(id))?;
+        let sealed = key.seal(stock::KIND, id, codes.to_string().as_bytes())?;
         batch.known_vouchers.fingerprints.insert((product_id, fingerprint));
         batch.known_vouchers.references.insert(reference.clone());
         batch.vault.vouchers.push(stock::NewRow {
@@ -90,6 +92,7 @@ pub(super) fn load_vouchers(
             reference,
             fingerprint,
             sealed,
+            key_id: key.id,
             expires_on: voucher.expires_on,
         });
         loaded.accepted += 1;

@@ -6,6 +6,7 @@ mod beneficiaries;
 mod blocks;
 mod catalogue;
 mod credentials;
+mod erasure;
 mod orders;
 mod payouts;
 mod reconciliation;
@@ -20,6 +21,7 @@ use ledger_events::{AccountId, Actor, Rejection};
 use super::append::Story;
 use super::batch::{Batch, StoredAnswer};
 use super::command::{Answer, Command, Reply, Submission, WriteError};
+use super::keys::Owner;
 use crate::access::seal::SealError;
 
 /// What makes the whole batch unusable, as opposed to a refusal of one command. Nothing is
@@ -99,9 +101,23 @@ fn decide_one(batch: &mut Batch, submission: &Submission) -> Result<Reply, Stop>
     let answer = decide(batch, &submission.command, story)?;
     let Some(key) = idempotency else { return Ok(Reply::Answer(Box::new(answer))) };
     let rendered = (key.render)(&answer)?;
-    batch.answers.insert(key.key_hash, StoredAnswer { fingerprint: key.fingerprint, rendered: rendered.clone() });
+    let (owner, about) = owner_of(&answer).filter(|_| rendered.is_secret).unzip();
+    let data_key = owner.map(|owner| batch.data_key(owner)).transpose()?;
+    let stored = StoredAnswer { fingerprint: key.fingerprint, rendered: rendered.clone(), key: data_key, about };
+    batch.answers.insert(key.key_hash, stored);
     batch.new_answers.push(key.key_hash);
     Ok(Reply::Rendered { rendered, is_replay: false })
+}
+
+/// Whose data an answer shows, if it shows any, and the id of what it is about.
+fn owner_of(answer: &Answer) -> Option<(Owner, i64)> {
+    match answer {
+        Answer::Order(view) => Some((Owner::Account(view.order.placed.account_id), view.order.id)),
+        Answer::Webhook(view) => Some((Owner::Account(view.webhook.account_id), view.webhook.id)),
+        Answer::Beneficiary(view) => Some((Owner::Beneficiary(view.beneficiary.id), view.beneficiary.id)),
+        Answer::Payout(view) => Some((Owner::Beneficiary(view.payout.requested.beneficiary_id), view.payout.id)),
+        _ => None,
+    }
 }
 
 fn decide(batch: &mut Batch, command: &Command, story: Story<'_>) -> Decided {
@@ -168,6 +184,7 @@ fn decide(batch: &mut Batch, command: &Command, story: Story<'_>) -> Decided {
         Command::RevokeMatchDecision { statement_id, line, reason } => {
             reconciliation::revoke(batch, *statement_id, *line, reason, story)
         }
+        Command::Erase { subject, reason, .. } => erasure::erase(batch, *subject, reason, story),
     }
 }
 

@@ -9,6 +9,8 @@ use super::{Decided, Story, active, new_salt, next};
 use crate::access::seal::{Private, salted_hash};
 use crate::ledger::batch::{Batch, pair};
 use crate::ledger::command::{Answer, Charge, OrderView, PlaceOrder};
+use crate::ledger::keys::Owner;
+use crate::ledger::texts::{CANCEL_REASON, METADATA};
 
 pub(super) fn place_order(batch: &mut Batch, command: &PlaceOrder, story: Story<'_>) -> Decided {
     if let Some(reference) = &command.client_reference
@@ -36,7 +38,7 @@ pub(super) fn place_order(batch: &mut Batch, command: &PlaceOrder, story: Story<
     let placed_id = batch.append(order_id, OrderEvent::from(placed), &story);
     batch.append(wallet_id, debited, &Story { correlation_id: Some(placed_id), causation_id: Some(placed_id), ..story });
     if let Some((salt, text)) = metadata {
-        batch.keep_text("order.metadata", order_id, salt, text)?;
+        batch.keep_text_of(Owner::Account(command.account_id), METADATA, order_id, salt, text)?;
     }
     if let Some(reference) = &command.client_reference {
         batch.order_of.insert((command.account_id, reference.clone()), order_id);
@@ -62,7 +64,7 @@ pub(super) fn quote_charge(
 /// The `client_reference` was used: the same payload answers the order that exists.
 fn existing_order(batch: &Batch, id: OrderId, command: &PlaceOrder) -> Decided {
     let order = batch.orders.get(&id).ok_or(Rejection::DuplicateReference)?;
-    let metadata = batch.text("order.metadata", id)?;
+    let metadata = batch.text(METADATA, id)?;
     let is_same = (order.placed.product_id, order.placed.denomination, order.placed.quantity)
         == (command.product_id, command.denomination, command.quantity)
         && metadata == command.metadata;
@@ -120,7 +122,7 @@ pub(super) fn cancel(
         batch.append(wallet_id, event, &story);
     }
     if let Some((salt, text)) = reason {
-        batch.keep_text("order.cancel_reason", order_id, salt, text)?;
+        batch.keep_text_of(Owner::Account(account_id), CANCEL_REASON, order_id, salt, text)?;
     }
     order_view(batch, order_id, false)
 }
@@ -158,8 +160,8 @@ fn append_to_order(batch: &mut Batch, order_id: OrderId, events: Vec<OrderEvent>
 
 fn order_view(batch: &Batch, id: OrderId, is_new: bool) -> Decided {
     let order = batch.orders.get(&id).cloned().ok_or(Rejection::NotFound)?;
-    let metadata = batch.text("order.metadata", id)?;
-    let cancel_reason = batch.text("order.cancel_reason", id)?;
+    let metadata = batch.text(METADATA, id)?;
+    let cancel_reason = batch.text(CANCEL_REASON, id)?;
     Ok(Answer::Order(Box::new(OrderView { order, metadata, cancel_reason, is_new })))
 }
 

@@ -7,6 +7,7 @@ use super::{Decided, Story, active, new_salt, next};
 use crate::access::seal::salted_hash;
 use crate::ledger::batch::Batch;
 use crate::ledger::command::{Answer, PayoutOutcome, PayoutView, RequestPayout};
+use crate::ledger::keys::Owner;
 use crate::ledger::texts::FAILURE_REASON;
 
 pub(super) fn request(batch: &mut Batch, command: &RequestPayout, story: Story<'_>) -> Decided {
@@ -72,7 +73,8 @@ pub(super) fn settle(batch: &mut Batch, id: PayoutId, outcome: &PayoutOutcome, s
     };
     settle_as(batch, &known, command, story)?;
     if let Some((salt, text)) = reason {
-        batch.keep_text(FAILURE_REASON, id, salt, text)?;
+        let owner = Owner::Beneficiary(known.requested.beneficiary_id);
+        batch.keep_text_of(owner, FAILURE_REASON, id, salt, text)?;
     }
     view(batch, id, false)
 }

@@ -6,6 +6,7 @@ use ledger_events::{AccountId, Rejection, UserId};
 use super::{Decided, Story, new_salt, next};
 use crate::ledger::batch::{Batch, UserChange};
 use crate::ledger::command::{Answer, CreateUser};
+use crate::ledger::keys::Owner;
 use crate::ledger::texts::EMAIL;
 
 pub(super) fn create(batch: &mut Batch, user: &CreateUser, story: Story<'_>) -> Decided {
@@ -15,7 +16,8 @@ pub(super) fn create(batch: &mut Batch, user: &CreateUser, story: Story<'_>) -> 
         return Err(Rejection::Conflict("a user has this email").into());
     }
     let id = next(batch.ids.users.pop_front(), "user")?;
-    let email_hash = batch.keep_text(EMAIL, id, new_salt(), email)?;
+    batch.data_keys.insert(Owner::User(id), None); // who is new has none
+    let email_hash = batch.keep_text_of(Owner::User(id), EMAIL, id, new_salt(), email)?;
     let event = UserEvent::from(UserCreated { account_id: *account_id, role: *role, email_hash });
     batch.append(id, event, &Story { account_id: Some(*account_id), ..story });
     batch.user_of.insert(*email_lookup, id);

@@ -8,6 +8,8 @@ use super::{Decided, Story, active, new_salt, next};
 use crate::access::seal::{Private, salted_hash};
 use crate::ledger::batch::Batch;
 use crate::ledger::command::Answer;
+use crate::ledger::keys::Owner;
+use crate::ledger::texts::NOTE;
 
 pub(super) fn open(batch: &mut Batch, account_id: AccountId, currency: Currency, story: Story<'_>) -> Decided {
     batch.accounts.get(&account_id).ok_or(Rejection::NotFound)?;
@@ -47,7 +49,8 @@ pub(super) fn fund(
     let command = WalletCommand::Fund { amount, reference: reference.to_owned(), note_hash };
     let transaction = move_money(batch, wallet_id, transaction_id, command, &story)?;
     if let Some((salt, text)) = note {
-        batch.keep_text("transaction.note", transaction_id, salt, text)?;
+        let owner = Owner::Account(transaction.account_id);
+        batch.keep_text_of(owner, NOTE, transaction_id, salt, text)?;
     }
     batch.fundings.insert(reference.to_owned(), transaction.clone());
     Ok(Answer::Funding { transaction, is_new: true })
@@ -90,6 +93,6 @@ pub(super) fn adjust(
     let reason_hash = salted_hash(&salt, reason.expose());
     let command = WalletCommand::Adjust { direction, amount, reason_hash };
     let transaction = move_money(batch, wallet_id, transaction_id, command, &story)?;
-    batch.keep_text("transaction.note", transaction_id, salt, reason)?;
+    batch.keep_text_of(Owner::Account(transaction.account_id), NOTE, transaction_id, salt, reason)?;
     Ok(Answer::Transaction(transaction))
 }

@@ -9,6 +9,7 @@ use crate::access::SIGNING_SECRET;
 use crate::access::seal::{Private, SealError};
 use crate::ledger::batch::Batch;
 use crate::ledger::command::{Answer, RegisterWebhook, WebhookChange, WebhookView};
+use crate::ledger::texts::{WEBHOOK_NAME, WEBHOOK_TOKEN, WEBHOOK_URL};
 
 pub(super) fn register(batch: &mut Batch, command: &RegisterWebhook, story: Story<'_>) -> Decided {
     let account_id = command.account_id;
@@ -25,12 +26,12 @@ pub(super) fn register(batch: &mut Batch, command: &RegisterWebhook, story: Stor
     let token = match command.credential_id {
         Some(credential_id) => signing_secret(batch, credential_id, &command.new_secret, &story)?,
         None => {
-            batch.keep_text("webhook.token", id, new_salt(), &command.new_secret)?;
+            batch.keep_text(WEBHOOK_TOKEN, id, new_salt(), &command.new_secret)?;
             command.new_secret.clone()
         }
     };
-    let name_hash = batch.keep_text("webhook.name", id, new_salt(), &command.name)?;
-    let url_hash = batch.keep_text("webhook.url", id, new_salt(), &command.url)?;
+    let name_hash = batch.keep_text(WEBHOOK_NAME, id, new_salt(), &command.name)?;
+    let url_hash = batch.keep_text(WEBHOOK_URL, id, new_salt(), &command.url)?;
     let event = WebhookRegistered {
         account_id,
         credential_id: command.credential_id,
@@ -59,8 +60,8 @@ pub(super) fn update(
     story: Story<'_>,
 ) -> Decided {
     own_webhook(batch, account_id, id)?;
-    let name_hash = change.name.as_ref().map(|text| batch.keep_text("webhook.name", id, new_salt(), text)).transpose()?;
-    let url_hash = change.url.as_ref().map(|text| batch.keep_text("webhook.url", id, new_salt(), text)).transpose()?;
+    let name_hash = change.name.as_ref().map(|text| batch.keep_text(WEBHOOK_NAME, id, new_salt(), text)).transpose()?;
+    let url_hash = change.url.as_ref().map(|text| batch.keep_text(WEBHOOK_URL, id, new_salt(), text)).transpose()?;
     let event = WebhookUpdated { events: change.events.clone(), is_active: change.is_active, name_hash, url_hash };
     batch.append(id, WebhookEvent::from(event), &Story { account_id: Some(account_id), ..story });
     webhook_view(batch, id, None)
@@ -73,8 +74,8 @@ fn own_webhook(batch: &Batch, account_id: AccountId, id: WebhookId) -> Result<()
 
 fn webhook_view(batch: &Batch, id: WebhookId, token: Option<Private>) -> Decided {
     let webhook = batch.webhooks.get(&id).cloned().ok_or(Rejection::NotFound)?;
-    let name = batch.text("webhook.name", id)?.ok_or(SealError::Unreadable)?;
-    let url = batch.text("webhook.url", id)?.ok_or(SealError::Unreadable)?;
+    let name = batch.text(WEBHOOK_NAME, id)?.ok_or(SealError::Unreadable)?;
+    let url = batch.text(WEBHOOK_URL, id)?.ok_or(SealError::Unreadable)?;
     Ok(Answer::Webhook(WebhookView { webhook, name, url, token }))
 }
 

@@ -8,7 +8,7 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::error::Elapsed;
 use uuid::Uuid;
 
-use super::{BatchError, PHASE_DEADLINE, Replies, Run, SHARED, Writer, give_up_expired, unanswered};
+use super::{BatchError, PHASE_DEADLINE, Replies, Run, SHARED, Writer, give_up_expired, parts, unanswered};
 use crate::ledger::batch::Batch;
 use crate::ledger::command::Submission;
 use crate::ledger::connect;
@@ -74,7 +74,7 @@ impl Writer {
         let refused = if is_common { self.admit(submissions).await } else { Err(submissions) };
         if let Err(submissions) = refused {
             self.settle_all().await;
-            self.execute(submissions).await;
+            self.execute_parts(parts(submissions)).await;
         }
     }
 

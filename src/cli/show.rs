@@ -1,0 +1,216 @@
+//! `show order` and `show wallet`: as they are or as they were, straight from the database.
+
+use anyhow::Context;
+use chrono::{DateTime, Utc};
+use clap::{Args, ValueEnum};
+use ledger_events::wallet::Direction;
+use ledger_events::{Position, ShardId};
+use ledger_projections::deliveries::Attempt;
+use ledger_projections::wallets;
+use owo_colors::OwoColorize;
+use serde_json::json;
+use sqlx::PgPool;
+
+use super::events::by_outcome;
+use super::output::{Output, with_progress};
+use crate::access::seal::{Keyring, Private};
+use crate::api::{AnyOrder, AnyWallet, OrderHistory};
+use crate::config::{DatabaseSettings, MasterKeySettings};
+use crate::ledger::connect;
+use crate::ledger::history::{self, AsOf};
+use crate::ledger::story::{self, Chapter, Story, Telling, Who};
+use crate::ledger::texts::METADATA;
+use crate::node::{self, Database};
+
+#[derive(Args, Debug)]
+pub struct ShowArgs {
+    #[command(flatten)]
+    database: DatabaseSettings,
+    #[command(flatten)]
+    master_key: MasterKeySettings,
+    what: Thing,
+    id: i64,
+    /// As it was right after this position of the log, or at this time, as 2030-12-31T00:00:00Z [default: as it is]
+    #[arg(long, value_name = "POSITION|TIME")]
+    as_of: Option<AsOf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Thing {
+    /// With its story: who did what, and which webhooks were told
+    Order,
+    Wallet,
+}
+
+pub async fn run(args: ShowArgs, output: &Output) -> anyhow::Result<()> {
+    let database = with_progress("starting the embedded Postgres", Database::open(&args.database)).await?;
+    let pool = connect::pool(database.options());
+    let done = show(&args, &database, &pool, output).await;
+    pool.close().await;
+    database.close().await?;
+    done
+}
+
+async fn show(args: &ShowArgs, database: &Database, pool: &PgPool, output: &Output) -> anyhow::Result<()> {
+    let (name, shard) = match args.what {
+        Thing::Order => ("order", history::shard_of_order(pool, args.id).await),
+        Thing::Wallet => ("wallet", history::shard_of_wallet(pool, args.id).await),
+    };
+    let shard = shard.context("cannot read the ledger")?.with_context(|| format!("there is no {name} {}", args.id))?;
+    let at = match args.as_of {
+        Some(as_of) => Some(history::position(pool, shard, as_of).await?),
+        None => None,
+    };
+    let not_yet = || format!("there was no {name} {} as of {}", args.id, args.as_of.map(|a| a.to_string()).unwrap_or_default());
+    match args.what {
+        Thing::Wallet => {
+            let wallet = match at {
+                Some(at) => history::wallet_at(pool, shard, args.id, at).await?,
+                None => wallets::find(pool, shard, args.id).await?,
+            };
+            let wallet = wallet.with_context(not_yet)?;
+            Ok(output.facts(&serde_json::to_value(AnyWallet::of(wallet, at))?)?)
+        }
+        Thing::Order => {
+            let keyring = keyring(args, database)?;
+            let story = find(pool, keyring.as_deref(), shard, args.id, at).await?.with_context(not_yet)?;
+            match output.json {
+                true => {
+                    let order = AnyOrder::of(story.order.clone(), at, &story.texts);
+                    output.facts(&json!({"order": order, "history": OrderHistory::of(story, at)}))?;
+                }
+                false => tell(&story, at, output)?,
+            }
+            Ok(())
+        }
+    }
+}
+
+async fn find(
+    pool: &PgPool,
+    keyring: Option<&Keyring>,
+    shard: ShardId,
+    id: i64,
+    at: Option<Position>,
+) -> anyhow::Result<Option<Story>> {
+    Ok(with_progress("reading the log", story::of_order(pool, keyring, shard, id, at)).await?)
+}
+
+/// Without the master key the texts that people wrote stay sealed; all else can be shown.
+fn keyring(args: &ShowArgs, database: &Database) -> anyhow::Result<Option<std::sync::Arc<Keyring>>> {
+    if args.master_key.master_key_file.is_none() && !database.is_embedded() {
+        anstream::eprintln!("without --master-key-file, what people wrote and who users are is not shown");
+        return Ok(None);
+    }
+    Ok(Some(node::keyring(&args.master_key, &args.database.data_dir, database.is_embedded())?))
+}
+
+fn tell(story: &Story, at: Option<Position>, output: &Output) -> std::io::Result<()> {
+    let (order, placed) = (&story.order, &story.order.placed);
+    let status = if order.sub_status.is_empty() {
+        order.status.as_str().to_owned()
+    } else {
+        format!("{} ({})", order.status.as_str(), order.sub_status)
+    };
+    output.line(format!(
+        "{}  order {} of account {}  {}",
+        placed.reference_code.bold(),
+        order.id,
+        placed.account_id,
+        status.bold()
+    ))?;
+    output.line(format!(
+        "{} × {} {} of {}, {} {} paid, {} refunded, {} of {} units delivered",
+        placed.quantity,
+        placed.denomination,
+        placed.currency,
+        placed.product_name,
+        placed.amount,
+        placed.currency,
+        order.refunded_amount,
+        order.delivered_quantity,
+        placed.quantity
+    ))?;
+    let facts = [
+        ("client_reference", placed.client_reference.clone()),
+        ("metadata", story.texts.get(&(METADATA, order.id)).map(|text| text.expose().to_owned())),
+        ("as of", at.map(|at| format!("position {at}; deliveries as they are now"))),
+    ];
+    for (name, value) in facts {
+        if let Some(value) = value {
+            output.line(format!("{}  {value}", name.dimmed()))?;
+        }
+    }
+    for chapter in &story.chapters {
+        output.line("")?;
+        tell_chapter(chapter, output)?;
+    }
+    Ok(())
+}
+
+fn tell_chapter(chapter: &Chapter, output: &Output) -> std::io::Result<()> {
+    let moment = &chapter.recorded.moment;
+    output.line(format!("{}  {}", time(moment.recorded_at).dimmed(), chapter.description.bold()))?;
+    let (who, request) = (named(&chapter.actor), &chapter.recorded.metadata.request_id);
+    output.line(format!("  by {who}, request {request}, position {}", moment.position).dimmed())?;
+    if let Some(reason) = &chapter.reason {
+        output.line(format!("  reason: {}", reason.expose()))?;
+    }
+    if let Some(movement) = &chapter.movement {
+        let sign = if movement.direction == Direction::Credit.as_str() { '+' } else { '−' };
+        output.line(format!(
+            "  wallet {}: {sign}{} {}, balance {} (transaction {})",
+            movement.wallet_id, movement.amount, movement.currency, movement.balance_after, movement.id
+        ))?;
+    }
+    for telling in &chapter.deliveries {
+        tell_delivery(telling, output)?;
+    }
+    Ok(())
+}
+
+fn tell_delivery(telling: &Telling, output: &Output) -> std::io::Result<()> {
+    let told = &telling.told;
+    let webhook = match &telling.webhook_name {
+        Some(name) => format!("webhook {} ({})", told.webhook_id, name.expose()),
+        None => format!("webhook {}", told.webhook_id),
+    };
+    let by = if told.replay_id > 0 { format!(" by replay {}", told.replay_id) } else { String::new() };
+    let next = told.next_attempt_at.map(|at| format!(", next attempt {}", time(at))).unwrap_or_default();
+    let status = match told.status.as_str() {
+        "pending" => told.status.yellow().to_string(),
+        status => by_outcome(status == "delivered", status),
+    };
+    output.line(format!("  {} → {webhook}{by}: {status}{next}", told.event_type.cyan()))?;
+    for attempt in &told.attempts {
+        output.line(format!("    {}  attempt {}: {}", time(attempt.started_at).dimmed(), attempt.attempt, came_of(attempt)))?;
+    }
+    for (at, who) in &telling.retries {
+        output.line(format!("    {}  retry asked for by {}", time(*at).dimmed(), named(who)))?;
+    }
+    Ok(())
+}
+
+fn came_of(attempt: &Attempt) -> String {
+    let outcome = match story::outcome(attempt) {
+        "in_flight" => "in flight".to_owned(),
+        "unknown" => "outcome unknown, repeated under its number".yellow().to_string(),
+        outcome => by_outcome(outcome == "delivered", outcome),
+    };
+    let status = attempt.response_status.map(|status| format!(", HTTP {status}")).unwrap_or_default();
+    let took = attempt.response_time_ms.map(|took| format!(" in {took} ms")).unwrap_or_default();
+    let error = attempt.error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
+    format!("{outcome}{status}{took}{error}")
+}
+
+/// `credential 3 (main)`, `operator 2`, `fulfilment`.
+fn named(who: &Who) -> String {
+    let (kind, id) = who.kind();
+    let id = id.map(|id| format!(" {id}")).unwrap_or_default();
+    let name = who.name.as_ref().map(Private::expose).map(|name| format!(" ({name})")).unwrap_or_default();
+    format!("{kind}{id}{name}")
+}
+
+fn time(time: DateTime<Utc>) -> String {
+    time.format("%Y-%m-%d %H:%M:%S%.3f UTC").to_string()
+}

@@ -1,0 +1,143 @@
+//! Finding what an account has, page by page, in short statements outside the writer's transaction.
+
+use ledger_events::{AccountId, Position, ShardId};
+use sqlx::{PgConnection, PgPool};
+
+use super::Part;
+use crate::ledger::texts::{
+    ACCOUNT_NUMBER, CANCEL_REASON, EMAIL, FAILURE_REASON, METADATA, NOTE, PROFILE, WEBHOOK_NAME, WEBHOOK_TOKEN, WEBHOOK_URL,
+};
+
+/// Rows that one statement looks at, and so about what one step erases at most.
+const PAGE: i64 = 2_000;
+
+/// What keeps an account from being erased; none if nothing does. Whoever is suspended can begin
+/// nothing new, so what is not there now does not come.
+pub async fn obstacle(pool: &PgPool, shard: ShardId, account: AccountId) -> Result<Option<&'static str>, sqlx::Error> {
+    let (has_orders, has_payouts): (bool, bool) = sqlx::query_as(
+        "SELECT EXISTS (SELECT FROM orders WHERE shard_id = $1 AND account_id = $2 AND status IN ('PENDING', 'DELAYED', 'PARTIALLY_DELIVERED')),
+            EXISTS (SELECT FROM payouts WHERE shard_id = $1 AND account_id = $2 AND status = 'PENDING')",
+    )
+    .bind(shard)
+    .bind(account)
+    .fetch_one(pool)
+    .await?;
+    Ok(match (has_orders, has_payouts) {
+        (true, _) => Some("the account has orders that are neither delivered nor cancelled"),
+        (_, true) => Some("the account has payouts that are not settled"),
+        _ => None,
+    })
+}
+
+/// Walks over what an account has.
+#[derive(Debug)]
+pub struct Finder {
+    shard: ShardId,
+    account: AccountId,
+    stage: Stage,
+    after: Position,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Orders,
+    Movements,
+    Payouts,
+    Rest,
+    Done,
+}
+
+impl Finder {
+    pub fn new(shard: ShardId, account: AccountId) -> Finder {
+        Finder { shard, account, stage: Stage::Orders, after: 0 }
+    }
+
+    /// The next part that has something in it, or is the last; none after the last.
+    pub async fn next(&mut self, pool: &PgPool) -> Result<Option<Part>, sqlx::Error> {
+        let mut conn = pool.acquire().await?;
+        loop {
+            let part = match self.stage {
+                Stage::Orders => {
+                    let page = self.page(&mut conn, "SELECT placed_position, id FROM orders WHERE shard_id = $1 AND account_id = $2 AND placed_position > $3 ORDER BY placed_position LIMIT $4", Stage::Movements).await?;
+                    let texts = present(&mut conn, self.shard, &[METADATA, CANCEL_REASON], &page).await?;
+                    let vouchers = sqlx::query_scalar(
+                        "SELECT v.id FROM unnest($2::bigint[]) AS o (id) JOIN vault.vouchers v ON v.shard_id = $1 AND v.order_id = o.id
+                         WHERE v.sealed IS NOT NULL",
+                    )
+                    .bind(self.shard)
+                    .bind(&page)
+                    .fetch_all(&mut *conn)
+                    .await?;
+                    Part { texts, vouchers, is_last: false }
+                }
+                Stage::Movements => {
+                    // Only these have notes.
+                    let page = self.page(&mut conn, "SELECT position, id FROM wallet_transactions WHERE shard_id = $1 AND account_id = $2 AND position > $3 AND category IN ('FUNDING', 'ADJUSTMENT') ORDER BY position LIMIT $4", Stage::Payouts).await?;
+                    Part { texts: present(&mut conn, self.shard, &[NOTE], &page).await?, ..Part::default() }
+                }
+                Stage::Payouts => {
+                    let page = self
+                        .page(
+                            &mut conn,
+                            "SELECT id, id FROM payouts WHERE shard_id = $1 AND account_id = $2 AND id > $3 ORDER BY id LIMIT $4",
+                            Stage::Rest,
+                        )
+                        .await?;
+                    Part { texts: present(&mut conn, self.shard, &[FAILURE_REASON], &page).await?, ..Part::default() }
+                }
+                Stage::Rest => {
+                    self.stage = Stage::Done;
+                    return Ok(Some(self.rest(&mut conn).await?));
+                }
+                Stage::Done => return Ok(None),
+            };
+            if !part.texts.is_empty() || !part.vouchers.is_empty() {
+                return Ok(Some(part));
+            }
+        }
+    }
+
+    /// Ids of the next rows; after the last of them comes the next stage.
+    async fn page(&mut self, conn: &mut PgConnection, sql: &'static str, next: Stage) -> Result<Vec<i64>, sqlx::Error> {
+        let page: Vec<(Position, i64)> =
+            sqlx::query_as(sql).bind(self.shard).bind(self.account).bind(self.after).bind(PAGE).fetch_all(conn).await?;
+        match page.last() {
+            Some((position, _)) if i64::try_from(page.len()).is_ok_and(|rows| rows == PAGE) => self.after = *position,
+            _ => (self.stage, self.after) = (next, 0),
+        }
+        Ok(page.into_iter().map(|(_, id)| id).collect())
+    }
+
+    async fn rest(&self, conn: &mut PgConnection) -> Result<Part, sqlx::Error> {
+        let mut texts = vec![];
+        for (sql, kinds) in [
+            ("SELECT id FROM webhooks WHERE shard_id = $1 AND account_id = $2", &[WEBHOOK_NAME, WEBHOOK_URL, WEBHOOK_TOKEN][..]),
+            ("SELECT id FROM users WHERE shard_id = $1 AND account_id = $2", &[EMAIL][..]),
+            ("SELECT id FROM beneficiaries WHERE shard_id = $1 AND account_id = $2", &[PROFILE, ACCOUNT_NUMBER][..]),
+        ] {
+            let ids: Vec<i64> = sqlx::query_scalar(sql).bind(self.shard).bind(self.account).fetch_all(&mut *conn).await?;
+            texts.extend(present(conn, self.shard, kinds, &ids).await?);
+        }
+        Ok(Part { texts, vouchers: vec![], is_last: true })
+    }
+}
+
+/// Which of these there are texts of.
+async fn present(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    kinds: &[&'static str],
+    ids: &[i64],
+) -> Result<Vec<(&'static str, i64)>, sqlx::Error> {
+    let found: Vec<(String, i64)> = sqlx::query_as(
+        "SELECT t.kind, t.id FROM unnest($3::bigint[]) AS wanted (id)
+         JOIN vault.texts t ON t.shard_id = $1 AND t.kind = ANY($2) AND t.id = wanted.id",
+    )
+    .bind(shard)
+    .bind(kinds)
+    .bind(ids)
+    .fetch_all(conn)
+    .await?;
+    let known = |kind: &str| kinds.iter().copied().find(|known| *known == kind);
+    Ok(found.into_iter().filter_map(|(kind, id)| Some((known(&kind)?, id))).collect())
+}

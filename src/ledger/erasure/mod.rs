@@ -1,0 +1,320 @@
+//! Erasing personal data: what a subject's is, and destroying it.
+//!
+//! The log is not touched: it holds counts, ids, and hashes whose salts go with what they are of.
+//! What is destroyed stands in the vault and in stored answers. It goes in the transaction of the
+//! event that says so; rewriting the files of the tables comes after it (see [`wipe`]).
+
+mod answers;
+pub mod find;
+pub mod run;
+pub mod wipe;
+
+use ledger_events::{AccountId, BeneficiaryId, OrderId, Position, ShardId, UserId, WebhookId};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::texts::{ACCOUNT_NUMBER, CANCEL_REASON, EMAIL, FAILURE_REASON, METADATA, PROFILE, VaultError};
+use crate::access::seal::Keyring;
+use answers::Rewritten;
+
+/// Whose personal data is to be erased.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Subject {
+    /// Everything of an account that is suspended: its orders' texts and their vouchers' codes, its
+    /// webhooks, users and beneficiaries, and notes on its movements.
+    Account(AccountId),
+    /// Who it is, its account number, and why payouts to it failed.
+    Beneficiary(BeneficiaryId),
+    /// Metadata, the reason of its cancellation, and the codes of its vouchers.
+    Order(OrderId),
+    /// The email and the login.
+    User(UserId),
+}
+
+impl Subject {
+    pub fn name(self) -> (&'static str, i64) {
+        match self {
+            Self::Account(id) => ("account", id),
+            Self::Beneficiary(id) => ("beneficiary", id),
+            Self::Order(id) => ("order", id),
+            Self::User(id) => ("user", id),
+        }
+    }
+}
+
+/// What of an account is erased in one step: an account may have more than one transaction should
+/// hold. It was looked for outside the transaction; what is gone by then is not counted.
+#[derive(Clone, Debug, Default)]
+pub struct Part {
+    pub texts: Vec<(&'static str, i64)>,
+    /// Ids of vouchers that still have their codes.
+    pub vouchers: Vec<i64>,
+    /// The step that also takes users, beneficiaries, webhooks, answers and the account's own key.
+    pub is_last: bool,
+}
+
+/// What a step has erased.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub texts: i64,
+    pub vouchers: i64,
+    pub answers: i64,
+    pub data_keys: i64,
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, more: Counts) {
+        self.texts += more.texts;
+        self.vouchers += more.vouchers;
+        self.answers += more.answers;
+        self.data_keys += more.data_keys;
+    }
+}
+
+/// What became of one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Erased {
+    pub counts: Counts,
+    /// Of the event; none where there was nothing left to erase.
+    pub event: Option<(Position, Uuid)>,
+}
+
+/// What there is to erase of a subject, found under the head lock.
+#[derive(Debug, Default)]
+pub struct Erasable {
+    texts: Vec<(String, i64)>,
+    vouchers: Vec<i64>,
+    rewritten: Vec<Rewritten>,
+    /// Stored answers under these keys go altogether: their account can ask for nothing again.
+    closed_keys: Vec<i64>,
+    closed_answers: i64,
+    keys: Vec<i64>,
+    pub users: Vec<UserId>,
+    pub beneficiaries: Vec<BeneficiaryId>,
+    webhooks: Vec<WebhookId>,
+    /// A payout to the beneficiary is not settled yet.
+    pub has_pending_payouts: bool,
+    pub is_last: bool,
+}
+
+/// Of one kind each, so that each finds its rows by index.
+const TEXTS_OF_BENEFICIARY: &str = "SELECT kind, id FROM vault.texts WHERE shard_id = $1 AND kind = ANY($3) AND id = $2
+     UNION ALL
+     SELECT t.kind, t.id FROM beneficiaries b
+     JOIN payouts p ON p.shard_id = b.shard_id AND p.account_id = b.account_id AND p.beneficiary_id = b.id
+     JOIN vault.texts t ON t.shard_id = p.shard_id AND t.kind = $4 AND t.id = p.id
+     WHERE b.shard_id = $1 AND b.id = $2";
+
+impl Erasable {
+    /// What there is of a subject; of an account, what its part names and is still there.
+    pub async fn load(
+        conn: &mut PgConnection,
+        keyring: &Keyring,
+        shard: ShardId,
+        subject: Subject,
+        part: &Part,
+    ) -> Result<Erasable, VaultError> {
+        let mut found = Erasable { is_last: true, ..Erasable::default() };
+        match subject {
+            Subject::Beneficiary(id) => {
+                found.texts = sqlx::query_as(TEXTS_OF_BENEFICIARY)
+                    .bind(shard)
+                    .bind(id)
+                    .bind(vec![PROFILE, ACCOUNT_NUMBER])
+                    .bind(FAILURE_REASON)
+                    .fetch_all(&mut *conn)
+                    .await?;
+                found.has_pending_payouts = sqlx::query_scalar(
+                    "SELECT EXISTS (SELECT FROM payouts WHERE shard_id = $1 AND beneficiary_id = $2 AND status = 'PENDING')",
+                )
+                .bind(shard)
+                .bind(id)
+                .fetch_one(&mut *conn)
+                .await?;
+                found.keys = keys(conn, shard, "beneficiary", &[id]).await?;
+                found.rewritten = answers::under(conn, keyring, shard, &found.keys, None).await?;
+            }
+            Subject::Order(id) => {
+                found.texts = texts(conn, shard, &[(METADATA, id), (CANCEL_REASON, id)]).await?;
+                found.vouchers = sqlx::query_scalar(
+                    "SELECT id FROM vault.vouchers WHERE shard_id = $1 AND order_id = $2 AND sealed IS NOT NULL ORDER BY id",
+                )
+                .bind(shard)
+                .bind(id)
+                .fetch_all(&mut *conn)
+                .await?;
+                found.keys = keys(conn, shard, "voucher", &found.vouchers).await?;
+                let account: Option<AccountId> =
+                    sqlx::query_scalar("SELECT account_id FROM orders WHERE shard_id = $1 AND id = $2")
+                        .bind(shard)
+                        .bind(id)
+                        .fetch_optional(&mut *conn)
+                        .await?;
+                let accounts: Vec<AccountId> = account.into_iter().collect();
+                let of_account = keys(conn, shard, "account", &accounts).await?;
+                found.rewritten = answers::under(conn, keyring, shard, &of_account, Some(id)).await?;
+            }
+            Subject::User(id) => {
+                found.texts = texts(conn, shard, &[(EMAIL, id)]).await?;
+                found.keys = keys(conn, shard, "user", &[id]).await?;
+                found.users = vec![id];
+            }
+            Subject::Account(id) => {
+                found.is_last = part.is_last;
+                found.texts = texts(conn, shard, &part.texts).await?;
+                found.vouchers = sqlx::query_scalar(
+                    "SELECT v.id FROM unnest($2::bigint[]) AS wanted (id) JOIN vault.vouchers v ON v.shard_id = $1 AND v.id = wanted.id
+                     WHERE v.order_id IS NOT NULL AND v.sealed IS NOT NULL",
+                )
+                .bind(shard)
+                .bind(&part.vouchers)
+                .fetch_all(&mut *conn)
+                .await?;
+                found.keys = keys(conn, shard, "voucher", &found.vouchers).await?;
+                if part.is_last {
+                    found.close(conn, shard, id).await?;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// What ends with an account.
+    async fn close(&mut self, conn: &mut PgConnection, shard: ShardId, id: AccountId) -> Result<(), sqlx::Error> {
+        self.users = sqlx::query_scalar("SELECT id FROM users WHERE shard_id = $1 AND account_id = $2 ORDER BY id")
+            .bind(shard)
+            .bind(id)
+            .fetch_all(&mut *conn)
+            .await?;
+        self.beneficiaries = sqlx::query_scalar(
+            "SELECT id FROM beneficiaries WHERE shard_id = $1 AND account_id = $2 AND NOT is_deleted ORDER BY id",
+        )
+        .bind(shard)
+        .bind(id)
+        .fetch_all(&mut *conn)
+        .await?;
+        self.webhooks = sqlx::query_scalar("SELECT id FROM webhooks WHERE shard_id = $1 AND account_id = $2")
+            .bind(shard)
+            .bind(id)
+            .fetch_all(&mut *conn)
+            .await?;
+        let of_beneficiaries: Vec<i64> = sqlx::query_scalar(
+            "SELECT k.id FROM beneficiaries b JOIN vault.data_keys k ON k.shard_id = b.shard_id AND k.subject = 'beneficiary' AND k.subject_id = b.id
+             WHERE b.shard_id = $1 AND b.account_id = $2",
+        )
+        .bind(shard)
+        .bind(id)
+        .fetch_all(&mut *conn)
+        .await?;
+        self.closed_keys = keys(conn, shard, "account", &[id]).await?;
+        self.closed_keys.extend(of_beneficiaries);
+        self.closed_answers =
+            sqlx::query_scalar("SELECT count(*) FROM idempotency_keys WHERE shard_id = $1 AND key_id = ANY($2)")
+                .bind(shard)
+                .bind(&self.closed_keys)
+                .fetch_one(&mut *conn)
+                .await?;
+        self.keys.extend_from_slice(&self.closed_keys);
+        self.keys.extend(keys(conn, shard, "user", &self.users).await?);
+        Ok(())
+    }
+
+    pub fn counts(&self) -> Counts {
+        let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        Counts {
+            texts: count(self.texts.len()),
+            vouchers: count(self.vouchers.len()),
+            answers: count(self.rewritten.len()) + self.closed_answers,
+            data_keys: count(self.keys.len()),
+        }
+    }
+
+    /// Whether there is nothing that the vault or an answer still holds.
+    pub fn is_empty(&self) -> bool {
+        self.counts() == Counts::default()
+    }
+
+    /// Destroys it, in the writer's transaction, and notes which tables have to be rewritten.
+    pub async fn destroy(&self, conn: &mut PgConnection, shard: ShardId) -> Result<(), sqlx::Error> {
+        let mut touched = vec![];
+        if !self.texts.is_empty() {
+            touched.push("vault.texts");
+            let (kinds, ids): (Vec<&str>, Vec<i64>) = self.texts.iter().map(|(kind, id)| (&**kind, *id)).unzip();
+            let delete = "DELETE FROM vault.texts t USING unnest($2::text[], $3::bigint[]) AS gone (kind, id)
+                          WHERE t.shard_id = $1 AND t.kind = gone.kind AND t.id = gone.id";
+            expect(self.texts.len(), sqlx::query(delete).bind(shard).bind(kinds).bind(ids).execute(&mut *conn).await?)?;
+        }
+        if !self.vouchers.is_empty() {
+            touched.push("vault.vouchers");
+            let update = "UPDATE vault.vouchers v SET sealed = NULL, fingerprint = NULL, key_id = NULL
+                          FROM unnest($2::bigint[]) AS gone (id) WHERE v.shard_id = $1 AND v.id = gone.id";
+            expect(self.vouchers.len(), sqlx::query(update).bind(shard).bind(&self.vouchers).execute(&mut *conn).await?)?;
+        }
+        if !self.rewritten.is_empty() || self.closed_answers > 0 {
+            touched.push("public.idempotency_keys");
+            answers::replace(conn, shard, &self.rewritten).await?;
+            sqlx::query("DELETE FROM idempotency_keys WHERE shard_id = $1 AND key_id = ANY($2)")
+                .bind(shard)
+                .bind(&self.closed_keys)
+                .execute(&mut *conn)
+                .await?;
+        }
+        if !self.keys.is_empty() {
+            touched.push("vault.data_keys");
+            let delete =
+                "DELETE FROM vault.data_keys k USING unnest($2::bigint[]) AS gone (id) WHERE k.shard_id = $1 AND k.id = gone.id";
+            expect(self.keys.len(), sqlx::query(delete).bind(shard).bind(&self.keys).execute(&mut *conn).await?)?;
+        }
+        if !self.users.is_empty() {
+            touched.extend(["vault.users", "vault.sessions", "vault.refresh_tokens"]);
+            // Their refresh tokens go with them.
+            sqlx::query("DELETE FROM vault.sessions WHERE user_id = ANY($1)").bind(&self.users).execute(&mut *conn).await?;
+        }
+        if !self.webhooks.is_empty() {
+            let update = "UPDATE delivery_state SET response_body = NULL
+                          WHERE shard_id = $1 AND webhook_id = ANY($2) AND response_body IS NOT NULL";
+            let bodies = sqlx::query(update).bind(shard).bind(&self.webhooks).execute(&mut *conn).await?;
+            touched.extend((bodies.rows_affected() > 0).then_some("public.delivery_state"));
+        }
+        wipe::note(conn, &touched).await
+    }
+}
+
+/// What is destroyed is what the event counts.
+fn expect(expected: usize, done: sqlx::postgres::PgQueryResult) -> Result<(), sqlx::Error> {
+    match usize::try_from(done.rows_affected()) {
+        Ok(rows) if rows == expected => Ok(()),
+        _ => Err(sqlx::Error::RowNotFound),
+    }
+}
+
+/// Those of these texts that are there.
+async fn texts(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    wanted: &[(&'static str, i64)],
+) -> Result<Vec<(String, i64)>, sqlx::Error> {
+    let (kinds, ids): (Vec<&str>, Vec<i64>) = wanted.iter().copied().unzip();
+    sqlx::query_as(
+        "SELECT t.kind, t.id FROM unnest($2::text[], $3::bigint[]) AS wanted (kind, id)
+         JOIN vault.texts t ON t.shard_id = $1 AND t.kind = wanted.kind AND t.id = wanted.id",
+    )
+    .bind(shard)
+    .bind(kinds)
+    .bind(ids)
+    .fetch_all(conn)
+    .await
+}
+
+/// The ids of the data keys of these subjects.
+async fn keys(conn: &mut PgConnection, shard: ShardId, subject: &str, ids: &[i64]) -> Result<Vec<i64>, sqlx::Error> {
+    sqlx::query_scalar(
+        "SELECT k.id FROM unnest($3::bigint[]) AS wanted (id)
+         JOIN vault.data_keys k ON k.shard_id = $1 AND k.subject = $2 AND k.subject_id = wanted.id",
+    )
+    .bind(shard)
+    .bind(subject)
+    .bind(ids)
+    .fetch_all(conn)
+    .await
+}

@@ -1,0 +1,135 @@
+//! Rewriting the tables that an erasure has touched.
+//!
+//! Deleting a row leaves its bytes in the table's file, and VACUUM leaves them in the free space of
+//! the page. VACUUM FULL writes a new file, of the table and its indexes, without them. Nobody can
+//! use the table meanwhile; and it copies what an open transaction may still have to see, so those
+//! that began before the erasure are waited for.
+
+use std::time::Duration;
+
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, Connection, PgConnection};
+
+/// Every table that an erasure touches, and how it is rewritten.
+const TABLES: [(&str, &str); 8] = [
+    ("vault.texts", "VACUUM (FULL) vault.texts"),
+    ("vault.vouchers", "VACUUM (FULL) vault.vouchers"),
+    ("vault.data_keys", "VACUUM (FULL) vault.data_keys"),
+    ("vault.users", "VACUUM (FULL) vault.users"),
+    ("vault.sessions", "VACUUM (FULL) vault.sessions"),
+    ("vault.refresh_tokens", "VACUUM (FULL) vault.refresh_tokens"),
+    ("public.idempotency_keys", "VACUUM (FULL) public.idempotency_keys"),
+    ("public.delivery_state", "VACUUM (FULL) public.delivery_state"),
+];
+
+const ATTEMPTS: usize = 60;
+const PAUSE: Duration = Duration::from_millis(500);
+
+#[derive(Debug, thiserror::Error)]
+pub enum WipeError {
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+    #[error(
+        "a transaction that began before the erasure is still open, so {0} would keep what was erased: end it, then `erase finish`"
+    )]
+    StillSeen(String),
+    #[error("{0} could not be locked, something holds it: `erase finish` at a quieter time")]
+    Busy(String),
+}
+
+/// Notes in the erasure's own transaction what has to be rewritten after it.
+pub async fn note(conn: &mut PgConnection, tables: &[&str]) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "INSERT INTO vault.unwiped (relation, xid) SELECT relation, pg_current_xact_id() FROM unnest($1::text[]) AS touched (relation)
+         ON CONFLICT (relation) DO UPDATE SET xid = excluded.xid",
+    )
+    .bind(tables)
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Rewrites every table that is noted, as a role that owns them; returns which. What fails is still
+/// noted, and done by the next call.
+pub async fn wipe(options: &PgConnectOptions) -> Result<Vec<&'static str>, WipeError> {
+    let options =
+        options.clone().application_name("rewards-ledger erase").options([("lock_timeout", "2000"), ("statement_timeout", "0")]);
+    let mut conn = options.connect().await?;
+    let noted: Vec<(String, String)> =
+        sqlx::query_as("SELECT relation, xid::text FROM vault.unwiped ORDER BY relation").fetch_all(&mut conn).await?;
+    let mut wiped = vec![];
+    for (table, xid) in noted {
+        let Some((name, vacuum)) = TABLES.into_iter().find(|(name, _)| *name == table) else { continue };
+        wait_until_unseen(&mut conn, name, &xid).await?;
+        rewrite(&mut conn, name, vacuum).await?;
+        // One that was touched again meanwhile stays noted.
+        sqlx::query("DELETE FROM vault.unwiped WHERE relation = $1 AND xid = $2::text::xid8")
+            .bind(name)
+            .bind(&xid)
+            .execute(&mut conn)
+            .await?;
+        wiped.push(name);
+    }
+    conn.close().await?;
+    Ok(wiped)
+}
+
+/// What an erasure has touched and what was not rewritten yet.
+pub async fn outstanding(conn: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
+    sqlx::query_scalar("SELECT relation FROM vault.unwiped ORDER BY relation").fetch_all(conn).await
+}
+
+async fn wait_until_unseen(conn: &mut PgConnection, table: &str, xid: &str) -> Result<(), WipeError> {
+    for _ in 0..ATTEMPTS {
+        let is_seen: bool = sqlx::query_scalar(
+            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+                    AND greatest(age(backend_xmin), age(backend_xid)) >= age($1::text::xid8::xid))
+                OR EXISTS (SELECT FROM pg_prepared_xacts WHERE database = current_database() AND age(transaction) >= age($1::text::xid8::xid))
+                OR EXISTS (SELECT FROM pg_replication_slots WHERE age(xmin) >= age($1::text::xid8::xid))",
+        )
+        .bind(xid)
+        .fetch_one(&mut *conn)
+        .await?;
+        if !is_seen {
+            return Ok(());
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Err(WipeError::StillSeen(table.to_owned()))
+}
+
+async fn rewrite(conn: &mut PgConnection, table: &str, vacuum: &'static str) -> Result<(), WipeError> {
+    for _ in 0..ATTEMPTS {
+        match sqlx::raw_sql(vacuum).execute(&mut *conn).await {
+            Ok(_) => return Ok(()),
+            Err(error) if error.as_database_error().is_some_and(|e| e.code().as_deref() == Some("55P03")) => {
+                tokio::time::sleep(PAUSE).await;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(WipeError::Busy(table.to_owned()))
+}
+
+/// What outside of the tables still holds what was erased.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Remains {
+    /// Up to where the write-ahead log may hold it.
+    pub wal_until: String,
+    pub archive_mode: String,
+    /// How much of the write-ahead log the server keeps at least.
+    pub wal_keep_size: String,
+    pub max_wal_size: String,
+    pub replication_slots: i64,
+}
+
+/// Errors where the role may not ask.
+pub async fn remains(conn: &mut PgConnection) -> Result<Remains, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT pg_current_wal_lsn()::text AS wal_until, current_setting('archive_mode') AS archive_mode,
+            current_setting('wal_keep_size', true) AS wal_keep_size, current_setting('max_wal_size') AS max_wal_size,
+            (SELECT count(*) FROM pg_replication_slots) AS replication_slots",
+    )
+    .fetch_one(conn)
+    .await
+}

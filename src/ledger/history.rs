@@ -1,0 +1,181 @@
+//! How things were: an order or a wallet as of any position or time of the log.
+//!
+//! What was is the fold of the events up to there, by the one `evolve`; nothing is kept for it.
+//! Versions of a stream are dense and their positions only grow, so where a stream stood is found
+//! by bisection over the log's own keys.
+
+use std::fmt;
+use std::str::FromStr;
+
+use chrono::{DateTime, Datelike, SubsecRound, TimeDelta, Utc};
+use ledger_events::order::Order;
+use ledger_events::wallet::{self, Movement, Wallet};
+use ledger_events::{Event, Money, OrderId, Position, ShardId, WalletId};
+use sqlx::PgPool;
+
+use super::reader::{self, ReadError};
+
+/// A point of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AsOf {
+    /// Right after the event at this position.
+    Position(Position),
+    /// Right after the last event that was recorded at this time or before.
+    Time(DateTime<Utc>),
+}
+
+/// A text that names no point of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be a position of the log, from 1, or a time such as 2030-12-31T00:00:00Z")]
+pub struct AsOfError;
+
+impl FromStr for AsOf {
+    type Err = AsOfError;
+
+    fn from_str(text: &str) -> Result<AsOf, AsOfError> {
+        if let Ok(position) = text.parse() {
+            return if position > 0 { Ok(AsOf::Position(position)) } else { Err(AsOfError) };
+        }
+        let time = DateTime::parse_from_rfc3339(text).map_err(|_| AsOfError)?.to_utc();
+        // Others are not counted in the database.
+        if (1..=9999).contains(&time.year()) { Ok(AsOf::Time(time)) } else { Err(AsOfError) }
+    }
+}
+
+impl fmt::Display for AsOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Position(position) => write!(f, "position {position}"),
+            Self::Time(time) => write!(f, "{}", time.to_rfc3339()),
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum HistoryError {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// What the log holds of a position that it has not reached can still become anything.
+    #[error("the log ends at position {head}")]
+    BeyondHead { head: Position },
+}
+
+impl From<sqlx::Error> for HistoryError {
+    fn from(error: sqlx::Error) -> HistoryError {
+        HistoryError::Read(error.into())
+    }
+}
+
+/// The position that is meant: 0 for a time before the first event, the head for one after the last.
+///
+/// # Errors
+/// [`HistoryError::BeyondHead`] for a position that the log has not reached.
+pub async fn position(pool: &PgPool, shard: ShardId, as_of: AsOf) -> Result<Position, HistoryError> {
+    match as_of {
+        AsOf::Position(position) => match reader::head(pool, shard).await? {
+            head if position > head => Err(HistoryError::BeyondHead { head }),
+            _ => Ok(position),
+        },
+        AsOf::Time(time) => {
+            // Times in the log are whole milliseconds.
+            let after = time.trunc_subsecs(3) + TimeDelta::milliseconds(1);
+            Ok(reader::position_at(pool, shard, after).await? - 1)
+        }
+    }
+}
+
+/// In which shard an order is.
+pub async fn shard_of_order(pool: &PgPool, id: OrderId) -> Result<Option<ShardId>, sqlx::Error> {
+    sqlx::query_scalar("SELECT o.shard_id FROM log_head h JOIN orders o ON o.shard_id = h.shard_id WHERE o.id = $1")
+        .bind(id)
+        .fetch_optional(pool)
+        .await
+}
+
+/// In which shard a wallet is.
+pub async fn shard_of_wallet(pool: &PgPool, id: WalletId) -> Result<Option<ShardId>, sqlx::Error> {
+    sqlx::query_scalar("SELECT w.shard_id FROM log_head h JOIN wallets w ON w.shard_id = h.shard_id WHERE w.id = $1")
+        .bind(id)
+        .fetch_optional(pool)
+        .await
+}
+
+/// An order right after a position; none if it was placed later.
+pub async fn order_at(pool: &PgPool, shard: ShardId, id: OrderId, at: Position) -> Result<Option<Order>, ReadError> {
+    let mut connection = pool.acquire().await?;
+    let mut states = reader::orders_before(&mut connection, shard, &[id], at.saturating_add(1)).await?;
+    Ok(states.remove(&id))
+}
+
+/// A wallet right after a position; none if it was opened later.
+///
+/// A wallet that is paid from all day has millions of events, so not all of them are folded: what
+/// it is was said by the first, its balance before the last one stands in the one before that, and
+/// the last one is folded onto it. (`verify` folds all, and compares what each says.)
+pub async fn wallet_at(pool: &PgPool, shard: ShardId, id: WalletId, at: Position) -> Result<Option<Wallet>, ReadError> {
+    let last = version_at(pool, shard, "wallet", id, at).await?;
+    let mut state: Option<Wallet> = None;
+    let mut versions = vec![1, last - 1, last];
+    versions.retain(|version| *version > 0);
+    versions.dedup();
+    if last == 0 {
+        return Ok(None);
+    }
+    for stored in reader::stream_versions(pool, shard, "wallet", id, &versions).await? {
+        let recorded = stored.decode()?;
+        let Event::Wallet(event) = &recorded.event else { continue };
+        state = match state {
+            Some(opened) if recorded.moment.version < last => {
+                let balance = Movement::of(event).map_or(Money::ZERO, |movement| movement.balance_after);
+                Some(Wallet { balance, ..opened })
+            }
+            before => wallet::evolve(before, id, event, &recorded.moment),
+        };
+    }
+    Ok(state)
+}
+
+/// The version of a stream right after a position; 0 before its first event.
+pub async fn version_at(
+    pool: &PgPool,
+    shard: ShardId,
+    stream_type: &'static str,
+    stream_id: i64,
+    at: Position,
+) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(
+        "WITH RECURSIVE search (low, high) AS (
+            SELECT 0::bigint, coalesce(max(version), 0) FROM events WHERE shard_id = $1 AND stream_type = $2 AND stream_id = $3
+            UNION ALL
+            SELECT CASE WHEN is_past THEN middle ELSE low END, CASE WHEN is_past THEN high ELSE middle - 1 END
+            FROM (SELECT low, high, (low + high + 1) / 2 AS middle,
+                    (SELECT position <= $4 FROM events
+                     WHERE shard_id = $1 AND stream_type = $2 AND stream_id = $3 AND version = (low + high + 1) / 2) AS is_past
+                  FROM search WHERE low < high) AS step
+         )
+         SELECT coalesce((SELECT low FROM search WHERE low = high), 0)",
+    )
+    .bind(shard)
+    .bind(stream_type)
+    .bind(stream_id)
+    .bind(at)
+    .fetch_one(pool)
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_point_of_the_log_is_a_position_or_a_time() {
+        assert_eq!("7".parse(), Ok(AsOf::Position(7)));
+        let time = "2026-03-01T12:00:00Z".parse::<DateTime<Utc>>().unwrap();
+        assert_eq!("2026-03-01T13:00:00+01:00".parse(), Ok(AsOf::Time(time)));
+        for wrong in ["", "0", "-1", "yesterday", "2026-03-01", "1.5", "0000-01-01T00:00:00Z"] {
+            assert_eq!(wrong.parse::<AsOf>(), Err(AsOfError), "{wrong}");
+        }
+    }
+}

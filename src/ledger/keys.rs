@@ -1,0 +1,96 @@
+//! Data keys: whose they are, finding them, and writing new ones.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ledger_events::{AccountId, BeneficiaryId, ShardId, UserId};
+use ledger_projections::row_type;
+use ledger_projections::write::Write;
+use sqlx::PgExecutor;
+
+use super::texts::VaultError;
+use crate::access::seal::{DataKey, Keyring};
+
+/// Whose data a key is for. An order's texts are sealed under its account's key, which the writer
+/// has at hand; its vouchers' codes under a key for each voucher, made when the stock is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Owner {
+    /// Texts of its orders, and notes on its movements.
+    Account(AccountId),
+    /// Who it is, and why payouts to it failed.
+    Beneficiary(BeneficiaryId),
+    /// The email.
+    User(UserId),
+    /// Its codes.
+    Voucher(i64),
+}
+
+impl Owner {
+    pub fn name(self) -> (&'static str, i64) {
+        match self {
+            Self::Account(id) => ("account", id),
+            Self::Beneficiary(id) => ("beneficiary", id),
+            Self::User(id) => ("user", id),
+            Self::Voucher(id) => ("voucher", id),
+        }
+    }
+}
+
+/// Keys that are known, and owners that are known to have none yet.
+pub type DataKeys = HashMap<Owner, Option<Arc<DataKey>>>;
+
+/// A key that is about to be written.
+#[derive(Debug)]
+pub struct NewKey {
+    pub id: i64,
+    pub owner: Owner,
+    pub sealed: Vec<u8>,
+}
+
+/// The keys of these owners.
+pub async fn load(db: impl PgExecutor<'_>, keyring: &Keyring, shard: ShardId, owners: &[Owner]) -> Result<DataKeys, VaultError> {
+    let (subjects, ids): (Vec<&str>, Vec<i64>) = owners.iter().map(|owner| owner.name()).unzip();
+    let found: Vec<(i64, i64, Vec<u8>)> = sqlx::query_as(
+        "SELECT w.ordinality, k.id, k.sealed FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS w (subject, subject_id, ordinality)
+         JOIN vault.data_keys k ON k.shard_id = $1 AND k.subject = w.subject AND k.subject_id = w.subject_id",
+    )
+    .bind(shard)
+    .bind(subjects)
+    .bind(ids)
+    .fetch_all(db)
+    .await?;
+    let mut keys: DataKeys = owners.iter().map(|owner| (*owner, None)).collect();
+    for (ordinality, id, sealed) in found {
+        if let Some(owner) = usize::try_from(ordinality - 1).ok().and_then(|n| owners.get(n)) {
+            keys.insert(*owner, Some(Arc::new(keyring.open_data_key(id, &sealed)?)));
+        }
+    }
+    Ok(keys)
+}
+
+/// The data key beside a value, as it was read with it: its id and its sealed form.
+pub fn beside(keyring: &Keyring, key: Option<i64>, sealed: Option<&[u8]>) -> Result<Option<DataKey>, VaultError> {
+    Ok(key.zip(sealed).map(|(id, sealed)| keyring.open_data_key(id, sealed)).transpose()?)
+}
+
+pub fn push(write: &mut Write, shard_id: ShardId, keys: &[NewKey]) {
+    let rows: Vec<_> = keys
+        .iter()
+        .map(|key| {
+            let (subject, subject_id) = key.owner.name();
+            KeyRow { shard_id, id: key.id, subject, subject_id, sealed: &key.sealed }
+        })
+        .collect();
+    write.insert("vault.data_keys (shard_id, id, subject, subject_id, sealed)", &rows, "");
+}
+
+#[derive(sqlx::Encode)]
+struct KeyRow<'a> {
+    shard_id: ShardId,
+    id: i64,
+    subject: &'a str,
+    subject_id: i64,
+    sealed: &'a [u8],
+}
+
+row_type!(KeyRow<'_>, "public.data_key_row");

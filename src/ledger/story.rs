@@ -1,0 +1,309 @@
+//! The story of an order: who did what to it, what that moved in the wallet, and which webhooks
+//! were told with what outcome.
+//!
+//! What happened is the log's. Deliveries and their attempts are the worker's record, as it is now:
+//! it forgets attempts after their time. Names and texts are the vault's, where they are not erased.
+
+use std::collections::{HashMap, HashSet};
+
+use chrono::{DateTime, Utc};
+use ledger_events::order::{CancelledBy, Order, OrderEvent};
+use ledger_events::webhook::WebhookEvent;
+use ledger_events::{Actor, Event, OrderId, Position, Recorded, ShardId, WebhookId};
+use ledger_projections::deliveries::{self, Told};
+use ledger_projections::orders;
+use ledger_projections::wallets::{self, Transaction};
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use super::reader::{self, ReadError, Stored};
+use super::texts::{self, CANCEL_REASON, EMAIL, ERASURE_REASON, METADATA, Texts, VaultError, WEBHOOK_NAME};
+use crate::access::operators;
+use crate::access::seal::{Keyring, Private};
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoryError {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+}
+
+impl From<sqlx::Error> for StoryError {
+    fn from(error: sqlx::Error) -> StoryError {
+        StoryError::Read(error.into())
+    }
+}
+
+/// An order and everything that happened to it, oldest first.
+#[derive(Debug)]
+pub struct Story {
+    /// As it is after the last chapter.
+    pub order: Order,
+    /// The order's, and the names in the story.
+    pub texts: Texts,
+    pub chapters: Vec<Chapter>,
+}
+
+/// One event of the order, and what came of it.
+#[derive(Debug)]
+pub struct Chapter {
+    pub recorded: Recorded,
+    pub actor: Who,
+    /// What happened, for people.
+    pub description: String,
+    /// What a person gave as the reason.
+    pub reason: Option<Private>,
+    /// What it moved in the wallet.
+    pub movement: Option<Transaction>,
+    pub deliveries: Vec<Telling>,
+}
+
+/// Who acted; with the name where it is known.
+#[derive(Clone, Debug)]
+pub struct Who {
+    pub actor: Actor,
+    pub name: Option<Private>,
+}
+
+/// A delivery, to whom, and who asked for it to be tried again.
+#[derive(Debug)]
+pub struct Telling {
+    pub told: Told,
+    pub webhook_name: Option<Private>,
+    pub retries: Vec<(DateTime<Utc>, Who)>,
+}
+
+impl Who {
+    /// `credential`, `user`, `operator`, `fulfilment`, `replay` or `sandbox`, and which one.
+    pub fn kind(&self) -> (&'static str, Option<i64>) {
+        match self.actor {
+            Actor::Credential(id) => ("credential", Some(id)),
+            Actor::User(id) => ("user", Some(id)),
+            Actor::Operator(id) => ("operator", Some(id)),
+            Actor::Fulfilment => ("fulfilment", None),
+            Actor::Replay => ("replay", None),
+            Actor::Sandbox => ("sandbox", None),
+        }
+    }
+}
+
+/// Events of one order that are read at once, and at most: a client that reads its codes again and
+/// again makes one each time.
+const MOST_EVENTS: i64 = 1_000;
+
+/// The story of an order up to a position, or up to now; none if it was placed later. Without a
+/// keyring it has no texts and no names of people.
+pub async fn of_order(
+    pool: &PgPool,
+    keyring: Option<&Keyring>,
+    shard: ShardId,
+    id: OrderId,
+    upto: Option<Position>,
+) -> Result<Option<Story>, StoryError> {
+    let stored = reader::stream_after(pool, shard, "order", id, 0, i64::MAX, MOST_EVENTS).await?;
+    let recorded = stored.iter().map(Stored::decode).collect::<Result<Vec<_>, _>>()?;
+    let recorded: Vec<Recorded> = recorded.into_iter().filter(|r| upto.is_none_or(|upto| r.moment.position <= upto)).collect();
+    let mut states = HashMap::new();
+    for r in &recorded {
+        if let Event::Order(event) = &r.event {
+            orders::fold(&mut states, r, event);
+        }
+    }
+    let Some(order) = states.remove(&id) else { return Ok(None) };
+
+    let mut movements = movements(pool, shard, &order, &recorded).await?;
+    let told = deliveries::of_order(pool, shard, id).await?;
+    let retries = retries(pool, shard, &recorded, &told, upto).await?;
+    let names = Names::load(pool, keyring, shard, &order, &recorded, &told, &retries).await?;
+    let mut tellings: HashMap<Uuid, Vec<Telling>> = HashMap::new();
+    for told in told {
+        let asked = retries.iter().filter(|r| r.is_of(&told)).map(|r| (r.at, names.who(r.actor))).collect();
+        let webhook_name = names.texts.get(&(WEBHOOK_NAME, told.webhook_id)).cloned();
+        tellings.entry(told.event_id).or_default().push(Telling { told, webhook_name, retries: asked });
+    }
+    let chapters = recorded.into_iter().filter_map(|recorded| {
+        let Event::Order(event) = &recorded.event else { return None };
+        let reason = match event {
+            OrderEvent::OrderCancelled(_) => names.texts.get(&(CANCEL_REASON, id)).cloned(),
+            OrderEvent::PersonalDataErased(_) => names.texts.get(&(ERASURE_REASON, recorded.moment.position)).cloned(),
+            _ => None,
+        };
+        Some(Chapter {
+            actor: names.who(recorded.metadata.actor),
+            description: description(&order, event),
+            reason,
+            movement: movements.remove(&recorded.moment.position),
+            deliveries: tellings.remove(&recorded.moment.event_id).unwrap_or_default(),
+            recorded,
+        })
+    });
+    let chapters = chapters.collect();
+    Ok(Some(Story { order, texts: names.texts, chapters }))
+}
+
+/// The movements that order events made, by the position of the order's event: each stands right
+/// behind it.
+async fn movements(
+    pool: &PgPool,
+    shard: ShardId,
+    order: &Order,
+    recorded: &[Recorded],
+) -> Result<HashMap<Position, Transaction>, StoryError> {
+    let moves = |event: &Event| match event {
+        Event::Order(OrderEvent::OrderPlaced(_)) => true,
+        Event::Order(OrderEvent::OrderCancelled(e)) => e.transaction_id.is_some(),
+        _ => false,
+    };
+    let next: Vec<Position> = recorded.iter().filter(|r| moves(&r.event)).map(|r| r.moment.position + 1).collect();
+    let wallet = wallets::find(pool, shard, order.placed.wallet_id).await?;
+    let mut movements = HashMap::new();
+    for stored in reader::stored_at(pool, shard, &next).await? {
+        let recorded = stored.decode()?;
+        if let (Event::Wallet(event), Some(wallet)) = (&recorded.event, &wallet)
+            && recorded.stream_id == wallet.id
+            && let Some(movement) = Transaction::of(wallet, event, &recorded.moment)
+            && movement.order_id == Some(order.id)
+        {
+            movements.insert(recorded.moment.position - 1, movement);
+        }
+    }
+    Ok(movements)
+}
+
+/// Somebody asked that a failed delivery be tried again.
+struct Retry {
+    webhook_id: WebhookId,
+    event_id: Uuid,
+    replay_id: i64,
+    at: DateTime<Utc>,
+    actor: Actor,
+}
+
+impl Retry {
+    fn is_of(&self, told: &Told) -> bool {
+        (self.webhook_id, self.event_id, self.replay_id) == (told.webhook_id, told.event_id, told.replay_id)
+    }
+}
+
+async fn retries(
+    pool: &PgPool,
+    shard: ShardId,
+    recorded: &[Recorded],
+    told: &[Told],
+    upto: Option<Position>,
+) -> Result<Vec<Retry>, StoryError> {
+    let webhooks: Vec<WebhookId> = told.iter().map(|told| told.webhook_id).collect::<HashSet<_>>().into_iter().collect();
+    let events: Vec<Uuid> = recorded.iter().map(|r| r.moment.event_id).collect();
+    let mut retries = vec![];
+    for stored in reader::retries_of(pool, shard, &webhooks, &events, upto.unwrap_or(Position::MAX)).await? {
+        let recorded = stored.decode()?;
+        if let Event::Webhook(WebhookEvent::DeliveryRetryRequested(e)) = &recorded.event {
+            retries.push(Retry {
+                webhook_id: recorded.stream_id,
+                event_id: e.event_id,
+                replay_id: e.replay_id,
+                at: recorded.moment.recorded_at,
+                actor: recorded.metadata.actor,
+            });
+        }
+    }
+    Ok(retries)
+}
+
+/// What is known by name, and the order's texts.
+struct Names {
+    named: HashMap<Actor, String>,
+    texts: Texts,
+}
+
+impl Names {
+    async fn load(
+        pool: &PgPool,
+        keyring: Option<&Keyring>,
+        shard: ShardId,
+        order: &Order,
+        recorded: &[Recorded],
+        told: &[Told],
+        retries: &[Retry],
+    ) -> Result<Names, StoryError> {
+        let actors: HashSet<Actor> =
+            recorded.iter().map(|r| r.metadata.actor).chain(retries.iter().map(|retry| retry.actor)).collect();
+        let ids = |id: fn(&Actor) -> Option<i64>| actors.iter().filter_map(id).collect::<Vec<_>>();
+        let mut named = HashMap::new();
+        let credentials = ids(|actor| if let Actor::Credential(id) = actor { Some(*id) } else { None });
+        if !credentials.is_empty() {
+            let mut connection = pool.acquire().await?;
+            let found = ledger_projections::accounts::load_credentials(&mut connection, shard, &credentials).await?;
+            named.extend(found.into_iter().map(|credential| (Actor::Credential(credential.id), credential.name)));
+        }
+        let of_service = ids(|actor| if let Actor::Operator(id) = actor { Some(*id) } else { None });
+        if !of_service.is_empty() {
+            let found = operators::names(pool, &of_service).await?;
+            named.extend(found.into_iter().map(|(id, name)| (Actor::Operator(id), name)));
+        }
+        let mut wanted: Vec<(&'static str, i64)> = vec![(METADATA, order.id)];
+        wanted.extend(order.cancelled_on.is_some().then_some((CANCEL_REASON, order.id)));
+        wanted.extend(ids(|actor| if let Actor::User(id) = actor { Some(*id) } else { None }).into_iter().map(|id| (EMAIL, id)));
+        wanted.extend(told.iter().map(|told| (WEBHOOK_NAME, told.webhook_id)));
+        let is_erasure = |r: &&Recorded| matches!(r.event, Event::Order(OrderEvent::PersonalDataErased(_)));
+        wanted.extend(recorded.iter().filter(is_erasure).map(|r| (ERASURE_REASON, r.moment.position)));
+        wanted.sort_unstable();
+        wanted.dedup();
+        let texts = match keyring {
+            Some(keyring) => texts::load(pool, keyring, shard, &wanted).await?,
+            None => Texts::new(),
+        };
+        Ok(Names { named, texts })
+    }
+
+    fn who(&self, actor: Actor) -> Who {
+        let name = match actor {
+            Actor::User(id) => self.texts.get(&(EMAIL, id)).cloned(),
+            actor => self.named.get(&actor).map(Private::new),
+        };
+        Who { actor, name }
+    }
+}
+
+/// What happened, in a few words. Vouchers are named by their references, never by their codes.
+fn description(order: &Order, event: &OrderEvent) -> String {
+    let placed = &order.placed;
+    let currency = placed.currency.as_str();
+    let units = |vouchers: &[String]| match vouchers {
+        [one] => format!("1 unit delivered: {one}"),
+        more => format!("{} units delivered: {}", more.len(), more.join(", ")),
+    };
+    match event {
+        OrderEvent::OrderPlaced(e) => format!(
+            "placed: {} × {} {currency} of {}, discount {} %, {} {currency} in all",
+            e.quantity, e.denomination, e.product_name, e.discount, e.amount
+        ),
+        OrderEvent::OrderQueued(_) => "taken up by fulfilment".to_owned(),
+        OrderEvent::OrderDelayed(_) => "delayed: there is no stock".to_owned(),
+        OrderEvent::OrderPartiallyDelivered(e) => format!("{}; the rest waits for stock", units(&e.vouchers)),
+        OrderEvent::OrderDelivered(e) => format!("{}; the order is complete", units(&e.vouchers)),
+        OrderEvent::OrderCancelled(e) => {
+            let by = match e.by {
+                CancelledBy::Client => "the client",
+                CancelledBy::Operator => "an operator",
+            };
+            format!("cancelled by {by}, {} {currency} refunded", e.refunded_amount)
+        }
+        OrderEvent::VouchersRevealed(e) => format!("the codes of {} units were read", e.units),
+        OrderEvent::PersonalDataErased(e) => {
+            format!("personal data erased: {} texts, the codes of {} vouchers, {} stored answers", e.texts, e.vouchers, e.answers)
+        }
+    }
+}
+
+/// What became of an attempt: `delivered`, `failed`, `in_flight`, or `unknown` when whoever made it
+/// ended before it did.
+pub fn outcome(attempt: &deliveries::Attempt) -> &'static str {
+    match (attempt.finished_at, attempt.response_status) {
+        (None, _) if attempt.is_in_flight => "in_flight",
+        (None, _) => "unknown",
+        (Some(_), Some(200..=299)) => "delivered",
+        (Some(_), _) => "failed",
+    }
+}

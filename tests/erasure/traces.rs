@@ -1,0 +1,108 @@
+//! Looking for what should be gone: in every table of every schema, and in the server's files.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection};
+
+use crate::support::node::Node;
+
+/// Bytes that must not be found anywhere, by what they are.
+#[derive(Debug, Default)]
+pub struct Traces(pub BTreeMap<String, Vec<u8>>);
+
+/// A superuser's connection.
+pub async fn admin(node: &Node) -> PgConnection {
+    node.options.connect().await.unwrap()
+}
+
+impl Traces {
+    /// The bytes that a query finds: a name and a value each.
+    pub async fn of(node: &Node, sql: &'static str) -> Traces {
+        let found: Vec<(String, Vec<u8>)> = sqlx::query_as(sql).fetch_all(&mut admin(node).await).await.unwrap();
+        let known = found.len();
+        let traces = Traces(found.into_iter().collect());
+        assert!(known > 0 && traces.0.len() == known, "{:?}", traces.0.keys());
+        assert!(traces.0.values().all(|bytes| bytes.len() >= 16), "too short to be recognised");
+        traces
+    }
+
+    pub fn and(mut self, other: Traces) -> Traces {
+        self.0.extend(other.0);
+        self
+    }
+
+    /// What a file or a table still holds.
+    pub async fn in_files(&self, node: &Node) -> Vec<String> {
+        sqlx::raw_sql("CHECKPOINT").execute(&mut admin(node).await).await.unwrap();
+        let directory: String = sqlx::query_scalar(
+            "SELECT current_setting('data_directory') || '/base/' || oid FROM pg_database WHERE datname = current_database()",
+        )
+        .fetch_one(&mut admin(node).await)
+        .await
+        .unwrap();
+        let mut found = vec![];
+        let mut files = 0;
+        for entry in std::fs::read_dir(PathBuf::from(directory)).unwrap() {
+            let path = entry.unwrap().path();
+            // One that VACUUM has just replaced may go.
+            let Ok(content) = std::fs::read(&path) else { continue };
+            files += 1;
+            for (name, bytes) in &self.0 {
+                if content.windows(bytes.len()).any(|window| window == bytes) {
+                    found.push(name.clone());
+                }
+            }
+        }
+        assert!(files > 100, "{files}");
+        found.sort();
+        found.dedup();
+        found
+    }
+
+    /// What any table still holds, as text or as bytes.
+    pub async fn in_tables(&self, node: &Node) -> Vec<String> {
+        let mut conn = admin(node).await;
+        let tables: Vec<String> = sqlx::query_scalar(
+            "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname <> 'information_schema'
+                AND (schemaname <> 'pg_catalog' OR tablename LIKE 'pg_statistic%')",
+        )
+        .fetch_all(&mut conn)
+        .await
+        .unwrap();
+        assert!(tables.len() > 25, "{tables:?}");
+        let mut found = vec![];
+        for table in tables {
+            for (name, bytes) in &self.0 {
+                let sql = format!("SELECT count(*) FROM {table} AS t WHERE strpos(t::text, $1) > 0 OR strpos(t::text, $2) > 0");
+                let rows: i64 = sqlx::query_scalar(AssertSqlSafe(sql))
+                    .bind(hex::encode(bytes))
+                    .bind(
+                        String::from_utf8(bytes.clone())
+                            .ok()
+                            .filter(|text| !text.contains('\0'))
+                            .unwrap_or_else(|| hex::encode(bytes)),
+                    )
+                    .fetch_one(&mut conn)
+                    .await
+                    .unwrap();
+                if rows > 0 {
+                    found.push(format!("{name} in {table}"));
+                }
+            }
+        }
+        found
+    }
+
+    /// They are there: the search finds what is to be found.
+    pub async fn are_there(&self, node: &Node) {
+        let all: Vec<String> = self.0.keys().cloned().collect();
+        assert_eq!(self.in_files(node).await, all);
+        assert_eq!(self.in_tables(node).await.len(), all.len());
+    }
+
+    pub async fn are_gone(&self, node: &Node) {
+        assert_eq!(self.in_tables(node).await, Vec::<String>::new());
+        assert_eq!(self.in_files(node).await, Vec::<String>::new());
+    }
+}

@@ -1,0 +1,172 @@
+//! The story of an order, over HTTP and from the shell.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rewards_ledger::delivery::replay::Replayer;
+use rewards_ledger::ledger::{FIRST_SHARD, connect};
+use rewards_ledger::receiver::{Answer, Receiver};
+use serde_json::{Value, json};
+use sqlx::ConnectOptions;
+
+use crate::support::ledger::MASTER_KEY;
+use crate::support::node::{Node, Setup};
+use crate::support::program::{program, run};
+use crate::support::shop::{self, DEADLINE, receiver};
+
+async fn send(node: &Node, receiver: &Receiver) -> u64 {
+    shop::worker(&connect::delivery(&node.options), receiver, DEADLINE).once().await.unwrap().recorded
+}
+
+/// Told, failed, cut off, told again, replayed; placed by a user, cancelled by an operator.
+async fn eventful(node: &Node) -> (Setup, i64) {
+    let is_well = Arc::new(AtomicBool::new(false));
+    let well = is_well.clone();
+    let (receiver, _arrived) = receiver(move |_| Answer::Status(if well.load(Ordering::SeqCst) { 200 } else { 500 })).await;
+    let setup = node.setup().await;
+    let client = &setup.client;
+    let hook = json!({"name": "the shop", "url": receiver.url(), "events": ["order.created", "order.cancelled"]});
+    let hook = node.client(client, "POST", "/webhooks", hook).await.json()["id"].as_i64().unwrap();
+    let user = node.user(client.account_id, "operator").await;
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 5, "metadata": {"to": "Ada"}});
+    let order = node.bearer(&user.access_token, "POST", "/api/v1/orders", order).await.data(201)["id"].as_i64().unwrap();
+    node.project().await;
+    assert_eq!(send(node, &receiver).await, 1);
+    // The next attempt's worker dies.
+    let pool = node.ledger.pool();
+    sqlx::raw_sql("UPDATE delivery_state SET next_attempt_at = 'epoch'").execute(pool).await.unwrap();
+    let worker = shop::worker(&connect::delivery(&node.options), &receiver, DEADLINE);
+    assert_eq!(worker.claim_once(FIRST_SHARD, 1).await.unwrap().len(), 1);
+    sqlx::raw_sql("UPDATE delivery_state SET leased_until = now() - interval '1 second'").execute(pool).await.unwrap();
+    // Switched off and on, it is failed, and asked for again.
+    for is_active in [false, true] {
+        node.client(client, "PUT", &format!("/webhooks/{hook}"), json!({"is_active": is_active})).await.data(200);
+        node.project().await;
+    }
+    node.client(client, "POST", "/webhooks/deliveries/1/retry", Value::Null).await.data(200);
+    node.project().await;
+    is_well.store(true, Ordering::SeqCst);
+    sqlx::raw_sql("UPDATE delivery_state SET next_attempt_at = 'epoch', leased_until = NULL").execute(pool).await.unwrap();
+    assert_eq!(send(node, &receiver).await, 1);
+    node.fulfil(order).await;
+    node.client(client, "GET", &format!("/orders/{order}/vouchers"), Value::Null).await.data(200);
+    node.operator("POST", &format!("/orders/{order}/cancel"), json!({"reason": "out of stock for good"})).await.data(200);
+    node.project().await;
+    assert_eq!(send(node, &receiver).await, 1);
+    node.operator("POST", &format!("/webhooks/{hook}/replays"), json!({"kind": "deliveries", "from_position": 1}))
+        .await
+        .data(201);
+    node.project().await;
+    let replayer = Replayer { ledger: node.ledger.clone(), pool: pool.clone() };
+    assert_eq!(replayer.once(FIRST_SHARD).await.unwrap(), 1);
+    node.project().await;
+    (setup, order)
+}
+
+#[tokio::test]
+async fn an_order_tells_who_did_what_and_who_was_told_of_it() {
+    let node = Node::start().await;
+    let (setup, order) = eventful(&node).await;
+    let story = node.operator("GET", &format!("/orders/{order}/history"), Value::Null).await.data(200);
+    assert_eq!((&story["order_id"], &story["account_id"]), (&json!(order), &json!(setup.client.account_id)));
+    assert_eq!((&story["status"], &story["as_of_position"]), (&json!("CANCELLED"), &Value::Null));
+    let entries = story["entries"].as_array().unwrap();
+    let types: Vec<_> = entries.iter().map(|entry| entry["event_type"].as_str().unwrap()).collect();
+    assert_eq!(types, ["OrderPlaced", "OrderQueued", "OrderPartiallyDelivered", "VouchersRevealed", "OrderCancelled"]);
+
+    let placed = &entries[0];
+    assert_eq!(placed["actor"]["kind"], "user");
+    assert!(placed["actor"]["name"].as_str().unwrap().ends_with("@example.com"), "{placed}");
+    assert_eq!(placed["transaction"]["amount"], "50.00");
+    assert_eq!(placed["transaction"]["balance_after"], "950.00");
+    assert!(placed["description"].as_str().unwrap().contains("5 × 10.00 EUR of Acme Card"), "{placed}");
+    let told = placed["deliveries"].as_array().unwrap();
+    assert_eq!(told.len(), 2, "{told:#?}");
+    assert_eq!((&told[0]["webhook_name"], &told[0]["status"]), (&json!("the shop"), &json!("delivered")));
+    let outcomes: Vec<_> = told[0]["attempts"].as_array().unwrap().iter().map(|attempt| &attempt["outcome"]).collect();
+    assert_eq!(outcomes, ["failed", "unknown", "delivered"]);
+    assert_eq!(
+        told[0]["retries"][0]["actor"],
+        json!({"kind": "credential", "actor_id": setup.client.credential_id, "name": "main"})
+    );
+    assert_eq!((&told[1]["replay_id"], &told[1]["status"], &told[1]["retries"]), (&json!(1), &json!("pending"), &json!([])));
+
+    assert_eq!((&entries[1]["actor"]["kind"], &entries[1]["actor"]["actor_id"]), (&json!("fulfilment"), &Value::Null));
+    assert!(entries[2]["description"].as_str().unwrap().starts_with("3 units delivered: VR-"), "{}", entries[2]);
+    assert_eq!(entries[3]["description"], "the codes of 3 units were read");
+    assert_eq!(entries[3]["actor"]["kind"], "credential");
+    let cancelled = &entries[4];
+    assert_eq!((&cancelled["actor"]["kind"], &cancelled["reason"]), (&json!("operator"), &json!("out of stock for good")));
+    assert_eq!((&cancelled["transaction"]["type"], &cancelled["transaction"]["amount"]), (&json!("CREDIT"), &json!("20.00")));
+    assert_eq!(cancelled["deliveries"][0]["event_type"], "order.cancelled");
+    assert!(!story.to_string().contains("card-1") && !story.to_string().contains("1234"), "codes are in no story");
+
+    // Up to then.
+    let at = &entries[2]["position"];
+    let part = node.operator("GET", &format!("/orders/{order}/history?as_of={at}"), Value::Null).await.data(200);
+    assert_eq!((&part["status"], &part["as_of_position"]), (&json!("PARTIALLY_DELIVERED"), at));
+    assert_eq!(part["entries"].as_array().unwrap().len(), 3);
+    assert_eq!(part["entries"][0]["deliveries"][0]["retries"], json!([]), "it was asked for later");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_shell_tells_the_same_story() {
+    let node = Node::start().await;
+    let (setup, order) = eventful(&node).await;
+    let directory = tempfile::tempdir().unwrap();
+    let key = directory.path().join("master.key");
+    std::fs::write(&key, MASTER_KEY).unwrap();
+    let show = async |arguments: &[&str]| {
+        let mut command = program(directory.path());
+        command.arg("show").args(arguments).env("DATABASE_URL", node.options.to_url_lossy().to_string());
+        let done = run(command.env("LEDGER_MASTER_KEY_FILE", &key)).await;
+        (done.status.code(), String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap())
+    };
+    let id = order.to_string();
+    let (status, told, problem) = show(&["order", &id]).await;
+    assert_eq!(status, Some(0), "{problem}");
+    for line in [
+        "CANCELLED (REMAINDER_CANCELLED)",
+        r#"metadata  {"to":"Ada"}"#,
+        "by credential 1 (main)",
+        "by operator 0",
+        "by fulfilment",
+        "reason: out of stock for good",
+        "wallet 1: −50.00 EUR, balance 950.00",
+        "wallet 1: +20.00 EUR, balance 970.00",
+        "order.created → webhook 1 (the shop): delivered",
+        "attempt 1: failed, HTTP 500",
+        "attempt 2: outcome unknown",
+        "attempt 2: delivered, HTTP 200",
+        "retry asked for by credential 1 (main)",
+        "order.created → webhook 1 (the shop) by replay 1: pending",
+        "UTC",
+    ] {
+        assert!(told.contains(line), "{line:?} is not in\n{told}");
+    }
+    assert!(!told.contains("card-1"), "{told}");
+
+    let story = node.operator("GET", &format!("/orders/{order}/history"), Value::Null).await.data(200);
+    let (_, text, _) = show(&["order", &id, "--json"]).await;
+    let facts: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(facts["history"], story);
+    assert_eq!(facts["order"], node.operator("GET", &format!("/orders/{order}"), Value::Null).await.data(200));
+    let at = story["entries"][0]["position"].to_string();
+    let (_, text, _) = show(&["order", &id, "--as-of", &at, "--json"]).await;
+    let facts: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&facts["order"]["status"], &facts["order"]["as_of_position"].to_string()), (&json!("PENDING"), &at));
+
+    let wallet = setup.wallet_id.to_string();
+    let (_, text, _) = show(&["wallet", &wallet, "--as-of", &at, "--json"]).await;
+    let path = format!("/wallets/{wallet}?as_of={at}");
+    assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), node.operator("GET", &path, Value::Null).await.data(200));
+    for (arguments, problem) in [
+        (&["order", "999"][..], "there is no order 999"),
+        (&["wallet", &wallet, "--as-of", "2001-01-01T00:00:00Z"], "there was no wallet"),
+        (&["wallet", &wallet, "--as-of", "99999"], "the log ends at position"),
+        (&["wallet", &wallet, "--as-of", "soon"], "must be a position of the log"),
+    ] {
+        let (status, _, said) = show(arguments).await;
+        assert!(status != Some(0) && said.contains(problem), "{arguments:?}: {said}");
+    }
+}
