@@ -8,8 +8,9 @@ use crate::ledger::texts::{
     ACCOUNT_NUMBER, CANCEL_REASON, EMAIL, FAILURE_REASON, METADATA, NOTE, PROFILE, WEBHOOK_NAME, WEBHOOK_TOKEN, WEBHOOK_URL,
 };
 
-/// Rows that one statement looks at, and so about what one step erases at most.
-const PAGE: i64 = 2_000;
+/// Orders, movements or payouts that one statement looks at, and one step erases at most. An order
+/// may have a hundred vouchers, and the head is locked meanwhile.
+const PAGE: i64 = 500;
 
 /// What keeps an account from being erased; none if nothing does. Whoever is suspended can begin
 /// nothing new, so what is not there now does not come.
