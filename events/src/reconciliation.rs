@@ -50,7 +50,7 @@ pub struct StatementImported {
 }
 
 /// What a person said a line is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "decision", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Decision {
     /// The money of this funding.

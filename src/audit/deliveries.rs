@@ -10,7 +10,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::tables::{Rows, table};
-use super::{AuditError, Counts, Difference, Findings, Progress, Reach, RowDifference};
+use super::{AuditError, Counts, Difference, Findings, Progress, RowDifference};
 use crate::ledger::health::{self, Health};
 use crate::ledger::reader::{self, ReadError};
 

@@ -178,11 +178,6 @@ async fn log_checkpoint(
     shard: ShardId,
     position: Position,
 ) -> Result<Option<LogCheckpoint>, sqlx::Error> {
-    let is_there: bool =
-        sqlx::query_scalar("SELECT to_regclass('public.log_checkpoints') IS NOT NULL").fetch_one(&mut *conn).await?;
-    if !is_there {
-        return Ok(None);
-    }
     sqlx::query_as(
         "(SELECT size, encode(root, 'hex') AS root, note FROM log_checkpoints WHERE shard_id = $1 AND size >= $2 ORDER BY size LIMIT 1)
          UNION ALL
