@@ -35,23 +35,10 @@ type ClientApi = (
 );
 
 type OperatorApi = (
-    operator::Accounts,
-    operator::Users,
-    operator::Credentials,
-    operator::IpBlocks,
-    operator::Wallets,
-    operator::Statements,
-    operator::Catalogue,
-    operator::Images,
-    operator::Stock,
-    operator::Orders,
-    operator::Histories,
-    operator::Payouts,
-    operator::Reconciliation,
-    operator::BankStatements,
-    operator::Replays,
-    operator::Events,
-    operator::Receipts,
+    (operator::Accounts, operator::Users, operator::Credentials, operator::IpBlocks),
+    (operator::Wallets, operator::Statements, operator::Payouts, operator::Reconciliation, operator::BankStatements),
+    (operator::Catalogue, operator::Images, operator::Stock),
+    (operator::Orders, operator::Histories, operator::Receipts, operator::Events, operator::Replays),
 );
 
 const CLIENT_TITLE: &str = "Rewards Ledger: client API";
@@ -121,23 +108,10 @@ fn part<T: OpenApi>(api: T) -> OpenApiService<T, ()> {
 
 fn operator_api() -> OperatorApi {
     (
-        operator::Accounts,
-        operator::Users,
-        operator::Credentials,
-        operator::IpBlocks,
-        operator::Wallets,
-        operator::Statements,
-        operator::Catalogue,
-        operator::Images,
-        operator::Stock,
-        operator::Orders,
-        operator::Histories,
-        operator::Payouts,
-        operator::Reconciliation,
-        operator::BankStatements,
-        operator::Replays,
-        operator::Events,
-        operator::Receipts,
+        (operator::Accounts, operator::Users, operator::Credentials, operator::IpBlocks),
+        (operator::Wallets, operator::Statements, operator::Payouts, operator::Reconciliation, operator::BankStatements),
+        (operator::Catalogue, operator::Images, operator::Stock),
+        (operator::Orders, operator::Histories, operator::Receipts, operator::Events, operator::Replays),
     )
 }
 

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ledger_events::reconciliation::ReconciliationEvent;
 use ledger_events::wallet::Movement;
 use ledger_events::webhook::WebhookEvent;
 use ledger_events::{Actor, Event, Position, Recorded, ShardId, StreamType};
@@ -215,6 +216,7 @@ impl Survey {
             StreamType::IpBlock => "ip_blocks_id_seq",
             StreamType::Beneficiary => "beneficiary_ids",
             StreamType::Payout => "payout_ids",
+            StreamType::Reconciliation => "bank_statement_ids",
         };
         taken(sequence, recorded.stream_id);
         // Nobody may act under the id of an operator of the past.
@@ -227,6 +229,7 @@ impl Survey {
                     taken("transaction_ids", movement.transaction_id);
                 }
             }
+            Event::Reconciliation(ReconciliationEvent::MatchDecided(event)) => taken("match_decision_ids", event.decision_id),
             Event::Webhook(WebhookEvent::WebhookTested(event)) => _ = self.given.insert(event.delivery_id),
             _ => {}
         }

@@ -120,11 +120,11 @@ impl TreeProjector {
         let origin = self.origin.of(shard);
         let remembered = self.recall(&origin).await?;
         let mut conn = self.pool.acquire().await?;
-        if self.plans.are_stale() {
-            sqlx::raw_sql("DISCARD PLANS").execute(&mut *conn).await?;
-        }
         let mut tx = conn.begin().await?;
         let held = store::hold(&mut tx, shard).await?;
+        if self.plans.are_stale(held.and_then(|size| i64::try_from(size).ok()).unwrap_or_default()) {
+            sqlx::raw_sql("DISCARD PLANS").execute(&mut *tx).await?;
+        }
         let (newest, epoch) = self.consistent(&mut tx, shard, remembered.as_ref(), held).await?;
         let Some(size) = held else {
             tx.rollback().await?;

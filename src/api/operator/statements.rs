@@ -7,6 +7,7 @@ use poem::web::Accept;
 use poem::{IntoResponse, Response};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::registry::{MetaResponses, Registry};
+use poem_openapi::types::Type;
 use poem_openapi::{ApiResponse, Object, OpenApi};
 use serde::Serialize;
 
