@@ -16,9 +16,11 @@ fn decimal(value: &Value) -> Decimal {
     value.as_str().unwrap_or_else(|| panic!("{value}")).parse().unwrap()
 }
 
-/// Puts every event and what is derived from it on days of its own, two hours apart.
+/// Puts every event and what is derived from it on days of its own, two hours apart; what an order or
+/// payout pays has its time, as in life.
 async fn spread(shop: &Shop) {
-    let shift = "recorded_at = date_trunc('milliseconds', '2026-03-01T01:00:00Z'::timestamptz + position * interval '2 hours')";
+    let shift = "recorded_at = date_trunc('milliseconds', '2026-03-01T01:00:00Z'::timestamptz
+        + (position - CASE WHEN type IN ('WalletDebited', 'WalletRefunded') THEN 1 ELSE 0 END) * interval '2 hours')";
     let sql = format!(
         "UPDATE events SET {shift};
          UPDATE wallet_transactions t SET created_at = e.recorded_at FROM events e WHERE e.position = t.position;
