@@ -114,7 +114,7 @@ async fn an_imported_log_is_the_same_byte_for_byte_and_so_is_what_is_derived() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_service_goes_on_where_the_imported_log_ends() {
-    let World { shop, file, .. } = world().await;
+    let World { directory: _directory, shop, file } = world().await;
     let (_database, options) = target().await;
     copy(&shop.options, &options, &OUTSIDE).await;
     import(&options, &file, |_| {}).await.unwrap();
@@ -152,7 +152,7 @@ async fn the_service_goes_on_where_the_imported_log_ends() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_vault_only_what_stands_there_is_missing() {
-    let World { shop: _shop, file, .. } = world().await;
+    let World { directory: _directory, shop: _shop, file } = world().await;
     let (_database, options) = target().await;
     import(&options, &file, |_| {}).await.unwrap();
     let found = verified(&options).await;
@@ -277,7 +277,7 @@ async fn refused(options: &PgConnectOptions, path: &Path, expected: &str) {
 /// A node that works on the ledger meanwhile is found out, not mixed in.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_somebody_else_writes_stops_it() {
-    let World { file, .. } = world().await;
+    let World { directory: _directory, shop: _shop, file } = world().await;
     let (_database, options) = target().await;
     let node = Arc::new(ledger::open(&options).await);
     let write = {

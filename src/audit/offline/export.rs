@@ -63,6 +63,9 @@ impl Reference {
         let position_of_leaf = u64::try_from(position).unwrap_or_default();
         let Some(theirs) = self.at(position_of_leaf)? else { return Ok(()) };
         if theirs != *leaf {
+            if is_part && self.differing.found == 0 {
+                self.same = position_of_leaf.saturating_sub(1);
+            }
             self.differing.add(Difference::Leaf { shard, source: self.source.clone(), position });
         } else if self.differing.found == 0 && (is_part || position_of_leaf == self.same + 1) {
             self.same = position_of_leaf;
