@@ -32,12 +32,12 @@ impl FromStr for Stream {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Stream, String> {
-        let (stream_type, id) = text.split_once('/').ok_or("expected a stream such as order/42")?;
+        let (stream_type, id) = text.split_once('/').ok_or("must be a stream such as order/42")?;
         let stream_type: StreamType = stream_type.parse().map_err(|_| {
             let known: Vec<&str> = StreamType::ALL.iter().map(|known| known.as_str()).collect();
             format!("expected a stream of {}", known.join(", "))
         })?;
-        let stream_id = id.parse().map_err(|_| "expected a stream such as order/42")?;
+        let stream_id = id.parse().map_err(|_| "must be a stream such as order/42")?;
         Ok(Stream { stream_type: stream_type.as_str().to_owned(), stream_id })
     }
 }
