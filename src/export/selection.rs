@@ -35,7 +35,7 @@ impl FromStr for Stream {
         let (stream_type, id) = text.split_once('/').ok_or("must be a stream such as order/42")?;
         let stream_type: StreamType = stream_type.parse().map_err(|_| {
             let known: Vec<&str> = StreamType::ALL.iter().map(|known| known.as_str()).collect();
-            format!("expected a stream of {}", known.join(", "))
+            format!("must be a stream of {}", known.join(", "))
         })?;
         let stream_id = id.parse().map_err(|_| "must be a stream such as order/42")?;
         Ok(Stream { stream_type: stream_type.as_str().to_owned(), stream_id })
