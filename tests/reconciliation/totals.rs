@@ -139,6 +139,12 @@ async fn the_api_answers_as_json_and_csv_and_is_tied_to_the_log() {
     assert_eq!((&wallet["debits"], &wallet["refunds"], &wallet["movements"]), (&json!("20.00"), &json!("20.00"), &json!(3)));
     assert_eq!((&report["found"], &report["checked"]), (&json!(0), &json!("MOVEMENTS")));
     assert_eq!(report["as_of"][0]["position"], node.head().await);
+    assert_eq!(report["as_of"][0]["log_checkpoint"], Value::Null, "nobody has signed the log");
+    let signed = "INSERT INTO log_checkpoints (shard_id, size, origin, root, note)
+        SELECT 1, position + n, 'test', sha256('root'), 'note' FROM log_head, generate_series(-1, 1) AS n";
+    sqlx::raw_sql(signed).execute(&mut sqlx::ConnectOptions::connect(&node.options).await.unwrap()).await.unwrap();
+    let tied = node.operator("GET", "/reconciliation", Value::Null).await.data(200)["as_of"][0]["log_checkpoint"].clone();
+    assert_eq!((&tied["size"], &tied["note"]), (&json!(node.head().await), &json!("note")), "the first that covers the position");
     let none =
         node.operator("GET", "/reconciliation?from=2000-01-01T00:00:00Z&to=2001-01-01T00:00:00Z", Value::Null).await.data(200);
     assert_eq!((&none["wallets"], &none["as_of"][0]["position"]), (&json!([]), &json!(0)));
