@@ -61,6 +61,9 @@ async fn a_database_restored_from_an_older_backup_is_caught_even_when_it_has_gro
     let before = std::fs::read_to_string(&first.state).unwrap();
 
     let (restored, tree) = on(&old, remembering(&first)).await;
+    // Making the backup cut connections, which may have raised the epoch; here the trees decide.
+    let epoch: i64 = sqlx::query_scalar("SELECT epoch FROM log_head").fetch_one(shop.pool()).await.unwrap();
+    sqlx::query("UPDATE log_head SET epoch = $1").bind(epoch).execute(restored.pool()).await.unwrap();
     let head = i64::try_from(old_size).unwrap();
     assert_eq!(Tree::refused(tree.projector.step(SHARD).await), Refusal::Cut { head, signed });
     // Still too short, then exactly as long, then longer.
