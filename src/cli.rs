@@ -86,7 +86,7 @@ enum Command {
     /// Derive projections again from the log, while the service runs
     Rebuild(audit::RebuildArgs),
     /// Add up what moved in a period, and name everything that does not add up; fails when anything does not
-    Reconcile(reconcile::ReconcileArgs),
+    Reconcile(Box<reconcile::ReconcileArgs>),
     /// Write the API's documents to openapi/, or check that they are current
     Openapi(openapi::OpenapiArgs),
 }
@@ -134,7 +134,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Erase(args) => erase::run(args, &output).await,
         Command::Verify(args) => return audit::verify(&args, &output).await,
         Command::Rebuild(args) => return audit::rebuild(&args, &output).await,
-        Command::Reconcile(args) => return reconcile::run(args, &output).await,
+        Command::Reconcile(args) => return reconcile::run(*args, &output).await,
         Command::Openapi(args) => return openapi::run(&args),
     };
     done.map(|()| ExitCode::SUCCESS)

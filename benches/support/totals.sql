@@ -1,36 +1,36 @@
--- January 2026 of ten million movements: 1,000 rounds, in each of which 9,000 wallets move once and
--- one hot wallet moves a thousand times. All movements have their rows. In the log are the hot wallet's
+-- January 2026 of ten million movements: 1,000 rounds, each at one time, in which one hot wallet moves a
+-- thousand times and then 9,000 wallets once. All movements have their rows. In the log are the hot wallet's
 -- events, and everybody's of the last ten rounds, which the projection folds itself; the rows of
 -- daily_totals up to there are added up in SQL.
 CREATE TEMP TABLE step AS
 SELECT round, slot, {head} + round * 10000 + slot + 1 AS position,
-    timestamptz '2026-01-01T00:00:00Z' + (round * 10000 + slot) * interval '0.26784 seconds' AS at,
-    CASE WHEN slot < 9000 THEN 1000000 + slot ELSE {wallet} END AS wallet,
-    CASE WHEN slot < 9000 THEN 1000000 + slot ELSE {account} END AS account,
-    CASE WHEN slot < 9000 THEN round ELSE round * 1000 + slot - 9000 END AS nth
+    timestamptz '2026-01-01T00:00:00Z' + round * interval '44.64 minutes' AS at,
+    CASE WHEN slot >= 1000 THEN 1000000 + slot ELSE {wallet} END AS wallet,
+    CASE WHEN slot >= 1000 THEN 1000000 + slot ELSE {account} END AS account,
+    CASE WHEN slot >= 1000 THEN round ELSE round * 1000 + slot END AS nth
 FROM generate_series(0, 999) AS round CROSS JOIN generate_series(0, 9999) AS slot ORDER BY round, slot;
 
 INSERT INTO wallets
-SELECT 1, 1000000 + n, 1001, 1000000 + n, 'EUR', 1000000000 - 999, '2026-01-01', '2026-02-01' FROM generate_series(0, 8999) AS n;
+SELECT 1, 1000000 + n, 1001, 1000000 + n, 'EUR', 1000000000 - 999, '2026-01-01', '2026-02-01' FROM generate_series(1000, 9999) AS n;
 
 -- Everybody begins with a billion: the hot wallet had it before.
 INSERT INTO wallet_transactions
 SELECT 1, position + 1000000000, position, wallet, account,
-    CASE WHEN slot < 9000 AND nth = 0 THEN 'CREDIT' ELSE 'DEBIT' END,
-    CASE WHEN slot < 9000 AND nth = 0 THEN 'FUNDING' WHEN nth % 10 = 9 THEN 'PAYOUT' ELSE 'ORDER' END,
-    CASE WHEN slot < 9000 AND nth = 0 THEN 1000000000 ELSE 1 END,
-    CASE WHEN slot < 9000 THEN 1000000000 - nth ELSE 1000000000 - nth - 1 END,
-    'EUR', NULL, CASE WHEN slot < 9000 AND nth = 0 THEN 'f' || slot END, date_trunc('milliseconds', at)
+    CASE WHEN slot >= 1000 AND nth = 0 THEN 'CREDIT' ELSE 'DEBIT' END,
+    CASE WHEN slot >= 1000 AND nth = 0 THEN 'FUNDING' WHEN nth % 10 = 9 THEN 'PAYOUT' ELSE 'ORDER' END,
+    CASE WHEN slot >= 1000 AND nth = 0 THEN 1000000000 ELSE 1 END,
+    CASE WHEN slot >= 1000 THEN 1000000000 - nth ELSE 1000000000 - nth - 1 END,
+    'EUR', NULL, CASE WHEN slot >= 1000 AND nth = 0 THEN 'f' || slot END, date_trunc('milliseconds', at)
 FROM step ORDER BY position;
 
 INSERT INTO events
-SELECT 1, position, gen_random_uuid(), 'wallet', wallet, nth + CASE WHEN slot < 9000 THEN 2 ELSE 3 END, 'WalletDebited', 2,
+SELECT 1, position, gen_random_uuid(), 'wallet', wallet, nth + CASE WHEN slot >= 1000 THEN 2 ELSE 3 END, 'WalletDebited', 2,
     format('{"transaction_id":%s,"amount":"1.00","balance_after":"%s.00","%s":%s,"reference":"r"}', position + 1000000000,
-        CASE WHEN slot < 9000 THEN 1000000000 - nth ELSE 1000000000 - nth - 1 END,
+        CASE WHEN slot >= 1000 THEN 1000000000 - nth ELSE 1000000000 - nth - 1 END,
         CASE WHEN nth % 10 = 9 THEN 'payout_id' ELSE 'order_id' END, position)::json,
     format('{"actor":{"credential":1},"account_id":%s,"request_id":"bench","correlation_id":"01900000-0000-7000-8000-000000000000"}', account)::json,
     date_trunc('milliseconds', at)
-FROM step WHERE slot >= 9000 OR round >= 990 ORDER BY position;
+FROM step WHERE slot < 1000 OR round >= 990 ORDER BY position;
 
 INSERT INTO daily_totals
 SELECT 1, wallet_id, (created_at AT TIME ZONE 'UTC')::date, account_id, 'EUR',

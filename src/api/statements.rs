@@ -188,14 +188,14 @@ enum SendError {
     DoesNotAddUp(i64),
 }
 
+/// From one time, up to another one; either may be open.
+type Period = (Option<DateTime<Utc>>, Option<DateTime<Utc>>);
+
 /// A period that is asked for.
 ///
 /// # Errors
 /// 400 for one that ends before it begins.
-pub(super) fn period(
-    from: Option<DateTime<Utc>>,
-    to: Option<DateTime<Utc>>,
-) -> Result<(Option<DateTime<Utc>>, Option<DateTime<Utc>>), ApiError> {
+pub(super) fn period(from: Option<DateTime<Utc>>, to: Option<DateTime<Utc>>) -> Result<Period, ApiError> {
     let (from, to) = (time("from", from)?, time("to", to)?);
     if from.zip(to).is_some_and(|(from, to)| to < from) {
         return Err(ApiError::invalid("to", "must not be before from"));
@@ -205,13 +205,7 @@ pub(super) fn period(
 
 impl Sending {
     /// A statement in the form that the caller wishes.
-    pub(super) fn new(
-        accept: &Accept,
-        pool: &PgPool,
-        movements: Movements,
-        (from, to): (Option<DateTime<Utc>>, Option<DateTime<Utc>>),
-        of: Option<Of>,
-    ) -> Self {
+    pub(super) fn new(accept: &Accept, pool: &PgPool, movements: Movements, (from, to): Period, of: Option<Of>) -> Self {
         let (form, totals) = (Form::wanted(accept), Totals::beginning_at(movements.opening));
         Self {
             form,
@@ -423,6 +417,7 @@ impl Statements {
     /// The balance at the beginning and at the end of a period, and every movement between, oldest
     /// first: as JSON, or with `Accept: text/csv` as CSV. What is recorded while it is sent is not in it.
     #[oai(path = "/wallets/:id/statement", method = "get", operation_id = "get_statement")]
+    #[allow(clippy::too_many_arguments)] // each is a parameter
     async fn get(
         &self,
         caller: Caller,

@@ -61,7 +61,7 @@ pub fn write(stored: &Stored, out: &mut Vec<u8>) -> Result<(), ExportError> {
             return Err(refused("the stored text is not one JSON value without blanks around it"));
         }
     }
-    if stored.recorded_at.timestamp_subsec_nanos() % 1_000_000 != 0 {
+    if !stored.recorded_at.timestamp_subsec_nanos().is_multiple_of(1_000_000) {
         return Err(refused("its time is finer than a millisecond"));
     }
     write!(out, r#"{{"shard_id":{shard_id},"position":{position},"event_id":"{event_id}","stream_type":"#)?;
@@ -79,7 +79,7 @@ pub fn write(stored: &Stored, out: &mut Vec<u8>) -> Result<(), ExportError> {
 /// On whatever [`write`] cannot have written, unknown fields among them.
 pub fn read(line: &str) -> Result<Stored, LineError> {
     let line: Line<'_> = serde_json::from_str(line)?;
-    if line.recorded_at.timestamp_subsec_nanos() % 1_000_000 != 0 {
+    if !line.recorded_at.timestamp_subsec_nanos().is_multiple_of(1_000_000) {
         return Err(LineError::Time);
     }
     Ok(Stored {

@@ -122,7 +122,8 @@ fn deal(mut reader: Box<dyn BufRead + Send>, inputs: &[SyncSender<Dealt>]) {
             Some(failed) => (Err(failed), true),
             None => (Ok(chunk), is_last),
         };
-        if (is_last && chunk.is_ok()) || input.send(chunk).is_err() || is_last {
+        let is_over = is_last && chunk.is_ok();
+        if is_over || input.send(chunk).is_err() || is_last {
             return;
         }
     }
@@ -165,7 +166,8 @@ struct Counting<R> {
 
 impl<R: BufRead> Read for Counting<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let read = (&*self.fill_buf()?).read(buf)?;
+        let mut buffered = self.fill_buf()?;
+        let read = buffered.read(buf)?;
         self.consume(read);
         Ok(read)
     }

@@ -21,6 +21,9 @@ pub struct Rewritten {
 const NULLED: [&str; 4] = ["metadata", "cancel_reason", "failure_reason", "bank_code"];
 const EMPTIED: [&str; 2] = ["name", "account_last4"];
 
+/// `key_hash, body`, and the id of its data key and that, sealed.
+type Answered = (Vec<u8>, Vec<u8>, i64, Vec<u8>);
+
 /// The answers that are sealed under these data keys, and of one thing if its id is given.
 pub async fn under(
     conn: &mut PgConnection,
@@ -32,7 +35,7 @@ pub async fn under(
     if key_ids.is_empty() {
         return Ok(vec![]);
     }
-    let found: Vec<(Vec<u8>, Vec<u8>, i64, Vec<u8>)> = sqlx::query_as(
+    let found: Vec<Answered> = sqlx::query_as(
         "SELECT a.key_hash, a.body, k.id, k.sealed FROM idempotency_keys a JOIN vault.data_keys k ON k.shard_id = a.shard_id AND k.id = a.key_id
          WHERE a.shard_id = $1 AND a.key_id = ANY($2) AND ($3::bigint IS NULL OR a.about = $3)",
     )
