@@ -232,39 +232,43 @@ pub async fn of_day(
     rows.into_iter().map(row).collect()
 }
 
+/// Days that lie wholly in a period, and the positions that they cover: after `first`, up to `last`.
+#[derive(FromRow)]
+struct Whole {
+    #[sqlx(flatten)]
+    sums: Sums,
+    first: Position,
+    last: Position,
+}
+
 /// What moved in one wallet after a position and up to another one: its whole days, and the
-/// movements before and after them.
+/// movements before and after them. What a day has gained meanwhile is not in the period, and
+/// movements stay as they are: so this needs no snapshot.
 pub async fn of_wallet(
     conn: &mut PgConnection,
     shard: ShardId,
     (account, wallet): (AccountId, WalletId),
     (after, upto): (Position, Position),
 ) -> Result<Sums, sqlx::Error> {
-    let mut query = Query::new("WITH whole AS (SELECT * FROM daily_totals WHERE shard_id = ");
-    query.push_bind(shard).push(" AND wallet_id = ").push_bind(wallet);
+    let mut query = Query::new("SELECT ");
+    query
+        .push(ADDED)
+        .push(", coalesce(min(first_position) - 1, ")
+        .push_bind(upto)
+        .push(") AS first, coalesce(max(last_position), ");
+    query.push_bind(upto).push(") AS last FROM daily_totals WHERE shard_id = ").push_bind(shard);
+    query.push(" AND wallet_id = ").push_bind(wallet);
     query.push(" AND first_position > ").push_bind(after).push(" AND last_position <= ").push_bind(upto);
-    query.push("), covered AS (SELECT coalesce(min(first_position) - 1, ").push_bind(upto);
-    query.push(") AS first, coalesce(max(last_position), ").push_bind(upto).push(") AS last FROM whole), parts AS (SELECT ");
-    query.push(ADDED).push(" FROM whole");
-    for (from, to) in [(None, Some("covered.first")), (Some("covered.last"), None)] {
-        query
-            .push(" UNION ALL SELECT ")
-            .push(MOVED)
-            .push(" FROM covered, wallet_transactions WHERE shard_id = ")
-            .push_bind(shard);
-        query.push(" AND account_id = ").push_bind(account).push(" AND wallet_id = ").push_bind(wallet).push(" AND position > ");
-        match from {
-            Some(column) => query.push(column),
-            None => query.push_bind(after),
-        };
-        query.push(" AND position <= ");
-        match to {
-            Some(column) => query.push(column),
-            None => query.push_bind(upto),
-        };
+    let Whole { mut sums, first, last } = query.build_query_as().fetch_one(&mut *conn).await?;
+    for range in [(after, first), (last, upto)].into_iter().filter(|(after, upto)| after < upto) {
+        let mut query = Query::new("SELECT ");
+        query.push(MOVED);
+        push_movements(&mut query, shard, Some(account), range);
+        query.push(" AND wallet_id = ").push_bind(wallet);
+        let edge: Sums = query.build_query_as().fetch_one(&mut *conn).await?;
+        sums.merge(&edge);
     }
-    query.push(") SELECT ").push(ADDED).push(" FROM parts");
-    query.build_query_as().fetch_one(conn).await
+    Ok(sums)
 }
 
 #[cfg(test)]
