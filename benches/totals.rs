@@ -18,7 +18,6 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection};
 use support::table::{self, millis, thousands};
 use support::{Serve, load};
-use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
 /// How often each is asked; the median is told.
@@ -101,7 +100,7 @@ async fn project(options: &PgConnectOptions) -> Result<(i64, Duration)> {
     let metrics = Metrics::default();
     let keyring = Arc::new(Keyring::from_base64(&Keyring::generate())?);
     let ledger = Ledger::open(options, keyring, metrics.clone(), &TaskTracker::new()).await?;
-    let projector = Projector::new(&ledger, options, metrics, Arc::new(Notify::new()));
+    let projector = Projector::new(&ledger, options, metrics);
     let (started, mut folded) = (Instant::now(), 0);
     while let Step::Applied { is_more, .. } = projector.total(FIRST_SHARD).await? {
         folded += 5_000;

@@ -173,7 +173,8 @@ async fn totals_are_kept_exactly_once() {
     for _ in 0..5 {
         shop.order(1).await;
         let (a, b) = tokio::join!(one.total(SHARD), other.total(SHARD));
-        (a.unwrap(), b.unwrap());
+        a.unwrap();
+        b.unwrap();
     }
     while matches!(one.total(SHARD).await.unwrap(), Step::Applied { .. }) {}
     let (debits, movements, closing): (Decimal, i64, Decimal) = sqlx::query_as(
