@@ -287,7 +287,7 @@ pub fn one_line(error: &clap::Error) -> ConfigError {
     if let (Some(setting), Some(value)) = (setting.filter(|s| s.starts_with("--")), text(ContextKind::InvalidValue)) {
         let why = match (std::error::Error::source(error), error.get(ContextKind::ValidValue)) {
             (Some(source), _) => source.to_string(),
-            (None, Some(ContextValue::Strings(valid))) => format!("expected {}", valid.join(" or ")),
+            (None, Some(ContextValue::Strings(valid))) if !valid.is_empty() => format!("expected {}", valid.join(" or ")),
             (None, _) => "a value is needed".to_owned(),
         };
         let setting = setting.split('=').next().unwrap_or(setting).trim_end_matches('[');
