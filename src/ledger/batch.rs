@@ -388,7 +388,8 @@ impl Batch {
             accounts: self.accounts,
             credentials: self.credentials,
             users: self.users,
-            data_keys: self.data_keys,
+            // That there is none may change without an event.
+            data_keys: self.data_keys.into_iter().filter(|(_, key)| key.is_some()).collect(),
             // Another shard's log tells of the catalogue: only the first one's writer knows when it changed.
             products: if self.shard == super::FIRST_SHARD { self.products } else { HashMap::new() },
             wallets: self.wallets,

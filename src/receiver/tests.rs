@@ -170,7 +170,6 @@ async fn the_deadline_ends_every_silence() {
         Answer::Hang,
         Answer::Delayed(LONG, 200),
         Answer::Misbehave(Misbehaviour::DripHeaders(Duration::from_millis(5))),
-        Answer::Misbehave(Misbehaviour::InformationalFlood),
         Answer::Misbehave(Misbehaviour::RawThenHang("HTTP/1.1 200 O".into())),
         Answer::Misbehave(Misbehaviour::RawThenHang("HTTP/1.1 103 Early Hints\r\n\r\n".into())),
     ] {

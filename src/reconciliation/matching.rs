@@ -91,6 +91,10 @@ const UNNAMED: &str = "amount and day are right, the reference is not";
 
 /// An ambiguous line names at most so many.
 const MOST_NAMED: usize = 10;
+/// A line is compared with at most so many that its amount and day lead to, of at most so many
+/// amounts; what its reference leads to is found in any case.
+const MOST_COMPARED: usize = 200;
+const MOST_AMOUNTS: usize = 2_000;
 /// Shorter references are not looked for within texts.
 const SHORTEST_WITHIN: usize = 6;
 
@@ -199,6 +203,9 @@ impl<'a> Index<'a> {
             }
             index.plain.push(plain);
         }
+        for of_amount in index.amounts.values_mut() {
+            of_amount.sort_by_key(|at| candidates[*at].day);
+        }
         index
     }
 
@@ -210,12 +217,18 @@ impl<'a> Index<'a> {
         let least = line.amount.checked_sub(tolerance.amount).unwrap_or(Money::ZERO);
         let most = line.amount.checked_add(tolerance.amount).unwrap_or(line.amount);
         let days = TimeDelta::days(tolerance.days);
-        let is_near = |at: &usize| {
-            let apart = self.candidates[*at].day.signed_duration_since(line.booked_on);
-            -days <= apart && apart <= days
+        let apart = &|at: &usize| self.candidates[*at].day.signed_duration_since(line.booked_on);
+        let is_right = |at: &usize| {
+            let amount = self.candidates[*at].amount;
+            least <= amount && amount <= most && -days <= apart(at) && apart(at) <= days
         };
-        let by_amount = self.amounts.range((line.currency, least)..=(line.currency, most)).flat_map(|(_, at)| at);
-        let by_amount: Vec<usize> = by_amount.copied().filter(|at| fits(at) && is_near(at)).collect();
+        let amounts = self.amounts.range((line.currency, least)..=(line.currency, most)).take(MOST_AMOUNTS);
+        let in_days = |(_, of_amount): (_, &'_ Vec<usize>)| {
+            let first = of_amount.partition_point(|at| apart(at) < -days);
+            let of_days = of_amount[first..].iter().copied().take_while(|at| apart(at) <= days);
+            of_days.filter(fits).take(MOST_COMPARED).collect::<Vec<_>>()
+        };
+        let by_amount = amounts.flat_map(in_days).take(MOST_COMPARED);
 
         let words = line.text.iter().flat_map(|text| text.split(|c: char| c.is_whitespace() || matches!(c, ',' | ';' | ':')));
         let named = line.references.iter().map(String::as_str).chain(words).map(plain).filter(|text| !text.is_empty());
@@ -228,8 +241,10 @@ impl<'a> Index<'a> {
             let within = |reference: &String| reference.len() >= SHORTEST_WITHIN && whole.contains(reference.as_str());
             by_reference.binary_search(at).is_ok() || self.plain[*at].iter().any(within)
         };
-        let (mut strong, weak): (Vec<usize>, Vec<usize>) = by_amount.into_iter().partition(is_named);
+        let (mut strong, weak): (Vec<usize>, Vec<usize>) = by_amount.partition(is_named);
+        strong.extend(by_reference.iter().copied().filter(is_right));
         strong.sort_unstable();
+        strong.dedup();
         let near = by_reference.into_iter().filter(|at| strong.binary_search(at).is_err()).collect();
         Hits { strong, near, weak }
     }

@@ -1,7 +1,7 @@
 //! Statements as they are kept, and what their lines are matched with.
 //!
-//! A statement's lines stand sealed in the vault under the fingerprint of its file, written before
-//! the event that imports it. So the same file is imported once, whoever sends it again and however
+//! A statement's lines stand sealed in the vault under the fingerprint of its file as it was read,
+//! written before the event that imports it. So the same file is imported once, whoever sends it again and however
 //! often, and an import that was cut off leaves nothing that counts.
 
 use std::collections::HashSet;
@@ -40,6 +40,8 @@ pub enum StatementError {
     Projection(#[from] ProjectionError),
     #[error(transparent)]
     Lines(#[from] LineError),
+    #[error("the matching ended too soon: {0}")]
+    Ended(#[from] tokio::task::JoinError),
     #[error("more than {MOST_CANDIDATES} fundings and payouts are in the statement's days: import it in parts")]
     TooMany,
 }
@@ -78,13 +80,15 @@ pub async fn store(
     let (Some(first_day), Some(last_day)) = (days.clone().min(), days.max()) else {
         return Err(LineError::File("has no booked lines").into());
     };
-    let content = hex::encode(Sha256::digest(bytes));
-    let fingerprint = hex::encode(keyring.fingerprint("statement", &content));
+    let plain = lines.iter().map(serde_json::to_vec).collect::<Result<Vec<_>, _>>()?;
+    // Of the file as it was read: with other columns it is another statement.
+    let content = plain.iter().fold(Sha256::new_with_prefix(bytes), |content, line| content.chain_update(line));
+    let fingerprint = hex::encode(keyring.fingerprint("statement", &hex::encode(content.finalize())));
     let identities = lines::identities(lines);
     let kind = kind(&fingerprint);
     let mut rows = Vec::with_capacity(lines.len());
-    for (line, identity) in lines.iter().zip(&identities) {
-        let sealed = keyring.seal(&kind, line.number.into(), &serde_json::to_vec(line)?)?;
+    for ((line, plain), identity) in lines.iter().zip(&plain).zip(&identities) {
+        let sealed = keyring.seal(&kind, line.number.into(), plain)?;
         rows.push((line.number, keyring.fingerprint("statement.line", identity), sealed));
     }
     let mut tx = pool.begin().await?;
@@ -205,11 +209,17 @@ pub async fn run(
     let booked = all.iter().map(|(kept, ..)| kept.line.booked_on);
     let (from, to) = (booked.clone().min().unwrap_or(first) - days, booked.max().unwrap_or(last) + days);
     let candidates = candidates(pool, shards, from, to).await?;
-    let open: Vec<Open<'_>> = all
-        .iter()
-        .map(|(kept, decided, is_duplicate)| Open { line: &kept.line, decided: *decided, is_duplicate: *is_duplicate })
-        .collect();
-    let outcomes = matching::outcomes(&open, &candidates, tolerance);
+    // It may take a second: other requests go on meanwhile.
+    let matched = tokio::task::spawn_blocking(move || {
+        let open = all.iter().map(|(kept, decided, is_duplicate): &(Kept, _, _)| Open {
+            line: &kept.line,
+            decided: *decided,
+            is_duplicate: *is_duplicate,
+        });
+        let outcomes = matching::outcomes(&open.collect::<Vec<_>>(), &candidates, tolerance);
+        (all, candidates, outcomes)
+    });
+    let (all, candidates, outcomes) = matched.await?;
 
     let mut settled: HashSet<Decision> = HashSet::new();
     let mut named: HashSet<usize> = HashSet::new();

@@ -86,7 +86,9 @@ impl From<StatementError> for ApiError {
         match error {
             StatementError::Database(error) => error.into(),
             StatementError::Lines(_) | StatementError::TooMany => ApiError::invalid("body", error.to_string()),
-            StatementError::Seal(_) | StatementError::Json(_) | StatementError::Projection(_) => ApiError::internal(error),
+            StatementError::Seal(_) | StatementError::Json(_) | StatementError::Projection(_) | StatementError::Ended(_) => {
+                ApiError::internal(error)
+            }
         }
     }
 }

@@ -82,7 +82,7 @@ pub async fn outstanding(conn: &mut PgConnection) -> Result<Vec<String>, sqlx::E
 async fn wait_until_unseen(conn: &mut PgConnection, table: &str, xid: &str) -> Result<(), WipeError> {
     for _ in 0..ATTEMPTS {
         let is_seen: bool = sqlx::query_scalar(
-            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE (datname = current_database() OR datname IS NULL) AND pid <> pg_backend_pid()
                     AND greatest(age(backend_xmin), age(backend_xid)) >= age($1::text::xid8::xid))
                 OR EXISTS (SELECT FROM pg_prepared_xacts WHERE database = current_database() AND age(transaction) >= age($1::text::xid8::xid))
                 OR EXISTS (SELECT FROM pg_replication_slots WHERE age(xmin) >= age($1::text::xid8::xid))",
