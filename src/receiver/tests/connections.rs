@@ -155,8 +155,9 @@ fn closing_receiver(certificate: &Certificate) -> (SocketAddr, Arc<AtomicUsize>)
                 request.extend_from_slice(&buffer[..n]);
             }
             if request.ends_with(BODY) {
-                tls.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+                // Counted before the sender can know.
                 counted.fetch_add(1, Ordering::SeqCst);
+                tls.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
             }
         }
     });
