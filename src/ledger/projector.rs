@@ -123,7 +123,7 @@ impl Projector {
             tx.commit().await?;
             return Ok(Step::Elsewhere);
         };
-        self.renew_plans(&mut tx, checkpoint).await?;
+        self.renew_plans(&mut tx).await?;
         let events = reader::after(&mut *tx, shard, checkpoint, BATCH_EVENTS).await?;
         let Some(last) = events.last() else { return Ok(Step::Idle) };
         let made = reader::fold_deliveries(&mut tx, shard, &events).await?;
@@ -146,7 +146,7 @@ impl Projector {
             tx.commit().await?;
             return Ok(Step::Elsewhere);
         };
-        self.renew_plans(&mut tx, checkpoint).await?;
+        self.renew_plans(&mut tx).await?;
         let head = reader::head(&mut *tx, shard).await?;
         if head <= checkpoint {
             return Ok(Step::Idle);
@@ -159,8 +159,8 @@ impl Projector {
         Ok(Step::Applied { to, is_more: to < head })
     }
 
-    async fn renew_plans(&self, conn: &mut PgConnection, position: Position) -> Result<(), sqlx::Error> {
-        if self.plans.are_stale(position) {
+    async fn renew_plans(&self, conn: &mut PgConnection) -> Result<(), sqlx::Error> {
+        if self.plans.are_stale() {
             sqlx::raw_sql("DISCARD PLANS").execute(conn).await?;
         }
         Ok(())

@@ -284,7 +284,7 @@ impl Writer {
         memory: Memory,
         submissions: &[Submission],
     ) -> Result<(Batch, Replies), BatchError> {
-        if self.plans.are_stale(memory.position) {
+        if self.plans.are_stale() {
             sqlx::raw_sql("DISCARD PLANS").execute(&mut *connection).await?;
         }
         let mut batch = Batch::load(connection, self.shard, self.keyring.clone(), memory, submissions).await?;

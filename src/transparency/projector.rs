@@ -122,7 +122,7 @@ impl TreeProjector {
         let mut conn = self.pool.acquire().await?;
         let mut tx = conn.begin().await?;
         let held = store::hold(&mut tx, shard).await?;
-        if self.plans.are_stale(held.and_then(|size| i64::try_from(size).ok()).unwrap_or_default()) {
+        if self.plans.are_stale() {
             sqlx::raw_sql("DISCARD PLANS").execute(&mut *tx).await?;
         }
         let (newest, epoch) = self.consistent(&mut tx, shard, remembered.as_ref(), held).await?;

@@ -132,7 +132,7 @@ impl Writer {
             Some(connection) => connection,
             None => self.options.connect().await?,
         };
-        if self.reading_plans.are_stale(batch.head) {
+        if self.reading_plans.are_stale() {
             sqlx::raw_sql("DISCARD PLANS").execute(&mut connection).await?;
         }
         batch.fetch(&mut connection, Needs::of(submissions)).await?;
@@ -158,7 +158,7 @@ impl Writer {
             return self.execute(submissions).await;
         };
         let (first_event, events) = (batch.appended.first().map(|event| event.moment.event_id), batch.appended.len());
-        let discards_plans = self.plans.are_stale(batch.head);
+        let discards_plans = self.plans.are_stale();
         let task = tokio::spawn(async move {
             let write = async {
                 if discards_plans {
