@@ -1,4 +1,4 @@
-//! Pages of long lists through HTTP: an account with a million orders and as many deliveries.
+//! Pages of long lists through HTTP: an account with a million orders and as many deliveries; and the catalogue.
 //!
 //! ```text
 //! cargo bench --bench lists
@@ -9,12 +9,15 @@ mod support;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use futures::StreamExt;
 use rewards_ledger::audit::{Rebuild, rebuild, verify};
 use serde_json::json;
 use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection};
 use support::table::{self, millis, thousands};
-use support::{Serve, load};
+use support::{Serve, Stolen, load};
 
+/// In the catalogue; the orders are of the first ten.
+const PRODUCTS: usize = 10_000;
 /// How often each page is read.
 const READS: usize = 50;
 
@@ -44,18 +47,19 @@ const PAGES: &[(&str, u64)] = &[
     ("/webhooks/deliveries?status=delivered&page=20000", 250),
     ("/webhooks/deliveries?status=failed&page=1000", 250),
     ("/webhooks/deliveries?event_type=order.delivered&page=20000", 250),
+    ("/products?limit=10000", 150),
 ];
 
 #[tokio::main]
 async fn main() -> Result<()> {
     println!("{}", support::machine());
+    let stolen = Stolen::since();
     let server = support::postgres().await?;
     let options = support::database(&server, "lists").await?;
     let serve = Serve::start(&server.url_of("lists"), "api", &[]).await?;
     let product = serve.product().await?;
-    for _ in 1..10 {
-        serve.product().await?;
-    }
+    let more: Vec<Result<i64>> = futures::stream::iter(1..PRODUCTS).map(|_| serve.product()).buffer_unordered(64).collect().await;
+    more.into_iter().collect::<Result<Vec<_>>>()?;
     let client = serve.clients(1).await?[0].clone();
     let events = json!(["order.created", "order.delivered", "order.cancelled"]);
     serve.client(&client, "/webhooks", json!({"name": "bench", "url": "https://example.com/hook", "events": events})).await?;
@@ -86,10 +90,11 @@ async fn main() -> Result<()> {
         rows.push(read(&serve, &client, &path, Duration::from_millis(*target)).await?);
     }
     table::print(
-        "Pages of 20 of a million orders, and of their deliveries",
+        "Pages of 20 of a million orders, and of their deliveries; a page of 10,000 products",
         &["GET /api/v1…", "X-Total-Count", "median", "p95", "at most"],
         &rows,
     );
+    println!("\n{stolen}");
     server.stop().await?;
     Ok(())
 }

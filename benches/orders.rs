@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo bench --bench orders
-//! cargo bench --bench orders -- quick      # shorter periods, no two-minute pipeline
+//! cargo bench --bench orders -- quick      # fewer rounds, no two-minute pipeline
 //! cargo bench --bench orders -- pipeline   # only plain SQL and the pipeline
 //! ```
 
@@ -13,90 +13,126 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use rewards_ledger::postgres::Server;
 use rewards_ledger::receiver::{Answer, Certificate, Receiver, ReceiverSettings};
 use serde_json::json;
 use sqlx::PgPool;
+use sqlx::postgres::PgConnectOptions;
 use support::load::{Client, Connection, Measured};
-use support::table::{self, millis, thousands};
-use support::{Serve, baseline, load};
+use support::table::{self, median, millis, of_rounds, thousands};
+use support::{Serve, Stolen, baseline, load};
 
 const WALLETS: usize = 10_000;
+/// How long one number of connections is measured in one round, after a fifth of it to warm up.
+const PERIOD: Duration = Duration::from_secs(2);
+
+const BASELINE_CONNECTIONS: [usize; 3] = [1, 8, 32];
+const CONNECTIONS: [usize; 5] = [1, 16, 64, 256, 512];
 
 #[tokio::main]
 async fn main() -> Result<()> {
     let mode = std::env::args().skip(1).find(|a| !a.starts_with("--")).unwrap_or_default();
-    let (period, sustained) = if mode == "quick" {
-        (Duration::from_secs(3), Duration::from_secs(20))
-    } else {
-        (Duration::from_secs(10), Duration::from_secs(120))
+    let (rounds, sustained) = match mode.as_str() {
+        "quick" => (2, Duration::from_secs(20)),
+        "pipeline" => (0, Duration::from_secs(120)),
+        _ => (6, Duration::from_secs(120)),
     };
     println!("{}", support::machine());
+    let stolen = Stolen::since();
     let server = support::postgres().await?;
-
-    let options = support::database(&server, "baseline").await?;
-    baseline::prepare(&options, WALLETS as i64).await?;
-    let mut rows = Vec::new();
-    let mut best_hot = 0.0_f64;
-    let mut best_spread = 0.0_f64;
-    let mut single = Duration::ZERO;
-    for (name, wallets, best) in [("one hot wallet", 1, &mut best_hot), ("10,000 wallets", WALLETS as i64, &mut best_spread)] {
-        for connections in [1, 8, 32] {
-            let measured = baseline::orders(&options, wallets, connections, period).await?;
-            *best = best.max(measured.per_second);
-            if connections == 1 && wallets == 1 {
-                single = measured.p50;
-            }
-            rows.push(row("plain SQL", name, connections, &measured, None));
-        }
+    let plain = support::database(&server, "baseline").await?;
+    baseline::prepare(&plain, WALLETS as i64).await?;
+    if rounds > 0 {
+        sides(&server, &plain, rounds).await?;
     }
-
-    if mode != "pipeline" {
-        support::database(&server, "ledger_api").await?;
-        let serve = Serve::start(&server.url_of("ledger_api"), "api", &[]).await?;
-        let product = serve.product().await?;
-        let many = serve.clients(WALLETS).await?;
-        let one = Arc::new(many[..1].to_vec());
-        for (name, clients, best) in [("one hot wallet", &one, best_hot), ("10,000 wallets", &many, best_spread)] {
-            for connections in [1, 16, 64, 256, 512] {
-                let measured = load::orders(&serve.address, clients, product, connections, period).await?;
-                rows.push(row("ledger, HTTP", name, connections, &measured, Some((best, single))));
-            }
-        }
-    }
-    table::print(
-        "Orders per second",
-        &[
-            "side",
-            "wallets",
-            "connections",
-            "orders/s",
-            "p50",
-            "p99",
-            "of plain SQL's best",
-            "p50, p99 of plain SQL's single p50",
-        ],
-        &rows,
-    );
 
     support::database(&server, "ledger_all").await?;
-    let rows = pipeline(&server.url_of("ledger_all"), best_hot, sustained).await?;
+    let rows = pipeline(&server.url_of("ledger_all"), &plain, sustained).await?;
     table::print("The whole pipeline: placed, fulfilled from stock, order.delivered received over TLS", &["", "value"], &rows);
+    println!("\n{stolen}");
     server.stop().await?;
     Ok(())
 }
 
-fn row(side: &str, wallets: &str, connections: usize, measured: &Measured, against: Option<(f64, Duration)>) -> Vec<String> {
-    let ratio = |time: Duration, single: Duration| format!("{:.1}×", time.as_secs_f64() / single.as_secs_f64());
-    vec![
-        side.to_owned(),
-        wallets.to_owned(),
-        connections.to_string(),
-        thousands(measured.per_second),
-        millis(measured.p50),
-        millis(measured.p99),
-        against.map_or(String::new(), |(best, _)| format!("{:.1}×", measured.per_second / best)),
-        against.map_or(String::new(), |(_, single)| format!("{}, {}", ratio(measured.p50, single), ratio(measured.p99, single))),
-    ]
+/// What one number of connections measured in each round, and beside it what plain SQL did in the same round.
+struct Series {
+    side: &'static str,
+    wallets: &'static str,
+    connections: usize,
+    measured: Vec<Measured>,
+}
+
+/// Both sides in turns, so that a machine that is slow for a while is slow for both; a row is the median of its
+/// rounds, a ratio the median of the rounds' ratios.
+async fn sides(server: &Server, plain: &PgConnectOptions, rounds: usize) -> Result<()> {
+    support::database(server, "ledger_api").await?;
+    let serve = Serve::start(&server.url_of("ledger_api"), "api", &[]).await?;
+    let product = serve.product().await?;
+    let many = serve.clients(WALLETS).await?;
+    let one = Arc::new(many[..1].to_vec());
+
+    let mut series: Vec<Series> = Vec::new();
+    for round in 0..rounds {
+        let mut at = 0;
+        let mut keep = |side, wallets, connections, measured: Measured| {
+            if round == 0 {
+                series.push(Series { side, wallets, connections, measured: vec![] });
+            }
+            series[at].measured.push(measured);
+            at += 1;
+        };
+        for (name, wallets, clients) in [("one hot wallet", 1, &one), ("10,000 wallets", WALLETS as i64, &many)] {
+            for connections in BASELINE_CONNECTIONS {
+                keep("plain SQL", name, connections, baseline::orders(plain, wallets, connections, PERIOD).await?);
+            }
+            for connections in CONNECTIONS {
+                let measured = load::orders(&serve.address, clients, product, connections, PERIOD).await?;
+                keep("ledger, HTTP", name, connections, measured);
+            }
+        }
+    }
+    let best_in = |round: usize, wallets: &str| {
+        let of_round =
+            series.iter().filter(|s| s.side == "plain SQL" && s.wallets == wallets).map(|s| s.measured[round].per_second);
+        of_round.fold(0.0, f64::max)
+    };
+    let rows: Vec<_> = series
+        .iter()
+        .map(|one| {
+            let is_plain = one.side == "plain SQL";
+            let ratios = |ratio: &dyn Fn(usize, &Measured) -> f64| {
+                if is_plain { String::new() } else { of_rounds(one.measured.iter().enumerate().map(|(n, m)| ratio(n, m))) }
+            };
+            let single = |round: usize| series[0].measured[round].p50.as_secs_f64();
+            let time = |of: fn(&Measured) -> Duration| {
+                millis(Duration::from_secs_f64(median(one.measured.iter().map(|m| of(m).as_secs_f64()))))
+            };
+            vec![
+                one.side.to_owned(),
+                one.wallets.to_owned(),
+                one.connections.to_string(),
+                thousands(median(one.measured.iter().map(|m| m.per_second))),
+                time(|m| m.p50),
+                time(|m| m.p99),
+                ratios(&|round, m| m.per_second / best_in(round, one.wallets)),
+                ratios(&|round, m| m.p50.as_secs_f64() / single(round)),
+                ratios(&|round, m| m.p99.as_secs_f64() / single(round)),
+            ]
+        })
+        .collect();
+    let columns =
+        ["side", "wallets", "connections", "orders/s", "p50", "p99", "of plain SQL's best", "p50 of its single p50", "p99 of it"];
+    table::print(&format!("Orders per second, the median of {rounds} rounds (the least and the most of them)"), &columns, &rows);
+    Ok(())
+}
+
+/// Plain SQL's best on one hot wallet, now.
+async fn best_of_plain(plain: &PgConnectOptions) -> Result<f64> {
+    let mut best = 0.0_f64;
+    for connections in BASELINE_CONNECTIONS {
+        best = best.max(baseline::orders(plain, 1, connections, 2 * PERIOD).await?.per_second);
+    }
+    Ok(best)
 }
 
 /// Orders that may be placed and not yet received: what keeps the load closed.
@@ -105,7 +141,7 @@ const OUTSTANDING: u64 = 1_500;
 /// All roles; every order is fulfilled from stock and its `order.delivered` received. The load
 /// places an order only while fewer than [`OUTSTANDING`] are on their way, so that what is
 /// measured is what the whole pipeline sustains.
-async fn pipeline(url: &str, baseline: f64, period: Duration) -> Result<Vec<Vec<String>>> {
+async fn pipeline(url: &str, plain: &PgConnectOptions, period: Duration) -> Result<Vec<Vec<String>>> {
     let received = Arc::new(AtomicU64::new(0));
     let counter = received.clone();
     let settings = ReceiverSettings {
@@ -129,7 +165,8 @@ async fn pipeline(url: &str, baseline: f64, period: Duration) -> Result<Vec<Vec<
     serve.client(&client, "/webhooks", json!({"name": "bench", "url": receiver.url(), "events": ["order.delivered"]})).await?;
 
     let pool = PgPool::connect(url).await?;
-    stock(&serve, product, (baseline * 3.0 * period.as_secs_f64()) as u64).await?;
+    let before = best_of_plain(plain).await?;
+    stock(&serve, product, (before * 3.0 * period.as_secs_f64()) as u64).await?;
     let start = Instant::now();
     let placed = Arc::new(AtomicU64::new(0));
     let lanes: Vec<_> = (0..64)
@@ -171,6 +208,8 @@ async fn pipeline(url: &str, baseline: f64, period: Duration) -> Result<Vec<Vec<
     let all = received.load(Ordering::Relaxed);
     receiver.stop().await;
     _ = std::fs::remove_file(&ca);
+    let after = best_of_plain(plain).await?;
+    let baseline = (before + after) / 2.0;
     lags.sort_unstable();
     let per_second = in_period as f64 / elapsed.as_secs_f64();
     let second_half = (in_period - halfway) as f64 / (elapsed.as_secs_f64() - period.as_secs_f64() / 2.0);
@@ -178,7 +217,11 @@ async fn pipeline(url: &str, baseline: f64, period: Duration) -> Result<Vec<Vec<
         vec!["sustained for".into(), format!("{} s", elapsed.as_secs())],
         vec!["delivered orders/s".into(), thousands(per_second)],
         vec!["of which in the second half".into(), format!("{}/s", thousands(second_half))],
-        vec!["of plain SQL's best on one hot wallet".into(), format!("{:.2}×", per_second / baseline)],
+        vec![
+            "plain SQL's best on one hot wallet, before and after".into(),
+            format!("{}/s, {}/s", thousands(before), thousands(after)),
+        ],
+        vec!["of its mean".into(), format!("{:.2}×", per_second / baseline)],
         vec![
             "projection lag in positions, median and most".into(),
             format!("{}, {}", lags[lags.len() / 2], lags[lags.len() - 1]),

@@ -13,11 +13,13 @@ use anyhow::{Context, Result, ensure};
 use ledger_projections::Inline;
 use rewards_ledger::audit::{Rebuild, rebuild, verify};
 use sqlx::{AssertSqlSafe, ConnectOptions};
+use support::Stolen;
 use support::table::{self, thousands};
 
 #[tokio::main]
 async fn main() -> Result<()> {
     println!("{}", support::machine());
+    let stolen = Stolen::since();
     let server = support::postgres().await?;
     let options = support::database(&server, "rebuild").await?;
     let mut admin = options.connect().await?;
@@ -64,6 +66,7 @@ async fn main() -> Result<()> {
         &["", "took", "events/s", "of COPY"],
         &rows,
     );
+    println!("\n{stolen}");
     server.stop().await?;
     Ok(())
 }

@@ -20,6 +20,7 @@ use rewards_ledger::export::{ExportError, ExportFile, Plan, Selection, line, rea
 use rewards_ledger::ledger::{FIRST_SHARD, connect, reader};
 use sqlx::ConnectOptions;
 use sqlx::postgres::PgConnectOptions;
+use support::Stolen;
 use support::table::{self, thousands};
 
 const PAGE_EVENTS: i64 = 20_000;
@@ -64,6 +65,7 @@ async fn main() -> Result<()> {
     let events = u64::try_from(head)?;
     let directory = tempfile::tempdir()?;
     println!("{}", support::machine());
+    let stolen = Stolen::since();
 
     let mut rows = vec![];
     let mut add = |what: &str, took: Duration, target: &str| {
@@ -91,6 +93,7 @@ async fn main() -> Result<()> {
         add(folded, from_export(&path, events)?, "10 s");
     }
     table::print(&format!("A log of {} events", thousands(events as f64)), &["", "took", "events/s", "to be under"], &rows);
+    println!("\n{stolen}");
     server.stop().await?;
     Ok(())
 }

@@ -17,7 +17,7 @@ use rewards_ledger::telemetry::Metrics;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection};
 use support::table::{self, millis, thousands};
-use support::{Serve, load};
+use support::{Serve, Stolen, load};
 use tokio_util::task::TaskTracker;
 
 /// How often each is asked; the median is told.
@@ -29,6 +29,7 @@ const EDGES: &str = "from=2026-01-01T10:30:00Z&to=2026-01-31T15:45:00Z";
 #[tokio::main]
 async fn main() -> Result<()> {
     println!("{}", support::machine());
+    let stolen = Stolen::since();
     let server = support::postgres().await?;
     let options = support::database(&server, "totals").await?;
     let serve = Serve::start(&server.url_of("totals"), "api", &[]).await?;
@@ -73,6 +74,7 @@ async fn main() -> Result<()> {
         millis(took),
         thousands(folded as f64 / took.as_secs_f64())
     );
+    println!("\n{stolen}");
     server.stop().await?;
     Ok(())
 }
@@ -84,6 +86,7 @@ async fn seed(admin: &mut PgConnection) -> Result<(i64, i64)> {
     // What was before happened before.
     sqlx::raw_sql(
         "ALTER TABLE events DISABLE TRIGGER ALL; UPDATE events SET recorded_at = '2025-12-31T00:00:00Z'; ALTER TABLE events ENABLE ALWAYS TRIGGER events_append_only;
+         ALTER TABLE events ENABLE ALWAYS TRIGGER events_no_truncate;
          UPDATE wallets SET created_at = '2025-12-31T00:00:00Z'; UPDATE wallet_transactions SET created_at = '2025-12-31T00:00:00Z'",
     )
     .execute(&mut *admin)

@@ -24,7 +24,7 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions};
 
 /// Counted like any, and never reached.
-const RATE_LIMITS: &str = "orders=1000000000/60s,general=1000000000/1h";
+pub const RATE_LIMITS: &str = "orders=1000000000/60s,general=1000000000/1h";
 const OPERATOR_TOKEN: &str = "benchmark-operator-token";
 
 /// A Postgres with its durability on, thrown away at the end.
@@ -226,4 +226,32 @@ pub fn machine() -> String {
     let model = field(read("/proc/cpuinfo"), "model name").unwrap_or_else(|| "unknown processor".to_owned());
     let memory = field(read("/proc/meminfo"), "MemTotal").unwrap_or_default();
     format!("{cores} cores ({model}), {memory}, load generator and Postgres on the same machine")
+}
+
+/// The share of the processors' time that a hypervisor gave to others: why two runs may differ.
+pub struct Stolen {
+    at_start: Option<(u64, u64)>,
+}
+
+impl Stolen {
+    pub fn since() -> Stolen {
+        Stolen { at_start: ticks() }
+    }
+}
+
+impl std::fmt::Display for Stolen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Some(((stolen, all), (stolen_now, all_now))) = self.at_start.zip(ticks()) else {
+            return write!(f, "How much of the processors' time others had is not known.");
+        };
+        let share = 100.0 * (stolen_now - stolen) as f64 / (all_now - all).max(1) as f64;
+        write!(f, "Of the processors' time {share:.0} % went to other machines on the same host.")
+    }
+}
+
+/// The ticks stolen and all ticks, of all processors since the start of the machine.
+fn ticks() -> Option<(u64, u64)> {
+    let stat = std::fs::read_to_string("/proc/stat").ok()?;
+    let ticks: Vec<u64> = stat.lines().next()?.split_whitespace().skip(1).take(8).filter_map(|n| n.parse().ok()).collect();
+    Some((*ticks.get(7)?, ticks.iter().sum()))
 }

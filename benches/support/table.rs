@@ -38,3 +38,17 @@ pub fn thousands(value: f64) -> String {
     }
     out
 }
+
+/// The median of the rounds' ratios, and between which they all lie.
+pub fn of_rounds(ratios: impl Iterator<Item = f64>) -> String {
+    let all: Vec<f64> = ratios.collect();
+    let (least, most) = all.iter().fold((f64::MAX, 0.0_f64), |(least, most), ratio| (least.min(*ratio), most.max(*ratio)));
+    format!("{:.2}× ({least:.2} to {most:.2})", median(all.into_iter()))
+}
+
+pub fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut all: Vec<f64> = values.collect();
+    all.sort_unstable_by(f64::total_cmp);
+    let middle = all.len() / 2;
+    if all.len().is_multiple_of(2) { (all[middle - 1] + all[middle]) / 2.0 } else { all[middle] }
+}

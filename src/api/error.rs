@@ -275,7 +275,7 @@ struct RateLimitSchema {
 }
 
 /// The error statuses that an operation can answer with, as the document shows them.
-/// `document::finish` takes away those that an operation without a body, or a read, cannot have.
+/// `document::finish` takes away those of which it has no code.
 const DOCUMENTED: [(u16, &str); 13] = [
     (400, "The request is not valid; `messages` names the fields."),
     (401, "The caller is not known, or the signature is wrong."),

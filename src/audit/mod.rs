@@ -40,7 +40,9 @@ pub enum AuditError {
     Projection(#[from] ProjectionError),
     #[error("another verify or rebuild is at work on this database: try again when it has ended")]
     Busy,
-    #[error("the tables could not be locked for the swap, something holds them: nothing was changed")]
+    #[error(
+        "the tables could not be swapped, something holds them or there was too much to do under their lock: nothing was changed"
+    )]
     NotLocked,
     #[error("the log of shard {shard} has nothing at position {position}: run `verify`")]
     Gap { shard: ShardId, position: Position },

@@ -24,6 +24,8 @@ const COMPARED_ROWS: i64 = 5_000;
 const NEAR: i64 = 2_000;
 /// How often a busy log is caught up with before the rest is left to the locked part.
 const CATCH_UPS: usize = 20;
+/// Lost deliveries that the worker is given at once.
+const ADOPTED_ROWS: i64 = 10_000;
 const SWAP_ATTEMPTS: usize = 40;
 const SWAP_PAUSE: Duration = Duration::from_millis(250);
 
@@ -102,10 +104,18 @@ pub async fn rebuild(options: &PgConnectOptions, which: Rebuild, progress: impl 
     let tables: Vec<&'static str> = parts.iter().flat_map(|part| part.tables()).copied().collect();
     shadow::prepare(&mut conn, &tables).await?;
     let shards: Vec<ShardId> = sqlx::query_scalar("SELECT shard_id FROM log_head ORDER BY shard_id").fetch_all(&mut conn).await?;
-    let mut work =
-        Work { parts, tables, shards, reached: Reached::new(), found: Found::default(), is_compared: false, strays: vec![] };
-    // Ids from here on were drawn by the rebuild or by the projector beside it.
-    let first_id: i64 = sqlx::query_scalar("SELECT nextval('public.delivery_ids')").fetch_one(&mut conn).await?;
+    let first_id = sqlx::query_scalar("SELECT nextval('public.delivery_ids')").fetch_one(&mut conn).await?;
+    let mut work = Work {
+        parts,
+        tables,
+        shards,
+        reached: Reached::new(),
+        found: Found::default(),
+        is_compared: false,
+        strays: vec![],
+        first_id,
+        adopted: BTreeMap::new(),
+    };
 
     work.catch_up(options, &mut conn, &progress).await?;
     for table in &work.tables {
@@ -134,7 +144,7 @@ pub async fn rebuild(options: &PgConnectOptions, which: Rebuild, progress: impl 
             work.strays.extend(strays(&mut conn, shard).await?.into_iter().map(|id| (shard, id)));
         }
     }
-    let positions = work.swap_in(options, &mut conn, first_id, &progress).await?;
+    let positions = work.swap_in(options, &mut conn, &progress).await?;
     // Derived from the tables that are in place now; a rebuild that is killed before leaves what
     // `verify` finds and the next rebuild puts right.
     if work.parts.iter().any(|part| matches!(part, Part::Deliveries | Part::Inline(Inline::Orders))) {
@@ -167,6 +177,10 @@ struct Work {
     is_compared: bool,
     /// Worker's records that seem to have no delivery.
     strays: Vec<(ShardId, i64)>,
+    /// Deliveries with a later id were drawn by the rebuild, or by the projector beside it.
+    first_id: i64,
+    /// Up to which id the worker has a record of them.
+    adopted: BTreeMap<ShardId, i64>,
 }
 
 /// What the comparisons know; an attempt to swap that fails takes its part back.
@@ -305,19 +319,22 @@ impl Work {
         &mut self,
         options: &PgConnectOptions,
         conn: &mut PgConnection,
-        first_id: i64,
         progress: &impl Fn(Progress),
     ) -> Result<BTreeMap<ShardId, Position>, AuditError> {
         for attempt in 0..SWAP_ATTEMPTS {
-            let before = self.found.clone();
+            // Before, so that it need not be done under the lock.
+            if self.parts.contains(&Part::Deliveries) {
+                self.adopt_all(conn).await?;
+            }
+            let before = (self.found.clone(), self.adopted.clone());
             self.announce(conn).await?;
-            match self.try_swap(conn, first_id, attempt >= SWAP_ATTEMPTS / 4).await {
+            match self.try_swap(conn, attempt >= SWAP_ATTEMPTS / 4).await {
                 // Not locked in time, stepped back from a deadlock, or too much to do under the lock.
                 Err(AuditError::Database(sqlx::Error::Database(refusal)))
                     if matches!(refusal.code().as_deref(), Some("55P03" | "40P01" | "57014")) =>
                 {
                     sqlx::raw_sql("ROLLBACK").execute(&mut *conn).await?;
-                    self.found = before;
+                    (self.found, self.adopted) = before;
                     tokio::time::sleep(SWAP_PAUSE).await;
                     self.catch_up(options, conn, progress).await?;
                 }
@@ -325,7 +342,22 @@ impl Work {
             }
         }
         shadow::discard(conn, &self.tables).await?;
+        for (shard, last) in &self.adopted {
+            let without_delivery = "DELETE FROM delivery_state s WHERE shard_id = $1 AND delivery_id > $2 AND delivery_id <= $3
+                AND NOT EXISTS (SELECT FROM deliveries d WHERE d.shard_id = $1 AND d.id = s.delivery_id)";
+            sqlx::query(without_delivery).bind(shard).bind(self.first_id).bind(last).execute(&mut *conn).await?;
+        }
         Err(AuditError::NotLocked)
+    }
+
+    /// Adopts what was not yet.
+    async fn adopt_all(&mut self, conn: &mut PgConnection) -> Result<(), sqlx::Error> {
+        for shard in self.shards.clone() {
+            while let Some(last) = adopt(conn, shard, self.adopted.get(&shard).copied().unwrap_or(self.first_id)).await? {
+                self.adopted.insert(shard, last);
+            }
+        }
+        Ok(())
     }
 
     /// Has writers lock the head first for a while, which they do when it is not as they left it:
@@ -340,12 +372,7 @@ impl Work {
         Ok(())
     }
 
-    async fn try_swap(
-        &mut self,
-        conn: &mut PgConnection,
-        first_id: i64,
-        is_patient: bool,
-    ) -> Result<BTreeMap<ShardId, Position>, AuditError> {
+    async fn try_swap(&mut self, conn: &mut PgConnection, is_patient: bool) -> Result<BTreeMap<ShardId, Position>, AuditError> {
         // A rebuild that freezes while it holds the head loses it, like any writer.
         sqlx::raw_sql(
             "BEGIN; SET LOCAL synchronous_commit = on; SET LOCAL statement_timeout = '5s'; SET LOCAL idle_in_transaction_session_timeout = '2s'",
@@ -391,7 +418,7 @@ impl Work {
             self.report(differing.into_iter());
         }
         if self.parts.contains(&Part::Deliveries) {
-            adopt(conn, first_id).await?;
+            self.adopt_all(conn).await?;
             disown(conn, &self.strays).await?;
         }
         shadow::swap(conn, &self.tables).await?;
@@ -400,19 +427,24 @@ impl Work {
     }
 }
 
-/// Deliveries that had been lost, and so got a new id, are the worker's again: due now, or failed
-/// where nobody listens any more.
-async fn adopt(conn: &mut PgConnection, first_id: i64) -> Result<(), sqlx::Error> {
-    sqlx::query(
-        "INSERT INTO delivery_state (shard_id, delivery_id, webhook_id, status, next_attempt_at)
-         SELECT d.shard_id, d.id, d.webhook_id, CASE WHEN a.is_active THEN 'pending' ELSE 'failed' END, clock_timestamp()
-         FROM shadow.deliveries d JOIN shadow.webhook_audience a ON a.shard_id = d.shard_id AND a.webhook_id = d.webhook_id
-         WHERE d.id > $1 AND NOT EXISTS (SELECT FROM delivery_state s WHERE s.shard_id = d.shard_id AND s.delivery_id = d.id)",
+/// Deliveries that had been lost, and so got a new id after this one, are the worker's again: due now, or
+/// failed where nobody listens any more. A page of them; the last id of the page. Before the swap the worker
+/// leaves them alone, as it finds no delivery to them.
+async fn adopt(conn: &mut PgConnection, shard: ShardId, after: i64) -> Result<Option<i64>, sqlx::Error> {
+    sqlx::query_scalar(
+        "WITH page AS MATERIALIZED (SELECT id, webhook_id FROM shadow.deliveries WHERE shard_id = $1 AND id > $2 ORDER BY id LIMIT $3),
+         adopted AS (
+            INSERT INTO delivery_state (shard_id, delivery_id, webhook_id, status, next_attempt_at)
+            SELECT $1, d.id, d.webhook_id, CASE WHEN a.is_active THEN 'pending' ELSE 'failed' END, clock_timestamp()
+            FROM page d JOIN shadow.webhook_audience a ON a.shard_id = $1 AND a.webhook_id = d.webhook_id
+            ON CONFLICT DO NOTHING)
+         SELECT max(id) FROM page",
     )
-    .bind(first_id)
-    .execute(conn)
-    .await?;
-    Ok(())
+    .bind(shard)
+    .bind(after)
+    .bind(ADOPTED_ROWS)
+    .fetch_one(conn)
+    .await
 }
 
 /// States without a delivery in the copy: what was not copied yet is among them.

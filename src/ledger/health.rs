@@ -23,7 +23,7 @@ const PAGE_EVENTS: i64 = 5_000;
 const PAUSE: Duration = Duration::from_millis(100);
 /// Between looks once there is nothing new.
 const IDLE: Duration = Duration::from_secs(5);
-/// So many missing deliveries are looked for again; beyond them it takes a restart, or `verify`.
+/// So many missing deliveries are looked for again at once; those beyond them when the log is gone over anew.
 const MOST_REMEMBERED: usize = 10_000;
 
 /// How many deliveries the log calls for, and what has become of them.
@@ -220,21 +220,67 @@ impl Follower {
     }
 }
 
+/// Keeps a shard's figure. One follower stands at the end of what is projected; another one goes over the log from
+/// its beginning, a page at a time, for what was there once may be lost later.
+#[derive(Debug)]
+pub struct Watch {
+    newest: Follower,
+    again: Follower,
+}
+
+impl Watch {
+    pub fn new(pool: PgPool, shard: ShardId) -> Watch {
+        Watch { newest: Follower::new(pool.clone(), shard), again: Follower::new(pool, shard) }
+    }
+
+    /// Up to where the figure goes.
+    pub fn position(&self) -> Position {
+        self.newest.position()
+    }
+
+    /// [`Follower::expected`] up to there.
+    pub fn expected(&self) -> i64 {
+        self.newest.expected()
+    }
+
+    /// [`Follower::missing`], whichever of the two has found more.
+    pub fn missing(&self) -> i64 {
+        self.newest.missing().max(self.again.missing())
+    }
+
+    /// Looks at the next events, or when there are none again at a page of old ones. Returns whether there may be
+    /// more new ones.
+    ///
+    /// # Errors
+    /// The database's, and a log that cannot be read.
+    pub async fn once(&mut self) -> Result<bool, ReadError> {
+        if self.newest.once().await? {
+            return Ok(true);
+        }
+        if !self.again.once().await? {
+            // It has come as far, so from now on it is the one that follows.
+            let anew = Follower::new(self.again.pool.clone(), self.again.shard);
+            self.newest = std::mem::replace(&mut self.again, anew);
+        }
+        Ok(false)
+    }
+}
+
 /// Keeps the figure of every shard as a metric, until told to stop.
 pub async fn run(pool: PgPool, shards: Vec<ShardId>, metrics: Metrics, stop: CancellationToken) {
-    let mut followers: Vec<Follower> = shards.into_iter().map(|shard| Follower::new(pool.clone(), shard)).collect();
+    let mut watches: Vec<(ShardId, Watch)> = shards.into_iter().map(|shard| (shard, Watch::new(pool.clone(), shard))).collect();
     let mut pause = PAUSE;
     while stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
         pause = IDLE;
-        for follower in &mut followers {
-            match follower.once().await {
+        for (shard, watch) in &mut watches {
+            match watch.once().await {
                 Ok(is_more) => {
-                    metrics.called_for(follower.shard, follower.position(), follower.expected(), follower.missing());
+                    metrics.called_for(*shard, watch.position(), watch.expected(), watch.missing());
                     if is_more {
                         pause = PAUSE;
                     }
                 }
-                Err(error) => tracing::warn!(shard = follower.shard, %error, "the deliveries' health cannot be looked at"),
+                Err(error) => tracing::warn!(shard, %error, "the deliveries' health cannot be looked at"),
             }
         }
     }

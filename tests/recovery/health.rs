@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rewards_ledger::audit::{Rebuild, rebuild, verify};
-use rewards_ledger::ledger::health::Follower;
+use rewards_ledger::ledger::health::Watch;
 use serde_json::{Value, json};
 
 use super::{order, switch, webhook};
@@ -17,10 +17,10 @@ async fn it_is_computed_from_the_log_and_follows_it() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let client = &setup.client;
-    let mut follower = Follower::new(node.ledger.pool().clone(), SHARD);
+    let mut watch = Watch::new(node.ledger.pool().clone(), SHARD);
     let mut figure = async || {
-        while follower.once().await.unwrap() {}
-        (follower.expected(), follower.missing())
+        while watch.once().await.unwrap() {}
+        (watch.expected(), watch.missing())
     };
     assert_eq!(figure().await, (0, 0));
     order(&node, &setup).await; // nobody hears it
@@ -44,9 +44,7 @@ async fn it_is_computed_from_the_log_and_follows_it() {
     .execute(node.ledger.pool())
     .await
     .unwrap();
-    let mut anew = Follower::new(node.ledger.pool().clone(), SHARD);
-    while anew.once().await.unwrap() {}
-    assert_eq!((anew.expected(), anew.missing()), (4, 2));
+    assert_eq!(figure().await, (4, 2), "what was there when it was looked at first");
     let report = verify(&node.options, |_| {}).await.unwrap();
     assert!(!report.is_clean());
     assert_eq!((report.delivery_health.expected, report.delivery_health.missing()), (4, 2));
@@ -55,8 +53,8 @@ async fn it_is_computed_from_the_log_and_follows_it() {
         .await
         .unwrap();
     rebuild(&node.options, Rebuild::Deliveries, |_| {}).await.unwrap();
-    anew.once().await.unwrap();
-    assert_eq!((anew.expected(), anew.missing()), (4, 0), "what was missing is looked for again");
+    figure().await;
+    assert_eq!(figure().await, (4, 0), "what was missing is looked for again");
     assert_eq!(verify(&node.options, |_| {}).await.unwrap().delivery_health.missing(), 0);
 }
 

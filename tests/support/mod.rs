@@ -1,3 +1,4 @@
+pub mod documented;
 pub mod history;
 pub mod ledger;
 pub mod node;

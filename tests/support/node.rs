@@ -20,6 +20,7 @@ use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio_util::task::TaskTracker;
 
+use super::documented;
 use super::ledger::keyring;
 use super::postgres::{self, TestDatabase};
 use super::proxy::Proxy;
@@ -204,13 +205,18 @@ impl Node {
             let (name, value) = line.split_once(": ").unwrap();
             (name.parse::<reqwest::header::HeaderName>().unwrap(), value.parse().unwrap())
         });
+        documented::check(method, target, status, text);
         Answer { status, headers: headers.collect(), text: text.to_owned() }
     }
 
     pub async fn send(&self, request: RequestBuilder) -> Answer {
-        let response = request.send().await.unwrap();
+        let request = request.build().unwrap();
+        let (method, path) = (request.method().clone(), request.url().path().to_owned());
+        let response = self.http.execute(request).await.unwrap();
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        Answer { status, headers, text: response.text().await.unwrap() }
+        let text = response.text().await.unwrap();
+        documented::check(method.as_str(), &path, status, &text);
+        Answer { status, headers, text }
     }
 
     /// A call by the admin of the configuration.

@@ -2,6 +2,7 @@
 
 mod examples;
 mod operations;
+mod refusals;
 mod schemas;
 mod webhooks;
 
@@ -16,7 +17,7 @@ pub use webhooks::describe_webhooks;
 /// - Every object in a request body gets `additionalProperties: false`, which is what is enforced.
 /// - What is optional in a request may be null; in an answer it is there, and may be null.
 /// - The API key and its secret are needed together, not one or the other.
-/// - A read has no 402, 409 or 422, and what takes no body no 413 or 415.
+/// - Every operation has the error answers that it can give and no other.
 /// - Every error answer names its codes, every answer its headers, and every body has an example.
 ///
 /// Finishing a finished document changes nothing.

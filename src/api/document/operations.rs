@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{contents, schemas};
+use super::{contents, refusals, schemas};
 use crate::access::limits::Rule;
 use crate::api::auth::RATE_LIMIT_HEADERS;
 use crate::api::error::{ApiError, Code, JSON};
@@ -56,30 +56,39 @@ pub fn finish(path: &str, method: &str, operation: &mut Value, shared: &mut Shar
     for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
         finish_parameter(path, parameter);
     }
-    let has_body = operation.get("requestBody").is_some();
     for media_type in contents(operation.get_mut("requestBody")) {
         media_type.get_mut("schema").into_iter().for_each(schemas::upgrade);
     }
     add_parameters(operation, is_signed, shared);
+    let (codes, own) = (refusals::of(path, method, operation), refusals::own(operation));
+    let id = operation["operationId"].as_str().map(name_of_id).unwrap_or_default();
     let Some(responses) = operation.get_mut("responses").and_then(Value::as_object_mut) else { return };
-    let absent: &[&str] = match (has_body, method) {
-        (true, _) => &[],
-        (false, "get") => &["402", "409", "413", "415", "422"],
-        (false, _) => &["413", "415"],
-    };
-    for status in absent {
-        responses.remove(*status);
-    }
+    responses.retain(|status, _| match status.parse() {
+        Ok(429) => true,
+        Ok(status @ 400_u16..) => codes.iter().any(|code| code.status() == status),
+        _ => true,
+    });
     for (status, response) in responses.iter_mut().filter(|(_, response)| response.get("$ref").is_none()) {
         for media_type in contents(Some(response)) {
             media_type.get_mut("schema").into_iter().for_each(schemas::upgrade);
         }
         add_headers(path, method, status, response, shared);
         if let Some(status) = status.parse().ok().filter(|status| *status >= 400_u16) {
-            name_codes(status, response);
-            *response = shared.response(reason(status), response.take());
+            let codes: Vec<Code> = codes.iter().copied().filter(|code| code.status() == status).collect();
+            name_codes(status, &codes, response);
+            let owner = if codes.iter().any(|code| own.contains(code)) { id.as_str() } else { "" };
+            *response = shared.response(&format!("{owner}{}", reason(status)), response.take());
         }
     }
+}
+
+/// `place_order` as a part of a name: `PlaceOrder`.
+fn name_of_id(id: &str) -> String {
+    let words = id.split('_').map(|word| {
+        let (first, rest) = word.split_at(word.len().min(1));
+        first.to_uppercase() + rest
+    });
+    words.collect()
 }
 
 /// Entries of `security` are alternatives, names within an entry belong together.
@@ -158,14 +167,13 @@ fn add_headers(path: &str, method: &str, status: &str, response: &mut Value, sha
 }
 
 /// Says which codes an error's status stands for, each with an example.
-fn name_codes(status: u16, response: &mut Value) {
-    let codes: Vec<Code> = Code::ALL.iter().copied().filter(|code| code.status() == status).collect();
+fn name_codes(status: u16, codes: &[Code], response: &mut Value) {
     let names: Vec<String> = codes.iter().map(|code| format!("`{}`", code.as_str())).collect();
     if let Some(description) = response["description"].as_str().filter(|_| !names.is_empty()) {
         response["description"] = json!(format!("{description} {}", names.join(", ")));
     }
     let mut examples = json!({});
-    for code in codes {
+    for &code in codes {
         let error = match code {
             Code::ValidationFailure => ApiError::invalid("quantity", "must be at least 1"),
             code => ApiError::new(code),

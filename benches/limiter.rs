@@ -1,0 +1,130 @@
+//! What the rate limit costs an order: orders whose requests are let in by the gate, charged and not charged, in
+//! turns on one ledger. Without HTTP, which would make its share smaller.
+//!
+//! ```text
+//! cargo bench --bench limiter
+//! ```
+
+mod support;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use ledger_events::{Actor, Money};
+use rewards_ledger::access::Gate;
+use rewards_ledger::access::gate::{Claim, Verdict};
+use rewards_ledger::access::limits::Rule;
+use rewards_ledger::access::seal::Keyring;
+use rewards_ledger::config::RateLimits;
+use rewards_ledger::ledger::command::PlaceOrder;
+use rewards_ledger::ledger::{Command, FIRST_SHARD, Ledger, Origin, connect};
+use rewards_ledger::telemetry::Metrics;
+use support::load::{Client, Measured};
+use support::table::{self, median, millis, of_rounds, thousands};
+use support::{Serve, Stolen};
+use tokio_util::task::TaskTracker;
+
+const ROUNDS: usize = 6;
+const PERIOD: Duration = Duration::from_secs(3);
+/// Requests under way at once.
+const LANES: usize = 256;
+const WALLETS: usize = 10_000;
+const IP: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    println!("{}", support::machine());
+    let stolen = Stolen::since();
+    let server = support::postgres().await?;
+    let options = support::database(&server, "limiter").await?;
+    let (product_id, clients) = {
+        let serve = Serve::start(&server.url_of("limiter"), "api", &[]).await?;
+        (serve.product().await?, serve.clients(WALLETS).await?)
+    };
+    let tasks = TaskTracker::new();
+    let keyring = Arc::new(Keyring::from_base64(&Keyring::generate())?);
+    let ledger = Ledger::open(&options, keyring, Metrics::default(), &tasks).await?;
+    let limits: RateLimits = support::RATE_LIMITS.parse().map_err(anyhow::Error::msg)?;
+    let gate = Gate::start(connect::gate(&options), ledger.pool().clone(), limits, &tasks);
+
+    let mut rows = vec![];
+    for (name, clients) in [("one hot wallet", Arc::new(clients[..1].to_vec())), ("10,000 wallets", clients)] {
+        let (mut free, mut charged) = (vec![], vec![]);
+        for _ in 0..ROUNDS {
+            free.push(orders(&ledger, &gate, None, &clients, product_id).await?);
+            charged.push(orders(&ledger, &gate, Some(Rule::Orders), &clients, product_id).await?);
+        }
+        for (side, measured) in [("the key is looked up", &free), ("and the limit is charged", &charged)] {
+            let shares = measured.iter().zip(&free).map(|(one, free)| one.per_second / free.per_second);
+            rows.push(vec![
+                name.to_owned(),
+                side.to_owned(),
+                thousands(median(measured.iter().map(|m| m.per_second))),
+                millis(Duration::from_secs_f64(median(measured.iter().map(|m| m.p50.as_secs_f64())))),
+                of_rounds(shares),
+            ]);
+        }
+    }
+    table::print(
+        &format!("Orders from {LANES} lanes, the median of {ROUNDS} rounds (the least and the most of them)"),
+        &["wallets", "", "orders/s", "p50", "of those that are not charged"],
+        &rows,
+    );
+    println!("\n{stolen}");
+    server.stop().await?;
+    Ok(())
+}
+
+/// Places orders for the period, each let in by the gate.
+async fn orders(
+    ledger: &Ledger,
+    gate: &Gate,
+    rule: Option<Rule>,
+    clients: &Arc<Vec<Client>>,
+    product_id: i64,
+) -> Result<Measured> {
+    let (warm_up, start) = (PERIOD / 5, Instant::now());
+    let lanes: Vec<_> = (0..LANES)
+        .map(|lane| {
+            let (ledger, gate, clients) = (ledger.clone(), gate.clone(), clients.clone());
+            tokio::spawn(async move {
+                let (mut latencies, mut n) = (Vec::with_capacity(10_000), lane);
+                while start.elapsed() < warm_up + PERIOD {
+                    let client = &clients[n.wrapping_mul(7_919) % clients.len()];
+                    let begun = Instant::now();
+                    place(&ledger, &gate, rule, client, product_id).await?;
+                    if begun.duration_since(start) > warm_up {
+                        latencies.push(begun.elapsed());
+                    }
+                    n += LANES;
+                }
+                anyhow::Ok(latencies)
+            })
+        })
+        .collect();
+    let mut latencies = vec![];
+    for lane in lanes {
+        latencies.extend(lane.await??);
+    }
+    Ok(Measured::of(latencies, PERIOD))
+}
+
+async fn place(ledger: &Ledger, gate: &Gate, rule: Option<Rule>, client: &Client, product_id: i64) -> Result<()> {
+    let claim = Claim::Key { api_key: &client.api_key, api_secret: &client.api_secret };
+    let Verdict::Seen { client: Some(client), quota } = gate.ask(IP, claim, rule).await? else { bail!("the key is not good") };
+    ensure!(quota.is_some_and(|quota| !quota.is_exceeded) == rule.is_some(), "the limit was not charged as it was to be");
+    let account_id = client.principal.account_id;
+    let order = PlaceOrder {
+        account_id,
+        product_id,
+        denomination: Money::from_cents(1_000)?,
+        quantity: 1,
+        client_reference: None,
+        metadata: None,
+    };
+    let origin = Origin { actor: Actor::Operator(1), request_id: "bench".to_owned() };
+    ledger.execute(FIRST_SHARD, Command::PlaceOrder(order), origin).await?;
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! Which error codes an operation can answer with. What follows from its shape (who may call, a body, a
+//! key) is derived; what is of its own stands in a table. The tests hold every answer that they get to
+//! this.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::api::error::{Code, JSON};
+use crate::api::principal::API_KEY;
+
+/// The codes that come of what an operation does, by its id.
+const OWN: &[(&str, &[Code])] = &[
+    (
+        "place_order",
+        &[
+            Code::NotFound,
+            Code::InsufficientBalance,
+            Code::DuplicateReference,
+            Code::ProductUnavailable,
+            Code::InvalidDenomination,
+            Code::QuantityLimitExceeded,
+            Code::CurrencyMismatch,
+        ],
+    ),
+    ("quote_charge", PRICED),
+    ("cancel_order", &[Code::OrderNotCancellable]),
+    ("cancel_any_order", &[Code::OrderNotCancellable]),
+    ("request_payout", &[Code::NotFound, Code::InsufficientBalance, Code::DuplicateReference, Code::CurrencyMismatch]),
+    ("cancel_payout", &[Code::PayoutNotCancellable]),
+    ("settle_payout", &[Code::Conflict]),
+    ("register_webhook", &[Code::WebhookLimitReached]),
+    ("test_webhook", &[Code::WebhookInactive]),
+    ("retry_delivery", &[Code::DeliveryNotFailed, Code::DeliveryAttemptsExhausted, Code::WebhookInactive]),
+    ("fund_own_wallet", &[Code::Conflict]),
+    ("fund_wallet", &[Code::Conflict]),
+    ("adjust_wallet", &[Code::Conflict, Code::InsufficientBalance]),
+    ("open_wallet", &[Code::Conflict]),
+    ("create_user", &[Code::Conflict]),
+    ("change_credential", &[Code::Conflict]),
+    ("rotate_signing_secret", &[Code::Conflict]),
+    ("load_vouchers", &[Code::InvalidDenomination]),
+    ("set_product_image", &[Code::UnsupportedMediaType]),
+    ("reconcile", &[Code::NotFound]),
+    ("start_replay", &[Code::WebhookInactive]),
+    ("cancel_replay", &[Code::Conflict]),
+    ("import_statement", &[Code::Conflict]),
+    ("decide_line", &[Code::Conflict]),
+    ("log_in", &[Code::InvalidCredentials]),
+    ("refresh_tokens", &[Code::InvalidToken]),
+    ("add_cosignatures", &[Code::Forbidden, Code::Conflict]),
+];
+
+/// What a price can be refused with.
+const PRICED: &[Code] =
+    &[Code::ProductUnavailable, Code::InvalidDenomination, Code::QuantityLimitExceeded, Code::CurrencyMismatch];
+
+/// The codes that are of this operation alone.
+pub fn own(operation: &Value) -> &'static [Code] {
+    let id = operation["operationId"].as_str().unwrap_or_default();
+    OWN.iter().find(|(known, _)| *known == id).map_or(&[], |(_, codes)| codes)
+}
+
+/// Every code that an operation can answer with, the flat 429 aside.
+pub fn of(path: &str, method: &str, operation: &Value) -> Vec<Code> {
+    let mut codes = vec![Code::ValidationFailure, Code::Internal, Code::Unavailable];
+    codes.extend_from_slice(own(operation));
+    let schemes: BTreeSet<&str> = operation["security"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .flat_map(|entry| entry.as_object().into_iter().flatten().map(|(name, _)| name.as_str()))
+        .collect();
+    let is_change = method != "get";
+    for scheme in &schemes {
+        codes.extend_from_slice(match *scheme {
+            API_KEY => &[
+                Code::Unauthorized,
+                Code::HmacSignatureRequired,
+                Code::HmacTimestampExpired,
+                Code::HmacSignatureInvalid,
+                Code::HmacHeaderInvalid,
+            ],
+            "AccessToken" | "PortalSession" => &[Code::InvalidToken],
+            _ => &[Code::Unauthorized],
+        });
+    }
+    if !schemes.is_empty() {
+        codes.push(Code::Forbidden);
+    }
+    if schemes.contains("AccessToken") && is_change {
+        codes.push(Code::AccountSuspended);
+    }
+    if path.contains('{') {
+        codes.push(Code::NotFound);
+    }
+    if let Some(content) = operation.pointer("/requestBody/content") {
+        codes.extend([Code::PayloadTooLarge, Code::UnsupportedMediaType]);
+        if content.get(JSON).is_some() {
+            codes.push(Code::MalformedJson);
+        }
+    }
+    let parameters = operation["parameters"].as_array();
+    if parameters.is_some_and(|all| all.iter().any(|parameter| parameter["name"] == "Idempotency-Key")) {
+        codes.extend([Code::IdempotencyInProgress, Code::IdempotencyKeyReused]);
+    }
+    if is_change {
+        codes.push(Code::OutcomeUnknown);
+    }
+    // In the order of the list of codes, each once.
+    Code::ALL.iter().copied().filter(|code| codes.contains(code)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_an_operation_can_answer_follows_from_its_shape() {
+        let read = json!({"operationId": "list_log_keys", "security": []});
+        assert_eq!(of("/log/keys", "get", &read), [Code::ValidationFailure, Code::Internal, Code::Unavailable]);
+        let cancel = json!({
+            "operationId": "cancel_order", "security": [{"OperatorToken": []}],
+            "parameters": [{"name": "Idempotency-Key"}],
+            "requestBody": {"content": {"application/json": {}}}
+        });
+        let codes = of("/orders/{id}/cancel", "post", &cancel);
+        for code in [Code::MalformedJson, Code::NotFound, Code::OrderNotCancellable, Code::IdempotencyKeyReused] {
+            assert!(codes.contains(&code), "{code:?}");
+        }
+        for code in [Code::InsufficientBalance, Code::HmacHeaderInvalid, Code::AccountSuspended] {
+            assert!(!codes.contains(&code), "{code:?}");
+        }
+    }
+}
