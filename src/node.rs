@@ -212,6 +212,7 @@ impl Node {
                 deadline: config.delivery_timeout,
                 max_in_flight: config.delivery_in_flight as usize,
                 max_in_flight_per_webhook: config.delivery_in_flight_per_webhook as usize,
+                response_bodies: config.response_body_quota,
                 ..WorkerSettings::default()
             };
             let worker = Worker {

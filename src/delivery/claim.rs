@@ -180,12 +180,13 @@ pub async fn claim(
         .await?;
     let moment = Moment { at, began, lease_ends: began + lease };
     let targets = targets.open(&mut tx, keyring, shard, wants.iter().map(|want| want.webhook_id).collect()).await?;
-    let rows = take(&mut tx, shard, wants, &targets, at, lease).await?;
+    let mut rows = take(&mut tx, shard, wants, &targets, at, lease).await?;
     if rows.is_empty() {
         tx.rollback().await?;
         return Ok(vec![]);
     }
     tx.commit().await?;
+    rows.sort_unstable_by_key(|row| row.delivery_id); // as the log has them
     let claimed = rows.into_iter().map(|row| Claimed {
         shard,
         delivery_id: row.delivery_id,

@@ -20,7 +20,7 @@ use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, Semaphore};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_rustls::TlsConnector;
 use url::Host;
 
@@ -54,6 +54,8 @@ pub enum Trouble {
     Exchanging(hyper::Error),
     /// Informational answers (1xx) and no other.
     Informed,
+    /// The deadline came first; what there was not until then.
+    Late(&'static str),
 }
 
 impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Trouble {
@@ -137,7 +139,7 @@ impl Connections {
     }
 
     /// Sends a request over a kept connection or a new one; the answer's headers, and the
-    /// connection to be given back when its body has been read.
+    /// connection to be given back when its body has been read. All of it by one deadline.
     ///
     /// A kept connection may turn out to be closed. As long as nothing of the request was written,
     /// nothing of it can have been processed, and it goes over another one.
@@ -145,6 +147,7 @@ impl Connections {
         &self,
         origin: &Origin,
         mut request: Request<Full<Bytes>>,
+        ends_at: Instant,
     ) -> Result<(Response<Incoming>, Lent), Trouble> {
         let flood = Arc::new(Flood::default());
         let seen = flood.clone();
@@ -152,11 +155,12 @@ impl Connections {
         loop {
             let (mut sender, is_kept) = match self.kept(origin) {
                 Some(sender) => (sender, true),
-                None => (self.open(origin).await?, false),
+                None => (self.open(origin, ends_at).await?, false),
             };
             let answered = tokio::select! {
                 answered = sender.try_send_request(request) => answered,
                 () = flood.is_too_much.notified() => return Err(Trouble::Informed),
+                () = sleep_until(ends_at) => return Err(Trouble::Late("no answer")),
             };
             let mut error = match answered {
                 Ok(response) => return Ok((response, Lent { origin: origin.clone(), sender })),
@@ -207,13 +211,13 @@ impl Connections {
         None
     }
 
-    async fn open(&self, origin: &Origin) -> Result<SendRequest<Full<Bytes>>, Trouble> {
+    async fn open(&self, origin: &Origin, ends_at: Instant) -> Result<SendRequest<Full<Bytes>>, Trouble> {
         let permit = match self.open.clone().try_acquire_owned() {
             Ok(permit) => permit,
             Err(_) => {
                 let _waiting = Waiting::on(&self.waiting);
                 self.close_oldest();
-                self.open.clone().acquire_owned().await?
+                in_time(ends_at, "no connection", self.open.clone().acquire_owned()).await??
             }
         };
         let name = match &origin.host {
@@ -221,9 +225,11 @@ impl Connections {
             Host::Ipv4(v4) => ServerName::from(std::net::IpAddr::from(*v4)),
             Host::Ipv6(v6) => ServerName::from(std::net::IpAddr::from(*v6)),
         };
-        let stream = dial(self.resolver.resolve(&origin.host, origin.port).await?).await?;
+        let resolved = self.resolver.resolve(&origin.host, origin.port);
+        let addresses = in_time(ends_at, "the name could not be resolved", resolved).await??;
+        let stream = in_time(ends_at, "no connection", dial(addresses)).await??;
         stream.set_nodelay(true)?;
-        let stream = self.tls.connect(name, stream).await?;
+        let stream = in_time(ends_at, "no TLS handshake", self.tls.connect(name, stream)).await??;
         let (sender, connection) = Builder::new().max_buf_size(MAX_HEADER_BYTES).handshake(TokioIo::new(stream)).await?;
         tokio::spawn(async move {
             // Whoever sends over it is told how it ended.
@@ -269,6 +275,11 @@ async fn sweep(pool: Weak<Connections>) {
             None => return,
         }
     }
+}
+
+/// What is done by the deadline; else what there was not until then.
+async fn in_time<T>(ends_at: Instant, what: &'static str, work: impl Future<Output = T>) -> Result<T, Trouble> {
+    timeout_at(ends_at, work).await.map_err(|_| Trouble::Late(what))
 }
 
 /// Connects to the first address that answers. Each gets a moment before the next is tried beside it.

@@ -9,6 +9,7 @@ use chrono::{DateTime, Utc};
 use ledger_events::{ShardId, WebhookId};
 use ledger_projections::deliveries;
 use sqlx::PgPool;
+use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -23,6 +24,8 @@ const EVERY: Duration = Duration::from_secs(600);
 const ROUNDS: u32 = 144;
 /// A body counts for at least so many bytes, so that many small ones have a bound too.
 const SMALLEST_BODY: i64 = 256;
+/// A webhook's bodies are not trimmed between the rounds for less, however small the quota is.
+const LEAST_TRIMMED: u64 = 1024 * 1024;
 
 /// How long what is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,27 +168,7 @@ impl Retention {
                 .await?;
         let mut trimmed = 0;
         for webhook in webhooks {
-            loop {
-                let done = sqlx::query(
-                    "UPDATE delivery_state SET response_body = NULL WHERE shard_id = $1 AND response_body IS NOT NULL AND delivery_id IN (
-                        SELECT delivery_id FROM (
-                            SELECT delivery_id, sum(greatest(octet_length(response_body), $4)) OVER (ORDER BY delivery_id DESC) AS bytes
-                            FROM delivery_state WHERE shard_id = $1 AND webhook_id = $2 AND response_body IS NOT NULL) AS body
-                        WHERE bytes > $3 ORDER BY delivery_id LIMIT $5)",
-                )
-                .bind(shard)
-                .bind(webhook)
-                .bind(i64::try_from(self.settings.response_bodies).unwrap_or(i64::MAX))
-                .bind(SMALLEST_BODY)
-                .bind(BATCH_ROWS)
-                .execute(&self.pool)
-                .await?;
-                trimmed += done.rows_affected();
-                if done.rows_affected() < BATCH_ROWS.unsigned_abs() {
-                    break;
-                }
-                tokio::time::sleep(PAUSE).await;
-            }
+            trimmed += trim(&self.pool, shard, webhook, self.settings.response_bodies).await?;
         }
         Ok(trimmed)
     }
@@ -210,6 +193,64 @@ impl Retention {
                 self.walked.clear();
             }
         }
+    }
+}
+
+/// Takes the oldest response bodies of a webhook that are over its quota; returns how many.
+async fn trim(pool: &PgPool, shard: ShardId, webhook: WebhookId, quota: u64) -> Result<u64, sqlx::Error> {
+    let mut trimmed = 0;
+    loop {
+        let done = sqlx::query(
+            "UPDATE delivery_state SET response_body = NULL WHERE shard_id = $1 AND response_body IS NOT NULL AND delivery_id IN (
+                SELECT delivery_id FROM (
+                    SELECT delivery_id, sum(greatest(octet_length(response_body), $4)) OVER (ORDER BY delivery_id DESC) AS bytes
+                    FROM delivery_state WHERE shard_id = $1 AND webhook_id = $2 AND response_body IS NOT NULL) AS body
+                WHERE bytes > $3 ORDER BY delivery_id LIMIT $5)",
+        )
+        .bind(shard)
+        .bind(webhook)
+        .bind(i64::try_from(quota).unwrap_or(i64::MAX))
+        .bind(SMALLEST_BODY)
+        .bind(BATCH_ROWS)
+        .execute(pool)
+        .await?;
+        trimmed += done.rows_affected();
+        if done.rows_affected() < BATCH_ROWS.unsigned_abs() {
+            return Ok(trimmed);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// What one worker has stored of response bodies since each webhook's were trimmed: a quota's worth
+/// in much less than a round, perhaps, and then it is kept at once.
+#[derive(Debug)]
+pub(super) struct Bodies {
+    pool: PgPool,
+    quota: u64,
+    stored: HashMap<(ShardId, WebhookId), u64>,
+    trims: JoinSet<()>,
+}
+
+impl Bodies {
+    pub(super) fn new(pool: PgPool, quota: u64) -> Bodies {
+        Bodies { pool, quota, stored: HashMap::new(), trims: JoinSet::new() }
+    }
+
+    pub(super) fn stored(&mut self, shard: ShardId, webhook: WebhookId, bytes: usize) {
+        while self.trims.try_join_next().is_some() {}
+        let stored = self.stored.entry((shard, webhook)).or_default();
+        *stored += (bytes as u64).max(SMALLEST_BODY.unsigned_abs());
+        if *stored <= self.quota.max(LEAST_TRIMMED) {
+            return;
+        }
+        self.stored.remove(&(shard, webhook));
+        let (pool, quota) = (self.pool.clone(), self.quota);
+        self.trims.spawn(async move {
+            if let Err(error) = trim(&pool, shard, webhook, quota).await {
+                tracing::warn!(shard, webhook, %error, "response bodies were not trimmed; the next round will");
+            }
+        });
     }
 }
 

@@ -167,10 +167,9 @@ impl Sender {
             Ok(request) => request,
             Err(error) => return failed(error),
         };
-        let (response, connection) = match timeout_at(ends_at, self.connections.exchange(&origin, request)).await {
-            Ok(Ok(answered)) => answered,
-            Ok(Err(trouble)) => return failed(describe(&trouble)),
-            Err(_) => return failed(format!("no answer within {} s", self.deadline.as_secs_f64())),
+        let (response, connection) = match self.connections.exchange(&origin, request, ends_at).await {
+            Ok(answered) => answered,
+            Err(trouble) => return failed(describe(&trouble, self.deadline)),
         };
 
         let response_time_ms = milliseconds_since(started);
@@ -294,11 +293,12 @@ fn storable_text(bytes: &[u8]) -> String {
 
 /// The first cause in the chain that has words for a client. Nothing is quoted
 /// from the error itself.
-fn describe(trouble: &Trouble) -> String {
+fn describe(trouble: &Trouble, deadline: Duration) -> String {
     let (error, closed, otherwise): (&(dyn StdError + 'static), _, _) = match trouble {
         Trouble::Connecting(error) => (&**error, "connection closed while connecting", "connection failed"),
         Trouble::Exchanging(error) => (error, "connection closed before an answer", "the exchange failed"),
         Trouble::Informed => return "too many informational answers (1xx)".to_owned(),
+        Trouble::Late(what) => return format!("{what} within {} s", deadline.as_secs_f64()),
     };
     find_cause(error, closed).unwrap_or_else(|| {
         tracing::debug!(?error, "a delivery failed in a way that has no words");

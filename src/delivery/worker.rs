@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chrono::Utc;
 use ledger_events::ShardId;
 use sqlx::PgPool;
 use tokio::sync::{mpsc, watch};
@@ -49,6 +48,8 @@ pub struct WorkerSettings {
     pub max_in_flight_per_webhook: usize,
     /// The slow timer, for when no wake-up comes.
     pub idle: Duration,
+    /// Response bodies of one webhook, in bytes; the newest are kept.
+    pub response_bodies: u64,
 }
 
 impl Default for WorkerSettings {
@@ -59,6 +60,7 @@ impl Default for WorkerSettings {
             max_in_flight: 256,
             max_in_flight_per_webhook: 64,
             idle: Duration::from_secs(1),
+            response_bodies: 16 * 1024 * 1024,
         }
     }
 }
@@ -158,7 +160,8 @@ impl Worker {
             event_type: &claimed.event_type,
             request_id: claimed.request_id.hyphenated().encode_lower(&mut request_id),
             secret: target.secret.expose(),
-            timestamp: Utc::now().timestamp(),
+            // Receivers refuse what is minutes away, and the clock of a node may be.
+            timestamp: claimed.moment.now().timestamp(),
             body: claimed.payload.clone(),
         };
         self.sender.send(delivery).await

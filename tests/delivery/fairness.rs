@@ -9,6 +9,7 @@ use ledger_events::webhook::WebhookEventType;
 use rewards_ledger::receiver::Answer;
 use tokio_util::sync::CancellationToken;
 
+use super::bounds::Counting;
 use super::count;
 use crate::support::shop::{Shop, receiver};
 
@@ -88,11 +89,11 @@ async fn however_many_endpoints_hang_the_others_are_served() {
 async fn one_accounts_flood_does_not_delay_anothers_delivery() {
     let shop = Shop::open().await;
     let order: Arc<Mutex<Vec<String>>> = Arc::default();
-    let (kept, sending) = (order.clone(), Arc::new(AtomicUsize::new(0)));
+    let counting = Counting::answering_after(Duration::from_millis(20));
+    let (kept, counted) = (order.clone(), counting.clone());
     let (receiver, _arrived) = receiver(move |r| {
         kept.lock().unwrap().push(r.webhook_id().unwrap().to_owned());
-        sending.fetch_add(1, Ordering::SeqCst);
-        Answer::Delayed(Duration::from_millis(20), 200)
+        counted.answer(r)
     })
     .await;
     for _ in 0..4 {
@@ -134,6 +135,8 @@ async fn one_accounts_flood_does_not_delay_anothers_delivery() {
         *counts.entry(id.clone()).or_default() += 1;
     }
     assert_eq!(counts[&name], 1);
+    let (in_all, of_one) = counting.most();
+    assert!(in_all <= 16 && of_one <= 8, "{in_all} at once, {of_one} of one webhook");
 }
 
 #[tokio::test(flavor = "multi_thread")]

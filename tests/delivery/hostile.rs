@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use rewards_ledger::delivery::sender::MAX_RESPONSE_BODY_BYTES;
+use rewards_ledger::delivery::sender::{MAX_RESPONSE_BODY_BYTES, SenderSettings};
 use rewards_ledger::receiver::{Answer, Certificate, Misbehaviour, Receiver, ReceiverSettings};
+use serde_json::{Value, json};
 
-use crate::support::shop::{Shop, receiver, sender, trusting};
+use crate::support::node::Node;
+use crate::support::shop::{Shop, receiver, sender, trusting, worker};
 
 const DEADLINE: Duration = Duration::from_secs(2);
 
@@ -147,4 +149,38 @@ async fn a_certificate_that_does_not_hold_ends_it_before_anything_is_sent() {
         receiver.stop().await;
         assert!(arrived.recv().await.is_none(), "no request reached it");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_test_first_attempt_or_retry_dials_what_is_not_allowed() {
+    let node = Node::start().await;
+    let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
+    let setup = node.setup().await;
+    let client = &setup.client;
+    let url = format!("https://127.0.0.1:{}", receiver.address().port());
+    let hook = json!({"name": "inside", "url": url, "events": ["order.created"]});
+    let id = node.client(client, "POST", "/webhooks", hook).await.json()["id"].as_i64().unwrap();
+    node.client(client, "POST", &format!("/webhooks/{id}/test"), Value::Null).await.data(200);
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    node.client(client, "POST", "/orders", order).await.data(201);
+    node.project().await;
+    let mut worker = worker(node.ledger.pool(), &receiver, DEADLINE);
+    worker.sender = sender(SenderSettings { allowed_nets: vec![], ..trusting(receiver.ca_pem(), DEADLINE) });
+    for _ in 0..2 {
+        assert_eq!(worker.once().await.unwrap().failed, 2);
+        sqlx::raw_sql("UPDATE delivery_state SET next_attempt_at = now()").execute(node.ledger.pool()).await.unwrap();
+    }
+    let list = node.client(client, "GET", "/webhooks/deliveries", Value::Null).await.data(200);
+    let deliveries = list["deliveries"].as_array().unwrap();
+    assert_eq!(deliveries.len(), 2, "the test's and the order's");
+    for delivery in deliveries {
+        let path = format!("/webhooks/deliveries/{}", delivery["id"]);
+        let detail = node.client(client, "GET", &path, Value::Null).await.data(200);
+        let told = detail["attempts"].as_array().unwrap().iter();
+        let told: Vec<_> = told.map(|a| (&a["attempt"], &a["response_status"], &a["error"])).collect();
+        let error = json!("address 127.0.0.1 is not allowed");
+        assert_eq!(told, [(&json!(1), &Value::Null, &error), (&json!(2), &Value::Null, &error)]);
+    }
+    receiver.stop().await;
+    assert!(arrived.recv().await.is_none(), "nothing arrived");
 }

@@ -1,5 +1,6 @@
 //! The delivery worker against real HTTPS receivers.
 
+mod bounds;
 mod fairness;
 mod hostile;
 mod records;

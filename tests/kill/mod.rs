@@ -31,8 +31,21 @@ const HEARD: [(&str, &str); 5] = [
     ("OrderCancelled", "order.cancelled"),
 ];
 
-/// The event types that arrived, by `event_id`.
-type Arrivals = Arc<Mutex<HashMap<String, HashSet<String>>>>;
+/// What another webhook hears, one that fails at times.
+const HEARD_AT_TIMES: [&str; 3] = ["order.created", "order.partially_delivered", "order.cancelled"];
+/// Where it is.
+const AT_TIMES: &str = "/at-times";
+
+/// The requests of one webhook for one event.
+#[derive(Debug, Default)]
+struct Arrived {
+    event_types: HashSet<String>,
+    /// Whether one of them was answered with 200.
+    is_accepted: bool,
+}
+
+/// By `X-Webhook-ID` and `event_id`.
+type Arrivals = Arc<Mutex<HashMap<(String, String), Arrived>>>;
 
 /// A receiver that keeps what arrived, and the arguments that let the program reach it.
 async fn receiver() -> (Receiver, Arrivals, tempfile::NamedTempFile) {
@@ -43,9 +56,15 @@ async fn receiver() -> (Receiver, Arrivals, tempfile::NamedTempFile) {
         service_name: "SERVICE".into(),
         certificate: Certificate::generate().unwrap(),
         respond: Arc::new(move |received| {
-            let (id, event_type) = (received.event_id().unwrap().to_owned(), received.event_type().unwrap().to_owned());
-            kept.lock().unwrap().entry(id).or_default().insert(event_type);
-            Answer::Status(200)
+            let text = |header: Option<&str>| header.unwrap().to_owned();
+            let mut kept = kept.lock().unwrap();
+            let count = kept.len();
+            let arrived = kept.entry((text(received.webhook_id()), text(received.event_id()))).or_default();
+            // The first request for every other event or so.
+            let fails = received.path == AT_TIMES && arrived.event_types.is_empty() && count.is_multiple_of(2);
+            arrived.event_types.insert(text(received.event_type()));
+            arrived.is_accepted |= !fails;
+            Answer::Status(if fails { 503 } else { 200 })
         }),
     };
     let (receiver, channel) = Receiver::start(settings).await.unwrap();
@@ -155,7 +174,10 @@ impl Lane {
 
 const LANES: usize = 5;
 
-async fn check(program: &Program, client: &Client, orders: Vec<Order>, arrivals: &Arrivals) {
+/// A webhook's id, and what it hears.
+type Subscription = (String, Vec<&'static str>);
+
+async fn check(program: &Program, client: &Client, orders: Vec<Order>, webhooks: &[Subscription], arrivals: &Arrivals) {
     let pool = PgPool::connect(&program.database_url).await.unwrap();
     let ids: HashSet<i64> = orders.iter().map(|order| order.id).collect();
     assert_eq!(ids.len(), orders.len(), "no two keys got the same order");
@@ -173,7 +195,7 @@ async fn check(program: &Program, client: &Client, orders: Vec<Order>, arrivals:
     assert_eq!(balance, rust_decimal::Decimal::from(1_000_000 - 10 * kept));
 
     let deadline = Instant::now() + Duration::from_secs(120);
-    while let Err(missing) = has_all_arrived(&pool, &orders, arrivals).await {
+    while let Err(missing) = has_all_arrived(&pool, &orders, webhooks, arrivals).await {
         assert!(Instant::now() < deadline, "{missing}");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
@@ -182,6 +204,15 @@ async fn check(program: &Program, client: &Client, orders: Vec<Order>, arrivals:
         .await
         .unwrap();
     assert_eq!(doubled, 0, "no delivery row is doubled");
+    let (most, retried, all_delivered): (i16, i64, bool) = sqlx::query_as(
+        "SELECT max(attempt_count), count(*) FILTER (WHERE attempt_count > 1), bool_and(status = 'delivered') FROM delivery_state",
+    )
+    .fetch_one(&pool)
+    .await
+    .unwrap();
+    assert!(most <= 5, "no delivery has more than five attempts: {most}");
+    assert!(retried > 0, "some were retried");
+    assert!(all_delivered);
     let verified = program.command().arg("verify").output().await.unwrap();
     assert!(
         verified.status.success(),
@@ -192,7 +223,7 @@ async fn check(program: &Program, client: &Client, orders: Vec<Order>, arrivals:
 }
 
 /// Whether each order's events are in the log, and each of these arrived; else what is missing.
-async fn has_all_arrived(pool: &PgPool, orders: &[Order], arrivals: &Arrivals) -> Result<(), String> {
+async fn has_all_arrived(pool: &PgPool, orders: &[Order], webhooks: &[Subscription], arrivals: &Arrivals) -> Result<(), String> {
     let events: Vec<(i64, String, uuid::Uuid)> =
         sqlx::query_as("SELECT stream_id, type, event_id FROM events WHERE stream_type = 'order'").fetch_all(pool).await.unwrap();
     let mut of: HashMap<i64, HashSet<&str>> = HashMap::new();
@@ -200,8 +231,16 @@ async fn has_all_arrived(pool: &PgPool, orders: &[Order], arrivals: &Arrivals) -
         of.entry(*order).or_default().insert(name);
         let Some((_, expected)) = HEARD.iter().find(|(of, _)| of == name) else { continue };
         let arrivals = arrivals.lock().unwrap();
-        let arrived = arrivals.get(&id.to_string()).ok_or_else(|| format!("{name} of order {order} did not arrive"))?;
-        assert_eq!(arrived.iter().collect::<Vec<_>>(), [expected], "{name}");
+        for (webhook, hears) in webhooks {
+            let arrived = arrivals.get(&(webhook.clone(), id.to_string()));
+            if !hears.contains(expected) {
+                assert!(arrived.is_none(), "{name} was sent to webhook {webhook}, which does not hear of it");
+                continue;
+            }
+            let arrived = arrived.filter(|arrived| arrived.is_accepted);
+            let arrived = arrived.ok_or_else(|| format!("{name} of order {order} did not arrive at webhook {webhook}"))?;
+            assert_eq!(arrived.event_types.iter().collect::<Vec<_>>(), [expected], "{name}");
+        }
     }
     for order in orders {
         let has = |name| of[&order.id].contains(name);
@@ -228,9 +267,13 @@ async fn survives(database_url: &str, times: usize, mut harm: impl AsyncFnMut(&R
     let program = Program::start(database_url, &arguments).await;
     let client = program.client("1000000.00").await;
     let (stocked, unstocked, scarce) = (program.product(20_000).await, program.product(0).await, program.product(0).await);
-    let webhook = json!({"name": "all", "url": receiver.url(), "events": HEARD.map(|(_, event_type)| event_type)});
-    let (status, answer) = program.call(&client, "POST", "/webhooks", None, &webhook).await.unwrap();
-    assert_eq!(status, 201, "{answer}");
+    let mut webhooks = vec![];
+    for (path, events) in [("/", HEARD.map(|(_, event_type)| event_type).to_vec()), (AT_TIMES, HEARD_AT_TIMES.to_vec())] {
+        let webhook = json!({"name": path, "url": format!("{}{path}", receiver.url()), "events": events});
+        let (status, answer) = program.call(&client, "POST", "/webhooks", None, &webhook).await.unwrap();
+        assert_eq!(status, 201, "{answer}");
+        webhooks.push((answer["id"].to_string(), events));
+    }
 
     let program = Arc::new(RwLock::new(program));
     let (stop, retries, acknowledged) =
@@ -260,7 +303,7 @@ async fn survives(database_url: &str, times: usize, mut harm: impl AsyncFnMut(&R
     assert!(orders.len() > 20, "the clients got somewhere: {}", orders.len());
     assert!(orders.iter().any(|order| order.is_cancelled), "some orders were cancelled");
     assert!(orders.iter().any(|order| order.is_in_parts), "some orders were delivered in parts");
-    check(&*program.read().await, &client, orders, &arrivals).await;
+    check(&*program.read().await, &client, orders, &webhooks, &arrivals).await;
     receiver.stop().await;
     retries.load(Ordering::Relaxed)
 }

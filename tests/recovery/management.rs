@@ -1,13 +1,17 @@
 //! Test, statistics and retry, over HTTP and with real HTTPS receivers.
 
+use std::time::Duration;
+
 use chrono::Utc;
 use rewards_ledger::audit::{Rebuild, rebuild};
-use rewards_ledger::receiver::Answer;
+use rewards_ledger::receiver::{Answer, Received};
 use serde_json::{Value, json};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio_util::sync::CancellationToken;
 
-use super::{order, send, sound, switch, webhook};
+use super::{be_due, order, send, sound, switch, webhook};
 use crate::support::node::{Client, Node};
-use crate::support::shop::receiver;
+use crate::support::shop::{DEADLINE, receiver, worker};
 
 async fn detail(node: &Node, client: &Client, delivery: &Value) -> Value {
     node.client(client, "GET", &format!("/webhooks/deliveries/{delivery}"), Value::Null).await.data(200)
@@ -204,4 +208,214 @@ async fn statistics_count_by_the_time_of_making() {
     .unwrap();
     assert_eq!(stats(client).await, counts(5, 1, 2, 2, [4, 1, 2]));
     assert_eq!(stats(&node.account("Other").await).await, counts(0, 0, 0, 0, [0, 0, 0]), "of the caller's account alone");
+}
+
+#[tokio::test]
+async fn a_linked_webhook_is_signed_with_its_credentials_secret_of_the_moment() {
+    let node = Node::start().await;
+    let (receiver, mut arrived) = receiver(|r| Answer::Status(if r.path == "/later" { 200 } else { 500 })).await;
+    let setup = node.setup().await;
+    let client = &setup.client;
+    let owner = node.user(client.account_id, "owner").await;
+    let linked = node.credential(client.account_id).await.credential_id;
+    let hook = json!({"name": "linked", "url": receiver.url(), "events": ["order.created"], "credential_id": linked});
+    let made = node.client(client, "POST", "/webhooks", hook).await.json();
+    let (id, first) = (&made["id"], made["token"].as_str().unwrap());
+    let mut signed_with = async |secret: &str, count: usize| {
+        assert_eq!(send(&node, &receiver).await, count);
+        for _ in 0..count {
+            let received = arrived.recv().await.unwrap();
+            received.verify(secret, Utc::now().timestamp()).unwrap();
+            assert_eq!(received.token(), Some(secret));
+        }
+        be_due(&node).await;
+    };
+    order(&node, &setup).await;
+    node.project().await;
+    signed_with(first, 1).await;
+
+    let rotate = format!("/client/api/api-keys/{linked}/rotate-signing-secret");
+    let rotated = node.portal(&owner.cookie, node.url(), "POST", &rotate, Value::Null).await.data(200);
+    let second = rotated["signing_secret"].as_str().unwrap();
+    assert_ne!(first, second);
+    signed_with(second, 1).await;
+    node.operator("DELETE", &format!("/credentials/{linked}"), Value::Null).await.data(200);
+    signed_with(second, 1).await;
+    let path = format!("/webhooks/{id}");
+    node.client(client, "PUT", &path, json!({"url": format!("{}/later", receiver.url())})).await.data(200);
+    order(&node, &setup).await;
+    node.operator("PUT", &format!("/accounts/{}", client.account_id), json!({"status": "SUSPENDED"})).await.data(200);
+    node.client(client, "PUT", &path, json!({"name": "other"})).await.refused(403, "E_ACCOUNT_SUSPENDED");
+    node.project().await;
+    signed_with(second, 2).await;
+
+    let hashes: Vec<(i64, i16, String, String)> =
+        sqlx::query_as("SELECT delivery_id, attempt, url_hash, secret_hash FROM delivery_attempts ORDER BY delivery_id, attempt")
+            .fetch_all(node.ledger.pool())
+            .await
+            .unwrap();
+    let attempts: Vec<_> = hashes.iter().map(|(delivery, attempt, ..)| (delivery - hashes[0].0, *attempt)).collect();
+    assert_eq!(attempts, [(0, 1), (0, 2), (0, 3), (0, 4), (1, 1)]);
+    let changed = |hash: fn(&(i64, i16, String, String)) -> &String| -> Vec<bool> {
+        hashes.windows(2).map(|pair| hash(&pair[0]) != hash(&pair[1])).collect()
+    };
+    assert_eq!(changed(|(_, _, url, _)| url), [false, false, true, false], "with the URL");
+    assert_eq!(changed(|(_, _, _, secret)| secret), [true, false, false, false], "with the rotation");
+    let list = node.client(client, "GET", "/webhooks/deliveries?status=delivered", Value::Null).await;
+    assert_eq!(list.header("x-total-count"), "2");
+    sound(&node).await;
+}
+
+#[tokio::test]
+async fn a_deleted_webhooks_pending_deliveries_fail_and_its_history_stays() {
+    let node = Node::start().await;
+    let (receiver, _arrived) =
+        receiver(|r| Answer::StatusWithBody(if r.path == "/good" { 200 } else { 500 }, "so".to_owned())).await;
+    let setup = node.setup().await;
+    let client = &setup.client;
+    let (id, _) = webhook(&node, client, &format!("{}/good", receiver.url()), &["order.created"]).await;
+    let (other, _) = webhook(&node, client, "https://example.com/hook", &["order.cancelled"]).await;
+    let path = format!("/webhooks/{id}");
+    // One is delivered, one was tried once, one was not yet, and one is not even projected.
+    order(&node, &setup).await;
+    node.project().await;
+    assert_eq!(send(&node, &receiver).await, 1);
+    node.client(client, "PUT", &path, json!({"url": format!("{}/bad", receiver.url())})).await.data(200);
+    order(&node, &setup).await;
+    node.project().await;
+    assert_eq!(send(&node, &receiver).await, 1);
+    order(&node, &setup).await;
+    node.project().await;
+    let cancelled = order(&node, &setup).await;
+    node.client(client, "POST", &format!("/orders/{cancelled}/cancel"), Value::Null).await.data(200);
+    let answer = node.client(client, "DELETE", &path, Value::Null).await.data(200);
+    assert_eq!(answer["webhook_id"], id);
+    node.project().await;
+    be_due(&node).await;
+
+    let listed = node.client(client, "GET", &format!("/webhooks/deliveries?webhook_url_id={id}"), Value::Null).await;
+    assert_eq!(listed.header("x-total-count"), "4");
+    let listed = listed.data(200);
+    let shown: Vec<_> = listed["deliveries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .rev()
+        .map(|d| (d["status"].as_str().unwrap(), &d["attempt_count"]))
+        .collect();
+    assert_eq!(shown, [("delivered", &json!(1)), ("failed", &json!(1)), ("failed", &json!(0)), ("failed", &json!(0))]);
+    for (delivery, attempts) in listed["deliveries"].as_array().unwrap().iter().rev().zip([1, 1, 0, 0]) {
+        let one = detail(&node, client, &delivery["id"]).await;
+        assert_eq!(one["payload"]["event_id"], delivery["event_id"]);
+        assert_eq!(one["attempts"].as_array().unwrap().len(), attempts);
+        assert_eq!(one["response_body"], if attempts > 0 { json!("so") } else { Value::Null });
+        assert_eq!(one["next_attempt_at"], Value::Null);
+    }
+    let pending = node.client(client, "GET", "/webhooks/deliveries?status=pending", Value::Null).await.data(200);
+    assert_eq!(pending["deliveries"].as_array().unwrap().len(), 1);
+    assert_eq!(pending["deliveries"][0]["webhook_url_id"], other, "nobody else's");
+    sound(&node).await;
+    let rebuilt = rebuild(&node.options, Rebuild::All, |_| {}).await.unwrap();
+    assert!(rebuilt.was_clean(), "{:#?}", rebuilt.differences);
+}
+
+#[tokio::test]
+async fn who_is_told_of_an_event_is_what_the_log_says_at_its_position() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let client = &setup.client;
+    let (hears, cancels) = ("order.created", "order.cancelled");
+    let put = async |webhook: i64, change: Value| {
+        node.client(client, "PUT", &format!("/webhooks/{webhook}"), change).await.data(200);
+    };
+    let delete = async |webhook: i64| {
+        node.client(client, "DELETE", &format!("/webhooks/{webhook}"), Value::Null).await.data(200);
+    };
+    let cancel = async |order: i64| {
+        node.client(client, "POST", &format!("/orders/{order}/cancel"), Value::Null).await.data(200);
+    };
+    // All of it is one batch of the projection.
+    let before = order(&node, &setup).await;
+    let (changes, _) = webhook(&node, client, "https://example.com/changes", &[hears]).await;
+    let (stays, _) = webhook(&node, client, "https://example.com/stays", &[hears]).await;
+    let (leaves, _) = webhook(&node, client, "https://example.com/leaves", &[cancels]).await;
+    let first = order(&node, &setup).await;
+    put(changes, json!({"events": [cancels]})).await;
+    let second = order(&node, &setup).await;
+    cancel(before).await;
+    put(changes, json!({"is_active": false})).await;
+    cancel(first).await;
+    delete(leaves).await;
+    put(changes, json!({"events": [hears, cancels], "is_active": true})).await;
+    cancel(second).await;
+    let third = order(&node, &setup).await;
+    delete(changes).await;
+    let fourth = order(&node, &setup).await;
+    node.project().await;
+
+    let made: Vec<(i64, i64, String, String)> = sqlx::query_as(
+        "SELECT d.webhook_id, d.order_id, d.event_type, s.status
+         FROM deliveries d JOIN delivery_state s ON s.delivery_id = d.id JOIN events e USING (event_id) ORDER BY e.position, d.webhook_id",
+    )
+    .fetch_all(node.ledger.pool())
+    .await
+    .unwrap();
+    let expected = [
+        (changes, first, hears, "failed"),
+        (stays, first, hears, "pending"),
+        (stays, second, hears, "pending"),
+        (changes, before, cancels, "failed"),
+        (leaves, before, cancels, "failed"),
+        (leaves, first, cancels, "failed"),
+        (changes, second, cancels, "failed"),
+        (changes, third, hears, "failed"),
+        (stays, third, hears, "pending"),
+        (stays, fourth, hears, "pending"),
+    ];
+    assert_eq!(made, expected.map(|(webhook, order, event, status)| (webhook, order, event.to_owned(), status.to_owned())));
+    sound(&node).await;
+    let rebuilt = rebuild(&node.options, Rebuild::All, |_| {}).await.unwrap();
+    assert!(rebuilt.was_clean(), "{:#?}", rebuilt.differences);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_is_picked_up_by_a_worker_that_runs_whether_it_is_told_or_not() {
+    let node = Node::start().await;
+    let (receiver, mut arrived) = receiver(|r| Answer::Status(if r.path == "/later" { 200 } else { 500 })).await;
+    let setup = node.setup().await;
+    let client = &setup.client;
+    for is_told in [true, false] {
+        let (id, _) = webhook(&node, client, &receiver.url(), &["order.created"]).await;
+        order(&node, &setup).await;
+        node.project().await;
+        assert_eq!(send(&node, &receiver).await, 1);
+        let failed = arrived.recv().await.unwrap().event_id().unwrap().to_owned();
+        switch(&node, client, id, false).await;
+        let later = json!({"url": format!("{}/later", receiver.url())});
+        node.client(client, "PUT", &format!("/webhooks/{id}"), later).await.data(200);
+        switch(&node, client, id, true).await;
+
+        let mut worker = worker(node.ledger.pool(), &receiver, DEADLINE);
+        if is_told {
+            worker.made = node.ledger.wake().deliveries();
+            worker.settings.idle = Duration::from_secs(3_600);
+        }
+        let stop = CancellationToken::new();
+        let running = tokio::spawn(worker.run(stop.clone()));
+        // It runs, and has nothing more to do.
+        order(&node, &setup).await;
+        node.project().await;
+        let within_a_minute = async |arrived: &mut UnboundedReceiver<Received>| {
+            tokio::time::timeout(Duration::from_secs(60), arrived.recv()).await.expect("within the minute").unwrap()
+        };
+        within_a_minute(&mut arrived).await;
+        let list = node.client(client, "GET", "/webhooks/deliveries?status=failed", Value::Null).await.data(200);
+        let path = format!("/webhooks/deliveries/{}/retry", list["deliveries"][0]["id"]);
+        node.client(client, "POST", &path, Value::Null).await.data(200);
+        node.project().await;
+        assert_eq!(within_a_minute(&mut arrived).await.event_id(), Some(&*failed), "is told: {is_told}");
+        stop.cancel();
+        running.await.unwrap();
+        node.client(client, "DELETE", &format!("/webhooks/{id}"), Value::Null).await.data(200);
+    }
 }

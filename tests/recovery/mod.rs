@@ -33,6 +33,11 @@ async fn send(node: &Node, receiver: &Receiver) -> usize {
     worker(node.ledger.pool(), receiver, DEADLINE).once().await.unwrap().claimed
 }
 
+/// As if so much time had passed that every pending delivery is due.
+async fn be_due(node: &Node) {
+    sqlx::raw_sql("UPDATE delivery_state SET next_attempt_at = now()").execute(node.ledger.pool()).await.unwrap();
+}
+
 async fn sound(node: &Node) {
     let report = verify(&node.options, |_| {}).await.unwrap();
     assert!(report.is_clean(), "{:#?}", report.differences);

@@ -12,10 +12,10 @@ use rewards_ledger::receiver::Answer;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 
-use super::{order, send, sound, switch, webhook};
+use super::{be_due, order, send, sound, switch, webhook};
 use crate::support::node::{Node, Setup};
 use crate::support::postgres;
-use crate::support::program::{OPERATOR_TOKEN, Program, run};
+use crate::support::program::{DEADLINE, OPERATOR_TOKEN, Program, run};
 use crate::support::shop::receiver;
 
 /// Takes a step of what is due now, and makes its deliveries.
@@ -285,6 +285,129 @@ async fn a_replay_is_an_admins_and_is_refused_where_it_makes_no_sense() {
     node.operator("POST", &path, missed.clone()).await.refused(409, "E_WEBHOOK_INACTIVE");
     node.client(&client, "DELETE", &format!("/webhooks/{id}"), Value::Null).await.data(200);
     node.operator("POST", &path, missed).await.refused(409, "E_WEBHOOK_INACTIVE");
+}
+
+#[tokio::test]
+async fn what_is_replayed_since_a_time_has_five_attempts_of_its_own() {
+    let node = Node::start().await;
+    let (receiver, mut arrived) = receiver(|_| Answer::Status(500)).await;
+    let setup = node.setup().await;
+    let (id, _) = webhook(&node, &setup.client, &receiver.url(), &["order.created"]).await;
+    orders(&node, &setup, 3).await;
+    let exhaust = async |count: usize| {
+        for _ in 0..5 {
+            assert_eq!(send(&node, &receiver).await, count);
+            be_due(&node).await;
+        }
+        assert_eq!(send(&node, &receiver).await, 0, "five are all");
+    };
+    exhaust(3).await;
+    let before = deliveries(&node, id).await;
+    let since: chrono::DateTime<chrono::Utc> = sqlx::query_scalar("SELECT recorded_at FROM events WHERE event_id = $1")
+        .bind(before[1].0)
+        .fetch_one(node.ledger.pool())
+        .await
+        .unwrap();
+
+    let started = start(&node, id, json!({"kind": "deliveries", "since": since, "per_second": 1})).await;
+    assert_eq!(started["found"], 2);
+    node.project().await;
+    // How far it is shows while it runs.
+    let mut progress = vec![];
+    for made in 1..=2 {
+        assert_eq!(next_step(&node).await, 1);
+        let replay = shown(&node, &started["replay"]).await;
+        assert_eq!(counts(&replay).1, [made, made, 0, 0]);
+        progress.push((replay["status"].clone(), replay["next_position"].as_i64().unwrap()));
+    }
+    while counts(&shown(&node, &started["replay"]).await).0 == "RUNNING" {
+        next_step(&node).await;
+    }
+    let until = started["replay"]["until_position"].as_i64().unwrap();
+    assert!(progress[0].0 == "RUNNING" && progress[0].1 < progress[1].1 && progress[0].1 < until, "{progress:?} of {until}");
+
+    exhaust(2).await;
+    assert_eq!(counts(&shown(&node, &started["replay"]).await), ("COMPLETED", [2, 0, 0, 2]));
+    let replay_id = started["replay"]["id"].as_i64().unwrap();
+    let attempts: Vec<(uuid::Uuid, i64, Vec<i16>)> = sqlx::query_as(
+        "SELECT d.event_id, d.replay_id, array_agg(a.attempt ORDER BY a.attempt) FROM deliveries d JOIN delivery_attempts a ON a.delivery_id = d.id
+         GROUP BY d.id, d.event_id, d.replay_id ORDER BY d.id",
+    )
+    .fetch_all(node.ledger.pool())
+    .await
+    .unwrap();
+    let five = |at: usize, replay_id| (before[at].0, replay_id, vec![1, 2, 3, 4, 5]);
+    assert_eq!(attempts, [five(0, 0), five(1, 0), five(2, 0), five(1, replay_id), five(2, replay_id)]);
+    let mut received: HashMap<String, usize> = HashMap::new();
+    while let Ok(one) = arrived.try_recv() {
+        *received.entry(one.event_id().unwrap().to_owned()).or_default() += 1;
+    }
+    let times: Vec<usize> = before.iter().map(|(event, ..)| received[&event.to_string()]).collect();
+    assert_eq!(times, [5, 10, 10]);
+    sound(&node).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_command_replays_since_a_time_or_a_position_and_shows_how_far_it_is() {
+    let database = postgres::database().await;
+    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    let ca = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(ca.path(), receiver.ca_pem()).unwrap();
+    let arguments = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];
+    let program = Program::start(&database.url, &arguments).await;
+    let client = program.client("100.00").await;
+    let product = program.product(0).await;
+    let hook = json!({"name": "all", "url": receiver.url(), "events": ["order.created"]});
+    let (_, hook) = program.call(&client, "POST", "/webhooks", None, &hook).await.unwrap();
+    for _ in 0..4 {
+        let body = json!({"product_id": product, "denomination": 10, "quantity": 1});
+        assert_eq!(program.call(&client, "POST", "/orders", None, &body).await.unwrap().0, 201);
+    }
+    let pool = PgPool::connect(&database.url).await.unwrap();
+    let deadline = Instant::now() + DEADLINE;
+    let all = "SELECT count(*) FROM delivery_state WHERE status = 'delivered'";
+    while sqlx::query_scalar::<_, i64>(all).fetch_one(&pool).await.unwrap() < 4 {
+        assert!(Instant::now() < deadline, "all are delivered");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let second: (i64, chrono::DateTime<chrono::Utc>) =
+        sqlx::query_as("SELECT position, recorded_at FROM events WHERE type = 'OrderPlaced' ORDER BY position OFFSET 1 LIMIT 1")
+            .fetch_one(&pool)
+            .await
+            .unwrap();
+    let replay = async |arguments: &[&str]| {
+        let mut command = program.command();
+        command.arg("replay").args(arguments).args(["--json", "--url", &program.url()]);
+        let done = run(command.env("LEDGER_OPERATOR_TOKEN", OPERATOR_TOKEN)).await;
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        serde_json::from_slice::<Value>(&done.stdout).unwrap()
+    };
+    let (hook, position, since) = (hook["id"].to_string(), second.0.to_string(), second.1.to_rfc3339());
+    for which in [["--since", &since], ["--from-position", &position]] {
+        let start = [&["start", &hook, "--per-second", "1"][..], &which].concat();
+        assert_eq!(replay(&[&start[..], &["--dry-run"]].concat()).await, json!({"found": 3}), "{which:?}");
+        let id = replay(&start).await["id"].to_string();
+        let mut seen = HashSet::new();
+        loop {
+            let shown = replay(&["show", &id]).await;
+            seen.insert((shown["status"].as_str().unwrap().to_owned(), shown["deliveries"].as_i64().unwrap()));
+            if shown["status"] == "COMPLETED" && shown["delivered_count"] == 3 {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{shown}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert!(seen.iter().any(|(status, made)| status == "RUNNING" && (1..3).contains(made)), "half way: {seen:?}");
+        assert!(seen.contains(&("COMPLETED".to_owned(), 3)), "{seen:?}");
+    }
+    let times: Vec<i64> = sqlx::query_scalar(
+        "SELECT count(*) FROM deliveries d JOIN delivery_state s ON s.delivery_id = d.id WHERE s.status = 'delivered' AND s.attempt_count = 1
+         GROUP BY event_id ORDER BY event_id",
+    )
+    .fetch_all(&pool)
+    .await
+    .unwrap();
+    assert_eq!(times, [1, 3, 3, 3], "each a delivery of its own");
 }
 
 const ORDERS: usize = 60;

@@ -1,16 +1,20 @@
 //! What is forgotten after its time, and what that takes from nobody.
 
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use rewards_ledger::audit::{Rebuild, rebuild};
 use rewards_ledger::delivery::replay::Replayer;
 use rewards_ledger::delivery::retention::{Forgotten, Retention, RetentionSettings};
 use rewards_ledger::ledger::FIRST_SHARD;
-use rewards_ledger::receiver::Answer;
+use rewards_ledger::receiver::{Answer, Misbehaviour};
 use serde_json::{Value, json};
+use sqlx::PgPool;
 
-use super::{order, send, sound, switch, webhook};
+use super::{be_due, order, send, sound, switch, webhook};
 use crate::support::node::{Client, Node};
+use crate::support::postgres;
+use crate::support::program::{DEADLINE, Program};
 use crate::support::shop::receiver;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -182,4 +186,68 @@ async fn response_bodies_stay_under_their_quota_the_newest_are_kept() {
     sqlx::raw_sql("UPDATE delivery_state SET response_body = 'ok'").execute(node.ledger.pool()).await.unwrap();
     assert_eq!(retention(&node, DAY, DAY, 512).once(FIRST_SHARD).await.unwrap().response_bodies, 3);
     sound(&node).await;
+}
+
+#[tokio::test]
+async fn of_each_delivery_only_the_latest_attempts_body_is_kept() {
+    let node = Node::start().await;
+    let answers = [
+        (Answer::StatusWithBody(500, "first".to_owned()), json!("first")),
+        (Answer::StatusWithBody(503, "second".to_owned()), json!("second")),
+        (Answer::Status(500), json!("")),
+        (Answer::StatusWithBody(500, "fourth".to_owned()), json!("fourth")),
+        (Answer::Misbehave(Misbehaviour::Close), Value::Null),
+    ];
+    let (given, asked) = (answers.clone(), AtomicUsize::new(0));
+    let (receiver, _arrived) = receiver(move |_| given[asked.fetch_add(1, Ordering::SeqCst)].0.clone()).await;
+    let setup = node.setup().await;
+    webhook(&node, &setup.client, &receiver.url(), &["order.created"]).await;
+    order(&node, &setup).await;
+    node.project().await;
+    for (answer, body) in answers {
+        assert_eq!(send(&node, &receiver).await, 1);
+        let path = format!("/webhooks/deliveries/{}", list(&node, &setup.client).await[0]["id"]);
+        let shown = node.client(&setup.client, "GET", &path, Value::Null).await.data(200);
+        assert_eq!(shown["response_body"], body, "{answer:?}");
+        be_due(&node).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_program_keeps_what_its_flags_say() {
+    let database = postgres::database().await;
+    let (receiver, _arrived) = receiver(|_| Answer::StatusWithBody(200, "thanks".to_owned())).await;
+    let ca = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(ca.path(), receiver.ca_pem()).unwrap();
+    let reach = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];
+    let program = Program::start(&database.url, &reach).await;
+    let client = program.client("100.00").await;
+    let product = program.product(0).await;
+    let hook = json!({"name": "all", "url": receiver.url(), "events": ["order.created"]});
+    assert_eq!(program.call(&client, "POST", "/webhooks", None, &hook).await.unwrap().0, 201);
+    let body = json!({"product_id": product, "denomination": 10, "quantity": 1});
+    assert_eq!(program.call(&client, "POST", "/orders", None, &body).await.unwrap().0, 201);
+    let pool = PgPool::connect(&database.url).await.unwrap();
+    let until = async |what: &str, sql: &'static str| {
+        let deadline = Instant::now() + DEADLINE;
+        while !sqlx::query_scalar::<_, bool>(sql).fetch_one(&pool).await.unwrap() {
+            assert!(Instant::now() < deadline, "{what}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    until("it is delivered", "SELECT count(*) = 1 FROM delivery_state WHERE status = 'delivered'").await;
+    drop(program);
+    let kept = "SELECT count(*) = 1 FROM delivery_attempts, webhook_envelopes WHERE payload IS NOT NULL";
+    until("all of it is kept by the defaults", kept).await;
+
+    let short = ["--attempt-retention", "1ms", "--payload-retention", "1ms"];
+    let program = Program::start(&database.url, &[&reach[..], &short].concat()).await;
+    until("attempts are forgotten", "SELECT count(*) = 0 FROM delivery_attempts").await;
+    until("payloads are forgotten", "SELECT count(payload) = 0 FROM webhook_envelopes").await;
+    let get = async |path: &str| program.call(&client, "GET", path, None, &Value::Null).await.unwrap().1;
+    let shown = get("/webhooks/deliveries").await["deliveries"][0].clone();
+    assert_eq!((&shown["status"], &shown["attempt_count"]), (&json!("delivered"), &json!(1)));
+    let detail = get(&format!("/webhooks/deliveries/{}", shown["id"])).await;
+    assert_eq!((&detail["attempts"], &detail["response_body"]), (&json!([]), &Value::Null));
+    assert_eq!(detail["payload"]["event_type"], "order.created", "made again");
 }

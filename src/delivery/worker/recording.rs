@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use super::{BATCH_RESULTS, Left, RETRY_PAUSE, Worker};
 use crate::delivery::claim::Claimed;
 use crate::delivery::record::{self, Ended, Lease};
+use crate::delivery::retention::Bodies;
 use crate::ledger::connect;
 
 impl Worker {
@@ -30,6 +31,7 @@ impl Worker {
     ) {
         let mut batch = Vec::with_capacity(BATCH_RESULTS);
         let mut swept: Option<Instant> = None;
+        let mut bodies = Bodies::new(self.pool.clone(), self.settings.response_bodies);
         loop {
             if swept.is_none_or(|at| at.elapsed() >= self.settings.idle) {
                 self.write_off().await;
@@ -54,7 +56,12 @@ impl Worker {
             for &shard in &self.shards {
                 let (here, elsewhere) = ended.into_iter().partition(|e: &Ended| e.claimed.shard == shard);
                 ended = elsewhere;
+                let stored: Vec<_> =
+                    here.iter().filter_map(|e| Some((e.claimed.webhook_id, e.outcome.response_body.as_ref()?.len()))).collect();
                 self.record_until_done(shard, here).await;
+                for (webhook_id, bytes) in stored {
+                    bodies.stored(shard, webhook_id, bytes);
+                }
                 let (here, elsewhere): (Vec<_>, _) = unsent.into_iter().partition(|c: &Claimed| c.shard == shard);
                 unsent = elsewhere;
                 if !here.is_empty()

@@ -4,6 +4,8 @@ use std::io;
 use std::sync::Mutex;
 
 use futures::FutureExt;
+use tokio::net::{TcpSocket, TcpStream};
+use url::Host;
 
 use super::*;
 use crate::delivery::address::AddressFilter;
@@ -97,4 +99,105 @@ async fn an_address_that_does_not_answer_does_not_hide_the_next_one() {
     let outcome = sender.send(delivery(&receiver.url())).await;
     assert!(outcome.succeeded(), "{outcome:?}");
     receiver.stop().await;
+}
+
+/// A look-up that takes so long; for names that begin with "dead" it never ends.
+fn taking(pause: Duration) -> (Lookup, Arc<Mutex<Vec<String>>>) {
+    let asked = Arc::new(Mutex::new(vec![]));
+    let kept = asked.clone();
+    let lookup: Lookup = Arc::new(move |name: String| {
+        kept.lock().unwrap().push(name.clone());
+        async move {
+            if name.starts_with("dead") {
+                std::future::pending::<()>().await;
+            }
+            tokio::time::sleep(pause).await;
+            Ok(vec![SocketAddr::from(([127, 0, 0, 1], 0))])
+        }
+        .boxed()
+    });
+    (lookup, asked)
+}
+
+#[tokio::test]
+async fn names_that_hang_hold_up_no_others() {
+    let (lookup, asked) = taking(Duration::ZERO);
+    let resolver = Arc::new(Resolver::with(AddressFilter { allowed: vec!["127.0.0.1/32".parse().unwrap()] }, lookup));
+    let resolve = async |name: &str| {
+        let host = Host::Domain(name.to_owned());
+        let resolved = tokio::time::timeout(LONG, resolver.resolve(&host, 443)).await;
+        resolved.unwrap_or_else(|_| panic!("{name} waits for others")).unwrap();
+    };
+    // Many sends for each of many names.
+    let hang = async |names: usize| {
+        for name in 0..names {
+            for _ in 0..10 {
+                let (resolver, host) = (resolver.clone(), Host::Domain(format!("dead-{name}.example")));
+                tokio::spawn(async move { resolver.resolve(&host, 443).await });
+            }
+        }
+        while asked.lock().unwrap().len() < 50 {
+            tokio::task::yield_now().await;
+        }
+    };
+    resolve("known.example").await;
+    hang(100).await;
+    resolve("new.example").await;
+    hang(2_000).await;
+    for _ in 0..100 {
+        resolve("known.example").await;
+    }
+    let mut dead: Vec<String> = asked.lock().unwrap().iter().filter(|name| name.starts_with("dead")).cloned().collect();
+    let all = dead.len();
+    dead.sort_unstable();
+    dead.dedup();
+    assert_eq!(dead.len(), all, "whoever asks meanwhile shares the look-up");
+    assert!(all <= 256, "and they have no more threads than they may: {all}");
+}
+
+/// Where connecting never ends: nobody accepts, and no more may wait for it.
+async fn full_backlog() -> (TcpListener, Vec<TcpStream>) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let mut waiting = vec![];
+    let address = listener.local_addr().unwrap();
+    while let Ok(stream) = tokio::time::timeout(SHORT, TcpStream::connect(address)).await {
+        waiting.push(stream.unwrap());
+    }
+    (listener, waiting)
+}
+
+#[tokio::test]
+async fn name_connection_and_answer_share_one_deadline() {
+    const DEADLINE: Duration = Duration::from_secs(2);
+    // In time by itself, and not twice.
+    const LATE: Duration = Duration::from_millis(1_200);
+    let (prompt, _arrived) = receiver(Answer::Status(200)).await;
+    let certificate = Certificate::generate().unwrap();
+    let (slow, _kept) = receiver_with(certificate, |_| Answer::Delayed(LATE, 200)).await;
+    let (full, _waiting) = full_backlog().await;
+    let full = format!("https://localhost:{}", full.local_addr().unwrap().port());
+    let (now, none) = (Duration::ZERO, None);
+    let cases = [
+        (now, prompt.url(), none),
+        (LATE, prompt.url(), none),
+        (now, slow.url(), none),
+        (LATE, slow.url(), Some("no answer within 2 s")),
+        (now, full.clone(), Some("no connection within 2 s")),
+        (LATE, full, Some("no connection within 2 s")),
+        (now, "https://dead.example".to_owned(), Some("the name could not be resolved within 2 s")),
+    ];
+    let trusted = format!("{}{}", prompt.ca_pem(), slow.ca_pem());
+    for (pause, url, error) in cases {
+        let settings = settings(&trusted, DEADLINE, &["127.0.0.1/32"]);
+        let filter = AddressFilter { allowed: settings.allowed_nets.clone() };
+        let sender = Sender::with(settings, Resolver::with(filter, taking(pause).0)).unwrap();
+        let outcome = sender.send(delivery(&url)).await;
+        assert_eq!(outcome.error.as_deref(), error, "{pause:?} {url}");
+        let ended_by_it = (2_000..4_000).contains(&outcome.response_time_ms);
+        assert!(error.is_none() || ended_by_it, "{outcome:?}");
+    }
+    prompt.stop().await;
+    slow.stop().await;
 }

@@ -1,0 +1,128 @@
+//! What a running worker has under way, as its receiver sees it: how much at once, in which order,
+//! and what it keeps of the answers.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use ledger_events::webhook::WebhookEventType;
+use rewards_ledger::receiver::{Answer, Received};
+use tokio_util::sync::CancellationToken;
+
+use super::run_until_none;
+use crate::support::shop::{DEADLINE, Shop, receiver};
+
+const PENDING: &str = "SELECT count(*) FROM delivery_state WHERE status = 'pending'";
+
+/// Answers each request after a while, and counts those that are under way: no sender can have its
+/// answer before, so what is counted is never more than there is.
+#[derive(Clone, Debug)]
+pub struct Counting {
+    pause: Duration,
+    counts: Arc<Mutex<Counts>>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    under_way: Vec<(Instant, String)>,
+    most: usize,
+    most_of: HashMap<String, usize>,
+}
+
+impl Counting {
+    pub fn answering_after(pause: Duration) -> Counting {
+        Counting { pause, counts: Arc::default() }
+    }
+
+    pub fn answer(&self, received: &Received) -> Answer {
+        let mut counts = self.counts.lock().unwrap();
+        let (now, webhook) = (Instant::now(), received.webhook_id().unwrap().to_owned());
+        counts.under_way.retain(|(since, _)| now - *since < self.pause);
+        counts.under_way.push((now, webhook.clone()));
+        counts.most = counts.most.max(counts.under_way.len());
+        let of_it = counts.under_way.iter().filter(|(_, of)| *of == webhook).count();
+        let most_of_it = counts.most_of.entry(webhook).or_default();
+        *most_of_it = of_it.max(*most_of_it);
+        Answer::Delayed(self.pause, 200)
+    }
+
+    /// The most that were under way at once: in all, and of one webhook.
+    pub fn most(&self) -> (usize, usize) {
+        let counts = self.counts.lock().unwrap();
+        (counts.most, counts.most_of.values().copied().max().unwrap_or_default())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn never_more_is_in_flight_than_may_be_in_all_and_of_one_webhook() {
+    let shop = Shop::open().await;
+    let counting = Counting::answering_after(Duration::from_millis(300));
+    let counted = counting.clone();
+    let (receiver, _arrived) = receiver(move |r| counted.answer(r)).await;
+    for _ in 0..3 {
+        shop.webhook(&receiver.url()).await;
+    }
+    let (other, _) = shop.account("other").await;
+    shop.webhook_for(other, &receiver.url(), &[WebhookEventType::OrderCreated]).await;
+    shop.orders(shop.customer.account_id, 16).await;
+    shop.orders(other, 16).await;
+    shop.project().await;
+    let mut worker = shop.worker(&receiver, DEADLINE);
+    worker.settings.max_in_flight = 10;
+    worker.settings.max_in_flight_per_webhook = 4;
+    run_until_none(worker, PENDING).await;
+    let (in_all, of_one) = counting.most();
+    assert!(in_all <= 10 && of_one <= 4, "{in_all} in all, {of_one} of one webhook");
+    assert!(in_all > 5 && of_one > 2, "and what may be is made use of: {in_all} in all, {of_one} of one webhook");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_at_a_time_arrives_in_the_order_of_the_log_byte_for_byte() {
+    let shop = Shop::open().await;
+    let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
+    shop.webhook(&receiver.url()).await;
+    let stop = CancellationToken::new();
+    let mut worker = shop.worker(&receiver, DEADLINE);
+    worker.settings.max_in_flight_per_webhook = 1;
+    // What is due when it starts, and what comes while it runs.
+    shop.orders(shop.customer.account_id, 60).await;
+    shop.project().await;
+    let running = tokio::spawn(worker.run(stop.clone()));
+    for _ in 0..5 {
+        shop.orders(shop.customer.account_id, 10).await;
+        shop.project().await;
+    }
+    let of_the_log: Vec<(String, String)> =
+        sqlx::query_as("SELECT event_id::text, payload FROM webhook_envelopes ORDER BY position")
+            .fetch_all(shop.pool())
+            .await
+            .unwrap();
+    assert_eq!(of_the_log.len(), 110);
+    for (at, (event_id, payload)) in of_the_log.iter().enumerate() {
+        let received = tokio::time::timeout(DEADLINE, arrived.recv()).await.expect("all arrive").unwrap();
+        assert_eq!(received.event_id(), Some(&**event_id), "{at} of the log");
+        assert_eq!(received.body, payload.as_bytes(), "{at} of the log");
+    }
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn response_bodies_are_kept_under_their_quota_while_they_come() {
+    let shop = Shop::open().await;
+    let (receiver, _arrived) = receiver(|_| Answer::StatusWithBody(200, "x".repeat(60_000))).await;
+    shop.webhook(&receiver.url()).await;
+    shop.orders(shop.customer.account_id, 100).await;
+    shop.project().await;
+    let mut worker = shop.worker(&receiver, DEADLINE);
+    worker.settings.response_bodies = 256 * 1024;
+    // 6 MB came; a quota, and what a worker may store before it looks, are left.
+    let too_much = "SELECT count(*) FILTER (WHERE status = 'pending') + (coalesce(sum(octet_length(response_body)), 0) > 1280 * 1024)::int FROM delivery_state";
+    run_until_none(worker, too_much).await;
+    let newest: bool =
+        sqlx::query_scalar("SELECT response_body IS NOT NULL FROM delivery_state ORDER BY delivery_id DESC LIMIT 1")
+            .fetch_one(shop.pool())
+            .await
+            .unwrap();
+    assert!(newest, "the newest are kept");
+}
