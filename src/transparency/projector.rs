@@ -25,8 +25,8 @@ const PAGE_EVENTS: u64 = 4_096;
 const PAUSE: Duration = Duration::from_millis(200);
 /// The slow timer, for when no wake-up comes.
 const IDLE: Duration = Duration::from_secs(1);
-/// What is refused needs a person, and what failed is seldom gone with the next commit.
-const HINDERED: Duration = Duration::from_secs(5);
+/// What is refused needs a person.
+const REFUSED: Duration = Duration::from_secs(5);
 
 /// What one step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,21 +69,23 @@ impl TreeProjector {
     pub async fn run(self, stop: CancellationToken) {
         let mut grown = self.ledger.wake().subscribe();
         while !stop.is_cancelled() {
-            let (mut is_more, mut is_hindered) = (false, false);
+            let (mut is_more, mut pause) = (false, PAUSE);
             for shard in self.ledger.shards() {
                 match self.once(shard).await {
                     Ok(Step::Signed { is_more: more, .. }) => is_more |= more,
                     Ok(Step::Idle | Step::Elsewhere) => {}
-                    Err(_) => is_hindered = true, // it was logged
+                    // They were logged.
+                    Err(TreeError::Refused(_)) => pause = REFUSED,
+                    Err(_) => pause = pause.max(IDLE),
                 }
             }
             if is_more {
                 continue;
             }
             let next = async {
-                tokio::time::sleep(if is_hindered { HINDERED } else { PAUSE }).await;
+                tokio::time::sleep(pause).await;
                 tokio::select! {
-                    _ = grown.changed(), if !is_hindered => {}
+                    _ = grown.changed(), if pause == PAUSE => {}
                     () = tokio::time::sleep(IDLE) => {}
                 }
             };
