@@ -1,6 +1,6 @@
 //! `events export` and `events import`.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -110,13 +110,21 @@ pub async fn export(pool: &PgPool, shard: ShardId, args: &ExportArgs, output: &O
 }
 
 async fn to_stdout(pool: &PgPool, plan: &Plan) -> anyhow::Result<()> {
-    let mut at = 0;
-    while at < plan.selection.to {
-        let page = plan.selection.page(pool, at).await?;
+    // On a terminal the lines themselves show how far it is.
+    let bar = (!std::io::stdout().is_terminal()).then(Bar::new);
+    let (mut at, selection) = (0, &plan.selection);
+    while at < selection.to {
+        let page = selection.page(pool, at).await?;
         let mut out = std::io::stdout().lock();
         out.write_all(&export::page(&page.events, plan.is_compressed)?)?;
         out.flush()?;
         at = page.reached;
+        if let Some(bar) = &bar {
+            bar.show(Progress { stage: "export", shard: selection.shard_id, done: at, total: selection.to });
+        }
+    }
+    if let Some(bar) = bar {
+        bar.end();
     }
     Ok(())
 }

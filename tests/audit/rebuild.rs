@@ -2,14 +2,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ledger_projections::listing::derive;
 use rewards_ledger::audit::{Rebuild, Rebuilt, rebuild, verify};
 use sqlx::AssertSqlSafe;
 
-use crate::support::shop::Shop;
+use crate::support::shop::{SHARD, Shop};
 
-const TABLES: [&str; 14] = [
+/// Every table that is derived from the log, those of the lists among them.
+const TABLES: [&str; 22] = [
     "accounts",
     "credentials",
+    "users",
     "categories",
     "products",
     "orders",
@@ -19,10 +22,24 @@ const TABLES: [&str; 14] = [
     "webhook_replays",
     "beneficiaries",
     "payouts",
+    "bank_statements",
+    "daily_totals",
     "webhook_audience",
     "webhook_envelopes",
     "deliveries",
+    // A group that has lost its last order may still be there.
+    "(SELECT * FROM order_counts WHERE orders <> 0)",
+    "order_marks",
+    "list_checkpoints",
+    "delivery_counts",
+    "delivery_marks",
 ];
+
+/// A bit of everything, and the counts of lists as far as the log.
+async fn history(shop: &Shop) {
+    shop.history().await;
+    while shop.projector().count(SHARD).await.unwrap() != derive::Step::Idle {}
+}
 
 /// Every row of every projection, ids and all.
 async fn rows(shop: &Shop) -> Vec<String> {
@@ -58,7 +75,7 @@ async fn again(shop: &Shop, which: Rebuild) -> Rebuilt {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_projection_comes_out_as_it_was() {
     let shop = Shop::open().await;
-    shop.history().await;
+    history(&shop).await;
     let (rows_before, catalogue_before) = (rows(&shop).await, catalogue(&shop).await);
     for name in Rebuild::NAMES {
         let rebuilt = again(&shop, Rebuild::parse(name).unwrap()).await;
@@ -76,7 +93,7 @@ async fn each_projection_comes_out_as_it_was() {
 #[tokio::test(flavor = "multi_thread")]
 async fn writers_go_on_meanwhile() {
     let shop = Arc::new(Shop::open().await);
-    shop.history().await;
+    history(&shop).await;
     let stop = Arc::new(AtomicBool::new(false));
     let writer = tokio::spawn({
         let (shop, stop) = (shop.clone(), stop.clone());
@@ -127,14 +144,26 @@ async fn a_busy_writer_does_not_keep_it_from_swapping() {
 #[tokio::test(flavor = "multi_thread")]
 async fn damage_is_reported_and_repaired() {
     let shop = Shop::open().await;
-    shop.history().await;
+    history(&shop).await;
     let before = rows(&shop).await;
-    shop.tamper("UPDATE wallets SET balance = balance + 1; DELETE FROM orders WHERE id = 2; DELETE FROM webhook_envelopes").await;
+    for table in ["users", "bank_statements", "daily_totals", "order_counts", "delivery_counts"] {
+        assert!(before.iter().any(|row| row.contains(table)), "{table} has something to be repaired");
+    }
+    shop.tamper(
+        "UPDATE wallets SET balance = balance + 1; DELETE FROM orders WHERE id = 2; DELETE FROM webhook_envelopes;
+         UPDATE daily_totals SET order_debits = order_debits + 1; DELETE FROM bank_statements; DELETE FROM users;
+         UPDATE order_counts SET orders = orders + 1; UPDATE delivery_counts SET deliveries = deliveries + 1",
+    )
+    .await;
     let rebuilt = again(&shop, Rebuild::All).await;
     let lines: Vec<String> = rebuilt.differences.iter().map(ToString::to_string).collect();
     assert!(lines.iter().any(|l| l.contains("wallets 1: balance is")), "{lines:#?}");
     assert!(lines.iter().any(|l| l.contains("orders 2 is missing")), "{lines:#?}");
     assert!(lines.iter().any(|l| l.contains("webhook_envelopes")), "{lines:#?}");
+    assert!(lines.iter().any(|l| l.contains("daily_totals 1, day 2") && l.contains("order_debits is ")), "{lines:#?}");
+    for table in ["bank_statements 1 is missing", "users"] {
+        assert!(lines.iter().any(|l| l.contains(table)), "{table}: {lines:#?}");
+    }
     assert_eq!(rows(&shop).await, before);
     assert!(verify(&shop.options, |_| {}).await.unwrap().is_clean());
 }
@@ -142,7 +171,7 @@ async fn damage_is_reported_and_repaired() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_delivery_is_made_and_sent_again() {
     let shop = Shop::open().await;
-    shop.history().await;
+    history(&shop).await;
     shop.tamper(
         "WITH lost AS (DELETE FROM deliveries WHERE id = (SELECT min(id) FROM deliveries) RETURNING id)
              DELETE FROM delivery_state USING lost WHERE delivery_id = lost.id",
@@ -156,7 +185,7 @@ async fn a_lost_delivery_is_made_and_sent_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_is_killed_midway_harms_nothing() {
     let shop = Shop::open().await;
-    shop.history().await;
+    history(&shop).await;
     let (rows_before, catalogue_before) = (rows(&shop).await, catalogue(&shop).await);
     for stage in ["fold", "compare"] {
         // Dropped in the middle: its connections end as those of a killed process.

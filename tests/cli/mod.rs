@@ -3,9 +3,11 @@
 mod audit;
 mod catalogue;
 mod demo;
+mod embedded;
 mod help;
 mod payouts;
 mod roles;
+mod secrets;
 mod serve;
 mod webhooks;
 

@@ -138,8 +138,23 @@ async fn what_was_accepted_before_sigterm_is_answered() {
     })
     .await
     .expect("all are accepted");
+    // A connection that was kept open from before.
+    let kept = reqwest::Client::new();
+    let alive = format!("{served_url}/healthz");
+    assert_eq!(kept.get(&alive).send().await.unwrap().status(), 200);
     served.signal(Signal::SIGTERM);
-    tokio::time::sleep(Duration::from_millis(300)).await; // the signal has arrived; nothing may have ended by it
+    // From when the signal arrives nobody else is let in, while those who were wait for their answers.
+    tokio::time::timeout(DEADLINE, async {
+        while reqwest::get(&alive).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+    .expect("no new requests");
+    let create_late = create(8).await.unwrap();
+    assert!(create_late.is_err_and(|error| error.is_connect()), "a request that comes later is refused");
+    assert!(kept.get(&alive).send().await.is_err(), "on a connection of before, too");
+    assert!(!served.has_ended() && !creating.iter().any(tokio::task::JoinHandle::is_finished), "nothing has ended by it");
     lock.rollback().await.unwrap();
 
     for created in creating {

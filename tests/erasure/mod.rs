@@ -1,6 +1,7 @@
 //! Erasing personal data: nothing of it is left, and every proof still holds.
 
 mod keys;
+mod proofs;
 mod traces;
 
 use rewards_ledger::audit::{Rebuild, rebuild, verify};
@@ -12,6 +13,7 @@ use sqlx::ConnectOptions;
 use crate::support::ledger::MASTER_KEY;
 use crate::support::node::{Node, PASSWORD, Setup};
 use crate::support::program::{program, run};
+use proofs::Proofs;
 use traces::{Traces, admin};
 
 const MARKER: &str = "only-for-the-eyes-of-people";
@@ -91,6 +93,8 @@ async fn an_erased_beneficiary_is_in_no_table_and_no_file_and_every_proof_holds(
     let gone = beneficiary(&node, &setup, MARKER, "gone").await;
     let stays = beneficiary(&node, &setup, "Grace Hopper", "stays").await;
     let payout = failed_payout(&node, &setup, gone, "one").await;
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    let order = node.client(client, "POST", "/orders", order).await.data(201)["id"].as_i64().unwrap();
     let traces = Traces::of(
         &node,
         "SELECT kind || ' salt', salt FROM vault.texts WHERE kind = 'payout.failure_reason' OR (kind LIKE 'beneficiary.%' AND id = 1)
@@ -106,6 +110,7 @@ async fn an_erased_beneficiary_is_in_no_table_and_no_file_and_every_proof_holds(
     // Statistics of the tables would hold samples.
     sqlx::raw_sql("ANALYZE").execute(&mut admin(&node).await).await.unwrap();
     let (head, before) = (node.head().await, log_up_to(&node, node.head().await).await);
+    let proofs = Proofs::keep(&node, order).await;
 
     let told = erase(&node, "beneficiary", gone, &[]).await;
     assert_eq!((&told["erased"], &told["positions"]), (&json!("beneficiary 1"), &json!([head + 1])));
@@ -124,6 +129,7 @@ async fn an_erased_beneficiary_is_in_no_table_and_no_file_and_every_proof_holds(
     let data: Value = serde_json::from_str(&event.data).unwrap();
     assert_eq!((&data["texts"], &data["is_complete"]), (&json!(3), &json!(true)));
     sound(&node).await;
+    proofs.hold(&node).await;
 
     // To its client it is deleted; the payout is what it was, without the reason.
     let path = format!("/beneficiaries/{gone}");
@@ -183,6 +189,7 @@ async fn an_erased_order_keeps_its_numbers_and_loses_its_texts_and_codes() {
     traces.are_there(&node).await;
     let (head, before) = (node.head().await, log_up_to(&node, node.head().await).await);
     let seen = node.client(client, "GET", &format!("/orders/{delivered}"), Value::Null).await.data(200);
+    let proofs = Proofs::keep(&node, delivered).await;
 
     let told = erase(&node, "order", delivered, &[]).await;
     let counts = [&told["texts"], &told["vouchers"], &told["answers"], &told["data_keys"]];
@@ -197,6 +204,7 @@ async fn an_erased_order_keeps_its_numbers_and_loses_its_texts_and_codes() {
     traces.and(Traces(plain.into())).are_gone(&node).await;
     assert_eq!(log_up_to(&node, head).await, before);
     sound(&node).await;
+    proofs.hold(&node).await;
 
     let mut expected = seen.clone();
     expected["metadata"] = Value::Null;

@@ -8,6 +8,7 @@ use rewards_ledger::ledger::connect;
 use rewards_ledger::transparency::issue::order_receipt;
 use rewards_ledger::transparency::{Standing, store};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::succeeds;
 use crate::support::ledger::SHARD;
@@ -157,6 +158,15 @@ async fn whatever_was_changed_is_found_and_the_first_bad_position_named() {
         let kept = kept().await;
         kept.shop.tamper(tampering).await;
         kept.export("now.ndjson").await;
+        // By the public key alone, for the manifest has the newest checkpoint; and by that checkpoint as it
+        // was published, where there is no manifest: that it is there.
+        std::fs::copy(kept.path("now.ndjson"), kept.path("bare.ndjson")).unwrap();
+        for arguments in [&["--export", "now.ndjson"][..], &["--export", "bare.ndjson", "--checkpoint", "second.note"]] {
+            let (is_well, report) = kept.verify(arguments).await;
+            assert!(!is_well, "{tampering}: {arguments:?}");
+            let range: [i64; 2] = serde_json::from_value(report["first_bad"].clone()).unwrap();
+            assert!(range[0] <= position && position <= range[1], "{tampering}: {arguments:?}: {report:#}");
+        }
         // By checkpoints alone: between which it is.
         let (is_well, report) = kept.verify(&with("now.ndjson", &[])).await;
         let lines = report["differences"].to_string();
@@ -202,6 +212,15 @@ async fn a_history_rewritten_with_its_tree_does_not_agree_with_what_was_kept() {
     assert_eq!((outcomes[0], outcomes.contains(&"differs"), outcomes.contains(&"agrees")), ("agrees", true, true), "{report:#}");
     let (_, report) = kept.verify(&with("forged.ndjson", &["--earlier", "kept.ndjson"])).await;
     assert!(report["differences"].to_string().contains(&format!("\"position\":{position}")), "{report:#}");
+    // So are its tiles, copied to another place.
+    tiles::copy(kept.shop.pool(), SHARD, &kept.path("elsewhere"), |_| {}).await.unwrap();
+    assert!(kept.verify(&["--tiles", "elsewhere"]).await.0);
+    let (is_well, report) = kept.verify(&["--tiles", "elsewhere", "--checkpoint", "first.note"]).await;
+    assert!(is_well, "it begins as it was: {report:#}");
+    let (is_well, report) = kept.verify(&["--tiles", "elsewhere", "--checkpoint", "second.note"]).await;
+    assert!(!is_well && report["checkpoints"].to_string().contains("differs"), "{report:#}");
+    let range: [u64; 2] = serde_json::from_value(report["first_bad"].clone()).unwrap();
+    assert!(range[0] <= position && position <= range[1], "{report:#}");
     // The tiles that were kept are not written over with the forged ones.
     let copied = tiles::copy(kept.shop.pool(), SHARD, &kept.path("tiles"), |_| {}).await;
     assert!(copied.unwrap_err().to_string().contains("is not what the database has"));
@@ -340,6 +359,58 @@ async fn a_copy_of_the_tiles_is_verified_by_itself() {
     assert!(copied.unwrap_err().to_string().contains("tile/0/000 is not what the database has"));
 }
 
+/// Compressed it is the same log, to whoever verifies it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_compressed_export_is_verified_as_it_is() {
+    let kept = kept().await;
+    let packed = async |name: &str| {
+        let path = kept.path(name);
+        let arguments = ["events", "export", "--zstd", "--out", path.to_str().unwrap()];
+        succeeds(kept.directory.path(), &kept.shop.options, &arguments).await;
+    };
+    packed("kept.ndjson.zst").await;
+    for more in [&[][..], &["--tiles", "tiles"], &["--earlier", "first.ndjson"]] {
+        let (is_well, report) = kept.verify(&with("kept.ndjson.zst", more)).await;
+        assert!(is_well && report["proven"].as_u64() == Some(kept.sizes[1]), "{more:?}: {report:#}");
+    }
+    kept.shop.tamper("UPDATE events SET data = replace(data::text, ':', ': ')::json WHERE position = 10").await;
+    packed("now.ndjson.zst").await;
+    assert!(!kept.verify(&["--export", "now.ndjson.zst"]).await.0);
+    for reference in [["--tiles", "tiles"], ["--earlier", "kept.ndjson.zst"]] {
+        let (is_well, report) = kept.verify(&with("now.ndjson.zst", &reference)).await;
+        assert!(!is_well && report["first_bad"] == json!([10, 10]), "{reference:?}: {report:#}");
+    }
+}
+
+/// A file that was changed after it was written, with nothing else at hand than the key: it is not what
+/// its manifest describes; and where the manifest was made to fit, not what was signed.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_that_was_edited_contradicts_itself() {
+    let kept = kept().await;
+    let text = std::fs::read_to_string(kept.path("kept.ndjson")).unwrap();
+    let manifest: Value = serde_json::from_slice(&std::fs::read(kept.path("kept.ndjson.manifest.json")).unwrap()).unwrap();
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let changed = lines[9].replacen("\"recorded_at\":\"2", "\"recorded_at\":\"3", 1);
+    assert_ne!(changed, lines[9]);
+    for (edited, expected) in [
+        ([&lines[..9], &[changed.as_str()], &lines[10..]].concat().concat(), "does not agree with the checkpoint"),
+        ([&lines[..9], &lines[10..]].concat().concat(), "position 10 is missing"),
+        ([&lines[..9], &[lines[10], lines[9]], &lines[11..]].concat().concat(), "position 10 is missing"),
+        (lines[..lines.len() - 1].concat(), "are missing"),
+    ] {
+        std::fs::write(kept.path("edited.ndjson"), &edited).unwrap();
+        let fits = json!({"bytes": edited.len(), "sha256": hex::encode(Sha256::digest(&edited))});
+        for fit in [json!({}), fits] {
+            let mut manifest = manifest.clone();
+            manifest.as_object_mut().unwrap().extend(fit.as_object().unwrap().clone());
+            std::fs::write(kept.path("edited.ndjson.manifest.json"), manifest.to_string()).unwrap();
+            let said = kept.said(&["--export", "edited.ndjson"]).await;
+            let is_described = !fit.as_object().unwrap().is_empty();
+            assert!(said.contains(expected) && said.contains("it describes another file") != is_described, "{said}");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_proven_by_what_nobody_has_signed() {
     let kept = kept().await;
@@ -380,4 +451,42 @@ async fn a_receipt_is_verified_with_the_key_alone() {
     let (is_well, facts) = kept.verify(&["--receipt", "receipt.json"]).await;
     assert!(!is_well && facts["problem"].as_str().unwrap().contains("the readable fields are not what the leaf says"), "{facts}");
     assert!(store::newest(kept.shop.pool(), SHARD).await.unwrap().is_some());
+}
+
+/// A receipt that the service makes of a database that was changed proves nothing, and says where.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receipt_of_what_was_changed_in_the_database_fails() {
+    let kept = kept().await;
+    let orders: Vec<(i64, i64)> =
+        sqlx::query_as("SELECT stream_id, position FROM events WHERE type = 'OrderPlaced' ORDER BY position LIMIT 5")
+            .fetch_all(kept.shop.pool())
+            .await
+            .unwrap();
+    let [price, time, debit, gone, sound] = orders[..] else { panic!("{orders:?}") };
+    kept.shop
+        .tamper(&format!(
+            "UPDATE events SET data = replace(data::text, '10.00', '1.00')::json WHERE position = {};
+             UPDATE events SET recorded_at = recorded_at + interval '1 ms' WHERE position = {};
+             UPDATE events SET data = replace(data::text, '10.00', '1.00')::json WHERE position = {};
+             DELETE FROM events WHERE position = {}",
+            price.1,
+            time.1,
+            debit.1 + 1,
+            gone.1 + 1
+        ))
+        .await;
+    for ((order, _), expected) in [
+        (price, format!("position {}: ", price.1)),
+        (time, format!("position {}: ", time.1)),
+        (debit, format!("position {}: ", debit.1 + 1)),
+        (gone, "of the order is left out".to_owned()),
+    ] {
+        let receipt = order_receipt(kept.shop.pool(), SHARD, order).await.unwrap();
+        std::fs::write(kept.path("receipt.json"), serde_json::to_vec(&receipt).unwrap()).unwrap();
+        let (is_well, facts) = kept.verify(&["--receipt", "receipt.json"]).await;
+        assert!(!is_well && facts["problem"].as_str().unwrap().contains(&expected), "{expected}: {facts}");
+    }
+    let receipt = order_receipt(kept.shop.pool(), SHARD, sound.0).await.unwrap();
+    std::fs::write(kept.path("receipt.json"), serde_json::to_vec(&receipt).unwrap()).unwrap();
+    assert!(kept.verify(&["--receipt", "receipt.json"]).await.0, "what was not changed is proven as ever");
 }

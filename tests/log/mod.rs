@@ -1,18 +1,16 @@
 //! The log itself: append-only, gapless, in commit order, and never held up for long.
 
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use rewards_ledger::ledger::{Command, check_schema, connect, reader};
 use serde_json::json;
-use sqlx::{AssertSqlSafe, ConnectOptions};
-use tokio::io::{AsyncBufReadExt, BufReader};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgPool};
 
 use crate::support::ledger::{SHARD, origin};
 use crate::support::postgres;
-use crate::support::program::{DEADLINE, Program};
+use crate::support::program::{DEADLINE, Program, run};
 use crate::support::shop::Shop;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -108,37 +106,113 @@ async fn the_service_cannot_say_which_migrations_are_applied() {
     }
 }
 
-const CHILD_URL: &str = "LEDGER_TEST_CHILD_URL";
-
-/// Not a test: the process that the next one starts, and stops while it holds the head.
-#[tokio::test]
-#[ignore = "started by a_frozen_node_gives_the_head_up"]
-async fn child_that_holds_the_head() {
-    let Ok(url) = std::env::var(CHILD_URL) else { return };
-    let mut connection = connect::writer(&url.parse().unwrap(), 1).connect().await.unwrap();
-    sqlx::raw_sql("BEGIN; SELECT position FROM log_head FOR UPDATE").execute(&mut connection).await.unwrap();
-    println!("\nholds the head");
-    tokio::time::sleep(Duration::from_secs(60)).await;
+/// Waits until the database says so.
+async fn until(what: &str, pool: &PgPool, sql: &'static str) {
+    let waited = tokio::time::timeout(DEADLINE, async {
+        while !sqlx::query_scalar::<_, bool>(sql).fetch_one(pool).await.unwrap() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+    waited.await.unwrap_or_else(|_| panic!("{what}"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_node_gives_the_head_up() {
-    let shop = Shop::open().await;
-    let url = shop.options.to_url_lossy().to_string();
-    let mut child = tokio::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "log::child_that_holds_the_head", "--ignored", "--nocapture"])
-        .env(CHILD_URL, url)
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
+    let database = postgres::database().await;
+    let options: PgConnectOptions = database.url.parse().unwrap();
+    let pool = PgPool::connect_with(options.clone()).await.unwrap();
+    let frozen = Program::start(&database.url, &["--roles", "api"]).await;
+    let other = Program::start(&database.url, &["--roles", "api"]).await;
+    let client = other.client("1000.00").await;
+    let order = json!({"product_id": other.product(0).await, "denomination": 10, "quantity": 1});
+
+    // An account is made with the head locked; its row waits for this.
+    let mut admin = options.connect().await.unwrap();
+    let mut lock = admin.begin().await.unwrap();
+    sqlx::query("LOCK TABLE accounts IN EXCLUSIVE MODE").execute(&mut *lock).await.unwrap();
+    let account = json!({"name": "Frozen"});
+    let (answer, elapsed) = tokio::join!(frozen.try_operator("/accounts", &account), async {
+        until(
+            "the node holds the head and waits",
+            &pool,
+            "SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE a.application_name = 'rewards-ledger writer'
+                AND l.relation = 'accounts'::regclass AND NOT l.granted AND a.datname = current_database())",
+        )
+        .await;
+        let held = sqlx::query("SELECT FROM log_head FOR UPDATE NOWAIT").execute(&pool).await.unwrap_err();
+        assert_eq!(held.into_database_error().unwrap().code().as_deref(), Some("55P03"), "it is the head that it holds");
+        frozen.signal(Signal::SIGSTOP);
+        lock.rollback().await.unwrap();
+        let started = Instant::now();
+        let (status, placed) = other.call(&client, "POST", "/orders", None, &order).await.unwrap();
+        let elapsed = started.elapsed();
+        assert_eq!(status, 201, "{placed}");
+        frozen.signal(Signal::SIGCONT);
+        elapsed
+    });
+    assert!(elapsed < Duration::from_secs(3), "{elapsed:?}");
+
+    // Whatever the thawed node answers is so, and it goes on.
+    let (status, answer) = answer.unwrap();
+    let made: i64 = sqlx::query_scalar("SELECT count(*) FROM events WHERE type = 'AccountCreated' AND data->>'name' = 'Frozen'")
+        .fetch_one(&pool)
+        .await
         .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    while lines.next_line().await.unwrap().expect("the child locks the head") != "holds the head" {}
-    kill(Pid::from_raw(child.id().unwrap().try_into().unwrap()), Signal::SIGSTOP).unwrap();
-    let started = Instant::now();
-    shop.order(1).await;
-    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
-    child.kill().await.unwrap();
+    match status {
+        201 => assert_eq!(made, 1, "{answer}"),
+        503 => assert_eq!(made, 0, "{answer}"),
+        504 => assert!(made <= 1, "{answer}"),
+        _ => panic!("{status} {answer}"),
+    }
+    frozen.operator("/accounts", json!({"name": "Thawed"})).await;
+    let (status, placed) = frozen.call(&client, "POST", "/orders", None, &order).await.unwrap();
+    assert_eq!(status, 201, "{placed}");
+    let verified = run(frozen.command().arg("verify")).await;
+    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
+}
+
+/// `serve` looks at the log before it works on it, and says what it found.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_does_not_start_on_a_log_that_could_be_changed() {
+    let database = postgres::database().await;
+    let options: PgConnectOptions = database.url.parse().unwrap();
+    let mut admin = options.connect().await.unwrap();
+    let node = Program::start(&database.url, &["--roles", "api"]).await;
+    for (weaken, restore, problem) in [
+        (
+            "ALTER TABLE events DISABLE TRIGGER events_append_only",
+            "ALTER TABLE events ENABLE ALWAYS TRIGGER events_append_only",
+            "the trigger events_append_only is missing or disabled",
+        ),
+        (
+            "DROP TRIGGER events_no_truncate ON events",
+            "CREATE TRIGGER events_no_truncate BEFORE TRUNCATE ON events FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+             ALTER TABLE events ENABLE ALWAYS TRIGGER events_no_truncate",
+            "the trigger events_no_truncate is missing or disabled",
+        ),
+        (
+            "GRANT UPDATE ON events TO ledger_runtime",
+            "REVOKE UPDATE ON events FROM ledger_runtime",
+            "role ledger_runtime may UPDATE the table events",
+        ),
+    ] {
+        sqlx::raw_sql(weaken).execute(&mut admin).await.unwrap();
+        let refused = run(node.command().args(["serve", "--roles", "api", "--listen", "127.0.0.1:0"])).await;
+        assert_eq!(refused.status.code(), Some(1), "{weaken}");
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(
+            said.lines().last(),
+            Some(&*format!("error: the log is not append-only: {problem}; refusing to work on it")),
+            "{said}"
+        );
+        // One that runs says so as well, and why.
+        let ready = reqwest::get(format!("{}/readyz", node.url())).await.unwrap();
+        assert_eq!(ready.status(), 503);
+        let why = ready.text().await.unwrap();
+        assert!(why.contains("append-only"), "{why}");
+        sqlx::raw_sql(restore).execute(&mut admin).await.unwrap();
+    }
+    let _well = Program::start(&database.url, &["--roles", "api"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

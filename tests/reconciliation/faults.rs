@@ -13,8 +13,20 @@ async fn a_clean_history_adds_up() {
     let output = reconcile(&shop, &[]).await;
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
     assert!(text(&output).ends_with("everything adds up\n"), "{}", text(&output));
-    // The totals alone, too, and wherever the daily totals stand.
+    // A person reads columns, right-aligned, and under them the figures.
     let (whole, _) = report(&shop, &[]).await;
+    let said = text(&output);
+    let lines: Vec<&str> = said.lines().collect();
+    let head =
+        lines.iter().position(|line| line.trim_start().starts_with("currency  wallets")).unwrap_or_else(|| panic!("{said}"));
+    let (names, figures): (Vec<&str>, Vec<&str>) =
+        (lines[head].split_whitespace().collect(), lines[head + 1].split_whitespace().collect());
+    for (column, name) in [("funding", "funding"), ("debits", "debits"), ("refunds", "refunds"), ("closing", "closing_balance")] {
+        let at = names.iter().position(|name| *name == column).unwrap_or_else(|| panic!("{column}: {said}"));
+        assert_eq!(whole["currencies"][0][name], figures[at], "{column}: {said}");
+    }
+    assert!(lines[head].len() == lines[head + 1].len() && said.contains(whole["days"][0]["day"].as_str().unwrap()), "{said}");
+    // The totals alone, too, and wherever the daily totals stand.
     let set_back = "UPDATE projection_checkpoints SET position = 0 WHERE projection = 'daily_totals'; DELETE FROM daily_totals";
     sqlx::raw_sql(set_back).execute(&mut shop.admin().await).await.unwrap();
     let (without, is_content) = report(&shop, &["--totals-only"]).await;
@@ -187,4 +199,59 @@ async fn a_difference_is_a_line_and_a_row() {
     assert_eq!(of("DIFFERENCE").len(), 1);
     assert_eq!(cell(of("DIFFERENCE")[0], "kind"), "WALLET_BALANCE");
     assert!(!of("WALLET").is_empty() && !of("DAY").is_empty() && of("CURRENCY").len() == 1 && of("AS_OF").len() == 1);
+}
+
+/// The report of one account: its wallet and its fault, and nothing of the other account's.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_accounts_report_has_nothing_of_another() {
+    let shop = Shop::open().await;
+    shop.history().await;
+    let (account, wallet) = (shop.customer.account_id, shop.customer.wallet_id);
+    let (other, others_wallet) = shop.account("Second").await;
+    shop.orders(other, 3).await;
+    shop.project().await;
+    let of = async |account: i64| report(&shop, &["--account", &account.to_string()]).await;
+    for (account, wallet) in [(account, wallet), (other, others_wallet)] {
+        let (report, is_content) = of(account).await;
+        assert!(is_content && report["account_id"] == account, "{report:#}");
+        let found: Vec<i64> = report["wallets"].as_array().unwrap().iter().map(|w| w["wallet_id"].as_i64().unwrap()).collect();
+        assert_eq!(found, [wallet], "{report:#}");
+        let (total, figures) = (&report["currencies"][0], &report["wallets"][0]);
+        for name in ["opening_balance", "funding", "debits", "refunds", "movements", "closing_balance"] {
+            assert_eq!(total[name], figures[name], "{name} is of this account alone: {report:#}");
+        }
+        let moved: i64 = report["days"].as_array().unwrap().iter().map(|day| day["movements"].as_i64().unwrap()).sum();
+        assert_eq!(figures["movements"], moved, "{report:#}");
+    }
+
+    // A fault of each kind of row, and all of them the second account's.
+    shop.tamper(&format!(
+        "UPDATE wallets SET balance = balance + 1 WHERE id = {others_wallet};
+         UPDATE daily_totals SET order_debits = order_debits + 1 WHERE wallet_id = {others_wallet};
+         DELETE FROM wallet_transactions WHERE position = (SELECT min(position) FROM wallet_transactions WHERE wallet_id = {others_wallet} AND category = 'ORDER');
+         UPDATE events SET data = regexp_replace(data::text, '\"amount\":\"[^\"]*\"', '\"amount\":\"9.00\"')::json
+             WHERE position = (SELECT max(position) FROM events WHERE type = 'OrderPlaced')"
+    ))
+    .await;
+    let (report, is_content) = of(account).await;
+    assert!(is_content && report["found"] == 0, "the first account's is sound: {report:#}");
+    let (report, is_content) = of(other).await;
+    assert!(!is_content, "{report:#}");
+    let found = report["differences"].as_array().unwrap();
+    let kinds: Vec<&str> = found.iter().map(|difference| difference["kind"].as_str().unwrap()).collect();
+    for kind in ["WALLET_BALANCE", "DAILY_TOTAL", "MOVEMENT_MISSING", "ORDER_PRICE"] {
+        assert!(kinds.contains(&kind), "{kind} is not among {kinds:?}");
+    }
+    assert!(found.iter().all(|difference| difference["wallet_id"] != wallet), "{report:#}");
+
+    // The other way round.
+    shop.tamper(&format!("UPDATE wallets SET balance = balance + 1 WHERE id = {wallet}")).await;
+    let (report, _) = of(account).await;
+    let found: Vec<_> = report["differences"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|d| (d["kind"].as_str().unwrap(), d["wallet_id"].as_i64()))
+        .collect();
+    assert_eq!(found, [("WALLET_BALANCE", Some(wallet))], "{report:#}");
 }

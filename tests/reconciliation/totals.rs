@@ -1,14 +1,20 @@
 //! Totals of periods, as the projection and the movements have them.
 
+use std::collections::BTreeMap;
+
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use ledger_events::Money;
+use ledger_events::wallet::Direction;
 use rewards_ledger::access::Role;
+use rewards_ledger::access::seal::Private;
 use rewards_ledger::ledger::projector::Step;
+use rewards_ledger::ledger::{Answer, Command};
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
 use super::report;
+use crate::support::ledger;
 use crate::support::node::Node;
 use crate::support::shop::{SHARD, Shop};
 
@@ -163,6 +169,98 @@ async fn the_api_answers_as_json_and_csv_and_is_tied_to_the_log() {
     node.operator("GET", "/reconciliation?account_id=999999", Value::Null).await.refused(404, "E_NOT_FOUND");
     let wrong = node.operator("GET", "/reconciliation?from=2026-02-01T00:00:00Z&to=2026-01-01T00:00:00Z", Value::Null).await;
     assert!(wrong.refused(400, "E_VALIDATION_FAILURE")["messages"]["to"].is_array());
+}
+
+/// By the API, too, a report of one account has nothing of another.
+#[tokio::test]
+async fn the_api_reports_one_account_alone() {
+    let node = Node::start().await;
+    let (first, second) = (node.setup().await, node.setup().await);
+    for setup in [&first, &second] {
+        let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+        node.client(&setup.client, "POST", "/orders", order).await.data(201);
+    }
+    sqlx::query("UPDATE wallets SET balance = 7 WHERE id = $1")
+        .bind(second.wallet_id)
+        .execute(&mut sqlx::ConnectOptions::connect(&node.options).await.unwrap())
+        .await
+        .unwrap();
+    for (setup, found) in [(&first, 0), (&second, 1)] {
+        let path = format!("/reconciliation?account_id={}", setup.client.account_id);
+        let report = node.operator("GET", &path, Value::Null).await.data(200);
+        let wallets = report["wallets"].as_array().unwrap();
+        assert_eq!((wallets.len(), &wallets[0]["wallet_id"]), (1, &json!(setup.wallet_id)), "{report:#}");
+        assert_eq!(report["currencies"][0]["closing_balance"], "990.00", "{report:#}");
+        assert_eq!(report["found"], found, "{report:#}");
+        let all_its_own = report["differences"].as_array().unwrap().iter().all(|d| d["wallet_id"] == setup.wallet_id);
+        assert!(all_its_own, "{report:#}");
+    }
+}
+
+/// What a list of figures says, by how its rows are called: funding, debits, refunds, adjustments, and
+/// how many movements.
+type Moved = BTreeMap<String, ([Decimal; 4], i64)>;
+
+fn moved(report: &Value, list: &str, names: &[&str]) -> Moved {
+    let row = |row: &Value| {
+        let name: Vec<&str> = names.iter().map(|name| row[name].as_str().unwrap()).collect();
+        let figures = ["funding", "debits", "refunds", "adjustments"].map(|figure| decimal(&row[figure]));
+        (name.join(" "), (figures, row["movements"].as_i64().unwrap()))
+    };
+    report[list].as_array().unwrap().iter().map(row).collect()
+}
+
+/// The same by nothing but the movements, grouped by an expression over them.
+async fn grouped(shop: &Shop, by: &str) -> Moved {
+    let sql = format!(
+        "SELECT {by},
+            coalesce(sum(amount) FILTER (WHERE category = 'FUNDING'), 0),
+            coalesce(sum(amount) FILTER (WHERE category IN ('ORDER', 'PAYOUT')), 0),
+            coalesce(sum(amount) FILTER (WHERE category IN ('ORDER_REFUND', 'PAYOUT_REFUND')), 0),
+            coalesce(sum(CASE type WHEN 'CREDIT' THEN amount ELSE -amount END) FILTER (WHERE category = 'ADJUSTMENT'), 0),
+            count(*)
+         FROM wallet_transactions GROUP BY 1"
+    );
+    let rows: Vec<(String, Decimal, Decimal, Decimal, Decimal, i64)> =
+        sqlx::query_as(AssertSqlSafe(sql)).fetch_all(shop.pool()).await.unwrap();
+    rows.into_iter().map(|(name, a, b, c, d, count)| (name, ([a, b, c, d], count))).collect()
+}
+
+/// A wallet in another currency, with movements of its own on days of its own.
+async fn dollars(shop: &Shop) {
+    let open = Command::OpenWallet { account_id: shop.customer.account_id, currency: "USD".parse().unwrap() };
+    let Answer::Wallet(wallet) = shop.run(open).await else { panic!("no wallet") };
+    for (n, amount) in ["100.10", "0.01", "3.33"].into_iter().enumerate() {
+        let (amount, reference) = (ledger::money(amount), format!("dollars {n}"));
+        shop.run(Command::FundWallet { account_id: None, wallet_id: wallet.id, amount, reference, note: None }).await;
+        shop.orders(shop.customer.account_id, 4).await; // some hours go by
+        let direction = if n == 1 { Direction::Credit } else { Direction::Debit };
+        let reason = Private::new("rounding");
+        shop.run(Command::AdjustWallet { wallet_id: wallet.id, direction, amount: ledger::money("0.07"), reason }).await;
+        shop.orders(shop.customer.account_id, 4).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn days_and_currencies_are_the_movements_grouped() {
+    let shop = Shop::open().await;
+    shop.history().await;
+    dollars(&shop).await;
+    spread(&shop).await;
+    let projector = shop.projector();
+    // All of it by the movements, and all of it by the days' rows.
+    for is_projected in [false, true] {
+        while is_projected && matches!(projector.total(SHARD).await.unwrap(), Step::Applied { .. }) {}
+        let (report, is_content) = report(&shop, &[]).await;
+        assert!(is_content, "{report:#}");
+        let currencies = grouped(&shop, "currency::text").await;
+        assert_eq!(currencies.keys().collect::<Vec<_>>(), ["EUR", "USD"]);
+        assert_eq!(moved(&report, "currencies", &["currency"]), currencies, "{is_projected}");
+        let days = grouped(&shop, "to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') || ' ' || currency").await;
+        let of = |currency: &str| days.keys().filter(|name| name.ends_with(currency)).count();
+        assert!(of("EUR") > 2 && of("USD") > 2, "both on several days: {days:?}");
+        assert_eq!(moved(&report, "days", &["day", "currency"]), days, "{is_projected}");
+    }
 }
 
 /// Two projectors at once, one event after the other: every movement counts once.

@@ -1,6 +1,7 @@
 //! A node in a process of its own, to be signalled, killed and started again.
 
 use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -15,6 +16,9 @@ pub use super::node::Client;
 
 pub const OPERATOR_TOKEN: &str = "operator-token-of-the-tests";
 
+/// What a node of the tests logs.
+const LOG_LEVEL: &str = "warn,rewards_ledger=info,access=off,rustls_platform_verifier=off";
+
 /// No command of these tests takes longer.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
@@ -27,8 +31,13 @@ pub struct Program {
     pub database_url: String,
     directory: tempfile::TempDir,
     arguments: Vec<String>,
+    log_level: String,
+    log: Log,
     http: reqwest::Client,
 }
+
+/// Everything that a node has said on stderr, a line each.
+type Log = Arc<Mutex<String>>;
 
 /// The program with nothing of the surroundings but what programs need to run.
 pub fn program(data_dir: &std::path::Path) -> Command {
@@ -46,19 +55,34 @@ pub async fn run(command: &mut Command) -> std::process::Output {
 impl Program {
     /// Starts `serve` on a free port and waits until it is ready.
     pub async fn start(database_url: &str, arguments: &[&str]) -> Program {
+        Program::logging(LOG_LEVEL, database_url, arguments).await
+    }
+
+    /// One that logs this, as `RUST_LOG` says it.
+    pub async fn logging(log_level: &str, database_url: &str, arguments: &[&str]) -> Program {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("master.key"), MASTER_KEY).unwrap();
         std::fs::write(directory.path().join("log.key"), LOG_KEY).unwrap();
         let arguments: Vec<String> = arguments.iter().map(|&a| a.to_owned()).collect();
-        let (process, address) = serve(command(directory.path(), database_url), &arguments).await;
+        let (log_level, log) = (log_level.to_owned(), Log::default());
+        let mut command = command(directory.path(), database_url);
+        command.env("RUST_LOG", &log_level);
+        let (process, address) = serve(command, &arguments, &log).await;
         let http = reqwest::Client::builder().timeout(Duration::from_secs(20)).build().unwrap();
-        Program { process, address, database_url: database_url.to_owned(), directory, arguments, http }
+        Program { process, address, database_url: database_url.to_owned(), directory, arguments, log_level, log, http }
     }
 
     /// Kills `serve` if it still runs, starts it again and waits until it is ready.
     pub async fn restart(&mut self) {
         self.process.kill().await.unwrap();
-        (self.process, self.address) = serve(self.command(), &self.arguments).await;
+        let mut command = self.command();
+        command.env("RUST_LOG", &self.log_level);
+        (self.process, self.address) = serve(command, &self.arguments, &self.log).await;
+    }
+
+    /// What it has logged, from its first start on.
+    pub fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
     }
 
     /// A command of the program, with this one's configuration.
@@ -164,17 +188,28 @@ fn command(directory: &std::path::Path, database_url: &str) -> Command {
         .env("LEDGER_MASTER_KEY_FILE", directory.join("master.key"))
         .env("LEDGER_LOG_KEY_FILE", directory.join("log.key"))
         .env("LEDGER_OPERATOR_TOKEN", OPERATOR_TOKEN)
-        .env("RUST_LOG", "warn,rewards_ledger=info,access=off,rustls_platform_verifier=off");
+        .env("RUST_LOG", LOG_LEVEL);
     command
 }
 
 /// Starts `serve`; the process, and where its API listens once it is ready.
-async fn serve(mut command: Command, arguments: &[String]) -> (Child, Option<String>) {
+async fn serve(mut command: Command, arguments: &[String], log: &Log) -> (Child, Option<String>) {
     command.args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json", "--rate-limits", AMPLE_LIMITS]).args(arguments);
     let mut process = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
+    let is_shown = std::env::var_os("TEST_LOG").is_some();
+    let log = log.clone();
+    let keep = move |line: &str| {
+        let mut log = log.lock().unwrap();
+        log.push_str(line);
+        log.push('\n');
+        if is_shown {
+            eprintln!("{line}");
+        }
+    };
     let ready = tokio::time::timeout(DEADLINE, async {
         while let Some(line) = lines.next_line().await.unwrap() {
+            keep(&line);
             let line: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not a JSON line: {line}"));
             if line["message"] == "ready" {
                 return line["address"].as_str().map(str::to_owned);
@@ -184,12 +219,9 @@ async fn serve(mut command: Command, arguments: &[String]) -> (Child, Option<Str
     });
     let address = ready.await.expect("ready in time");
     // Read on, or the node would wait for room in the pipe.
-    let is_shown = std::env::var_os("TEST_LOG").is_some();
     tokio::spawn(async move {
         while let Ok(Some(line)) = lines.next_line().await {
-            if is_shown {
-                eprintln!("{line}");
-            }
+            keep(&line);
         }
     });
     (process, address)

@@ -1,77 +1,125 @@
-//! A projection goes on where it was when the node that ran it dies, or only freezes.
+//! What a node was doing goes on where it was when that node dies, or only freezes: each projection, the
+//! tree, and fulfilment.
 
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use rewards_ledger::ledger::{FIRST_SHARD, reader};
 use serde_json::json;
-use sqlx::{ConnectOptions, Connection, PgConnection, PgPool};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, PgPool};
 
 use crate::support::postgres;
-use crate::support::program::{DEADLINE, Program};
+use crate::support::program::{DEADLINE, Program, run};
 
-/// What "within seconds" may be on a machine that does other things too.
-const SECONDS: Duration = Duration::from_secs(20);
+/// "Within seconds".
+const SECONDS: Duration = Duration::from_secs(5);
+/// A frozen node's transaction is ended after so long; a killed one's at once.
+const HELD: Duration = Duration::from_secs(3);
 
-async fn until(patience: Duration, what: &str, pool: &PgPool, sql: &'static str) {
-    let waited = tokio::time::timeout(patience, async {
-        while !sqlx::query_scalar::<_, bool>(sql).fetch_one(pool).await.unwrap() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    });
-    waited.await.unwrap_or_else(|_| panic!("{what} within {patience:?}"));
+async fn comes_true(pool: &PgPool, sql: &str) {
+    while !sqlx::query_scalar::<_, bool>(AssertSqlSafe(sql.to_owned())).fetch_one(pool).await.unwrap() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
-/// Has a node stand in the middle of projecting, with the projection in its hands; does `harm` to
-/// it, and sees another one go on.
-async fn taken_over(harm: Signal) {
+async fn until(patience: Duration, what: &str, pool: &PgPool, sql: &str) {
+    let waited = tokio::time::timeout(patience, comes_true(pool, sql)).await;
+    waited.unwrap_or_else(|_| panic!("{what} within {patience:?}"));
+}
+
+/// Freezes a node between two of its steps, so that it loses nothing by it.
+async fn frozen_at_rest(node: &Program, pool: &PgPool) {
+    let at_rest = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name LIKE 'rewards-ledger%'
+        AND xact_start IS NOT NULL AND datname = current_database())";
+    loop {
+        node.signal(Signal::SIGSTOP);
+        // Steps of nodes that are not frozen are short.
+        if tokio::time::timeout(Duration::from_secs(1), comes_true(pool, at_rest)).await.is_ok() {
+            return;
+        }
+        node.signal(Signal::SIGCONT);
+        until(DEADLINE, "it comes to rest", pool, at_rest).await;
+    }
+}
+
+/// Work that one node at a time does.
+struct Work {
+    roles: &'static str,
+    /// The table that it writes in the middle of its transaction, with what it took in its hands.
+    writes: &'static str,
+    /// Whether all of it is done.
+    is_done: &'static str,
+}
+
+const DELIVERIES: Work = Work {
+    roles: "projector",
+    writes: "deliveries",
+    is_done: "SELECT EXISTS (SELECT FROM projection_checkpoints c JOIN log_head h USING (shard_id) WHERE c.projection = 'deliveries' AND c.position = h.position)
+        AND (SELECT count(*) = 5 AND count(DISTINCT event_id) = 5 FROM deliveries)",
+};
+
+const DAILY_TOTALS: Work = Work {
+    roles: "projector",
+    writes: "daily_totals",
+    is_done: "SELECT EXISTS (SELECT FROM projection_checkpoints c JOIN log_head h USING (shard_id) WHERE c.projection = 'daily_totals' AND c.position = h.position)
+        AND (SELECT sum(order_debits) = 50 FROM daily_totals)",
+};
+
+const TREE: Work = Work {
+    roles: "projector",
+    writes: "log_checkpoints",
+    is_done: "SELECT (SELECT max(size) FROM log_checkpoints) = (SELECT position FROM log_head)",
+};
+
+const FULFILMENT: Work = Work {
+    roles: "fulfilment",
+    writes: "vault.vouchers",
+    is_done: "SELECT count(*) = 5 AND count(DISTINCT order_id) = 5 FROM vault.vouchers WHERE order_id IN (SELECT id FROM orders WHERE status = 'DELIVERED')",
+};
+
+/// Has a node stand in the middle of some work, with it in its hands; does `harm` to it, and sees
+/// another one go on.
+async fn taken_over(work: Work, harm: Signal) {
+    let Work { roles, writes, is_done } = work;
     let database = postgres::database().await;
     let options: sqlx::postgres::PgConnectOptions = database.url.parse().unwrap();
     let pool = PgPool::connect_with(options.clone()).await.unwrap();
     let api = Program::start(&database.url, &["--roles", "api"]).await;
     let client = api.client("1000.00").await;
-    let product = api.product(0).await;
+    let product = api.product(5).await;
     let webhook = json!({"name": "a", "url": "https://example.com/hook", "events": ["order.created"]});
     let (status, answer) = api.call(&client, "POST", "/webhooks", None, &webhook).await.unwrap();
     assert_eq!(status, 201, "{answer}");
-    let mut first = Program::start(&database.url, &["--roles", "projector"]).await;
-    until(
-        DEADLINE,
-        "the first projects",
-        &pool,
-        "SELECT EXISTS (SELECT FROM projection_checkpoints c JOIN log_head h USING (shard_id) WHERE c.projection = 'deliveries' AND c.position = h.position)",
-    )
-    .await;
+    let mut first = Program::start(&database.url, &["--roles", roles]).await;
+    if roles == "projector" {
+        let all =
+            "SELECT count(*) = 3 FROM projection_checkpoints c JOIN log_head h USING (shard_id) WHERE c.position = h.position";
+        until(DEADLINE, "the first projects", &pool, all).await;
+    }
+    // The other one is there, and looks on.
+    let other = Program::start(&database.url, &["--roles", roles]).await;
+    frozen_at_rest(&other, &pool).await;
 
-    // It comes to where it writes deliveries, holds its checkpoint, and waits for this lock.
+    // The first comes to where it writes, and waits for this lock.
     let mut admin: PgConnection = options.connect().await.unwrap();
     let mut lock = admin.begin().await.unwrap();
-    sqlx::query("LOCK TABLE deliveries IN EXCLUSIVE MODE").execute(&mut *lock).await.unwrap();
-    for _ in 0..5 {
-        let body = json!({"product_id": product, "denomination": 10, "quantity": 1});
-        let (status, answer) = api.call(&client, "POST", "/orders", None, &body).await.unwrap();
+    sqlx::query(AssertSqlSafe(format!("LOCK TABLE {writes} IN EXCLUSIVE MODE"))).execute(&mut *lock).await.unwrap();
+    let body = json!({"product_id": product, "denomination": 10, "quantity": 1});
+    let placing = (0..5).map(|_| api.call(&client, "POST", "/orders", None, &body));
+    for placed in futures::future::join_all(placing).await {
+        let (status, answer) = placed.unwrap();
         assert_eq!(status, 201, "{answer}");
     }
-    until(
-        DEADLINE,
-        "the first waits for the lock",
-        &pool,
-        "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'rewards-ledger projector'
-            AND wait_event_type = 'Lock' AND datname = current_database())",
-    )
-    .await;
-    let other = Program::start(&database.url, &["--roles", "projector"]).await;
+    let waits = format!(
+        "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = '{writes}'::regclass AND NOT granted AND mode <> 'AccessShareLock'
+            AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))"
+    );
+    until(DEADLINE, "the first waits for the lock", &pool, &waits).await;
     first.signal(harm);
+    other.signal(Signal::SIGCONT);
     lock.commit().await.unwrap();
+    let patience = if harm == Signal::SIGSTOP { HELD + SECONDS } else { SECONDS };
+    until(patience, "the other goes on", &pool, is_done).await;
 
-    let head = reader::head(&pool, FIRST_SHARD).await.unwrap();
-    let caught_up = tokio::time::timeout(SECONDS, async {
-        let position = "SELECT position FROM projection_checkpoints WHERE projection = 'deliveries'";
-        while sqlx::query_scalar::<_, i64>(position).fetch_one(&pool).await.unwrap() < head {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    });
-    caught_up.await.unwrap_or_else(|_| panic!("the other goes on within {SECONDS:?}"));
     if harm == Signal::SIGSTOP {
         // What it still wanted to write, it cannot; and it goes on beside the other.
         first.signal(Signal::SIGCONT);
@@ -81,18 +129,47 @@ async fn taken_over(harm: Signal) {
         assert!(first.ended().await.success());
     }
     drop(first);
-    let once = "SELECT count(*) = 5 AND count(DISTINCT event_id) = 5 FROM deliveries";
-    assert!(sqlx::query_scalar::<_, bool>(once).fetch_one(&pool).await.unwrap(), "each delivery is made once");
-    let verified = other.command().arg("verify").output().await.unwrap();
+    until(DEADLINE, "nothing is done twice", &pool, is_done).await;
+    let verified = run(other.command().arg("verify")).await;
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn from_a_node_that_freezes() {
-    taken_over(Signal::SIGSTOP).await;
+async fn deliveries_from_a_node_that_freezes() {
+    taken_over(DELIVERIES, Signal::SIGSTOP).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn from_a_node_that_is_killed() {
-    taken_over(Signal::SIGKILL).await;
+async fn deliveries_from_a_node_that_is_killed() {
+    taken_over(DELIVERIES, Signal::SIGKILL).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn daily_totals_from_a_node_that_freezes() {
+    taken_over(DAILY_TOTALS, Signal::SIGSTOP).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn daily_totals_from_a_node_that_is_killed() {
+    taken_over(DAILY_TOTALS, Signal::SIGKILL).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tree_from_a_node_that_freezes() {
+    taken_over(TREE, Signal::SIGSTOP).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tree_from_a_node_that_is_killed() {
+    taken_over(TREE, Signal::SIGKILL).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fulfilment_from_a_node_that_freezes() {
+    taken_over(FULFILMENT, Signal::SIGSTOP).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fulfilment_from_a_node_that_is_killed() {
+    taken_over(FULFILMENT, Signal::SIGKILL).await;
 }

@@ -1,18 +1,24 @@
 //! The tree grows with the log, and its tables are what the events make.
 
-use ledger_events::merkle::{Frontier, leaf_hash};
+use ledger_events::ShardId;
+use ledger_events::merkle::{Frontier, leaf_hash, verify_consistency};
 use ledger_events::tile::{FULL, Tile};
 use rewards_ledger::audit::verify;
 use rewards_ledger::ledger::reader;
 use rewards_ledger::transparency::Standing;
-use rewards_ledger::transparency::checkpoint::Trust;
+use rewards_ledger::transparency::checkpoint::{Checkpoint, Trust};
 use rewards_ledger::transparency::note::VerifierKey;
 use rewards_ledger::transparency::projector::Step;
+use rewards_ledger::transparency::proof::consistency;
+use rewards_ledger::transparency::signer::{Origin, Signer};
 use rewards_ledger::transparency::store;
+use serde_json::{Value, json};
+use sqlx::{AssertSqlSafe, ConnectOptions};
 
-use crate::support::ledger::SHARD;
+use crate::support::ledger::{LOG_KEY, SHARD};
+use crate::support::node::{AMPLE_LIMITS, Node};
 use crate::support::shop::Shop;
-use crate::support::tree::{Signing, Tree, key_of};
+use crate::support::tree::{ORIGIN, Signing, Tree, key_of};
 
 pub fn tree(shop: &Shop, signing: Signing) -> Tree {
     Tree::with(&shop.ledger, &shop.options, &shop.metrics, &Standing::default(), signing)
@@ -162,4 +168,89 @@ async fn the_service_cannot_change_what_was_published() {
             assert!(refused.to_string().contains("append-only"), "{statement}: {refused}");
         }
     }
+}
+
+/// The root of a shard's events up to a position, by nothing but their bytes.
+async fn root_of(node: &Node, shard: ShardId, size: u64) -> [u8; 32] {
+    let events = reader::stored_after(node.ledger.pool(), shard, 0, size.try_into().unwrap()).await.unwrap();
+    assert_eq!(events.len() as u64, size);
+    let mut frontier = Frontier::default();
+    events.iter().for_each(|stored| frontier.append(leaf_hash(&stored.leaf().to_bytes())));
+    frontier.root()
+}
+
+/// What is served as the newest checkpoint of a shard: the note, and what it says under the shard's key.
+async fn served(node: &Node, shard: ShardId) -> (String, Checkpoint) {
+    let note = node.anyone("GET", &format!("/log/{shard}/checkpoint"), Value::Null).await;
+    assert_eq!(note.status, 200, "{}", note.text);
+    let origin = Origin::new(ORIGIN).of(shard);
+    let key = Signer::from_text(LOG_KEY).unwrap().verifiers(&origin).unwrap().remove(0);
+    let checkpoint = Trust::in_keys(vec![key]).open(&note.text).unwrap().checkpoint;
+    assert_eq!(checkpoint.origin, format!("{ORIGIN}/{shard}"));
+    (note.text, checkpoint)
+}
+
+/// Puts the first events of shard 1 after what shard 2 has.
+async fn append_to_the_second(node: &Node, count: i64) {
+    let sql = format!(
+        "INSERT INTO events SELECT 2, h.position + e.position, gen_random_uuid(), stream_type, h.position + stream_id, version, type, schema_version, data,
+            metadata, greatest(e.recorded_at, h.recorded_at) FROM events e, log_head h WHERE e.shard_id = 1 AND e.position <= {count} AND h.shard_id = 2;
+         UPDATE log_head SET position = position + {count}, recorded_at = (SELECT max(recorded_at) FROM events WHERE shard_id = 2) WHERE shard_id = 2"
+    );
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut node.options.connect().await.unwrap()).await.unwrap();
+}
+
+/// Grows the trees of both shards.
+async fn grow_both(tree: &Tree) {
+    for shard in [1, 2] {
+        while tree.projector.once(shard).await.unwrap() != Step::Idle {}
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_shard_has_a_tree_of_its_own() {
+    let first = Node::start().await;
+    let setup = first.setup().await;
+    sqlx::raw_sql("INSERT INTO log_head (shard_id) VALUES (2)")
+        .execute(&mut first.options.connect().await.unwrap())
+        .await
+        .unwrap();
+    append_to_the_second(&first, 5).await;
+    // A node that has seen both since its start.
+    let node = first.beside(AMPLE_LIMITS.parse().unwrap()).await;
+    let tree = Tree::of(&node.ledger, &node.options, &node.metrics, &node.public_log.standing);
+    grow_both(&tree).await;
+    let (of_first, of_second) = (served(&node, 1).await, served(&node, 2).await);
+    assert_eq!((of_first.1.size, of_second.1.size), (u64::try_from(node.head().await).unwrap(), 5));
+    for (shard, checkpoint) in [(1, &of_first.1), (2, &of_second.1)] {
+        assert_eq!(checkpoint.root, root_of(&node, shard, checkpoint.size).await);
+        let path = format!("/log/{shard}/proof/inclusion?position=3");
+        let proved = node.anyone("GET", &path, Value::Null).await.data(200);
+        assert_eq!((&proved["origin"], &proved["size"]), (&json!(checkpoint.origin), &json!(checkpoint.size)));
+    }
+    assert_ne!(root_of(&node, 1, 5).await, of_second.1.root, "the same events of another shard are other leaves");
+    assert_eq!(node.anyone("GET", "/log/3/checkpoint", Value::Null).await.status, 404);
+
+    // What one of them grows by leaves the other as it is.
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    node.client(&setup.client, "POST", "/orders", order).await.data(201);
+    grow_both(&tree).await;
+    let grown = served(&node, 1).await;
+    assert_eq!((grown.1.size, served(&node, 2).await), (of_first.1.size + 2, of_second.clone()));
+    append_to_the_second(&node, 3).await;
+    grow_both(&tree).await;
+    assert_eq!(served(&node, 1).await, grown);
+    let second = served(&node, 2).await.1;
+    assert_eq!((second.size, second.root), (8, root_of(&node, 2, 8).await));
+    let path = consistency(node.ledger.pool(), 2, 5, 8).await.unwrap();
+    verify_consistency(5, &of_second.1.root, 8, &second.root, &path).unwrap();
+
+    // A change in one is found there, and nowhere else.
+    let change = "ALTER TABLE events DISABLE TRIGGER ALL; UPDATE events SET data = (data::text || ' ')::json WHERE shard_id = 2 AND position = 3;
+        ALTER TABLE events ENABLE ALWAYS TRIGGER events_append_only; ALTER TABLE events ENABLE ALWAYS TRIGGER events_no_truncate";
+    sqlx::raw_sql(change).execute(&mut node.options.connect().await.unwrap()).await.unwrap();
+    let report = verify(&node.options, |_| {}).await.unwrap();
+    let lines = report.differences.iter().map(ToString::to_string);
+    let of_trees: Vec<String> = lines.filter(|line| line.contains("the tree has here")).collect();
+    assert!(of_trees.len() == 1 && of_trees[0].contains("shard 2, position 3: "), "{of_trees:#?}");
 }

@@ -7,7 +7,7 @@ use rewards_ledger::access::Role;
 use rewards_ledger::transparency::checkpoint::Trust;
 use serde_json::{Value, json};
 
-use crate::support::node::Node;
+use crate::support::node::{Client, Node};
 use crate::support::tree;
 
 /// A body as bytes, with its status and a header of it.
@@ -94,6 +94,29 @@ async fn hashes_are_for_everyone_and_entries_for_auditors() {
     let (_, whole, _) = bytes(&node, "/log/1/tile/0/000", None).await;
     let (status, part, _) = bytes(&node, "/log/1/tile/0/000.p/7", None).await;
     assert_eq!((status, &part[..]), (200, &whole[..7 * size_of::<Hash>()]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entries_are_for_operators_of_any_role_and_for_no_client() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    node.publish().await;
+    let size = node.head().await;
+    for kind in ["entries", "entries32"] {
+        let path = format!("/log/1/tile/{kind}/000.p/{size}");
+        let Client { key, secret, account_id, .. } = &setup.client;
+        let by_key = node.request("GET", &path).header("X-API-Key", key).header("X-API-Secret", secret);
+        node.send(by_key).await.refused(401, "E_UNAUTHORIZED");
+        for role in ["viewer", "operator", "owner"] {
+            let user = node.user(*account_id, role).await;
+            node.bearer(&user.access_token, "GET", &path, Value::Null).await.refused(401, "E_UNAUTHORIZED");
+            node.portal(&user.cookie, node.url(), "GET", &path, Value::Null).await.refused(401, "E_UNAUTHORIZED");
+        }
+        for role in [Role::Admin, Role::Finance, Role::Auditor] {
+            let token = node.token(role).await;
+            assert_eq!(bytes(&node, &path, Some(token.expose())).await.0, 200, "{kind} {role:?}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
