@@ -28,8 +28,27 @@ const CONNECTIONS: u64 = 16;
 const BACKLOG_CONNECTIONS: u64 = 256;
 /// Most that one scenario may take beyond its period.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// Sends at once in the bare loop: what a worker has in flight by default.
-const BARE_IN_FLIGHT: usize = 64;
+/// What a worker has in flight by default, to one webhook and in all: sends at once in the bare loop.
+const IN_FLIGHT_TO_ONE: usize = 64;
+const IN_FLIGHT: usize = 256;
+
+/// To whom deliveries go.
+const SCENARIOS: [(&str, usize, Behaviour); 4] = [
+    ("1 endpoint", 1, Behaviour::Well),
+    ("10 endpoints", 10, Behaviour::Well),
+    ("1,000 endpoints", 1_000, Behaviour::Well),
+    ("1,000 endpoints, 5 % failing, 1 % hanging", 1_000, Behaviour::SomeFailSomeHang),
+];
+
+/// What goes on beside the deliveries that are measured.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    Nobody,
+    /// An endpoint that answers nothing, with a thousand deliveries due to it.
+    OneThatHangs,
+    /// An account that places orders as fast as it can, all announced to its webhook.
+    AFlood,
+}
 
 #[derive(Clone, Copy)]
 struct Size {
@@ -57,18 +76,13 @@ async fn main() -> Result<()> {
 
     if named("drain") {
         let mut rows = vec![];
-        for (name, webhooks, behaviour) in [
-            ("1 endpoint", 1, Behaviour::Well),
-            ("10 endpoints", 10, Behaviour::Well),
-            ("1,000 endpoints", 1_000, Behaviour::Well),
-            ("1,000 endpoints, 5 % failing, 1 % hanging", 1_000, Behaviour::SomeFailSomeHang),
-        ] {
+        for (name, webhooks, behaviour) in SCENARIOS {
             let url = database(&format!("drain_{}", rows.len())).await?;
             let backlog = make_backlog(&url, webhooks, size.backlog, behaviour).await?;
             // Around it, for a machine is not as fast at all times.
-            let before = bare_loop(size.period / 3).await?;
+            let before = bare_loop(size.period / 3, webhooks).await?;
             let drained = drain(&url, &url, backlog).await?;
-            let bare = (before + bare_loop(size.period / 3).await?) / 2.0;
+            let bare = (before + bare_loop(size.period / 3, webhooks).await?) / 2.0;
             rows.push(vec![
                 name.to_owned(),
                 thousands(drained.delivered as f64),
@@ -116,61 +130,75 @@ async fn main() -> Result<()> {
     }
     if named("latency") {
         let mut rows = Vec::new();
-        for (name, webhooks) in [("1 endpoint", 1), ("10 endpoints", 10), ("1,000 endpoints", 1_000)] {
-            let url = database(&format!("latency_{webhooks}")).await?;
-            let measured = latency(&url, webhooks, 500, size.period, false).await?;
+        for (name, webhooks, behaviour) in SCENARIOS {
+            let url = database(&format!("latency_{}", rows.len())).await?;
+            let measured = latency(&url, webhooks, behaviour, 500, size.period, Beside::Nobody).await?;
             rows.push(vec![name.to_owned(), thousands(measured.per_second), millis(measured.p50), millis(measured.p99)]);
         }
-        table::print("From the order's commit to the receiver's first byte", &["", "deliveries/s", "p50", "p99"], &rows);
+        let header = ["", "deliveries/s", "p50", "p99"];
+        table::print("From the order's commit to the receiver's first byte, at 500 a second", &header, &rows);
     }
     if named("fair") {
-        let alone = latency(&database("fair_alone").await?, 10, 200, size.period, false).await?;
-        let beside = latency(&database("fair_beside").await?, 10, 200, size.period, true).await?;
+        let alone = latency(&database("fair_alone").await?, 10, Behaviour::Well, 200, size.period, Beside::Nobody).await?;
         let ratio = |a: Duration, b: Duration| format!("{:.2}×", a.as_secs_f64() / b.as_secs_f64());
-        let rows = vec![
-            vec!["alone".to_owned(), millis(alone.p50), millis(alone.p99)],
-            vec!["beside it".to_owned(), millis(beside.p50), millis(beside.p99)],
-            vec!["ratio".to_owned(), ratio(beside.p50, alone.p50), ratio(beside.p99, alone.p99)],
-        ];
-        table::print("Beside an endpoint that hangs, with 1,000 deliveries due to it", &["ten others", "p50", "p99"], &rows);
+        let mut rows = vec![vec!["alone".to_owned(), millis(alone.p50), String::new(), millis(alone.p99), String::new()]];
+        for (name, database_name, what) in [
+            ("beside an endpoint that hangs, 1,000 due to it", "fair_hanging", Beside::OneThatHangs),
+            ("beside an account with a flood", "fair_flood", Beside::AFlood),
+        ] {
+            let beside = latency(&database(database_name).await?, 10, Behaviour::Well, 200, size.period, what).await?;
+            rows.push(vec![
+                name.to_owned(),
+                millis(beside.p50),
+                ratio(beside.p50, alone.p50),
+                millis(beside.p99),
+                ratio(beside.p99, alone.p99),
+            ]);
+        }
+        table::print("Ten endpoints, 200 deliveries a second", &["", "p50", "of alone", "p99", "of alone"], &rows);
     }
     if named("whole") {
+        let before = bare_loop(size.period / 3, 10).await?;
         let (placed, measured, lag) = whole(&database("whole").await?, 1_500, size.whole).await?;
+        let bare = (before + bare_loop(size.period / 3, 10).await?) / 2.0;
         let rows = vec![
-            vec!["orders placed and delivered a second".to_owned(), thousands(placed)],
-            vec!["from commit to first byte, p50".to_owned(), millis(measured.p50)],
+            vec!["orders placed, delivered and announced a second".to_owned(), thousands(placed)],
+            vec!["a bare loop's deliveries a second".to_owned(), thousands(bare)],
+            vec!["from OrderDelivered to first byte, p50".to_owned(), millis(measured.p50)],
             vec!["p99".to_owned(), millis(measured.p99)],
             vec!["longest, first and second half".to_owned(), format!("{}, {}", millis(lag.0), millis(lag.1))],
         ];
-        table::print("End to end, at 1,500 orders a second", &["", "value"], &rows);
+        table::print("End to end from stock, at 1,500 orders a second", &["", "value"], &rows);
     }
     println!("\n{stolen}");
     server.stop().await?;
     Ok(())
 }
 
-/// The sender alone, as fast as it goes; deliveries a second.
-async fn bare_loop(period: Duration) -> Result<f64> {
-    let arrivals = Arrivals::start(Behaviour::Well).await?;
+/// The sender alone, as fast as it goes, to so many endpoints; deliveries a second.
+async fn bare_loop(period: Duration, endpoints: usize) -> Result<f64> {
+    let arrivals = Arrivals::start(Behaviour::Well, endpoints).await?;
+    let in_flight = IN_FLIGHT.min(endpoints * IN_FLIGHT_TO_ONE);
     let settings = SenderSettings {
         service_name: "SERVICE".to_owned(),
         deadline: Duration::from_secs(30),
         ca_pem: Some(arrivals.ca_pem().as_bytes().to_vec()),
         allowed_nets: vec!["127.0.0.0/8".parse()?],
-        max_connections: 2 * BARE_IN_FLIGHT,
+        max_connections: in_flight + 1_024,
     };
     let sender = Arc::new(Sender::new(settings)?);
-    let url: Arc<str> = arrivals.url().into();
+    let urls: Arc<Vec<String>> = Arc::new((0..endpoints).map(|n| arrivals.url(n)).collect());
     let body = hyper::body::Bytes::from(vec![b'.'; 700]); // as long as an envelope
     let (sent, start) = (Arc::new(AtomicU64::new(0)), Instant::now());
     let warm_up = period / 5;
-    let lanes: Vec<_> = (0..BARE_IN_FLIGHT)
-        .map(|_| {
-            let (sender, url, body, sent) = (sender.clone(), url.clone(), body.clone(), sent.clone());
+    let lanes: Vec<_> = (0..in_flight)
+        .map(|lane| {
+            let (sender, urls, body, sent) = (sender.clone(), urls.clone(), body.clone(), sent.clone());
             tokio::spawn(async move {
+                let mut next = (lane..).step_by(in_flight);
                 while start.elapsed() < warm_up + period {
                     let delivery = Delivery {
-                        url: &url,
+                        url: &urls[next.next().unwrap_or_default() % urls.len()],
                         webhook_id: 1,
                         event_id: "0190a000-0000-7000-8000-000000000000",
                         event_type: "order.created",
@@ -207,9 +235,9 @@ struct Backlog {
 }
 
 async fn make_backlog(url: &str, webhooks: usize, deliveries: u64, behaviour: Behaviour) -> Result<Backlog> {
-    let arrivals = Arrivals::start(behaviour).await?;
+    let arrivals = Arrivals::start(behaviour, webhooks).await?;
     let serve = Serve::start(url, "api,projector", &[]).await?;
-    let (product, clients) = prepare(&serve, &arrivals, webhooks).await?;
+    let (product, clients) = prepare(&serve, &arrivals, "order.created").await?;
     place_all(&serve.address, &clients, product, deliveries, BACKLOG_CONNECTIONS).await?;
     let pool = PgPool::connect(url).await?;
     let started = Instant::now();
@@ -217,7 +245,7 @@ async fn make_backlog(url: &str, webhooks: usize, deliveries: u64, behaviour: Be
         ensure!(started.elapsed() < PATIENCE, "the backlog was not made");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    let expected = deliveries - arrivals.not_answered(webhooks) * (deliveries / webhooks as u64);
+    let expected = arrivals.answered_of(deliveries);
     Ok(Backlog { arrivals, expected })
 }
 
@@ -253,12 +281,12 @@ async fn count(pool: &PgPool, sql: &'static str) -> Result<u64> {
     Ok(u64::try_from(sqlx::query_scalar::<_, i64>(sql).fetch_one(pool).await?)?)
 }
 
-/// A product without stock, and accounts with a webhook each that hears of new orders.
-async fn prepare(serve: &Serve, arrivals: &Arrivals, webhooks: usize) -> Result<(i64, Arc<Vec<Client>>)> {
+/// A product without stock, and for each endpoint an account with a webhook that hears of these events.
+async fn prepare(serve: &Serve, arrivals: &Arrivals, event: &str) -> Result<(i64, Arc<Vec<Client>>)> {
     let product = serve.product().await?;
-    let clients = serve.clients(webhooks).await?;
+    let clients = serve.clients(arrivals.endpoints()).await?;
     for (n, client) in clients.iter().enumerate() {
-        let webhook = json!({"name": "bench", "url": format!("{}/{n}", arrivals.url()), "events": ["order.created"]});
+        let webhook = json!({"name": "bench", "url": arrivals.url(n), "events": [event]});
         serve.client(client, "/webhooks", webhook).await?;
     }
     Ok((product, clients))
@@ -310,34 +338,56 @@ async fn place_steadily(
     Ok(orders)
 }
 
-/// How long deliveries take from the commit to the first byte, at a steady rate; perhaps beside an
-/// endpoint that hangs with a thousand due to it.
-async fn latency(url: &str, webhooks: usize, per_second: u32, period: Duration, beside_one_that_hangs: bool) -> Result<Measured> {
-    let arrivals = Arrivals::start(Behaviour::Well).await?;
+/// How long deliveries take from the commit to the first byte, at a steady rate.
+async fn latency(
+    url: &str,
+    webhooks: usize,
+    behaviour: Behaviour,
+    per_second: u32,
+    period: Duration,
+    beside: Beside,
+) -> Result<Measured> {
+    let arrivals = Arrivals::start(behaviour, webhooks).await?;
     let serve = Serve::start(url, "api,projector,delivery", &arrivals.reach()).await?;
-    let (product, clients) = prepare(&serve, &arrivals, webhooks).await?;
-    if beside_one_that_hangs {
-        let hanging = serve.clients(1).await?;
-        let webhook = json!({"name": "bench", "url": format!("{}/hang", arrivals.url()), "events": ["order.created"]});
-        serve.client(&hanging[0], "/webhooks", webhook).await?;
-        place_all(&serve.address, &hanging, product, 1_000, CONNECTIONS).await?;
+    let (product, clients) = prepare(&serve, &arrivals, "order.created").await?;
+    let their = serve.clients(1).await?;
+    let their_url = if beside == Beside::AFlood { arrivals.aside_url() } else { arrivals.hanging_url() };
+    let mut flood = None;
+    if beside != Beside::Nobody {
+        let webhook = json!({"name": "bench", "url": their_url, "events": ["order.created"]});
+        serve.client(&their[0], "/webhooks", webhook).await?;
+    }
+    match beside {
+        Beside::Nobody => {}
+        Beside::OneThatHangs => place_all(&serve.address, &their, product, 1_000, CONNECTIONS).await?,
+        Beside::AFlood => {
+            let (address, their) = (serve.address.clone(), their.clone());
+            flood = Some(tokio::spawn(async move { place_all(&address, &their, product, u64::MAX, CONNECTIONS / 4).await }));
+        }
     }
     // The first ones open connections.
     let warm_up = place_steadily(&serve.address, &clients, product, per_second, period / 3, "warm").await?;
-    arrivals.until(warm_up, PATIENCE).await?;
+    arrivals.until(arrivals.answered_of(warm_up), PATIENCE).await?;
     arrivals.forget();
     let start = Instant::now();
     let orders = place_steadily(&serve.address, &clients, product, per_second, period, "steady").await?;
-    arrivals.until(orders, PATIENCE).await?;
-    Ok(Measured::of(arrivals.latencies(), start.elapsed()))
+    let expected = arrivals.answered_of(orders);
+    arrivals.until(expected, PATIENCE).await?;
+    let measured = Measured::of(arrivals.latencies(), start.elapsed());
+    if let Some(flood) = flood {
+        ensure!(!flood.is_finished(), "the flood ended: {:?}", flood.await);
+        flood.abort();
+    }
+    Ok(measured)
 }
 
-/// Every role but fulfilment's stock: so many orders a second are placed, and each one's
-/// `order.created` arrives. Orders a second, times, and the longest in either half.
+/// All roles: so many orders a second are placed, delivered from stock, and each one's `order.delivered` arrives.
+/// Orders a second, times, and the longest in either half.
 async fn whole(url: &str, per_second: u32, period: Duration) -> Result<(f64, Measured, (Duration, Duration))> {
-    let arrivals = Arrivals::start(Behaviour::Well).await?;
+    let arrivals = Arrivals::start(Behaviour::Well, 10).await?;
     let serve = Serve::start(url, "api,projector,fulfilment,delivery", &arrivals.reach()).await?;
-    let (product, clients) = prepare(&serve, &arrivals, 10).await?;
+    let (product, clients) = prepare(&serve, &arrivals, "order.delivered").await?;
+    serve.stock(product, (f64::from(per_second) * period.as_secs_f64()) as u64).await?;
     let start = Instant::now();
     let orders = place_steadily(&serve.address, &clients, product, per_second, period, "steady").await?;
     arrivals.until(orders, PATIENCE).await?;

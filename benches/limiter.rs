@@ -1,5 +1,5 @@
 //! What the rate limit costs an order: orders whose requests are let in by the gate, charged and not charged, in
-//! turns on one ledger. Without HTTP, which would make its share smaller.
+//! turns on one ledger in this process; and what share that is of an order through HTTP, which is always charged.
 //!
 //! ```text
 //! cargo bench --bench limiter
@@ -23,7 +23,7 @@ use rewards_ledger::ledger::{Command, FIRST_SHARD, Ledger, Origin, connect};
 use rewards_ledger::telemetry::Metrics;
 use support::load::{Client, Measured};
 use support::table::{self, median, millis, of_rounds, thousands};
-use support::{Serve, Stolen};
+use support::{Serve, Stolen, load};
 use tokio_util::task::TaskTracker;
 
 const ROUNDS: usize = 6;
@@ -39,10 +39,8 @@ async fn main() -> Result<()> {
     let stolen = Stolen::since();
     let server = support::postgres().await?;
     let options = support::database(&server, "limiter").await?;
-    let (product_id, clients) = {
-        let serve = Serve::start(&server.url_of("limiter"), "api", &[]).await?;
-        (serve.product().await?, serve.clients(WALLETS).await?)
-    };
+    let serve = Serve::start(&server.url_of("limiter"), "api", &[]).await?;
+    let (product_id, clients) = (serve.product().await?, serve.clients(WALLETS).await?);
     let tasks = TaskTracker::new();
     let keyring = Arc::new(Keyring::from_base64(&Keyring::generate())?);
     let ledger = Ledger::open(&options, keyring, Metrics::default(), &tasks).await?;
@@ -51,25 +49,31 @@ async fn main() -> Result<()> {
 
     let mut rows = vec![];
     for (name, clients) in [("one hot wallet", Arc::new(clients[..1].to_vec())), ("10,000 wallets", clients)] {
-        let (mut free, mut charged) = (vec![], vec![]);
+        let (mut free, mut charged, mut through_http) = (vec![], vec![], vec![]);
         for _ in 0..ROUNDS {
             free.push(orders(&ledger, &gate, None, &clients, product_id).await?);
             charged.push(orders(&ledger, &gate, Some(Rule::Orders), &clients, product_id).await?);
+            through_http.push(load::orders(&serve.address, &clients, product_id, LANES, PERIOD).await?);
         }
-        for (side, measured) in [("the key is looked up", &free), ("and the limit is charged", &charged)] {
-            let shares = measured.iter().zip(&free).map(|(one, free)| one.per_second / free.per_second);
+        let cost = |n: usize| 1.0 / charged[n].per_second - 1.0 / free[n].per_second;
+        let share = of_rounds((0..ROUNDS).map(|n| cost(n) * through_http[n].per_second));
+        for (side, measured, share) in [
+            ("the key is looked up", &free, String::new()),
+            ("and the limit is charged", &charged, String::new()),
+            ("all of it, through HTTP", &through_http, share),
+        ] {
             rows.push(vec![
                 name.to_owned(),
                 side.to_owned(),
                 thousands(median(measured.iter().map(|m| m.per_second))),
                 millis(Duration::from_secs_f64(median(measured.iter().map(|m| m.p50.as_secs_f64())))),
-                of_rounds(shares),
+                share,
             ]);
         }
     }
     table::print(
         &format!("Orders from {LANES} lanes, the median of {ROUNDS} rounds (the least and the most of them)"),
-        &["wallets", "", "orders/s", "p50", "of those that are not charged"],
+        &["wallets", "", "orders/s", "p50", "the limit's share of it"],
         &rows,
     );
     println!("\n{stolen}");

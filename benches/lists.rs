@@ -31,7 +31,10 @@ const PAGES: &[(&str, u64)] = &[
     ("/orders?product_id={product}&status=PENDING", 50),
     ("/orders?created_from={middle}", 50),
     ("/orders?created_from={middle}&status=DELIVERED", 50),
+    ("/orders?created_to={middle}", 50),
+    ("/orders?created_from={middle}&product_id={product}", 50),
     ("/orders?reference_code=ORD-0000500000", 50),
+    ("/orders?client_reference=none", 50),
     ("/orders?page=40000", 50),
     ("/orders?created_to={middle}&page=20000", 250),
     ("/orders?status=DELIVERED&page=20000", 250),
@@ -43,6 +46,8 @@ const PAGES: &[(&str, u64)] = &[
     ("/webhooks/deliveries?status=pending", 50),
     ("/webhooks/deliveries?event_type=order.delivered", 50),
     ("/webhooks/deliveries?order_id=500000", 50),
+    ("/webhooks/deliveries?webhook_url_id={webhook}", 50),
+    ("/webhooks/deliveries?webhook_url_id={webhook}&status=failed&event_type=order.created", 50),
     ("/webhooks/deliveries?page=40000", 50),
     ("/webhooks/deliveries?status=delivered&page=20000", 250),
     ("/webhooks/deliveries?status=failed&page=1000", 250),
@@ -62,7 +67,8 @@ async fn main() -> Result<()> {
     more.into_iter().collect::<Result<Vec<_>>>()?;
     let client = serve.clients(1).await?[0].clone();
     let events = json!(["order.created", "order.delivered", "order.cancelled"]);
-    serve.client(&client, "/webhooks", json!({"name": "bench", "url": "https://example.com/hook", "events": events})).await?;
+    let webhook = json!({"name": "bench", "url": "https://example.com/hook", "events": events});
+    let webhook = serve.client(&client, "/webhooks", webhook).await?["id"].as_i64().context("a webhook's id")?;
     let mut admin = options.connect().await?;
     seed(&mut admin, product).await?;
     rebuild(&options, Rebuild::All, |_| {}).await?;
@@ -86,7 +92,10 @@ async fn main() -> Result<()> {
     .await?;
     let mut rows = vec![];
     for (path, target) in PAGES {
-        let path = path.replace("{product}", &product.to_string()).replace("{middle}", &middle);
+        let path = path
+            .replace("{product}", &product.to_string())
+            .replace("{middle}", &middle)
+            .replace("{webhook}", &webhook.to_string());
         rows.push(read(&serve, &client, &path, Duration::from_millis(*target)).await?);
     }
     table::print(

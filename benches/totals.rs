@@ -23,6 +23,9 @@ use tokio_util::task::TaskTracker;
 /// How often each is asked; the median is told.
 const READS: usize = 9;
 const MONTH: &str = "from=2026-01-01T00:00:00Z&to=2026-02-01T00:00:00Z";
+const HOUR: &str = "from=2026-01-15T10:00:00Z&to=2026-01-15T11:00:00Z";
+const DAY: &str = "from=2026-01-15T00:00:00Z&to=2026-01-16T00:00:00Z";
+const JSON: &str = "application/json";
 /// Neither end at midnight.
 const EDGES: &str = "from=2026-01-01T10:30:00Z&to=2026-01-31T15:45:00Z";
 
@@ -49,7 +52,7 @@ async fn main() -> Result<()> {
         ("the month of one account", format!("{MONTH}&account_id={account}")),
     ] {
         let path = format!("/admin/v1/reconciliation?{query}");
-        rows.push(row(&format!("GET /admin/v1/reconciliation: {what}"), ask(&serve, None, &path).await?));
+        rows.push(row(&format!("GET /admin/v1/reconciliation: {what}"), ask(&serve, None, &path, JSON).await?));
     }
     rows.push(
         plain(
@@ -61,8 +64,20 @@ async fn main() -> Result<()> {
     );
     for (what, query) in [("the month of the hot wallet", MONTH), ("the same, but for its first and last hours", EDGES)] {
         let path = format!("/api/v1/wallets/{wallet}/statement?totals_only=true&{query}");
-        rows.push(row(&format!("GET /api/v1/wallets/:id/statement, totals: {what}"), ask(&serve, Some(&client), &path).await?));
+        rows.push(row(
+            &format!("GET /api/v1/wallets/:id/statement, totals: {what}"),
+            ask(&serve, Some(&client), &path, JSON).await?,
+        ));
     }
+    for (what, query, accept) in [
+        ("an hour of the hot wallet with its 1,000 movements", HOUR, JSON),
+        ("the same as CSV", HOUR, "text/csv"),
+        ("a day of it, 32,000 movements", DAY, JSON),
+    ] {
+        let path = format!("/api/v1/wallets/{wallet}/statement?{query}");
+        rows.push(row(&format!("GET /api/v1/wallets/:id/statement: {what}"), ask(&serve, Some(&client), &path, accept).await?));
+    }
+    agree(&serve, &client, &mut admin, wallet).await?;
     table::print(
         "Totals over ten million movements in a month: 9,000 wallets with 1,000 each, one with a million",
         &["", "median", "most"],
@@ -131,12 +146,29 @@ async fn plain(admin: &mut PgConnection, what: &str, condition: &str) -> Result<
     Ok(row(&format!("plain SQL, sum … GROUP BY: {what}"), times))
 }
 
-async fn ask(serve: &Serve, client: Option<&load::Client>, path: &str) -> Result<Vec<Duration>> {
+async fn ask(serve: &Serve, client: Option<&load::Client>, path: &str, accept: &str) -> Result<Vec<Duration>> {
     let mut times = Vec::with_capacity(READS);
     for _ in 0..READS {
-        times.push(serve.get(client, path).await?);
+        times.push(serve.get(client, path, accept).await?.0);
     }
     Ok(times)
+}
+
+/// What is fast has to be right: the statement's sums are those of the movements.
+async fn agree(serve: &Serve, client: &load::Client, admin: &mut PgConnection, wallet: i64) -> Result<()> {
+    let (_, text) =
+        serve.get(Some(client), &format!("/api/v1/wallets/{wallet}/statement?totals_only=true&{EDGES}"), JSON).await?;
+    let statement: serde_json::Value = serde_json::from_str(&text)?;
+    let (debits, closing): (String, String) = sqlx::query_as(
+        "SELECT sum(amount)::text, min(balance_after)::text FROM wallet_transactions WHERE shard_id = 1 AND wallet_id = $1
+           AND created_at >= '2026-01-01T10:30:00Z' AND created_at < '2026-01-31T15:45:00Z'",
+    )
+    .bind(wallet)
+    .fetch_one(admin)
+    .await?;
+    let told = &statement["data"];
+    ensure!(told["total_debits"] == debits && told["closing_balance"] == closing, "{told}: {debits}, {closing}");
+    Ok(())
 }
 
 fn row(what: &str, mut times: Vec<Duration>) -> Vec<String> {

@@ -24,35 +24,62 @@ struct Seen {
 
 #[derive(Debug)]
 pub struct Arrivals {
-    receiver: Receiver,
+    /// One for each endpoint, on a port of its own: to a sender they are strangers to each other.
+    receivers: Vec<Receiver>,
+    /// One more, whose arrivals are not counted.
+    aside: Receiver,
     seen: Arc<Seen>,
     ca: tempfile::NamedTempFile,
     behaviour: Behaviour,
 }
 
 impl Arrivals {
-    pub async fn start(behaviour: Behaviour) -> Result<Arrivals> {
+    pub async fn start(behaviour: Behaviour, endpoints: usize) -> Result<Arrivals> {
         let seen = Arc::new(Seen::default());
-        let counted = seen.clone();
-        let settings = ReceiverSettings {
-            listen: "127.0.0.1:0".parse()?,
-            service_name: "SERVICE".to_owned(),
-            certificate: Certificate::generate()?,
-            respond: Arc::new(move |received| answer(received, &counted, behaviour)),
+        let certificate = Certificate::generate()?;
+        let receiver = async || -> Result<Receiver> {
+            let counted = seen.clone();
+            let settings = ReceiverSettings {
+                listen: "127.0.0.1:0".parse()?,
+                service_name: "SERVICE".to_owned(),
+                certificate: certificate.clone(),
+                respond: Arc::new(move |received| answer(received, &counted, behaviour)),
+            };
+            let (receiver, channel) = Receiver::start(settings).await?;
+            drop(channel);
+            Ok(receiver)
         };
-        let (receiver, channel) = Receiver::start(settings).await?;
-        drop(channel);
+        let mut receivers = Vec::with_capacity(endpoints);
+        for _ in 0..endpoints {
+            receivers.push(receiver().await?);
+        }
+        let aside = receiver().await?;
         let ca = tempfile::NamedTempFile::new()?;
-        std::fs::write(ca.path(), receiver.ca_pem())?;
-        Ok(Arrivals { receiver, seen, ca, behaviour })
+        std::fs::write(ca.path(), certificate.ca_pem())?;
+        Ok(Arrivals { receivers, aside, seen, ca, behaviour })
     }
 
-    pub fn url(&self) -> String {
-        self.receiver.url()
+    /// Where an endpoint is. Its path says which it is.
+    pub fn url(&self, endpoint: usize) -> String {
+        format!("{}/{endpoint}", self.receivers[endpoint % self.receivers.len()].url())
+    }
+
+    /// Where nobody ever gets an answer.
+    pub fn hanging_url(&self) -> String {
+        format!("{}/hang", self.aside.url())
+    }
+
+    /// Where everything is answered with a success and nothing counted.
+    pub fn aside_url(&self) -> String {
+        format!("{}/aside", self.aside.url())
+    }
+
+    pub fn endpoints(&self) -> usize {
+        self.receivers.len()
     }
 
     pub fn ca_pem(&self) -> &str {
-        self.receiver.ca_pem()
+        self.receivers[0].ca_pem()
     }
 
     /// The arguments that let a node reach it.
@@ -60,12 +87,13 @@ impl Arrivals {
         ["--webhook-ca-file", self.ca.path().to_str().unwrap_or_default(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"]
     }
 
-    /// How many of so many endpoints do not answer with a success.
-    pub fn not_answered(&self, endpoints: usize) -> u64 {
-        match self.behaviour {
+    /// How many of so many deliveries, shared out evenly among the endpoints, are answered with a success.
+    pub fn answered_of(&self, deliveries: u64) -> u64 {
+        let not_answered = match self.behaviour {
             Behaviour::Well => 0,
-            Behaviour::SomeFailSomeHang => (0..endpoints).filter(|n| n % 100 < 6).count() as u64,
-        }
+            Behaviour::SomeFailSomeHang => (0..self.endpoints()).filter(|n| n % 100 < 6).count() as u64,
+        };
+        deliveries - not_answered * (deliveries / self.endpoints() as u64)
     }
 
     /// How many deliveries were answered with a success.
@@ -99,8 +127,10 @@ impl Arrivals {
 }
 
 fn answer(received: &Received, seen: &Seen, behaviour: Behaviour) -> Answer {
-    if received.path == "/hang" {
-        return Answer::Hang;
+    match received.path.as_str() {
+        "/hang" => return Answer::Hang,
+        "/aside" => return Answer::Status(200),
+        _ => {}
     }
     if behaviour == Behaviour::SomeFailSomeHang {
         let endpoint: usize = received.path.trim_start_matches('/').parse().unwrap_or_default();

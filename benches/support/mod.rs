@@ -155,9 +155,9 @@ impl Serve {
         Ok((took, total.context("a list's X-Total-Count")?))
     }
 
-    /// How long a read takes, whole: as a client, or without one as an operator.
-    pub async fn get(&self, client: Option<&load::Client>, path: &str) -> Result<Duration> {
-        let request = self.http.get(format!("http://{}{path}", self.address));
+    /// How long a read takes, whole, and its answer: as a client, or without one as an operator.
+    pub async fn get(&self, client: Option<&load::Client>, path: &str, accept: &str) -> Result<(Duration, String)> {
+        let request = self.http.get(format!("http://{}{path}", self.address)).header("Accept", accept);
         let request = match client {
             Some(client) => request.header("X-API-Key", &client.api_key).header("X-API-Secret", &client.api_secret),
             None => request.bearer_auth(OPERATOR_TOKEN),
@@ -170,7 +170,7 @@ impl Serve {
         if !status.is_success() {
             bail!("GET {path}: {status}: {text}");
         }
-        Ok(took)
+        Ok((took, text))
     }
 
     async fn data(&self, request: reqwest::RequestBuilder, body: Value) -> Result<Value> {
@@ -194,6 +194,18 @@ impl Serve {
             )
             .await?;
         product["id"].as_i64().context("a product's id")
+    }
+
+    /// Adds so many vouchers to a product's stock.
+    pub async fn stock(&self, product: i64, count: u64) -> Result<()> {
+        const CHUNK: u64 = 20_000;
+        for from in (0..count).step_by(CHUNK as usize) {
+            let vouchers: Vec<_> =
+                (from..count.min(from + CHUNK)).map(|n| json!({"card_number": format!("card-{n:012}")})).collect();
+            self.operator(&format!("/products/{product}/vouchers"), json!({"denomination": "10.00", "vouchers": vouchers}))
+                .await?;
+        }
+        Ok(())
     }
 
     /// Accounts with a credential and a well-funded wallet each.

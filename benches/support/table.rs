@@ -42,7 +42,7 @@ pub fn thousands(value: f64) -> String {
 /// The median of the rounds' ratios, and between which they all lie.
 pub fn of_rounds(ratios: impl Iterator<Item = f64>) -> String {
     let all: Vec<f64> = ratios.collect();
-    let (least, most) = all.iter().fold((f64::MAX, 0.0_f64), |(least, most), ratio| (least.min(*ratio), most.max(*ratio)));
+    let (least, most) = all.iter().fold((f64::MAX, f64::MIN), |(least, most), ratio| (least.min(*ratio), most.max(*ratio)));
     format!("{:.2}× ({least:.2} to {most:.2})", median(all.into_iter()))
 }
 
