@@ -5,7 +5,7 @@
 use std::sync::{Arc, OnceLock};
 
 use chrono::Utc;
-use ledger_events::UserId;
+use ledger_events::{Actor, UserId};
 use poem::http::{HeaderName, HeaderValue};
 use poem::{Endpoint, IntoResponse, Middleware, Request, Response, Result};
 
@@ -43,7 +43,7 @@ impl From<SignatureError> for ApiError {
     }
 }
 
-const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+pub(super) const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const X_API_SECRET: HeaderName = HeaderName::from_static("x-api-secret");
 const X_SIGNATURE: HeaderName = HeaderName::from_static("x-signature");
 const X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
@@ -70,6 +70,23 @@ impl QuotaSlot {
         headers.insert(X_RATELIMIT_LIMIT, HeaderValue::from(quota.ceiling));
         headers.insert(X_RATELIMIT_REMAINING, HeaderValue::from(quota.remaining));
         headers.insert(X_RATELIMIT_RESET, HeaderValue::from(quota.resets_at));
+    }
+}
+
+/// Where who a request is from is put, for its line in the access log, whatever it is answered with.
+/// In every request's extensions.
+#[derive(Clone, Debug, Default)]
+pub struct CallerSlot(Arc<OnceLock<Actor>>);
+
+impl CallerSlot {
+    /// `credential 3`, `user 5` or `operator 1`; none if nobody was let in.
+    pub fn text(&self) -> Option<String> {
+        Some(match self.0.get()? {
+            Actor::Credential(id) => format!("credential {id}"),
+            Actor::User(id) => format!("user {id}"),
+            Actor::Operator(id) => format!("operator {id}"),
+            Actor::Fulfilment | Actor::Replay | Actor::Sandbox => return None,
+        })
     }
 }
 
@@ -117,6 +134,7 @@ async fn admit(state: &ApiState, request: &mut Request) -> Result<()> {
     let refused_operator = match operator {
         Some(Ok(operator)) => {
             // Operators are not kept out by what else comes from their address.
+            name(request, operator.actor());
             request.extensions_mut().insert(operator);
             return Ok(());
         }
@@ -139,6 +157,10 @@ async fn admit(state: &ApiState, request: &mut Request) -> Result<()> {
             return Err(refuse(request, quota, blocked_message(quota.retry_after)));
         }
         Verdict::Seen { client, quota } => {
+            let user = user.as_ref().ok().and_then(Option::as_ref).map(|(_, principal)| principal);
+            if let Some(principal) = user.or(client.as_ref().map(|client| &client.principal)) {
+                name(request, principal.actor());
+            }
             if let (Some(quota), Some(rule)) = (quota, rule) {
                 if quota.is_exceeded {
                     state.metrics.rate_limited(rule.name());
@@ -211,6 +233,12 @@ async fn operator(operators: &Operators, token: Option<&str>) -> Result<Operator
         error => error.into(),
     };
     operators.authenticate(token.ok_or(AccessError::Unknown).map_err(refused)?).await.map_err(refused)
+}
+
+fn name(request: &Request, caller: Actor) {
+    if let Some(slot) = request.extensions().get::<CallerSlot>() {
+        _ = slot.0.set(caller); // a request is from one
+    }
 }
 
 fn keep(request: &Request, quota: Quota) {

@@ -31,6 +31,18 @@ pub fn breaking_changes(old: &Value, new: &Value) -> Vec<Breaking> {
     comparison.found.into_iter().collect()
 }
 
+/// The vectors of a signature that do not stand unchanged in a newer file of them: what each is of, and
+/// its name. New ones may be added.
+pub fn lost_vectors(old: &Value, new: &Value) -> Vec<String> {
+    let kinds = entries(old).filter_map(|(kind, vectors)| Some((kind, vectors.as_array()?)));
+    let lost = kinds.flat_map(|(kind, vectors)| {
+        let kept = new[kind].as_array();
+        let lost = vectors.iter().filter(move |vector| !kept.is_some_and(|kept| kept.contains(vector)));
+        lost.map(move |vector| format!("{kind} {}", vector["name"]))
+    });
+    lost.collect()
+}
+
 /// Who sends what is described.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Sent {

@@ -12,7 +12,7 @@ use poem::{Endpoint, Error, IntoResponse, Middleware, Request, Response};
 use poem_openapi::error::{ParseParamError, ParsePathError, ParseRequestPayloadError};
 
 use super::allow::Methods;
-use super::auth::QuotaSlot;
+use super::auth::{CallerSlot, QuotaSlot, X_API_KEY};
 use super::error::{ApiError, Code, RateLimited};
 use super::lifecycle::Lifecycle;
 use super::request_id::{CURRENT, RequestId, X_REQUEST_ID, current_text};
@@ -84,6 +84,9 @@ impl<E: Endpoint> Endpoint for EdgeEndpoint<E> {
         request.extensions_mut().insert(WireUri(wire.clone()));
         let quota = QuotaSlot::default();
         request.extensions_mut().insert(quota.clone());
+        let caller = CallerSlot::default();
+        request.extensions_mut().insert(caller.clone());
+        let api_key = request.headers().get(X_API_KEY).cloned();
 
         let answer = async {
             strip_trailing_slashes(request.uri_mut());
@@ -106,7 +109,10 @@ impl<E: Endpoint> Endpoint for EdgeEndpoint<E> {
             let (method, route) = (known_method(&method), route_class(wire.path()));
             metrics.answered(method, route, response.status().as_u16(), start.elapsed());
         }
-        log_access(&method, &wire, response.status(), start, &id);
+        if tracing::enabled!(target: "access", tracing::Level::INFO) {
+            let caller = Caller { name: caller.text(), api_key: api_key.as_ref().and_then(shown) };
+            log_access(&method, &wire, response.status(), start, &id, &caller);
+        }
         Ok(response)
     }
 }
@@ -232,19 +238,32 @@ fn route_class(path: &str) -> &'static str {
     class.into_iter().find(|(prefix, _)| is_under(path, prefix)).map_or("other", |(_, class)| class)
 }
 
+/// As much of an API key as a log may show: its first 8 characters.
+fn shown(api_key: &HeaderValue) -> Option<&str> {
+    let text = api_key.to_str().ok()?;
+    Some(&text[..text.len().min(8)])
+}
+
+/// Who a request was from, as far as the access log tells.
+struct Caller<'a> {
+    name: Option<String>,
+    /// The beginning of the API key that was sent, whether it was good or not.
+    api_key: Option<&'a str>,
+}
+
 /// The query is left out: it can hold what only its sender should know.
-fn log_access(method: &Method, uri: &Uri, status: StatusCode, start: Instant, id: &RequestId) {
-    if tracing::enabled!(target: "access", tracing::Level::INFO) {
-        let duration_ms = start.elapsed().as_micros() as f64 / 1000.0;
-        tracing::info!(
-            target: "access",
-            method = method.as_str(),
-            path = uri.path(),
-            status = status.as_u16(),
-            duration_ms,
-            request_id = id.as_str(),
-        );
-    }
+fn log_access(method: &Method, uri: &Uri, status: StatusCode, start: Instant, id: &RequestId, caller: &Caller<'_>) {
+    let duration_ms = start.elapsed().as_micros() as f64 / 1000.0;
+    tracing::info!(
+        target: "access",
+        method = method.as_str(),
+        path = uri.path(),
+        status = status.as_u16(),
+        duration_ms,
+        request_id = id.as_str(),
+        caller = caller.name.as_deref(),
+        api_key = caller.api_key,
+    );
 }
 
 /// Replaces the process's panic hook by one that writes one log line, with the place, and with the

@@ -20,8 +20,8 @@ const GUIDES: [(&str, &str, &str); 10] = [
     ("changelog", "Changelog", include_str!("../../CHANGELOG.md")),
 ];
 
-/// Vectors for who implements the signatures anew.
-const VECTORS: [(&str, &str); 2] = [
+/// Vectors for who implements the signatures anew: a file's name, and its text.
+pub const VECTORS: [(&str, &str); 2] = [
     ("request-signing", include_str!("../../docs/vectors/request-signing.json")),
     ("webhook-signing", include_str!("../../docs/vectors/webhook-signing.json")),
 ];

@@ -47,6 +47,7 @@ mod vouchers;
 mod wallets;
 mod webhooks;
 
+pub(crate) use guides::VECTORS;
 pub use lifecycle::Lifecycle;
 pub(crate) use operator::{AnyOrder, AnyWallet, OrderHistory};
 pub use serve::{app, documents};

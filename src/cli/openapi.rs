@@ -9,8 +9,8 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::Value;
 
-use crate::api::compatibility::{Breaking, breaking_changes};
-use crate::api::documents;
+use crate::api::compatibility::{Breaking, breaking_changes, lost_vectors};
+use crate::api::{VECTORS, documents};
 
 /// The document that is under the stability contract.
 const CLIENT: &str = "client-v1.json";
@@ -46,8 +46,15 @@ pub fn run(args: &OpenapiArgs) -> anyhow::Result<ExitCode> {
             write(&path, &text)?;
         }
         if name == CLIENT {
-            problems.extend(promise(args, &text)?);
+            let compare = |baseline: &str, directory: &Path| {
+                let broken = broken(baseline, &text, &already_refused(directory)?)?;
+                Ok(broken.iter().map(|change| format!("breaking: {change}")).collect())
+            };
+            problems.extend(promise(args, CLIENT, &text, compare)?);
         }
+    }
+    for (name, vectors) in VECTORS {
+        problems.extend(promise(args, &format!("{name}.json"), vectors, |baseline, _| lost(baseline, vectors))?);
     }
     for problem in &problems {
         anstream::eprintln!("{problem}");
@@ -74,15 +81,20 @@ fn drift(path: &Path, text: &str) -> Option<String> {
     Some(format!("{}: {problem}; run `rewards-ledger openapi`", path.display()))
 }
 
-/// Compares the client's document with its baseline (`--check`), or makes it the baseline.
-fn promise(args: &OpenapiArgs, text: &str) -> anyhow::Result<Vec<String>> {
+/// Compares a file that was promised with its baseline (`--check`), or makes it the baseline.
+fn promise(
+    args: &OpenapiArgs,
+    name: &str,
+    text: &str,
+    compare: impl Fn(&str, &Path) -> anyhow::Result<Vec<String>>,
+) -> anyhow::Result<Vec<String>> {
     let directory = args.directory.join(BASELINE);
-    let path = directory.join(CLIENT);
+    let path = directory.join(name);
     if !args.check && !args.freeze {
         return Ok(vec![]);
     }
     let broken = match std::fs::read_to_string(&path) {
-        Ok(baseline) => broken(&baseline, text, &already_refused(&directory)?)?,
+        Ok(baseline) => compare(&baseline, &directory)?,
         // The first baseline.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && args.freeze => vec![],
         Err(error) => return Ok(vec![format!("{}: cannot be read: {error}", path.display())]),
@@ -90,8 +102,13 @@ fn promise(args: &OpenapiArgs, text: &str) -> anyhow::Result<Vec<String>> {
     if args.freeze && broken.is_empty() {
         write(&path, text)?;
     }
-    let line = |change: Breaking| format!("{}: breaking: {change}", path.display());
-    Ok(broken.into_iter().map(line).collect())
+    Ok(broken.into_iter().map(|problem| format!("{}: {problem}", path.display())).collect())
+}
+
+/// What is wrong with vectors that should have all of the baseline.
+fn lost(baseline: &str, vectors: &str) -> anyhow::Result<Vec<String>> {
+    let (old, new) = (serde_json::from_str(baseline).context("the baseline is not JSON")?, serde_json::from_str(vectors)?);
+    Ok(lost_vectors(&old, &new).into_iter().map(|vector| format!("breaking: the vector {vector} is gone or changed")).collect())
 }
 
 fn broken(baseline: &str, text: &str, already_refused: &BTreeSet<String>) -> anyhow::Result<Vec<Breaking>> {
@@ -146,6 +163,31 @@ mod tests {
         baseline["paths"].as_object_mut().unwrap().retain(|path, _| path == "/api/v1/orders");
         std::fs::write(&path, baseline.to_string()).unwrap();
         assert!(succeeds(&at(true, false)));
+    }
+
+    #[test]
+    fn the_vectors_of_the_signatures_are_frozen_too() {
+        for (name, text) in VECTORS {
+            let directory = tempfile::tempdir().unwrap();
+            let at = |check, freeze| args(directory.path(), check, freeze);
+            assert!(succeeds(&at(false, true)) && succeeds(&at(true, false)));
+            let path = directory.path().join(format!("baseline/{name}.json"));
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+
+            // A baseline in which one of them was another.
+            let mut baseline: Value = serde_json::from_str(text).unwrap();
+            baseline["sign"][0]["secret"] = "another".into();
+            std::fs::write(&path, baseline.to_string()).unwrap();
+            assert!(!succeeds(&at(true, false)), "the check fails");
+            assert!(!succeeds(&at(false, true)), "nor is it frozen over");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), baseline.to_string());
+
+            baseline["sign"].as_array_mut().unwrap().remove(0);
+            std::fs::write(&path, baseline.to_string()).unwrap();
+            assert!(succeeds(&at(true, false)), "what was added since is no break");
+            std::fs::remove_file(&path).unwrap();
+            assert!(!succeeds(&at(true, false)), "there is none");
+        }
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! What a client is told while the database is away.
+//! What a client is told while the database is away, or takes its time.
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use sqlx::ConnectOptions;
 
 use crate::support::node::{Answer, Node, Setup};
 use crate::support::proxy::NextCommit;
@@ -92,4 +93,38 @@ async fn what_was_answered_504_and_never_committed_is_not_run_later() {
     again.data(201);
     assert_eq!(again.headers.get("idempotent-replayed"), None, "the key stood for nothing yet");
     assert_eq!(node.head().await, head + 4);
+}
+
+/// Until a writer waits for the head.
+async fn head_is_wanted(node: &Node) {
+    let wanted = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
+                    AND application_name = 'rewards-ledger writer' AND wait_event_type = 'Lock')";
+    let mut admin = node.options.connect().await.unwrap();
+    while !sqlx::query_scalar::<_, bool>(wanted).fetch_one(&mut admin).await.unwrap() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_again_too_long_before_the_first_is_decided_is_told_so() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let head = node.head().await;
+    let body = order(&setup);
+    // As another node would hold it.
+    let mut holder = node.options.connect().await.unwrap();
+    sqlx::raw_sql("BEGIN; SELECT position FROM log_head FOR UPDATE").execute(&mut holder).await.unwrap();
+    let second = async {
+        head_is_wanted(&node).await;
+        let second = node.keyed(&setup.client, "/orders", "key", &body).await;
+        sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
+        second
+    };
+    let (first, second) = tokio::join!(node.keyed(&setup.client, "/orders", "key", &body), second);
+    second.refused(409, "E_IDEMPOTENCY_IN_PROGRESS");
+    assert_eq!(second.header("retry-after"), "1");
+    first.data(201);
+    let third = node.keyed(&setup.client, "/orders", "key", &body).await;
+    assert_eq!((&third.text, third.header("idempotent-replayed")), (&first.text, "true"));
+    assert_eq!(node.head().await, head + 2, "one order");
 }

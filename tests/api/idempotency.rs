@@ -1,11 +1,12 @@
 //! The same request twice has one effect.
 
+use rewards_ledger::api;
 use rewards_ledger::ledger::FIRST_SHARD;
 use rewards_ledger::ledger::expiry::purge_idempotency_keys;
-use serde_json::json;
+use serde_json::{Value, json};
 use sqlx::ConnectOptions;
 
-use crate::support::node::Node;
+use crate::support::node::{AMPLE_LIMITS, Node, Setup};
 
 #[tokio::test]
 async fn a_key_is_answered_with_its_first_answer() {
@@ -39,17 +40,93 @@ async fn a_key_is_answered_with_its_first_answer() {
     node.keyed(client, &path, "key-2", &json!({"reason": "r"})).await.refused(409, "E_ORDER_NOT_CANCELLABLE");
 }
 
-#[tokio::test]
-async fn many_at_once_are_one() {
-    let node = Node::start().await;
+/// The paths of the client API that take a POST. Each takes a key.
+fn posts() -> Vec<String> {
+    let (_, text) = api::documents().swap_remove(0);
+    let document: Value = serde_json::from_str(&text).unwrap();
+    let items = document["paths"].as_object().unwrap().iter().filter(|(path, _)| path.starts_with("/api/v1/"));
+    let posts = items.filter_map(|(path, item)| Some((path, item.get("post")?)));
+    let keyed = |(path, post): (&String, &Value)| {
+        let mut parameters = post["parameters"].as_array().into_iter().flatten();
+        assert!(parameters.any(|parameter| parameter["name"] == "Idempotency-Key"), "{path} takes no key");
+        path.clone()
+    };
+    posts.map(keyed).collect()
+}
+
+/// A request of a route that can be carried out once: its path, and its body. A new route needs a row.
+async fn request(node: &Node, setup: &Setup, route: &str) -> (String, Value) {
+    let post = async |path: &str, body: &Value| {
+        let answer = node.client(&setup.client, "POST", path, body.clone()).await;
+        assert_eq!(answer.status, 201, "{path}: {}", answer.text);
+        let body = answer.json();
+        body.pointer("/data/id").or(body.get("id")).and_then(Value::as_i64).unwrap()
+    };
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    let hook = json!({"name": "a", "url": "https://example.com/hook", "events": ["order.created"]});
+    let ada =
+        json!({"name": "Ada", "type": "BANK", "country": "DE", "currency": "EUR", "account_number": "DE89370400440532013000"});
+    let payout = async || {
+        let beneficiary = post("/beneficiaries", &ada).await;
+        json!({"beneficiary_id": beneficiary, "wallet_id": setup.wallet_id, "amount": "1.00"})
+    };
+    let own = route.strip_prefix("/api/v1").unwrap();
+    let (id, body) = match own {
+        "/orders" | "/charges" => (0, order),
+        "/orders/{id}/cancel" => (post("/orders", &order).await, json!({"reason": "r"})),
+        "/beneficiaries" => (0, ada),
+        "/payouts" => (0, payout().await),
+        "/payouts/{id}/cancel" => (post("/payouts", &payout().await).await, Value::Null),
+        "/sandbox/wallets/{id}/fund" => (setup.wallet_id, json!({"amount": "1.00"})),
+        "/webhooks" => (0, hook),
+        "/webhooks/{id}/test" => (post("/webhooks", &hook).await, Value::Null),
+        "/webhooks/deliveries/{id}/retry" => {
+            (failed_delivery(node, setup, post("/webhooks", &hook).await, &order).await, Value::Null)
+        }
+        _ => panic!("{route} has no row: say what it takes"),
+    };
+    (own.replace("{id}", &id.to_string()), body)
+}
+
+/// A delivery that has failed because its webhook was switched off, and can be tried again.
+async fn failed_delivery(node: &Node, setup: &Setup, webhook: i64, order: &Value) -> i64 {
+    let client = &setup.client;
+    node.client(client, "POST", "/orders", order.clone()).await.data(201);
+    for is_active in [false, true] {
+        node.client(client, "PUT", &format!("/webhooks/{webhook}"), json!({"is_active": is_active})).await.data(200);
+    }
+    node.project().await;
+    let path = format!("/webhooks/deliveries?status=failed&webhook_url_id={webhook}");
+    let found = node.client(client, "GET", &path, Value::Null).await.data(200);
+    found["deliveries"][0]["id"].as_i64().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_at_once_over_two_nodes_are_one_on_every_route() {
+    let node = Node::sandbox().await;
+    let other = node.beside(AMPLE_LIMITS.parse().unwrap()).await;
     let setup = node.setup().await;
-    let body = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
-    let head = node.head().await;
-    let calls = (0..20).map(|_| node.keyed(&setup.client, "/orders", "same", &body));
-    let answers = futures::future::join_all(calls).await;
-    assert!(answers.iter().all(|answer| answer.status == 201 && answer.text == answers[0].text));
-    assert_eq!(answers.iter().filter(|answer| answer.header("idempotent-replayed").is_empty()).count(), 1);
-    assert_eq!(node.head().await, head + 2);
+    let client = &setup.client;
+    for route in posts() {
+        let (path, body) = request(&node, &setup, &route).await;
+        let head = node.head().await;
+        let alone = node.keyed(client, &path, "alone", &body).await;
+        assert!(matches!(alone.status, 200 | 201), "{route}: {}", alone.text);
+        let effect = node.head().await - head;
+
+        let (path, body) = request(&node, &setup, &route).await;
+        let head = node.head().await;
+        let burst = (0..100).map(|n| [&node, &other][n % 2].keyed(client, &path, "same", &body));
+        let answers = futures::future::join_all(burst).await;
+        let (done, early): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status == alone.status);
+        for answer in early {
+            answer.refused(409, "E_IDEMPOTENCY_IN_PROGRESS");
+        }
+        assert!(done.iter().all(|answer| answer.text == done[0].text), "{route}: one answer");
+        let first = done.iter().filter(|answer| answer.header("idempotent-replayed").is_empty()).count();
+        assert_eq!(first, 1, "{route}: all others are replays");
+        assert_eq!(node.head().await - head, effect, "{route}: one effect");
+    }
 }
 
 #[tokio::test]

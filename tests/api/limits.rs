@@ -7,12 +7,15 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use rewards_ledger::access::Gate;
 use rewards_ledger::access::gate::{self, Claim, Question, Verdict};
 use rewards_ledger::access::limits::{Quota, Rule};
 use rewards_ledger::config::{RateLimit, RateLimits};
 use rewards_ledger::ledger::{connect, expiry};
 use serde_json::{Value, json};
+use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, PgPool};
+use tokio_util::task::TaskTracker;
 
 use crate::support::node::{AMPLE_LIMITS, Answer, Client, Node};
 use crate::support::postgres::database;
@@ -183,6 +186,43 @@ async fn a_burst_over_two_nodes_passes_exactly_the_limit() {
     let restarted = other.beside(limits("orders=100/60s")).await;
     let refused = restarted.client(&client, "POST", "/orders", json!({})).await;
     limited(&refused, 100, "Too many order requests. Try again in 1 minute.");
+}
+
+/// A thousand requests that come while the statement before them takes its time cost one statement.
+#[tokio::test]
+async fn all_that_wait_are_asked_for_in_one_statement() {
+    let database = database().await;
+    let options: PgConnectOptions = database.url.parse().unwrap();
+    let pool = connect::pool(&options);
+    let gate = Gate::start(connect::gate(&options), pool.clone(), RateLimits::default(), &TaskTracker::new());
+    let ask = |user_id| Box::pin(gate.ask([192, 0, 2, 1].into(), Claim::User { user_id, account_id: 1 }, Some(Rule::General)));
+    ask(0).await.unwrap();
+    let mut holder = options.connect().await.unwrap();
+    sqlx::raw_sql("BEGIN; SELECT FROM rate_windows FOR UPDATE").execute(&mut holder).await.unwrap();
+    let mut first = ask(0);
+    assert!(futures::poll!(&mut first).is_pending());
+    let waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
+                    AND application_name = 'rewards-ledger gate' AND wait_event_type = 'Lock')";
+    let mut admin = options.connect().await.unwrap();
+    while !sqlx::query_scalar::<_, bool>(waits).fetch_one(&mut admin).await.unwrap() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let mut others: Vec<_> = (1..=1_000).map(ask).collect();
+    for other in &mut others {
+        assert!(futures::poll!(other).is_pending());
+    }
+    sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
+    first.await.unwrap();
+    for verdict in futures::future::join_all(others).await {
+        let Ok(Verdict::Seen { quota: Some(quota), .. }) = verdict else { panic!("{verdict:?}") };
+        assert_eq!(quota.remaining, 999, "each has a budget of its own");
+    }
+    let (windows, transactions): (i64, i64) =
+        sqlx::query_as("SELECT count(*), count(DISTINCT xmin::text) FROM rate_windows WHERE key <> 'general user 0'")
+            .fetch_one(&pool)
+            .await
+            .unwrap();
+    assert_eq!((windows, transactions), (1_000, 1));
 }
 
 #[tokio::test]

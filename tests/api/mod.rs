@@ -1,6 +1,7 @@
 //! The HTTP interface.
 
 mod access;
+mod access_log;
 mod at_rest;
 mod away;
 mod bodies;
@@ -16,7 +17,7 @@ mod orders;
 mod payouts;
 mod products;
 mod reference;
-mod routes;
+pub mod routes;
 mod sessions;
 mod signing;
 mod statements;

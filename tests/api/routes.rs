@@ -184,22 +184,25 @@ fn payout(things: &Things) -> Value {
 }
 
 /// Ids of what an account has, by the segment of a path that they follow.
-type Things = HashMap<&'static str, i64>;
+pub type Things = HashMap<&'static str, i64>;
 
 /// An account with something of everything, and who acts for it.
-struct World {
-    key: Client,
-    users: Vec<User>,
-    things: Things,
+pub struct World {
+    pub key: Client,
+    /// A viewer, an operator and an owner.
+    pub users: Vec<User>,
+    pub things: Things,
 }
 
-async fn world(node: &Node) -> World {
+pub async fn world(node: &Node) -> World {
     let setup = node.setup().await;
     let key = setup.client;
-    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
-    let order = node.client(&key, "POST", "/orders", order).await.data(201);
     let hook = json!({"name": "a", "url": "https://example.com/hook", "events": ["order.created"]});
     let webhook = node.client(&key, "POST", "/webhooks", hook).await.json();
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    let order = node.client(&key, "POST", "/orders", order).await.data(201);
+    node.project().await;
+    let deliveries = node.client(&key, "GET", "/webhooks/deliveries", Value::Null).await.data(200);
     let ada = node.client(&key, "POST", "/beneficiaries", beneficiary()).await.data(201);
     let spare = node.credential(key.account_id).await;
     let mut users = vec![];
@@ -212,6 +215,7 @@ async fn world(node: &Node) -> World {
         ("orders", id(&order["id"])),
         ("transactions", id(&order["transaction_id"])),
         ("webhooks", id(&webhook["id"])),
+        ("deliveries", id(&deliveries["deliveries"][0]["id"])),
         ("wallets", setup.wallet_id),
         ("products", setup.product_id),
         ("api-keys", spare.credential_id),
@@ -227,6 +231,20 @@ async fn world(node: &Node) -> World {
 /// An id that nothing has.
 const NOTHING: i64 = 999_999_999;
 
+/// A document's path, with the ids of these things.
+pub fn path(route: &str, things: &Things) -> String {
+    let mut path = String::new();
+    let mut before = "";
+    for segment in route.split('/').skip(1) {
+        match segment.starts_with('{') {
+            true => path += &format!("/{}", things.get(before).unwrap_or(&NOTHING)),
+            false => path += &format!("/{segment}"),
+        }
+        before = segment;
+    }
+    path
+}
+
 impl Row {
     fn method(&self) -> &'static str {
         self.route.split_once(' ').unwrap().0
@@ -234,16 +252,7 @@ impl Row {
 
     /// The path, with the ids of these things.
     fn path(&self, things: &Things) -> String {
-        let mut path = String::new();
-        let mut before = "";
-        for segment in self.route.split_once(' ').unwrap().1.split('/').skip(1) {
-            match segment.starts_with('{') {
-                true => path += &format!("/{}", things.get(before).unwrap_or(&NOTHING)),
-                false => path += &format!("/{segment}"),
-            }
-            before = segment;
-        }
-        path
+        path(self.route.split_once(' ').unwrap().1, things)
     }
 
     fn body(&self, things: &Things) -> Value {

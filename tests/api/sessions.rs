@@ -1,6 +1,7 @@
 //! Users of accounts: logging in, tokens, the portal, and what ends a session.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use rewards_ledger::access::seal::Private;
 use rewards_ledger::access::tokens::{AccessTokens, Claims};
 use rewards_ledger::access::{Role, sessions};
 use serde_json::{Value, json};
@@ -72,6 +73,38 @@ async fn an_unknown_email_and_a_wrong_password_are_told_apart_to_nobody() {
     // That the work is the same, too, is the test of `access::passwords`: a time proves nothing here.
 }
 
+/// Nobody is answered before the password was worked on: where that cannot be, all are refused alike.
+#[tokio::test]
+async fn a_login_that_cannot_be_worked_on_is_refused_whoever_it_is() {
+    let (node, user) = with_user("owner").await;
+    let passwords = node.sessions.passwords();
+    let work = || Box::pin(passwords.verify(Private::new("x"), None));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut working: Vec<_> = (0..cores).map(|_| work()).collect();
+    for one in &mut working {
+        assert!(futures::poll!(one).is_pending());
+    }
+    // Who waits and is not looked after keeps its place. Those at work end, and their places are taken, too.
+    let mut waiting = vec![];
+    for _ in 0..2 {
+        let mut next = work();
+        while futures::poll!(&mut next).is_pending() {
+            waiting.push(std::mem::replace(&mut next, work()));
+        }
+        futures::future::join_all(working.drain(..)).await;
+    }
+    let mut texts = vec![];
+    for email in [user.email.as_str(), "nobody@example.com", "no address"] {
+        let answer = log_in(&node, email, PASSWORD).await;
+        answer.refused(503, "E_UNAVAILABLE");
+        texts.push(answer.text);
+    }
+    texts.dedup();
+    assert_eq!(texts.len(), 1, "{texts:?}");
+    drop(waiting);
+    log_in(&node, &user.email, PASSWORD).await.data(200);
+}
+
 #[tokio::test]
 async fn a_refresh_token_counts_once_and_a_second_use_ends_the_session() {
     let (node, user) = with_user("viewer").await;
@@ -93,7 +126,7 @@ async fn a_refresh_token_counts_once_and_a_second_use_ends_the_session() {
         assert!(matches!(answer.status, 400 | 401), "{}", answer.text);
     }
     // Another session of the same user goes on.
-    let (granted, _) = node.sessions.log_in(&user.email, rewards_ledger::access::seal::Private::new(PASSWORD)).await.unwrap();
+    let (granted, _) = node.sessions.log_in(&user.email, Private::new(PASSWORD)).await.unwrap();
     refresh(&node, granted.refresh_token.expose()).await.data(200);
 }
 

@@ -1,6 +1,7 @@
 //! The published contract: examples, envelopes, signatures, guides, and the words of errors.
 
 mod examples;
+mod fuzz;
 mod guides;
 mod snippets;
 mod vectors;

@@ -1,17 +1,30 @@
-//! Holds every answer that the tests get over HTTP to the published documents: an error's status and
-//! code have to stand at the operation that gave it.
+//! Holds every answer that the tests get over HTTP to the published documents: its status, an error's
+//! code and every header have to stand at the operation that gave it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use serde_json::Value;
 
-/// An operation's method and path, and the codes that each of its statuses stands for.
+use super::node::Answer;
+
+/// An operation's method and path, and what it can answer by status.
 struct Operation {
     method: String,
     path: String,
-    errors: BTreeMap<u16, BTreeSet<String>>,
+    answers: BTreeMap<u16, Described>,
 }
+
+/// What is described of an answer.
+struct Described {
+    /// The codes that an error's status stands for.
+    codes: BTreeSet<String>,
+    /// By their names in lower case: whether each is always there.
+    headers: BTreeMap<String, bool>,
+}
+
+/// Headers of the body and of HTTP itself.
+const OF_HTTP: [&str; 5] = ["connection", "content-length", "content-type", "date", "transfer-encoding"];
 
 static OPERATIONS: LazyLock<Vec<Operation>> = LazyLock::new(|| {
     let documents = [include_str!("../../openapi/client-v1.json"), include_str!("../../openapi/operator-v1.json")];
@@ -23,15 +36,27 @@ fn operations(document: &Value) -> Vec<Operation> {
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
             let responses = operation["responses"].as_object().unwrap().iter();
-            let errors = responses.filter_map(|(status, response)| {
-                let pointer = response["$ref"].as_str()?.strip_prefix('#')?;
-                let examples = document.pointer(pointer)?["content"]["application/json"]["examples"].as_object()?;
-                Some((status.parse().ok()?, examples.keys().cloned().collect()))
-            });
-            found.push(Operation { method: method.to_uppercase(), path: path.clone(), errors: errors.collect() });
+            let answers = responses.map(|(status, response)| (status.parse().unwrap(), described(document, response))).collect();
+            found.push(Operation { method: method.to_uppercase(), path: path.clone(), answers });
         }
     }
     found
+}
+
+fn described(document: &Value, response: &Value) -> Described {
+    let response = resolved(document, response);
+    let examples = response["content"]["application/json"]["examples"].as_object();
+    let headers = response["headers"].as_object().into_iter().flatten();
+    let header = |(name, header): (&String, &Value)| (name.to_lowercase(), resolved(document, header)["required"] == true);
+    Described {
+        codes: examples.into_iter().flat_map(|all| all.keys().cloned()).collect(),
+        headers: headers.map(header).collect(),
+    }
+}
+
+fn resolved<'a>(document: &'a Value, part: &'a Value) -> &'a Value {
+    let place = part["$ref"].as_str().map(|reference| document.pointer(reference.trim_start_matches('#')).unwrap());
+    place.unwrap_or(part)
 }
 
 impl Operation {
@@ -48,18 +73,28 @@ impl Operation {
 }
 
 /// # Panics
-/// If the operation's document does not have the error.
+/// If the operation's document does not have the answer.
 #[track_caller]
-pub fn check(method: &str, path: &str, status: u16, text: &str) {
+pub fn check(method: &str, path: &str, answer: &Answer) {
     let path = path.split('?').next().unwrap_or_default();
     let likeness = |operation: &&Operation| operation.likeness(path);
     // The path first: that it does not have the method is no answer of an operation.
     let Some(likest) = OPERATIONS.iter().max_by_key(likeness).filter(|likest| likest.likeness(path).is_some()) else { return };
     let mut of_path = OPERATIONS.iter().filter(|operation| operation.path == likest.path);
-    let Some(operation) = of_path.find(|operation| operation.method == method).filter(|_| status >= 400) else { return };
-    let body: Value = serde_json::from_str(text).unwrap_or_default();
-    // The limit's body is flat.
-    let code = body.pointer("/error/code").or(body.get("error")).and_then(Value::as_str).unwrap_or_default();
-    let is_documented = operation.errors.get(&status).is_some_and(|codes| codes.contains(code));
-    assert!(is_documented, "{method} {} answers {status} {code}, which its document does not have", operation.path);
+    let Some(operation) = of_path.find(|operation| operation.method == method) else { return };
+    let status = answer.status;
+    let said = format!("{method} {} answers {status}", operation.path);
+    let described = operation.answers.get(&status).unwrap_or_else(|| panic!("{said}, which its document does not have"));
+    if status >= 400 {
+        let body: Value = serde_json::from_str(&answer.text).unwrap_or_default();
+        // The limit's body is flat.
+        let code = body.pointer("/error/code").or(body.get("error")).and_then(Value::as_str).unwrap_or_default();
+        assert!(described.codes.contains(code), "{said} {code}, which its document does not have");
+    }
+    for name in answer.headers.keys().map(|name| name.as_str()).filter(|name| !OF_HTTP.contains(name)) {
+        assert!(described.headers.contains_key(name), "{said} with {name}, which its document does not have");
+    }
+    let missing =
+        described.headers.iter().find(|(name, is_required)| **is_required && !answer.headers.contains_key(name.as_str()));
+    assert!(missing.is_none(), "{said} without {missing:?}, which its document says is always there");
 }

@@ -39,6 +39,7 @@ pub struct Node {
     token: Private,
     http: reqwest::Client,
     server: AbortHandle,
+    is_sandbox: bool,
     /// None for a second node on another one's.
     _database: Option<TestDatabase>,
 }
@@ -141,9 +142,9 @@ impl Node {
         Node::on(Some(database), options, AMPLE_LIMITS.parse().unwrap(), true).await
     }
 
-    /// A further node on the same database.
+    /// A further node of the same kind on the same database.
     pub async fn beside(&self, limits: RateLimits) -> Node {
-        Node::on(None, self.options.clone(), limits, false).await
+        Node::on(None, self.options.clone(), limits, self.is_sandbox).await
     }
 
     /// One whose every connection to the database goes through a proxy.
@@ -180,7 +181,20 @@ impl Node {
         };
         let server = tokio::spawn(poem::Server::new_with_acceptor(acceptor).run(api::app(state))).abort_handle();
         let http = reqwest::Client::new();
-        Node { ledger, options, metrics, sessions, public_log, operators, url, token, http, server, _database: database }
+        Node {
+            ledger,
+            options,
+            metrics,
+            sessions,
+            public_log,
+            operators,
+            url,
+            token,
+            http,
+            server,
+            is_sandbox,
+            _database: database,
+        }
     }
 
     pub fn request(&self, method: &str, path: &str) -> RequestBuilder {
@@ -205,8 +219,9 @@ impl Node {
             let (name, value) = line.split_once(": ").unwrap();
             (name.parse::<reqwest::header::HeaderName>().unwrap(), value.parse().unwrap())
         });
-        documented::check(method, target, status, text);
-        Answer { status, headers: headers.collect(), text: text.to_owned() }
+        let answer = Answer { status, headers: headers.collect(), text: text.to_owned() };
+        documented::check(method, target, &answer);
+        answer
     }
 
     pub async fn send(&self, request: RequestBuilder) -> Answer {
@@ -215,8 +230,9 @@ impl Node {
         let response = self.http.execute(request).await.unwrap();
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let text = response.text().await.unwrap();
-        documented::check(method.as_str(), &path, status, &text);
-        Answer { status, headers, text }
+        let answer = Answer { status, headers, text };
+        documented::check(method.as_str(), &path, &answer);
+        answer
     }
 
     /// A call by the admin of the configuration.

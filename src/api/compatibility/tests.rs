@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Breaking, breaking_changes};
+use super::{Breaking, breaking_changes, lost_vectors};
 
 /// A document with a bit of everything.
 fn document() -> Value {
@@ -279,4 +279,16 @@ fn the_name_of_a_paths_parameter_is_nobodys_business() {
     new["paths"].as_object_mut().unwrap().remove("/api/v1/orders/{id}/cancel");
     new["paths"]["/api/v1/orders/{order_id}/cancel"] = item;
     assert_eq!(breaking_changes(&document(), &new), []);
+}
+
+#[test]
+fn vectors_are_kept_as_they_are_and_may_become_more() {
+    let old = json!({"about": "a", "sign": [{"name": "one", "header": "x"}, {"name": "two", "header": "y"}], "verify": [{"name": "three"}]});
+    let mut new = old.clone();
+    new["about"] = json!("another text");
+    new["sign"].as_array_mut().unwrap().insert(0, json!({"name": "new"}));
+    assert_eq!(lost_vectors(&old, &new), [""; 0]);
+    new["sign"][1]["header"] = json!("z");
+    new["verify"] = json!([]);
+    assert_eq!(lost_vectors(&old, &new), ["sign \"one\"", "verify \"three\""]);
 }

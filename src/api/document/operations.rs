@@ -160,8 +160,13 @@ fn add_headers(path: &str, method: &str, status: &str, response: &mut Value, sha
         add("Sunset", false, "When this version ends, as an HTTP date (RFC 8594).", &text);
     }
     let is_governed = Rule::of(&method.to_uppercase(), path).is_some();
-    // Whether the limit was charged is not known when its store was away.
-    if status == "429" || is_governed && status != "503" {
+    // Nothing was counted where the store of the limits was away.
+    if is_governed && status == "503" {
+        for (name, description) in RATE_LIMIT_HEADERS {
+            let description = format!("{description} Left out when the limits themselves cannot be reached.");
+            response["headers"][name] = json!({"description": description, "required": false, "schema": integer});
+        }
+    } else if status == "429" || is_governed {
         RATE_LIMIT_HEADERS.iter().for_each(|(name, description)| add(name, true, description, &integer));
     }
 }

@@ -67,7 +67,7 @@ fn webhook(event: Event, text: &str, example: &Value) -> Value {
 
 fn envelope(event: Event, status: &str, sub_status: &str, delivered: i32) -> Value {
     let mut data = json!({
-        "id": 42, "reference_code": "ORD-7K3M9QX2TB", "status": status, "sub_status": sub_status,
+        "id": 42, "reference_code": "ORD-0000000042", "status": status, "sub_status": sub_status,
         "product_name": "Acme Gift Card", "denomination": "25.00", "quantity": 2, "amount": "48.75",
         "delivered_quantity": delivered, "delivered_on": null, "created_at": "2026-01-31T12:00:00.000Z"
     });

@@ -1,0 +1,71 @@
+//! The line that the access log has for each request.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use crate::support::node::{Client, Node};
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Lines {
+    /// The text that was logged since the last look.
+    fn take(&self) -> String {
+        String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap()
+    }
+}
+
+// One thread: what it logs is this test's.
+#[tokio::test]
+async fn a_line_says_who_called_and_shows_no_secret() {
+    let node = Node::start().await;
+    let client = node.account("Acme").await;
+    let user = node.user(client.account_id, "owner").await;
+    let wrong = Client { secret: "0".repeat(64), ..client.clone() };
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt().json().with_env_filter("off,access=info").with_writer(move || writer.clone());
+    let _logging = tracing::subscriber::set_default(subscriber.finish());
+    let secrets = [&client.secret, &wrong.secret, &user.access_token, &user.cookie];
+
+    let fields = || {
+        let text = lines.take();
+        assert!(!text.contains(&client.key[..9]), "more of the key than may be shown: {text}");
+        assert!(secrets.iter().all(|secret| !text.contains(secret.as_str())), "{text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+        let line: Value = serde_json::from_str(&text).unwrap();
+        (line["fields"]["status"].clone(), line["fields"]["caller"].clone(), line["fields"]["api_key"].clone())
+    };
+    let prefix = json!(client.key[..8]);
+    let credential = json!(format!("credential {}", client.credential_id));
+    let name = json!(format!("user {}", user.id));
+
+    node.client(&client, "GET", "/orders", Value::Null).await.data(200);
+    assert_eq!(fields(), (json!(200), credential.clone(), prefix.clone()));
+    node.client(&client, "POST", "/orders", json!({})).await.refused(400, "E_VALIDATION_FAILURE");
+    assert_eq!(fields(), (json!(400), credential, prefix.clone()), "a refused request has its caller, too");
+    node.client(&wrong, "GET", "/orders", Value::Null).await.refused(401, "E_UNAUTHORIZED");
+    assert_eq!(fields(), (json!(401), Value::Null, prefix), "somebody who knows the key");
+    node.bearer(&user.access_token, "GET", "/api/v1/orders", Value::Null).await.data(200);
+    assert_eq!(fields(), (json!(200), name.clone(), Value::Null));
+    node.portal(&user.cookie, node.url(), "GET", "/client/api/api-keys", Value::Null).await.data(200);
+    assert_eq!(fields(), (json!(200), name, Value::Null));
+    node.operator("GET", "/accounts", Value::Null).await.data(200);
+    assert_eq!(fields(), (json!(200), json!("operator 0"), Value::Null), "whose token is in the configuration");
+    for path in ["/api/v1/orders", "/healthz"] {
+        let answer = node.send(node.request("GET", path)).await;
+        assert_eq!(fields(), (json!(answer.status), Value::Null, Value::Null), "{path}");
+    }
+}

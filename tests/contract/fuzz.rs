@@ -1,0 +1,347 @@
+//! Bodies that are nearly valid, sent to every operation that reads one: nothing breaks, and what is
+//! refused did nothing. `.ci/fuzz` sends many more of them than a run of the tests does.
+
+use std::cell::Cell;
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+use proptest::test_runner::{Config, TestRunner};
+use reqwest::RequestBuilder;
+use rewards_ledger::reconciliation::lines::{Columns, from_csv};
+use serde_json::{Value, json};
+
+use super::documents;
+use crate::api::routes::{self, Things, World};
+use crate::support::node::Node;
+
+/// JSON that no field takes, or that only a careful reader takes rightly.
+const HOSTILE: [&str; 30] = [
+    "null",
+    "true",
+    "0",
+    "-1",
+    "-0",
+    "1.0",
+    "1e2",
+    "1.005",
+    "1e400",
+    "-1e400",
+    "1e-400",
+    "0.1e-2147483648",
+    "2147483648",
+    "9223372036854775807",
+    "9223372036854775808",
+    "99999999999999999999999999999.99",
+    "\"\"",
+    "\" \"",
+    "\"\\u0000\"",
+    "\"\\ud800\"",
+    "\"\u{202e}a\"",
+    "\"-1.00\"",
+    "\"99999999999999.99\"",
+    "\"0000-00-00\"",
+    "\"9999-12-31T23:59:60Z\"",
+    "\"https://[::1]/\"",
+    "[]",
+    "[null]",
+    "{}",
+    "{\"a\":{\"a\":[{}]}}",
+];
+
+/// What is done to a body.
+#[derive(Clone, Debug)]
+enum Change {
+    /// Takes a value out.
+    Drop(Index),
+    /// Puts this JSON in a value's place.
+    Set(Index, String),
+    /// Gives an object one more field.
+    Add(Index, String, String),
+    /// Has a field a second time.
+    Repeat(Index, String),
+    /// Puts a value into so many arrays.
+    Nest(Index, usize),
+    /// Puts bytes in at a place of the text.
+    Insert(Index, Vec<u8>),
+    /// Ends the text here.
+    Cut(Index),
+    /// Writes a part of the text twice.
+    Double(Index, Index),
+}
+
+fn json_text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        4 => prop::sample::select(HOSTILE.to_vec()).prop_map(str::to_owned),
+        1 => any::<i64>().prop_map(|number| number.to_string()),
+        1 => any::<f64>().prop_map(|number| json!(number).to_string()),
+        1 => any::<String>().prop_map(|text| json!(text).to_string()),
+        1 => (1..5_000_usize).prop_map(|length| json!("x".repeat(length)).to_string()),
+    ]
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let at = any::<Index>;
+    let bytes = prop_oneof![
+        "[\\[\\]{}\",:\\\\0-9eE.+ -]{1,4}".prop_map(String::into_bytes),
+        "[<>&;/=!?\r\n,\u{0}\u{feff}é]{1,4}".prop_map(String::into_bytes),
+        prop::collection::vec(any::<u8>(), 1..4),
+    ];
+    prop_oneof![
+        2 => at().prop_map(Change::Drop),
+        6 => (at(), json_text()).prop_map(|(at, json)| Change::Set(at, json)),
+        1 => (at(), "[a-z_]{0,12}", json_text()).prop_map(|(at, name, json)| Change::Add(at, name, json)),
+        2 => (at(), json_text()).prop_map(|(at, json)| Change::Repeat(at, json)),
+        1 => (at(), 1..300_usize).prop_map(|(at, depth)| Change::Nest(at, depth)),
+        2 => (at(), bytes).prop_map(|(at, bytes)| Change::Insert(at, bytes)),
+        1 => at().prop_map(Change::Cut),
+        1 => (at(), at()).prop_map(|(at, end)| Change::Double(at, end)),
+    ]
+}
+
+/// A body that is being changed: JSON in which texts of this form stand for other JSON, or any text.
+struct Draft {
+    json: Value,
+    others: Vec<String>,
+}
+
+/// What follows a field's name where it stands a second time.
+const AGAIN: &str = "@again";
+
+impl Draft {
+    /// What stands for this JSON.
+    fn other(&mut self, json: &str) -> Value {
+        self.others.push(json.to_owned());
+        json!(format!("@{}@", self.others.len() - 1))
+    }
+
+    /// The place of a value, as a JSON pointer.
+    fn place(&self, at: Index) -> Option<String> {
+        let mut places = vec![];
+        walk(String::new(), &self.json, &mut places);
+        (!places.is_empty()).then(|| places.swap_remove(at.index(places.len())))
+    }
+
+    fn apply(&mut self, change: &Change) {
+        let (Change::Drop(at)
+        | Change::Set(at, _)
+        | Change::Add(at, ..)
+        | Change::Repeat(at, _)
+        | Change::Nest(at, _)
+        | Change::Insert(at, _)
+        | Change::Cut(at)
+        | Change::Double(at, _)) = change;
+        let Some(place) = self.place(*at) else { return };
+        let (parent, name) = place.rsplit_once('/').unwrap();
+        match change {
+            Change::Drop(_) => match self.json.pointer_mut(parent).unwrap() {
+                Value::Object(fields) => _ = fields.remove(name),
+                Value::Array(items) => _ = items.remove(name.parse().unwrap()),
+                _ => {}
+            },
+            Change::Set(_, json) => {
+                let other = self.other(json);
+                *self.json.pointer_mut(&place).unwrap() = other;
+            }
+            Change::Add(_, name, json) => self.insert(parent, name, json),
+            Change::Repeat(_, json) => self.insert(parent, &format!("{name}{AGAIN}"), json),
+            Change::Nest(_, depth) => {
+                let value = self.json.pointer(&place).unwrap().to_string();
+                let other = self.other(&format!("{}{value}{}", "[".repeat(*depth), "]".repeat(*depth)));
+                *self.json.pointer_mut(&place).unwrap() = other;
+            }
+            Change::Insert(..) | Change::Cut(_) | Change::Double(..) => {}
+        }
+    }
+
+    fn insert(&mut self, parent: &str, name: &str, json: &str) {
+        let other = self.other(json);
+        if let Some(fields) = self.json.pointer_mut(parent).and_then(Value::as_object_mut) {
+            fields.insert(name.to_owned(), other);
+        }
+    }
+
+    fn text(&self) -> String {
+        let text = self.json.to_string().replace(&format!("{AGAIN}\""), "\"");
+        let put = |text: String, (n, other): (usize, &String)| text.replace(&format!("\"@{n}@\""), other);
+        // The last first: it may stand around an earlier one.
+        self.others.iter().enumerate().rev().fold(text, put)
+    }
+}
+
+/// The places of all values below this one.
+fn walk(place: String, value: &Value, found: &mut Vec<String>) {
+    let parts: Vec<(String, &Value)> = match value {
+        Value::Object(fields) => fields.iter().map(|(name, part)| (name.clone(), part)).collect(),
+        Value::Array(items) => items.iter().enumerate().map(|(n, part)| (n.to_string(), part)).collect(),
+        _ => vec![],
+    };
+    for (name, part) in parts {
+        let place = format!("{place}/{name}");
+        walk(place.clone(), part, found);
+        found.push(place);
+    }
+}
+
+fn changed_text(text: &str, changes: &[Change]) -> Vec<u8> {
+    let mut text = text.as_bytes().to_vec();
+    for change in changes {
+        match change {
+            Change::Insert(at, bytes) => {
+                let at = at.index(text.len() + 1);
+                text.splice(at..at, bytes.iter().copied());
+            }
+            Change::Cut(at) => text.truncate(at.index(text.len() + 1)),
+            Change::Double(at, end) => {
+                let (at, end) = (at.index(text.len() + 1), end.index(text.len() + 1));
+                let part = text[at.min(end)..at.max(end)].to_vec();
+                text.splice(at..at, part);
+            }
+            _ => {}
+        }
+    }
+    text
+}
+
+/// An operation, and a body that it takes.
+struct Operation {
+    method: String,
+    path: String,
+    content_type: String,
+    body: Value,
+}
+
+impl Operation {
+    fn is_json(&self) -> bool {
+        self.content_type == "application/json"
+    }
+
+    fn text(&self, changes: &[Change]) -> Vec<u8> {
+        let text = match self.body.as_str().filter(|_| !self.is_json()) {
+            Some(text) => text.to_owned(),
+            None => {
+                let mut draft = Draft { json: self.body.clone(), others: vec![] };
+                changes.iter().for_each(|change| draft.apply(change));
+                draft.text()
+            }
+        };
+        changed_text(&text, changes)
+    }
+
+    /// By somebody who may do this.
+    fn request(&self, node: &Node, world: &World) -> RequestBuilder {
+        let Operation { method, path, .. } = self;
+        let request = if let Some(path) = path.strip_prefix("/admin/v1") {
+            node.by_operator(method, path)
+        } else if let Some(path) = path.strip_prefix("/api/v1") {
+            node.by(&world.key, method, path)
+        } else if path.starts_with("/client/api") {
+            node.request(method, path).header("Origin", node.url()).header("Cookie", &world.users[2].cookie)
+        } else {
+            node.request(method, path)
+        };
+        request.header("Content-Type", &self.content_type)
+    }
+}
+
+const CAMT: &str = r#"<?xml version="1.0"?><Document xmlns="urn:iso:std:iso:20022:tech:xsd:camt.053.001.08"><BkToCstmrStmt><Stmt>
+<Ntry><Amt Ccy="EUR">1.00</Amt><CdtDbtInd>CRDT</CdtDbtInd><Sts>BOOK</Sts><BookgDt><Dt>2026-01-31</Dt></BookgDt>
+<NtryDtls><TxDtls><Refs><EndToEndId>INV-1</EndToEndId></Refs></TxDtls></NtryDtls></Ntry></Stmt></BkToCstmrStmt></Document>"#;
+const STATEMENT: &str = "date,amount,currency,reference,text\n2026-01-31,1.00,EUR,INV-1,thanks\n2026-01-31,-2.00,EUR,INV-2,\n";
+
+/// Every POST and PUT with a body that is no image: the document's example, about things that there are.
+fn operations(things: &Things) -> Vec<Operation> {
+    let mut found = vec![];
+    for (_, document) in documents() {
+        for (route, item) in document["paths"].as_object().unwrap() {
+            for (method, operation) in item.as_object().unwrap() {
+                let content = operation["requestBody"]["content"].as_object().into_iter().flatten();
+                for (content_type, media_type) in content.filter(|(content_type, _)| !content_type.starts_with("image/")) {
+                    let mut body = media_type["example"].clone();
+                    for (field, value) in body.as_object_mut().into_iter().flatten().filter(|(_, value)| value.is_i64()) {
+                        let thing = field.strip_suffix("_id").map(|name| format!("{name}s").replace("ys", "ies"));
+                        let id = thing.and_then(|thing| things.get(&*thing));
+                        id.into_iter().for_each(|id| *value = json!(id));
+                    }
+                    // Of these an example shows all, and only one may be given.
+                    for (operation_id, too_much) in [("set_discount", "category_id"), ("start_replay", "since")] {
+                        if operation["operationId"] == operation_id {
+                            body.as_object_mut().unwrap().remove(too_much);
+                        }
+                    }
+                    if operation["operationId"] == "import_statement" {
+                        body = json!(if content_type == "text/csv" { STATEMENT } else { CAMT });
+                    }
+                    let (method, path) = (method.to_uppercase(), routes::path(route, things));
+                    found.push(Operation { method, path, content_type: content_type.clone(), body });
+                }
+            }
+        }
+    }
+    found
+}
+
+/// A node with something of everything, and what can be sent to it.
+async fn stage() -> (Node, World, Vec<Operation>) {
+    let node = Node::sandbox().await;
+    let mut world = routes::world(&node).await;
+    let imported = node.by_operator("POST", "/reconciliation/statements").header("Content-Type", "text/csv").body(STATEMENT);
+    let statement = node.send(imported).await.data(201);
+    let category = node.operator("POST", "/categories", json!({"name": "Cards"})).await.data(201);
+    let fund = format!("/wallets/{}/fund", world.things["wallets"]);
+    let funding = node.operator("POST", &fund, json!({"amount": "1.00", "reference": "INV-1"})).await.data(201);
+    let id = |value: &Value| value["id"].as_i64().unwrap();
+    // Another account than the caller's may be suspended.
+    let other = node.account("Other").await;
+    world.things.extend([
+        ("statements", id(&statement)),
+        ("lines", 1),
+        ("transactions", id(&funding)),
+        ("categories", id(&category)),
+        ("log", 1),
+        ("accounts", other.account_id),
+    ]);
+    let operations = operations(&world.things);
+    (node, world, operations)
+}
+
+#[test]
+fn a_body_that_is_nearly_valid_breaks_nothing_and_a_refused_one_did_nothing() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let (node, world, operations) = runtime.block_on(stage());
+    assert!(operations.len() > 30, "{}", operations.len());
+    let send = |operation: &Operation, body: Vec<u8>| {
+        runtime.block_on(async {
+            let answer = node.send(operation.request(&node, &world).body(body)).await;
+            (answer, node.head().await)
+        })
+    };
+    for operation in operations.iter().filter(|operation| operation.is_json()) {
+        let (answer, _) = send(operation, operation.text(&[]));
+        let Operation { method, path, body, .. } = operation;
+        assert!(answer.status < 500 && answer.status != 400, "{method} {path} takes {body}: {}", answer.text);
+    }
+    let cases = if std::env::var_os("PROPTEST_CASES").is_some() { Config::default().cases } else { 500 };
+    let mut runner = TestRunner::new(Config { cases, failure_persistence: None, max_shrink_iters: 500, ..Config::default() });
+    let head = Cell::new(runtime.block_on(node.head()));
+    let bodies = (any::<Index>(), prop::collection::vec(change(), 1..4));
+    let outcome = runner.run(&bodies, |(operation, changes)| {
+        let operation = operation.get(&operations);
+        let body = operation.text(&changes);
+        let (answer, after) = send(operation, body.clone());
+        let before = head.replace(after);
+        let what = format!("{} {} {}", operation.method, operation.path, body.escape_ascii());
+        prop_assert!(answer.status < 500, "{}: {}", what, answer.text);
+        prop_assert!(answer.status < 400 || before == after, "{} was refused and is in the log: {}", what, answer.text);
+        Ok(())
+    });
+    outcome.unwrap();
+}
+
+proptest! {
+    /// A bank's CSV is lines or a reason, whatever stands in it.
+    #[test]
+    fn no_statement_panics(changes in prop::collection::vec(change(), 1..6), text in any::<String>()) {
+        let _ = from_csv(&String::from_utf8_lossy(&changed_text(STATEMENT, &changes)), &Columns::default());
+        let _ = from_csv(&text, &Columns::default());
+    }
+}
