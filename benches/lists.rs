@@ -71,7 +71,7 @@ async fn main() -> Result<()> {
     let webhook = serve.client(&client, "/webhooks", webhook).await?["id"].as_i64().context("a webhook's id")?;
     let mut admin = options.connect().await?;
     seed(&mut admin, product).await?;
-    rebuild(&options, Rebuild::All, |_| {}).await?;
+    rebuild(&options, Rebuild::All, |_| {}).await.context("the rebuild")?;
     // What a worker would have made of them, all but the newest.
     for settle in [
         "UPDATE delivery_state SET status = CASE delivery_id % 20 WHEN 0 THEN 'failed' ELSE 'delivered' END, attempt_count = 1,
@@ -82,7 +82,7 @@ async fn main() -> Result<()> {
     ] {
         sqlx::raw_sql(settle).execute(&mut admin).await?;
     }
-    let report = verify(&options, |_| {}).await?;
+    let report = verify(&options, |_| {}).await.context("verify")?;
     ensure!(report.is_clean(), "the log that is read is not sound: {:?}", report.differences.first());
 
     let middle: String = sqlx::query_scalar(
