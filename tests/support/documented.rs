@@ -76,7 +76,7 @@ impl Operation {
 /// If the operation's document does not have the answer.
 #[track_caller]
 pub fn check(method: &str, path: &str, answer: &Answer) {
-    let path = path.split('?').next().unwrap_or_default();
+    let path = path.split('?').next().unwrap_or_default().trim_end_matches('/');
     let likeness = |operation: &&Operation| operation.likeness(path);
     // The path first: that it does not have the method is no answer of an operation.
     let Some(likest) = OPERATIONS.iter().max_by_key(likeness).filter(|likest| likest.likeness(path).is_some()) else { return };
