@@ -1,8 +1,9 @@
 //! Derives projections again and puts the result in place, while the service runs: fold the log
 //! into copies of the tables, compare, and under the head lock fold the rest and swap.
 //!
-//! Until the swap commits nothing of `public` has changed; what a rebuild that was killed leaves
-//! in `shadow`, the next one drops.
+//! Until the swap commits nothing of `public` has changed but the worker's records, which get those of
+//! lost deliveries before, as nobody looks at a record without its delivery. What a rebuild that was
+//! killed leaves of them and in `shadow`, the next one drops.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
