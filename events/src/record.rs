@@ -1,3 +1,5 @@
+use std::fmt;
+
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -55,4 +57,28 @@ pub enum Actor {
     /// The job that carries an operator's replay out.
     Replay,
     Sandbox,
+}
+
+impl Actor {
+    /// `credential`, `user`, `operator`, `fulfilment`, `replay` or `sandbox`, and which one.
+    pub fn kind(self) -> (&'static str, Option<i64>) {
+        match self {
+            Actor::Credential(id) => ("credential", Some(id)),
+            Actor::User(id) => ("user", Some(id)),
+            Actor::Operator(id) => ("operator", Some(id)),
+            Actor::Fulfilment => ("fulfilment", None),
+            Actor::Replay => ("replay", None),
+            Actor::Sandbox => ("sandbox", None),
+        }
+    }
+}
+
+/// `credential 3`, `fulfilment`.
+impl fmt::Display for Actor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind() {
+            (kind, Some(id)) => write!(f, "{kind} {id}"),
+            (kind, None) => f.write_str(kind),
+        }
+    }
 }

@@ -81,12 +81,7 @@ pub struct CallerSlot(Arc<OnceLock<Actor>>);
 impl CallerSlot {
     /// `credential 3`, `user 5` or `operator 1`; none if nobody was let in.
     pub fn text(&self) -> Option<String> {
-        Some(match self.0.get()? {
-            Actor::Credential(id) => format!("credential {id}"),
-            Actor::User(id) => format!("user {id}"),
-            Actor::Operator(id) => format!("operator {id}"),
-            Actor::Fulfilment | Actor::Replay | Actor::Sandbox => return None,
-        })
+        self.0.get().map(Actor::to_string)
     }
 }
 

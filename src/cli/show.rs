@@ -205,10 +205,8 @@ fn came_of(attempt: &Attempt) -> String {
 
 /// `credential 3 (main)`, `operator 2`, `fulfilment`.
 fn named(who: &Who) -> String {
-    let (kind, id) = who.kind();
-    let id = id.map(|id| format!(" {id}")).unwrap_or_default();
     let name = who.name.as_ref().map(Private::expose).map(|name| format!(" ({name})")).unwrap_or_default();
-    format!("{kind}{id}{name}")
+    format!("{}{name}", who.actor)
 }
 
 fn time(time: DateTime<Utc>) -> String {

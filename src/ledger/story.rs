@@ -74,20 +74,6 @@ pub struct Telling {
     pub retries: Vec<(DateTime<Utc>, Who)>,
 }
 
-impl Who {
-    /// `credential`, `user`, `operator`, `fulfilment`, `replay` or `sandbox`, and which one.
-    pub fn kind(&self) -> (&'static str, Option<i64>) {
-        match self.actor {
-            Actor::Credential(id) => ("credential", Some(id)),
-            Actor::User(id) => ("user", Some(id)),
-            Actor::Operator(id) => ("operator", Some(id)),
-            Actor::Fulfilment => ("fulfilment", None),
-            Actor::Replay => ("replay", None),
-            Actor::Sandbox => ("sandbox", None),
-        }
-    }
-}
-
 /// Events of one order that are read at once, and at most: a client that reads its codes again and
 /// again makes one each time.
 const MOST_EVENTS: i64 = 1_000;

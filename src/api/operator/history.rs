@@ -142,7 +142,7 @@ fn shown(text: Private) -> String {
 
 impl From<Who> for HistoryActor {
     fn from(who: Who) -> Self {
-        let (kind, actor_id) = who.kind();
+        let (kind, actor_id) = who.actor.kind();
         Self { kind: kind.to_owned(), actor_id, name: who.name.map(shown) }
     }
 }
