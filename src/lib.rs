@@ -11,6 +11,7 @@ pub mod fulfilment;
 pub mod ledger;
 pub mod node;
 pub mod postgres;
+mod queue;
 pub mod receiver;
 pub mod reconciliation;
 pub mod sandbox;

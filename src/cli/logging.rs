@@ -13,7 +13,7 @@ pub const SERVICE: &str = "info,poem=warn,sqlx=warn,rustls_platform_verifier=off
 /// The demo tells its own story.
 pub const DEMO: &str = "error,rustls_platform_verifier=off";
 /// Commands say what went wrong themselves.
-pub const TOOL: &str = "warn,sqlx=error,rustls_platform_verifier=off";
+pub const TOOL: &str = "warn,sqlx=error,reqwest_retry=off,rustls_platform_verifier=off";
 
 /// Starts logging, with `default` as the filter where `RUST_LOG` is not set.
 ///

@@ -24,6 +24,7 @@ use super::decide::{DecideError, decide_all};
 use super::memory::{Memory, Recent};
 use super::wake::Wake;
 use crate::access::seal::Keyring;
+use crate::queue;
 use crate::telemetry::Metrics;
 use ledger_projections::ProjectionError;
 
@@ -150,7 +151,10 @@ impl Writer {
                 landing = landed(&mut self.flight) => self.settle(landing).await,
                 taken = self.queue.recv_many(&mut waiting, room), if room > 0 => match taken {
                     0 => break,
-                    _ => self.take_up(std::mem::take(&mut waiting)).await,
+                    _ => {
+                        queue::gather(&mut self.queue, &mut waiting, room).await;
+                        self.take_up(std::mem::take(&mut waiting)).await;
+                    }
                 },
             }
             if self.flight.is_none() {

@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use crate::support::node::{Answer, Node, product};
 
-const PNG: &[u8] = b"\x89PNG\r\n\x1a\n-and-so-on";
+pub const PNG: &[u8] = b"\x89PNG\r\n\x1a\n-and-so-on";
 const JPEG: &[u8] = b"\xff\xd8\xff\xe0-and-so-on";
 const WEBP: &[u8] = b"RIFF\x10\0\0\0WEBPVP8 ";
 

@@ -3,6 +3,7 @@
 mod access;
 mod access_log;
 mod at_rest;
+mod audited;
 mod away;
 mod bodies;
 mod charges;

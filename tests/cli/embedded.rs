@@ -1,5 +1,8 @@
 //! Commands beside a `serve` that runs an embedded server: they work on that one.
 
+use std::collections::HashSet;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use nix::sys::signal::{Signal, kill};
@@ -8,6 +11,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::{directory, err, out, program, run};
+use crate::support::postgres;
 use crate::support::program::{DEADLINE, OPERATOR_TOKEN};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -65,4 +69,82 @@ async fn a_command_beside_a_running_serve_uses_its_server() {
     let tail = run(&mut command(&["events", "tail"])).await;
     assert!(tail.status.success() && out(&tail).contains("AccountCreated"), "{}{}", out(&tail), err(&tail));
     assert!(!directory.path().join("postgres/postmaster.pid").exists(), "and ends it");
+}
+
+/// A directory with server programs that write down which place they were started from.
+fn programs_in(directory: &Path, name: &str, real: &Path) -> PathBuf {
+    let place = directory.join(name);
+    std::fs::create_dir(&place).unwrap();
+    let used = directory.join("used");
+    for program in ["postgres", "initdb"] {
+        let script = format!("#!/bin/sh\necho {name} >> {}\nexec {}/{program} \"$@\"\n", used.display(), real.display());
+        executable(&place.join(program), &script);
+    }
+    place
+}
+
+fn executable(path: &Path, script: &str) {
+    std::fs::write(path, script).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[tokio::test]
+async fn server_programs_are_looked_for_where_one_is_told_then_by_pg_config_then_in_path_then_in_the_usual_places() {
+    let directory = directory();
+    let real = postgres::programs().await;
+    let told = programs_in(directory.path(), "told", &real);
+    let configured = programs_in(directory.path(), "configured", &real);
+    let in_path = programs_in(directory.path(), "in-path", &real);
+    let tools = directory.path().join("tools");
+    std::fs::create_dir(&tools).unwrap();
+    executable(&tools.join("pg_config"), &format!("#!/bin/sh\necho {}\n", configured.display()));
+    let broken = directory.path().join("broken");
+    std::fs::create_dir(&broken).unwrap();
+    executable(&broken.join("postgres"), "#!/bin/sh\necho 'postgres (PostgreSQL) 17.1'\n");
+    let used = directory.path().join("used");
+
+    // Without the system's own: there may be a `pg_config` in it.
+    let path = |entries: &[&Path]| std::env::join_paths(entries).unwrap();
+    for (expected, path, told) in [
+        (Some("told"), path(&[&tools, &in_path]), Some(&told)),
+        (Some("configured"), path(&[&tools, &in_path]), None),
+        (Some("in-path"), path(&[&in_path]), None),
+        // One without its initdb is passed by, as is an entry that is not there.
+        (Some("in-path"), path(&[&broken, Path::new("/nonexistent"), &in_path]), None),
+        (None, path(&[&broken]), None),
+    ] {
+        std::fs::write(&used, "").unwrap();
+        std::fs::set_permissions(&used, std::fs::Permissions::from_mode(0o666)).unwrap();
+        let data = tempfile::Builder::new().permissions(PermissionsExt::from_mode(0o711)).tempdir_in(directory.path()).unwrap();
+        let mut command = program(data.path());
+        command.env("PATH", path).arg("migrate");
+        if let Some(told) = told {
+            command.arg("--postgres-programs").arg(told);
+        }
+        let done = run(&mut command).await;
+        assert!(done.status.success(), "{expected:?}: {}{}", out(&done), err(&done));
+        let used = std::fs::read_to_string(&used).unwrap();
+        let used: HashSet<&str> = used.lines().collect();
+        assert_eq!(used, expected.into_iter().collect(), "{expected:?}");
+    }
+}
+
+#[tokio::test]
+async fn without_server_programs_and_network_one_line_says_what_to_install() {
+    let directory = directory();
+    let made = run(program(directory.path()).arg("migrate")).await;
+    assert!(made.status.success(), "{}", err(&made));
+    // Only version 9 could run what is there then, and nobody has that any more.
+    std::fs::write(directory.path().join("postgres/PG_VERSION"), "9\n").unwrap();
+    for proxy in ["http://127.0.0.1:9", "http://127.0.0.1:1"] {
+        let refused = run(program(directory.path()).arg("migrate").env("HTTPS_PROXY", proxy)).await;
+        assert_eq!(refused.status.code(), Some(1), "{}", out(&refused));
+        let said = err(&refused);
+        assert_eq!(said.lines().count(), 1, "{said}");
+        for part in
+            ["is version ", "none could be downloaded (", "install PostgreSQL 9 ", "apt-get install", "or set DATABASE_URL"]
+        {
+            assert!(said.contains(part), "{part} is not in {said}");
+        }
+    }
 }

@@ -9,6 +9,7 @@ mod payouts;
 mod roles;
 mod secrets;
 mod serve;
+mod terminal;
 mod webhooks;
 
 use std::process::Output;

@@ -243,9 +243,6 @@ impl Operation {
     }
 }
 
-const CAMT: &str = r#"<?xml version="1.0"?><Document xmlns="urn:iso:std:iso:20022:tech:xsd:camt.053.001.08"><BkToCstmrStmt><Stmt>
-<Ntry><Amt Ccy="EUR">1.00</Amt><CdtDbtInd>CRDT</CdtDbtInd><Sts>BOOK</Sts><BookgDt><Dt>2026-01-31</Dt></BookgDt>
-<NtryDtls><TxDtls><Refs><EndToEndId>INV-1</EndToEndId></Refs></TxDtls></NtryDtls></Ntry></Stmt></BkToCstmrStmt></Document>"#;
 const STATEMENT: &str = "date,amount,currency,reference,text\n2026-01-31,1.00,EUR,INV-1,thanks\n2026-01-31,-2.00,EUR,INV-2,\n";
 
 /// Every POST and PUT with a body that is no image: the document's example, about things that there are.
@@ -261,15 +258,6 @@ fn operations(things: &Things) -> Vec<Operation> {
                         let thing = field.strip_suffix("_id").map(|name| format!("{name}s").replace("ys", "ies"));
                         let id = thing.and_then(|thing| things.get(&*thing));
                         id.into_iter().for_each(|id| *value = json!(id));
-                    }
-                    // Of these an example shows all, and only one may be given.
-                    for (operation_id, too_much) in [("set_discount", "category_id"), ("start_replay", "since")] {
-                        if operation["operationId"] == operation_id {
-                            body.as_object_mut().unwrap().remove(too_much);
-                        }
-                    }
-                    if operation["operationId"] == "import_statement" {
-                        body = json!(if content_type == "text/csv" { STATEMENT } else { CAMT });
                     }
                     let (method, path) = (method.to_uppercase(), routes::path(route, things));
                     found.push(Operation { method, path, content_type: content_type.clone(), body });

@@ -5,6 +5,7 @@
 //! root and as an ordinary user. The server ends with the process, however that ends.
 
 use std::fmt::Debug;
+use std::path::PathBuf;
 
 use rewards_ledger::postgres::{Server, Settings, start_throwaway};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
@@ -48,6 +49,12 @@ pub async fn database() -> TestDatabase {
 pub async fn own_server(durable: bool) -> Server {
     let settings = Settings::temporary(durable).expect("a temporary directory for a server");
     Server::start(settings).await.expect("a server for one test")
+}
+
+/// The directory of the server programs that the tests use.
+pub async fn programs() -> PathBuf {
+    let postgres = std::fs::read_link(format!("/proc/{}/exe", shared().await.server.pid())).expect("the server's program");
+    postgres.parent().expect("a directory").to_owned()
 }
 
 struct Shared {

@@ -45,7 +45,7 @@ enum File {
 }
 
 macro_rules! file {
-    ($name:ident, $type:literal, $also:literal, $description:literal) => {
+    ($name:ident, $type:literal, $also:literal, $description:literal, $example:expr) => {
         #[doc = $description]
         struct $name(Vec<u8>);
 
@@ -58,7 +58,11 @@ macro_rules! file {
             }
 
             fn schema_ref() -> MetaSchemaRef {
-                MetaSchemaRef::Inline(Box::new(MetaSchema { description: Some($description), ..MetaSchema::new("string") }))
+                MetaSchemaRef::Inline(Box::new(MetaSchema {
+                    description: Some($description),
+                    example: Some($example.into()),
+                    ..MetaSchema::new("string")
+                }))
             }
         }
 
@@ -77,9 +81,21 @@ file!(
     CsvFile,
     "text/csv",
     "text/csv",
-    "CSV with a line of column names: by default `date`, `amount`, `currency`, `reference`, and `direction` and `text` if there are any."
+    "CSV with a line of column names: by default `date`, `amount`, `currency`, `reference`, and `direction` and `text` if there are any.",
+    "date,amount,currency,reference\n2026-01-31,500.00,EUR,transfer-2026-01\n"
 );
-file!(XmlFile, "application/xml", "text/xml", "ISO 20022 camt.053, of any version.");
+file!(
+    XmlFile,
+    "application/xml",
+    "text/xml",
+    "ISO 20022 camt.053, of any version.",
+    concat!(
+        r#"<Document xmlns="urn:iso:std:iso:20022:tech:xsd:camt.053.001.08"><BkToCstmrStmt><Stmt><Ntry>"#,
+        r#"<Amt Ccy="EUR">500.00</Amt><CdtDbtInd>CRDT</CdtDbtInd><Sts><Cd>BOOK</Cd></Sts>"#,
+        "<BookgDt><Dt>2026-01-31</Dt></BookgDt><NtryDtls><TxDtls><Refs><EndToEndId>transfer-2026-01</EndToEndId></Refs>",
+        "</TxDtls></NtryDtls></Ntry></Stmt></BkToCstmrStmt></Document>"
+    )
+);
 
 impl From<StatementError> for ApiError {
     fn from(error: StatementError) -> ApiError {

@@ -1,0 +1,184 @@
+//! What operators do is in the log, under their name.
+//!
+//! A new operation that changes something needs a row in [`table`], or the test fails.
+
+use std::collections::BTreeSet;
+
+use chrono::Utc;
+use rewards_ledger::access::Role;
+use rewards_ledger::api;
+use serde_json::{Value, json};
+
+use super::images::PNG;
+use super::routes::{Things, world};
+use crate::support::node::{Node, product};
+
+enum Body {
+    None,
+    Json(Value),
+    Bytes(&'static str, Vec<u8>),
+}
+
+struct Change {
+    /// Method and path, as in the document.
+    route: &'static str,
+    /// What the path's parameters are.
+    at: Vec<Value>,
+    body: Body,
+    /// The types of the events that it appends.
+    events: &'static [&'static str],
+}
+
+fn change(route: &'static str, at: &[&Value], body: Body, events: &'static [&'static str]) -> Change {
+    Change { route, at: at.iter().map(|value| (*value).clone()).collect(), body, events }
+}
+
+/// Every operation that changes something, each where it has something to do: so in this order.
+fn table(things: &Things) -> Vec<Change> {
+    use Body::{Bytes, Json, None};
+    let of = |name: &str| json!(things[name]);
+    let (account, wallet, product_id, webhook) = (of("accounts"), of("wallets"), of("products"), of("webhooks"));
+    let line = format!("date,amount,currency,reference\n{},5.00,EUR,unknown\n", Utc::now().date_naive());
+    let user = json!({"email": "jo@example.com", "password": "correct horse battery staple", "role": "viewer"});
+    let mut changed = product("Changed");
+    changed["brand"] = json!("Acme");
+    vec![
+        change("POST /admin/v1/accounts", &[], Json(json!({"name": "New"})), &["AccountCreated"]),
+        change("POST /admin/v1/accounts/{id}/credentials", &[&account], Json(json!({"name": "more"})), &["CredentialIssued"]),
+        change("POST /admin/v1/accounts/{id}/users", &[&account], Json(user), &["UserCreated"]),
+        change("POST /admin/v1/accounts/{id}/wallets", &[&account], Json(json!({"currency": "USD"})), &["WalletOpened"]),
+        change(
+            "PUT /admin/v1/accounts/{id}/discounts",
+            &[&account],
+            Json(json!({"product_id": product_id, "discount": "2.50"})),
+            &["DiscountSet"],
+        ),
+        change(
+            "POST /admin/v1/wallets/{id}/fund",
+            &[&wallet],
+            Json(json!({"amount": "5.00", "reference": "r-1"})),
+            &["WalletFunded"],
+        ),
+        change(
+            "POST /admin/v1/wallets/{id}/adjust",
+            &[&wallet],
+            Json(json!({"type": "DEBIT", "amount": "1.00", "reason": "r"})),
+            &["WalletAdjusted"],
+        ),
+        change("POST /admin/v1/categories", &[], Json(json!({"name": "Games"})), &["CategoryAdded"]),
+        change("POST /admin/v1/products", &[], Json(product("Another")), &["ProductAdded"]),
+        change("PUT /admin/v1/products/{id}", &[&product_id], Json(changed), &["ProductChanged"]),
+        change("PUT /admin/v1/products/{id}/image", &[&product_id], Bytes("image/png", PNG.to_vec()), &["ProductImageSet"]),
+        change(
+            "POST /admin/v1/products/{id}/vouchers",
+            &[&product_id],
+            Json(json!({"denomination": "10.00", "vouchers": [{"card_number": "6006-1"}]})),
+            &["VoucherStockLoaded"],
+        ),
+        change(
+            "POST /admin/v1/orders/{id}/cancel",
+            &[&of("orders")],
+            Json(json!({"reason": "r"})),
+            &["OrderCancelled", "WalletRefunded"],
+        ),
+        change("PUT /admin/v1/payouts/{id}", &[&of("payouts")], Json(json!({"status": "PAID"})), &["PayoutPaid"]),
+        change(
+            "POST /admin/v1/webhooks/{id}/replays",
+            &[&webhook],
+            Json(json!({"kind": "deliveries", "from_position": 1})),
+            &["WebhookReplayRequested"],
+        ),
+        change("POST /admin/v1/replays/{id}/cancel", &[&json!("the replay")], None, &["WebhookReplayCancelled"]),
+        change("POST /admin/v1/reconciliation/statements", &[], Bytes("text/csv", line.into_bytes()), &["StatementImported"]),
+        change(
+            "POST /admin/v1/reconciliation/statements/{id}/lines/{line}/decide",
+            &[&json!("the statement"), &json!(1)],
+            Json(json!({"decision": "IGNORED", "reason": "a fee"})),
+            &["MatchDecided"],
+        ),
+        change(
+            "POST /admin/v1/reconciliation/statements/{id}/lines/{line}/revoke",
+            &[&json!("the statement"), &json!(1)],
+            Json(json!({"reason": "no fee"})),
+            &["MatchDecisionRevoked"],
+        ),
+        change("DELETE /admin/v1/ip-blocks/{ip}", &[&json!("192.0.2.1")], None, &["IpBlockLifted"]),
+        change(
+            "PUT /admin/v1/credentials/{id}",
+            &[&of("credentials")],
+            Json(json!({"hmac_required": true})),
+            &["SigningSecretRotated", "HmacRequirementChanged"],
+        ),
+        change("DELETE /admin/v1/credentials/{id}", &[&of("credentials")], None, &["CredentialRevoked"]),
+        change("DELETE /admin/v1/users/{id}", &[&of("users")], None, &["UserRemoved"]),
+        change("PUT /admin/v1/accounts/{id}", &[&account], Json(json!({"status": "SUSPENDED"})), &["AccountStatusChanged"]),
+    ]
+}
+
+/// `route` with its parameters' values.
+fn path(route: &str, at: &[Value], made: &[(&str, Value)]) -> String {
+    let mut values = at.iter().map(|value| match made.iter().find(|(name, _)| value == name) {
+        Some((_, id)) => id.to_string(),
+        None => value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+    });
+    let segments = route.split('/').map(|segment| match segment.starts_with('{') {
+        true => values.next().expect("a value for each parameter"),
+        false => segment.to_owned(),
+    });
+    segments.collect::<Vec<_>>().join("/")
+}
+
+#[tokio::test]
+async fn every_change_by_an_operator_is_an_event_that_names_them() {
+    let node = Node::start().await;
+    let world = world(&node).await;
+    let token = node.token(Role::Admin).await;
+    let operator: i64 = sqlx::query_scalar("SELECT max(id) FROM vault.operators").fetch_one(node.ledger.pool()).await.unwrap();
+    assert!(operator > 0, "0 is the one of the configuration");
+    sqlx::query("INSERT INTO ip_blocks (ip, started_at, ends_at) VALUES ('192.0.2.1', now(), now() + interval '15 min')")
+        .execute(node.ledger.pool())
+        .await
+        .unwrap();
+
+    let mut made: Vec<(&str, Value)> = vec![];
+    let changes = table(&world.things);
+    for change in &changes {
+        let head = node.head().await;
+        let (method, route) = change.route.split_once(' ').unwrap();
+        let request = node.request(method, &path(route, &change.at, &made)).bearer_auth(token.expose());
+        let request = match &change.body {
+            Body::None => request,
+            Body::Json(body) => request.json(body),
+            Body::Bytes(kind, bytes) => request.header("Content-Type", *kind).body(bytes.clone()),
+        };
+        let answer = node.send(request).await;
+        assert!((200..300).contains(&answer.status), "{}: {}", change.route, answer.text);
+        match change.route {
+            "POST /admin/v1/webhooks/{id}/replays" => made.push(("the replay", answer.json()["data"]["replay"]["id"].take())),
+            "POST /admin/v1/reconciliation/statements" => made.push(("the statement", answer.json()["data"]["id"].take())),
+            _ => (),
+        }
+        let appended: Vec<(String, Value)> =
+            sqlx::query_as("SELECT type, metadata::jsonb->'actor' FROM events WHERE position > $1 ORDER BY position")
+                .bind(head)
+                .fetch_all(node.ledger.pool())
+                .await
+                .unwrap();
+        let (types, actors): (Vec<&str>, Vec<&Value>) = appended.iter().map(|(kind, actor)| (&**kind, actor)).unzip();
+        assert_eq!(types, change.events, "{}", change.route);
+        assert!(actors.iter().all(|actor| **actor == json!({"operator": operator})), "{}: {actors:?}", change.route);
+    }
+
+    let document: Value = api::documents()
+        .into_iter()
+        .map(|(_, text)| serde_json::from_str::<Value>(&text).unwrap())
+        .find(|document| document["paths"].get("/admin/v1/accounts").is_some())
+        .unwrap();
+    let mut operations = BTreeSet::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        let changing = methods.as_object().unwrap().keys().filter(|method| *method != "get" && path.starts_with("/admin/"));
+        operations.extend(changing.map(|method| format!("{} {path}", method.to_uppercase())));
+    }
+    let rows: BTreeSet<String> = changes.iter().map(|change| change.route.to_owned()).collect();
+    assert_eq!(rows, operations);
+}

@@ -1,0 +1,60 @@
+//! The same commands at a terminal: in colour, and with a bar for what takes its time. `script` gives them one.
+
+use std::path::Path;
+
+use sqlx::ConnectOptions;
+use tokio::process::Command;
+
+use super::{directory, out, program, run};
+use crate::support::shop::Shop;
+
+/// The program at a terminal of its own; both of its outputs come out of `script`'s.
+fn at_a_terminal(data_dir: &Path, arguments: &str) -> Command {
+    let program = program(data_dir);
+    let mut command = Command::new("script");
+    let line = format!("stty columns 120; exec {} {arguments}", env!("CARGO_BIN_EXE_rewards-ledger"));
+    command.args(["--quiet", "--return", "--flush", "--command", &line, "/dev/null"]).env_clear();
+    for (name, value) in program.as_std().get_envs() {
+        if let Some(value) = value {
+            command.env(name, value);
+        }
+    }
+    command.env("TERM", "xterm-256color").env("SHELL", "/bin/sh").stdin(std::process::Stdio::null()).kill_on_drop(true);
+    command
+}
+
+#[tokio::test]
+async fn the_demo_is_in_colour_at_a_terminal_unless_nobody_wants_it() {
+    let directory = directory();
+    let coloured = run(&mut at_a_terminal(directory.path(), "demo --exit")).await;
+    let told = out(&coloured);
+    assert!(coloured.status.success(), "{told}");
+    assert!(told.contains("\u{1b}[1m") && told.contains("\u{1b}[32m"), "bold heads, green for what is well: {told:?}");
+    let plain = anstream::adapter::strip_str(&told).to_string();
+    assert!(plain.contains("  signature verified  ") && plain.contains("reconciled to the cent"), "{plain}");
+
+    let plain = run(at_a_terminal(directory.path(), "demo --exit").env("NO_COLOR", "1")).await;
+    let told = out(&plain);
+    assert!(plain.status.success() && told.contains("reconciled to the cent"), "{told}");
+    assert!(!told.contains('\u{1b}'), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rebuild_that_takes_its_time_shows_a_bar() {
+    let (directory, shop) = (directory(), Shop::open().await);
+    shop.history().await;
+    let url = shop.options.to_url_lossy().to_string();
+    // Nobody reads the log for three seconds: somebody at a terminal wants to know how far it is.
+    let held = shop.tamper("LOCK TABLE events IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(3)");
+    let mut command = at_a_terminal(directory.path(), "rebuild --all");
+    let ((), rebuilt) = tokio::join!(held, run(command.env("DATABASE_URL", &url)));
+    let told = out(&rebuilt);
+    assert!(rebuilt.status.success(), "{told}");
+    assert!(told.contains("shard 1 fold") && told.contains('█'), "{told:?}");
+    let before_the_end = told.rfind("shard 1").expect("a bar");
+    let end = anstream::adapter::strip_str(&told[before_the_end..]).to_string();
+    assert!(
+        end.contains("\r\norders: ") && end.contains("nothing had differed"),
+        "what was done is told below, where the bar was: {end:?}"
+    );
+}
