@@ -3,6 +3,7 @@
 pub mod access;
 pub mod api;
 pub mod audit;
+mod batching;
 pub mod cli;
 pub mod config;
 pub mod delivery;
@@ -11,7 +12,6 @@ pub mod fulfilment;
 pub mod ledger;
 pub mod node;
 pub mod postgres;
-mod queue;
 pub mod receiver;
 pub mod reconciliation;
 pub mod sandbox;

@@ -19,8 +19,8 @@ use tokio_util::task::TaskTracker;
 
 use super::limits::{Block, Quota, Rule, Window};
 use super::{AccessError, Principal, Who, blocks};
+use crate::batching;
 use crate::config::{RateLimit, RateLimits};
-use crate::queue;
 
 /// Most requests in one statement, and most that may wait.
 const BATCH_QUESTIONS: usize = 1_024;
@@ -181,7 +181,7 @@ fn of_ip(ip: IpAddr) -> String {
 async fn answer_all(pool: PgPool, mut waiting: mpsc::Receiver<Waiting>) {
     let mut batch = Vec::with_capacity(BATCH_QUESTIONS);
     while waiting.recv_many(&mut batch, BATCH_QUESTIONS).await > 0 {
-        queue::gather(&mut waiting, &mut batch, BATCH_QUESTIONS).await;
+        batching::gather(&mut waiting, &mut batch, BATCH_QUESTIONS).await;
         let questions: Vec<Question> = batch.iter().map(|waiting| waiting.question).collect();
         match answer(&pool, &questions, None).await {
             Ok(verdicts) => {

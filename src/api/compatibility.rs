@@ -153,6 +153,9 @@ impl<'a> Comparison<'a> {
     fn security(&mut self, place: &str, before: &Value, now: &Value) {
         let names = |entry: &Value| entries(entry).map(|(name, _)| name.clone()).collect::<BTreeSet<_>>();
         let ways: Vec<_> = list(&now["security"]).map(names).collect();
+        if list(&before["security"]).next().is_none() && !ways.is_empty() && !ways.iter().any(BTreeSet::is_empty) {
+            self.breaks(place, "it was open to all and needs credentials");
+        }
         for way in list(&before["security"]).map(names) {
             if !ways.is_empty() && !ways.iter().any(|now| now.is_subset(&way)) {
                 let way: Vec<_> = way.into_iter().collect();

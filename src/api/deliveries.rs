@@ -6,6 +6,7 @@ use poem_openapi::param::{Path, Query};
 use poem_openapi::{Enum, Object, OpenApi};
 use serde::Serialize;
 
+use super::body::NoFields;
 use super::error::ApiError;
 use super::idempotency::IdempotencyKey;
 use super::outcome::{respond, unrenderable};
@@ -302,6 +303,7 @@ impl Deliveries {
         /// A name for this request: the same one again is answered with the first answer.
         #[oai(name = "Idempotency-Key")]
         key: IdempotencyKey,
+        _no_fields: NoFields,
     ) -> Result<Stored<Data<DeliveryRetry>>, ApiError> {
         let caller = caller.0;
         let idempotency = key.of(&caller, &format!("/api/v1/webhooks/deliveries/{}/retry", id.0), &(), retried)?;

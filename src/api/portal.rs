@@ -6,7 +6,7 @@ use poem_openapi::param::{Path, Query};
 use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
 
-use super::body::StrictJson;
+use super::body::{NoFields, StrictJson};
 use super::credentials::{self, IssueCredential, IssuedCredential};
 use super::error::ApiError;
 use super::outcome::{answered, unexpected};
@@ -127,6 +127,7 @@ impl Portal {
         state: State<'_>,
         /// The key's id.
         id: Path<i64>,
+        _no_fields: NoFields,
     ) -> Result<NoStore<Reply<RotatedSecret>>, ApiError> {
         let caller = caller.0;
         let (account_id, new_secret) = (caller.account_id, random_secret());

@@ -6,7 +6,7 @@ use poem_openapi::registry::{MetaHeader, MetaResponses, Registry};
 use poem_openapi::{ApiResponse, Object, OpenApi};
 use serde::Serialize;
 
-use super::body::StrictJson;
+use super::body::{NoFields, StrictJson};
 use super::error::{ApiError, documented_header};
 use super::fields::{Fields, FromFields};
 use super::principal::{Caller, PORTAL_COOKIE, PortalUser};
@@ -162,6 +162,7 @@ impl Sessions {
         &self,
         caller: Caller<PortalUser>,
         state: State<'_>,
+        _no_fields: NoFields,
     ) -> Result<WithPortalCookie<Reply<LoggedOut>>, ApiError> {
         if let Who::User { session_id, .. } = caller.0.who {
             state.sessions.log_out(session_id).await?;

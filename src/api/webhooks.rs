@@ -8,7 +8,7 @@ use poem_openapi::{Enum, Object, OpenApi};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::body::StrictJson;
+use super::body::{NoFields, StrictJson};
 use super::error::ApiError;
 use super::fields::{Fields, FromFields};
 use super::idempotency::IdempotencyKey;
@@ -401,6 +401,7 @@ impl Webhooks {
         /// A name for this request: the same one again is answered with the first answer.
         #[oai(name = "Idempotency-Key")]
         key: IdempotencyKey,
+        _no_fields: NoFields,
     ) -> Result<Stored<Data<WebhookTest>>, ApiError> {
         let caller = caller.0;
         let idempotency = key.of(&caller, &format!("/api/v1/webhooks/{}/test", id.0), &(), tested)?;

@@ -139,6 +139,8 @@ async fn connect(options: &PgConnectOptions) -> Result<PgConnection, sqlx::Error
         ("role", RUNTIME_ROLE),
         ("timezone", "UTC"),
         ("statement_timeout", "0"), // a long log takes long
+        // A plan for any parameters would read each page's thousands of keys anew for every row.
+        ("plan_cache_mode", "force_custom_plan"),
         ("idle_in_transaction_session_timeout", "60000"),
         ("temp_buffers", "64MB"),
         ("work_mem", "64MB"),

@@ -234,7 +234,7 @@ async fn take(
                         (SELECT delivery_id FROM delivery_state s
                          WHERE shard_id = $1 AND webhook_id = want.webhook_id AND status = 'pending' AND attempt_count > 0
                            AND next_attempt_at <= $2 AND (leased_until IS NULL OR (leased_until < $2 AND unknown_count < $10))
-                           AND (SELECT true FROM deliveries d JOIN webhook_envelopes e ON e.shard_id = $1 AND e.event_id = d.event_id
+                           AND (SELECT true FROM deliveries d JOIN webhook_envelopes e ON e.shard_id = $1 AND e.event_id = d.event_id AND e.payload IS NOT NULL
                                 WHERE d.shard_id = $1 AND d.id = s.delivery_id)
                          ORDER BY next_attempt_at LIMIT want.retries) AS retries
                      UNION ALL
@@ -242,7 +242,7 @@ async fn take(
                         (SELECT delivery_id FROM delivery_state s
                          WHERE shard_id = $1 AND webhook_id = want.webhook_id AND status = 'pending' AND attempt_count = 0
                            AND next_attempt_at <= $2 AND (leased_until IS NULL OR (leased_until < $2 AND unknown_count < $10))
-                           AND (SELECT true FROM deliveries d JOIN webhook_envelopes e ON e.shard_id = $1 AND e.event_id = d.event_id
+                           AND (SELECT true FROM deliveries d JOIN webhook_envelopes e ON e.shard_id = $1 AND e.event_id = d.event_id AND e.payload IS NOT NULL
                                 WHERE d.shard_id = $1 AND d.id = s.delivery_id)
                          ORDER BY next_attempt_at LIMIT want.first_attempts) AS first_attempts) AS both_lanes
                  LIMIT want.room) AS candidate),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use ledger_events::{AccountId, ShardId, WebhookId};
 
 use super::claim::{Claimed, Due, Want};
-use super::share::{Candidate, share};
+use super::share::{Candidate, Free, Pace, share};
 
 /// A webhook whose sends end sooner is quick: it is not in anybody's way.
 const QUICK: Duration = Duration::from_secs(1);
@@ -26,6 +26,15 @@ pub struct Limits {
     pub in_flight: usize,
     /// Most to one webhook.
     pub per_webhook: usize,
+    /// Most to one that has not shown yet how soon it answers.
+    pub first: usize,
+}
+
+impl Limits {
+    /// A webhook begins with a quarter of what may be sent to it at once.
+    pub fn new(in_flight: usize, per_webhook: usize) -> Limits {
+        Limits { in_flight, per_webhook, first: per_webhook.div_ceil(4) }
+    }
 }
 
 /// One webhook.
@@ -42,7 +51,8 @@ struct Line {
     held: usize,
     /// How many may be claimed at once: it grows with quick answers, and halves when none comes.
     allowance: usize,
-    is_quick: bool,
+    /// As its last send has shown it; none before one has ended.
+    is_quick: Option<bool>,
     /// Since when something is sent and nothing has ended.
     silent_since: Instant,
     claimed: u64,
@@ -50,8 +60,22 @@ struct Line {
 }
 
 impl Line {
-    fn is_quick(&self, now: Instant) -> bool {
-        self.is_quick && (self.sending == 0 || now.saturating_duration_since(self.silent_since) < QUICK)
+    fn pace(&self, now: Instant) -> Pace {
+        let is_silent = self.sending > 0 && now.saturating_duration_since(self.silent_since) >= QUICK;
+        match self.is_quick {
+            _ if is_silent => Pace::Slow,
+            Some(true) => Pace::Quick,
+            Some(false) => Pace::Slow,
+            None => Pace::Unknown,
+        }
+    }
+
+    /// How many may be claimed at once now: ahead only of one that gives them back soon.
+    fn allowance(&self, limits: Limits, now: Instant) -> usize {
+        match self.pace(now) {
+            Pace::Quick => self.allowance,
+            Pace::Unknown | Pace::Slow => self.allowance.min(limits.per_webhook),
+        }
     }
 }
 
@@ -88,8 +112,8 @@ impl Queue {
                 waiting: VecDeque::new(),
                 sending: 0,
                 held: 0,
-                allowance: self.limits.per_webhook,
-                is_quick: false,
+                allowance: self.limits.first,
+                is_quick: None,
                 silent_since: now,
                 claimed: 0,
                 served: 0,
@@ -101,21 +125,20 @@ impl Queue {
 
     /// What to claim now, in this shard.
     pub fn wanted(&mut self, shard: ShardId, now: Instant) -> Vec<Want> {
-        let free = self.limits.in_flight.saturating_mul(AHEAD).saturating_sub(self.held);
-        self.wanted_of(shard, free, self.most_slow(), now)
+        let all = self.limits.in_flight.saturating_mul(AHEAD).saturating_sub(self.held);
+        self.wanted_of(shard, Free { all, ..self.most() }, now)
     }
 
-    /// The same for no more than `free`, of which no more than `most_slow` are held of webhooks
-    /// that are not quick.
-    pub fn wanted_of(&mut self, shard: ShardId, free: usize, most_slow: usize, now: Instant) -> Vec<Want> {
+    /// The same for no more than this, of which what is held already of webhooks that are not quick is taken off.
+    pub fn wanted_of(&mut self, shard: ShardId, most: Free, now: Instant) -> Vec<Want> {
         let is_wanted = |line: &Line| line.shard == shard && (line.has_first_attempts || line.has_retries);
+        let limits = self.limits;
         self.shared(
-            free,
-            most_slow,
+            most,
             now,
             |line| line.held,
             |line| match is_wanted(line) {
-                true => line.allowance.saturating_sub(line.held),
+                true => line.allowance(limits, now).saturating_sub(line.held),
                 false => 0,
             },
         )
@@ -129,7 +152,7 @@ impl Queue {
                 (false, true) => count,
                 (_, false) => 0,
             };
-            Some(Want { webhook_id, first_attempts: count - retries, retries, most: line.allowance })
+            Some(Want { webhook_id, first_attempts: count - retries, retries, most: line.allowance(limits, now) })
         })
         .collect()
     }
@@ -167,8 +190,7 @@ impl Queue {
         }
         let per_webhook = self.limits.per_webhook;
         let shares = self.shared(
-            self.limits.in_flight - self.sending,
-            self.most_slow(),
+            Free { all: self.limits.in_flight - self.sending, ..self.most() },
             now,
             |line| line.sending,
             |line| line.waiting.len().min(per_webhook.saturating_sub(line.sending)),
@@ -195,8 +217,9 @@ impl Queue {
         self.sending = self.sending.saturating_sub(1);
         line.silent_since = now;
         let Some((took, is_answered)) = took else { return };
-        line.is_quick = took < QUICK;
-        line.allowance = match (line.is_quick, is_answered) {
+        let is_quick = took < QUICK;
+        line.is_quick = Some(is_quick);
+        line.allowance = match (is_quick, is_answered) {
             (true, true) => (line.allowance + 1).min(self.limits.per_webhook.saturating_mul(AHEAD)),
             (false, false) => (line.allowance.min(self.limits.per_webhook) / 2).max(1),
             _ => line.allowance.min(self.limits.per_webhook),
@@ -211,31 +234,48 @@ impl Queue {
         }
     }
 
+    /// What has waited for too long of webhooks that are slow, to be given back: what they hold is not for others.
+    pub fn stale(&mut self, fresh: Duration, now: Instant) -> Vec<Claimed> {
+        let mut stale = vec![];
+        for line in self.lines.values_mut().filter(|line| !line.waiting.is_empty() && line.pace(now) == Pace::Slow) {
+            let is_stale = |claimed: &Claimed| now.saturating_duration_since(claimed.moment.began) > fresh;
+            let count = line.waiting.iter().take_while(|claimed| is_stale(claimed)).count();
+            stale.extend(line.waiting.drain(..count));
+        }
+        self.waiting -= stale.len();
+        stale
+    }
+
     /// Everything that still waits to be sent, to be given back.
     pub fn into_waiting(self) -> Vec<Claimed> {
         self.lines.into_values().flat_map(|line| line.waiting).collect()
     }
 
-    /// Half of what may be in flight is for webhooks that are quick.
-    fn most_slow(&self) -> usize {
-        self.limits.in_flight.div_ceil(2)
+    /// Of what may be in flight, half is for webhooks that are quick, and a quarter for those of which nothing is
+    /// known yet.
+    fn most(&self) -> Free {
+        let all = self.limits.in_flight;
+        Free { all, unproven: all.div_ceil(2), slow: all.div_ceil(4) }
     }
 
-    /// Shares `free` out among the webhooks, by what each has already. Those that are not quick
-    /// have no more than `most_slow` together.
+    /// Shares out among the webhooks, by what each has already: what they have takes off what there is for their
+    /// pace, and is off `most.all` already.
     fn shared(
         &mut self,
-        free: usize,
-        most_slow: usize,
+        most: Free,
         now: Instant,
         has: impl Fn(&Line) -> usize,
         room: impl Fn(&Line) -> usize,
     ) -> Vec<(WebhookId, usize)> {
         let mut accounts: HashMap<AccountId, usize> = HashMap::new();
-        let mut slow = 0;
+        let (mut slow, mut unknown) = (0, 0);
         for line in self.lines.values() {
             *accounts.entry(line.account_id).or_default() += has(line);
-            slow += if line.is_quick(now) { 0 } else { has(line) };
+            match line.pace(now) {
+                Pace::Quick => {}
+                Pace::Unknown => unknown += has(line),
+                Pace::Slow => slow += has(line),
+            }
         }
         let mut webhooks = vec![];
         let mut candidates = vec![];
@@ -249,12 +289,13 @@ impl Queue {
                     has: has(line),
                     room,
                     served: line.served,
-                    is_quick: line.is_quick(now),
+                    pace: line.pace(now),
                 });
             }
         }
-        let free_for_slow = most_slow.saturating_sub(slow);
-        let given = share(&candidates, free, free_for_slow);
+        let free =
+            Free { all: most.all, unproven: most.unproven.saturating_sub(slow + unknown), slow: most.slow.saturating_sub(slow) };
+        let given = share(&candidates, free);
         self.turn += 1;
         let shares: Vec<_> = webhooks.into_iter().zip(given).filter(|(_, count)| *count > 0).collect();
         for (webhook_id, _) in &shares {
@@ -274,7 +315,7 @@ mod tests {
     use uuid::Uuid;
 
     const SHARD: ShardId = 1;
-    const LIMITS: Limits = Limits { in_flight: 100, per_webhook: 10 };
+    const LIMITS: Limits = Limits { in_flight: 100, per_webhook: 10, first: 4 };
 
     fn due(webhook_id: WebhookId, account_id: AccountId) -> Due {
         Due { webhook_id, account_id, has_first_attempts: true, has_retries: false }
@@ -328,11 +369,12 @@ mod tests {
     fn who_answers_quickly_is_claimed_ahead_and_still_sent_no_more_at_once() {
         let (mut queue, now) = (Queue::new(LIMITS), Instant::now());
         queue.found(SHARD, vec![due(1, 1)], now);
-        for _ in 0..20 {
+        for round in 0..20 {
             claim(&mut queue, now);
-            assert_eq!(send(&mut queue, now), HashMap::from([(1, 10)]));
-            assert!(send(&mut queue, now).is_empty(), "ten are in flight");
-            end(&mut queue, 1, 10, Duration::from_millis(20), true, now);
+            let count = [4, 8].get(round).copied().unwrap_or(10);
+            assert_eq!(send(&mut queue, now), HashMap::from([(1, count)]));
+            assert!(send(&mut queue, now).is_empty(), "as many are in flight as may be");
+            end(&mut queue, 1, count, Duration::from_millis(20), true, now);
         }
         claim(&mut queue, now);
         assert_eq!(queue.held, 40);
@@ -349,7 +391,7 @@ mod tests {
             now += Duration::from_secs(30);
             end(&mut queue, 1, sent[sent.len() - 1], Duration::from_secs(30), false, now);
         }
-        assert_eq!(sent, [10, 1, 1, 1]);
+        assert_eq!(sent, [4, 1, 1, 1]);
         // It answers again: it gets more again.
         for _ in 0..5 {
             claim(&mut queue, now);
@@ -364,9 +406,11 @@ mod tests {
     fn however_many_hang_half_is_for_those_that_answer() {
         let (mut queue, mut now) = (Queue::new(LIMITS), Instant::now());
         queue.found(SHARD, vec![due(1_000, 1_000)], now);
-        claim(&mut queue, now);
-        let count = send(&mut queue, now)[&1_000];
-        end(&mut queue, 1_000, count, Duration::from_millis(20), true, now);
+        for _ in 0..3 {
+            claim(&mut queue, now);
+            let count = send(&mut queue, now)[&1_000];
+            end(&mut queue, 1_000, count, Duration::from_millis(20), true, now);
+        }
         queue.found(SHARD, (0..500).map(|n| due(n, n)).collect(), now);
         let hanging = |sent: &HashMap<WebhookId, usize>| sent.iter().filter(|(id, _)| **id < 500).map(|(_, n)| n).sum::<usize>();
         for _ in 0..5 {
@@ -382,7 +426,7 @@ mod tests {
 
     #[test]
     fn one_that_falls_silent_is_not_quick_any_more_before_any_deadline() {
-        let (mut queue, mut now) = (Queue::new(Limits { in_flight: 8, per_webhook: 8 }), Instant::now());
+        let (mut queue, mut now) = (Queue::new(Limits::new(8, 8)), Instant::now());
         queue.found(SHARD, vec![due(1, 1)], now);
         for _ in 0..3 {
             claim(&mut queue, now);
@@ -393,7 +437,45 @@ mod tests {
         assert_eq!(send(&mut queue, now)[&1], 8);
         end(&mut queue, 1, 5, Duration::from_millis(20), true, now);
         now += Duration::from_secs(2);
-        assert_eq!(send(&mut queue, now)[&1], 1, "of the half, three are in flight already");
+        assert!(send(&mut queue, now).is_empty(), "of the quarter, three are in flight already");
+        // What it holds and cannot have sent soon stands in the way of others' claims.
+        queue.found(SHARD, vec![due(2, 2)], now);
+        assert_eq!(claim(&mut queue, now), HashMap::new());
+        let stale = queue.stale(QUICK, now);
+        assert_eq!(stale.len(), 8);
+        stale.iter().for_each(|claimed| queue.left(claimed.webhook_id));
+        assert_eq!(claim(&mut queue, now), HashMap::from([(2, 1)]));
+        assert_eq!(send(&mut queue, now), HashMap::from([(2, 1)]));
+        assert!(queue.stale(QUICK, now).is_empty());
+    }
+
+    #[test]
+    fn one_that_is_new_is_sent_beside_those_that_hang_or_take_their_time() {
+        let (mut queue, mut now) = (Queue::new(LIMITS), Instant::now());
+        queue.found(SHARD, vec![due(1, 1), due(2, 1), due(3, 1)], now);
+        for _ in 0..20 {
+            claim(&mut queue, now);
+            for (webhook_id, count) in send(&mut queue, now) {
+                end(&mut queue, webhook_id, count, Duration::from_millis(20), true, now);
+            }
+        }
+        // They took everything quickly; now two hang, and the third answers after 29 seconds each time.
+        for round in 0..5 {
+            claim(&mut queue, now);
+            let sent = send(&mut queue, now);
+            for (webhook_id, count) in sent.iter().filter(|(webhook_id, _)| **webhook_id >= 100) {
+                end(&mut queue, *webhook_id, *count, Duration::from_millis(20), true, now);
+            }
+            now += Duration::from_secs(29);
+            let new = 100 + round;
+            queue.found(SHARD, vec![due(1, 1), due(2, 1), due(3, 1), due(new, 1)], now);
+            queue.stale(QUICK, now).iter().for_each(|claimed| queue.left(claimed.webhook_id));
+            claim(&mut queue, now);
+            let of_new = send(&mut queue, now).get(&new).copied();
+            assert_eq!(of_new, Some(4), "{sent:?}");
+            end(&mut queue, new, 4, Duration::from_millis(20), true, now);
+            end(&mut queue, 3, sent.get(&3).copied().unwrap_or_default(), Duration::from_secs(29), true, now);
+        }
     }
 
     #[test]
@@ -426,12 +508,12 @@ mod tests {
             first_attempts += wants[0].first_attempts;
             retries += wants[0].retries;
         }
-        assert_eq!((first_attempts, retries), (300, 100));
+        assert_eq!((first_attempts, retries), (120, 40));
         // Where there are no first attempts, retries have it all.
         let wants = queue.wanted(SHARD, now);
         queue.claimed(&wants, vec![]);
         queue.found(SHARD, vec![Due { has_first_attempts: false, has_retries: true, ..due(1, 1) }], now);
-        assert_eq!(queue.wanted(SHARD, now)[0].retries, 10);
+        assert_eq!(queue.wanted(SHARD, now)[0].retries, 4);
     }
 
     #[test]
@@ -442,7 +524,7 @@ mod tests {
         queue.claimed(&wants, vec![claimed(1, 1, now)]);
         assert!(queue.wanted(SHARD, now).is_empty());
         queue.found(SHARD, vec![due(1, 1)], now);
-        assert_eq!(queue.wanted(SHARD, now)[0].first_attempts, 9);
+        assert_eq!(queue.wanted(SHARD, now)[0].first_attempts, 3);
         assert!(queue.wanted(2, now).is_empty(), "another shard");
         assert_eq!(queue.into_waiting().len(), 1);
     }

@@ -61,12 +61,16 @@ pub async fn record(pool: &PgPool, shard: ShardId, results: &[Ended], base: Dura
     let recorded = sqlx::query(
         "WITH result AS MATERIALIZED (
             SELECT * FROM unnest($2::bigint[], $3::bigint[], $4::uuid[], $5::smallint[], $6::boolean[], $7::timestamptz[], $8::timestamptz[],
-                                 $9::smallint[], $10::integer[], $11::text[], $12::text[])
-                AS r (delivery_id, fence, request_id, attempt, succeeded, ended_at, next_attempt_at, response_status, response_time_ms, response_body, error)),
+                                 $9::smallint[], $10::integer[], $11::text[], $12::text[], $13::timestamptz[])
+                AS r (delivery_id, fence, request_id, attempt, succeeded, ended_at, next_attempt_at, response_status, response_time_ms, response_body, error,
+                      claimed_at)),
          recorded AS (
             UPDATE delivery_state s
             SET status = CASE WHEN r.succeeded THEN 'delivered' WHEN r.next_attempt_at IS NULL THEN 'failed' ELSE s.status END,
-                attempt_count = r.attempt, next_attempt_at = coalesce(r.next_attempt_at, s.next_attempt_at), leased_until = NULL,
+                attempt_count = r.attempt, leased_until = NULL,
+                -- A client who had it retried meanwhile has set the time.
+                next_attempt_at = CASE WHEN s.next_attempt_at > r.claimed_at THEN s.next_attempt_at
+                    ELSE coalesce(r.next_attempt_at, s.next_attempt_at) END,
                 response_status = r.response_status, response_time_ms = r.response_time_ms, response_body = r.response_body,
                 delivered_at = CASE WHEN r.succeeded THEN r.ended_at END
             FROM result r
@@ -89,6 +93,7 @@ pub async fn record(pool: &PgPool, shard: ShardId, results: &[Ended], base: Dura
     .bind(results.iter().map(|r| i32::try_from(r.outcome.response_time_ms).unwrap_or(i32::MAX)).collect::<Vec<_>>())
     .bind(results.iter().map(|r| r.outcome.response_body.as_deref()).collect::<Vec<_>>())
     .bind(results.iter().map(|r| r.outcome.error.as_deref()).collect::<Vec<_>>())
+    .bind(results.iter().map(|r| r.claimed.moment.at).collect::<Vec<_>>())
     .execute(pool)
     .await?;
     Ok(recorded.rows_affected())

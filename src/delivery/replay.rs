@@ -59,7 +59,7 @@ impl Search {
             "SELECT e.position, e.event_id FROM events e JOIN orders o ON o.shard_id = $1 AND o.id = e.stream_id AND o.account_id = $5
              WHERE e.shard_id = $1 AND e.position >= $2 AND e.position < $3 AND e.stream_type = 'order' AND e.type = ANY($4)
                AND CASE WHEN $7 THEN
-                   EXISTS (SELECT FROM deliveries d WHERE d.shard_id = $1 AND d.event_id = e.event_id AND d.webhook_id = $6 AND d.replay_id = 0)
+                   EXISTS (SELECT FROM deliveries d WHERE d.shard_id = $1 AND d.event_id = e.event_id AND d.webhook_id = $6)
                ELSE
                    NOT EXISTS (SELECT FROM deliveries d JOIN delivery_state s ON s.shard_id = $1 AND s.delivery_id = d.id
                        WHERE d.shard_id = $1 AND d.event_id = e.event_id AND d.webhook_id = $6 AND s.status IN ('pending', 'delivered'))

@@ -77,7 +77,8 @@ impl Retention {
         let (mut after, mut forgotten) = ((i64::MIN, Uuid::nil()), 0);
         loop {
             let page: Vec<(i64, Uuid, bool, bool)> = sqlx::query_as(
-                "SELECT a.delivery_id, a.request_id, a.started_at < $4 AND coalesce(s.status, 'failed') <> 'pending' AND s.leased_until IS NULL,
+                "SELECT a.delivery_id, a.request_id, a.started_at < $4 AND coalesce(s.status, 'failed') <> 'pending'
+                        AND coalesce(s.leased_until < clock_timestamp(), true),
                     coalesce(d.created_at, a.started_at) < $4
                  FROM (SELECT * FROM delivery_attempts WHERE shard_id = $1 AND (delivery_id, request_id) > ($2, $3)
                        ORDER BY delivery_id, request_id LIMIT $5) AS a

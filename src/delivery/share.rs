@@ -18,17 +18,34 @@ pub struct Candidate {
     pub room: usize,
     /// When it was served last: of equals, who waits longest comes first.
     pub served: u64,
-    /// Whether it gives back soon what it gets.
-    pub is_quick: bool,
+    pub pace: Pace,
+}
+
+/// How soon a webhook gives back what it gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    Quick,
+    /// It has not answered yet, and has had no time to be called slow.
+    Unknown,
+    Slow,
+}
+
+/// How much there is to be shared out, one by one.
+#[derive(Clone, Copy, Debug)]
+pub struct Free {
+    pub all: usize,
+    /// Of that, for those that are not known to be quick.
+    pub unproven: usize,
+    /// Of that, for those that are slow, beyond one for each that has none.
+    pub slow: usize,
 }
 
 /// Whose turn it is: of those that have the fewest, who was served longest ago.
 type Turns<T> = BinaryHeap<Reverse<(usize, u64, T)>>;
 
-/// Shares `free` out, one by one; returns how many each candidate gets. Those that are not quick
-/// get no more than `free_for_slow` together, so that however many of them hang there is room for
-/// the others.
-pub fn share(candidates: &[Candidate], mut free: usize, mut free_for_slow: usize) -> Vec<usize> {
+/// Shares `free` out; returns how many each candidate gets. So however many hang, there is room for those
+/// that are quick; and those that are known to be slow leave room for those of which nothing is known.
+pub fn share(candidates: &[Candidate], mut free: Free) -> Vec<usize> {
     let mut given = vec![0; candidates.len()];
     let mut accounts: HashMap<AccountId, Turns<usize>> = HashMap::new();
     let mut turns: Turns<AccountId> = BinaryHeap::new();
@@ -41,20 +58,26 @@ pub fn share(candidates: &[Candidate], mut free: usize, mut free_for_slow: usize
             turns.push(Reverse((candidates[*first].account_has, longest, *account)));
         }
     }
-    while free > 0
+    while free.all > 0
         && let Some(Reverse((has, served, account))) = turns.pop()
     {
         let Some(webhooks) = accounts.get_mut(&account) else { continue };
         while let Some(Reverse((webhook_has, webhook_served, index))) = webhooks.pop() {
             let candidate = &candidates[index];
-            if !candidate.is_quick {
-                if free_for_slow == 0 {
+            if candidate.pace != Pace::Quick && free.unproven == 0 {
+                continue;
+            }
+            if candidate.pace == Pace::Slow {
+                if free.slow == 0 && candidate.has + given[index] > 0 {
                     continue;
                 }
-                free_for_slow -= 1;
+                free.slow = free.slow.saturating_sub(1);
+            }
+            if candidate.pace != Pace::Quick {
+                free.unproven -= 1;
             }
             given[index] += 1;
-            free -= 1;
+            free.all -= 1;
             if given[index] < candidate.room {
                 webhooks.push(Reverse((webhook_has + 1, webhook_served, index)));
             }
@@ -71,58 +94,81 @@ mod tests {
     use proptest::prelude::*;
 
     fn one(account_id: AccountId, account_has: usize, has: usize, room: usize) -> Candidate {
-        Candidate { account_id, account_has, has, room, served: 0, is_quick: true }
+        Candidate { account_id, account_has, has, room, served: 0, pace: Pace::Quick }
+    }
+
+    fn free(all: usize) -> Free {
+        Free { all, unproven: usize::MAX, slow: usize::MAX }
     }
 
     #[test]
     fn the_account_with_the_fewest_comes_first() {
         // A flood of one account's webhooks beside a single delivery of another.
         let flood: Vec<_> = (0..50).map(|_| one(1, 500, 10, 64)).chain([one(2, 0, 0, 1)]).collect();
-        let given = share(&flood, 1, usize::MAX);
+        let given = share(&flood, free(1));
         assert_eq!((given[50], given.iter().sum::<usize>()), (1, 1));
-        assert_eq!(share(&[one(1, 0, 0, 64), one(2, 0, 0, 64), one(3, 4, 4, 64)], 8, usize::MAX), [4, 4, 0]);
+        assert_eq!(share(&[one(1, 0, 0, 64), one(2, 0, 0, 64), one(3, 4, 4, 64)], free(8)), [4, 4, 0]);
     }
 
     #[test]
     fn within_an_account_webhooks_are_equal() {
-        assert_eq!(share(&[one(1, 6, 6, 64), one(1, 6, 0, 64), one(1, 6, 0, 2)], 8, usize::MAX), [0, 6, 2]);
+        assert_eq!(share(&[one(1, 6, 6, 64), one(1, 6, 0, 64), one(1, 6, 0, 2)], free(8)), [0, 6, 2]);
     }
 
     #[test]
     fn of_equals_who_waits_longest_comes_first() {
         let waits = |account_id, served| Candidate { served, ..one(account_id, 0, 0, 64) };
-        assert_eq!(share(&[waits(1, 7), waits(2, 3), waits(3, 5)], 2, usize::MAX), [0, 1, 1]);
+        assert_eq!(share(&[waits(1, 7), waits(2, 3), waits(3, 5)], free(2)), [0, 1, 1]);
     }
 
     #[test]
     fn the_slow_leave_room_for_the_quick() {
-        let slow = |account_id| Candidate { is_quick: false, ..one(account_id, 0, 0, 64) };
+        let slow = |account_id| Candidate { pace: Pace::Slow, ..one(account_id, 0, 0, 64) };
         let mut all: Vec<_> = (0..1_000).map(slow).collect();
         all.push(one(5_000, 900, 900, 64));
-        let given = share(&all, 100, 30);
+        let given = share(&all, Free { all: 100, unproven: 30, slow: 10 });
         assert_eq!((given[..1_000].iter().sum::<usize>(), given[1_000]), (30, 64));
+    }
+
+    #[test]
+    fn the_slow_leave_room_for_the_unknown_and_have_one_each() {
+        let paced = |pace, account_id| Candidate { pace, ..one(account_id, 0, 0, 64) };
+        let all = [paced(Pace::Slow, 1), paced(Pace::Slow, 2), paced(Pace::Unknown, 3)];
+        assert_eq!(share(&all, Free { all: 100, unproven: 50, slow: 10 }), [5, 5, 40]);
+        assert_eq!(share(&all, Free { all: 100, unproven: 50, slow: 0 }), [1, 1, 48]);
     }
 
     proptest! {
         #[test]
         fn nobody_gets_more_than_may_be_and_nothing_is_left_that_somebody_could_have(
-            wants in prop::collection::vec((0i64..5, 0usize..9, 0usize..9, any::<bool>(), 0u64..9), 0..40),
-            free in 0usize..100,
-            free_for_slow in 0usize..50,
+            wants in prop::collection::vec(
+                (0i64..5, 0usize..9, 0usize..9, prop::sample::select(vec![Pace::Quick, Pace::Unknown, Pace::Slow]), 0u64..9), 0..40),
+            all in 0usize..100,
+            unproven in 0usize..50,
+            slow in 0usize..25,
         ) {
             let has = |account| wants.iter().filter(|w| w.0 == account).map(|w| w.1).sum();
             let candidates: Vec<Candidate> = wants
                 .iter()
-                .map(|&(account_id, has_itself, room, is_quick, served)| Candidate {
-                    account_id, account_has: has(account_id), has: has_itself, room, served, is_quick,
+                .map(|&(account_id, has_itself, room, pace, served)| Candidate {
+                    account_id, account_has: has(account_id), has: has_itself, room, served, pace,
                 })
                 .collect();
-            let given = share(&candidates, free, free_for_slow);
-            let sum = |quick: bool| candidates.iter().zip(&given).filter(|(c, _)| c.is_quick == quick).map(|(_, g)| g).sum::<usize>();
-            let room = |quick: bool| candidates.iter().filter(|c| c.is_quick == quick).map(|c| c.room).sum::<usize>();
+            let given = share(&candidates, Free { all, unproven, slow });
+            let of = |pace: Pace| candidates.iter().zip(&given).filter(move |(c, _)| c.pace == pace);
+            let sum = |pace| of(pace).map(|(_, given)| given).sum::<usize>();
+            let (total, not_quick) = (given.iter().sum::<usize>(), sum(Pace::Unknown) + sum(Pace::Slow));
             prop_assert!(candidates.iter().zip(&given).all(|(c, g)| *g <= c.room));
-            prop_assert!(sum(true) + sum(false) <= free && sum(false) <= free_for_slow);
-            prop_assert!(sum(true) + sum(false) == free.min(room(true) + room(false).min(free_for_slow)));
+            prop_assert!(total <= all && not_quick <= unproven);
+            let first_ones = of(Pace::Slow).filter(|(c, given)| c.has == 0 && **given > 0).count();
+            prop_assert!(sum(Pace::Slow) <= slow + first_ones);
+            if total < all {
+                prop_assert!(of(Pace::Quick).all(|(c, given)| *given == c.room));
+                if not_quick < unproven {
+                    prop_assert!(of(Pace::Unknown).all(|(c, given)| *given == c.room));
+                    prop_assert!(of(Pace::Slow).all(|(c, given)| *given == c.room || (sum(Pace::Slow) >= slow && c.has + given > 0)));
+                }
+            }
         }
     }
 }

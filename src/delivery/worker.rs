@@ -13,6 +13,7 @@ use super::claim::{self, Claimed, Due, Targets, Want};
 use super::queue::{Limits, Queue};
 use super::record::{self, Ended, Lease};
 use super::sender::{Delivery, Outcome, Sender};
+use super::share::Free;
 use crate::access::seal::Keyring;
 use crate::telemetry::Metrics;
 
@@ -114,7 +115,7 @@ enum Answer {
 
 impl Worker {
     fn limits(&self) -> Limits {
-        Limits { in_flight: self.settings.max_in_flight, per_webhook: self.settings.max_in_flight_per_webhook }
+        Limits::new(self.settings.max_in_flight, self.settings.max_in_flight_per_webhook)
     }
 
     fn lease(&self) -> Duration {
@@ -124,10 +125,11 @@ impl Worker {
     /// Claims up to `free` due deliveries of a shard, each with its attempt written ahead.
     pub async fn claim_once(&self, shard: ShardId, free: usize) -> Result<Vec<Claimed>, sqlx::Error> {
         let now = Instant::now();
-        let mut queue = Queue::new(self.limits());
+        let limits = self.limits();
+        let mut queue = Queue::new(Limits { first: limits.per_webhook, ..limits });
         let (due, _) = claim::due(&self.pool, shard).await?;
         queue.found(shard, due, now);
-        let wants = queue.wanted_of(shard, free, usize::MAX, now);
+        let wants = queue.wanted_of(shard, Free { all: free, unproven: usize::MAX, slow: usize::MAX }, now);
         claim::claim(&self.pool, &self.keyring, &self.targets, shard, &wants, self.lease()).await
     }
 

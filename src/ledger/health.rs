@@ -62,10 +62,13 @@ impl fmt::Display for Health {
 pub async fn of_folded(conn: &mut PgConnection, shard: ShardId) -> Result<Health, sqlx::Error> {
     sqlx::query_as(
         "SELECT count(*) AS expected, count(*) FILTER (WHERE s.status IN ('delivered', 'failed')) AS settled,
-            count(*) FILTER (WHERE s.status = 'pending' AND (s.attempt_count < 5 OR s.leased_until IS NOT NULL)) AS scheduled
+            count(*) FILTER (WHERE s.status = 'pending' AND (s.attempt_count < 5 OR s.leased_until IS NOT NULL)
+                AND e.payload IS NOT NULL AND a.webhook_id IS NOT NULL) AS scheduled
          FROM pg_temp.deliveries f
          LEFT JOIN public.deliveries d ON d.shard_id = f.shard_id AND d.event_id = f.event_id AND d.webhook_id = f.webhook_id AND d.replay_id = f.replay_id
          LEFT JOIN delivery_state s ON s.shard_id = d.shard_id AND s.delivery_id = d.id
+         LEFT JOIN public.webhook_envelopes e ON e.shard_id = d.shard_id AND e.event_id = d.event_id
+         LEFT JOIN public.webhook_audience a ON a.shard_id = d.shard_id AND a.webhook_id = d.webhook_id
          WHERE f.shard_id = $1",
     )
     .bind(shard)
@@ -210,7 +213,11 @@ impl Follower {
             "SELECT c.event_id, c.webhook_id FROM unnest($2::uuid[], $3::bigint[]) AS c (event_id, webhook_id)
              LEFT JOIN deliveries d ON d.shard_id = $1 AND d.event_id = c.event_id AND d.webhook_id = c.webhook_id AND d.replay_id = 0
              LEFT JOIN delivery_state s ON s.shard_id = $1 AND s.delivery_id = d.id
-             WHERE s.status IS NULL OR (s.status = 'pending' AND s.attempt_count >= 5 AND s.leased_until IS NULL)",
+             WHERE s.status IS NULL OR (s.status = 'pending' AND (
+                -- Nobody claims it, or could send it.
+                (s.attempt_count >= 5 AND s.leased_until IS NULL)
+                OR NOT EXISTS (SELECT FROM webhook_envelopes e WHERE e.shard_id = $1 AND e.event_id = c.event_id AND e.payload IS NOT NULL)
+                OR NOT EXISTS (SELECT FROM webhook_audience a WHERE a.shard_id = $1 AND a.webhook_id = c.webhook_id)))",
         )
         .bind(self.shard)
         .bind(events)

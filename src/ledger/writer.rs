@@ -24,7 +24,7 @@ use super::decide::{DecideError, decide_all};
 use super::memory::{Memory, Recent};
 use super::wake::Wake;
 use crate::access::seal::Keyring;
-use crate::queue;
+use crate::batching;
 use crate::telemetry::Metrics;
 use ledger_projections::ProjectionError;
 
@@ -152,7 +152,7 @@ impl Writer {
                 taken = self.queue.recv_many(&mut waiting, room), if room > 0 => match taken {
                     0 => break,
                     _ => {
-                        queue::gather(&mut self.queue, &mut waiting, room).await;
+                        batching::gather(&mut self.queue, &mut waiting, room).await;
                         self.take_up(std::mem::take(&mut waiting)).await;
                     }
                 },

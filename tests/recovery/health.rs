@@ -56,6 +56,17 @@ async fn it_is_computed_from_the_log_and_follows_it() {
     figure().await;
     assert_eq!(figure().await, (4, 0), "what was missing is looked for again");
     assert_eq!(verify(&node.options, |_| {}).await.unwrap().delivery_health.missing(), 0);
+
+    // What is scheduled and cannot be sent, for there is nothing to send, is as good as lost.
+    let pending: i64 = sqlx::query_scalar("SELECT count(*) FROM delivery_state WHERE status = 'pending'")
+        .fetch_one(node.ledger.pool())
+        .await
+        .unwrap();
+    assert!(pending > 0);
+    sqlx::raw_sql("UPDATE webhook_envelopes SET payload = NULL").execute(node.ledger.pool()).await.unwrap();
+    figure().await;
+    assert_eq!(figure().await, (4, pending));
+    assert_eq!(verify(&node.options, |_| {}).await.unwrap().delivery_health.missing(), pending);
 }
 
 #[tokio::test(flavor = "multi_thread")]

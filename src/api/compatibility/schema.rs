@@ -46,8 +46,10 @@ impl<'a> Comparison<'a> {
             }
             was.into_iter().zip(is).for_each(|(was, is)| self.schema(place, was, is, sent));
         }
-        if was["items"].is_object() && is["items"].is_object() {
-            self.schema(&format!("{place}[]"), &was["items"], &is["items"], sent);
+        match (was["items"].is_object(), is["items"].is_object()) {
+            (true, true) => self.schema(&format!("{place}[]"), &was["items"], &is["items"], sent),
+            (true, false) if sent == Sent::ByUs => self.breaks(place, "what is in it is no longer said"),
+            _ => {}
         }
     }
 

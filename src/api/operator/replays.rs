@@ -12,7 +12,7 @@ use poem_openapi::{Enum, Object, OpenApi};
 use serde::Serialize;
 
 use crate::access::Operator;
-use crate::api::body::StrictJson;
+use crate::api::body::{NoFields, StrictJson};
 use crate::api::error::{ApiError, Code};
 use crate::api::fields::{Fields, FromFields};
 use crate::api::outcome::answered;
@@ -312,6 +312,7 @@ impl Replays {
         state: State<'_>,
         /// The replay's id.
         id: Path<i64>,
+        _no_fields: NoFields,
     ) -> Result<Reply<Replay>, ApiError> {
         let (shard, _) = replay_of(&state, id.0).await?;
         let command = Command::CancelReplay { replay_id: id.0 };

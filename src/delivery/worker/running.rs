@@ -90,6 +90,9 @@ impl<'w> Running<'w> {
         self.asked_at = now;
         if now >= self.look_at.max(self.look_not_before) {
             self.look_at = now + self.worker.settings.idle;
+            for claimed in self.queue.stale(FRESH, now) {
+                self.leave(Left::Unsent(claimed));
+            }
             self.asked = Some(self.worker.clone().look().boxed());
             return;
         }
