@@ -1,7 +1,9 @@
 //! Bodies that are not what they should be: the contract's error, and nothing in the log.
 
-use serde_json::json;
+use rewards_ledger::api;
+use serde_json::{Value, json};
 
+use super::routes::{path, world};
 use crate::support::node::{Node, Setup};
 
 /// Sends a text as it is.
@@ -128,4 +130,45 @@ async fn a_bad_operators_body_appends_nothing() {
         assert!(error["messages"][named].is_array(), "{path}: {error}");
     }
     assert_eq!(node.head().await, head);
+}
+
+/// An operation without fields takes none, and every operation's body has its limit, also where none is expected.
+#[tokio::test]
+async fn a_body_where_none_is_expected_is_refused_and_did_nothing() {
+    let node = Node::start().await;
+    let world = world(&node).await;
+    let (owner, huge) = (&world.users[2], " ".repeat((1 << 20) + 1));
+    let head = node.head().await;
+    let (mut posts, mut walked) = (0, 0);
+    for (_, text) in api::documents() {
+        let document: Value = serde_json::from_str(&text).unwrap();
+        for (route, item) in document["paths"].as_object().unwrap() {
+            for (method, _) in item.as_object().unwrap().iter().filter(|(_, o)| o.get("requestBody").is_none()) {
+                let path = path(route, &world.things);
+                let send = |body: &str| {
+                    let request = match route.split('/').nth(1).unwrap() {
+                        "admin" => node.by_operator(&method.to_uppercase(), path.strip_prefix("/admin/v1").unwrap()),
+                        "api" => node.by(&world.key, &method.to_uppercase(), path.strip_prefix("/api/v1").unwrap()),
+                        _ => node.request(&method.to_uppercase(), &path).bearer_auth(&owner.access_token),
+                    };
+                    node.send(request.header("Content-Type", "application/json").body(body.to_owned()))
+                };
+                let is_post = method == "post";
+                if is_post {
+                    let error = send(r#"{"x":1}"#).await.refused(400, "E_VALIDATION_FAILURE");
+                    assert!(error["messages"]["x"].is_array(), "{route}: {error}");
+                    send("{").await.refused(400, "E_MALFORMED_JSON");
+                    posts += 1;
+                }
+                if is_post || route.starts_with("/api/") {
+                    send(&huge).await.refused(413, "E_PAYLOAD_TOO_LARGE");
+                    walked += 1;
+                }
+            }
+        }
+    }
+    assert!(posts >= 6 && walked > 30, "{posts}, {walked}");
+    assert_eq!(node.head().await, head);
+    let still_in = node.bearer(&owner.access_token, "GET", "/client/api/api-keys", Value::Null).await;
+    assert_eq!(still_in.status, 200, "the session has not ended");
 }

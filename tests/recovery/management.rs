@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use chrono::Utc;
 use rewards_ledger::audit::{Rebuild, rebuild};
+use rewards_ledger::ledger::FIRST_SHARD;
 use rewards_ledger::receiver::{Answer, Received};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -418,4 +419,30 @@ async fn a_retry_is_picked_up_by_a_worker_that_runs_whether_it_is_told_or_not() 
         running.await.unwrap();
         node.client(client, "DELETE", &format!("/webhooks/{id}"), Value::Null).await.data(200);
     }
+}
+
+#[tokio::test]
+async fn a_retry_that_is_asked_for_during_an_attempt_keeps_its_time() {
+    let node = Node::start().await;
+    let (receiver, _arrived) = receiver(|_| Answer::Status(500)).await;
+    let setup = node.setup().await;
+    let client = &setup.client;
+    let (id, _) = webhook(&node, client, &receiver.url(), &["order.created"]).await;
+    order(&node, &setup).await;
+    node.project().await;
+    let worker = worker(node.ledger.pool(), &receiver, DEADLINE);
+    let mut claimed = worker.claim_once(FIRST_SHARD, 1).await.unwrap();
+    // It is on its way; meanwhile the webhook is switched off and on, and the delivery, failed by that, retried.
+    switch(&node, client, id, false).await;
+    switch(&node, client, id, true).await;
+    let list = node.client(client, "GET", "/webhooks/deliveries?status=failed", Value::Null).await.data(200);
+    let delivery = list["deliveries"][0]["id"].clone();
+    node.client(client, "POST", &format!("/webhooks/deliveries/{delivery}/retry"), Value::Null).await.data(200);
+    node.project().await;
+    let ended = worker.send(claimed.remove(0)).await.unwrap();
+    assert_eq!(worker.record(FIRST_SHARD, &[ended]).await.unwrap(), 1);
+    let after = detail(&node, client, &delivery).await;
+    assert_eq!((&after["status"], &after["attempt_count"]), (&json!("pending"), &json!(1)));
+    assert_eq!(send(&node, &receiver).await, 1, "it is due at once, not only after a minute");
+    sound(&node).await;
 }

@@ -15,7 +15,7 @@ use super::{be_due, order, send, sound, switch, webhook};
 use crate::support::node::{Client, Node};
 use crate::support::postgres;
 use crate::support::program::{DEADLINE, Program};
-use crate::support::shop::receiver;
+use crate::support::shop::{receiver, worker};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -152,6 +152,26 @@ async fn attempts_are_forgotten_with_the_body_of_the_latest_one() {
     assert_eq!(short.once(FIRST_SHARD).await.unwrap(), Forgotten { attempts: 1, ..Forgotten::default() });
     assert_eq!(details().await, [(json!(1), 0, Value::Null), (json!(1), 0, Value::Null)]);
     sound(&node).await;
+}
+
+#[tokio::test]
+async fn attempts_that_a_node_died_with_are_forgotten_too() {
+    let node = Node::start().await;
+    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    let setup = node.setup().await;
+    let (id, _) = webhook(&node, &setup.client, &receiver.url(), &["order.created"]).await;
+    order(&node, &setup).await;
+    node.project().await;
+    let claimed = worker(node.ledger.pool(), &receiver, DEADLINE).claim_once(FIRST_SHARD, 1).await.unwrap();
+    assert_eq!(claimed.len(), 1);
+    switch(&node, &setup.client, id, false).await;
+    let mut short = retention(&node, AT_ONCE, DAY, 1 << 20);
+    assert_eq!(short.once(FIRST_SHARD).await.unwrap(), Forgotten::default(), "its result may still come");
+    sqlx::query("UPDATE delivery_state SET leased_until = clock_timestamp() - interval '1 second'")
+        .execute(node.ledger.pool())
+        .await
+        .unwrap();
+    assert_eq!(short.once(FIRST_SHARD).await.unwrap(), Forgotten { attempts: 1, ..Forgotten::default() });
 }
 
 #[tokio::test]

@@ -1,9 +1,10 @@
 //! Holds every answer that the tests get over HTTP to the published documents: its status, an error's
-//! code and every header have to stand at the operation that gave it.
+//! code, every header and every field have to stand at the operation that gave it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
+use jsonschema::Validator;
 use serde_json::Value;
 
 use super::node::Answer;
@@ -21,6 +22,9 @@ struct Described {
     codes: BTreeSet<String>,
     /// By their names in lower case: whether each is always there.
     headers: BTreeMap<String, bool>,
+    /// Of a JSON body, with what it refers to; made into a validator when it is first needed.
+    schema: Option<(Value, &'static Value)>,
+    validator: OnceLock<Validator>,
 }
 
 /// Headers of the body and of HTTP itself.
@@ -28,10 +32,10 @@ const OF_HTTP: [&str; 5] = ["connection", "content-length", "content-type", "dat
 
 static OPERATIONS: LazyLock<Vec<Operation>> = LazyLock::new(|| {
     let documents = [include_str!("../../openapi/client-v1.json"), include_str!("../../openapi/operator-v1.json")];
-    documents.iter().flat_map(|text| operations(&serde_json::from_str(text).unwrap())).collect()
+    documents.iter().flat_map(|text| operations(Box::leak(serde_json::from_str(text).unwrap()))).collect()
 });
 
-fn operations(document: &Value) -> Vec<Operation> {
+fn operations(document: &'static Value) -> Vec<Operation> {
     let mut found = vec![];
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
@@ -43,7 +47,7 @@ fn operations(document: &Value) -> Vec<Operation> {
     found
 }
 
-fn described(document: &Value, response: &Value) -> Described {
+fn described(document: &'static Value, response: &Value) -> Described {
     let response = resolved(document, response);
     let examples = response["content"]["application/json"]["examples"].as_object();
     let headers = response["headers"].as_object().into_iter().flatten();
@@ -51,6 +55,21 @@ fn described(document: &Value, response: &Value) -> Described {
     Described {
         codes: examples.into_iter().flat_map(|all| all.keys().cloned()).collect(),
         headers: headers.map(header).collect(),
+        schema: response.pointer("/content/application~1json/schema").map(|schema| (schema.clone(), document)),
+        validator: OnceLock::new(),
+    }
+}
+
+impl Described {
+    /// What is wrong with a JSON body.
+    fn problems(&self, body: &Value) -> Vec<String> {
+        let Some((schema, document)) = &self.schema else { return vec![] };
+        let validator = self.validator.get_or_init(|| {
+            let mut root = schema.clone();
+            root["components"] = document["components"].clone();
+            jsonschema::options().should_validate_formats(true).build(&root).unwrap()
+        });
+        validator.iter_errors(body).map(|error| format!("{}: {error}", error.instance_path())).collect()
     }
 }
 
@@ -97,4 +116,10 @@ pub fn check(method: &str, path: &str, answer: &Answer) {
     let missing =
         described.headers.iter().find(|(name, is_required)| **is_required && !answer.headers.contains_key(name.as_str()));
     assert!(missing.is_none(), "{said} without {missing:?}, which its document says is always there");
+    let is_json = answer.headers.get("content-type").is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+    if is_json && !answer.text.is_empty() {
+        let body: Value = serde_json::from_str(&answer.text).unwrap_or_else(|error| panic!("{said}: {error}"));
+        let problems = described.problems(&body);
+        assert!(problems.is_empty(), "{said} with a body that its document does not have: {problems:#?}\n{body:#}");
+    }
 }

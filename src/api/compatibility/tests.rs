@@ -218,6 +218,21 @@ fn what_is_breaking_is_told() {
 }
 
 #[test]
+fn what_was_open_to_all_needs_no_credentials_later() {
+    let mut old = document();
+    old["paths"]["/api/v1/orders"]["get"]["security"] = json!([]);
+    let found: Vec<String> = breaking_changes(&old, &document()).iter().map(ToString::to_string).collect();
+    assert_eq!(found, ["GET /api/v1/orders: it was open to all and needs credentials"]);
+    assert_eq!(breaking_changes(&document(), &old), [], "the other way round nobody is shut out");
+}
+
+#[test]
+fn what_is_in_a_list_goes_on_to_be_said() {
+    let found = after(&format!("{LIST}/responses/200/content/application~1json/schema/items"), Value::Null);
+    assert!(matches!(found.as_slice(), [one] if one.to_string().ends_with("what is in it is no longer said")), "{found:?}");
+}
+
+#[test]
 fn stricter_input_is_told_as_that() {
     for (place, value) in [
         ("/properties/client_reference/maxLength", json!(50)),
