@@ -24,7 +24,7 @@ use support::traffic::Traffic;
 use support::{Holdings, Serve, Stolen, machine};
 
 /// Connections that place orders, steadily or as fast as they go.
-const CONNECTIONS: u64 = 16;
+const CONNECTIONS: u64 = 64;
 const BACKLOG_CONNECTIONS: u64 = 256;
 /// Most that one scenario may take beyond its period.
 const PATIENCE: Duration = Duration::from_secs(900);

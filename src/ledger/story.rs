@@ -16,7 +16,7 @@ use ledger_projections::wallets::{self, Transaction};
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use super::reader::{self, ReadError, Stored};
+use super::reader::{self, ReadError};
 use super::texts::{self, CANCEL_REASON, EMAIL, ERASURE_REASON, METADATA, Texts, VaultError, WEBHOOK_NAME};
 use crate::access::operators;
 use crate::access::seal::{Keyring, Private};
@@ -74,9 +74,8 @@ pub struct Telling {
     pub retries: Vec<(DateTime<Utc>, Who)>,
 }
 
-/// Events of one order that are read at once, and at most: a client that reads its codes again and
-/// again makes one each time.
-const MOST_EVENTS: i64 = 1_000;
+/// Most events of one order that are told, and that are read at once.
+const MOST_EVENTS: usize = 1_000;
 
 /// The story of an order up to a position, or up to now; none if it was placed later. Without a
 /// keyring it has no texts and no names of people.
@@ -87,16 +86,8 @@ pub async fn of_order(
     id: OrderId,
     upto: Option<Position>,
 ) -> Result<Option<Story>, StoryError> {
-    let stored = reader::stream_after(pool, shard, "order", id, 0, i64::MAX, MOST_EVENTS).await?;
-    let recorded = stored.iter().map(Stored::decode).collect::<Result<Vec<_>, _>>()?;
-    let recorded: Vec<Recorded> = recorded.into_iter().filter(|r| upto.is_none_or(|upto| r.moment.position <= upto)).collect();
-    let mut states = HashMap::new();
-    for r in &recorded {
-        if let Event::Order(event) = &r.event {
-            orders::fold(&mut states, r, event);
-        }
-    }
-    let Some(order) = states.remove(&id) else { return Ok(None) };
+    let (order, recorded) = told_of(pool, shard, id, upto.unwrap_or(Position::MAX)).await?;
+    let Some(order) = order else { return Ok(None) };
 
     let mut movements = movements(pool, shard, &order, &recorded).await?;
     let told = deliveries::of_order(pool, shard, id).await?;
@@ -126,6 +117,36 @@ pub async fn of_order(
     });
     let chapters = chapters.collect();
     Ok(Some(Story { order, texts: names.texts, chapters }))
+}
+
+/// The order as it was then, and its events. A client that reads its codes again and again makes an event each time:
+/// of more than [`MOST_EVENTS`] readings only the first ones are told, and everything else that happened.
+async fn told_of(
+    pool: &PgPool,
+    shard: ShardId,
+    id: OrderId,
+    upto: Position,
+) -> Result<(Option<Order>, Vec<Recorded>), StoryError> {
+    let (mut states, mut told) = (HashMap::new(), vec![]);
+    let mut version = 0;
+    loop {
+        let page = reader::stream_after(pool, shard, "order", id, version, i64::MAX, MOST_EVENTS as i64).await?;
+        for stored in &page {
+            let recorded = stored.decode()?;
+            version = recorded.moment.version;
+            let Event::Order(event) = &recorded.event else { continue };
+            if recorded.moment.position > upto {
+                return Ok((states.remove(&id), told));
+            }
+            orders::fold(&mut states, &recorded, event);
+            if told.len() < MOST_EVENTS || !matches!(event, OrderEvent::VouchersRevealed(_)) {
+                told.push(recorded);
+            }
+        }
+        if page.len() < MOST_EVENTS {
+            return Ok((states.remove(&id), told));
+        }
+    }
 }
 
 /// The movements that order events made, by the position of the order's event: each stands right

@@ -167,6 +167,15 @@ pub enum Checked {
     Movements,
 }
 
+impl Checked {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Totals => "TOTALS",
+            Self::Movements => "MOVEMENTS",
+        }
+    }
+}
+
 /// What kind of thing is not as it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]

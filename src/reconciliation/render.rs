@@ -1,10 +1,12 @@
 //! A report as CSV, and as tables for a terminal.
 
+use ledger_projections::envelope::iso8601;
+
 use super::{DayFigures, Difference, Moved, Report, WalletFigures};
 use crate::spreadsheet::{inert, rows};
 
-/// The columns of the CSV. `record` is `AS_OF`, `CURRENCY`, `DAY`, `WALLET` or `DIFFERENCE`.
-const COLUMNS: [&str; 24] = [
+/// The columns of the CSV. `record` is `REPORT`, `AS_OF`, `CURRENCY`, `DAY`, `WALLET` or `DIFFERENCE`.
+const COLUMNS: [&str; 30] = [
     "record",
     "shard_id",
     "account_id",
@@ -29,6 +31,14 @@ const COLUMNS: [&str; 24] = [
     "positions",
     "kind",
     "problem",
+    // Of the report: the period, what was compared, how many differences there are (not all may be listed).
+    "from",
+    "to",
+    "checked",
+    "found",
+    // What it is tied to, beside the position: the log's signed checkpoint.
+    "checkpoint_size",
+    "checkpoint_root",
 ];
 
 fn text(value: Option<impl ToString>) -> String {
@@ -61,9 +71,23 @@ pub fn csv(report: &Report) -> Result<Vec<u8>, csv::Error> {
     let mut out = Vec::new();
     rows(&mut out, |csv| {
         csv.write_record(COLUMNS)?;
+        csv.write_record(line(&[
+            ("record", "REPORT".into()),
+            ("account_id", text(report.account_id)),
+            ("from", text(report.from.map(iso8601))),
+            ("to", text(report.to.map(iso8601))),
+            ("checked", report.checked.name().to_owned()),
+            ("found", report.differences.found.to_string()),
+        ]))?;
         for as_of in &report.as_of {
-            let positions = ("positions", as_of.position.to_string());
-            csv.write_record(line(&[("record", "AS_OF".into()), ("shard_id", as_of.shard_id.to_string()), positions]))?;
+            let checkpoint = as_of.log_checkpoint.as_ref();
+            csv.write_record(line(&[
+                ("record", "AS_OF".into()),
+                ("shard_id", as_of.shard_id.to_string()),
+                ("positions", as_of.position.to_string()),
+                ("checkpoint_size", text(checkpoint.map(|checkpoint| checkpoint.size))),
+                ("checkpoint_root", text(checkpoint.map(|checkpoint| &checkpoint.root))),
+            ]))?;
         }
         for figures in &report.currencies {
             let mut cells = moved(&figures.moved);

@@ -308,6 +308,33 @@ async fn a_part_is_verified_by_the_tiles_of_the_whole() {
         let (is_well, report) = kept.verify(&["--export", "changed.ndjson", "--tiles", "tiles", "--part"]).await;
         assert!(!is_well && report["first_bad"] == json!([position, position]), "{report:#}");
     }
+    // Of a range by positions alone it is known what belongs there; the manifest tells which it was.
+    let text = std::fs::read_to_string(kept.path("part.ndjson")).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 21);
+    let without = |left_out: std::ops::Range<usize>| {
+        let kept = lines.iter().enumerate().filter(|(at, _)| !left_out.contains(at));
+        kept.map(|(_, line)| format!("{line}\n")).collect::<String>()
+    };
+    for (left_out, missing) in [(10..11, 30), (0..3, 20), (18..21, 38), (0..21, 20)] {
+        std::fs::write(kept.path("part.ndjson"), without(left_out)).unwrap();
+        let (is_well, report) = kept.verify(&["--export", "part.ndjson", "--tiles", "tiles"]).await;
+        assert!(!is_well, "{report:#}");
+        let gap = report["differences"].as_array().unwrap().iter().find(|found| found["kind"] == "gap").cloned();
+        assert_eq!(gap.unwrap_or_else(|| panic!("{report:#}"))["after"], missing - 1);
+    }
+    // And what is beyond the tiles' checkpoint is not said to be proved.
+    kept.shop.orders(kept.shop.customer.account_id, 30).await;
+    let head: i64 = sqlx::query_scalar("SELECT max(position) FROM events").fetch_one(kept.shop.pool()).await.unwrap();
+    let head = head.to_string();
+    succeeds(
+        kept.directory.path(),
+        &kept.shop.options,
+        &["events", "export", "--from", &head, "--out", kept.path("beyond.ndjson").to_str().unwrap()],
+    )
+    .await;
+    let (is_well, report) = kept.verify(&["--export", "beyond.ndjson", "--tiles", "tiles"]).await;
+    assert!(!is_well && report["differences"][0]["problem"].as_str().unwrap().contains("take newer tiles"), "{report:#}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -172,3 +172,29 @@ async fn the_shell_tells_the_same_story() {
         assert!(status != Some(0) && said.contains(problem), "{arguments:?}: {said}");
     }
 }
+
+/// Each reading of the codes is an event: however many there are, what came after them is told.
+#[tokio::test]
+async fn what_happened_after_a_thousand_readings_of_the_codes_is_told() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let body = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 4});
+    let order = node.client(&setup.client, "POST", "/orders", body).await.data(201)["id"].as_i64().unwrap();
+    node.fulfil(order).await;
+    let path = format!("/orders/{order}/vouchers");
+    for _ in 0..20 {
+        let readings = (0..51).map(|_| node.client(&setup.client, "GET", &path, Value::Null));
+        futures::future::join_all(readings).await.iter().for_each(|answer| assert_eq!(answer.status, 200));
+    }
+    let read = node.head().await;
+    node.client(&setup.client, "POST", &format!("/orders/{order}/cancel"), json!({})).await.data(200);
+    let history = format!("/orders/{order}/history");
+    let story = node.operator("GET", &history, Value::Null).await.data(200);
+    assert_eq!(story["status"], "CANCELLED");
+    let entries = story["entries"].as_array().unwrap();
+    assert_eq!(entries.last().unwrap()["event_type"], "OrderCancelled");
+    assert_eq!(entries.last().unwrap()["transaction"]["amount"], "10.00");
+    assert_eq!(entries.len(), 1_001, "of the readings the first ones");
+    let before = node.operator("GET", &format!("{history}?as_of={read}"), Value::Null).await.data(200);
+    assert_eq!((&before["status"], before["entries"].as_array().unwrap().len()), (&json!("PARTIALLY_DELIVERED"), 1_000));
+}

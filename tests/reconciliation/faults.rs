@@ -199,6 +199,8 @@ async fn a_difference_is_a_line_and_a_row() {
     assert_eq!(of("DIFFERENCE").len(), 1);
     assert_eq!(cell(of("DIFFERENCE")[0], "kind"), "WALLET_BALANCE");
     assert!(!of("WALLET").is_empty() && !of("DAY").is_empty() && of("CURRENCY").len() == 1 && of("AS_OF").len() == 1);
+    let report = of("REPORT");
+    assert_eq!((cell(report[0], "checked"), cell(report[0], "found")), ("MOVEMENTS".to_owned(), "1".to_owned()));
 }
 
 /// The report of one account: its wallet and its fault, and nothing of the other account's.

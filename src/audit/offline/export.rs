@@ -58,10 +58,10 @@ impl Reference {
         Ok(None)
     }
 
-    /// Compares the export's leaf at a position. Of a part, what is left out between is no fault.
-    fn compare(&mut self, shard: ShardId, position: Position, leaf: &Hash, is_part: bool) -> Result<(), OfflineError> {
+    /// Compares the export's leaf at a position, if this goes as far. Of a part, what is left out between is no fault here.
+    fn compare(&mut self, shard: ShardId, position: Position, leaf: &Hash, is_part: bool) -> Result<bool, OfflineError> {
         let position_of_leaf = u64::try_from(position).unwrap_or_default();
-        let Some(theirs) = self.at(position_of_leaf)? else { return Ok(()) };
+        let Some(theirs) = self.at(position_of_leaf)? else { return Ok(false) };
         if theirs != *leaf {
             if is_part && self.differing.found == 0 {
                 self.same = position_of_leaf.saturating_sub(1);
@@ -70,7 +70,7 @@ impl Reference {
         } else if self.differing.found == 0 && (is_part || position_of_leaf == self.same + 1) {
             self.same = position_of_leaf;
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -78,6 +78,10 @@ impl Reference {
 struct Verification {
     shard: ShardId,
     is_part: bool,
+    /// Of a part that leaves nothing out: its last position.
+    to: Option<Position>,
+    /// The first event of a part that nothing at hand proves.
+    unproved: Option<Position>,
     structure: Structure,
     tree: Tree,
     /// Up to here positions had no hole, and the tree is the log's.
@@ -114,6 +118,8 @@ pub fn verify_export(inputs: &ExportInputs, trust: &Trust, progress: &impl Fn(Pr
     if claims.is_empty() && findings.found == 0 {
         return Err(OfflineError::NoCheckpoint);
     }
+    // What a part that leaves nothing out has to hold.
+    let whole_of = selection.filter(|(part, _)| is_part && !part.has_gaps()).map(|(part, head)| (part.from, part.to.min(head)));
     let total = manifest.as_ref().and_then(|manifest| manifest.last).unwrap_or_default();
     let references = |shard| {
         let mut references = vec![];
@@ -136,7 +142,20 @@ pub fn verify_export(inputs: &ExportInputs, trust: &Trust, progress: &impl Fn(Pr
                 let tree_claims: &[Claim] = if is_part { &[] } else { &claims };
                 let tree = Tree::new(shard, source.clone(), tree_claims, &mut findings);
                 let (structure, references) = (Structure::new(shard), references(shard));
-                Verification { shard, is_part, structure, tree, is_unbroken: true, references, findings, events: 0, last: 0 }
+                let (to, last) = (whole_of.map(|(_, to)| to), whole_of.map_or(0, |(from, _)| from - 1));
+                Verification {
+                    shard,
+                    is_part,
+                    to,
+                    unproved: None,
+                    structure,
+                    tree,
+                    is_unbroken: true,
+                    references,
+                    findings,
+                    events: 0,
+                    last,
+                }
             });
             verification.step(&stored, leaf)?;
         }
@@ -149,6 +168,9 @@ pub fn verify_export(inputs: &ExportInputs, trust: &Trust, progress: &impl Fn(Pr
         Some(verification) => verification.end(),
         // Nothing at all: whatever was signed is missing.
         None => {
+            if let (Some((from, to)), Some((part, _))) = (whole_of.filter(|(from, to)| from <= to), selection) {
+                findings.add(Difference::Gap { shard: part.shard_id, after: from - 1, next: to + 1 });
+            }
             let tree = Tree::new(0, source, &claims, &mut findings);
             let checkpoints = tree.end(!is_part, &mut findings);
             Ok(report(None, 0, 0, checkpoints, findings))
@@ -187,7 +209,7 @@ impl Verification {
         self.compare(stored.position, &leaf)
     }
 
-    /// Between the events of a part others may stand, and before them.
+    /// Between the events of a part others may stand, if it was asked for by more than positions.
     fn step_of_part(&mut self, stored: &Stored, leaf: &Hash) -> Result<(), OfflineError> {
         let (shard, position) = (self.shard, stored.position);
         if stored.shard_id != shard {
@@ -196,6 +218,9 @@ impl Verification {
         } else if position <= self.last {
             self.findings.add(Difference::Order { shard, after: self.last, next: position });
         } else {
+            if self.to.is_some() && position > self.last + 1 {
+                self.findings.add(Difference::Gap { shard, after: self.last, next: position });
+            }
             self.last = position;
             if let Err(error) = stored.decode() {
                 self.findings.add(Difference::Unreadable { shard, position, problem: error.to_string() });
@@ -207,13 +232,27 @@ impl Verification {
 
     fn compare(&mut self, position: Position, leaf: &Hash) -> Result<(), OfflineError> {
         let Verification { shard, is_part, .. } = *self;
-        self.references.iter_mut().try_for_each(|reference| reference.compare(shard, position, leaf, is_part))
+        let mut is_proved = false;
+        for reference in &mut self.references {
+            is_proved |= reference.compare(shard, position, leaf, is_part)?;
+        }
+        if is_part && !is_proved {
+            self.unproved.get_or_insert(position);
+        }
+        Ok(())
     }
 
     fn end(mut self) -> Result<Report, OfflineError> {
         let mut findings = self.findings;
         if !self.is_part {
             self.structure.end(&mut findings);
+        }
+        if let Some(to) = self.to.filter(|to| self.last < *to) {
+            findings.add(Difference::Gap { shard: self.shard, after: self.last, next: to + 1 });
+        }
+        if let (Some(first), Some(tiles)) = (self.unproved, self.references.first()) {
+            let problem = format!("it does not go as far as positions {first} to {}: take newer tiles to prove them", self.last);
+            findings.add(Difference::Note { source: tiles.source.clone(), problem });
         }
         // After a hole nothing can be said of the checkpoints beyond it but that there is the hole.
         let is_whole = !self.is_part && self.is_unbroken;
