@@ -107,6 +107,7 @@ fn finish_parameter(path: &str, parameter: &mut Value) {
     let bounds = match name.as_str() {
         "page" => Some((1, MAX_PAGE)),
         "limit" | "per_page" if path.ends_with("/products") => Some((1, 10_000)),
+        "limit" if path.ends_with("/reconciliation/statements/{id}") => Some((1, 1_000)),
         "limit" => Some((1, 100)),
         _ => None,
     };
