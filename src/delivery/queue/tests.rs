@@ -1,0 +1,224 @@
+//! Who is claimed and sent when not everybody can be.
+
+use super::*;
+use crate::delivery::claim::Moment;
+use chrono::{TimeDelta, Utc};
+use uuid::Uuid;
+
+const SHARD: ShardId = 1;
+const LIMITS: Limits = Limits { in_flight: 100, per_webhook: 10, first: 4 };
+
+fn due(webhook_id: WebhookId, account_id: AccountId) -> Due {
+    Due { webhook_id, account_id, has_first_attempts: true, has_retries: false }
+}
+
+fn claimed(webhook_id: WebhookId, attempt: i16, now: Instant) -> Claimed {
+    Claimed {
+        shard: SHARD,
+        delivery_id: 1,
+        webhook_id,
+        fence: 1,
+        attempt,
+        request_id: Uuid::nil(),
+        event_id: Uuid::nil(),
+        event_type: "order.created".to_owned(),
+        payload: hyper::body::Bytes::new(),
+        target: None,
+        moment: Moment { at: Utc::now() + TimeDelta::zero(), began: now, lease_ends: now },
+    }
+}
+
+/// Claims all that is wanted; how many of which webhook.
+fn claim(queue: &mut Queue, now: Instant) -> HashMap<WebhookId, usize> {
+    let wants = queue.wanted(SHARD, now);
+    let came = wants.iter().flat_map(|want| {
+        let first_attempts = (0..want.first_attempts).map(|_| claimed(want.webhook_id, 1, now));
+        first_attempts.chain((0..want.retries).map(|_| claimed(want.webhook_id, 2, now)))
+    });
+    let came = came.collect();
+    queue.claimed(&wants, came);
+    wants.iter().map(|want| (want.webhook_id, want.first_attempts + want.retries)).collect()
+}
+
+/// Sends what may be sent; how many to which webhook.
+fn send(queue: &mut Queue, now: Instant) -> HashMap<WebhookId, usize> {
+    let mut sent = HashMap::new();
+    for claimed in queue.next(now) {
+        *sent.entry(claimed.webhook_id).or_default() += 1;
+    }
+    sent
+}
+
+fn end(queue: &mut Queue, webhook_id: WebhookId, count: usize, took: Duration, is_answered: bool, now: Instant) {
+    for _ in 0..count {
+        queue.ended(webhook_id, Some((took, is_answered)), now);
+        queue.left(webhook_id);
+    }
+}
+
+#[test]
+fn who_answers_quickly_is_claimed_ahead_and_still_sent_no_more_at_once() {
+    let (mut queue, now) = (Queue::new(LIMITS), Instant::now());
+    queue.found(SHARD, vec![due(1, 1)], now);
+    for round in 0..20 {
+        claim(&mut queue, now);
+        let count = [4, 8].get(round).copied().unwrap_or(10);
+        assert_eq!(send(&mut queue, now), HashMap::from([(1, count)]));
+        assert!(send(&mut queue, now).is_empty(), "as many are in flight as may be");
+        end(&mut queue, 1, count, Duration::from_millis(20), true, now);
+    }
+    claim(&mut queue, now);
+    assert_eq!(queue.held, 40);
+}
+
+#[test]
+fn who_hangs_gets_less_and_less_and_then_one_at_a_time() {
+    let (mut queue, mut now) = (Queue::new(LIMITS), Instant::now());
+    queue.found(SHARD, vec![due(1, 1)], now);
+    let mut sent = vec![];
+    for _ in 0..4 {
+        claim(&mut queue, now);
+        sent.push(send(&mut queue, now)[&1]);
+        now += Duration::from_secs(30);
+        end(&mut queue, 1, sent[sent.len() - 1], Duration::from_secs(30), false, now);
+    }
+    assert_eq!(sent, [4, 1, 1, 1]);
+    // It answers again: it gets more again.
+    for _ in 0..5 {
+        claim(&mut queue, now);
+        let count = send(&mut queue, now)[&1];
+        end(&mut queue, 1, count, Duration::from_millis(20), true, now);
+    }
+    claim(&mut queue, now);
+    assert_eq!(send(&mut queue, now)[&1], 10);
+}
+
+#[test]
+fn however_many_hang_half_is_for_those_that_answer() {
+    let (mut queue, mut now) = (Queue::new(LIMITS), Instant::now());
+    queue.found(SHARD, vec![due(1_000, 1_000)], now);
+    for _ in 0..3 {
+        claim(&mut queue, now);
+        let count = send(&mut queue, now)[&1_000];
+        end(&mut queue, 1_000, count, Duration::from_millis(20), true, now);
+    }
+    queue.found(SHARD, (0..500).map(|n| due(n, n)).collect(), now);
+    let hanging = |sent: &HashMap<WebhookId, usize>| sent.iter().filter(|(id, _)| **id < 500).map(|(_, n)| n).sum::<usize>();
+    for _ in 0..5 {
+        claim(&mut queue, now);
+        let sent = send(&mut queue, now);
+        assert_eq!(sent.get(&1_000), Some(&10), "{sent:?}");
+        assert!(hanging(&sent) <= 50);
+        end(&mut queue, 1_000, 10, Duration::from_millis(20), true, now);
+        now += Duration::from_secs(2);
+    }
+    assert_eq!(queue.sending, 50, "and they have the other half");
+}
+
+#[test]
+fn one_that_falls_silent_is_not_quick_any_more_before_any_deadline() {
+    let (mut queue, mut now) = (Queue::new(Limits::new(8, 8)), Instant::now());
+    queue.found(SHARD, vec![due(1, 1)], now);
+    for _ in 0..3 {
+        claim(&mut queue, now);
+        let count = send(&mut queue, now)[&1];
+        end(&mut queue, 1, count, Duration::from_millis(20), true, now);
+    }
+    claim(&mut queue, now);
+    assert_eq!(send(&mut queue, now)[&1], 8);
+    end(&mut queue, 1, 5, Duration::from_millis(20), true, now);
+    now += Duration::from_secs(2);
+    assert!(send(&mut queue, now).is_empty(), "of the quarter, three are in flight already");
+    // What it holds and cannot have sent soon stands in the way of others' claims.
+    queue.found(SHARD, vec![due(2, 2)], now);
+    assert_eq!(claim(&mut queue, now), HashMap::new());
+    let stale = queue.stale(QUICK, now);
+    assert_eq!(stale.len(), 8);
+    stale.iter().for_each(|claimed| queue.left(claimed.webhook_id));
+    assert_eq!(claim(&mut queue, now), HashMap::from([(2, 1)]));
+    assert_eq!(send(&mut queue, now), HashMap::from([(2, 1)]));
+    assert!(queue.stale(QUICK, now).is_empty());
+}
+
+#[test]
+fn one_that_is_new_is_sent_beside_those_that_hang_or_take_their_time() {
+    let (mut queue, mut now) = (Queue::new(LIMITS), Instant::now());
+    queue.found(SHARD, vec![due(1, 1), due(2, 1), due(3, 1)], now);
+    for _ in 0..20 {
+        claim(&mut queue, now);
+        for (webhook_id, count) in send(&mut queue, now) {
+            end(&mut queue, webhook_id, count, Duration::from_millis(20), true, now);
+        }
+    }
+    // They took everything quickly; now two hang, and the third answers after 29 seconds each time.
+    for round in 0..5 {
+        claim(&mut queue, now);
+        let sent = send(&mut queue, now);
+        let end_of_others = |queue: &mut Queue, sent: &HashMap<WebhookId, usize>, now: Instant| {
+            for (webhook_id, count) in sent.iter().filter(|(webhook_id, _)| **webhook_id >= 100) {
+                end(queue, *webhook_id, *count, Duration::from_millis(20), true, now);
+            }
+        };
+        end_of_others(&mut queue, &sent, now);
+        now += Duration::from_secs(29);
+        let new = 100 + round;
+        queue.found(SHARD, vec![due(1, 1), due(2, 1), due(3, 1), due(new, 1)], now);
+        queue.stale(QUICK, now).iter().for_each(|claimed| queue.left(claimed.webhook_id));
+        claim(&mut queue, now);
+        let beside = send(&mut queue, now);
+        assert_eq!(beside.get(&new), Some(&4), "{sent:?} {beside:?}");
+        end_of_others(&mut queue, &beside, now);
+        end(&mut queue, 3, sent.get(&3).copied().unwrap_or_default(), Duration::from_secs(29), true, now);
+    }
+}
+
+#[test]
+fn one_accounts_flood_does_not_stand_before_anothers_delivery() {
+    let (mut queue, now) = (Queue::new(LIMITS), Instant::now());
+    queue.found(SHARD, (0..50).map(|n| due(n, 1)).collect(), now);
+    for _ in 0..20 {
+        claim(&mut queue, now);
+        for (webhook_id, count) in send(&mut queue, now) {
+            end(&mut queue, webhook_id, count, Duration::from_millis(20), true, now);
+        }
+    }
+    claim(&mut queue, now);
+    assert_eq!(queue.held, 400, "as much as may be held");
+    // In flight is as much as may be, hundreds wait; then somebody else's is due.
+    let flood: HashMap<_, _> = send(&mut queue, now);
+    queue.found(SHARD, vec![due(1_000, 2)], now);
+    end(&mut queue, *flood.keys().next().unwrap(), 1, Duration::from_millis(20), true, now);
+    assert_eq!(claim(&mut queue, now), HashMap::from([(1_000, 1)]));
+    assert_eq!(send(&mut queue, now), HashMap::from([(1_000, 1)]));
+}
+
+#[test]
+fn retries_get_their_turn_and_no_more() {
+    let (mut queue, now) = (Queue::new(LIMITS), Instant::now());
+    queue.found(SHARD, vec![Due { has_retries: true, ..due(1, 1) }], now);
+    let (mut first_attempts, mut retries) = (0, 0);
+    for _ in 0..40 {
+        let wants = queue.wanted(SHARD, now);
+        first_attempts += wants[0].first_attempts;
+        retries += wants[0].retries;
+    }
+    assert_eq!((first_attempts, retries), (120, 40));
+    // Where there are no first attempts, retries have it all.
+    let wants = queue.wanted(SHARD, now);
+    queue.claimed(&wants, vec![]);
+    queue.found(SHARD, vec![Due { has_first_attempts: false, has_retries: true, ..due(1, 1) }], now);
+    assert_eq!(queue.wanted(SHARD, now)[0].retries, 4);
+}
+
+#[test]
+fn what_did_not_come_is_not_asked_for_again_until_it_is_found() {
+    let (mut queue, now) = (Queue::new(LIMITS), Instant::now());
+    queue.found(SHARD, vec![due(1, 1)], now);
+    let wants = queue.wanted(SHARD, now);
+    queue.claimed(&wants, vec![claimed(1, 1, now)]);
+    assert!(queue.wanted(SHARD, now).is_empty());
+    queue.found(SHARD, vec![due(1, 1)], now);
+    assert_eq!(queue.wanted(SHARD, now)[0].first_attempts, 3);
+    assert!(queue.wanted(2, now).is_empty(), "another shard");
+    assert_eq!(queue.into_waiting().len(), 1);
+}
