@@ -10,7 +10,7 @@ use hyper::body::Bytes;
 use ledger_events::{AccountId, CredentialId, ShardId, WebhookId};
 use sha2::{Digest, Sha256};
 use sqlx::postgres::PgRow;
-use sqlx::{FromRow, PgConnection, PgPool, Row};
+use sqlx::{AssertSqlSafe, FromRow, PgConnection, PgPool, Row};
 use uuid::Uuid;
 
 use crate::access::SIGNING_SECRET;
@@ -171,15 +171,15 @@ pub async fn claim(
     lease: Duration,
 ) -> Result<Vec<Claimed>, sqlx::Error> {
     let began = Instant::now();
-    let mut tx = pool.begin().await?;
-    // A statement of its own: what follows sees what the claimer before has committed.
-    let at: DateTime<Utc> = sqlx::query_scalar("SELECT clock_timestamp()::timestamptz(3) FROM pg_advisory_xact_lock($1, $2)")
-        .bind(CLAIM_LOCK)
-        .bind(i32::from(shard))
-        .fetch_one(&mut *tx)
-        .await?;
+    // The lock is a statement of its own: what follows sees what the claimer before has committed.
+    let begin = format!("BEGIN; SELECT pg_advisory_xact_lock({CLAIM_LOCK}, {shard})");
+    let mut tx = pool.begin_with(AssertSqlSafe(begin)).await?;
+    let webhooks = wants.iter().map(|want| want.webhook_id).collect();
+    let Some((at, targets)) = targets.open(&mut tx, keyring, shard, webhooks).await? else {
+        tx.rollback().await?;
+        return Ok(vec![]);
+    };
     let moment = Moment { at, began, lease_ends: began + lease };
-    let targets = targets.open(&mut tx, keyring, shard, wants.iter().map(|want| want.webhook_id).collect()).await?;
     let mut rows = take(&mut tx, shard, wants, &targets, at, lease).await?;
     if rows.is_empty() {
         tx.rollback().await?;
@@ -316,15 +316,17 @@ impl Targets {
     /// Most that are kept.
     const MOST: usize = 10_000;
 
+    /// Those of some webhooks, with the present time; none when none of them is there.
     async fn open(
         &self,
         conn: &mut PgConnection,
         keyring: &Keyring,
         shard: ShardId,
         webhooks: Vec<WebhookId>,
-    ) -> Result<HashMap<WebhookId, Arc<Target>>, sqlx::Error> {
-        let sealed: Vec<Sealed> = sqlx::query_as(
-            "SELECT a.webhook_id, a.credential_id, url.salt AS url_salt, url.sealed AS url, token.sealed AS token, c.signing_secret
+    ) -> Result<Option<(DateTime<Utc>, HashMap<WebhookId, Arc<Target>>)>, sqlx::Error> {
+        let rows = sqlx::query(
+            "SELECT a.webhook_id, a.credential_id, url.salt AS url_salt, url.sealed AS url, token.sealed AS token, c.signing_secret,
+                clock_timestamp()::timestamptz(3) AS present
              FROM unnest($2::bigint[]) AS wanted (webhook_id)
              JOIN webhook_audience a ON a.shard_id = $1 AND a.webhook_id = wanted.webhook_id
              LEFT JOIN vault.texts url ON url.shard_id = $1 AND url.kind = 'webhook.url' AND url.id = a.webhook_id
@@ -335,6 +337,9 @@ impl Targets {
         .bind(webhooks)
         .fetch_all(conn)
         .await?;
+        let Some(first) = rows.first() else { return Ok(None) };
+        let at = first.try_get("present")?;
+        let sealed = rows.iter().map(Sealed::from_row).collect::<Result<Vec<_>, _>>()?;
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() > Self::MOST {
             kept.clear();
@@ -360,6 +365,6 @@ impl Targets {
                 }
             }
         }
-        Ok(targets)
+        Ok(Some((at, targets)))
     }
 }

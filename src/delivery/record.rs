@@ -75,10 +75,11 @@ pub async fn record(pool: &PgPool, shard: ShardId, results: &[Ended], base: Dura
                 delivered_at = CASE WHEN r.succeeded THEN r.ended_at END
             FROM result r
             WHERE s.shard_id = $1 AND s.delivery_id = r.delivery_id AND s.fence = r.fence AND coalesce(s.leased_until, '-infinity') > '-infinity'
-            RETURNING s.delivery_id)
+            -- Not joined again: without statistics of either, each would be compared with each.
+            RETURNING s.delivery_id, r.request_id, r.ended_at, r.response_status, r.response_time_ms, r.error)
          UPDATE delivery_attempts a
          SET finished_at = r.ended_at, response_status = r.response_status, response_time_ms = r.response_time_ms, error = r.error
-         FROM recorded JOIN result r ON r.delivery_id = recorded.delivery_id
+         FROM recorded r
          WHERE a.shard_id = $1 AND a.delivery_id = r.delivery_id AND a.request_id = r.request_id",
     )
     .bind(shard)

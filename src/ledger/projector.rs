@@ -1,14 +1,15 @@
 //! Follows the log for the catching-up projections: exactly once, one node at a time.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ledger_events::{Position, ShardId};
 use ledger_projections::listing::derive;
 use ledger_projections::{deliveries, totals};
+use sqlx::pool::PoolConnection;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{Connection, PgConnection, PgPool};
+use sqlx::{Connection, PgConnection, PgPool, Postgres};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::reader::{self, ReadError};
@@ -20,15 +21,15 @@ const BATCH_EVENTS: i64 = 1_000;
 /// Positions that daily totals go on by in one transaction; only the wallets' events of them are read.
 const TOTALLED_EVENTS: i64 = 5_000;
 /// So many new events are worth counting orders and adding up days anew; fewer, once a while.
-const COUNTED_EVENTS: i64 = 1_000;
+const COUNTED_EVENTS: usize = 1_000;
 /// The slow timer, for when no wake-up comes.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// What one step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Applied events up to this position.
-    Applied { to: Position, is_more: bool },
+    /// Applied so many events.
+    Applied { events: usize, is_more: bool },
     /// There was nothing after the checkpoint.
     Idle,
     /// Another node holds this projection.
@@ -40,15 +41,36 @@ pub enum Step {
 #[derive(Clone, Debug)]
 pub struct Projector {
     ledger: Ledger,
-    pool: PgPool,
+    deliveries: Line,
+    derived: Line,
     metrics: Metrics,
-    plans: Arc<connect::Plans>,
     idle: Duration,
+}
+
+/// The one connection of a loop.
+#[derive(Clone, Debug)]
+struct Line {
+    pool: PgPool,
+    plans: Arc<connect::Plans>,
+}
+
+impl Line {
+    fn new(options: &PgConnectOptions) -> Line {
+        Line { pool: connect::projector(options), plans: Arc::default() }
+    }
+
+    async fn acquire(&self) -> Result<PoolConnection<Postgres>, sqlx::Error> {
+        let mut conn = self.pool.acquire().await?;
+        if self.plans.are_stale() {
+            sqlx::raw_sql("DISCARD PLANS").execute(&mut *conn).await?;
+        }
+        Ok(conn)
+    }
 }
 
 impl Projector {
     pub fn new(ledger: &Ledger, options: &PgConnectOptions, metrics: Metrics) -> Projector {
-        Projector { ledger: ledger.clone(), pool: connect::projector(options), metrics, plans: Arc::default(), idle: IDLE }
+        Projector { ledger: ledger.clone(), deliveries: Line::new(options), derived: Line::new(options), metrics, idle: IDLE }
     }
 
     /// With another slow timer.
@@ -56,18 +78,22 @@ impl Projector {
         Projector { idle, ..self }
     }
 
+    /// Works until told to stop. Counts and totals have a loop of their own: deliveries do not wait for them.
     pub async fn run(self, stop: CancellationToken) {
+        let much_is_new = Notify::new();
+        tokio::join!(self.make_deliveries(&much_is_new, &stop), self.count_and_add_up(&much_is_new, &stop));
+    }
+
+    async fn make_deliveries(&self, much_is_new: &Notify, stop: &CancellationToken) {
         let mut grown = self.ledger.wake().subscribe();
-        let mut counted: HashMap<ShardId, Position> = HashMap::new();
-        let mut is_late = true;
+        let mut new = 0;
         while !stop.is_cancelled() {
-            let (mut is_more, mut is_behind, mut is_hindered) = (false, false, false);
+            let (mut is_more, mut is_hindered) = (false, false);
             for shard in self.ledger.shards() {
-                let mut is_countable = is_late;
                 match self.step(shard).await {
-                    Ok(Step::Applied { to, is_more: more }) => {
+                    Ok(Step::Applied { events, is_more: more }) => {
                         is_more |= more;
-                        is_countable |= to - counted.get(&shard).copied().unwrap_or_default() >= COUNTED_EVENTS;
+                        new += events;
                     }
                     Ok(Step::Idle | Step::Elsewhere) => {}
                     Err(error) => {
@@ -75,55 +101,66 @@ impl Projector {
                         is_hindered = true;
                     }
                 }
-                if is_countable {
-                    match self.count(shard).await {
-                        Ok(derive::Step::Counted { to, is_more: more }) => {
-                            is_behind |= more;
-                            counted.insert(shard, to);
-                        }
-                        Ok(derive::Step::Idle | derive::Step::Elsewhere) => {}
-                        Err(error) => {
-                            tracing::warn!(shard, %error, "the counts of lists could not go on; they will try again");
-                            is_hindered = true;
-                        }
-                    }
-                    match self.total(shard).await {
-                        Ok(Step::Applied { is_more: more, .. }) => is_behind |= more,
-                        Ok(Step::Idle | Step::Elsewhere) => {}
-                        Err(error) => {
-                            tracing::warn!(shard, %error, "the daily totals could not go on; they will try again");
-                            is_hindered = true;
-                        }
-                    }
-                }
             }
-            is_late = is_behind;
-            if is_more || is_behind {
+            if new >= COUNTED_EVENTS {
+                much_is_new.notify_one();
+                new = 0;
+            }
+            if is_more {
                 continue;
             }
             tokio::select! {
                 () = stop.cancelled() => {}
                 // What stopped it is seldom gone with the next commit, and need not be logged for each.
                 _ = grown.changed(), if !is_hindered => {}
-                () = tokio::time::sleep(self.idle) => is_late = true,
+                () = tokio::time::sleep(self.idle) => {}
+            }
+        }
+    }
+
+    async fn count_and_add_up(&self, much_is_new: &Notify, stop: &CancellationToken) {
+        while !stop.is_cancelled() {
+            let mut is_behind = false;
+            for shard in self.ledger.shards() {
+                match self.count(shard).await {
+                    Ok(derive::Step::Counted { is_more, .. }) => is_behind |= is_more,
+                    Ok(derive::Step::Idle | derive::Step::Elsewhere) => {}
+                    Err(error) => {
+                        tracing::warn!(shard, %error, "the counts of lists could not go on; they will try again");
+                    }
+                }
+                match self.total(shard).await {
+                    Ok(Step::Applied { is_more, .. }) => is_behind |= is_more,
+                    Ok(Step::Idle | Step::Elsewhere) => {}
+                    Err(error) => {
+                        tracing::warn!(shard, %error, "the daily totals could not go on; they will try again");
+                    }
+                }
+            }
+            if is_behind {
+                continue;
+            }
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = much_is_new.notified() => {}
+                () = tokio::time::sleep(self.idle) => {}
             }
         }
     }
 
     /// Counts the orders of the next events, for the pages of lists.
     pub async fn count(&self, shard: ShardId) -> Result<derive::Step, sqlx::Error> {
-        derive::step(&mut *self.pool.acquire().await?, shard).await
+        derive::step(&mut *self.derived.acquire().await?, shard).await
     }
 
     /// Makes the deliveries of the next events: rows and checkpoint in one transaction.
     pub async fn step(&self, shard: ShardId) -> Result<Step, ReadError> {
-        let mut conn = self.pool.acquire().await?;
+        let mut conn = self.deliveries.acquire().await?;
         let mut tx = conn.begin().await?;
         let Some(checkpoint) = hold(&mut tx, shard, deliveries::NAME).await? else {
             tx.commit().await?;
             return Ok(Step::Elsewhere);
         };
-        self.renew_plans(&mut tx).await?;
         let events = reader::after(&mut *tx, shard, checkpoint, BATCH_EVENTS).await?;
         let Some(last) = events.last() else { return Ok(Step::Idle) };
         let made = reader::fold_deliveries(&mut tx, shard, &events).await?;
@@ -135,18 +172,17 @@ impl Projector {
             self.ledger.wake().made_deliveries();
         }
         self.metrics.projected(events.len());
-        Ok(Step::Applied { to, is_more: i64::try_from(events.len()).is_ok_and(|n| n == BATCH_EVENTS) })
+        Ok(Step::Applied { events: events.len(), is_more: i64::try_from(events.len()).is_ok_and(|n| n == BATCH_EVENTS) })
     }
 
     /// Adds the movements of the next events to their days: rows and checkpoint in one transaction.
     pub async fn total(&self, shard: ShardId) -> Result<Step, ReadError> {
-        let mut conn = self.pool.acquire().await?;
+        let mut conn = self.derived.acquire().await?;
         let mut tx = conn.begin().await?;
         let Some(checkpoint) = hold(&mut tx, shard, totals::NAME).await? else {
             tx.commit().await?;
             return Ok(Step::Elsewhere);
         };
-        self.renew_plans(&mut tx).await?;
         let head = reader::head(&mut *tx, shard).await?;
         if head <= checkpoint {
             return Ok(Step::Idle);
@@ -156,14 +192,7 @@ impl Projector {
         totals::apply(&mut tx, shard, &events).await?;
         advance(&mut tx, shard, totals::NAME, to).await?;
         tx.commit().await?;
-        Ok(Step::Applied { to, is_more: to < head })
-    }
-
-    async fn renew_plans(&self, conn: &mut PgConnection) -> Result<(), sqlx::Error> {
-        if self.plans.are_stale() {
-            sqlx::raw_sql("DISCARD PLANS").execute(conn).await?;
-        }
-        Ok(())
+        Ok(Step::Applied { events: events.len(), is_more: to < head })
     }
 }
 

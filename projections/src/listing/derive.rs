@@ -11,8 +11,8 @@ const BATCH_EVENTS: i64 = 5_000;
 /// What one step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Counted orders up to this position.
-    Counted { to: Position, is_more: bool },
+    /// Counted orders of some events.
+    Counted { is_more: bool },
     /// There was nothing new.
     Idle,
     /// Another node is at it.
@@ -57,7 +57,7 @@ pub async fn step(conn: &mut PgConnection, shard: ShardId) -> Result<Step, sqlx:
     mark_orders(&mut tx, shard, &accounts).await?;
     sqlx::query("UPDATE list_checkpoints SET position = $2 WHERE shard_id = $1").bind(shard).bind(to).execute(&mut *tx).await?;
     tx.commit().await?;
-    Ok(Step::Counted { to, is_more: to < head })
+    Ok(Step::Counted { is_more: to < head })
 }
 
 /// Marks the orders after an account's last mark, where there are enough of them.
