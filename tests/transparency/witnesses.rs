@@ -344,7 +344,8 @@ async fn the_program_takes_the_newest_that_is_cosigned() {
     node.operator("POST", "/accounts", json!({"name": "More"})).await.data(201);
     assert!(tree.grow().await > size);
     let directory = tempfile::tempdir().unwrap();
-    let (token, copy, file) = (node.token(Role::Auditor).await, directory.path().join("copy"), directory.path().join("receipt.json"));
+    let (token, copy, file) =
+        (node.token(Role::Auditor).await, directory.path().join("copy"), directory.path().join("receipt.json"));
     let (key, witness) = (tree::key().to_string(), tree::witness(1).to_string());
     let by_one = ["--witness", &witness, "--quorum", "1"];
     let run = async |arguments: &[&str]| {
