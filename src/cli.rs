@@ -15,6 +15,7 @@ mod logging;
 mod offline;
 mod openapi;
 mod output;
+mod quorum;
 mod receipt;
 mod reconcile;
 mod replay;

@@ -2,7 +2,7 @@
 //!
 //! What is erased stands outside the log (in the vault, and in stored answers), so no event is
 //! touched. This one stands in the stream that it concerns: an account's, a beneficiary's, an
-//! order's or a user's.
+//! order's, a user's or a bank statement's.
 
 use serde::{Deserialize, Serialize};
 

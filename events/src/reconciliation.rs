@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, NaiveDate, Utc};
 use serde::{Deserialize, Serialize};
 
+use crate::erasure::PersonalDataErased;
 use crate::{DecisionId, Moment, PayoutId, Rejection, StatementId, TransactionId};
 
 /// What a statement was read from.
@@ -151,7 +152,8 @@ pub fn evolve(state: Option<Statement>, id: StatementId, event: &ReconciliationE
         (Some(statement), _) => statement,
     };
     match event {
-        ReconciliationEvent::StatementImported(_) => {}
+        // What lines say is not in the log; what was decided about them stays.
+        ReconciliationEvent::StatementImported(_) | ReconciliationEvent::PersonalDataErased(_) => {}
         ReconciliationEvent::MatchDecided(e) => {
             statement.decisions.insert(e.line, Decided { id: e.decision_id, decision: e.decision });
         }
@@ -168,6 +170,7 @@ crate::codec::stream_events! {
         StatementImported = 1,
         MatchDecided = 1,
         MatchDecisionRevoked = 1,
+        PersonalDataErased = 1,
     }
 }
 

@@ -188,8 +188,8 @@ impl Keyring {
     }
 
     /// A keyed hash that finds equal values without telling what they are.
-    pub fn fingerprint(&self, kind: &str, value: &str) -> [u8; 32] {
-        keyed_hash(self.fingerprint_key.as_slice(), &[kind.as_bytes(), b"\0", value.as_bytes()])
+    pub fn fingerprint(&self, kind: &str, value: impl AsRef<[u8]>) -> [u8; 32] {
+        keyed_hash(self.fingerprint_key.as_slice(), &[kind.as_bytes(), b"\0", value.as_ref()])
     }
 }
 

@@ -26,7 +26,7 @@ use super::state::{ApiState, State, Tag, not_found};
 use crate::access::Operator;
 use crate::access::limits::is_under;
 use crate::ledger::reader;
-use crate::transparency::cosignature::{self, CosignatureError};
+use crate::transparency::cosignature::{self, CosignatureError, Quorum, witness};
 use crate::transparency::store::{self, Published};
 use crate::transparency::{TreeError, proof};
 use answers::{AcceptedCosignatures, ConsistencyProof, InclusionProof, LogKey, LogKeys, NoteText, Octets};
@@ -64,6 +64,13 @@ fn shard(state: &ApiState, named: i16) -> Result<ShardId, ApiError> {
 
 async fn newest(state: &ApiState, shard: ShardId) -> Result<Published, ApiError> {
     store::newest(state.ledger.pool(), shard).await?.ok_or_else(not_found)
+}
+
+/// How many of which witnesses a caller asks for.
+pub fn quorum_of(count: Option<u32>, witnesses: &[String]) -> Result<Quorum, ApiError> {
+    let keys = witnesses.iter().map(|key| witness(key));
+    let witnesses = keys.collect::<Result<_, _>>().map_err(|problem| ApiError::invalid("witness", problem))?;
+    Ok(Quorum { count: count.unwrap_or_default().try_into().map_err(ApiError::internal)?, witnesses })
 }
 
 /// The size of a tree that was published: all of them begin the newest one.
@@ -129,19 +136,31 @@ impl Log {
     /// Get the newest checkpoint
     ///
     /// A C2SP `tlog-checkpoint`: origin, tree size and root, signed by the log, and by the witnesses
-    /// that have cosigned it. The size of the tree is the position of its last event.
+    /// that have cosigned it. The size of the tree is the position of its last event. Witnesses come
+    /// some seconds after: with `quorum` it is the newest checkpoint that so many have cosigned by now,
+    /// 404 if there is none.
     #[oai(path = "/:shard/checkpoint", method = "get", operation_id = "get_log_checkpoint")]
     async fn checkpoint(
         &self,
         state: State<'_>,
         /// Whose log; 1 unless there are several.
         shard: Path<i16>,
+        /// How many witnesses must have cosigned it; by default none.
+        quorum: Query<Option<u32>>,
+        /// A witness that counts, by its verifier key; may be repeated. By default each that the log knows.
+        witness: Query<Vec<String>>,
         /// The ETag of what you have: 304 if it is still so.
         #[oai(name = "If-None-Match")]
         known: IfNoneMatch,
     ) -> Result<Conditional<NoteText>, ApiError> {
         let shard = self::shard(&state, shard.0)?;
-        let note = cosignature::with_cosignatures(state.ledger.pool(), shard, &newest(&state, shard).await?).await?;
+        let quorum = quorum_of(quorum.0, &witness.0)?;
+        let pool = state.ledger.pool();
+        let newest = store::newest_cosigned(pool, shard, &quorum).await?.ok_or_else(|| match quorum.count {
+            0 => not_found(),
+            count => not_found().message(format!("No checkpoint has been cosigned by {count} of the witnesses.")),
+        })?;
+        let note = cosignature::with_cosignatures(pool, shard, &newest).await?;
         Ok(conditional(&known, etag(note.as_bytes()), NO_CACHE, NoteText(note)))
     }
 

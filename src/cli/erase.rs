@@ -39,6 +39,14 @@ enum What {
     Account(One),
     /// A user's email and login
     User(One),
+    /// What the lines of a bank's statement say, and the reasons of decisions about them; what was decided stays
+    Statement {
+        #[command(flatten)]
+        one: One,
+        /// Only this line
+        #[arg(long, value_name = "NUMBER")]
+        line: Option<i32>,
+    },
     /// Rewrite the tables that earlier erasures have touched and left
     Finish,
 }
@@ -73,6 +81,7 @@ async fn on(args: &EraseArgs, database: &Database, output: &Output) -> anyhow::R
         What::Order(one) => (Subject::Order(one.id), one),
         What::Account(one) => (Subject::Account(one.id), one),
         What::User(one) => (Subject::User(one.id), one),
+        What::Statement { one, line } => (Subject::Statement { id: one.id, line: *line }, one),
         What::Finish => {
             let wiped = with_progress("rewriting tables", wipe::wipe(database.migrating())).await?;
             return Ok(output.facts(&json!({"rewritten": wiped, "remains": remains(database).await?}))?);

@@ -14,9 +14,10 @@ use sqlx::postgres::PgConnectOptions;
 
 use super::audit::Bar;
 use super::output::Output;
+use super::quorum::QuorumArgs;
 use crate::audit::Progress;
 use crate::export::selection::Range;
-use crate::export::{self, ExportFile, Manifest, Plan, Selection, Stream, tiles};
+use crate::export::{self, ExportError, ExportFile, Manifest, Plan, Selection, Stream, tiles};
 use crate::ledger::reader::Filter;
 use crate::transparency::{cosignature, store};
 
@@ -52,6 +53,8 @@ pub struct ExportArgs {
     /// Compress with zstd
     #[arg(long)]
     zstd: bool,
+    #[command(flatten)]
+    quorum: QuorumArgs,
 }
 
 #[derive(Args, Debug)]
@@ -63,8 +66,10 @@ pub struct ImportArgs {
 impl ExportArgs {
     async fn plan(&self, pool: &PgPool, shard_id: ShardId) -> anyhow::Result<Plan> {
         // In this order: the checkpoint is of what the log has.
-        let checkpoint = match store::newest(pool, shard_id).await? {
+        let quorum = self.quorum.quorum();
+        let checkpoint = match store::newest_cosigned(pool, shard_id, &quorum).await? {
             Some(newest) => Some(cosignature::with_cosignatures(pool, shard_id, &newest).await?),
+            None if quorum.count > 0 => return Err(ExportError::Uncosigned(shard_id, quorum.count).into()),
             None => None,
         };
         let head = store::head(pool, shard_id).await;
@@ -81,7 +86,7 @@ impl ExportArgs {
 pub async fn export(pool: &PgPool, shard: ShardId, args: &ExportArgs, output: &Output) -> anyhow::Result<()> {
     if let Some(directory) = &args.tiles {
         let bar = Bar::new();
-        let copied = tiles::copy(pool, shard, directory, |progress| bar.show(progress)).await;
+        let copied = tiles::copy(pool, shard, directory, &args.quorum.quorum(), |progress| bar.show(progress)).await;
         bar.end();
         let (size, directory) = (copied?, directory.display());
         match output.json {

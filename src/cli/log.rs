@@ -17,10 +17,11 @@ use serde_json::{Value, json};
 use super::admin;
 use super::client::{Body, Client};
 use super::output::{Output, with_progress};
+use super::quorum::{QuorumArgs, asking};
 use crate::config::OperatorTokenSettings;
 use crate::ledger::FIRST_SHARD;
 use crate::transparency::checkpoint::Trust;
-use crate::transparency::cosignature::witness;
+use crate::transparency::cosignature::{Quorum, witness};
 use crate::transparency::note::VerifierKey;
 
 #[derive(Args, Debug)]
@@ -37,7 +38,7 @@ pub struct LogArgs {
 
 #[derive(Subcommand, Debug)]
 enum Log {
-    /// Print the newest checkpoint; with a key, fails unless it is signed by it
+    /// Print the newest checkpoint, or the newest that a quorum has cosigned; with a key, fails unless it is signed by it
     Checkpoint {
         /// The log's verifier key, from elsewhere than the log; more than one of a handover
         #[arg(long, value_name = "KEY")]
@@ -71,6 +72,8 @@ enum Log {
         #[arg(long)]
         entries: bool,
         #[command(flatten)]
+        quorum: QuorumArgs,
+        #[command(flatten)]
         operator_token: OperatorTokenSettings,
     },
     /// Hand a witness's cosigned checkpoint to the log
@@ -100,9 +103,10 @@ pub async fn run(args: LogArgs, output: &Output) -> anyhow::Result<()> {
             Consistency::deserialize(&data).context(NO_PROOF)?.check()?;
             Ok(output.facts(&data)?)
         }
-        Log::Mirror { directory, entries, operator_token } => {
+        Log::Mirror { directory, entries, quorum, operator_token } => {
             let client = if entries { admin::client(&args.url, &operator_token)? } else { client };
-            let note = client.bytes(&format!("{prefix}/checkpoint")).await?.context("there is no checkpoint")?;
+            let note = client.bytes(&asking(&format!("{prefix}/checkpoint"), &quorum.quorum())).await?;
+            let note = note.context("there is no such checkpoint")?;
             let note = String::from_utf8(note).context("the checkpoint is no text")?;
             let copied = mirror::mirror(&client, &prefix, &note, &directory, entries).await?;
             Ok(output.facts(&json!({"directory": directory, "size": copied.size, "fetched": copied.fetched}))?)
@@ -123,8 +127,8 @@ async fn ask(client: &Client, path: &str) -> anyhow::Result<Value> {
 }
 
 async fn checkpoint(client: &Client, prefix: &str, trust: Trust, output: &Output) -> anyhow::Result<()> {
-    let reply =
-        with_progress("waiting for the answer", client.send(Method::GET, &format!("{prefix}/checkpoint"), None, &[])).await?;
+    let path = asking(&format!("{prefix}/checkpoint"), &Quorum { count: trust.quorum, witnesses: trust.witnesses.clone() });
+    let reply = with_progress("waiting for the answer", client.send(Method::GET, &path, None, &[])).await?;
     if !reply.status.is_success() {
         reply.data()?;
         bail!("there is no checkpoint");

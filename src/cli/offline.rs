@@ -119,6 +119,9 @@ fn print(report: &Report, output: &Output) -> std::io::Result<()> {
         Some((first, last)) => output.line(format!("the first bad position is one of {first} to {last}"))?,
         None => {}
     }
+    for unchecked in &report.unchecked {
+        output.line(format!("not checked: {unchecked}"))?;
+    }
     let verdict =
         if report.is_clean() { "everything is what was signed".to_owned() } else { format!("{} differences", report.found) };
     let proven = if report.proven > 0 { format!(", positions 1 to {} are proven", report.proven) } else { String::new() };

@@ -8,6 +8,7 @@ use reqwest::{Method, Url};
 
 use super::admin;
 use super::output::{Output, with_progress};
+use super::quorum::{QuorumArgs, asking};
 use crate::config::OperatorTokenSettings;
 use crate::transparency::receipt::Receipt;
 
@@ -30,13 +31,15 @@ enum What {
         /// Where to write it [default: standard output]
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
+        #[command(flatten)]
+        quorum: QuorumArgs,
     },
 }
 
 pub async fn run(args: ReceiptArgs, output: &Output) -> anyhow::Result<()> {
     let client = admin::client(&args.url, &args.operator_token)?;
-    let What::Order { order, out } = args.what;
-    let path = format!("/admin/v1/orders/{order}/receipt");
+    let What::Order { order, out, quorum } = args.what;
+    let path = asking(&format!("/admin/v1/orders/{order}/receipt"), &quorum.quorum());
     let data = with_progress("waiting for the proofs", client.json(Method::GET, &path, None)).await?;
     let receipt: Receipt = serde_json::from_value(data).context("the service answers with something else than a receipt")?;
     let text = serde_json::to_string_pretty(&receipt)?;

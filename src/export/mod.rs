@@ -48,6 +48,8 @@ pub enum ExportError {
     Line { path: PathBuf, line: u64, problem: String },
     #[error("no checkpoint of shard {0} has been signed yet")]
     Unsigned(ShardId),
+    #[error("no checkpoint of shard {0} that the database knows of has been cosigned by {1} witnesses")]
+    Uncosigned(ShardId, usize),
     #[error("{0} is missing in the database: run `verify`")]
     Missing(String),
     #[error("{} is not what the database has: one of the two was changed, run `verify`", .0.display())]

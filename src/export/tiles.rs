@@ -14,19 +14,33 @@ use super::file::replace;
 use super::{ExportError, read};
 use crate::audit::Progress;
 use crate::ledger::reader::{self, Stored};
-use crate::transparency::{cosignature, store};
+use crate::transparency::cosignature::{self, Quorum};
+use crate::transparency::store;
+
+/// Where signed checkpoints stay, each under its size.
+pub const CHECKPOINTS: &str = "checkpoints";
 
 /// Tiles read in one statement.
 const TILES: usize = 16;
 
-/// Copies the tree of the newest checkpoint, or what of it a directory lacks; returns how many
-/// events it has.
+/// Copies the tree of the newest checkpoint of a quorum, or what of it a directory lacks; returns how
+/// many events it has. Of the older checkpoints it copies the first that covers each full tile of
+/// leaves, and those that it was called with before stay.
 ///
 /// # Errors
-/// When nothing was signed yet, when a tile or an event is missing in the database, and when the
+/// When nothing was signed yet, or not cosigned, when a tile or an event is missing in the database, and when the
 /// directory has something else than the database: somebody has changed one of them.
-pub async fn copy(pool: &PgPool, shard: ShardId, directory: &Path, progress: impl Fn(Progress)) -> Result<u64, ExportError> {
-    let newest = store::newest(pool, shard).await?.ok_or(ExportError::Unsigned(shard))?;
+pub async fn copy(
+    pool: &PgPool,
+    shard: ShardId,
+    directory: &Path,
+    quorum: &Quorum,
+    progress: impl Fn(Progress),
+) -> Result<u64, ExportError> {
+    let newest = store::newest_cosigned(pool, shard, quorum).await?.ok_or(match quorum.count {
+        0 => ExportError::Unsigned(shard),
+        count => ExportError::Uncosigned(shard, count),
+    })?;
     let note = cosignature::with_cosignatures(pool, shard, &newest).await?;
     let tiles: Vec<Tile> = Tile::all(newest.size).collect();
     let total = Position::try_from(newest.size).unwrap_or(Position::MAX);
@@ -45,11 +59,16 @@ pub async fn copy(pool: &PgPool, shard: ShardId, directory: &Path, progress: imp
             for (tile, events) in leaves.into_iter().zip(events.chunks(usize::from(FULL))) {
                 entries(directory, tile, events)?;
             }
+            let full = batch.iter().filter(|tile| tile.level == 0 && tile.width == FULL);
+            let covered: Vec<u64> = full.map(|tile| (tile.index + 1) * u64::from(FULL)).collect();
+            for older in store::checkpoints_at(pool, shard, &newest.origin, &covered, newest.size).await? {
+                keep(directory, &format!("{CHECKPOINTS}/{}", older.size), older.note.as_bytes())?;
+            }
             progress(Progress { stage: "tiles", shard, done: upto, total });
         }
     }
-    // Every checkpoint stays, and the newest comes last: what it promises is there.
-    keep(directory, &format!("checkpoints/{}", newest.size), newest.note.as_bytes())?;
+    // The newest comes last: what it promises is there.
+    keep(directory, &format!("{CHECKPOINTS}/{}", newest.size), newest.note.as_bytes())?;
     replace(&directory.join("checkpoint"), note.as_bytes())?;
     Ok(newest.size)
 }

@@ -281,6 +281,7 @@ impl<'a> Needs<'a> {
                     Subject::Beneficiary(id) => _ = self.beneficiaries.insert(*id),
                     Subject::Order(id) => _ = self.orders.insert(*id),
                     Subject::User(id) => _ = self.users.insert(*id),
+                    Subject::Statement { id, .. } => _ = self.statements.insert(*id),
                 }
             }
         }

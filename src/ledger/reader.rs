@@ -233,6 +233,36 @@ pub async fn money_events(
     query.build_query_as().fetch_all(db).await
 }
 
+/// Where an account's orders, payouts and wallets have events after a position and up to another one, so
+/// many at most, in order. Found by what the account has, so that the rest of the log is not read.
+pub async fn money_positions(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    account: AccountId,
+    (after, upto): (Position, Position),
+    limit: i64,
+) -> Result<Vec<Position>, sqlx::Error> {
+    let mut positions: Vec<Position> = sqlx::query_scalar(
+        "SELECT e.position FROM (
+            SELECT 'wallet' AS stream_type, id FROM wallets WHERE shard_id = $1 AND account_id = $2
+            UNION ALL
+            SELECT 'order', id FROM orders WHERE shard_id = $1 AND account_id = $2 AND placed_position <= $4
+            UNION ALL
+            SELECT 'payout', id FROM payouts WHERE shard_id = $1 AND account_id = $2) AS its
+         JOIN events e ON e.shard_id = $1 AND e.stream_type = its.stream_type AND e.stream_id = its.id
+         WHERE e.position > $3 AND e.position <= $4 LIMIT $5",
+    )
+    .bind(shard)
+    .bind(account)
+    .bind(after)
+    .bind(upto)
+    .bind(limit)
+    .fetch_all(db)
+    .await?;
+    positions.sort_unstable();
+    Ok(positions)
+}
+
 /// The first event of each of these wallets' streams, and the last one before a version.
 pub async fn wallets_before(
     db: impl PgExecutor<'_>,

@@ -25,7 +25,7 @@ use rust_decimal::Decimal;
 use serde::{Serialize, Serializer};
 
 use crate::ledger::reader::ReadError;
-pub use report::{report, walk_all};
+pub use report::{report, walk_account, walk_all};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReconcileError {
@@ -303,6 +303,8 @@ pub struct Report {
     pub account_id: Option<AccountId>,
     pub as_of: Vec<AsOf>,
     pub checked: Checked,
+    /// How many events were looked at one by one.
+    pub checked_events: i64,
     /// By currency.
     pub currencies: Vec<CurrencyFigures>,
     /// By day and currency; without the days on which nothing moved.

@@ -6,7 +6,7 @@ use super::{DayFigures, Difference, Moved, Report, WalletFigures};
 use crate::spreadsheet::{inert, rows};
 
 /// The columns of the CSV. `record` is `REPORT`, `AS_OF`, `CURRENCY`, `DAY`, `WALLET` or `DIFFERENCE`.
-const COLUMNS: [&str; 30] = [
+const COLUMNS: [&str; 31] = [
     "record",
     "shard_id",
     "account_id",
@@ -39,6 +39,8 @@ const COLUMNS: [&str; 30] = [
     // What it is tied to, beside the position: the log's signed checkpoint.
     "checkpoint_size",
     "checkpoint_root",
+    // How many events were looked at one by one.
+    "checked_events",
 ];
 
 fn text(value: Option<impl ToString>) -> String {
@@ -77,6 +79,7 @@ pub fn csv(report: &Report) -> Result<Vec<u8>, csv::Error> {
             ("from", text(report.from.map(iso8601))),
             ("to", text(report.to.map(iso8601))),
             ("checked", report.checked.name().to_owned()),
+            ("checked_events", report.checked_events.to_string()),
             ("found", report.differences.found.to_string()),
         ]))?;
         for as_of in &report.as_of {

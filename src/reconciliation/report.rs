@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, NaiveDate, NaiveTime, Utc};
-use ledger_events::{Position, ShardId};
+use ledger_events::{AccountId, Position, ShardId};
 use ledger_projections::totals::{self, Bounds, Sums, WalletTotals};
 use rust_decimal::Decimal;
 use sqlx::{PgConnection, PgPool};
 
-use super::walk::walk;
+use super::walk::{walk, walk_over};
 use super::{
     Amount, AsOf, Checked, CurrencyFigures, DayFigures, Difference, DifferenceKind, Differences, LogCheckpoint, Period,
     ReconcileError, Report, WalletFigures,
@@ -39,6 +39,7 @@ pub async fn report(
         account_id: period.account_id,
         as_of: vec![],
         checked: Checked::Totals,
+        checked_events: 0,
         currencies: vec![],
         days: vec![],
         wallets: vec![],
@@ -91,11 +92,34 @@ pub async fn walk_all(
     progress: impl Fn(Progress),
 ) -> Result<(), ReconcileError> {
     for (shard, bounds) in bounds {
-        walk(pool, *shard, report.account_id, bounds, &mut report.differences, &progress).await?;
+        report.checked_events += walk(pool, *shard, report.account_id, bounds, &mut report.differences, &progress).await?;
     }
+    walked(report);
+    Ok(())
+}
+
+/// The same over an account's own events, if they are not more than `most`; the report tells by `checked`
+/// whether it was done.
+pub async fn walk_account(
+    pool: &PgPool,
+    report: &mut Report,
+    (shard, bounds): &(ShardId, Bounds),
+    account: AccountId,
+    most: usize,
+) -> Result<(), ReconcileError> {
+    let limit = i64::try_from(most).unwrap_or(i64::MAX).saturating_add(1);
+    let positions = reader::money_positions(pool, *shard, account, (bounds.after, bounds.upto), limit).await?;
+    if positions.len() > most {
+        return Ok(());
+    }
+    report.checked_events += walk_over(pool, *shard, account, &positions, bounds, &mut report.differences).await?;
+    walked(report);
+    Ok(())
+}
+
+fn walked(report: &mut Report) {
     report.differences.differences.sort_by_key(Difference::place);
     report.checked = Checked::Movements;
-    Ok(())
 }
 
 fn figures(shard_id: ShardId, wallet: WalletTotals) -> WalletFigures {

@@ -68,7 +68,8 @@ fn kind(fingerprint: &str) -> String {
 }
 
 /// Seals the lines of a file and puts them into the vault; what imports them is the event that
-/// the returned payload makes. Once stored they stay as they are.
+/// the returned payload makes. Once stored they stay as they are; those of a statement that is imported
+/// are not written again, for some may be erased.
 pub async fn store(
     pool: &PgPool,
     keyring: &Keyring,
@@ -95,7 +96,8 @@ pub async fn store(
     for part in rows.chunks(BATCH_LINES) {
         sqlx::query(
             "INSERT INTO vault.statement_lines (shard_id, fingerprint, line, line_fingerprint, sealed)
-             SELECT $1, $2, l.* FROM unnest($3::int[], $4::bytea[], $5::bytea[]) AS l ON CONFLICT DO NOTHING",
+             SELECT $1, $2, l.* FROM unnest($3::int[], $4::bytea[], $5::bytea[]) AS l
+             WHERE NOT EXISTS (SELECT FROM bank_statements WHERE shard_id = $1 AND fingerprint = $2) ON CONFLICT DO NOTHING",
         )
         .bind(FIRST_SHARD)
         .bind(&fingerprint)
@@ -191,12 +193,17 @@ pub async fn run(
     let near = statements::between(pool, FIRST_SHARD, first - days, last + days).await?;
     let mut all: Vec<(Kept, Option<Decision>, bool)> = vec![];
     let mut seen: HashSet<Vec<u8>> = HashSet::new();
+    // What lines were decided to be that are erased since.
+    let mut gone: HashSet<Decision> = HashSet::new();
     let (mut begin, mut end) = (0, 0);
     for other in &near {
         if other.id == statement.id {
             begin = all.len();
         }
-        for kept in load(pool, keyring, other).await? {
+        let lines = load(pool, keyring, other).await?;
+        let numbers: HashSet<i32> = lines.iter().map(|kept| kept.line.number).collect();
+        gone.extend(other.decisions.iter().filter(|(line, _)| !numbers.contains(line)).map(|(_, decided)| decided.decision));
+        for kept in lines {
             let decided = other.decisions.get(&kept.line.number).map(|decided| decided.decision);
             let is_duplicate = decided.is_none() && seen.contains(&kept.identity);
             seen.insert(kept.identity.clone());
@@ -208,7 +215,8 @@ pub async fn run(
     }
     let booked = all.iter().map(|(kept, ..)| kept.line.booked_on);
     let (from, to) = (booked.clone().min().unwrap_or(first) - days, booked.max().unwrap_or(last) + days);
-    let candidates = candidates(pool, shards, from, to).await?;
+    let mut candidates = candidates(pool, shards, from, to).await?;
+    candidates.retain(|candidate| !gone.contains(&candidate.is));
     // It may take a second: other requests go on meanwhile.
     let matched = tokio::task::spawn_blocking(move || {
         let open = all.iter().map(|(kept, decided, is_duplicate): &(Kept, _, _)| Open {

@@ -21,7 +21,7 @@ use crate::ledger::reader::{self, Stored};
 /// Events in one page.
 const PAGE_EVENTS: i64 = 5_000;
 
-/// Walks over the events of a period, of one account or of all.
+/// Walks over the events of a period, of one account or of all; how many there were.
 pub async fn walk(
     pool: &PgPool,
     shard: ShardId,
@@ -29,9 +29,9 @@ pub async fn walk(
     bounds: &Bounds,
     differences: &mut Differences,
     progress: &impl Fn(Progress),
-) -> Result<(), ReconcileError> {
+) -> Result<i64, ReconcileError> {
     let mut conn = pool.acquire().await?;
-    let mut walk = Walk { shard, account, bounds, owed: None, wallets: HashMap::new(), days: Folded::default(), differences };
+    let mut walk = Walk::new(shard, account, bounds, differences);
     let mut at = bounds.after;
     while at < bounds.upto {
         let page = reader::money_events(&mut *conn, shard, account, at, bounds.upto, PAGE_EVENTS).await?;
@@ -41,8 +41,31 @@ pub async fn walk(
         at = end;
         progress(Progress { stage: "reconcile", shard, done: at, total: bounds.upto });
     }
-    walk.settle(&mut conn, None).await?;
-    walk.check_days(&mut conn).await
+    walk.end(&mut conn).await
+}
+
+/// The same of one account by the positions of its own events, which are all of them in the period:
+/// what it costs does not depend on the rest of the log.
+pub async fn walk_over(
+    pool: &PgPool,
+    shard: ShardId,
+    account: AccountId,
+    positions: &[Position],
+    bounds: &Bounds,
+    differences: &mut Differences,
+) -> Result<i64, ReconcileError> {
+    let mut conn = pool.acquire().await?;
+    let mut walk = Walk::new(shard, Some(account), bounds, differences);
+    let mut at = bounds.after;
+    for positions in positions.chunks(usize::try_from(PAGE_EVENTS).unwrap_or(usize::MAX)) {
+        let page = reader::stored_at(&mut *conn, shard, positions).await?;
+        let end = positions.last().copied().unwrap_or(at);
+        walk.page(&mut conn, &page, (at, end)).await?;
+        at = end;
+    }
+    // Rows of movements may stand after the last event.
+    walk.page(&mut conn, &[], (at, bounds.upto)).await?;
+    walk.end(&mut conn).await
 }
 
 struct Walk<'a> {
@@ -55,10 +78,22 @@ struct Walk<'a> {
     wallets: HashMap<WalletId, Wallet>,
     /// What moved on the day in hand.
     days: Folded,
+    /// How many it has met.
+    events: i64,
     differences: &'a mut Differences,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    fn new(shard: ShardId, account: Option<AccountId>, bounds: &'a Bounds, differences: &'a mut Differences) -> Walk<'a> {
+        Walk { shard, account, bounds, owed: None, wallets: HashMap::new(), days: Folded::default(), events: 0, differences }
+    }
+
+    async fn end(mut self, conn: &mut PgConnection) -> Result<i64, ReconcileError> {
+        self.settle(conn, None).await?;
+        self.check_days(conn).await?;
+        Ok(self.events)
+    }
+
     async fn page(
         &mut self,
         conn: &mut PgConnection,
@@ -66,6 +101,7 @@ impl Walk<'_> {
         (after, upto): (Position, Position),
     ) -> Result<(), ReconcileError> {
         let shard = self.shard;
+        self.events += i64::try_from(page.len()).unwrap_or(i64::MAX);
         let mut events = Vec::with_capacity(page.len());
         for stored in page {
             match stored.decode() {

@@ -44,6 +44,14 @@ impl From<CheckpointError> for CosignatureError {
     }
 }
 
+/// How many witnesses must have cosigned a checkpoint, and which ones count: all that the log knows
+/// where none is named. The default asks for none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Quorum {
+    pub count: usize,
+    pub witnesses: Vec<VerifierKey>,
+}
+
 /// Takes what configured witnesses have said of a checkpoint; the same again changes nothing.
 /// Returns who they are. Signatures are checked before the database is asked.
 ///

@@ -7,16 +7,20 @@ use serde::Deserialize;
 use sqlx::PgPool;
 
 use super::TreeError;
+use super::cosignature::{self, Quorum};
 use super::receipt::{FORMAT, ProvedEvent, Receipt};
-use super::{cosignature, proof, store};
+use super::{proof, store};
 use crate::ledger::reader::{self, Stored};
 
 /// How long a receipt waits for the tree to reach the order's newest event.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// The same for witnesses, who are asked every two seconds.
+const PATIENCE_WITH_WITNESSES: Duration = Duration::from_secs(8);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Of an order's events, so many are in its receipt: the first. Only reading its codes makes many.
-const MOST_EVENTS: i64 = 10_000;
+/// An order with more events of its own has no receipt: an export proves any number of them. Only
+/// reading its codes makes many.
+pub const MOST_EVENTS: i64 = 100_000;
 
 /// What an order's event says of the movement that goes with it.
 #[derive(Deserialize)]
@@ -27,8 +31,10 @@ struct Named {
 /// Why there is no receipt.
 #[derive(Debug, thiserror::Error)]
 pub enum IssueError {
-    #[error("the tree has not reached position {0} yet")]
+    #[error("no checkpoint covers position {0} yet")]
     NotYet(Position),
+    #[error("the order has more than {MOST_EVENTS} events")]
+    TooMany,
     #[error("an event is not JSON: {0}")]
     Event(#[from] serde_json::Error),
     #[error(transparent)]
@@ -41,11 +47,16 @@ impl From<sqlx::Error> for IssueError {
     }
 }
 
-/// The receipt of an order that is there, as of now: all its events, once the tree has them.
+/// The receipt of an order that is there, as of now: all its events, proved against the newest
+/// checkpoint of a quorum, once that has them.
 ///
 /// # Errors
-/// [`IssueError::NotYet`] when the tree does not grow in time.
-pub async fn order_receipt(pool: &PgPool, shard: ShardId, order: OrderId) -> Result<Receipt, IssueError> {
+/// [`IssueError::NotYet`] when the tree does not grow in time, or the witnesses do not cosign it;
+/// [`IssueError::TooMany`] rather than a part of the events.
+pub async fn order_receipt(pool: &PgPool, shard: ShardId, order: OrderId, quorum: &Quorum) -> Result<Receipt, IssueError> {
+    if !reader::stream_after(pool, shard, "order", order, MOST_EVENTS, i64::MAX, 1).await?.is_empty() {
+        return Err(IssueError::TooMany);
+    }
     let mut events = reader::stream_after(pool, shard, "order", order, 0, i64::MAX, MOST_EVENTS).await?;
     let named = |stored: &Stored| serde_json::from_str::<Named>(&stored.data).ok()?.transaction_id;
     let movements: Vec<TransactionId> = events.iter().filter_map(named).collect();
@@ -53,7 +64,7 @@ pub async fn order_receipt(pool: &PgPool, shard: ShardId, order: OrderId) -> Res
     events.sort_unstable_by_key(|stored| stored.position);
     let positions: Vec<Position> = events.iter().map(|stored| stored.position).collect();
     let last = positions.last().copied().unwrap_or_default();
-    let published = published_upto(pool, shard, last).await?;
+    let published = published_upto(pool, shard, last, quorum).await?;
     let inclusions = proof::inclusions(pool, shard, &positions, published.size).await?;
     let proved = events.iter().zip(&inclusions).map(|(stored, inclusion)| ProvedEvent::new(&stored.leaf(), inclusion));
     let keys = store::keys(pool, shard).await?.into_iter().map(|key| key.verifier_key);
@@ -69,11 +80,17 @@ pub async fn order_receipt(pool: &PgPool, shard: ShardId, order: OrderId) -> Res
     })
 }
 
-/// The newest checkpoint, once it has this position.
-async fn published_upto(pool: &PgPool, shard: ShardId, position: Position) -> Result<store::Published, IssueError> {
-    let looks = PATIENCE.as_millis() / LOOK_EVERY.as_millis();
+/// The newest checkpoint of a quorum, once it has this position.
+async fn published_upto(
+    pool: &PgPool,
+    shard: ShardId,
+    position: Position,
+    quorum: &Quorum,
+) -> Result<store::Published, IssueError> {
+    let patience = if quorum.count == 0 { PATIENCE } else { PATIENCE_WITH_WITNESSES };
+    let looks = patience.as_millis() / LOOK_EVERY.as_millis();
     for _ in 0..looks {
-        let newest = store::newest(pool, shard).await?;
+        let newest = store::newest_cosigned(pool, shard, quorum).await?;
         if let Some(newest) = newest.filter(|newest| i64::try_from(newest.size).is_ok_and(|size| size >= position)) {
             return Ok(newest);
         }

@@ -23,10 +23,13 @@ pub struct Remembered {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the log's state file {path}: {source}")]
-pub struct MemoryError {
-    path: String,
-    source: io::Error,
+pub enum MemoryError {
+    #[error("the log's state file {path}: {source}")]
+    File { path: String, source: io::Error },
+    #[error("the log's state file {path} was written by another process meanwhile")]
+    Moved { path: String },
+    #[error("the log's state file {path} has a tree of {known} events, and one of {size} does not go on from it")]
+    Contradicts { path: String, known: u64, size: u64 },
 }
 
 /// The state file, shared by whoever signs on this machine.
@@ -60,16 +63,25 @@ impl Memory {
         self.read().map(|trees| trees.get(origin).copied()).map_err(|source| self.error(source))
     }
 
-    /// Remembers a tree, on disk when this returns: whole or not at all. A larger one that another
-    /// process has put there meanwhile stays.
+    /// Remembers a tree in the place of the one that it was compared with, which is what [`Memory::recall`]
+    /// had; on disk when this returns, whole or not at all.
     ///
     /// # Errors
-    /// When the file cannot be written; then nothing may be published.
-    pub fn keep(&self, origin: &str, tree: Remembered) -> Result<(), MemoryError> {
+    /// When another process has put something else there meanwhile: nothing was compared with that. When the
+    /// tree is smaller than the one before, or as large and another one. When the file cannot be written. Then
+    /// nothing may be published.
+    pub fn keep(&self, origin: &str, before: Option<&Remembered>, tree: Remembered) -> Result<(), MemoryError> {
+        let path = || self.path.display().to_string();
         let write = || {
             let mut trees = self.read()?;
-            if trees.get(origin).is_some_and(|known| known.size > tree.size) {
-                return Ok(());
+            let known = trees.get(origin).copied();
+            if known.as_ref() != before {
+                return Ok(Err(MemoryError::Moved { path: path() }));
+            }
+            if let Some(known) =
+                known.filter(|known| known.size > tree.size || known.size == tree.size && known.root != tree.root)
+            {
+                return Ok(Err(MemoryError::Contradicts { path: path(), known: known.size, size: tree.size }));
             }
             trees.insert(origin.to_owned(), tree);
             let unfinished = self.path.with_extension("new");
@@ -78,9 +90,10 @@ impl Memory {
             file.write_all(b"\n")?;
             file.sync_all()?;
             std::fs::rename(&unfinished, &self.path)?;
-            File::open(self.directory())?.sync_all()
+            File::open(self.directory())?.sync_all()?;
+            Ok(Ok(()))
         };
-        self.locked(write).map_err(|source| self.error(source))
+        self.locked(write).map_err(|source| self.error(source))?
     }
 
     fn read(&self) -> io::Result<Trees> {
@@ -104,7 +117,7 @@ impl Memory {
     }
 
     fn error(&self, source: io::Error) -> MemoryError {
-        MemoryError { path: self.path.display().to_string(), source }
+        MemoryError::File { path: self.path.display().to_string(), source }
     }
 }
 
@@ -130,18 +143,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trees_are_remembered_by_origin_and_never_shrink() {
+    fn trees_are_remembered_by_origin_and_only_grow() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("new/state.json");
         let memory = Memory::open(&path).unwrap();
         assert_eq!(memory.recall("a").unwrap(), None);
-        let tree = |size| Remembered { size, root: [u8::try_from(size).unwrap(); 32], epoch: 2 };
-        memory.keep("a", tree(5)).unwrap();
-        memory.keep("b", tree(9)).unwrap();
-        memory.keep("a", tree(3)).unwrap();
+        memory.keep("a", None, tree(5)).unwrap();
+        memory.keep("b", None, tree(9)).unwrap();
+        let other = Remembered { root: [7; 32], ..tree(5) };
+        for contradicting in [tree(3), other] {
+            let refused = memory.keep("a", Some(&tree(5)), contradicting);
+            assert!(matches!(refused, Err(MemoryError::Contradicts { known: 5, .. })), "{refused:?}");
+        }
+        memory.keep("a", Some(&tree(5)), Remembered { epoch: 3, ..tree(5) }).unwrap();
+        memory.keep("b", Some(&tree(9)), tree(10)).unwrap();
         let again = Memory::open(&path).unwrap();
-        assert_eq!((again.recall("a").unwrap(), again.recall("b").unwrap()), (Some(tree(5)), Some(tree(9))));
+        assert_eq!(again.recall("a").unwrap(), Some(Remembered { epoch: 3, ..tree(5) }));
+        assert_eq!(again.recall("b").unwrap(), Some(tree(10)));
         assert!(!path.with_extension("new").exists());
+    }
+
+    fn tree(size: u64) -> Remembered {
+        Remembered { size, root: [u8::try_from(size).unwrap(); 32], epoch: 2 }
+    }
+
+    /// Two processes that have both seen a tree of five, and sign one of six each: the second has not
+    /// compared its own with the first's.
+    #[test]
+    fn what_another_process_has_signed_meanwhile_is_not_passed_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.json");
+        let (first, second) = (Memory::open(&path).unwrap(), Memory::open(&path).unwrap());
+        first.keep("a", None, tree(5)).unwrap();
+        let seen = second.recall("a").unwrap();
+        first.keep("a", Some(&tree(5)), tree(6)).unwrap();
+        for forked in [Remembered { root: [7; 32], ..tree(6) }, tree(7)] {
+            let refused = second.keep("a", seen.as_ref(), forked);
+            assert!(matches!(refused, Err(MemoryError::Moved { .. })), "{refused:?}");
+        }
+        assert_eq!(second.recall("a").unwrap(), Some(tree(6)));
+        assert!(matches!(second.keep("a", None, tree(8)), Err(MemoryError::Moved { .. })));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use sqlx::{Connection, PgConnection, PgPool};
 use tokio_util::sync::CancellationToken;
 
 use super::checkpoint::{Checkpoint, Trust};
-use super::memory::{Memory, Remembered};
+use super::memory::{Memory, MemoryError, Remembered};
 use super::signer::{Origin, Signer};
 use super::store::{self, Published};
 use super::{Refusal, Standing, TreeError};
@@ -120,13 +120,14 @@ impl TreeProjector {
     /// [`TreeError::Refused`] when what is there is not what was signed before.
     pub async fn step(&self, shard: ShardId) -> Result<Step, TreeError> {
         let origin = self.origin.of(shard);
-        let remembered = self.recall(&origin).await?;
         let mut conn = self.pool.acquire().await?;
         let mut tx = conn.begin().await?;
         let held = store::hold(&mut tx, shard).await?;
         if self.plans.are_stale() {
             sqlx::raw_sql("DISCARD PLANS").execute(&mut *tx).await?;
         }
+        // With the tree in hand: what is there now is what everything is compared with.
+        let remembered = self.recall(&origin).await?;
         let (newest, epoch) = self.consistent(&mut tx, shard, remembered.as_ref(), held).await?;
         let Some(size) = held else {
             tx.rollback().await?;
@@ -158,7 +159,8 @@ impl TreeProjector {
         store::publish(&mut tx, shard, &checkpoint, &note, &self.signer.verifiers(&origin)?).await?;
         // Published is what is committed; what is not committed may be remembered, for the next step
         // has to arrive at the same tree.
-        self.keep(&origin, Remembered { size: checkpoint.size, root: checkpoint.root, epoch }).await?;
+        let tree = Remembered { size: checkpoint.size, root: checkpoint.root, epoch };
+        self.keep(&origin, remembered, tree).await?;
         tx.commit().await?;
         Ok(Step::Signed { size: checkpoint.size, is_more })
     }
@@ -228,7 +230,12 @@ impl TreeProjector {
                 "the state file has nothing of this log; what the database has is taken for true"
             );
         }
-        self.keep(origin, Remembered { size: newest.size, root: newest.root, epoch }).await
+        let tree = Remembered { size: newest.size, root: newest.root, epoch };
+        match self.keep(origin, remembered.copied(), tree).await {
+            // Whoever shares the file has learnt something itself; the next step compares with that.
+            Err(TreeError::Memory(MemoryError::Moved { .. })) => Ok(()),
+            kept => kept,
+        }
     }
 
     async fn recall(&self, origin: &str) -> Result<Option<Remembered>, TreeError> {
@@ -236,9 +243,9 @@ impl TreeProjector {
         off_the_runtime(move || Ok(memory.recall(&origin)?)).await
     }
 
-    async fn keep(&self, origin: &str, tree: Remembered) -> Result<(), TreeError> {
+    async fn keep(&self, origin: &str, before: Option<Remembered>, tree: Remembered) -> Result<(), TreeError> {
         let (memory, origin) = (self.memory.clone(), origin.to_owned());
-        off_the_runtime(move || Ok(memory.keep(&origin, tree)?)).await
+        off_the_runtime(move || Ok(memory.keep(&origin, before.as_ref(), tree)?)).await
     }
 }
 

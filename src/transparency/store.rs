@@ -10,6 +10,7 @@ use sqlx::{FromRow, PgConnection, PgExecutor};
 
 use super::TreeError;
 use super::checkpoint::Checkpoint;
+use super::cosignature::Quorum;
 use super::note::VerifierKey;
 
 pub use crate::ledger::backlog::TREE as PROJECTION;
@@ -183,6 +184,54 @@ pub async fn newest(db: impl PgExecutor<'_>, shard: ShardId) -> Result<Option<Pu
     .fetch_optional(db)
     .await?;
     Ok(found.map(published))
+}
+
+/// The newest checkpoint that a quorum has cosigned, which is the newest of all where none is asked
+/// for. Witnesses are asked every few seconds, and checkpoints come faster: a busy log's newest one has
+/// no cosignature yet. Looks at the newest 100,000 cosignatures, about a day's of two witnesses.
+pub async fn newest_cosigned(db: impl PgExecutor<'_>, shard: ShardId, quorum: &Quorum) -> Result<Option<Published>, sqlx::Error> {
+    if quorum.count == 0 {
+        return newest(db, shard).await;
+    }
+    // A verifier key ends in 44 characters of base64, which are the key: under two names it is one witness.
+    let found: Option<Row> = sqlx::query_as(
+        "SELECT c.origin, c.size, c.root, c.note, c.signed_at FROM (
+            SELECT size, origin FROM (
+                SELECT size, origin, witness FROM log_cosignatures WHERE shard_id = $1 ORDER BY size DESC, origin DESC LIMIT 100000) AS w
+            WHERE cardinality($2::text[]) = 0 OR witness = ANY($2)
+            GROUP BY size, origin HAVING count(DISTINCT right(witness, 44)) >= $3) AS q
+         JOIN log_checkpoints c ON c.shard_id = $1 AND c.size = q.size AND c.origin = q.origin
+         ORDER BY c.size DESC, c.signed_at DESC LIMIT 1",
+    )
+    .bind(shard)
+    .bind(quorum.witnesses.iter().map(ToString::to_string).collect::<Vec<_>>())
+    .bind(i64::try_from(quorum.count).unwrap_or(i64::MAX))
+    .fetch_optional(db)
+    .await?;
+    Ok(found.map(published))
+}
+
+/// For each of these sizes the first checkpoint of an origin that has as many events, up to a size;
+/// by size, each once.
+pub async fn checkpoints_at(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    origin: &str,
+    sizes: &[u64],
+    upto: u64,
+) -> Result<Vec<Published>, sqlx::Error> {
+    let found: Vec<Row> = sqlx::query_as(
+        "SELECT DISTINCT ON (c.size) c.origin, c.size, c.root, c.note, c.signed_at FROM unnest($3::bigint[]) AS wanted (size)
+         CROSS JOIN LATERAL (SELECT * FROM log_checkpoints WHERE shard_id = $1 AND origin = $2
+            AND size >= wanted.size AND size <= $4 ORDER BY size LIMIT 1) AS c ORDER BY c.size",
+    )
+    .bind(shard)
+    .bind(origin)
+    .bind(sizes.iter().map(|size| number(*size)).collect::<Vec<_>>())
+    .bind(number(upto))
+    .fetch_all(db)
+    .await?;
+    Ok(found.into_iter().map(published).collect())
 }
 
 /// The checkpoint of an origin and size.

@@ -82,15 +82,28 @@ impl WitnessCaller {
         }
     }
 
-    /// Asks each witness about each shard's newest checkpoint, unless it has cosigned that one; how
-    /// many have.
+    /// Asks all witnesses about each shard's newest checkpoint, those that have not cosigned it yet; how
+    /// many have now. All are asked about the same one, and at once, so that one checkpoint gets the
+    /// cosignatures of all.
     pub async fn once(&mut self) -> usize {
         let mut cosigned = 0;
         for shard in self.shards.clone() {
-            for witness in 0..self.urls.len() {
-                match self.ask(witness, shard).await {
-                    Ok(true) => cosigned += 1,
-                    Ok(false) => {}
+            let newest = match store::newest(&self.pool, shard).await {
+                Ok(Some(newest)) => newest,
+                Ok(None) => continue,
+                Err(error) => {
+                    tracing::warn!(shard, %error, "the newest checkpoint cannot be read; witnesses are asked later");
+                    continue;
+                }
+            };
+            let asked = (0..self.urls.len()).map(|witness| self.ask(witness, shard, &newest));
+            for (witness, answer) in futures::future::join_all(asked).await.into_iter().enumerate() {
+                match answer {
+                    Ok(Some(size)) => {
+                        self.known.insert((witness, shard), size);
+                        cosigned += 1;
+                    }
+                    Ok(None) => {}
                     Err(error) => {
                         tracing::warn!(witness = self.urls[witness].as_str(), shard, %error, "a witness has not cosigned")
                     }
@@ -100,25 +113,24 @@ impl WitnessCaller {
         cosigned
     }
 
-    async fn ask(&mut self, witness: usize, shard: ShardId) -> Result<bool, WitnessError> {
-        let Some(newest) = store::newest(&self.pool, shard).await? else { return Ok(false) };
+    /// The size that the witness has cosigned now; none if it had already.
+    async fn ask(&self, witness: usize, shard: ShardId, newest: &store::Published) -> Result<Option<u64>, WitnessError> {
         let old = self.known.get(&(witness, shard)).copied();
         if old.is_some_and(|old| old >= newest.size) {
-            return Ok(false);
+            return Ok(None);
         }
         let mut old = old.unwrap_or_default();
         // The first answer may tell what the witness has; the second is about that.
         for _ in 0..2 {
-            let (status, answer) = self.send(witness, shard, old, &newest).await?;
+            let (status, answer) = self.send(witness, shard, old, newest).await?;
             match status {
                 StatusCode::OK => {
                     let note = format!("{}{answer}", newest.note);
                     cosignature::accept(&self.pool, shard, &self.witnesses, &note, Utc::now()).await?;
-                    self.known.insert((witness, shard), newest.size);
-                    return Ok(true);
+                    return Ok(Some(newest.size));
                 }
                 StatusCode::CONFLICT => match answer.trim_end().parse::<u64>() {
-                    Ok(size) if size > newest.size => return Err(WitnessError::Ahead(size)),
+                    Ok(size) if size > newest.size => return self.ahead(shard, size).await,
                     Ok(size) if size != old => old = size,
                     _ => return Err(WitnessError::Status(status)),
                 },
@@ -126,6 +138,14 @@ impl WitnessCaller {
             }
         }
         Err(WitnessError::Status(StatusCode::CONFLICT))
+    }
+
+    /// A witness that has cosigned more: another node may have asked it about what the log has by now.
+    async fn ahead(&self, shard: ShardId, size: u64) -> Result<Option<u64>, WitnessError> {
+        match store::newest(&self.pool, shard).await? {
+            Some(newest) if newest.size >= size => Ok(None),
+            _ => Err(WitnessError::Ahead(size)),
+        }
     }
 
     /// One `add-checkpoint`.

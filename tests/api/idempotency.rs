@@ -4,6 +4,7 @@ use rewards_ledger::api;
 use rewards_ledger::ledger::FIRST_SHARD;
 use rewards_ledger::ledger::expiry::purge_idempotency_keys;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use sqlx::ConnectOptions;
 
 use crate::support::node::{AMPLE_LIMITS, Node, Setup};
@@ -38,6 +39,37 @@ async fn a_key_is_answered_with_its_first_answer() {
     let again = node.keyed(client, &path, "key-1", &json!({"reason": "r"})).await;
     assert_eq!((&again.text, again.header("idempotent-replayed")), (&cancelled.text, "true"));
     node.keyed(client, &path, "key-2", &json!({"reason": "r"})).await.refused(409, "E_ORDER_NOT_CANCELLABLE");
+}
+
+/// What is kept of a request tells nobody who reads the table what it said: not by a guess, and not
+/// whether two said the same.
+#[tokio::test]
+async fn what_is_kept_of_a_request_confirms_no_guess() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let body = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    let cancel = json!({"reason": "r"});
+    let mut cancelled = vec![];
+    for key in ["first", "second"] {
+        let order = node.client(&setup.client, "POST", "/orders", body.clone()).await.data(201)["id"].clone();
+        let path = format!("/orders/{order}/cancel");
+        let answer = node.keyed(&setup.client, &path, key, &cancel).await;
+        answer.data(200);
+        cancelled.push((path, answer.text));
+    }
+    let guess = Sha256::digest(cancel.to_string()).to_vec();
+    let kept: Vec<Vec<u8>> =
+        sqlx::query_scalar("SELECT fingerprint FROM idempotency_keys").fetch_all(node.ledger.pool()).await.unwrap();
+    assert!(kept.len() == 2 && kept[0] != kept[1] && !kept.contains(&guess), "{kept:?}");
+
+    // What was kept before an upgrade still counts, on whichever node.
+    let plain = "UPDATE idempotency_keys SET fingerprint = $1";
+    sqlx::query(plain).bind(guess).execute(&mut node.options.connect().await.unwrap()).await.unwrap();
+    let other = node.beside(AMPLE_LIMITS.parse().unwrap()).await;
+    let (path, text) = &cancelled[0];
+    let again = other.keyed(&setup.client, path, "first", &cancel).await;
+    assert_eq!((&again.text, again.header("idempotent-replayed")), (text, "true"));
+    other.keyed(&setup.client, path, "first", &json!({"reason": "s"})).await.refused(422, "E_IDEMPOTENCY_KEY_REUSED");
 }
 
 /// The paths of the client API that take a POST. Each takes a key.

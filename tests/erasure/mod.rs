@@ -2,6 +2,7 @@
 
 mod keys;
 mod proofs;
+mod statements;
 mod traces;
 
 use rewards_ledger::audit::{Rebuild, rebuild, verify};

@@ -1,9 +1,12 @@
 //! The log outside of the database: written, gone on with, served, and brought in again.
 
+mod copies;
 mod files;
 mod http;
 mod import;
+mod large;
 mod offline;
+mod receipts;
 
 use std::path::Path;
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rewards_ledger::export::{import, tiles};
 use rewards_ledger::ledger::connect;
+use rewards_ledger::transparency::cosignature::Quorum;
 use rewards_ledger::transparency::issue::order_receipt;
 use rewards_ledger::transparency::{Standing, store};
 use serde_json::{Value, json};
@@ -18,15 +19,15 @@ use crate::support::shop::Shop;
 use crate::support::tree::{Signing, Tree, key};
 
 /// A ledger that was signed twice, and what an auditor has kept of it.
-struct Kept {
-    directory: tempfile::TempDir,
-    shop: Shop,
-    tree: Tree,
+pub(super) struct Kept {
+    pub directory: tempfile::TempDir,
+    pub shop: Shop,
+    pub tree: Tree,
     /// Of the two checkpoints.
-    sizes: [u64; 2],
+    pub sizes: [u64; 2],
 }
 
-async fn kept() -> Kept {
+pub(super) async fn kept() -> Kept {
     let (directory, shop) = (tempfile::tempdir().unwrap(), Shop::open().await);
     let tree = Tree::of(&shop.ledger, &shop.options, &shop.metrics, &Standing::default());
     let mut sizes = [0; 2];
@@ -41,7 +42,7 @@ async fn kept() -> Kept {
     std::fs::write(directory.path().join("log.pub"), format!("# the log's key\n{}\n", key())).unwrap();
     let kept = Kept { directory, shop, tree, sizes };
     kept.export("kept.ndjson").await;
-    tiles::copy(kept.shop.pool(), SHARD, &kept.path("tiles"), |_| {}).await.unwrap();
+    tiles::copy(kept.shop.pool(), SHARD, &kept.path("tiles"), &Quorum::default(), |_| {}).await.unwrap();
     kept
 }
 
@@ -50,16 +51,16 @@ async fn export(shop: &Shop, directory: &Path, name: &str) {
 }
 
 impl Kept {
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    async fn export(&self, name: &str) {
+    pub async fn export(&self, name: &str) {
         export(&self.shop, self.directory.path(), name).await;
     }
 
     /// `verify` where there is no database and no setting: its report, and whether all is well.
-    async fn verify(&self, arguments: &[&str]) -> (bool, Value) {
+    pub async fn verify(&self, arguments: &[&str]) -> (bool, Value) {
         let mut command = program(self.directory.path());
         command.current_dir(self.directory.path()).args(["verify", "--json", "--key", "log.pub"]).args(arguments);
         let output = run(&mut command).await;
@@ -71,7 +72,7 @@ impl Kept {
     }
 
     /// In words.
-    async fn said(&self, arguments: &[&str]) -> String {
+    pub async fn said(&self, arguments: &[&str]) -> String {
         let mut command = program(self.directory.path());
         command.current_dir(self.directory.path()).args(["verify", "--key", "log.pub"]).args(arguments);
         let output = run(&mut command).await;
@@ -213,7 +214,7 @@ async fn a_history_rewritten_with_its_tree_does_not_agree_with_what_was_kept() {
     let (_, report) = kept.verify(&with("forged.ndjson", &["--earlier", "kept.ndjson"])).await;
     assert!(report["differences"].to_string().contains(&format!("\"position\":{position}")), "{report:#}");
     // So are its tiles, copied to another place.
-    tiles::copy(kept.shop.pool(), SHARD, &kept.path("elsewhere"), |_| {}).await.unwrap();
+    tiles::copy(kept.shop.pool(), SHARD, &kept.path("elsewhere"), &Quorum::default(), |_| {}).await.unwrap();
     assert!(kept.verify(&["--tiles", "elsewhere"]).await.0);
     let (is_well, report) = kept.verify(&["--tiles", "elsewhere", "--checkpoint", "first.note"]).await;
     assert!(is_well, "it begins as it was: {report:#}");
@@ -222,7 +223,7 @@ async fn a_history_rewritten_with_its_tree_does_not_agree_with_what_was_kept() {
     let range: [u64; 2] = serde_json::from_value(report["first_bad"].clone()).unwrap();
     assert!(range[0] <= position && position <= range[1], "{report:#}");
     // The tiles that were kept are not written over with the forged ones.
-    let copied = tiles::copy(kept.shop.pool(), SHARD, &kept.path("tiles"), |_| {}).await;
+    let copied = tiles::copy(kept.shop.pool(), SHARD, &kept.path("tiles"), &Quorum::default(), |_| {}).await;
     assert!(copied.unwrap_err().to_string().contains("is not what the database has"));
     // The signer remembers.
     kept.shop.order(1).await;
@@ -382,7 +383,7 @@ async fn a_copy_of_the_tiles_is_verified_by_itself() {
     sqlx::raw_sql("ALTER TABLE log_tiles DISABLE TRIGGER ALL").execute(&mut kept.shop.admin().await).await.unwrap();
     let sql = "UPDATE log_tiles SET hashes = set_byte(hashes, 5, (get_byte(hashes, 5) + 1) % 256) WHERE level = 0 AND index = 0";
     sqlx::raw_sql(sql).execute(&mut kept.shop.admin().await).await.unwrap();
-    let copied = tiles::copy(&connect::pool(&kept.shop.options), SHARD, &kept.path("tiles"), |_| {}).await;
+    let copied = tiles::copy(&connect::pool(&kept.shop.options), SHARD, &kept.path("tiles"), &Quorum::default(), |_| {}).await;
     assert!(copied.unwrap_err().to_string().contains("tile/0/000 is not what the database has"));
 }
 
@@ -469,7 +470,7 @@ async fn nothing_is_proven_by_what_nobody_has_signed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receipt_is_verified_with_the_key_alone() {
     let kept = kept().await;
-    let receipt = order_receipt(kept.shop.pool(), SHARD, 3).await.unwrap();
+    let receipt = order_receipt(kept.shop.pool(), SHARD, 3, &Quorum::default()).await.unwrap();
     let text = serde_json::to_string(&receipt).unwrap();
     std::fs::write(kept.path("receipt.json"), &text).unwrap();
     let (is_well, facts) = kept.verify(&["--receipt", "receipt.json"]).await;
@@ -508,12 +509,12 @@ async fn a_receipt_of_what_was_changed_in_the_database_fails() {
         (debit, format!("position {}: ", debit.1 + 1)),
         (gone, "of the order is left out".to_owned()),
     ] {
-        let receipt = order_receipt(kept.shop.pool(), SHARD, order).await.unwrap();
+        let receipt = order_receipt(kept.shop.pool(), SHARD, order, &Quorum::default()).await.unwrap();
         std::fs::write(kept.path("receipt.json"), serde_json::to_vec(&receipt).unwrap()).unwrap();
         let (is_well, facts) = kept.verify(&["--receipt", "receipt.json"]).await;
         assert!(!is_well && facts["problem"].as_str().unwrap().contains(&expected), "{expected}: {facts}");
     }
-    let receipt = order_receipt(kept.shop.pool(), SHARD, sound.0).await.unwrap();
+    let receipt = order_receipt(kept.shop.pool(), SHARD, sound.0, &Quorum::default()).await.unwrap();
     std::fs::write(kept.path("receipt.json"), serde_json::to_vec(&receipt).unwrap()).unwrap();
     assert!(kept.verify(&["--receipt", "receipt.json"]).await.0, "what was not changed is proven as ever");
 }

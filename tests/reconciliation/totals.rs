@@ -4,19 +4,22 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use ledger_events::Money;
+use ledger_events::merkle::{Frontier, leaf_hash};
 use ledger_events::wallet::Direction;
 use rewards_ledger::access::Role;
 use rewards_ledger::access::seal::Private;
 use rewards_ledger::ledger::projector::Step;
-use rewards_ledger::ledger::{Answer, Command};
+use rewards_ledger::ledger::{Answer, Command, reader};
+use rewards_ledger::transparency::checkpoint::Trust;
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
 use super::report;
-use crate::support::ledger;
-use crate::support::node::Node;
+use crate::support::history::revealed;
+use crate::support::node::{Node, Setup};
 use crate::support::shop::{SHARD, Shop};
+use crate::support::{ledger, tree};
 
 fn decimal(value: &Value) -> Decimal {
     value.as_str().unwrap_or_else(|| panic!("{value}")).parse().unwrap()
@@ -74,7 +77,7 @@ async fn totals_are_exact_for_any_period_and_checkpoint() {
     shop.account("Second").await;
     shop.history().await;
     spread(&shop).await;
-    let head = rewards_ledger::ledger::reader::head(shop.pool(), SHARD).await.unwrap();
+    let head = reader::head(shop.pool(), SHARD).await.unwrap();
     let beginning: DateTime<Utc> = "2026-03-01T00:00:00Z".parse().unwrap();
     let days = head * 2 / 24 + 2;
     let at = |hours: i64| beginning + TimeDelta::hours(hours);
@@ -284,4 +287,78 @@ async fn totals_are_kept_exactly_once() {
     .unwrap();
     let money = |text: &str| text.parse::<Money>().unwrap().decimal();
     assert_eq!((debits, movements, closing), (money("50.00"), 6, money("999950.00")));
+}
+
+/// What the figures are tied to is a signed head of the tree over the log: who has the key and the events
+/// can check it.
+#[tokio::test(flavor = "multi_thread")]
+async fn figures_are_tied_to_a_head_that_the_log_has_signed() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 2});
+    node.client(&setup.client, "POST", "/orders", order.clone()).await.data(201);
+    let tree = node.publish().await;
+    let tied = async || node.operator("GET", "/reconciliation", Value::Null).await.data(200)["as_of"][0].clone();
+    let checked = async |as_of: &Value| {
+        let head = &as_of["log_checkpoint"];
+        let opened = Trust::in_keys(vec![tree::key()]).open(head["note"].as_str().unwrap()).unwrap().checkpoint;
+        assert_eq!((head["size"].as_u64(), &head["root"]), (Some(opened.size), &json!(hex::encode(opened.root))));
+        let mut events = Frontier::default();
+        let size = i64::try_from(opened.size).unwrap();
+        for stored in reader::stored_after(node.ledger.pool(), SHARD, 0, size).await.unwrap() {
+            events.append(leaf_hash(&stored.leaf().to_bytes()));
+        }
+        assert_eq!((events.size(), events.root()), (opened.size, opened.root));
+        size
+    };
+    let first = tied().await;
+    assert_eq!((checked(&first).await, &first["position"]), (node.head().await, &json!(node.head().await)));
+    // Before the tree has what is new it is the newest; then the first that covers it.
+    node.client(&setup.client, "POST", "/orders", order).await.data(201);
+    let between = tied().await;
+    assert!(checked(&between).await < between["position"].as_i64().unwrap(), "{between}");
+    tree.grow().await;
+    node.operator("POST", "/accounts", json!({"name": "More"})).await.data(201);
+    let covered = node.head().await - 1;
+    tree.grow().await;
+    assert_eq!(checked(&tied().await).await, node.head().await);
+    let time: DateTime<Utc> = reader::stored_at(node.ledger.pool(), SHARD, &[covered + 1]).await.unwrap()[0].recorded_at;
+    let path = format!("/reconciliation?to={}", time.to_rfc3339_opts(SecondsFormat::Millis, true));
+    let before = node.operator("GET", &path, Value::Null).await.data(200)["as_of"][0].clone();
+    assert_eq!(checked(&before).await, covered);
+}
+
+/// One account's movements are looked at one by one however long the log is, and the answer says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_account_is_checked_in_full_in_a_long_log() {
+    let node = Node::start().await;
+    let (first, second) = (node.setup().await, node.setup().await);
+    let order = |setup: &Setup| json!({"product_id": setup.product_id, "denomination": 10, "quantity": 2});
+    let cancelled = node.client(&first.client, "POST", "/orders", order(&first)).await.data(201)["id"].clone();
+    node.client(&first.client, "POST", &format!("/orders/{cancelled}/cancel"), Value::Null).await.data(200);
+    let other = node.client(&second.client, "POST", "/orders", order(&second)).await.data(201)["id"].as_i64().unwrap();
+    let mut admin = sqlx::ConnectOptions::connect(&node.options).await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(revealed(other, 20_001))).execute(&mut admin).await.unwrap();
+    let report = async |query: String| node.operator("GET", &format!("/reconciliation{query}"), Value::Null).await.data(200);
+    let of = |setup: &Setup| format!("?account_id={}", setup.client.account_id);
+    let all = report(String::new()).await;
+    assert_eq!((&all["checked"], &all["checked_events"], &all["found"]), (&json!("TOTALS"), &json!(0), &json!(0)));
+    // Opened, funded; ordered, debited, cancelled, refunded.
+    let own = report(of(&first)).await;
+    assert_eq!((&own["checked"], &own["checked_events"], &own["found"]), (&json!("MOVEMENTS"), &json!(6), &json!(0)), "{own:#}");
+    let theirs = report(of(&second)).await;
+    assert_eq!((&theirs["checked"], &theirs["checked_events"]), (&json!("MOVEMENTS"), &json!(4 + 20_001)), "{theirs:#}");
+
+    // A fault that no total shows is found in the one account, and a row that no event made.
+    let deed = format!(
+        "UPDATE wallet_transactions SET reference = 'another' WHERE wallet_id = {} AND category = 'FUNDING'",
+        first.wallet_id
+    );
+    sqlx::raw_sql(AssertSqlSafe(deed)).execute(&mut admin).await.unwrap();
+    let found = report(of(&first)).await;
+    assert_eq!((&found["found"], &found["differences"][0]["kind"]), (&json!(1), &json!("MOVEMENT_DIFFERS")), "{found:#}");
+    assert_eq!(report(of(&second)).await["found"], 0);
+    let csv = node.send(node.by_operator("GET", &format!("/reconciliation{}", of(&first))).header("Accept", "text/csv")).await;
+    assert!(csv.text.lines().next().unwrap().trim().ends_with(",checked_events"), "{}", csv.text);
+    assert!(csv.text.lines().nth(1).unwrap().trim().ends_with(",6"), "{}", csv.text);
 }

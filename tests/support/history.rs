@@ -156,3 +156,16 @@ impl Shop {
         sqlx::raw_sql(AssertSqlSafe(script)).execute(&mut self.admin().await).await.unwrap();
     }
 }
+
+/// SQL of a superuser: so many more events of an order, as if its codes had been read so often.
+pub fn revealed(order: i64, count: i64) -> String {
+    format!(
+        "INSERT INTO events (shard_id, position, event_id, stream_type, stream_id, version, type, schema_version, data, metadata, recorded_at)
+         SELECT 1, h.position + n, gen_random_uuid(), 'order', {order}, last.version + n, 'VouchersRevealed', 1, '{{\"units\":1}}', placed.metadata, h.recorded_at
+         FROM log_head h, generate_series(1, {count}) AS n,
+            (SELECT max(version) AS version FROM events WHERE stream_type = 'order' AND stream_id = {order}) AS last,
+            (SELECT metadata FROM events WHERE stream_type = 'order' AND stream_id = {order} AND version = 1) AS placed
+         WHERE h.shard_id = 1;
+         UPDATE log_head SET position = position + {count} WHERE shard_id = 1"
+    )
+}

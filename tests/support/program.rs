@@ -52,6 +52,13 @@ pub async fn run(command: &mut Command) -> std::process::Output {
     tokio::time::timeout(DEADLINE, command.output()).await.expect("in time").expect("the program runs")
 }
 
+/// The most memory that a process has had until now, in KiB; none once it has ended.
+pub fn peak_memory(id: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    peak.trim().strip_suffix(" kB")?.parse().ok()
+}
+
 impl Program {
     /// Starts `serve` on a free port and waits until it is ready.
     pub async fn start(database_url: &str, arguments: &[&str]) -> Program {
@@ -90,9 +97,13 @@ impl Program {
         command(self.directory.path(), &self.database_url)
     }
 
+    /// Of its process.
+    pub fn id(&self) -> u32 {
+        self.process.id().expect("it runs")
+    }
+
     pub fn signal(&self, signal: Signal) {
-        let id = self.process.id().expect("it runs");
-        kill(Pid::from_raw(id.try_into().unwrap()), signal).unwrap();
+        kill(Pid::from_raw(self.id().try_into().unwrap()), signal).unwrap();
     }
 
     pub fn has_ended(&mut self) -> bool {

@@ -11,13 +11,18 @@ use poem::http::StatusCode;
 use poem::listener::{Acceptor, Listener, TcpListener};
 use poem::web::Data;
 use poem::{EndpointExt, Route, handler, post};
+use rewards_ledger::access::Role;
 use rewards_ledger::transparency::checkpoint::{Checkpoint, Trust};
-use rewards_ledger::transparency::note::{Note, Signature};
+use rewards_ledger::transparency::cosignature::Quorum;
+use rewards_ledger::transparency::note::{Algorithm, Note, Signature, VerifierKey};
+use rewards_ledger::transparency::receipt::Receipt;
+use rewards_ledger::transparency::store;
 use rewards_ledger::transparency::witness::WitnessCaller;
 use serde_json::{Value, json};
 
 use crate::support::ledger::SHARD;
 use crate::support::node::{Answer, Node};
+use crate::support::program::{program, run};
 use crate::support::tree::{self, witness_name, witness_secret};
 
 async fn send(node: &Node, note: &str) -> Answer {
@@ -113,9 +118,86 @@ async fn what_is_forged_or_foreign_is_refused() {
     assert_eq!(after, plain);
 }
 
+/// On a log that goes on, the newest checkpoint has no cosignature yet: who wants a quorum is given the
+/// newest that has one, and receipts that are bound to it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_newest_checkpoint_of_a_quorum_is_served_while_the_log_goes_on() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let order = || json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    let place = async || node.client(&setup.client, "POST", "/orders", order()).await.data(201)["id"].as_i64().unwrap();
+    let placed = place().await;
+    let tree = node.publish().await;
+    let get = async |query: &str| node.anyone("GET", &format!("/log/1/checkpoint{query}"), Value::Null).await;
+    let encoded = |key: &VerifierKey| url::form_urlencoded::byte_serialize(key.to_string().as_bytes()).collect::<String>();
+    let by_second = format!("?quorum=1&witness={}", encoded(&tree::witness(2)));
+    get("?quorum=1").await.refused(404, "E_NOT_FOUND");
+    // Both of the first checkpoint, one of the second, none of the third.
+    let mut sizes = vec![];
+    for witnesses in [&[1, 2][..], &[1], &[]] {
+        let served = get("").await.text;
+        let text = Note::parse(&served).unwrap().text().to_owned();
+        for witness in witnesses {
+            send(&node, &cosigned(&served, vec![cosignature(&text, *witness, 0)])).await.data(200);
+        }
+        sizes.push(Checkpoint::parse(&text).unwrap().size);
+        if !witnesses.is_empty() {
+            node.operator("POST", "/accounts", json!({"name": "More"})).await.data(201);
+            tree.grow().await;
+        }
+    }
+    let trust = |quorum| Trust { keys: vec![tree::key()], witnesses: vec![tree::witness(1), tree::witness(2)], quorum };
+    for (query, quorum, expected) in [
+        ("", 0, sizes[2]),
+        ("?quorum=0", 0, sizes[2]),
+        ("?quorum=1", 1, sizes[1]),
+        ("?quorum=2", 2, sizes[0]),
+        (&by_second, 1, sizes[0]),
+    ] {
+        let served = get(query).await;
+        assert_eq!((served.status, served.header("content-type")), (200, "text/plain; charset=utf-8"), "{query}");
+        assert_eq!(trust(quorum).open(&served.text).unwrap().checkpoint.size, expected, "{query}");
+    }
+    get("?quorum=3").await.refused(404, "E_NOT_FOUND");
+    get("?quorum=1&witness=nobody").await.refused(400, "E_VALIDATION_FAILURE");
+    get("?quorum=-1").await.refused(400, "E_VALIDATION_FAILURE");
+
+    // One key under two names is one witness.
+    let twice = tree::witness_secret(1).verifier("again.example.com", Algorithm::CosignatureV1).unwrap();
+    let newest = tree.newest().await;
+    let text = Note::parse(&newest.note).unwrap().text().to_owned();
+    for key in [&tree::witness(1), &twice] {
+        let line =
+            witness_secret(1).cosign(key.name(), &text, u64::try_from(Utc::now().timestamp()).unwrap()).unwrap().to_string();
+        store::cosign(node.ledger.pool(), SHARD, &newest, key, &line, Utc::now()).await.unwrap();
+    }
+    let quorum = Quorum { count: 2, witnesses: vec![] };
+    assert_eq!(store::newest_cosigned(node.ledger.pool(), SHARD, &quorum).await.unwrap().unwrap().size, sizes[0]);
+
+    let receipt =
+        async |order: i64, query: &str| node.operator("GET", &format!("/orders/{order}/receipt{query}"), Value::Null).await;
+    let bound: Receipt = serde_json::from_value(receipt(placed, "?quorum=2").await.data(200)).unwrap();
+    assert_eq!(bound.check(&trust(2)).unwrap().opened.checkpoint.size, sizes[0]);
+    let plain: Receipt = serde_json::from_value(receipt(placed, "").await.data(200)).unwrap();
+    assert!(plain.check(&trust(0)).is_ok() && plain.check(&trust(2)).is_err());
+    // What is placed now waits for the witnesses.
+    let later = place().await;
+    tree.grow().await;
+    let served = get("").await.text;
+    let text = Note::parse(&served).unwrap().text().to_owned();
+    let signatures = vec![cosignature(&text, 1, 0), cosignature(&text, 2, 0)];
+    let (waited, _) =
+        tokio::join!(receipt(later, "?quorum=2"), async { send(&node, &cosigned(&served, signatures)).await.data(200) });
+    let waited: Receipt = serde_json::from_value(waited.data(200)).unwrap();
+    assert!(waited.check(&trust(2)).unwrap().opened.checkpoint.size > sizes[2]);
+    receipt(later, "?quorum=1&witness=nobody").await.refused(400, "E_VALIDATION_FAILURE");
+}
+
 /// A witness as C2SP `tlog-witness` has it: its last checkpoint, and the statuses that it has answered.
 #[derive(Default)]
 struct Witness {
+    /// Which of them it is: the first, if not said otherwise.
+    number: Option<u8>,
     size: u64,
     root: Option<Hash>,
     answered: VecDeque<u16>,
@@ -148,7 +230,7 @@ impl Witness {
         }
         (self.size, self.root) = (new.size, Some(new.root));
         let text = Note::parse(note).unwrap().text().to_owned();
-        (StatusCode::OK, format!("{}\n{}\n", cosignature(&text, 9, 0), cosignature(&text, 1, 0)))
+        (StatusCode::OK, format!("{}\n{}\n", cosignature(&text, 9, 0), cosignature(&text, self.number.unwrap_or(1), 0)))
     }
 }
 
@@ -203,4 +285,83 @@ async fn witnesses_are_asked_and_follow_the_log() {
     witness.lock().unwrap().size = 1_000_000;
     assert_eq!(caller().once().await, 0);
     assert!(!is_witnessed().await);
+}
+
+/// Lets the log go on while a witness thinks.
+type Gate = Arc<tokio::sync::Barrier>;
+
+#[handler]
+async fn add_slowly(Data(witness): Data<&Shared>, Data(gate): Data<&Gate>, body: String) -> poem::Response {
+    gate.wait().await;
+    gate.wait().await;
+    let (status, text) = witness.lock().unwrap().add(&body);
+    poem::Response::builder().status(status).body(text)
+}
+
+/// All witnesses are asked about one checkpoint, though the log goes on before the first has answered: else
+/// on a busy log none would have the cosignatures of two.
+#[tokio::test(flavor = "multi_thread")]
+async fn witnesses_are_asked_about_the_same_checkpoint() {
+    let node = Node::start().await;
+    node.setup().await;
+    let tree = node.publish().await;
+    let size = tree.newest().await.size;
+    let (second, second_url) = witness().await;
+    second.lock().unwrap().number = Some(2);
+    let gate: Gate = Arc::new(tokio::sync::Barrier::new(2));
+    let acceptor = TcpListener::bind("127.0.0.1:0").into_acceptor().await.unwrap();
+    let address = acceptor.local_addr()[0].as_socket_addr().unwrap().to_string();
+    let app = Route::new().at("/add-checkpoint", post(add_slowly)).data(Shared::default()).data(gate.clone());
+    tokio::spawn(poem::Server::new_with_acceptor(acceptor).run(app));
+    let urls = vec![format!("http://{address}").parse().unwrap(), second_url.parse().unwrap()];
+    let mut asking =
+        WitnessCaller::new(node.ledger.pool().clone(), vec![SHARD], urls, node.public_log.witnesses.clone()).unwrap();
+    let going_on = async {
+        gate.wait().await;
+        node.operator("POST", "/accounts", json!({"name": "More"})).await.data(201);
+        tree.grow().await;
+        gate.wait().await;
+    };
+    let (cosigned, ()) = tokio::join!(asking.once(), going_on);
+    assert_eq!((cosigned, tree.newest().await.size > size), (2, true));
+    let quorum = Quorum { count: 2, witnesses: vec![tree::witness(1), tree::witness(2)] };
+    let found = store::newest_cosigned(node.ledger.pool(), SHARD, &quorum).await.unwrap();
+    assert_eq!(found.map(|published| published.size), Some(size));
+}
+
+/// The program asks for what it then insists on: a checkpoint, a copy and a receipt that are cosigned.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_program_takes_the_newest_that_is_cosigned() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    let order = node.client(&setup.client, "POST", "/orders", order).await.data(201)["id"].to_string();
+    let tree = node.publish().await;
+    let served = node.anyone("GET", "/log/1/checkpoint", Value::Null).await.text;
+    let text = Note::parse(&served).unwrap().text().to_owned();
+    send(&node, &cosigned(&served, vec![cosignature(&text, 1, 0)])).await.data(200);
+    let size = tree.newest().await.size;
+    node.operator("POST", "/accounts", json!({"name": "More"})).await.data(201);
+    assert!(tree.grow().await > size);
+    let directory = tempfile::tempdir().unwrap();
+    let (token, copy, file) =
+        (node.token(Role::Auditor).await, directory.path().join("copy"), directory.path().join("receipt.json"));
+    let (key, witness) = (tree::key().to_string(), tree::witness(1).to_string());
+    let by_one = ["--witness", &witness, "--quorum", "1"];
+    let run = async |arguments: &[&str]| {
+        let mut command = program(directory.path());
+        command.args(arguments).args(by_one).env("LEDGER_URL", node.url()).env("LEDGER_OPERATOR_TOKEN", token.expose());
+        let done = run(&mut command).await;
+        assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).unwrap()
+    };
+    let trust = Trust { keys: vec![tree::key()], witnesses: vec![tree::witness(1)], quorum: 1 };
+    let printed = run(&["log", "checkpoint", "--key", &key]).await;
+    assert_eq!(trust.open(&printed).unwrap().checkpoint.size, size);
+    run(&["log", "mirror", copy.to_str().unwrap()]).await;
+    let mirrored = std::fs::read_to_string(copy.join("checkpoint")).unwrap();
+    assert_eq!(trust.open(&mirrored).unwrap().checkpoint.size, size);
+    run(&["receipt", "order", &order, "--out", file.to_str().unwrap()]).await;
+    run(&["verify", "--key", &key, "--receipt", file.to_str().unwrap()]).await;
+    run(&["verify", "--key", &key, "--tiles", copy.to_str().unwrap()]).await;
 }

@@ -22,6 +22,8 @@ use crate::reconciliation::{self as figures, Amount, Period, ReconcileError, ren
 
 /// With at most so many events in the period, each of them is looked at, too.
 const MOST_EVENTS: i64 = 20_000;
+/// The same of the events of the one account that is asked for, however long the log is.
+const MOST_OF_ACCOUNT: usize = 100_000;
 /// Most wallets of an answer; the CLI has no limit.
 const MOST_WALLETS: usize = 10_000;
 
@@ -206,6 +208,9 @@ struct ReconciliationReport {
     as_of: Vec<AsOfPosition>,
     /// What was compared.
     checked: Checked,
+    /// How many events of the log were looked at one by one: those of orders, payouts and wallets in
+    /// the period. 0 where the totals were compared alone.
+    checked_events: i64,
     /// By currency.
     currencies: Vec<CurrencyTotals>,
     /// By day and currency, without the days on which nothing moved.
@@ -262,6 +267,7 @@ impl From<figures::Report> for ReconciliationReport {
                 figures::Checked::Totals => Checked::Totals,
                 figures::Checked::Movements => Checked::Movements,
             },
+            checked_events: report.checked_events,
             currencies: report.currencies.into_iter().map(currency).collect(),
             days: report.days.into_iter().map(day).collect(),
             wallets: report.wallets.into_iter().map(wallet).collect(),
@@ -325,9 +331,10 @@ impl Reconciliation {
     ///
     /// Opening balance, what moved, and closing balance of every wallet, by day and by currency,
     /// exact as of one position of the log, and each difference with the positions to look at. The
-    /// closing balances are compared with the wallets' rows and their last movements; where the
-    /// period has at most 20,000 events, each movement, order and payout is looked at, too, which
-    /// `rewards-ledger reconcile` does for any period. As JSON, or with `Accept: text/csv` as CSV.
+    /// closing balances are compared with the wallets' rows and their last movements. Where the
+    /// period has at most 20,000 events, or with `account_id` the account at most 100,000 in it, each
+    /// movement, order and payout is looked at, too; `checked` says whether it was, `checked_events` at
+    /// how many. `rewards-ledger reconcile` does so for any period. As JSON, or with `Accept: text/csv` as CSV.
     #[oai(path = "/reconciliation", method = "get", operation_id = "reconcile")]
     async fn reconcile(
         &self,
@@ -357,6 +364,8 @@ impl Reconciliation {
         }
         if bounds.iter().map(|(_, bounds)| bounds.upto - bounds.after).sum::<i64>() <= MOST_EVENTS {
             figures::walk_all(pool, &mut report, &bounds, |_| {}).await?;
+        } else if let (Some(account), Some(bounds)) = (account_id.0, bounds.first()) {
+            figures::walk_account(pool, &mut report, bounds, account, MOST_OF_ACCOUNT).await?;
         }
         Ok(match Form::wanted(&accept) {
             Form::Json => Reconciled::Json(render(&ReconciliationReport::from(report)).map_err(ApiError::internal)?),

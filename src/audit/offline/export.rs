@@ -110,6 +110,13 @@ pub fn verify_export(inputs: &ExportInputs, trust: &Trust, progress: &impl Fn(Pr
     let directory = inputs.tiles.as_deref().map(Directory::new);
     let of_tiles = directory.as_ref().map(|directory| tiles::checkpoint(directory, trust, &mut findings)).transpose()?.flatten();
     claims.extend(of_tiles.clone());
+    let mut unchecked = vec![];
+    if let (Some(directory), Some(own)) = (&directory, &of_tiles) {
+        let kept = tiles::kept(directory, own, trust, &mut findings, &mut unchecked)?;
+        claims.extend(
+            kept.into_iter().filter(|kept| !claims.iter().any(|known| known.checkpoint == kept.checkpoint)).collect::<Vec<_>>(),
+        );
+    }
     let selection = manifest.as_ref().map(|manifest| (&manifest.selection, manifest.head));
     let is_part = inputs.is_part || selection.is_some_and(|(part, head)| part.has_gaps() || part.from > 1 || part.to < head);
     if is_part && of_tiles.is_none() {
@@ -164,8 +171,8 @@ pub fn verify_export(inputs: &ExportInputs, trust: &Trust, progress: &impl Fn(Pr
         }
         Ok(())
     })?;
-    match verification {
-        Some(verification) => verification.end(),
+    let verified = match verification {
+        Some(verification) => verification.end()?,
         // Nothing at all: whatever was signed is missing.
         None => {
             if let (Some((from, to)), Some((part, _))) = (whole_of.filter(|(from, to)| from <= to), selection) {
@@ -173,9 +180,10 @@ pub fn verify_export(inputs: &ExportInputs, trust: &Trust, progress: &impl Fn(Pr
             }
             let tree = Tree::new(0, source, &claims, &mut findings);
             let checkpoints = tree.end(!is_part, &mut findings);
-            Ok(report(None, 0, 0, checkpoints, findings))
+            report(None, 0, 0, checkpoints, findings)
         }
-    }
+    };
+    Ok(Report { unchecked, ..verified })
 }
 
 fn read_error(path: &Path, source: std::io::Error) -> OfflineError {
@@ -285,5 +293,5 @@ impl Verification {
 /// Without a root and a place.
 fn report(shard_id: Option<ShardId>, events: u64, proven: u64, checkpoints: Vec<Compared>, findings: Findings) -> Report {
     let Findings { found, differences } = findings;
-    Report { shard_id, events, root: None, proven, checkpoints, first_bad: None, found, differences }
+    Report { shard_id, events, root: None, proven, checkpoints, first_bad: None, found, differences, unchecked: vec![] }
 }

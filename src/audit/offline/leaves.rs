@@ -34,6 +34,24 @@ impl Directory {
         }
     }
 
+    /// The names below a directory that are sizes, in order; none if it is not there.
+    pub fn sizes(&self, place: &str) -> Result<Vec<u64>, OfflineError> {
+        let path = self.path.join(place);
+        let named = |source| ExportError::File { path: path.clone(), source };
+        let entries = match fs::read_dir(&path) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
+            Err(source) => return Err(named(source).into()),
+        };
+        let mut sizes = vec![];
+        for entry in entries {
+            let name = entry.map_err(named)?.file_name();
+            sizes.extend(name.to_str().and_then(|name| name.parse::<u64>().ok()));
+        }
+        sizes.sort_unstable();
+        Ok(sizes)
+    }
+
     /// The hashes of a tile, from the full one if that is there; none if neither is.
     pub fn hashes(&self, tile: Tile) -> Result<Option<Vec<Hash>>, OfflineError> {
         let full = Tile { width: FULL, ..tile };

@@ -55,6 +55,8 @@ pub struct Report {
     pub first_bad: Option<(Position, Position)>,
     pub found: u64,
     pub differences: Vec<Difference>,
+    /// What was there, or should be, and was compared with nothing.
+    pub unchecked: Vec<String>,
 }
 
 impl Report {

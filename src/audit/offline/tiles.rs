@@ -13,8 +13,10 @@ use super::claims::{Claim, Tree};
 use super::leaves::Directory;
 use super::structure::Structure;
 use super::{Difference, Findings, OfflineError, Progress, Report, claim, claims, first_bad, name};
+use crate::export::tiles::CHECKPOINTS;
 use crate::ledger::reader::Stored;
-use crate::transparency::checkpoint::Trust;
+use crate::transparency::checkpoint::{CheckpointError, Trust};
+use crate::transparency::note::NoteError;
 
 /// Where the newest checkpoint stands.
 const CHECKPOINT: &str = "checkpoint";
@@ -24,6 +26,34 @@ pub fn checkpoint(directory: &Directory, trust: &Trust, findings: &mut Findings)
     let source = name(&directory.path().join(CHECKPOINT));
     let Some(note) = directory.read(CHECKPOINT)? else { return Err(OfflineError::Missing(source)) };
     Ok(claim(source, &String::from_utf8_lossy(&note), trust, findings))
+}
+
+/// The checkpoints that were kept beside the directory's own, up to it: whatever the log has signed must
+/// agree, cosigned or not. What cannot be compared is said to be unchecked: a rotation leaves some that no key
+/// at hand has signed.
+pub fn kept(
+    directory: &Directory,
+    own: &Claim,
+    trust: &Trust,
+    findings: &mut Findings,
+    unchecked: &mut Vec<String>,
+) -> Result<Vec<Claim>, OfflineError> {
+    let trust = Trust::in_keys(trust.keys.clone());
+    let mut claims = vec![];
+    for size in directory.sizes(CHECKPOINTS)? {
+        let place = format!("{CHECKPOINTS}/{size}");
+        let source = name(&directory.path().join(&place));
+        let note = directory.read(&place)?.unwrap_or_default();
+        let note = String::from_utf8_lossy(&note);
+        if matches!(trust.open(&note), Err(CheckpointError::Note(NoteError::Unsigned))) {
+            unchecked.push(format!("{source}: none of the keys has signed it"));
+        } else if size > own.checkpoint.size {
+            unchecked.push(format!("{source}: the copy's own checkpoint is of {} events", own.checkpoint.size));
+        } else {
+            claims.extend(claim(source, &note, &trust, findings));
+        }
+    }
+    Ok(claims)
 }
 
 /// Verifies a copy of a log's tiles. Blocks.
@@ -50,26 +80,41 @@ pub fn verify_tiles(
             first_bad: None,
             found,
             differences,
+            unchecked: vec!["everything: the copy's own checkpoint is not to be believed".to_owned()],
         });
     };
+    let mut unchecked = vec![];
+    let kept = kept(&directory, &own, trust, &mut findings, &mut unchecked)?;
     let size = own.checkpoint.size;
     // The origin's last part is the shard.
     let shard = own.checkpoint.origin.rsplit('/').next().and_then(|shard| shard.parse().ok()).unwrap_or_default();
     claims.push(own);
+    for kept in kept {
+        if !claims.iter().any(|known| known.checkpoint == kept.checkpoint) {
+            claims.push(kept);
+        }
+    }
     let mut walk = Walk {
         shard,
         tree: Tree::new(shard, name(path), &claims, &mut findings),
         upper: vec![vec![]; usize::from(Tile::MOST_LEVEL)],
         structure: None,
         findings,
+        has_entries: false,
+        without_entries: vec![],
+        unchecked,
     };
     for tile in Tile::all(size).take_while(|tile| tile.level == 0) {
         let Some(hashes) = directory.hashes(tile)? else {
             walk.findings.add(Difference::Tile { path: tile.path(), problem: "the tile is missing".to_owned() });
             break;
         };
-        if let Some((bundle, length)) = directory.entries(tile)? {
-            walk.entries(tile, &bundle, length, &hashes);
+        match directory.entries(tile)? {
+            Some((bundle, length)) => {
+                walk.has_entries = true;
+                walk.entries(tile, &bundle, length, &hashes);
+            }
+            None => walk.without_entries.push(tile),
         }
         walk.leaves(&hashes);
         let done = Position::try_from(walk.tree.size()).unwrap_or(Position::MAX);
@@ -88,6 +133,10 @@ struct Walk {
     /// Of the events in the entry bundles.
     structure: Option<Structure>,
     findings: Findings,
+    has_entries: bool,
+    /// Tiles of leaves whose bundle is not there.
+    without_entries: Vec<Tile>,
+    unchecked: Vec<String>,
 }
 
 impl Walk {
@@ -134,6 +183,8 @@ impl Walk {
             self.findings.add(Difference::Leaf { shard, source: "the tree".to_owned(), position });
         }
         match leaf {
+            // After a bundle that is missing nothing is known of what an event follows.
+            Ok(leaf) if leaf.position == position && !self.without_entries.is_empty() => {}
             Ok(leaf) if leaf.position == position => {
                 let stored = Stored::from(leaf);
                 self.structure.get_or_insert_with(|| Structure::new(shard)).step(&stored, &mut self.findings);
@@ -171,12 +222,30 @@ impl Walk {
     fn end(mut self) -> Report {
         let (events, root, proven) = (self.tree.size(), self.tree.root(), self.tree.agreed());
         let checkpoints = self.tree.end(true, &mut self.findings);
-        if let Some(structure) = &mut self.structure {
-            structure.end(&mut self.findings);
+        match self.without_entries.first() {
+            None => {
+                if let Some(structure) = &mut self.structure {
+                    structure.end(&mut self.findings);
+                }
+            }
+            // A copy for who may not read the events.
+            Some(_) if !self.has_entries => {
+                self.unchecked.push("the events themselves: the copy has no bundles of entries".to_owned());
+            }
+            // Some of them are not left out by who copies.
+            Some(first) => {
+                let after = first.index * u64::from(FULL);
+                self.unchecked.push(format!("how the events after position {after} follow from each other: bundles are missing"));
+                for tile in &self.without_entries {
+                    let problem = "the bundle is missing, and others are there".to_owned();
+                    self.findings.add(Difference::Tile { path: tile.entries_path(), problem });
+                }
+            }
         }
         // Its leaves' hashes may be what was signed, and an entry not.
         let first_bad = first_bad(proven, &self.findings);
         let (found, differences) = (self.findings.found, self.findings.differences);
-        Report { shard_id: Some(self.shard), events, root: Some(root), proven, checkpoints, first_bad, found, differences }
+        let (shard_id, root, unchecked) = (Some(self.shard), Some(root), self.unchecked);
+        Report { shard_id, events, root, proven, checkpoints, first_bad, found, differences, unchecked }
     }
 }

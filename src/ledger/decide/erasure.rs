@@ -4,6 +4,7 @@ use ledger_events::account::{AccountEvent, AccountStatus};
 use ledger_events::beneficiary::{BeneficiaryDeleted, BeneficiaryEvent};
 use ledger_events::erasure::PersonalDataErased;
 use ledger_events::order::OrderEvent;
+use ledger_events::reconciliation::ReconciliationEvent;
 use ledger_events::user::{UserEvent, UserRemoved};
 use ledger_events::webhook::{WebhookDeleted, WebhookEvent};
 use ledger_events::{AccountId, Event, Rejection};
@@ -36,8 +37,9 @@ pub(super) fn erase(batch: &mut Batch, subject: Subject, reason: &Private, story
         Subject::Beneficiary(id) => (id, BeneficiaryEvent::from(event).into()),
         Subject::Order(id) => (id, OrderEvent::from(event).into()),
         Subject::User(id) => (id, UserEvent::from(event).into()),
+        Subject::Statement { id, .. } => (id, ReconciliationEvent::from(event).into()),
     };
-    let mut story = Story { account_id: Some(account_id), ..story };
+    let mut story = Story { account_id, ..story };
     if let Subject::Order(id) = subject
         && let Some(order) = batch.orders.get(&id)
     {
@@ -58,8 +60,8 @@ pub(super) fn erase(batch: &mut Batch, subject: Subject, reason: &Private, story
     Ok(Answer::Erased(Erased { counts, event: Some((position, event_id)) }))
 }
 
-/// Whose it is, and whether all that ends with an erasure has ended before.
-fn may_be_erased(batch: &Batch, subject: Subject, erasable: &Erasable) -> Result<(AccountId, bool), Stop> {
+/// Whose it is, if it is an account's, and whether all that ends with an erasure has ended before.
+fn may_be_erased(batch: &Batch, subject: Subject, erasable: &Erasable) -> Result<(Option<AccountId>, bool), Stop> {
     Ok(match subject {
         Subject::Account(id) => {
             let account = batch.accounts.get(&id).ok_or(Rejection::NotFound)?;
@@ -68,25 +70,29 @@ fn may_be_erased(batch: &Batch, subject: Subject, erasable: &Erasable) -> Result
             }
             let lives = batch.webhooks.values().any(|webhook| webhook.account_id == id && !webhook.is_deleted);
             let has_users = erasable.users.iter().any(|id| batch.users.get(id).is_some_and(|user| !user.is_removed));
-            (id, !erasable.is_last || !lives && !has_users && erasable.beneficiaries.is_empty())
+            (Some(id), !erasable.is_last || !lives && !has_users && erasable.beneficiaries.is_empty())
         }
         Subject::Beneficiary(id) => {
             let beneficiary = batch.beneficiaries.get(&id).ok_or(Rejection::NotFound)?;
             if erasable.has_pending_payouts {
                 return Err(Rejection::Conflict("a payout to the beneficiary is not settled").into());
             }
-            (beneficiary.account_id, beneficiary.is_deleted)
+            (Some(beneficiary.account_id), beneficiary.is_deleted)
         }
         Subject::Order(id) => {
             let order = batch.orders.get(&id).ok_or(Rejection::NotFound)?;
             if !order.status.is_final() {
                 return Err(Rejection::Conflict("the order is neither delivered nor cancelled").into());
             }
-            (order.placed.account_id, true)
+            (Some(order.placed.account_id), true)
         }
         Subject::User(id) => {
             let user = batch.users.get(&id).ok_or(Rejection::NotFound)?;
-            (user.account_id, user.is_removed)
+            (Some(user.account_id), user.is_removed)
+        }
+        Subject::Statement { id, .. } => {
+            batch.statements.get(&id).ok_or(Rejection::NotFound)?;
+            (None, true)
         }
     })
 }

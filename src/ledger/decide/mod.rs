@@ -20,9 +20,9 @@ use ledger_events::{AccountId, Actor, Rejection};
 
 use super::append::Story;
 use super::batch::{Batch, StoredAnswer};
-use super::command::{Answer, Command, Reply, Submission, WriteError};
+use super::command::{Answer, Command, Idempotency, Reply, Submission, WriteError};
 use super::keys::Owner;
-use crate::access::seal::SealError;
+use crate::access::seal::{Keyring, SealError};
 
 /// What makes the whole batch unusable, as opposed to a refusal of one command. Nothing is
 /// written then; bisection finds the command.
@@ -82,7 +82,7 @@ fn decide_one(batch: &mut Batch, submission: &Submission) -> Result<Reply, Stop>
     if let Some(key) = idempotency
         && let Some(stored) = batch.answer(&key.key_hash)
     {
-        if stored.fingerprint != key.fingerprint {
+        if !is_same_request(&batch.keyring, key, &stored.fingerprint) {
             return Err(Rejection::IdempotencyKeyReused.into());
         }
         return Ok(Reply::Rendered { rendered: stored.rendered.clone(), is_replay: true });
@@ -103,10 +103,22 @@ fn decide_one(batch: &mut Batch, submission: &Submission) -> Result<Reply, Stop>
     let rendered = (key.render)(&answer)?;
     let (owner, about) = owner_of(&answer).filter(|_| rendered.is_secret).unzip();
     let data_key = owner.map(|owner| batch.data_key(owner)).transpose()?;
-    let stored = StoredAnswer { fingerprint: key.fingerprint, rendered: rendered.clone(), key: data_key, about };
+    let fingerprint = fingerprint(&batch.keyring, key);
+    let stored = StoredAnswer { fingerprint, rendered: rendered.clone(), key: data_key, about };
     batch.answers.insert(key.key_hash, stored);
     batch.new_answers.push(key.key_hash);
     Ok(Reply::Rendered { rendered, is_replay: false })
+}
+
+/// What is stored of a request: a keyed hash, of its key too. By a plain one whoever reads the table could
+/// tell whether a request was the one that he guesses, after what it says was erased.
+fn fingerprint(keyring: &Keyring, key: &Idempotency) -> [u8; 32] {
+    keyring.fingerprint("idempotency", [key.key_hash, key.fingerprint].as_flattened())
+}
+
+/// An earlier version stored the plain hash; such an answer is repeated for its 24 hours, too.
+fn is_same_request(keyring: &Keyring, key: &Idempotency, stored: &[u8; 32]) -> bool {
+    *stored == fingerprint(keyring, key) || *stored == key.fingerprint
 }
 
 /// Whose data an answer shows, if it shows any, and the id of what it is about.

@@ -9,11 +9,13 @@ pub mod find;
 pub mod run;
 pub mod wipe;
 
-use ledger_events::{AccountId, BeneficiaryId, OrderId, Position, ShardId, UserId, WebhookId};
+use ledger_events::{AccountId, BeneficiaryId, OrderId, Position, ShardId, StatementId, UserId, WebhookId};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::texts::{ACCOUNT_NUMBER, CANCEL_REASON, EMAIL, FAILURE_REASON, METADATA, PROFILE, VaultError};
+use super::texts::{
+    ACCOUNT_NUMBER, CANCEL_REASON, DECISION_REASON, EMAIL, FAILURE_REASON, METADATA, PROFILE, REVOCATION_REASON, VaultError,
+};
 use crate::access::seal::Keyring;
 use answers::Rewritten;
 
@@ -29,6 +31,9 @@ pub enum Subject {
     Order(OrderId),
     /// The email and the login.
     User(UserId),
+    /// What a line of a bank's statement says, or all of its lines, and why people decided about them
+    /// as they did.
+    Statement { id: StatementId, line: Option<i32> },
 }
 
 impl Subject {
@@ -38,6 +43,7 @@ impl Subject {
             Self::Beneficiary(id) => ("beneficiary", id),
             Self::Order(id) => ("order", id),
             Self::User(id) => ("user", id),
+            Self::Statement { id, .. } => ("statement", id),
         }
     }
 }
@@ -84,6 +90,8 @@ pub struct Erased {
 pub struct Erasable {
     texts: Vec<(String, i64)>,
     vouchers: Vec<i64>,
+    /// Of the statement with this fingerprint.
+    lines: (String, Vec<i32>),
     rewritten: Vec<Rewritten>,
     /// Stored answers under these keys go altogether: their account can ask for nothing again.
     closed_keys: Vec<i64>,
@@ -159,6 +167,7 @@ impl Erasable {
                 found.keys = keys(conn, shard, "user", &[id]).await?;
                 found.users = vec![id];
             }
+            Subject::Statement { id, line } => found.statement(conn, shard, id, line).await?,
             Subject::Account(id) => {
                 found.is_last = part.is_last;
                 found.texts = texts(conn, shard, &part.texts).await?;
@@ -177,6 +186,44 @@ impl Erasable {
             }
         }
         Ok(found)
+    }
+
+    /// Lines of a statement, and the reasons of every decision about them, also of those that were revoked.
+    async fn statement(
+        &mut self,
+        conn: &mut PgConnection,
+        shard: ShardId,
+        id: StatementId,
+        line: Option<i32>,
+    ) -> Result<(), sqlx::Error> {
+        let lines: Vec<(String, i32)> = sqlx::query_as(
+            "SELECT l.fingerprint, l.line FROM bank_statements s
+             JOIN vault.statement_lines l ON l.shard_id = s.shard_id AND l.fingerprint = s.fingerprint
+             WHERE s.shard_id = $1 AND s.id = $2 AND ($3::int IS NULL OR l.line = $3) ORDER BY l.line",
+        )
+        .bind(shard)
+        .bind(id)
+        .bind(line)
+        .fetch_all(&mut *conn)
+        .await?;
+        for (fingerprint, line) in lines {
+            self.lines.0 = fingerprint;
+            self.lines.1.push(line);
+        }
+        self.texts = sqlx::query_as(
+            "SELECT t.kind, t.id FROM (
+                SELECT DISTINCT (data->>'decision_id')::bigint AS id FROM events
+                WHERE shard_id = $1 AND stream_type = 'reconciliation' AND stream_id = $2 AND type = 'MatchDecided'
+                    AND ($3::int IS NULL OR (data->>'line')::int = $3)) AS decided
+             JOIN vault.texts t ON t.shard_id = $1 AND t.kind = ANY($4) AND t.id = decided.id",
+        )
+        .bind(shard)
+        .bind(id)
+        .bind(line)
+        .bind(vec![DECISION_REASON, REVOCATION_REASON])
+        .fetch_all(conn)
+        .await?;
+        Ok(())
     }
 
     /// What ends with an account.
@@ -222,7 +269,7 @@ impl Erasable {
     pub fn counts(&self) -> Counts {
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         Counts {
-            texts: count(self.texts.len()),
+            texts: count(self.texts.len() + self.lines.1.len()),
             vouchers: count(self.vouchers.len()),
             answers: count(self.rewritten.len()) + self.closed_answers,
             data_keys: count(self.keys.len()),
@@ -243,6 +290,12 @@ impl Erasable {
             let delete = "DELETE FROM vault.texts t USING unnest($2::text[], $3::bigint[]) AS gone (kind, id)
                           WHERE t.shard_id = $1 AND t.kind = gone.kind AND t.id = gone.id";
             expect(self.texts.len(), sqlx::query(delete).bind(shard).bind(kinds).bind(ids).execute(&mut *conn).await?)?;
+        }
+        if !self.lines.1.is_empty() {
+            touched.push("vault.statement_lines");
+            let delete = "DELETE FROM vault.statement_lines WHERE shard_id = $1 AND fingerprint = $2 AND line = ANY($3)";
+            let (fingerprint, lines) = &self.lines;
+            expect(lines.len(), sqlx::query(delete).bind(shard).bind(fingerprint).bind(lines).execute(&mut *conn).await?)?;
         }
         if !self.vouchers.is_empty() {
             touched.push("vault.vouchers");

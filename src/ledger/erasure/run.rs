@@ -48,6 +48,13 @@ pub async fn shard_of(ledger: &Ledger, subject: Subject) -> Result<ShardId, Eras
     let shard = match subject {
         Subject::Account(id) => ledger.shard_of_account(id).await?,
         Subject::Order(id) => ledger.shard_of_order(id).await?,
+        Subject::Statement { id, .. } => {
+            sqlx::query_scalar("SELECT shard_id FROM bank_statements WHERE shard_id = ANY($1) AND id = $2")
+                .bind(ledger.shards().collect::<Vec<_>>())
+                .bind(id)
+                .fetch_optional(ledger.pool())
+                .await?
+        }
         Subject::User(id) => users::find(ledger.pool(), id).await?.map(|(shard, _)| shard),
         Subject::Beneficiary(id) => {
             sqlx::query_scalar("SELECT shard_id FROM beneficiaries WHERE shard_id = ANY($1) AND id = $2")
@@ -78,7 +85,7 @@ pub async fn preview(ledger: &Ledger, keyring: &Keyring, subject: Subject) -> Re
             obstacle = (!is_final).then_some("the order is neither delivered nor cancelled");
             None
         }
-        Subject::Beneficiary(_) | Subject::User(_) => None,
+        Subject::Beneficiary(_) | Subject::User(_) | Subject::Statement { .. } => None,
     };
     let mut part = next(&mut finder, pool).await?;
     while let Some(found) = &part {

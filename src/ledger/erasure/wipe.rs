@@ -11,9 +11,10 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, PgConnection};
 
 /// Every table that an erasure touches, and how it is rewritten.
-const TABLES: [(&str, &str); 8] = [
+const TABLES: [(&str, &str); 9] = [
     ("vault.texts", "VACUUM (FULL) vault.texts"),
     ("vault.vouchers", "VACUUM (FULL) vault.vouchers"),
+    ("vault.statement_lines", "VACUUM (FULL) vault.statement_lines"),
     ("vault.data_keys", "VACUUM (FULL) vault.data_keys"),
     ("vault.users", "VACUUM (FULL) vault.users"),
     ("vault.sessions", "VACUUM (FULL) vault.sessions"),

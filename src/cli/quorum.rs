@@ -1,0 +1,33 @@
+//! Asking for a checkpoint that witnesses have cosigned.
+
+use clap::Args;
+
+use crate::transparency::cosignature::{Quorum, witness};
+use crate::transparency::note::VerifierKey;
+
+#[derive(Args, Clone, Debug)]
+pub struct QuorumArgs {
+    /// Take the newest checkpoint that so many witnesses have cosigned, instead of the newest
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    quorum: usize,
+    /// A witness that counts, by its verifier key; may be repeated [default: each that the log knows]
+    #[arg(long = "witness", value_name = "KEY", value_parser = witness, requires = "quorum")]
+    witnesses: Vec<VerifierKey>,
+}
+
+impl QuorumArgs {
+    pub fn quorum(&self) -> Quorum {
+        Quorum { count: self.quorum, witnesses: self.witnesses.clone() }
+    }
+}
+
+/// A path that asks for a quorum, where one is wanted.
+pub fn asking(path: &str, quorum: &Quorum) -> String {
+    if quorum.count == 0 {
+        return path.to_owned();
+    }
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    query.append_pair("quorum", &quorum.count.to_string());
+    query.extend_pairs(quorum.witnesses.iter().map(|key| ("witness", key.to_string())));
+    format!("{path}?{}", query.finish())
+}

@@ -1,0 +1,173 @@
+//! Copies of the tiles: what they are bound to, and what of them is not checked.
+
+use std::collections::BTreeSet;
+
+use chrono::Utc;
+use ledger_events::merkle::empty_root;
+use rewards_ledger::export::tiles;
+use rewards_ledger::transparency::checkpoint::{Checkpoint, Trust};
+use rewards_ledger::transparency::cosignature::{self, Quorum};
+use rewards_ledger::transparency::note::Note;
+use rewards_ledger::transparency::signer::Signer;
+use serde_json::Value;
+
+use super::offline::{Kept, kept};
+use super::succeeds;
+use crate::support::ledger::{LOG_KEY, SHARD};
+use crate::support::program::{program, run};
+use crate::support::tree::{key, witness, witness_name, witness_secret};
+
+/// A witness cosigns the newest checkpoint.
+async fn cosign(kept: &Kept, number: u8) {
+    let newest = kept.tree.newest().await;
+    let text = Note::parse(&newest.note).unwrap().text().to_owned();
+    let time = u64::try_from(Utc::now().timestamp()).unwrap();
+    let signature = witness_secret(number).cosign(&witness_name(number), &text, time).unwrap();
+    let note = Note::new(text, vec![signature]).unwrap().to_string();
+    cosignature::accept(kept.shop.pool(), SHARD, &[witness(number)], &note, Utc::now()).await.unwrap();
+}
+
+/// The files of a copy's older checkpoints.
+fn sizes(kept: &Kept, copy: &str) -> BTreeSet<u64> {
+    let files = std::fs::read_dir(kept.path(copy).join("checkpoints")).unwrap();
+    files.map(|file| file.unwrap().file_name().into_string().unwrap().parse().unwrap()).collect()
+}
+
+/// The log goes on faster than witnesses sign: what is exported for who asks for them is bound to the
+/// newest checkpoint that they have signed.
+#[tokio::test(flavor = "multi_thread")]
+async fn exports_and_tiles_are_bound_to_what_a_quorum_has_cosigned() {
+    let kept = kept().await;
+    cosign(&kept, 1).await;
+    cosign(&kept, 2).await;
+    kept.shop.order(1).await;
+    let newest = kept.tree.grow().await;
+    let cosigned = kept.sizes[1];
+    assert!(newest > cosigned);
+    let (first, second) = (witness(1).to_string(), witness(2).to_string());
+    let by_both = ["--witness", &first, "--witness", &second, "--quorum", "2"];
+    let (plain, bound, copy) = (kept.path("plain.ndjson"), kept.path("bound.ndjson"), kept.path("copy"));
+    for (out, more) in [
+        (&plain, vec!["--tiles", copy.to_str().unwrap()]),
+        (&bound, [&by_both[..], &["--tiles", copy.to_str().unwrap()]].concat()),
+    ] {
+        let arguments = [&["events", "export", "--out", out.to_str().unwrap()], &more[..]].concat();
+        succeeds(kept.directory.path(), &kept.shop.options, &arguments).await;
+    }
+    let said = kept.said(&[&["--export", "plain.ndjson"], &by_both[..]].concat()).await;
+    assert!(said.contains("0 of the trusted witnesses have cosigned"), "{said}");
+    for of in [&["--export", "bound.ndjson"][..], &["--tiles", "copy"], &["--export", "bound.ndjson", "--tiles", "copy"]] {
+        let (is_well, report) = kept.verify(&[of, &by_both[..]].concat()).await;
+        assert!(is_well && report["proven"].as_u64() == Some(cosigned), "{of:?}: {report:#}");
+    }
+    // The copy was of the newest before: its checkpoint stays, and what it is of now is said.
+    assert_eq!(sizes(&kept, "copy"), BTreeSet::from([cosigned, newest]));
+    let (_, report) = kept.verify(&["--tiles", "copy"]).await;
+    assert_eq!(
+        report["unchecked"][0].as_str().unwrap(),
+        format!("copy/checkpoints/{newest}: the copy's own checkpoint is of {cosigned} events")
+    );
+    let refusal = super::fails(
+        kept.directory.path(),
+        &kept.shop.options,
+        &["events", "export", "--quorum", "3", "--out", kept.path("none.ndjson").to_str().unwrap()],
+    )
+    .await;
+    assert!(refusal.contains("has been cosigned by 3 witnesses"), "{refusal}");
+}
+
+/// Bundles are for auditors alone: a copy may have none, which is said; but not some.
+#[tokio::test(flavor = "multi_thread")]
+async fn bundles_that_are_missing_are_named_and_none_at_all_is_said() {
+    let kept = kept().await;
+    kept.shop.orders(kept.shop.customer.account_id, 150).await;
+    let size = kept.tree.grow().await;
+    tiles::copy(kept.shop.pool(), SHARD, &kept.path("tiles"), &Quorum::default(), |_| {}).await.unwrap();
+    let (is_well, report) = kept.verify(&["--tiles", "tiles"]).await;
+    assert!(is_well && report["unchecked"] == serde_json::json!([]), "{report:#}");
+    std::fs::remove_file(kept.path("tiles/tile/entries/000")).unwrap();
+    let (is_well, report) = kept.verify(&["--tiles", "tiles"]).await;
+    assert!(!is_well && report["found"] == 1, "{report:#}");
+    let said = kept.said(&["--tiles", "tiles"]).await;
+    assert!(said.contains("tile/entries/000: the bundle is missing"), "{said}");
+    std::fs::remove_dir_all(kept.path("tiles/tile/entries")).unwrap();
+    let (is_well, report) = kept.verify(&["--tiles", "tiles"]).await;
+    assert!(is_well && report["proven"].as_u64() == Some(size), "{report:#}");
+    let mut command = program(kept.directory.path());
+    command.current_dir(kept.directory.path()).args(["verify", "--key", "log.pub", "--tiles", "tiles"]);
+    let said = String::from_utf8(run(&mut command).await.stdout).unwrap();
+    assert!(said.contains("not checked: the events themselves: the copy has no bundles of entries\n"), "{said}");
+}
+
+/// A copy that is made today has the checkpoints of before as well, and all of them must agree.
+#[tokio::test(flavor = "multi_thread")]
+async fn older_checkpoints_are_copied_and_compared() {
+    let kept = kept().await;
+    let mut grown = vec![];
+    for orders in [110, 150] {
+        kept.shop.orders(kept.shop.customer.account_id, orders).await;
+        grown.push(kept.tree.grow().await);
+    }
+    assert!(kept.sizes[1] < 256 && (256..512).contains(&grown[0]) && grown[1] >= 512, "{grown:?}");
+    tiles::copy(kept.shop.pool(), SHARD, &kept.path("fresh"), &Quorum::default(), |_| {}).await.unwrap();
+    assert_eq!(sizes(&kept, "fresh"), BTreeSet::from([grown[0], grown[1]]), "one for each full tile");
+    let (is_well, report) = kept.verify(&["--tiles", "fresh"]).await;
+    let compared: Vec<(u64, &str)> = report["checkpoints"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| (c["size"].as_u64().unwrap(), c["outcome"].as_str().unwrap()))
+        .collect();
+    assert!(is_well, "{report:#}");
+    assert_eq!(compared, [(grown[0], "agrees"), (grown[1], "agrees")]);
+
+    // One of a key that is not at hand is said to be unchecked; one that says otherwise, is found.
+    let opened = kept.tree.opened().await.checkpoint;
+    let note = |seed: &str, size| {
+        let checkpoint = Checkpoint { size, root: empty_root(), ..opened.clone() };
+        Signer::from_text(seed).unwrap().sign(&checkpoint).unwrap().to_string()
+    };
+    let place = kept.path("fresh/checkpoints/300");
+    std::fs::write(&place, note("bmV3IGtleSBuZXcga2V5IG5ldyBrZXkgbmV3IGtleS4=", 300)).unwrap();
+    let (is_well, report) = kept.verify(&["--tiles", "fresh"]).await;
+    assert!(is_well && report["unchecked"][0] == "fresh/checkpoints/300: none of the keys has signed it", "{report:#}");
+    std::fs::write(&place, note(LOG_KEY, 300)).unwrap();
+    kept.export("all.ndjson").await;
+    for of in [&["--tiles", "fresh"][..], &["--export", "all.ndjson", "--tiles", "fresh"]] {
+        let (is_well, report) = kept.verify(of).await;
+        let differing: Vec<&Value> =
+            report["checkpoints"].as_array().unwrap().iter().filter(|c| c["outcome"] == "differs").collect();
+        assert!(!is_well && differing.len() == 1 && differing[0]["size"] == 300, "{of:?}: {report:#}");
+    }
+}
+
+/// A database that its superuser has changed, and tiles that are copied of it afterwards, to a place
+/// where nothing was.
+#[tokio::test(flavor = "multi_thread")]
+async fn tiles_copied_after_the_database_was_changed_tell_of_it() {
+    let kept = kept().await;
+    let position = kept.sizes[0] + 3;
+    kept.shop.tamper(&format!("UPDATE events SET data = replace(data::text, ':', ': ')::json WHERE position = {position}")).await;
+    tiles::copy(kept.shop.pool(), SHARD, &kept.path("fresh"), &Quorum::default(), |_| {}).await.unwrap();
+    let (is_well, report) = kept.verify(&["--tiles", "fresh"]).await;
+    assert!(!is_well && report["first_bad"] == serde_json::json!([position, position]), "{report:#}");
+
+    // The hash in the tree made to fit: then it is not the tree that was signed.
+    let changed: Vec<u8> = {
+        let events = rewards_ledger::ledger::reader::stored_at(kept.shop.pool(), SHARD, &[i64::try_from(position).unwrap()])
+            .await
+            .unwrap();
+        ledger_events::merkle::leaf_hash(&events[0].leaf().to_bytes()).to_vec()
+    };
+    let fit = "UPDATE log_edges SET hashes = overlay(hashes PLACING $1 FROM $2) WHERE level = 0";
+    let at = i32::try_from(32 * (position - 1) + 1).unwrap();
+    sqlx::query(fit).bind(changed).bind(at).execute(&mut kept.shop.admin().await).await.unwrap();
+    tiles::copy(kept.shop.pool(), SHARD, &kept.path("fitted"), &Quorum::default(), |_| {}).await.unwrap();
+    let (is_well, report) = kept.verify(&["--tiles", "fitted", "--checkpoint", "first.note"]).await;
+    assert!(!is_well && report["first_bad"] == serde_json::json!([kept.sizes[0] + 1, kept.sizes[1]]), "{report:#}");
+    // And what was copied before names it.
+    kept.export("changed.ndjson").await;
+    let (is_well, report) = kept.verify(&["--export", "changed.ndjson", "--tiles", "tiles"]).await;
+    assert!(!is_well && report["first_bad"] == serde_json::json!([position, position]), "{report:#}");
+    assert!(Trust::in_keys(vec![key()]).open(&std::fs::read_to_string(kept.path("fitted/checkpoint")).unwrap()).is_ok());
+}

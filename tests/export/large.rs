@@ -1,0 +1,82 @@
+//! A log of many pages: it streams, and takes the memory of a page.
+
+use std::time::Duration;
+
+use rewards_ledger::export::line;
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+
+use crate::support::postgres;
+use crate::support::program::{DEADLINE, OPERATOR_TOKEN, Program, peak_memory};
+
+/// Of two kilobytes each, in ten pages and a bit.
+const EVENTS: i64 = 50_001;
+
+/// Fills the log. What it says does not matter here.
+async fn fill(database_url: &str) -> i64 {
+    let mut conn = PgConnection::connect(database_url).await.unwrap();
+    let sql = format!(
+        "INSERT INTO events (shard_id, position, event_id, stream_type, stream_id, version, type, schema_version, data, metadata, recorded_at)
+         SELECT 1, position + n, gen_random_uuid(), 'category', 1000000 + n, 1, 'CategoryAdded', 1,
+            json_build_object('pad', repeat(md5(n::text), 60)), '{{}}', recorded_at FROM log_head, generate_series(1, {EVENTS}) AS n;
+         UPDATE log_head SET position = position + {EVENTS}"
+    );
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await.unwrap();
+    sqlx::query_scalar("SELECT position FROM log_head").fetch_one(&mut conn).await.unwrap()
+}
+
+/// The program's export of so many events: how large the file is, and the most memory that it took.
+async fn exported(program: &Program, directory: &std::path::Path, upto: i64) -> (u64, u64) {
+    let path = directory.join(format!("{upto}.ndjson"));
+    let mut command = program.command();
+    command.args(["events", "export", "--to", &upto.to_string(), "--out"]).arg(&path).kill_on_drop(true);
+    let mut child = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+    let (id, mut peak) = (child.id().unwrap(), 0);
+    let ended = tokio::time::timeout(DEADLINE, async {
+        loop {
+            tokio::select! {
+                ended = child.wait() => return ended.unwrap(),
+                () = tokio::time::sleep(Duration::from_millis(5)) => peak = peak.max(peak_memory(id).unwrap_or_default()),
+            }
+        }
+    });
+    assert!(ended.await.expect("in time").success());
+    (std::fs::metadata(path).unwrap().len(), peak * 1024)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_log_takes_the_memory_of_a_page() {
+    let (database, directory) = (postgres::database().await, tempfile::tempdir().unwrap());
+    let program = Program::start(&database.url, &["--roles", "api"]).await;
+    let head = fill(&database.url).await;
+
+    let (small, least) = exported(&program, directory.path(), 10_000).await;
+    let (large, most) = exported(&program, directory.path(), head).await;
+    assert!(large > small + (60 << 20) && least > 0, "{small} {large} {least}");
+    assert!(most < least + (large - small) / 3, "for {} bytes more it took {} more", large - small, most.saturating_sub(least));
+
+    // Over HTTP: in parts, each position once and in its place, and no more memory than a part takes.
+    let address = format!("{}/admin/v1/events", program.url());
+    let get = async |query: &str| {
+        let request = reqwest::Client::new().get(format!("{address}{query}")).bearer_auth(OPERATOR_TOKEN);
+        let response = request.send().await.unwrap();
+        assert_eq!((response.status().as_u16(), response.content_length()), (200, None), "it is a stream");
+        let (mut response, mut rest, mut bytes, mut last) = (response, vec![], 0, 0);
+        while let Some(part) = response.chunk().await.unwrap() {
+            rest.extend_from_slice(&part);
+            let whole = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+            for text in std::str::from_utf8(&rest[..whole]).unwrap().lines() {
+                assert_eq!(line::read(text).unwrap().position, last + 1);
+                last += 1;
+            }
+            bytes += whole as u64;
+            rest.drain(..whole);
+        }
+        assert!(rest.is_empty());
+        (bytes, last)
+    };
+    assert_eq!(get("?to=10000").await, (small, 10_000));
+    let before = peak_memory(program.id()).unwrap() * 1024;
+    assert_eq!(get("").await, (large, head));
+    let after = peak_memory(program.id()).unwrap() * 1024;
+    assert!(after < before + (large - small) / 3, "for {} bytes more it took {} more", large - small, after - before);
+}

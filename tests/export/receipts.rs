@@ -1,0 +1,64 @@
+//! Receipts: which checkpoint they are bound to, and that they are whole.
+
+use ledger_events::merkle::MerkleError;
+use rewards_ledger::transparency::checkpoint::{CheckpointError, Trust};
+use rewards_ledger::transparency::cosignature::Quorum;
+use rewards_ledger::transparency::issue::{IssueError, MOST_EVENTS, order_receipt};
+use rewards_ledger::transparency::receipt::{Receipt, ReceiptError};
+use rewards_ledger::transparency::signer::Signer;
+
+use super::offline::kept;
+use crate::support::history::revealed;
+use crate::support::ledger::SHARD;
+use crate::support::tree::key;
+
+/// A receipt beside a checkpoint that it was not made for, though the log has signed it: no proof holds.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receipt_holds_with_its_own_checkpoint_alone() {
+    let kept = kept().await;
+    let trust = Trust::in_keys(vec![key()]);
+    let receipt = order_receipt(kept.shop.pool(), SHARD, 3, &Quorum::default()).await.unwrap();
+    let first = receipt.events[0].event.position;
+    assert_eq!(receipt.check(&trust).unwrap().opened.checkpoint.size, kept.sizes[1]);
+    kept.shop.order(1).await;
+    kept.tree.grow().await;
+    let earlier = std::fs::read_to_string(kept.path("first.note")).unwrap();
+    let later = kept.tree.newest().await.note;
+    let mut other_root = trust.open(&receipt.checkpoint).unwrap().checkpoint;
+    other_root.root = [7; 32];
+    let signer = Signer::from_text(crate::support::ledger::LOG_KEY).unwrap();
+    let same_size = signer.sign(&other_root).unwrap().to_string();
+    for checkpoint in [earlier, later, same_size] {
+        let other = Receipt { checkpoint: checkpoint.clone(), ..receipt.clone() };
+        let refused = other.check(&trust);
+        assert!(matches!(refused, Err(ReceiptError::Proof { position, .. }) if position == first), "{refused:?}");
+        std::fs::write(kept.path("receipt.json"), serde_json::to_vec(&other).unwrap()).unwrap();
+        let (is_well, facts) = kept.verify(&["--receipt", "receipt.json"]).await;
+        assert!(!is_well && facts["problem"].as_str().unwrap().starts_with(&format!("position {first}: ")), "{facts}");
+    }
+    // Too small for the order: it has no such event.
+    let mut small = trust.open(&receipt.checkpoint).unwrap().checkpoint;
+    small.size = u64::try_from(first).unwrap() - 1;
+    let refused = Receipt { checkpoint: signer.sign(&small).unwrap().to_string(), ..receipt.clone() }.check(&trust);
+    assert!(matches!(refused, Err(ReceiptError::Proof { source: MerkleError::NoSuchLeaf { .. }, .. })), "{refused:?}");
+    // Signed by another than the log.
+    let stranger = Signer::from_text("bmV3IGtleSBuZXcga2V5IG5ldyBrZXkgbmV3IGtleS4=").unwrap();
+    let own = trust.open(&receipt.checkpoint).unwrap().checkpoint;
+    let refused = Receipt { checkpoint: stranger.sign(&own).unwrap().to_string(), ..receipt }.check(&trust);
+    assert!(matches!(refused, Err(ReceiptError::Checkpoint(CheckpointError::Note(_)))), "{refused:?}");
+}
+
+/// However often an order's codes were read: all of it, or nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receipt_has_all_events_of_its_order_or_is_refused() {
+    let kept = kept().await;
+    let before = order_receipt(kept.shop.pool(), SHARD, 3, &Quorum::default()).await.unwrap().events.len();
+    kept.shop.tamper(&revealed(3, 10_050)).await;
+    kept.tree.grow().await;
+    let receipt = order_receipt(kept.shop.pool(), SHARD, 3, &Quorum::default()).await.unwrap();
+    assert_eq!(receipt.events.len(), before + 10_050);
+    receipt.check(&Trust::in_keys(vec![key()])).unwrap();
+    kept.shop.tamper(&revealed(3, MOST_EVENTS - 10_050)).await;
+    let refused = order_receipt(kept.shop.pool(), SHARD, 3, &Quorum::default()).await;
+    assert!(matches!(refused, Err(IssueError::TooMany)), "{:?}", refused.map(|receipt| receipt.events.len()));
+}
