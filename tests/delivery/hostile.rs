@@ -22,8 +22,8 @@ fn bomb() -> Vec<u8> {
 }
 
 const GIGABYTE: u64 = 1024 * 1024 * 1024;
-/// What the kernel may hold of a connection that nobody reads any more, at both ends of it.
-const SOCKET_BUFFERS: u64 = 4 * 1024 * 1024;
+/// More than the kernel holds of a connection that nobody reads any more, at both ends of it.
+const SOCKET_BUFFERS: u64 = 64 * 1024 * 1024;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_is_a_recorded_outcome_that_a_person_understands() {
