@@ -20,8 +20,10 @@ use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_rustls::TlsConnector;
+use tokio_util::task::AbortOnDropHandle;
 use url::Host;
 
 use super::resolver::Resolver;
@@ -33,6 +35,8 @@ const IDLE_LIFETIME: Duration = Duration::from_secs(45);
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
 /// How long one address may take before the next is tried beside it (RFC 8305, 5).
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
+/// How long a connection may still be busy with a request that was answered.
+const FREE_WITHIN: Duration = Duration::from_millis(100);
 /// The most of an answer's headers, in bytes.
 const MAX_HEADER_BYTES: usize = 64 * 1024;
 /// The most informational answers (1xx) before the one that counts.
@@ -68,7 +72,15 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Trouble {
 #[derive(Debug)]
 pub struct Lent {
     origin: Origin,
+    open: Open,
+}
+
+/// A connection in use. It is cut when this goes: a receiver that takes nothing could hold what is
+/// still to be written, and with it the connection, for ever.
+#[derive(Debug)]
+struct Open {
     sender: SendRequest<Full<Bytes>>,
+    task: AbortOnDropHandle<()>,
 }
 
 /// Counts the informational answers to one request.
@@ -86,8 +98,10 @@ impl Flood {
     }
 }
 
+/// One that nobody uses. When it goes it is closed in the order of TLS.
 struct Idle {
     sender: SendRequest<Full<Bytes>>,
+    task: JoinHandle<()>,
     since: Instant,
 }
 
@@ -153,17 +167,17 @@ impl Connections {
         let seen = flood.clone();
         hyper::ext::on_informational(&mut request, move |_| seen.count());
         loop {
-            let (mut sender, is_kept) = match self.kept(origin) {
-                Some(sender) => (sender, true),
+            let (mut open, is_kept) = match self.kept(origin) {
+                Some(open) => (open, true),
                 None => (self.open(origin, ends_at).await?, false),
             };
             let answered = tokio::select! {
-                answered = sender.try_send_request(request) => answered,
+                answered = open.sender.try_send_request(request) => answered,
                 () = flood.is_too_much.notified() => return Err(Trouble::Informed),
                 () = sleep_until(ends_at) => return Err(Trouble::Late("no answer")),
             };
             let mut error = match answered {
-                Ok(response) => return Ok((response, Lent { origin: origin.clone(), sender })),
+                Ok(response) => return Ok((response, Lent { origin: origin.clone(), open })),
                 Err(error) => error,
             };
             match error.take_message() {
@@ -173,25 +187,23 @@ impl Connections {
         }
     }
 
-    /// Keeps a connection whose answer has been read to its end.
-    pub fn give_back(self: &Arc<Self>, mut lent: Lent) {
-        if lent.sender.is_ready() {
-            return self.keep(lent);
+    /// Keeps a connection whose answer has been read to its end, once it is free: that is soon, unless
+    /// the receiver has answered what it does not take.
+    pub async fn give_back(self: &Arc<Self>, mut lent: Lent, ends_at: Instant) {
+        let latest = ends_at.min(Instant::now() + FREE_WITHIN);
+        if let Ok(Ok(())) = timeout_at(latest, lent.open.sender.ready()).await {
+            self.keep(lent);
         }
-        let pool = self.clone();
-        tokio::spawn(async move {
-            if lent.sender.ready().await.is_ok() {
-                pool.keep(lent);
-            }
-        });
     }
 
     fn keep(self: &Arc<Self>, lent: Lent) {
         let mut idle = self.idle();
-        if lent.sender.is_closed() || self.waiting.load(Ordering::SeqCst) > 0 {
+        let Open { sender, task } = lent.open;
+        let unused = Idle { sender, task: task.detach(), since: Instant::now() };
+        if unused.sender.is_closed() || self.waiting.load(Ordering::SeqCst) > 0 {
             return;
         }
-        idle.entry(lent.origin).or_default().push(Idle { sender: lent.sender, since: Instant::now() });
+        idle.entry(lent.origin).or_default().push(unused);
         drop(idle);
         if !self.is_swept.swap(true, Ordering::Relaxed) {
             tokio::spawn(sweep(Arc::downgrade(self)));
@@ -199,19 +211,19 @@ impl Connections {
     }
 
     /// The connection to this origin that was used last.
-    fn kept(&self, origin: &Origin) -> Option<SendRequest<Full<Bytes>>> {
+    fn kept(&self, origin: &Origin) -> Option<Open> {
         let mut idle = self.idle();
         let kept = idle.get_mut(origin)?;
-        while let Some(Idle { sender, since }) = kept.pop() {
+        while let Some(Idle { sender, task, since }) = kept.pop() {
             if since.elapsed() < IDLE_LIFETIME && sender.is_ready() && !sender.is_closed() {
-                return Some(sender);
+                return Some(Open { sender, task: AbortOnDropHandle::new(task) });
             }
         }
         idle.remove(origin);
         None
     }
 
-    async fn open(&self, origin: &Origin, ends_at: Instant) -> Result<SendRequest<Full<Bytes>>, Trouble> {
+    async fn open(&self, origin: &Origin, ends_at: Instant) -> Result<Open, Trouble> {
         let permit = match self.open.clone().try_acquire_owned() {
             Ok(permit) => permit,
             Err(_) => {
@@ -231,12 +243,12 @@ impl Connections {
         stream.set_nodelay(true)?;
         let stream = in_time(ends_at, "no TLS handshake", self.tls.connect(name, stream)).await??;
         let (sender, connection) = Builder::new().max_buf_size(MAX_HEADER_BYTES).handshake(TokioIo::new(stream)).await?;
-        tokio::spawn(async move {
+        let task = tokio::spawn(async move {
+            let _permit = permit;
             // Whoever sends over it is told how it ended.
             _ = connection.await;
-            drop(permit);
         });
-        Ok(sender)
+        Ok(Open { sender, task: AbortOnDropHandle::new(task) })
     }
 
     /// Makes room for another origin.

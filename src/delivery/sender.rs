@@ -176,7 +176,7 @@ impl Sender {
         let status = response.status().as_u16();
         let (body, is_whole) = read_body(response.into_body(), ends_at).await;
         if is_whole {
-            self.connections.give_back(connection);
+            self.connections.give_back(connection, ends_at).await;
         }
         Outcome {
             response_status: Some(status),

@@ -6,6 +6,10 @@ use std::time::Duration;
 
 use hyper::body::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc::UnboundedSender;
+
+/// What a long body is made of.
+const PART: [u8; 0x4000] = [b'.'; 0x4000];
 
 /// A way to treat a sender badly.
 #[derive(Debug, Clone)]
@@ -24,10 +28,15 @@ pub enum Misbehaviour {
     DripHeaders(Duration),
     /// A body without end, as fast as it is taken.
     EndlessBody(u16),
+    /// A body of so many bytes, as fast as it is taken. Who counts is told of each part that was
+    /// written; it is over when the channel ends.
+    LongBody(u16, u64, UnboundedSender<u64>),
     /// Headers without end.
     HeaderFlood,
     /// `100 Continue` without end.
     InformationalFlood,
+    /// Another one of these, after a while.
+    After(Duration, Box<Misbehaviour>),
 }
 
 /// Misbehaves until the sender hangs up.
@@ -60,10 +69,20 @@ where
         }
         Misbehaviour::EndlessBody(status) => {
             stream.write_all(endless_head(status).as_bytes()).await?;
-            let mut chunk = b"4000\r\n".to_vec();
-            chunk.resize(chunk.len() + 0x4000, b'.');
-            chunk.extend_from_slice(b"\r\n");
-            return repeat(stream, &chunk, Duration::ZERO).await;
+            return repeat(stream, &[b"4000\r\n", &PART[..], b"\r\n"].concat(), Duration::ZERO).await;
+        }
+        Misbehaviour::LongBody(status, bytes, written) => {
+            stream.write_all(format!("HTTP/1.1 {status} Status\r\nContent-Length: {bytes}\r\n\r\n").as_bytes()).await?;
+            let mut left = bytes;
+            while left > 0 {
+                let part = left.min(PART.len() as u64);
+                stream.write_all(&PART[..part as usize]).await?;
+                left -= part;
+                let _ = written.send(part); // nobody may be counting
+                tokio::task::yield_now().await;
+            }
+            stream.flush().await?;
+            return read_to_the_end(stream).await;
         }
         Misbehaviour::HeaderFlood => {
             stream.write_all(b"HTTP/1.1 200 OK\r\n").await?;
@@ -71,6 +90,10 @@ where
         }
         Misbehaviour::InformationalFlood => {
             return repeat(stream, b"HTTP/1.1 100 Continue\r\n\r\n", Duration::ZERO).await;
+        }
+        Misbehaviour::After(pause, how) => {
+            tokio::time::sleep(pause).await;
+            return Box::pin(misbehave(stream, *how)).await;
         }
     }
     stream.shutdown().await

@@ -4,6 +4,7 @@
 mod connections;
 mod names;
 mod server;
+mod spellings;
 mod targets;
 
 use std::net::SocketAddr;

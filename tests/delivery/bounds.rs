@@ -7,9 +7,14 @@ use std::time::{Duration, Instant};
 
 use ledger_events::webhook::WebhookEventType;
 use rewards_ledger::receiver::{Answer, Received};
+use serde_json::json;
+use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 
-use super::run_until_none;
+use super::{count, run_until_none};
+use crate::support::postgres;
+use crate::support::program::{self, Program};
+use crate::support::relay::Relay;
 use crate::support::shop::{DEADLINE, Shop, receiver};
 
 const PENDING: &str = "SELECT count(*) FROM delivery_state WHERE status = 'pending'";
@@ -74,6 +79,65 @@ async fn never_more_is_in_flight_than_may_be_in_all_and_of_one_webhook() {
     let (in_all, of_one) = counting.most();
     assert!(in_all <= 10 && of_one <= 4, "{in_all} in all, {of_one} of one webhook");
     assert!(in_all > 5 && of_one > 2, "and what may be is made use of: {in_all} in all, {of_one} of one webhook");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_flags_bound_what_a_running_node_sends_and_opens_at_once() {
+    let database = postgres::database().await;
+    let counting = Counting::answering_after(Duration::from_millis(300));
+    let counted = counting.clone();
+    let (receiver, _arrived) = receiver(move |r| counted.answer(r)).await;
+    let relay = Relay::before(receiver.address()).await;
+    let ca = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(ca.path(), receiver.ca_pem()).unwrap();
+    let reach = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];
+    let bounds = ["--delivery-in-flight", "6", "--delivery-in-flight-per-webhook", "4"];
+    let program = Program::start(&database.url, &[&reach[..], &bounds].concat()).await;
+    let client = program.client("1000.00").await;
+    let product = program.product(0).await;
+    let pool = PgPool::connect(&database.url).await.unwrap();
+    // One alone may have less than the node; three together want more.
+    for (webhooks, deliveries) in [(1, 20), (2, 80)] {
+        for _ in 0..webhooks {
+            let webhook = json!({"name": "a", "url": relay.url(), "events": ["order.created"]});
+            assert_eq!(program.call(&client, "POST", "/webhooks", None, &webhook).await.unwrap().0, 201);
+        }
+        let order = json!({"product_id": product, "denomination": 10, "quantity": 1});
+        let orders = (0..20).map(|_| program.call(&client, "POST", "/orders", None, &order));
+        for placed in futures::future::join_all(orders).await {
+            assert_eq!(placed.unwrap().0, 201);
+        }
+        let done = tokio::time::timeout(program::DEADLINE, async {
+            while count(&pool, "SELECT count(*) FROM delivery_state WHERE status = 'delivered'").await < deliveries {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+        done.await.expect("all are delivered");
+    }
+    let (in_all, of_one) = counting.most();
+    assert!(in_all <= 6 && of_one <= 4, "{in_all} in all, {of_one} of one webhook");
+    assert!(in_all > 4 && of_one > 2, "and what may be is made use of: {in_all} in all, {of_one} of one webhook");
+    assert!(relay.accepted() <= 6, "{} connections for 80 deliveries", relay.accepted());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_goes_over_few_connections() {
+    let shop = Shop::open().await;
+    let (receiver, mut arrived) = receiver(|_| Answer::StatusWithBody(200, "thanks".to_owned())).await;
+    let relay = Relay::before(receiver.address()).await;
+    for _ in 0..3 {
+        shop.webhook(&relay.url()).await;
+    }
+    shop.orders(shop.customer.account_id, 400).await;
+    shop.project().await;
+    let mut worker = shop.worker(&receiver, DEADLINE);
+    worker.settings.max_in_flight = 16;
+    worker.settings.max_in_flight_per_webhook = 8;
+    run_until_none(worker, PENDING).await;
+    let requests = std::iter::from_fn(|| arrived.try_recv().ok()).count();
+    assert_eq!(requests, 1_200);
+    let connections = relay.accepted();
+    assert!((1..=16).contains(&connections), "{connections} connections for {requests} requests");
 }
 
 #[tokio::test(flavor = "multi_thread")]

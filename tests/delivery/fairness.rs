@@ -104,6 +104,61 @@ async fn however_many_endpoints_hang_the_others_are_served() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn hundreds_of_new_endpoints_that_hang_hold_up_nobody_who_is_well() {
+    let shop = Shop::open().await;
+    let hanging = Arc::new(AtomicUsize::new(0));
+    let counted = hanging.clone();
+    let (receiver, _arrived) = receiver(move |r| match r.path.as_str() {
+        "/hang" => {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Answer::Hang
+        }
+        _ => Answer::Status(200),
+    })
+    .await;
+    let (good, _) = shop.webhook(&format!("{}/good", receiver.url())).await;
+    assert_eq!(good, 1);
+    let delivered = "SELECT count(*) FROM delivery_state WHERE webhook_id = 1 AND status = 'delivered'";
+    let until_delivered = async |wanted: i64| {
+        let done = tokio::time::timeout(HANGING, async {
+            while count(shop.pool(), delivered).await < wanted {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+        done.await.expect("the good one's are delivered");
+    };
+    let mut worker = shop.worker(&receiver, HANGING);
+    worker.settings.max_in_flight = 64;
+    worker.settings.max_in_flight_per_webhook = 16;
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(worker.run(stop.clone()));
+    shop.orders(shop.customer.account_id, 20).await;
+    shop.project().await;
+    until_delivered(20).await;
+    // Each on an account of its own, so that nobody has less than it.
+    let url = format!("{}/hang", receiver.url());
+    futures::future::join_all((0..300).map(async |n| {
+        let (account, _) = shop.account(&format!("hangs {n}")).await;
+        shop.webhook_for(account, &url, &[WebhookEventType::OrderCreated]).await;
+        shop.orders(account, 2).await;
+    }))
+    .await;
+    shop.project().await;
+    // As many as may be, with others behind them.
+    while hanging.load(Ordering::SeqCst) < 32 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    shop.orders(shop.customer.account_id, 300).await;
+    shop.project().await;
+    until_delivered(320).await;
+    let ended = "SELECT count(*) FROM delivery_attempts JOIN delivery_state USING (shard_id, delivery_id) WHERE webhook_id > 1 AND finished_at IS NOT NULL";
+    assert_eq!(count(shop.pool(), ended).await, 0, "before one hanging send has ended");
+    assert_eq!(hanging.load(Ordering::SeqCst), 32, "half of what may be in flight");
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn one_accounts_flood_does_not_delay_anothers_delivery() {
     let shop = Shop::open().await;
     let order: Arc<Mutex<Vec<String>>> = Arc::default();

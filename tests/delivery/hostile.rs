@@ -1,13 +1,15 @@
 //! Receivers that misbehave in every way there is, and what the client is shown of it.
 
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use rewards_ledger::delivery::sender::{MAX_RESPONSE_BODY_BYTES, SenderSettings};
 use rewards_ledger::receiver::{Answer, Certificate, Misbehaviour, Receiver, ReceiverSettings};
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
 use crate::support::node::Node;
-use crate::support::shop::{Shop, receiver, sender, trusting, worker};
+use crate::support::shop::{DEADLINE as LONG, Shop, receiver, sender, trusting, worker};
 
 const DEADLINE: Duration = Duration::from_secs(2);
 
@@ -19,12 +21,9 @@ fn bomb() -> Vec<u8> {
     packed
 }
 
-/// A status, its headers, a body that says it has a gigabyte and sends as much as is taken.
-fn gigabyte() -> Misbehaviour {
-    let mut bytes = b"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n".to_vec();
-    bytes.resize(bytes.len() + 8 * 1024 * 1024, b'.');
-    Misbehaviour::RawThenHang(bytes.into())
-}
+const GIGABYTE: u64 = 1024 * 1024 * 1024;
+/// More than the kernel holds of a connection that nobody reads any more, at both ends of it.
+const SOCKET_BUFFERS: u64 = 64 * 1024 * 1024;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_is_a_recorded_outcome_that_a_person_understands() {
@@ -54,7 +53,7 @@ async fn each_is_a_recorded_outcome_that_a_person_understands() {
         (Answer::Misbehave(Misbehaviour::DripBody(200, drip)), Some(200), None),
         (Answer::Misbehave(Misbehaviour::DripBody(503, drip)), Some(503), Some("HTTP 503")),
         (Answer::Misbehave(Misbehaviour::EndlessBody(200)), Some(200), None),
-        (Answer::Misbehave(gigabyte()), Some(200), None),
+        (Answer::Misbehave(Misbehaviour::LongBody(200, GIGABYTE, mpsc::unbounded_channel().0)), Some(200), None),
     ];
     let shop = Shop::open().await;
     let answers: Vec<Answer> = cases.iter().map(|(answer, ..)| answer.clone()).collect();
@@ -92,6 +91,33 @@ async fn each_is_a_recorded_outcome_that_a_person_understands() {
         assert_eq!((state.0.as_str(), state.1), (expected, 1), "{shown}");
         assert!(state.2.is_none_or(|bytes| bytes <= MAX_RESPONSE_BODY_BYTES as i32), "{shown}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_gigabyte_no_more_is_taken_than_is_kept() {
+    let shop = Shop::open().await;
+    let (written, mut counting) = mpsc::unbounded_channel();
+    // Given away, so that the channel ends with the only answer.
+    let answer = Mutex::new(Some(Answer::Misbehave(Misbehaviour::LongBody(200, GIGABYTE, written))));
+    let (receiver, _arrived) = receiver(move |_| answer.lock().unwrap().take().unwrap()).await;
+    shop.webhook(&receiver.url()).await;
+    shop.order(1).await;
+    shop.project().await;
+    // A deadline that would be enough to read more.
+    assert_eq!(shop.worker(&receiver, LONG).once().await.unwrap().delivered, 1);
+    let count = async {
+        let mut sum = 0;
+        while let Some(part) = counting.recv().await {
+            sum += part;
+        }
+        sum
+    };
+    let sum = tokio::time::timeout(LONG, count).await.expect("the connection is closed: the receiver cannot go on");
+    let kept = MAX_RESPONSE_BODY_BYTES as u64;
+    assert!((kept..kept + SOCKET_BUFFERS).contains(&sum), "{sum} bytes were taken");
+    let stored: i32 =
+        sqlx::query_scalar("SELECT octet_length(response_body) FROM delivery_state").fetch_one(shop.pool()).await.unwrap();
+    assert_eq!(stored, MAX_RESPONSE_BODY_BYTES as i32);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -63,7 +63,14 @@ fn assert_headers(received: &Received) {
     assert_eq!(received.header("content-type"), Some("application/json"));
     let published = operation["parameters"].as_array().unwrap().iter().map(|parameter| {
         assert_eq!((&parameter["in"], &parameter["required"]), (&json!("header"), &json!(true)), "{parameter}");
-        parameter["name"].as_str().unwrap().to_ascii_lowercase()
+        let name = parameter["name"].as_str().unwrap().to_ascii_lowercase();
+        let value = received.header(&name).unwrap_or_else(|| panic!("published and not sent: {name}"));
+        match parameter["schema"]["type"].as_str().unwrap() {
+            "integer" => assert!(value.parse::<i64>().is_ok(), "{name}: {value}"),
+            "string" => assert!(!value.is_empty(), "{name}"),
+            other => panic!("{name}: {other}"),
+        }
+        name
     });
     let (before, after) = (["host", "content-type"].map(str::to_owned), ["content-length".to_owned()]);
     let expected: Vec<String> = before.into_iter().chain(published).chain(after).collect();
@@ -105,7 +112,7 @@ async fn python_and_node_verify_what_arrives() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_type_arrives_as_the_published_document_says() {
+async fn every_type_arrives_as_published_and_python_and_node_verify_it() {
     let shop = Shop::open().await;
     let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
     let (_, token) = shop.webhook_for(shop.customer.account_id, &receiver.url(), &WebhookEventType::ALL).await;
@@ -121,6 +128,7 @@ async fn every_type_arrives_as_the_published_document_says() {
         let received = arrived.recv().await.unwrap();
         assert_headers(&received);
         received.verify(&token, chrono::Utc::now().timestamp()).unwrap();
+        verify_elsewhere(&received, &token).await;
         types.insert(received.event_type().unwrap().to_owned());
     }
     assert_eq!(types, HashSet::from(WebhookEventType::ALL.map(|event| event.as_str().to_owned())));

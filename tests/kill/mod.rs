@@ -20,7 +20,7 @@ use sqlx::PgPool;
 use tokio::sync::RwLock;
 
 use crate::support::postgres;
-use crate::support::program::{Client, Program};
+use crate::support::program::{Client, DEADLINE, Program};
 
 /// What a webhook hears of, by the event of the log.
 const HEARD: [(&str, &str); 5] = [
@@ -47,8 +47,9 @@ struct Arrived {
 /// By `X-Webhook-ID` and `event_id`.
 type Arrivals = Arc<Mutex<HashMap<(String, String), Arrived>>>;
 
-/// A receiver that keeps what arrived, and the arguments that let the program reach it.
-async fn receiver() -> (Receiver, Arrivals, tempfile::NamedTempFile) {
+/// A receiver that keeps what arrived, and the authority that lets the program reach it. As long as
+/// it hangs, nothing arrives.
+async fn receiver(hangs: Arc<AtomicBool>) -> (Receiver, Arrivals, tempfile::NamedTempFile) {
     let arrivals = Arrivals::default();
     let kept = arrivals.clone();
     let settings = ReceiverSettings {
@@ -56,6 +57,9 @@ async fn receiver() -> (Receiver, Arrivals, tempfile::NamedTempFile) {
         service_name: "SERVICE".into(),
         certificate: Certificate::generate().unwrap(),
         respond: Arc::new(move |received| {
+            if hangs.load(Ordering::SeqCst) {
+                return Answer::Hang;
+            }
             let text = |header: Option<&str>| header.unwrap().to_owned();
             let mut kept = kept.lock().unwrap();
             let count = kept.len();
@@ -258,10 +262,11 @@ async fn has_all_arrived(pool: &PgPool, orders: &[Order], webhooks: &[Subscripti
     if unsettled > 0 { Err(format!("{unsettled} deliveries are pending")) } else { Ok(()) }
 }
 
-/// Under load from some clients, does `harm` so many times, then checks everything; returns how
-/// often a client had to ask again.
-async fn survives(database_url: &str, times: usize, mut harm: impl AsyncFnMut(&RwLock<Program>)) -> i64 {
-    let (receiver, arrivals, ca) = receiver().await;
+/// Under load from some clients, does `harm` so many times, to the program or to the receiver, which
+/// hangs if it is told to; then checks everything. Returns how often a client had to ask again.
+async fn survives(database_url: &str, times: usize, mut harm: impl AsyncFnMut(&RwLock<Program>, &AtomicBool)) -> i64 {
+    let hangs = Arc::new(AtomicBool::new(false));
+    let (receiver, arrivals, ca) = receiver(hangs.clone()).await;
     let reach = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8"];
     let arguments = [&reach[..], &["--delivery-timeout", "2s", "--retry-base", "1s"]].concat();
     let program = Program::start(database_url, &arguments).await;
@@ -292,7 +297,7 @@ async fn survives(database_url: &str, times: usize, mut harm: impl AsyncFnMut(&R
         while acknowledged.load(Ordering::Relaxed) < enough {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        harm(&program).await;
+        harm(&program, &hangs).await;
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
     stop.store(true, Ordering::Relaxed);
@@ -311,7 +316,7 @@ async fn survives(database_url: &str, times: usize, mut harm: impl AsyncFnMut(&R
 #[tokio::test(flavor = "multi_thread")]
 async fn the_program_is_killed_again_and_again() {
     let database = postgres::database().await;
-    let retries = survives(&database.url, 6, async |program| {
+    let retries = survives(&database.url, 6, async |program, _| {
         // Requests in flight hold the read lock; SIGKILL does not wait for them.
         program.read().await.signal(Signal::SIGKILL);
         program.write().await.restart().await;
@@ -323,7 +328,7 @@ async fn the_program_is_killed_again_and_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn postgres_is_killed_again_and_again() {
     let server = postgres::own_server(true).await;
-    survives(&server.url(), 4, async |_| {
+    survives(&server.url(), 4, async |_, _| {
         let pid = server.pid();
         assert_ne!(pid, 0, "it runs");
         kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).unwrap();
@@ -340,14 +345,29 @@ async fn postgres_is_killed_again_and_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn postgres_is_stopped_for_half_a_minute() {
+async fn postgres_is_stopped_for_half_a_minute_over_a_backlog() {
     let settings = Settings { remove_at_end: false, ..Settings::temporary(true).unwrap() };
     let mut server = Some(Server::start(settings.clone()).await.unwrap());
     let url = server.as_ref().unwrap().url();
-    let retries = survives(&url, 1, async |_| {
-        // In the middle of a run: orders are placed before, and after.
-        tokio::time::sleep(Duration::from_secs(4)).await;
+    let retries = survives(&url, 1, async |_, hangs| {
+        // In the middle of a run: orders are placed before, and after; and what is due is not what can be sent.
+        hangs.store(true, Ordering::SeqCst);
+        let pool = PgPool::connect(&url).await.unwrap();
+        let backlog = "SELECT count(*) FILTER (WHERE leased_until IS NULL), count(leased_until) FROM delivery_state WHERE status = 'pending'";
+        let grown = tokio::time::timeout(DEADLINE, async {
+            loop {
+                let (waiting, in_flight): (i64, i64) = sqlx::query_as(backlog).fetch_one(&pool).await.unwrap();
+                if waiting >= 50 && in_flight > 0 {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        });
+        grown.await.expect("a backlog, some of it in flight");
+        pool.close().await;
         server.take().unwrap().stop().await.unwrap();
+        // What was claimed may still arrive, and nothing of it be recorded; all else waits.
+        hangs.store(false, Ordering::SeqCst);
         tokio::time::sleep(Duration::from_secs(30)).await;
         let again = Server::start(settings.clone()).await.unwrap();
         assert_eq!(again.url(), url);

@@ -1,8 +1,10 @@
 //! The program killed with SIGKILL at each step of a delivery. What holds it at the step is the
 //! surroundings: a lock on a table, a network that stands still, a receiver that does not answer.
 
+mod attempts;
+
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,6 +18,10 @@ use crate::support::postgres::{self, TestDatabase};
 use crate::support::program::{DEADLINE, Program};
 use crate::support::relay::Relay;
 
+/// A delivery as the client is shown it: status, count, and of each attempt its number, request id,
+/// status and error.
+type Shown = (String, i64, Vec<(i64, String, Value, Value)>);
+
 /// The program with a webhook, and a receiver that counts.
 struct Scene {
     program: Program,
@@ -25,6 +31,8 @@ struct Scene {
     /// The request ids that arrived, by event id.
     arrived: Arc<Mutex<HashMap<String, Vec<String>>>>,
     hangs: Arc<AtomicBool>,
+    /// What it answers when it does.
+    status: Arc<AtomicU16>,
     pool: PgPool,
     _receiver: Receiver,
     _ca: tempfile::NamedTempFile,
@@ -33,10 +41,15 @@ struct Scene {
 
 impl Scene {
     async fn open() -> Scene {
+        Scene::with(&[]).await
+    }
+
+    /// One whose program has these arguments, too.
+    async fn with(further: &[&str]) -> Scene {
         let database = postgres::database().await;
         let arrived: Arc<Mutex<HashMap<String, Vec<String>>>> = Arc::default();
-        let hangs = Arc::new(AtomicBool::new(false));
-        let (kept, is_hanging) = (arrived.clone(), hangs.clone());
+        let (hangs, status) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU16::new(200)));
+        let (kept, is_hanging, answered) = (arrived.clone(), hangs.clone(), status.clone());
         let settings = ReceiverSettings {
             listen: "127.0.0.1:0".parse().unwrap(),
             service_name: "SERVICE".into(),
@@ -44,7 +57,7 @@ impl Scene {
             respond: Arc::new(move |received| {
                 let id = |id: Option<&str>| id.unwrap().to_owned();
                 kept.lock().unwrap().entry(id(received.event_id())).or_default().push(id(received.request_id()));
-                if is_hanging.load(Ordering::SeqCst) { Answer::Hang } else { Answer::Status(200) }
+                if is_hanging.load(Ordering::SeqCst) { Answer::Hang } else { Answer::Status(answered.load(Ordering::SeqCst)) }
             }),
         };
         let (receiver, channel) = Receiver::start(settings).await.unwrap();
@@ -52,15 +65,15 @@ impl Scene {
         let relay = Relay::before(receiver.address()).await;
         let ca = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(ca.path(), receiver.ca_pem()).unwrap();
-        let arguments = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];
-        let program = Program::start(&database.url, &arguments).await;
+        let reach = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];
+        let program = Program::start(&database.url, &[&reach[..], further].concat()).await;
         let client = program.client("1000.00").await;
         let product = program.product(0).await;
         let webhook = json!({"name": "a", "url": relay.url(), "events": ["order.created"]});
-        let (status, answer) = program.call(&client, "POST", "/webhooks", None, &webhook).await.unwrap();
-        assert_eq!(status, 201, "{answer}");
+        let (code, answer) = program.call(&client, "POST", "/webhooks", None, &webhook).await.unwrap();
+        assert_eq!(code, 201, "{answer}");
         let pool = PgPool::connect(&database.url).await.unwrap();
-        Scene { program, client, product, relay, arrived, hangs, pool, _receiver: receiver, _ca: ca, _database: database }
+        Scene { program, client, product, relay, arrived, hangs, status, pool, _receiver: receiver, _ca: ca, _database: database }
     }
 
     async fn order(&self) {
@@ -117,22 +130,34 @@ impl Scene {
             .unwrap();
     }
 
-    /// What the client is shown of its only delivery: status, count, and of each attempt its
-    /// number, request id, status and error.
-    async fn shown(&self) -> (String, i64, Vec<(i64, String, Value, Value)>) {
+    /// What the client is shown of its only delivery.
+    async fn shown(&self) -> Shown {
+        let mut all = self.all_shown().await;
+        assert_eq!(all.len(), 1, "no delivery is doubled");
+        all.remove(0)
+    }
+
+    async fn all_shown(&self) -> Vec<Shown> {
         let get = async |path: &str| {
             let (status, data) = self.program.call(&self.client, "GET", path, None, &Value::Null).await.unwrap();
             assert_eq!(status, 200, "{data}");
             data
         };
-        let list = get("/webhooks/deliveries").await;
-        assert_eq!(list["deliveries"].as_array().unwrap().len(), 1, "no delivery is doubled");
-        let detail = get(&format!("/webhooks/deliveries/{}", list["deliveries"][0]["id"])).await;
-        let attempts = detail["attempts"].as_array().unwrap().iter().map(|attempt| {
-            let request_id = attempt["request_id"].as_str().unwrap().to_owned();
-            (attempt["attempt"].as_i64().unwrap(), request_id, attempt["response_status"].clone(), attempt["error"].clone())
-        });
-        (detail["status"].as_str().unwrap().to_owned(), detail["attempt_count"].as_i64().unwrap(), attempts.collect())
+        let list = get("/webhooks/deliveries?limit=100").await;
+        let mut all = vec![];
+        for delivery in list["deliveries"].as_array().unwrap() {
+            let detail = get(&format!("/webhooks/deliveries/{}", delivery["id"])).await;
+            let attempts = detail["attempts"].as_array().unwrap().iter().map(|attempt| {
+                let request_id = attempt["request_id"].as_str().unwrap().to_owned();
+                (attempt["attempt"].as_i64().unwrap(), request_id, attempt["response_status"].clone(), attempt["error"].clone())
+            });
+            all.push((
+                detail["status"].as_str().unwrap().to_owned(),
+                detail["attempt_count"].as_i64().unwrap(),
+                attempts.collect(),
+            ));
+        }
+        all
     }
 
     /// Everything that was to arrive did, and is recorded so; nothing is doubled or counted twice.

@@ -1,7 +1,9 @@
 //! A TCP relay in front of a receiver that can hold connections, as if the network stood still
-//! before the first byte.
+//! before the first byte, and counts them.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -11,15 +13,18 @@ use tokio::sync::watch;
 pub struct Relay {
     address: SocketAddr,
     is_held: watch::Sender<bool>,
+    accepted: Arc<AtomicUsize>,
 }
 
 impl Relay {
     pub async fn before(target: SocketAddr) -> Relay {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let relay = Relay { address: listener.local_addr().unwrap(), is_held: watch::Sender::new(false) };
-        let held = relay.is_held.clone();
+        let relay =
+            Relay { address: listener.local_addr().unwrap(), is_held: watch::Sender::new(false), accepted: Arc::default() };
+        let (held, accepted) = (relay.is_held.clone(), relay.accepted.clone());
         tokio::spawn(async move {
             while let Ok((mut inward, _)) = listener.accept().await {
+                accepted.fetch_add(1, Ordering::SeqCst);
                 let mut held = held.subscribe();
                 tokio::spawn(async move {
                     if held.wait_for(|is_held| !is_held).await.is_ok()
@@ -41,5 +46,10 @@ impl Relay {
     /// Connections are taken and nothing of them passed on, or everything is.
     pub fn hold(&self, is_held: bool) {
         self.is_held.send_replace(is_held);
+    }
+
+    /// How many connections were accepted.
+    pub fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::SeqCst)
     }
 }

@@ -2,7 +2,10 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 
 use super::*;
 
@@ -72,6 +75,50 @@ async fn no_connection_outlives_a_send_that_was_given_up() {
         }
         assert_eq!(counts.made.load(Ordering::SeqCst), 1, "{shown}");
         receiver.stop().await;
+    }
+}
+
+/// A receiver that takes nothing after the head of a request until it is told to; it answers, if it
+/// is to. Then it reads on and says whether the connection ends.
+async fn receiver_that_takes_nothing(certificate: &Certificate, answer: &'static [u8]) -> (String, Arc<Notify>, JoinHandle<u64>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());
+    let acceptor = TlsAcceptor::from(certificate.server_config().unwrap());
+    let goes_on = Arc::new(Notify::new());
+    let told = goes_on.clone();
+    let reading = tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut stream = acceptor.accept(stream).await.unwrap();
+        let mut buffer = vec![0; 0x1_0000];
+        stream.read(&mut buffer).await.unwrap();
+        stream.write_all(answer).await.unwrap();
+        stream.flush().await.unwrap();
+        told.notified().await;
+        let mut taken = 0;
+        // An end without TLS's own is an error, and an end.
+        while let Ok(n @ 1..) = stream.read(&mut buffer).await {
+            taken += n as u64;
+        }
+        taken
+    });
+    (url, goes_on, reading)
+}
+
+#[tokio::test]
+async fn a_receiver_that_does_not_take_the_request_holds_no_connection() {
+    // More than the kernel takes for a connection that is not read.
+    const BODY_BYTES: usize = 64 * 1024 * 1024;
+    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".as_slice();
+    for (answer, status) in [(answer, Some(200)), (b"".as_slice(), None)] {
+        let certificate = Certificate::generate().unwrap();
+        let (url, goes_on, reading) = receiver_that_takes_nothing(&certificate, answer).await;
+        let sender = sender_with(certificate.ca_pem(), Duration::from_secs(4), &["127.0.0.1/32"]);
+        let body = Bytes::from(vec![b'.'; BODY_BYTES]);
+        let outcome = sender.send(Delivery { body, ..delivery(&url) }).await;
+        assert_eq!(outcome.response_status, status, "{outcome:?}");
+        goes_on.notify_one();
+        let taken = tokio::time::timeout(LONG, reading).await.expect("the connection has ended").unwrap();
+        assert!(taken < BODY_BYTES as u64, "and nothing more was written: {taken}");
     }
 }
 

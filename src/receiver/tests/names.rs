@@ -7,12 +7,13 @@ use futures::FutureExt;
 use tokio::net::{TcpSocket, TcpStream};
 use url::Host;
 
+use super::targets::plain_server;
 use super::*;
 use crate::delivery::address::AddressFilter;
 use crate::delivery::resolver::{Lookup, Resolver};
 
 /// A look-up that gives one answer after the other, the last one for ever, and what it was asked.
-fn answers(given: Vec<Vec<&str>>) -> (Lookup, Arc<Mutex<Vec<String>>>) {
+pub(super) fn answers(given: Vec<Vec<&str>>) -> (Lookup, Arc<Mutex<Vec<String>>>) {
     let mut given: Vec<Vec<SocketAddr>> = given
         .into_iter()
         .map(|a| a.into_iter().map(|ip| (ip.parse::<std::net::IpAddr>().unwrap(), 0).into()).collect())
@@ -169,35 +170,57 @@ async fn full_backlog() -> (TcpListener, Vec<TcpStream>) {
 }
 
 #[tokio::test]
-async fn name_connection_and_answer_share_one_deadline() {
-    const DEADLINE: Duration = Duration::from_secs(2);
+async fn name_connection_handshake_answer_and_body_share_one_deadline() {
+    const DEADLINE: Duration = Duration::from_secs(4);
     // In time by itself, and not twice.
-    const LATE: Duration = Duration::from_millis(1_200);
-    let (prompt, _arrived) = receiver(Answer::Status(200)).await;
-    let certificate = Certificate::generate().unwrap();
-    let (slow, _kept) = receiver_with(certificate, |_| Answer::Delayed(LATE, 200)).await;
+    const LATE: Duration = Duration::from_millis(2_500);
+    let drips = || Misbehaviour::DripBody(200, Duration::from_millis(20));
+    let drips_late = Answer::Misbehave(Misbehaviour::After(LATE, Box::new(drips())));
+    let (prompt, _prompt) = receiver(Answer::Status(200)).await;
+    let (slow, _slow) = receiver(Answer::Delayed(LATE, 200)).await;
+    let (drip, _drip) = receiver(Answer::Misbehave(drips())).await;
+    let (late_drip, _late_drip) = receiver(drips_late).await;
+    let receivers = [&prompt, &slow, &drip, &late_drip];
+    let [prompt_url, slow_url, drip_url, late_drip_url] = receivers.map(Receiver::url);
     let (full, _waiting) = full_backlog().await;
     let full = format!("https://localhost:{}", full.local_addr().unwrap().port());
-    let (now, none) = (Duration::ZERO, None);
+    let silent = format!("https://localhost:{}", plain_server(b"", false).await.port());
+    let trusted = receivers.map(Receiver::ca_pem).concat();
+    let (now, answered) = (Duration::ZERO, None);
+    // What there was not until the deadline; and whether it came to that.
     let cases = [
-        (now, prompt.url(), none),
-        (LATE, prompt.url(), none),
-        (now, slow.url(), none),
-        (LATE, slow.url(), Some("no answer within 2 s")),
-        (now, full.clone(), Some("no connection within 2 s")),
-        (LATE, full, Some("no connection within 2 s")),
-        (now, "https://dead.example".to_owned(), Some("the name could not be resolved within 2 s")),
+        (now, &prompt_url, answered, false),
+        (LATE, &prompt_url, answered, false),
+        (now, &slow_url, answered, false),
+        (LATE, &slow_url, Some("no answer within 4 s"), true),
+        (now, &full, Some("no connection within 4 s"), true),
+        (LATE, &full, Some("no connection within 4 s"), true),
+        (now, &silent, Some("no TLS handshake within 4 s"), true),
+        (LATE, &silent, Some("no TLS handshake within 4 s"), true),
+        (now, &"https://dead.example".to_owned(), Some("the name could not be resolved within 4 s"), true),
+        // The status was in time and decides; the body has what is left.
+        (now, &drip_url, answered, true),
+        (LATE, &drip_url, answered, true),
+        (now, &late_drip_url, answered, true),
+        (LATE, &late_drip_url, Some("no answer within 4 s"), true),
     ];
-    let trusted = format!("{}{}", prompt.ca_pem(), slow.ca_pem());
-    for (pause, url, error) in cases {
+    let sends = cases.map(async |(pause, url, error, until_the_end)| {
         let settings = settings(&trusted, DEADLINE, &["127.0.0.1/32"]);
         let filter = AddressFilter { allowed: settings.allowed_nets.clone() };
         let sender = Sender::with(settings, Resolver::with(filter, taking(pause).0)).unwrap();
-        let outcome = sender.send(delivery(&url)).await;
-        assert_eq!(outcome.error.as_deref(), error, "{pause:?} {url}");
-        let ended_by_it = (2_000..4_000).contains(&outcome.response_time_ms);
-        assert!(error.is_none() || ended_by_it, "{outcome:?}");
+        let started = Instant::now();
+        let outcome = sender.send(delivery(url)).await;
+        let took = started.elapsed();
+        let shown = format!("{pause:?} {url} {took:?} {outcome:?}");
+        assert_eq!((outcome.error.as_deref(), outcome.succeeded()), (error, error.is_none()), "{shown}");
+        assert_eq!(took >= DEADLINE, until_the_end, "{shown}");
+        // If any phase had a deadline of its own, what is late and then hangs would take both.
+        assert!(took < LATE + DEADLINE, "{shown}");
+        let at = Duration::from_millis(outcome.response_time_ms.try_into().unwrap());
+        assert!(at <= took && (at >= DEADLINE) == error.is_some(), "{shown}");
+    });
+    futures::future::join_all(sends).await;
+    for receiver in [prompt, slow, drip, late_drip] {
+        receiver.stop().await;
     }
-    prompt.stop().await;
-    slow.stop().await;
 }
