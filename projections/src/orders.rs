@@ -251,7 +251,7 @@ async fn list_of_all(
         page::equals(query, "o.product_id", filter.product_id);
         page::between(query, "o.created_at", filter.created_from, filter.created_to);
     };
-    let mut tx = page::snapshot(pool).await?;
+    let mut tx = page::planned_snapshot(pool).await?;
     let total = if filter.created_from.is_none() && filter.created_to.is_none() {
         pages::orders_of_all(&mut tx, shard, filter.product_id, status, thresholds).await?
     } else {
