@@ -43,6 +43,21 @@ pub struct UserCreated {
     pub email_hash: String,
 }
 
+/// An operator has changed what the user may do. All sessions of the user have ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UserRoleChanged {
+    pub role: UserRole,
+}
+
+/// An operator has given the user another password, which stands in the vault. All sessions of the
+/// user have ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UserPasswordReset {}
+
+/// An operator has ended all sessions of the user.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UserSessionsEnded {}
+
 /// The user lost access, for ever.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UserRemoved {}
@@ -73,11 +88,12 @@ pub fn evolve(state: Option<User>, id: UserId, event: &UserEvent, at: &Moment) -
             created_at: at.recorded_at,
             updated_at: at.recorded_at,
         },
-        (None, UserEvent::UserRemoved(_) | UserEvent::PersonalDataErased(_)) => return None,
+        (None, _) => return None,
         (Some(user), _) => user,
     };
     match event {
-        UserEvent::UserCreated(_) => {}
+        UserEvent::UserRoleChanged(e) => user.role = e.role,
+        UserEvent::UserCreated(_) | UserEvent::UserPasswordReset(_) | UserEvent::UserSessionsEnded(_) => {}
         // Without an email nobody can log in.
         UserEvent::UserRemoved(_) | UserEvent::PersonalDataErased(_) => user.is_removed = true,
     }
@@ -90,6 +106,9 @@ crate::codec::stream_events! {
     /// What can happen to a user.
     UserEvent {
         UserCreated = 1,
+        UserRoleChanged = 1,
+        UserPasswordReset = 1,
+        UserSessionsEnded = 1,
         UserRemoved = 1,
         PersonalDataErased = 1,
     }
@@ -115,6 +134,20 @@ mod tests {
         let gone = evolve(Some(user.clone()), 3, &removed, &moment(2)).unwrap();
         assert_eq!(gone, User { version: 2, is_removed: true, updated_at: moment(2).recorded_at, ..user });
         assert_eq!(evolve(None, 3, &removed, &moment(1)), None);
+    }
+
+    #[test]
+    fn a_users_role_is_the_last_one_given() {
+        let created = UserEvent::from(UserCreated { account_id: 7, role: UserRole::Viewer, email_hash: "ab".into() });
+        let user = evolve(None, 3, &created, &moment(1)).unwrap();
+        let raised = UserEvent::from(UserRoleChanged { role: UserRole::Owner });
+        let owner = evolve(Some(user.clone()), 3, &raised, &moment(2)).unwrap();
+        assert_eq!(owner, User { version: 2, role: UserRole::Owner, updated_at: moment(2).recorded_at, ..user });
+        for (version, event) in [(3, UserEvent::from(UserPasswordReset {})), (4, UserEvent::from(UserSessionsEnded {}))] {
+            let same = evolve(Some(owner.clone()), 3, &event, &moment(version)).unwrap();
+            assert_eq!(same, User { version, updated_at: moment(version).recorded_at, ..owner.clone() });
+            assert_eq!(evolve(None, 3, &event, &moment(1)), None);
+        }
     }
 
     #[test]

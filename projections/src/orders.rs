@@ -10,7 +10,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
 use uuid::Uuid;
 
-use crate::listing::pages::{self, ORDER_GROUPS, ORDERS, Span};
+use crate::listing::pages::{self, ORDER_GROUPS, ORDERS, Span, Thresholds};
 use crate::page::{self, Listed, Page};
 use crate::write::Write;
 use crate::{ProjectionError, known, money, percent};
@@ -166,11 +166,23 @@ pub struct OrderFilter {
 
 /// One page of orders, newest first, and how many there are in all.
 pub async fn list(pool: &PgPool, shard: ShardId, filter: &OrderFilter, page: Page) -> Result<Listed<Order>, sqlx::Error> {
+    list_by(pool, shard, filter, page, &Thresholds::default()).await
+}
+
+/// The same, with thresholds of the caller's.
+pub async fn list_by(
+    pool: &PgPool,
+    shard: ShardId,
+    filter: &OrderFilter,
+    page: Page,
+    thresholds: &Thresholds,
+) -> Result<Listed<Order>, sqlx::Error> {
     match filter.account_id {
-        Some(account) if filter.reference_code.is_none() && filter.client_reference.is_none() => {
-            list_of_account(pool, shard, account, filter, page).await
+        _ if filter.reference_code.is_some() || filter.client_reference.is_some() => {
+            list_by_reference(pool, shard, filter, page).await
         }
-        _ => list_by_conditions(pool, shard, filter, page).await,
+        Some(account) => list_of_account(pool, shard, account, filter, page, thresholds).await,
+        None => list_of_all(pool, shard, filter, page, thresholds).await,
     }
 }
 
@@ -181,6 +193,7 @@ async fn list_of_account(
     account: AccountId,
     filter: &OrderFilter,
     page: Page,
+    thresholds: &Thresholds,
 ) -> Result<Listed<Order>, sqlx::Error> {
     let mut tx = page::snapshot(pool).await?;
     let mut span = Span { after: 0, upto: 0, after_key: 0, upto_key: Position::MAX };
@@ -197,14 +210,14 @@ async fn list_of_account(
         (span.rows(), ORDERS.keys(&mut tx, shard, account, span, page).await?)
     } else {
         let status = filter.status.map(OrderStatus::as_str);
-        let groups = pages::order_groups(&mut tx, shard, account, filter.product_id, status).await?;
+        let groups = pages::order_groups(&mut tx, shard, account, filter.product_id, status, thresholds).await?;
         let (owner, within) = ((shard, account), (span.after_key, span.upto_key));
         let total = if filter.created_from.is_none() && filter.created_to.is_none() {
             groups.iter().map(|group| group.rows).sum()
         } else {
             ORDER_GROUPS.count(&mut tx, owner, &groups, within).await?
         };
-        (total, ORDER_GROUPS.keys(&mut tx, owner, &groups, within, (total, page)).await?)
+        (total, ORDER_GROUPS.keys(&mut tx, owner, &groups, within, (total, page), thresholds).await?)
     };
     let found = rows(
         sqlx::query_as(
@@ -222,8 +235,47 @@ async fn list_of_account(
     Ok(Listed { rows: found, total })
 }
 
-/// By a reference, which names one order, or of all accounts.
-async fn list_by_conditions(
+/// Of all accounts, for operators: the newest of each, as far as the page goes. Without dates, how
+/// many there are comes of the counts.
+async fn list_of_all(
+    pool: &PgPool,
+    shard: ShardId,
+    filter: &OrderFilter,
+    page: Page,
+    thresholds: &Thresholds,
+) -> Result<Listed<Order>, sqlx::Error> {
+    let status = filter.status.map(OrderStatus::as_str);
+    let matching = |query: &mut QueryBuilder<Postgres>| {
+        query.push(" FROM orders o WHERE o.shard_id = ").push_bind(shard);
+        page::equals(query, "o.status", status);
+        page::equals(query, "o.product_id", filter.product_id);
+        page::between(query, "o.created_at", filter.created_from, filter.created_to);
+    };
+    let mut tx = page::planned_snapshot(pool).await?;
+    let total = if filter.created_from.is_none() && filter.created_to.is_none() {
+        pages::orders_of_all(&mut tx, shard, filter.product_id, status, thresholds).await?
+    } else {
+        let mut count = QueryBuilder::new("SELECT count(*)");
+        matching(&mut count);
+        count.build_query_scalar().persistent(false).fetch_one(&mut *tx).await?
+    };
+    let mut select = QueryBuilder::new(
+        "SELECT o.* FROM (SELECT r.* FROM accounts a CROSS JOIN LATERAL (SELECT o.account_id, o.placed_position",
+    );
+    matching(&mut select);
+    select.push(" AND o.account_id = a.id ORDER BY o.placed_position DESC LIMIT ");
+    select.push_bind(page.offset().saturating_add(page.size)).push(") AS r WHERE a.shard_id = ").push_bind(shard);
+    select.push(" ORDER BY r.placed_position DESC LIMIT ").push_bind(page.size).push(" OFFSET ").push_bind(page.offset());
+    select.push(") AS wanted JOIN orders o ON o.shard_id = ").push_bind(shard);
+    select.push(" AND o.account_id = wanted.account_id AND o.placed_position = wanted.placed_position");
+    select.push(" ORDER BY o.placed_position DESC");
+    let found = rows(select.build_query_as().persistent(false).fetch_all(&mut *tx).await?)?;
+    tx.commit().await?;
+    Ok(Listed { rows: found, total })
+}
+
+/// By a reference, which names one order of an account.
+async fn list_by_reference(
     pool: &PgPool,
     shard: ShardId,
     filter: &OrderFilter,

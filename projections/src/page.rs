@@ -60,6 +60,11 @@ pub async fn snapshot(pool: &PgPool) -> Result<Transaction<'static, Postgres>, s
     .await
 }
 
+/// The same for statements that may have to look at most rows of a table: planned by the statistics.
+pub async fn planned_snapshot(pool: &PgPool) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
+    pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL jit = off").await
+}
+
 /// Counts and fetches: `conditions` writes ` FROM … WHERE …`, rows come by `key` descending.
 pub async fn fetch<R>(
     pool: &PgPool,

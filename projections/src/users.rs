@@ -24,7 +24,7 @@ pub async fn write(conn: &mut PgConnection, shard: ShardId, users: &[&User]) -> 
         "INSERT INTO users (shard_id, id, version, account_id, role, email_hash, is_removed, created_at, updated_at)
          SELECT $1, new.* FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::boolean[],
             $8::timestamptz[], $9::timestamptz[]) AS new
-         ON CONFLICT (id) DO UPDATE SET version = excluded.version, is_removed = excluded.is_removed, updated_at = excluded.updated_at",
+         ON CONFLICT (id) DO UPDATE SET version = excluded.version, role = excluded.role, is_removed = excluded.is_removed, updated_at = excluded.updated_at",
     )
     .bind(shard)
     .bind(users.iter().map(|u| u.id).collect::<Vec<_>>())

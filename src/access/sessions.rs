@@ -11,7 +11,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use ledger_events::user::UserRole;
 use ledger_events::{AccountId, ShardId, UserId};
 use sha2::{Digest, Sha256};
-use sqlx::{FromRow, PgPool};
+use sqlx::postgres::PgQueryResult;
+use sqlx::{FromRow, PgConnection, PgPool};
 use subtle::ConstantTimeEq;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
@@ -133,14 +134,16 @@ impl Sessions {
         .fetch_optional(&self.pool)
         .await?;
         let (user, hash) = found.map(|(user_id, account_id, hash)| ((user_id, account_id), Private::new(hash))).unzip();
-        let is_right = self.passwords.verify(password, hash).await?;
-        let (user_id, account_id) = user.filter(|_| is_right).ok_or(AccessError::WrongPassword)?;
+        let is_right = self.passwords.verify(password, hash.clone()).await?;
+        let ((user_id, account_id), hash) = user.zip(hash).filter(|_| is_right).ok_or(AccessError::WrongPassword)?;
         let (portal_secret, refresh_token) = (random_secret(), random_secret());
-        // The user may have been removed meanwhile.
+        // The user may have been removed meanwhile, or got another password: who waits here for such a
+        // change then sees it, and it ends the sessions of those who came before.
         let begun: Option<Renewed> = sqlx::query_as(
             "WITH clock AS (SELECT clock_timestamp()::timestamptz(3) AS now), session AS (
                 INSERT INTO vault.sessions (user_id, portal_hash, portal_expires_at, expires_at)
-                SELECT v.user_id, $2, clock.now + $4, clock.now + $5 FROM vault.users v CROSS JOIN clock WHERE v.user_id = $1
+                SELECT v.user_id, $2, clock.now + $4, clock.now + $5 FROM vault.users v CROSS JOIN clock
+                WHERE v.user_id = $1 AND v.password_hash = $6 FOR SHARE OF v
                 RETURNING id, expires_at), token AS (
                 INSERT INTO vault.refresh_tokens (token_hash, session_id, expires_at) SELECT $3, id, expires_at FROM session)
              SELECT session.id AS session_id, session.expires_at, clock.now FROM session CROSS JOIN clock",
@@ -150,6 +153,7 @@ impl Sessions {
         .bind(&hash_of(refresh_token.expose())[..])
         .bind(PORTAL_LIFETIME)
         .bind(REFRESH_LIFETIME)
+        .bind(hash.expose())
         .fetch_optional(&self.pool)
         .await?;
         let begun = begun.ok_or(AccessError::WrongPassword)?;
@@ -263,6 +267,14 @@ impl Sessions {
         })?;
         Ok(Granted { account_id, access_token, refresh_token, refresh_expires_at: session.expires_at })
     }
+}
+
+/// Ends all sessions of a user, in the transaction of the change that says so.
+pub async fn end_all(conn: &mut PgConnection, user_id: UserId) -> Result<PgQueryResult, sqlx::Error> {
+    sqlx::query("UPDATE vault.sessions SET revoked_at = clock_timestamp() WHERE user_id = $1 AND revoked_at IS NULL")
+        .bind(user_id)
+        .execute(conn)
+        .await
 }
 
 /// Deletes what counts no more: a batch of refresh tokens and one of sessions. Returns how many, and

@@ -92,6 +92,14 @@ static CURRENCIES: LazyLock<Vec<Currency>> = LazyLock::new(|| {
     currencies
 });
 
+/// The codes of all currencies that [`currency`] reads.
+pub fn currencies_of_wallets() -> Vec<&'static str> {
+    let mut codes: Vec<_> = iso_currency::Currency::iter().map(|currency| currency.code()).collect();
+    codes.retain(|code| decimals(code).is_some());
+    codes.sort_unstable();
+    codes
+}
+
 /// The decimals of an ISO 4217 currency that money here can be of; none of any other text.
 fn decimals(code: &str) -> Option<u16> {
     code.parse::<ledger_events::Currency>().ok()?;

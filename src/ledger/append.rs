@@ -30,8 +30,8 @@ use super::command::{Idempotency, Origin};
 use super::keys::{self, NewKey, Owner};
 use super::reader::Stored;
 use super::stock;
-use crate::access::blocks;
 use crate::access::seal::{DataKey, Private, SealError, salted_hash};
+use crate::access::{blocks, sessions};
 
 /// What belongs to every event of one command.
 #[derive(Debug)]
@@ -322,6 +322,14 @@ impl Batch {
                         .execute(&mut *conn)
                         .await?
                 }
+                UserChange::Password { id, password_hash } => {
+                    sqlx::query("UPDATE vault.users SET password_hash = $2 WHERE user_id = $1")
+                        .bind(id)
+                        .bind(password_hash.expose())
+                        .execute(&mut *conn)
+                        .await?
+                }
+                UserChange::EndSessions(id) => sessions::end_all(&mut *conn, *id).await?,
                 UserChange::Remove(id) => {
                     sqlx::query("DELETE FROM vault.users WHERE user_id = $1").bind(id).execute(&mut *conn).await?
                 }

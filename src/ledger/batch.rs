@@ -79,6 +79,8 @@ pub struct Appended {
 #[derive(Debug)]
 pub enum UserChange {
     Admit { id: UserId, email_lookup: [u8; 32], password_hash: Private },
+    Password { id: UserId, password_hash: Private },
+    EndSessions(UserId),
     Remove(UserId),
 }
 

@@ -69,6 +69,11 @@ pub enum Command {
         new_secret: Private,
     },
     CreateUser(CreateUser),
+    ChangeUser(ChangeUser),
+    EndSessions {
+        account_id: AccountId,
+        user_id: UserId,
+    },
     RemoveUser {
         account_id: AccountId,
         user_id: UserId,
@@ -278,6 +283,16 @@ pub struct CreateUser {
     pub email_lookup: [u8; 32],
     /// argon2id, as a PHC string.
     pub password_hash: Private,
+}
+
+/// What is none stays. A change ends the user's sessions.
+#[derive(Clone, Debug)]
+pub struct ChangeUser {
+    pub account_id: AccountId,
+    pub user_id: UserId,
+    pub role: Option<UserRole>,
+    /// argon2id, as a PHC string.
+    pub password_hash: Option<Private>,
 }
 
 #[derive(Clone, Debug)]

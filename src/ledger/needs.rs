@@ -141,7 +141,8 @@ impl<'a> Needs<'a> {
                 self.emails.push(user.email_lookup);
                 self.counts[Self::USERS] += 1;
             }
-            Command::RemoveUser { user_id, .. } => _ = self.users.insert(*user_id),
+            Command::ChangeUser(change) => _ = self.users.insert(change.user_id),
+            Command::EndSessions { user_id, .. } | Command::RemoveUser { user_id, .. } => _ = self.users.insert(*user_id),
             Command::OpenWallet { account_id, .. } => {
                 self.accounts.insert(*account_id);
                 self.wallets_of.insert(*account_id);

@@ -110,6 +110,13 @@ fn table(things: &Things) -> Vec<Change> {
             &["SigningSecretRotated", "HmacRequirementChanged"],
         ),
         change("DELETE /admin/v1/credentials/{id}", &[&of("credentials")], None, &["CredentialRevoked"]),
+        change(
+            "PUT /admin/v1/users/{id}",
+            &[&of("users")],
+            Json(json!({"role": "owner", "password": "a quite different one"})),
+            &["UserRoleChanged", "UserPasswordReset"],
+        ),
+        change("DELETE /admin/v1/users/{id}/sessions", &[&of("users")], None, &["UserSessionsEnded"]),
         change("DELETE /admin/v1/users/{id}", &[&of("users")], None, &["UserRemoved"]),
         change("PUT /admin/v1/accounts/{id}", &[&account], Json(json!({"status": "SUSPENDED"})), &["AccountStatusChanged"]),
     ]

@@ -1,8 +1,9 @@
 //! What an order would cost.
 
+use std::collections::HashMap;
+
 use proptest::prelude::*;
-use proptest::strategy::ValueTree;
-use proptest::test_runner::TestRunner;
+use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 
 use crate::support::node::{Node, product};
@@ -85,39 +86,106 @@ async fn a_quote_under_an_idempotency_key_is_the_first_one_again() {
     node.keyed(&setup.client, "/charges", "q", &other).await.refused(422, "E_IDEMPOTENCY_KEY_REUSED");
 }
 
-/// Over whatever prices and discounts: what was quoted is what is debited.
-#[tokio::test]
-async fn the_quote_equals_the_charge() {
-    let node = Node::start().await;
-    let setup = node.setup().await;
-    let client = &setup.client;
-    let range = json!({
-        "name": "Any Sum", "brand": "Sum", "country": "DE", "currency": "EUR", "denomination_type": "RANGE",
-        "min_denomination": "0.01", "max_denomination": "500.00", "max_quantity": 100,
-    });
-    let id = node.operator("POST", "/products", range).await.data(201)["id"].clone();
-    let mut runner = TestRunner::default();
-    let cases = prop::collection::vec((1i64..=5_000, 1i64..=20, 0i64..10_000), 12);
-    for (cents, quantity, discount) in cases.new_tree(&mut runner).unwrap().current() {
-        let percent = format!("{}.{:02}", discount / 100, discount % 100);
-        let path = format!("/accounts/{}/discounts", client.account_id);
-        node.operator("PUT", &path, json!({"discount": percent, "product_id": id})).await.data(200);
-        let denomination = cents as f64 / 100.0;
-        let body = json!({"product_id": id, "denomination": denomination, "quantity": quantity});
-        let quote = node.client(client, "POST", "/charges", body.clone()).await.data(200);
-        let answer = node.client(client, "POST", "/orders", body).await;
-        let case = format!("{cents} × {quantity} at {percent} %: {quote} {}", answer.text);
-        if quote["sufficient_balance"] == false {
-            answer.refused(402, "E_INSUFFICIENT_BALANCE");
-            continue;
-        }
-        let order = answer.data(201);
-        for field in ["product_id", "denomination", "quantity", "currency", "face_value", "discount", "discount_amount", "amount"]
-        {
-            assert_eq!(quote[field], order[field], "{field}: {case}");
-        }
-        let path = format!("/transactions/{}", order["transaction_id"]);
-        let debit = node.client(client, "GET", &path, Value::Null).await.data(200);
-        assert_eq!(debit["amount"], quote["amount"], "{case}");
+/// What a discount is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum On {
+    Everything,
+    /// One of the categories of [`products_of`].
+    Category(usize),
+    /// One of its products.
+    Product(usize),
+}
+
+/// One account's rules, in hundredths of a percent, and what it then orders: which product, a face
+/// value in cents, how many.
+type Case = (Vec<(On, i64)>, Vec<(usize, i64, i64)>);
+
+fn cases() -> impl Strategy<Value = Case> {
+    let on = prop_oneof![
+        1 => Just(On::Everything),
+        2 => (0..2usize).prop_map(On::Category),
+        2 => (0..4usize).prop_map(On::Product),
+    ];
+    // 0.00 is a rule like any other: it wins over a wider one. A later rule replaces one on the same.
+    let percent = prop_oneof![Just(0i64), Just(9_999), 1..9_999i64];
+    let orders = prop::collection::vec((0..4usize, prop_oneof![1..=99i64, 100..=50_000i64], 1..=100i64), 3);
+    (prop::collection::vec((on, percent), 0..7), orders)
+}
+
+/// Products of any sum, each with the category that it is in, if any: two share the first.
+async fn products_of(node: &Node) -> (Vec<Value>, [Option<usize>; 4], Vec<Value>) {
+    let in_category = [Some(0), Some(0), Some(1), None];
+    let (mut categories, mut products) = (vec![], vec![]);
+    for name in ["Cards", "Games"] {
+        categories.push(node.operator("POST", "/categories", json!({"name": name})).await.data(201)["id"].clone());
     }
+    for category in in_category {
+        let product = json!({
+            "name": "Any Sum", "brand": "Sum", "country": "DE", "currency": "EUR", "denomination_type": "RANGE",
+            "min_denomination": "0.01", "max_denomination": "500.00", "max_quantity": 100,
+            "category_id": category.map(|n: usize| categories[n].clone()),
+        });
+        products.push(node.operator("POST", "/products", product).await.data(201)["id"].clone());
+    }
+    (products, in_category, categories)
+}
+
+fn cents(money: &Value) -> i64 {
+    money.as_str().unwrap().replace('.', "").parse().unwrap()
+}
+
+/// Over whatever rules compete, whatever is ordered: what was quoted is what is debited, and it is
+/// the contract's price by its most specific rule.
+#[test]
+fn the_quote_equals_the_charge() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let node = runtime.block_on(Node::start());
+    let (products, in_category, categories) = runtime.block_on(products_of(&node));
+    let cases = cases();
+    let config = Config { cases: 30, max_shrink_iters: 200, ..Config::with_source_file(file!()) };
+    let outcome = TestRunner::new(config).run(&cases, |(rules, orders)| {
+        runtime.block_on(async {
+            let client = node.account("Acme").await;
+            let path = format!("/accounts/{}/wallets", client.account_id);
+            let wallet = node.operator("POST", &path, json!({"currency": "EUR"})).await.data(201)["id"].clone();
+            let funding = json!({"amount": "1000000.00", "reference": format!("opening of {wallet}")});
+            node.operator("POST", &format!("/wallets/{wallet}/fund"), funding).await.data(201);
+            for (on, percent) in &rules {
+                let mut rule = json!({"discount": format!("{}.{:02}", percent / 100, percent % 100)});
+                match on {
+                    On::Everything => {}
+                    On::Category(n) => rule["category_id"] = categories[*n].clone(),
+                    On::Product(n) => rule["product_id"] = products[*n].clone(),
+                }
+                node.operator("PUT", &format!("/accounts/{}/discounts", client.account_id), rule).await.data(200);
+            }
+            // The last rule on each is the one.
+            let rules: HashMap<On, i64> = rules.into_iter().collect();
+            for (product, denomination, quantity) in orders {
+                let candidates = [Some(On::Product(product)), in_category[product].map(On::Category), Some(On::Everything)];
+                let percent = candidates.into_iter().flatten().find_map(|on| rules.get(&on).copied()).unwrap_or(0);
+                let face_value = denomination * quantity;
+                let amount = (face_value * (10_000 - percent) + 5_000) / 10_000;
+                let body = json!({
+                    "product_id": products[product], "denomination": denomination as f64 / 100.0, "quantity": quantity,
+                });
+                let quote = node.client(&client, "POST", "/charges", body.clone()).await.data(200);
+                let order = node.client(&client, "POST", "/orders", body).await.data(201);
+                let said = [&quote["face_value"], &quote["discount"], &quote["amount"]].map(cents);
+                prop_assert_eq!(said, [face_value, percent, amount], "{}", quote);
+                for field in
+                    ["product_id", "denomination", "quantity", "currency", "face_value", "discount", "discount_amount", "amount"]
+                {
+                    prop_assert_eq!(&quote[field], &order[field], "{}: {} {}", field, quote, order);
+                }
+                let path = format!("/transactions/{}", order["transaction_id"]);
+                let debit = node.client(&client, "GET", &path, Value::Null).await.data(200);
+                prop_assert_eq!(&debit["amount"], &quote["amount"], "{}", debit);
+                let left = cents(&quote["wallet_balance"]) - amount;
+                prop_assert_eq!(cents(&debit["balance_after"]), left, "{} {}", quote, debit);
+            }
+            Ok(())
+        })
+    });
+    outcome.unwrap();
 }

@@ -448,7 +448,7 @@ fn windows_are_fixed_whatever_comes_when() {
     // Milliseconds that pass, now and then backwards, and how many requests come together.
     let gap = prop_oneof![8 => 0..20_000_i64, 2 => 20_000..90_000_i64, 1 => -90_000..0_i64];
     let histories = (1..8_u32, 1..60_u64, prop::collection::vec((gap, 1..6_usize), 1..25));
-    let mut runner = TestRunner::new(Config { cases: 48, failure_persistence: None, ..Config::default() });
+    let mut runner = TestRunner::new(Config { cases: 48, ..Config::with_source_file(file!()) });
     let outcome = runner.run(&histories, |(requests, seconds, history)| {
         let limit = RateLimit { requests, window: Duration::from_secs(seconds) };
         let user = users.fetch_add(1, Ordering::Relaxed);

@@ -6,6 +6,7 @@ mod at_rest;
 mod audited;
 mod away;
 mod bodies;
+mod callers;
 mod charges;
 mod documents;
 mod idempotency;

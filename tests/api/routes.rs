@@ -1,4 +1,4 @@
-//! Every route of both documents with every kind of caller.
+//! Every route of both documents, and who may call it.
 //!
 //! A new route needs one row in [`table`], or the first test fails: `read` for what changes
 //! nothing, `change` with a body that would do, `of_operators` for `/admin/v1`. A new kind of
@@ -6,19 +6,15 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use chrono::{TimeDelta, Utc};
 use rewards_ledger::access::Role;
-use rewards_ledger::access::seal::random_secret;
-use rewards_ledger::access::tokens::{AccessTokens, Claims};
 use rewards_ledger::api;
 use serde_json::{Value, json};
 
-use crate::support::ledger::keyring;
-use crate::support::node::{Answer, Client, Node, User};
+use crate::support::node::{Client, Node, User};
 
 /// Who may call a route.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Who {
+pub enum Who {
     Anyone,
     /// API keys, and users from this role on.
     Client(&'static str),
@@ -28,22 +24,24 @@ enum Who {
     Operators(&'static [Role]),
 }
 
+pub const LOGOUT: &str = "POST /auth/logout";
+
 /// Roles of users, each with what those before it may.
-const USER_ROLES: [&str; 3] = ["viewer", "operator", "owner"];
+pub const USER_ROLES: [&str; 3] = ["viewer", "operator", "owner"];
 const ANY: Who = Who::Operators(&[Role::Admin, Role::Finance, Role::Auditor]);
 const FINANCE: Who = Who::Operators(&[Role::Admin, Role::Finance]);
 const ADMIN: Who = Who::Operators(&[Role::Admin]);
 
-type Body = fn(&Things) -> Value;
+pub type Body = fn(&Things) -> Value;
 
-struct Row {
+pub struct Row {
     /// Method and path, as in the document.
-    route: &'static str,
-    who: Who,
+    pub route: &'static str,
+    pub who: Who,
     /// Of a change: a body that would do.
-    change: Option<Body>,
+    pub change: Option<Body>,
     /// What its path names belongs to no account.
-    is_shared: bool,
+    pub is_shared: bool,
 }
 
 fn read(route: &'static str, who: Who) -> Row {
@@ -67,12 +65,12 @@ fn nothing(_: &Things) -> Value {
     Value::Null
 }
 
-fn table() -> Vec<Row> {
+pub fn table() -> Vec<Row> {
     use Who::{Anyone, Client, Portal};
     vec![
         shared(read("POST /auth/login", Anyone)),
         shared(read("POST /auth/refresh", Anyone)),
-        shared(read("POST /auth/logout", Portal("viewer"))),
+        shared(read(LOGOUT, Portal("viewer"))),
         read("GET /client/api/api-keys", Portal("viewer")),
         change("POST /client/api/api-keys", Portal("owner"), |_| json!({"name": "key"})),
         change("DELETE /client/api/api-keys/{id}", Portal("owner"), nothing),
@@ -130,7 +128,9 @@ fn table() -> Vec<Row> {
         of_operators("GET /admin/v1/accounts/{id}/users", ANY),
         of_operators("POST /admin/v1/accounts/{id}/users", ADMIN),
         of_operators("POST /admin/v1/accounts/{id}/wallets", ADMIN),
+        of_operators("PUT /admin/v1/users/{id}", ADMIN),
         of_operators("DELETE /admin/v1/users/{id}", ADMIN),
+        of_operators("DELETE /admin/v1/users/{id}/sessions", ADMIN),
         of_operators("PUT /admin/v1/credentials/{id}", ADMIN),
         of_operators("DELETE /admin/v1/credentials/{id}", ADMIN),
         of_operators("DELETE /admin/v1/ip-blocks/{ip}", ADMIN),
@@ -229,7 +229,7 @@ pub async fn world(node: &Node) -> World {
 }
 
 /// An id that nothing has.
-const NOTHING: i64 = 999_999_999;
+pub const NOTHING: i64 = 999_999_999;
 
 /// A document's path, with the ids of these things.
 pub fn path(route: &str, things: &Things) -> String {
@@ -246,42 +246,22 @@ pub fn path(route: &str, things: &Things) -> String {
 }
 
 impl Row {
-    fn method(&self) -> &'static str {
+    pub fn method(&self) -> &'static str {
         self.route.split_once(' ').unwrap().0
     }
 
     /// The path, with the ids of these things.
-    fn path(&self, things: &Things) -> String {
+    pub fn path(&self, things: &Things) -> String {
         path(self.route.split_once(' ').unwrap().1, things)
     }
 
-    fn body(&self, things: &Things) -> Value {
+    pub fn body(&self, things: &Things) -> Value {
         self.change.map_or(Value::Null, |body| body(things))
     }
 
     /// Whether its path names one of the account's things that [`world`] has made.
-    fn names(&self, things: &Things) -> bool {
+    pub fn names(&self, things: &Things) -> bool {
         !self.is_shared && self.route.contains('{') && !self.path(things).contains(&NOTHING.to_string())
-    }
-}
-
-/// How a request says who it is from.
-enum Caller<'a> {
-    Nobody,
-    Key(&'a Client),
-    Token(&'a str),
-    Cookie(&'a str),
-}
-
-async fn call(node: &Node, caller: &Caller<'_>, method: &str, path: &str, body: Value) -> Answer {
-    match caller {
-        Caller::Nobody => node.anyone(method, path, body).await,
-        Caller::Token(token) => node.bearer(token, method, path, body).await,
-        Caller::Cookie(cookie) => node.portal(cookie, node.url(), method, path, body).await,
-        Caller::Key(key) => {
-            let request = node.request(method, path).header("X-API-Key", &key.key).header("X-API-Secret", &key.secret);
-            node.send(if body.is_null() { request } else { request.json(&body) }).await
-        }
     }
 }
 
@@ -299,127 +279,4 @@ fn the_table_has_every_route_and_no_other() {
     let missing: Vec<_> = routes.difference(&rows).collect();
     let unknown: Vec<_> = rows.difference(&routes).collect();
     assert!(missing.is_empty() && unknown.is_empty(), "without a row: {missing:#?}\nrows of no route: {unknown:#?}");
-}
-
-/// Refused are real requests, that would do something; let in are those that find nothing.
-#[tokio::test]
-async fn each_caller_may_what_the_table_says_and_no_more() {
-    let node = Node::sandbox().await;
-    let world = world(&node).await;
-    let tokens = AccessTokens::new(&keyring());
-    let owner = &world.users[2];
-    let claims = tokens.read(&owner.access_token).unwrap();
-    let expired = tokens.sign(&Claims::new(owner.id, claims.sid, Utc::now() - TimeDelta::minutes(15))).unwrap();
-    let revoked = node.credential(world.key.account_id).await;
-    node.operator("DELETE", &format!("/credentials/{}", revoked.credential_id), Value::Null).await.data(200);
-    let removed = node.user(world.key.account_id, "owner").await;
-    node.operator("DELETE", &format!("/users/{}", removed.id), Value::Null).await.data(200);
-    let wrong = Client { secret: random_secret().expose().to_owned(), ..world.key.clone() };
-    let mut operators = vec![];
-    for role in [Role::Admin, Role::Finance, Role::Auditor] {
-        operators.push((role, node.token(role).await));
-    }
-
-    let head = node.head().await;
-    for row in table() {
-        let from = |role: &str| USER_ROLES.iter().position(|known| *known == role).unwrap();
-        let mut callers = vec![
-            ("nobody".to_owned(), Caller::Nobody, false),
-            ("a revoked key".to_owned(), Caller::Key(&revoked), false),
-            ("a wrong secret".to_owned(), Caller::Key(&wrong), false),
-            ("an expired token".to_owned(), Caller::Token(expired.expose()), false),
-            ("no token".to_owned(), Caller::Token("x.y.z"), false),
-            ("a removed user".to_owned(), Caller::Token(&removed.access_token), false),
-            ("a removed user's cookie".to_owned(), Caller::Cookie(&removed.cookie), false),
-            ("a key".to_owned(), Caller::Key(&world.key), matches!(row.who, Who::Client(_))),
-        ];
-        for (index, user) in world.users.iter().enumerate() {
-            let role = USER_ROLES[index];
-            let may = |from_role| index >= from(from_role);
-            let by_token = matches!(row.who, Who::Client(r) | Who::Portal(r) if may(r));
-            let by_cookie = matches!(row.who, Who::Portal(r) if may(r));
-            callers.push((format!("{role}'s token"), Caller::Token(&user.access_token), by_token));
-            callers.push((format!("{role}'s cookie"), Caller::Cookie(&user.cookie), by_cookie));
-        }
-        for (role, token) in &operators {
-            let may = matches!(row.who, Who::Operators(roles) if roles.contains(role));
-            callers.push((format!("{role:?}, an operator,"), Caller::Token(token.expose()), may));
-        }
-        for (name, caller, may) in callers {
-            let what = format!("{name} and {}", row.route);
-            if !may && row.who != Who::Anyone {
-                let answer = call(&node, &caller, row.method(), &row.path(&world.things), row.body(&world.things)).await;
-                // Known, but not for this; or not known here at all.
-                let is_known = match row.who {
-                    Who::Anyone => false,
-                    Who::Client(_) => matches!(caller, Caller::Token(_)) && name.contains("'s token"),
-                    Who::Portal(_) => name.contains("'s token") || name.contains("'s cookie") && !name.contains("removed"),
-                    Who::Operators(_) => name.contains("an operator"),
-                };
-                let expected = if is_known { 403 } else { 401 };
-                assert_eq!(answer.status, expected, "{what}: {}", answer.text);
-                let code = answer.json()["error"]["code"].as_str().unwrap().to_owned();
-                let codes: &[&str] = if is_known { &["E_FORBIDDEN"] } else { &["E_UNAUTHORIZED", "E_INVALID_TOKEN"] };
-                assert!(codes.contains(&&*code), "{what}: {code}");
-            } else if row.route != "POST /auth/logout" {
-                // That one would end the session of the rows to come.
-                let answer = call(&node, &caller, row.method(), &row.path(&Things::new()), Value::Null).await;
-                let is_let_in = matches!(answer.status, 200 | 201 | 400 | 404 | 415);
-                assert!(is_let_in, "{what}: {} {}", answer.status, answer.text);
-            }
-        }
-    }
-    assert_eq!(node.head().await, head, "nobody has changed anything");
-}
-
-#[tokio::test]
-async fn to_another_account_it_is_not_there() {
-    let node = Node::sandbox().await;
-    let world = world(&node).await;
-    let other = node.account("Other").await;
-    let owner = node.user(other.account_id, "owner").await;
-    let head = node.head().await;
-    let mut walked = 0;
-    for row in table().iter().filter(|row| row.names(&world.things)) {
-        for caller in [Caller::Key(&other), Caller::Token(&owner.access_token), Caller::Cookie(&owner.cookie)] {
-            if matches!((&caller, row.who), (Caller::Key(_), Who::Portal(_)) | (Caller::Cookie(_), Who::Client(_))) {
-                continue;
-            }
-            let (path, body) = (row.path(&world.things), row.body(&world.things));
-            let foreign = call(&node, &caller, row.method(), &path, body.clone()).await;
-            let unknown = call(&node, &caller, row.method(), &row.path(&Things::new()), body).await;
-            foreign.refused(404, "E_NOT_FOUND");
-            assert_eq!((foreign.status, foreign.text), (unknown.status, unknown.text), "{}", row.route);
-            walked += 1;
-        }
-    }
-    assert!(walked > 15, "{walked}");
-    assert_eq!(node.head().await, head);
-}
-
-#[tokio::test]
-async fn a_suspended_account_reads_everything_and_changes_nothing() {
-    let node = Node::sandbox().await;
-    let world = world(&node).await;
-    node.operator("PUT", &format!("/accounts/{}", world.key.account_id), json!({"status": "SUSPENDED"})).await.data(200);
-    let owner = &world.users[2];
-    for row in table() {
-        let callers = match row.who {
-            Who::Client(_) => vec![Caller::Key(&world.key), Caller::Token(&owner.access_token)],
-            Who::Portal(_) if !row.is_shared => vec![Caller::Token(&owner.access_token), Caller::Cookie(&owner.cookie)],
-            _ => continue,
-        };
-        for caller in callers {
-            let head = node.head().await;
-            let (path, body) = (row.path(&world.things), row.body(&world.things));
-            let answer = call(&node, &caller, row.method(), &path, body).await;
-            if row.change.is_some() && !path.contains(&NOTHING.to_string()) {
-                answer.refused(403, "E_ACCOUNT_SUSPENDED");
-                assert_eq!(node.head().await, head, "{}", row.route);
-            } else {
-                let is_read = matches!(answer.status, 200 | 400 | 404 | 415);
-                assert!(is_read, "{}: {}", row.route, answer.text);
-            }
-        }
-    }
 }

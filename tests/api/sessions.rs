@@ -1,5 +1,7 @@
 //! Users of accounts: logging in, tokens, the portal, and what ends a session.
 
+use std::time::Duration;
+
 use chrono::{DateTime, TimeDelta, Utc};
 use rewards_ledger::access::seal::Private;
 use rewards_ledger::access::tokens::{AccessTokens, Claims};
@@ -367,4 +369,85 @@ async fn operators_give_and_take_users() {
     .unwrap();
     assert_eq!(events.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["UserCreated", "UserRemoved", "UserCreated"]);
     assert!(events.iter().all(|(_, text)| !text.to_lowercase().contains("example.com")), "{events:?}");
+}
+
+#[tokio::test]
+async fn operators_change_users_and_end_their_sessions() {
+    let (node, user) = with_user("viewer").await;
+    let path = format!("/users/{}", user.id);
+    let has_ended = async |user: &User| {
+        node.bearer(&user.access_token, "GET", KEYS, Value::Null).await.refused(401, "E_INVALID_TOKEN");
+        node.portal(&user.cookie, node.url(), "GET", KEYS, Value::Null).await.refused(401, "E_INVALID_TOKEN");
+        let refresh = json!({"refresh_token": user.refresh_token});
+        node.anyone("POST", "/auth/refresh", refresh).await.refused(401, "E_INVALID_TOKEN");
+    };
+    let log_in =
+        async |password: &str| node.anyone("POST", "/auth/login", json!({"email": user.email, "password": password})).await;
+    let head = node.head().await;
+    // What is so already is no change.
+    let viewer = node.operator("PUT", &path, json!({"role": "viewer"})).await.data(200);
+    assert_eq!(viewer, json!({"id": user.id, "email": user.email, "role": "viewer"}));
+    node.bearer(&user.access_token, "GET", KEYS, Value::Null).await.data(200);
+    assert_eq!(node.head().await, head);
+
+    let owner = node.operator("PUT", &path, json!({"role": "owner", "password": null})).await.data(200);
+    assert_eq!(owner["role"], "owner");
+    has_ended(&user).await;
+    let (first, second) = (node.again(&user).await, node.again(&user).await);
+    node.bearer(&first.access_token, "POST", KEYS, json!({"name": "a"})).await.data(201);
+    assert_eq!(node.operator("DELETE", &format!("{path}/sessions"), Value::Null).await.data(200), owner);
+    has_ended(&first).await;
+    has_ended(&second).await;
+
+    let third = node.again(&user).await;
+    let password = "a password of an operator's";
+    assert_eq!(node.operator("PUT", &path, json!({"password": password})).await.data(200), owner);
+    has_ended(&third).await;
+    log_in(PASSWORD).await.refused(401, "E_INVALID_CREDENTIALS");
+    log_in(password).await.data(200);
+
+    for (body, field) in [
+        (json!({}), "body"),
+        (json!({"role": "admin"}), "role"),
+        (json!({"password": "short"}), "password"),
+        (json!({"email": "b@c"}), "email"),
+    ] {
+        let error = node.operator("PUT", &path, body).await.refused(400, "E_VALIDATION_FAILURE");
+        assert!(error["messages"][field].is_array(), "{error}");
+    }
+    node.operator("PUT", "/users/999999", json!({"role": "owner"})).await.refused(404, "E_NOT_FOUND");
+    node.operator("DELETE", "/users/999999/sessions", Value::Null).await.refused(404, "E_NOT_FOUND");
+    node.operator("DELETE", &path, Value::Null).await.data(200);
+    node.operator("PUT", &path, json!({"role": "viewer"})).await.refused(409, "E_CONFLICT");
+    node.operator("DELETE", &format!("{path}/sessions"), Value::Null).await.refused(409, "E_CONFLICT");
+
+    let events: Vec<(String, String)> =
+        sqlx::query_as("SELECT type, data::text FROM events WHERE position > $1 AND stream_type = 'user' ORDER BY position")
+            .bind(head)
+            .fetch_all(node.ledger.pool())
+            .await
+            .unwrap();
+    let (types, data): (Vec<&str>, Vec<&str>) = events.iter().map(|(kind, data)| (&**kind, &**data)).unzip();
+    assert_eq!(types, ["UserRoleChanged", "UserSessionsEnded", "UserPasswordReset", "UserRemoved"]);
+    assert!(data.iter().all(|text| !text.contains(password) && !text.contains("argon2")), "{data:?}");
+}
+
+/// One that was right when it was looked at, and is not when the session would begin.
+#[tokio::test]
+async fn a_login_with_a_password_that_is_being_changed_begins_nothing() {
+    let (node, user) = with_user("viewer").await;
+    let mut change = node.ledger.pool().begin().await.unwrap();
+    let changed = sqlx::query("UPDATE vault.users SET password_hash = 'another' WHERE user_id = $1").bind(user.id);
+    assert_eq!(changed.execute(&mut *change).await.unwrap().rows_affected(), 1);
+    let login = node.anyone("POST", "/auth/login", json!({"email": user.email, "password": PASSWORD}));
+    let mut admin = node.options.connect().await.unwrap();
+    let commit = async {
+        let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        while sqlx::query_scalar::<_, i64>(waits).fetch_one(&mut admin).await.unwrap() == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        change.commit().await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(login, commit);
+    answer.refused(401, "E_INVALID_CREDENTIALS");
 }

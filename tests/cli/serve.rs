@@ -66,6 +66,11 @@ async fn an_operator_works_from_the_shell_and_the_log_tells_it() {
     assert_eq!(login.status(), 200);
     let users = out(&run(&mut admin(&["user", "list", &account])).await);
     assert!(users.contains("ada@example.com") && !users.contains("horse"), "{users}");
+    let id = user["id"].to_string();
+    let changed = out(&run(&mut admin(&["user", "change", &id, "--role", "viewer"])).await);
+    assert!(changed.contains("\"viewer\""), "{changed}");
+    assert!(!run(&mut admin(&["user", "change", &id])).await.status.success(), "nothing to change");
+    assert!(run(&mut admin(&["user", "end-sessions", &id])).await.status.success());
     assert!(run(&mut admin(&["user", "remove", &user["id"].to_string()])).await.status.success());
 
     let unknown = run(&mut admin(&["order", "show", "4711"])).await;

@@ -309,7 +309,7 @@ fn a_body_that_is_nearly_valid_breaks_nothing_and_a_refused_one_did_nothing() {
         assert!(answer.status < 500 && answer.status != 400, "{method} {path} takes {body}: {}", answer.text);
     }
     let cases = if std::env::var_os("PROPTEST_CASES").is_some() { Config::default().cases } else { 500 };
-    let mut runner = TestRunner::new(Config { cases, failure_persistence: None, max_shrink_iters: 500, ..Config::default() });
+    let mut runner = TestRunner::new(Config { cases, max_shrink_iters: 500, ..Config::with_source_file(file!()) });
     let head = Cell::new(runtime.block_on(node.head()));
     let bodies = (any::<Index>(), prop::collection::vec(change(), 1..4));
     let outcome = runner.run(&bodies, |(operation, changes)| {

@@ -9,17 +9,25 @@ use ledger_events::webhook::WebhookEventType;
 use ledger_events::{AccountId, ProductId};
 use ledger_projections::deliveries::{self, DeliveryFilter};
 use ledger_projections::listing::derive::Step;
+use ledger_projections::listing::pages::Thresholds;
 use ledger_projections::orders::{self, OrderFilter};
 use ledger_projections::page::Page;
 use rewards_ledger::audit::{Rebuild, rebuild, verify};
 use rewards_ledger::ledger::command::PlaceOrder;
+use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
 use crate::support::ledger::product;
+use crate::support::node::Node;
 use crate::support::shop::{SHARD, Shop};
 
 const STATUSES: [OrderStatus; 5] =
     [OrderStatus::Pending, OrderStatus::Delayed, OrderStatus::PartiallyDelivered, OrderStatus::Delivered, OrderStatus::Cancelled];
+
+/// As it is, and as with more of everything than is found in the usual way.
+fn ways() -> [Thresholds; 2] {
+    [Thresholds::default(), Thresholds { uncounted: -1, merged_groups: 0, pending: 0 }]
+}
 
 impl Shop {
     /// Counts everything in the log.
@@ -40,7 +48,7 @@ impl Shop {
         let mut all = orders::after(&mut self.admin().await, SHARD, 0, i64::MAX).await.unwrap();
         all.retain(|order: &Order| {
             let placed = &order.placed;
-            filter.account_id == Some(placed.account_id)
+            filter.account_id.is_none_or(|id| placed.account_id == id)
                 && filter.status.is_none_or(|status| order.status == status)
                 && filter.product_id.is_none_or(|id| placed.product_id == id)
                 && filter.created_from.is_none_or(|from| order.created_at >= from)
@@ -53,16 +61,18 @@ impl Shop {
     /// Walks over all pages, and one more.
     async fn walk(&self, filter: &OrderFilter, size: i64) {
         let expected = self.expected(filter).await;
-        let mut walked = vec![];
-        for number in 1.. {
-            let listed = orders::list(self.pool(), SHARD, filter, Page { number, size }).await.unwrap();
-            assert_eq!(listed.total, expected.len() as i64, "{filter:?}");
-            if listed.rows.is_empty() {
-                break;
+        for way in ways() {
+            let mut walked = vec![];
+            for number in 1.. {
+                let listed = orders::list_by(self.pool(), SHARD, filter, Page { number, size }, &way).await.unwrap();
+                assert_eq!(listed.total, expected.len() as i64, "{filter:?}, {way:?}");
+                if listed.rows.is_empty() {
+                    break;
+                }
+                walked.extend(listed.rows.iter().map(|order| order.id));
             }
-            walked.extend(listed.rows.iter().map(|order| order.id));
+            assert!(walked == expected, "{filter:?}, {way:?}: {} orders, {} expected", walked.len(), expected.len());
         }
-        assert!(walked == expected, "{filter:?}: {} orders, {} expected", walked.len(), expected.len());
     }
 
     async fn walk_all(&self, products: [ProductId; 2], between: (DateTime<Utc>, DateTime<Utc>)) {
@@ -76,7 +86,10 @@ impl Shop {
             OrderFilter { account_id: Some(99_999), ..all.clone() },
             OrderFilter { product_id: Some(99_999), ..all.clone() },
         ];
-        for base in [all, dated] {
+        // As operators ask, of all accounts.
+        let of_all = OrderFilter { account_id: None, ..all.clone() };
+        let dated_of_all = OrderFilter { account_id: None, ..dated.clone() };
+        for base in [all, dated, of_all, dated_of_all] {
             filters.extend(products.map(|id| OrderFilter { product_id: Some(id), ..base.clone() }));
             for status in STATUSES.map(Some) {
                 filters.push(OrderFilter { status, ..base.clone() });
@@ -259,20 +272,54 @@ async fn pages_of_deliveries_hold_each_delivery_once_and_totals_are_true() {
         .fetch_all(shop.pool())
         .await
         .unwrap();
-        let mut walked = vec![];
-        for number in 1.. {
-            let listed = deliveries::list(shop.pool(), SHARD, &filter, Page { number, size: 90 }).await.unwrap();
-            assert_eq!(listed.total, expected.len() as i64, "{filter:?}");
-            if listed.rows.is_empty() {
-                break;
+        for way in ways() {
+            let mut walked = vec![];
+            for number in 1.. {
+                let page = Page { number, size: 90 };
+                let listed = deliveries::list_by(shop.pool(), SHARD, &filter, page, &way).await.unwrap();
+                assert_eq!(listed.total, expected.len() as i64, "{filter:?}, {way:?}");
+                if listed.rows.is_empty() {
+                    break;
+                }
+                walked.extend(listed.rows.iter().map(|delivery| delivery.id));
             }
-            walked.extend(listed.rows.iter().map(|delivery| delivery.id));
+            assert!(walked == expected, "{filter:?}, {way:?}: {} deliveries, {} expected", walked.len(), expected.len());
         }
-        assert!(walked == expected, "{filter:?}: {} deliveries, {} expected", walked.len(), expected.len());
     }
     let marks: i64 = sqlx::query_scalar("SELECT count(*) FROM delivery_marks").fetch_one(shop.pool()).await.unwrap();
     assert_eq!(marks, 2, "every 500th of 1,083 deliveries");
     shop.sound().await;
+}
+
+/// As the service itself has it, nothing lowered: more groups than are merged, over HTTP.
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_more_products_and_statuses_than_are_merged_are_the_same() {
+    let node = Node::start().await;
+    let client = node.setup().await.client;
+    let mut products = vec![];
+    for n in 0..Thresholds::default().merged_groups + 2 {
+        products.push(product(&node.ledger, &format!("Card {n}")).await);
+    }
+    let mut placed = vec![];
+    for product_id in products {
+        let order = json!({"product_id": product_id, "denomination": 10, "quantity": 1});
+        placed.push(node.client(&client, "POST", "/orders", order).await.data(201)["id"].clone());
+    }
+    // One is of another status, so that not every group is asked for.
+    let cancelled = placed.remove(20);
+    node.client(&client, "POST", &format!("/orders/{cancelled}/cancel"), Value::Null).await.data(200);
+    placed.reverse();
+    for (path, expected) in [("status=PENDING", placed.clone()), ("status=CANCELLED", vec![cancelled])] {
+        let mut walked = vec![];
+        for number in 1..=5 {
+            let path = format!("/orders?{path}&limit=15&page={number}");
+            let answer = node.client(&client, "GET", &path, Value::Null).await;
+            assert_eq!(answer.header("x-total-count"), expected.len().to_string(), "{path}");
+            let page = answer.data(200);
+            walked.extend(page["orders"].as_array().unwrap().iter().map(|order| order["id"].clone()));
+        }
+        assert_eq!(walked, expected, "{path}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

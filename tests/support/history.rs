@@ -8,7 +8,9 @@ use ledger_events::user::UserRole;
 use ledger_events::webhook::WebhookEventType;
 use rewards_ledger::access::seal::Private;
 use rewards_ledger::delivery::replay::Replayer;
-use rewards_ledger::ledger::command::{CreateUser, DecideMatch, ImportStatement, PayoutOutcome, RequestReplay, WebhookChange};
+use rewards_ledger::ledger::command::{
+    ChangeUser, CreateUser, DecideMatch, ImportStatement, PayoutOutcome, RequestReplay, WebhookChange,
+};
 use rewards_ledger::ledger::{Answer, Command, images};
 use sha2::{Digest, Sha256};
 use sqlx::AssertSqlSafe;
@@ -49,6 +51,14 @@ impl Shop {
         self.run(Command::RotateSigningSecret { account_id, credential_id, new_secret }).await;
         let Answer::User(user) = self.run(create_user(account_id, "a@example.com")).await else { panic!() };
         self.run(create_user(account_id, "b@example.com")).await;
+        let change = ChangeUser {
+            account_id,
+            user_id: user.id,
+            role: Some(UserRole::Owner),
+            password_hash: Some(Private::new("$argon2id$")),
+        };
+        self.run(Command::ChangeUser(change)).await;
+        self.run(Command::EndSessions { account_id, user_id: user.id }).await;
         self.run(Command::RemoveUser { account_id, user_id: user.id }).await;
         let all = self.webhook_for(account, URL, &WebhookEventType::ALL).await.0;
         let some = self.webhook_for(account, URL, &[WebhookEventType::OrderDelivered]).await.0;

@@ -288,11 +288,20 @@ impl Node {
         let email = format!("{}@example.com", random_secret().expose());
         let user = json!({"email": email, "password": PASSWORD, "role": role});
         let created = self.operator("POST", &format!("/accounts/{account_id}/users"), user).await.data(201);
-        let (granted, cookie) = self.sessions.log_in(&email, Private::new(PASSWORD)).await.unwrap();
+        self.session(created["id"].as_i64().unwrap(), account_id, &email).await
+    }
+
+    /// A user with a further session of theirs.
+    pub async fn again(&self, user: &User) -> User {
+        self.session(user.id, user.account_id, &user.email).await
+    }
+
+    async fn session(&self, id: i64, account_id: i64, email: &str) -> User {
+        let (granted, cookie) = self.sessions.log_in(email, Private::new(PASSWORD)).await.unwrap();
         User {
-            id: created["id"].as_i64().unwrap(),
+            id,
             account_id,
-            email,
+            email: email.to_owned(),
             access_token: granted.access_token.expose().to_owned(),
             refresh_token: granted.refresh_token.expose().to_owned(),
             cookie: format!("__Host-portal={}", cookie.expose()),

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use crate::webhooks::{self, WebhookRow};
 use crate::{ProjectionError, envelope, orders};
-pub use read::{Attempt, Delivery, DeliveryFilter, STATUSES, Statistics, find, list, retryable, statistics};
+pub use read::{Attempt, Delivery, DeliveryFilter, STATUSES, Statistics, find, list, list_by, retryable, statistics};
 pub use told::{Told, of_order};
 pub use write::{forget_payloads, write, write_shadow};
 

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::told;
 use crate::known;
-use crate::listing::pages::{self, DELIVERIES, DELIVERY_GROUPS, Group, Span};
+use crate::listing::pages::{self, DELIVERIES, DELIVERY_GROUPS, Group, Span, Thresholds};
 use crate::page::{self, Listed, Page};
 
 /// A delivery with the worker's record of it (specification, "Webhook delivery").
@@ -90,6 +90,17 @@ const ENVELOPE: &str = " JOIN webhook_envelopes e ON e.shard_id = d.shard_id AND
 
 /// One page of an account's deliveries, newest first, and how many there are in all.
 pub async fn list(pool: &PgPool, shard: ShardId, filter: &DeliveryFilter, page: Page) -> Result<Listed<Delivery>, sqlx::Error> {
+    list_by(pool, shard, filter, page, &Thresholds::default()).await
+}
+
+/// The same, with thresholds of the caller's.
+pub async fn list_by(
+    pool: &PgPool,
+    shard: ShardId,
+    filter: &DeliveryFilter,
+    page: Page,
+    thresholds: &Thresholds,
+) -> Result<Listed<Delivery>, sqlx::Error> {
     let (account, event_type) = (filter.account_id, filter.event_type.map(WebhookEventType::as_str));
     let owner = (shard, account);
     let mut tx = page::snapshot(pool).await?;
@@ -104,10 +115,10 @@ pub async fn list(pool: &PgPool, shard: ShardId, filter: &DeliveryFilter, page: 
                 (total, DELIVERIES.keys(&mut tx, shard, account, span, page).await?)
             }
             None => {
-                let keys = DELIVERY_GROUPS.keys(&mut tx, owner, &groups, (0, i64::MAX), (total, page)).await?;
+                let keys = DELIVERY_GROUPS.keys(&mut tx, owner, &groups, (0, i64::MAX), (total, page), thresholds).await?;
                 (total, keys)
             }
-            Some(status) => of_status(&mut tx, shard, filter, (status, total), &groups, page).await?,
+            Some(status) => of_status(&mut tx, shard, filter, (status, total), &groups, page, thresholds).await?,
         }
     };
     let mut select = QueryBuilder::new(COLUMNS);
@@ -142,9 +153,6 @@ async fn of_order(
     Ok((total, select.build_query_scalar().fetch_all(conn).await?))
 }
 
-/// More pending deliveries than this are looked for among all, the newest first: a backlog is new.
-const MOST_SORTED: i64 = 10_000;
-
 /// Of one status. What is pending or failed is counted by the indexes that hold nothing else;
 /// what is delivered is the rest of the `(status, total)` asked for and counted without a status.
 async fn of_status(
@@ -154,6 +162,7 @@ async fn of_status(
     (status, total): (&'static str, i64),
     groups: &[Group],
     page: Page,
+    thresholds: &Thresholds,
 ) -> Result<(i64, Vec<i64>), sqlx::Error> {
     let mut webhooks: Vec<WebhookId> = groups.iter().map(|group| group.id).collect();
     webhooks.sort_unstable();
@@ -170,7 +179,7 @@ async fn of_status(
     let states: &[&'static str] = match status {
         "delivered" => &["status = 'delivered'"],
         "failed" => FAILED,
-        _ if total > MOST_SORTED => return Ok((total, pending_among_all(conn, shard, filter, (total, page)).await?)),
+        _ if total > thresholds.pending => return Ok((total, pending_among_all(conn, shard, filter, (total, page)).await?)),
         _ => PENDING,
     };
     let branches: Vec<(WebhookId, &'static str)> =

@@ -7,12 +7,24 @@ use chrono::{DateTime, Utc};
 use ledger_events::{AccountId, Position, ProductId, ShardId, WebhookId};
 use sqlx::{PgConnection, Postgres, QueryBuilder};
 
-use crate::page::Page;
+use crate::page::{self, Page};
 
-/// With more events that are not counted yet, the orders are counted instead.
-const MOST_UNCOUNTED: i64 = 20_000;
-/// Groups that one query merges by their indexes.
-const MERGED_GROUPS: usize = 64;
+/// Beyond these a page is found in another way, which costs less for so many. What it says is the same.
+#[derive(Clone, Copy, Debug)]
+pub struct Thresholds {
+    /// With more events that are not counted yet, the orders are counted instead.
+    pub uncounted: i64,
+    /// Groups that one query merges by their indexes.
+    pub merged_groups: usize,
+    /// More pending deliveries are looked for among all, the newest first: a backlog is new.
+    pub pending: i64,
+}
+
+impl Default for Thresholds {
+    fn default() -> Self {
+        Self { uncounted: 20_000, merged_groups: 64, pending: 10_000 }
+    }
+}
 
 /// A table whose rows are marked.
 #[derive(Clone, Copy, Debug)]
@@ -145,15 +157,10 @@ pub async fn order_groups(
     account: AccountId,
     product: Option<ProductId>,
     status: Option<&str>,
+    thresholds: &Thresholds,
 ) -> Result<Vec<Group>, sqlx::Error> {
-    let (counted, head): (Option<Position>, Position) = sqlx::query_as(
-        "SELECT c.position, h.position FROM log_head h LEFT JOIN list_checkpoints c ON c.shard_id = h.shard_id WHERE h.shard_id = $1",
-    )
-    .bind(shard)
-    .fetch_one(&mut *conn)
-    .await?;
-    let counted = counted.unwrap_or_default();
-    let groups = if head - counted > MOST_UNCOUNTED {
+    let (counted, head) = counted(&mut *conn, shard).await?;
+    let groups = if head - counted > thresholds.uncounted {
         sqlx::query_as(
             "SELECT product_id AS id, status AS kind, count(*) AS rows FROM orders
              WHERE shard_id = $1 AND account_id = $2 AND ($3::bigint IS NULL OR product_id = $3) AND ($4::text IS NULL OR status = $4)
@@ -184,6 +191,41 @@ pub async fn order_groups(
         .await?
     };
     Ok(groups)
+}
+
+/// The position up to which orders are counted, and where the log ends.
+async fn counted(conn: &mut PgConnection, shard: ShardId) -> Result<(Position, Position), sqlx::Error> {
+    sqlx::query_as(
+        "SELECT coalesce(c.position, 0), h.position FROM log_head h LEFT JOIN list_checkpoints c ON c.shard_id = h.shard_id
+         WHERE h.shard_id = $1",
+    )
+    .bind(shard)
+    .fetch_one(conn)
+    .await
+}
+
+/// How many orders all accounts have.
+pub async fn orders_of_all(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    product: Option<ProductId>,
+    status: Option<&'static str>,
+    thresholds: &Thresholds,
+) -> Result<i64, sqlx::Error> {
+    let (counted, head) = counted(&mut *conn, shard).await?;
+    let mut query = QueryBuilder::new("");
+    if head - counted > thresholds.uncounted {
+        query.push("SELECT count(*) FROM orders WHERE shard_id = ").push_bind(shard);
+    } else {
+        query.push(
+            "SELECT coalesce(sum(orders), 0)::bigint FROM (SELECT product_id, status, orders FROM order_counts WHERE shard_id = ",
+        );
+        query.push_bind(shard).push(" UNION ALL SELECT product_id, status, orders FROM order_changes(").push_bind(shard);
+        query.push(", ").push_bind(counted).push(", ").push_bind(head).push(")) AS counts WHERE true");
+    }
+    page::equals(&mut query, "product_id", product);
+    page::equals(&mut query, "status", status);
+    query.build_query_scalar().persistent(false).fetch_one(conn).await
 }
 
 /// An account's deliveries by webhook and event type.
@@ -229,9 +271,10 @@ impl Grouped {
         groups: &[Group],
         within: (i64, i64),
         (total, page): (i64, Page),
+        thresholds: &Thresholds,
     ) -> Result<Vec<i64>, sqlx::Error> {
         let Grouped { table, id, kind, key } = self;
-        if groups.len() <= MERGED_GROUPS {
+        if groups.len() <= thresholds.merged_groups {
             let branch = |query: &mut QueryBuilder<Postgres>, group: &Group| {
                 query.push("SELECT ").push(key).push(" AS key FROM ").push(table);
                 query.push(" WHERE shard_id = ").push_bind(shard).push(" AND account_id = ").push_bind(account);

@@ -50,7 +50,10 @@ fn of_schema(name: &str, schema: &Value, schemas: &Value) -> Option<Value> {
     if let Some(value) = schema.get("examples").and_then(|values| values.get(0)) {
         return Some(value.clone());
     }
-    if let Some(options) = ["anyOf", "oneOf", "allOf"].iter().find_map(|key| schema.get(*key)) {
+    // Beside fields they are rules between those.
+    if schema.get("properties").is_none()
+        && let Some(options) = ["anyOf", "oneOf", "allOf"].iter().find_map(|key| schema.get(*key))
+    {
         return of_schema(name, options.get(0)?, schemas);
     }
     let kind = schema.get("type")?;

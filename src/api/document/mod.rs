@@ -3,6 +3,7 @@
 mod examples;
 mod operations;
 mod refusals;
+mod rules;
 mod schemas;
 mod webhooks;
 

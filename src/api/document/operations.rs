@@ -10,6 +10,10 @@ use crate::api::auth::RATE_LIMIT_HEADERS;
 use crate::api::error::{ApiError, Code, JSON};
 use crate::api::page::MAX_PAGE;
 use crate::api::principal::{API_KEY, API_SECRET};
+use crate::reconciliation::matching::Tolerance;
+
+/// A position of the log, or a time.
+const AS_OF: &str = r"^([1-9][0-9]{0,17}|[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-][0-2][0-9]:[0-5][0-9]))$";
 
 /// What operations refer to instead of repeating it.
 #[derive(Default)]
@@ -109,11 +113,23 @@ fn finish_parameter(path: &str, parameter: &mut Value) {
         "limit" | "per_page" if path.ends_with("/products") => Some((1, 10_000)),
         "limit" if path.ends_with("/reconciliation/statements/{id}") => Some((1, 1_000)),
         "limit" => Some((1, 100)),
+        "days" => Some((0, Tolerance::MOST_DAYS.unsigned_abs())),
+        "position" => Some((1, i64::MAX.unsigned_abs())),
+        "from" if path.ends_with("/proof/consistency") => Some((0, i64::MAX.unsigned_abs())),
         _ => None,
     };
     if let Some((least, most)) = bounds {
         schema["minimum"] = json!(least);
         schema["maximum"] = json!(most);
+    }
+    let pattern = match name.as_str() {
+        "as_of" => Some(AS_OF),
+        "amount" if path.ends_with("/reconciliation/statements/{id}") => Some(schemas::MONEY),
+        "denomination" => Some(schemas::AMOUNT),
+        _ => None,
+    };
+    if let Some(pattern) = pattern {
+        schema["pattern"] = json!(pattern);
     }
     schemas::finish_parameter(schema);
 }

@@ -37,6 +37,8 @@ const OWN: &[(&str, &[Code])] = &[
     ("adjust_wallet", &[Code::Conflict, Code::InsufficientBalance]),
     ("open_wallet", &[Code::Conflict]),
     ("create_user", &[Code::Conflict]),
+    ("change_user", &[Code::Conflict]),
+    ("end_user_sessions", &[Code::Conflict]),
     ("change_credential", &[Code::Conflict]),
     ("rotate_signing_secret", &[Code::Conflict]),
     ("load_vouchers", &[Code::InvalidDenomination]),

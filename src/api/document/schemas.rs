@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::{is_object_schema, is_of_type, schema_name};
+use super::{is_object_schema, is_of_type, rules, schema_name};
 use crate::api::error::ERROR_DETAIL;
 
 /// Text that may have several lines, or is compared as it is: all other text that people write is
@@ -14,7 +14,9 @@ const OF_LINES: [&str; 7] = ["description", "email", "note", "password", "reason
 /// What Postgres cannot keep is refused everywhere.
 const NO_NUL: &str = r"^[^\u0000]*$";
 /// More than 0.00, and what a wallet can hold.
-const AMOUNT: &str = r"^0*([1-9][0-9]{0,15}(\.[0-9]{1,2})?|0\.(0[1-9]|[1-9][0-9]?))$";
+pub const AMOUNT: &str = r"^0*([1-9][0-9]{0,15}(\.[0-9]{1,2})?|0\.(0[1-9]|[1-9][0-9]?))$";
+/// The same, or nothing.
+pub const MONEY: &str = r"^[0-9]{1,16}(\.[0-9]{1,2})?$";
 const MAX_AMOUNT: i64 = 9_999_999_999_999_999;
 /// 0.00 to 99.99.
 const PERCENT: &str = r"^0*[0-9]{1,2}(\.[0-9]{1,2})?$";
@@ -49,6 +51,7 @@ pub fn finish(name: &str, schema: &mut Value, is_input: bool) {
     if is_input {
         accept(schema);
     }
+    rules::add(name, schema);
     // The error's `messages` is the one thing that is left out rather than null.
     if name != ERROR_DETAIL {
         allow_null(schema, !is_input);

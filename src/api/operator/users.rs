@@ -1,6 +1,6 @@
 //! Users: people who act for an account, by access token or in the portal.
 
-use ledger_events::user;
+use ledger_events::{AccountId, UserId, user};
 use ledger_projections::users;
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Enum, Object, OpenApi};
@@ -16,8 +16,8 @@ use crate::api::page::Page;
 use crate::api::principal::{Admin, Caller};
 use crate::api::readers::{Problems, Read, line, one_of, text};
 use crate::api::reply::{Created, Listed, Plural, Reply};
-use crate::api::state::{State, Tag, listed, not_found, origin, rows_of};
-use crate::ledger::command::CreateUser as Create;
+use crate::api::state::{ApiState, State, Tag, listed, not_found, origin, rows_of};
+use crate::ledger::command::{ChangeUser as Change, CreateUser as Create};
 use crate::ledger::texts::{self, EMAIL};
 use crate::ledger::{Answer, Command, WriteError};
 
@@ -59,7 +59,11 @@ impl From<UserRole> for user::UserRole {
 #[derive(Object)]
 struct CreateUser {
     /// To log in with. One user has it, upper and lower case being the same.
-    #[oai(validator(min_length = 3, max_length = 254, pattern = "^[^\\s@]+@[^\\s@]+$"))]
+    #[oai(validator(
+        min_length = 3,
+        max_length = 254,
+        pattern = r"^[^\s@\u0000-\u001f\u007f-\u009f]+@[^\s@\u0000-\u001f\u007f-\u009f]+$"
+    ))]
     email: String,
     /// To log in with.
     #[oai(validator(min_length = 8, max_length = 128))]
@@ -70,12 +74,32 @@ struct CreateUser {
 
 impl FromFields for CreateUser {
     fn from_fields(fields: &mut Fields<'_>) -> Self {
-        let roles = [("viewer", UserRole::Viewer), ("operator", UserRole::Operator), ("owner", UserRole::Owner)];
         Self {
             email: fields.required("email", email),
             password: fields.required("password", text(8..=128)),
-            role: fields.required("role", one_of(&roles)),
+            role: fields.required("role", one_of(&ROLES)),
         }
+    }
+}
+
+const ROLES: [(&str, UserRole); 3] = [("viewer", UserRole::Viewer), ("operator", UserRole::Operator), ("owner", UserRole::Owner)];
+
+/// What to change of a user: at least one field. What is left out, or null, stays.
+#[derive(Object)]
+struct ChangeUser {
+    /// What the user may do.
+    role: Option<UserRole>,
+    /// To log in with from now on.
+    #[oai(validator(min_length = 8, max_length = 128))]
+    password: Option<String>,
+}
+
+impl FromFields for ChangeUser {
+    fn from_fields(fields: &mut Fields<'_>) -> Self {
+        if fields.is_empty() {
+            fields.problem("body", "must change something");
+        }
+        Self { role: fields.optional("role", one_of(&ROLES)), password: fields.optional("password", text(8..=128)) }
     }
 }
 
@@ -173,6 +197,44 @@ impl Users {
         Ok(listed(found, page, |user| User::of(&user, emails.get(&(EMAIL, user.id)))))
     }
 
+    /// Change a user
+    ///
+    /// The role, the password, or both. What changes counts on the very next request, and ends all
+    /// sessions of the user: they log in again. 409 `E_CONFLICT` for a user who was removed.
+    #[oai(path = "/users/:id", method = "put", operation_id = "change_user")]
+    async fn change(
+        &self,
+        caller: Caller<Admin>,
+        state: State<'_>,
+        /// The user's id.
+        id: Path<i64>,
+        body: StrictJson<ChangeUser>,
+    ) -> Result<Reply<User>, ApiError> {
+        let ChangeUser { role, password } = body.0;
+        let password_hash = match password {
+            Some(password) => Some(state.sessions.passwords().hash(Private::new(password)).await?),
+            None => None,
+        };
+        let role = role.map(Into::into);
+        act(&state, &caller, id.0, |account_id| Command::ChangeUser(Change { account_id, user_id: id.0, role, password_hash }))
+            .await
+    }
+
+    /// End a user's sessions
+    ///
+    /// Their access tokens, refresh tokens and portal cookies count no more, from the next request on.
+    /// They can log in again. 409 `E_CONFLICT` for a user who was removed.
+    #[oai(path = "/users/:id/sessions", method = "delete", operation_id = "end_user_sessions")]
+    async fn end_sessions(
+        &self,
+        caller: Caller<Admin>,
+        state: State<'_>,
+        /// The user's id.
+        id: Path<i64>,
+    ) -> Result<Reply<User>, ApiError> {
+        act(&state, &caller, id.0, |account_id| Command::EndSessions { account_id, user_id: id.0 }).await
+    }
+
     /// Remove a user
     ///
     /// Counts on the very next request; sessions and tokens end. The email is free again.
@@ -184,11 +246,20 @@ impl Users {
         /// The user's id.
         id: Path<i64>,
     ) -> Result<Reply<User>, ApiError> {
-        let (shard, user) = users::find(state.ledger.pool(), id.0).await?.ok_or_else(not_found)?;
-        let command = Command::RemoveUser { account_id: user.account_id, user_id: id.0 };
-        let answer = state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
-        let user = answered!(answer, Answer::User(user) => user)?;
-        let email = texts::load(state.ledger.pool(), &state.keyring, shard, &[(EMAIL, id.0)]).await?;
-        Ok(Reply(User::of(&user, email.get(&(EMAIL, id.0)))))
+        act(&state, &caller, id.0, |account_id| Command::RemoveUser { account_id, user_id: id.0 }).await
     }
+}
+
+/// Does something with a user, who is found by the id alone.
+async fn act(
+    state: &ApiState,
+    caller: &Caller<Admin>,
+    id: UserId,
+    command: impl FnOnce(AccountId) -> Command,
+) -> Result<Reply<User>, ApiError> {
+    let (shard, user) = users::find(state.ledger.pool(), id).await?.ok_or_else(not_found)?;
+    let answer = state.ledger.execute(shard, command(user.account_id), origin(caller.0.0.actor())).await?;
+    let user = answered!(answer, Answer::User(user) => user)?;
+    let email = texts::load(state.ledger.pool(), &state.keyring, shard, &[(EMAIL, id)]).await?;
+    Ok(Reply(User::of(&user, email.get(&(EMAIL, id)))))
 }

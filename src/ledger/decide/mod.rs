@@ -149,6 +149,8 @@ fn decide(batch: &mut Batch, command: &Command, story: Story<'_>) -> Decided {
         }
         Command::LiftIpBlock { ip } => blocks::lift(batch, *ip, story),
         Command::CreateUser(user) => users::create(batch, user, story),
+        Command::ChangeUser(change) => users::change(batch, change, story),
+        Command::EndSessions { account_id, user_id } => users::end_sessions(batch, *account_id, *user_id, story),
         Command::RemoveUser { account_id, user_id } => users::remove(batch, *account_id, *user_id, story),
         Command::OpenWallet { account_id, currency } => wallets::open(batch, *account_id, *currency, story),
         Command::FundWallet { account_id, wallet_id, amount, reference, note } => {

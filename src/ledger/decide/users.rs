@@ -1,11 +1,11 @@
 //! Users of accounts.
 
-use ledger_events::user::{User, UserCreated, UserEvent, UserRemoved};
+use ledger_events::user::{User, UserCreated, UserEvent, UserPasswordReset, UserRemoved, UserRoleChanged, UserSessionsEnded};
 use ledger_events::{AccountId, Rejection, UserId};
 
 use super::{Decided, Story, new_salt, next};
 use crate::ledger::batch::{Batch, UserChange};
-use crate::ledger::command::{Answer, CreateUser};
+use crate::ledger::command::{Answer, ChangeUser, CreateUser};
 use crate::ledger::keys::Owner;
 use crate::ledger::texts::EMAIL;
 
@@ -26,6 +26,31 @@ pub(super) fn create(batch: &mut Batch, user: &CreateUser, story: Story<'_>) -> 
     Ok(Answer::User(own(batch, *account_id, id)?))
 }
 
+pub(super) fn change(batch: &mut Batch, change: &ChangeUser, story: Story<'_>) -> Decided {
+    let ChangeUser { account_id, user_id: id, role, password_hash } = change;
+    let known = present(batch, *account_id, *id)?;
+    let story = Story { account_id: Some(*account_id), ..story };
+    let role = role.filter(|role| *role != known.role);
+    if let Some(role) = role {
+        batch.append(*id, UserEvent::from(UserRoleChanged { role }), &story);
+    }
+    if let Some(password_hash) = password_hash {
+        batch.append(*id, UserEvent::from(UserPasswordReset {}), &story);
+        batch.vault.users.push(UserChange::Password { id: *id, password_hash: password_hash.clone() });
+    }
+    if role.is_some() || password_hash.is_some() {
+        batch.vault.users.push(UserChange::EndSessions(*id));
+    }
+    Ok(Answer::User(own(batch, *account_id, *id)?))
+}
+
+pub(super) fn end_sessions(batch: &mut Batch, account_id: AccountId, id: UserId, story: Story<'_>) -> Decided {
+    let user = present(batch, account_id, id)?;
+    batch.append(id, UserEvent::from(UserSessionsEnded {}), &Story { account_id: Some(account_id), ..story });
+    batch.vault.users.push(UserChange::EndSessions(id));
+    Ok(Answer::User(user))
+}
+
 pub(super) fn remove(batch: &mut Batch, account_id: AccountId, id: UserId, story: Story<'_>) -> Decided {
     if !own(batch, account_id, id)?.is_removed {
         batch.append(id, UserEvent::from(UserRemoved {}), &Story { account_id: Some(account_id), ..story });
@@ -33,6 +58,13 @@ pub(super) fn remove(batch: &mut Batch, account_id: AccountId, id: UserId, story
         batch.vault.users.push(UserChange::Remove(id));
     }
     Ok(Answer::User(own(batch, account_id, id)?))
+}
+
+fn present(batch: &Batch, account_id: AccountId, id: UserId) -> Result<User, Rejection> {
+    match own(batch, account_id, id)? {
+        user if user.is_removed => Err(Rejection::Conflict("the user was removed")),
+        user => Ok(user),
+    }
 }
 
 fn own(batch: &Batch, account_id: AccountId, id: UserId) -> Result<User, Rejection> {

@@ -1,5 +1,8 @@
 #![allow(clippy::unwrap_used)]
 
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+
 use super::*;
 
 fn document(version: &str, entries: &str) -> String {
@@ -72,4 +75,49 @@ fn what_is_no_statement_is_refused_and_not_repeated() {
     let parts = r#"<Amt Ccy="EUR">3.00</Amt><CdtDbtInd>CRDT</CdtDbtInd><BookgDt><Dt>2026-02-02</Dt></BookgDt><NtryDtls>
         <TxDtls><Amt Ccy="EUR">1.00</Amt></TxDtls><TxDtls><Amt Ccy="EUR">1.00</Amt></TxDtls></NtryDtls>"#;
     assert_eq!(entry(parts), "row 1 has payments that do not add up to its Amt");
+}
+
+/// What means something to a reader of XML, or of these documents.
+const PIECES: [&str; 18] = [
+    "<",
+    ">",
+    "/",
+    "&",
+    "&amp;",
+    "&#0;",
+    "&#x110000;",
+    "<![CDATA[",
+    "]]>",
+    "<!--",
+    "<?",
+    "<!ENTITY",
+    "</Ntry>",
+    "<Ntry>",
+    "<Amt Ccy=\"EUR\">",
+    "99999999999999999.99",
+    "9999-12-31",
+    "\u{feff}",
+];
+
+proptest! {
+    /// A document is lines or a reason, whatever stands in it.
+    #[test]
+    fn no_document_panics(
+        changes in prop::collection::vec((any::<Index>(), any::<Index>(), select(PIECES.to_vec()), any::<String>()), 1..6),
+    ) {
+        let entry = r#"<Ntry><Amt Ccy="EUR">3.00</Amt><CdtDbtInd>CRDT</CdtDbtInd><Sts>BOOK</Sts><BookgDt><Dt>2026-01-31</Dt></BookgDt>
+            <NtryDtls><TxDtls><Refs><EndToEndId>E1</EndToEndId></Refs><AmtDtls><TxAmt><Amt Ccy="EUR">3.00</Amt></TxAmt></AmtDtls></TxDtls></NtryDtls></Ntry>"#;
+        let mut text: Vec<char> = document("001.08", entry).chars().collect();
+        for (at, end, piece, other) in &changes {
+            let (at, end) = (at.index(text.len() + 1), end.index(text.len() + 1));
+            // Mostly close together, so that most of the document stays.
+            let end = if end % 4 == 0 { end.max(at) } else { (at + end % 8).min(text.len()) };
+            let piece = if end % 3 == 0 { other.as_str() } else { piece };
+            text.splice(at..end, piece.chars());
+        }
+        let text: String = text.into_iter().collect();
+        if let Ok(read) = lines(&text) {
+            prop_assert!(!read.is_empty(), "{}", text);
+        }
+    }
 }

@@ -1,0 +1,215 @@
+//! Every route with every kind of caller: each may what the table of routes says, and no more.
+
+use chrono::{TimeDelta, Utc};
+use rewards_ledger::access::Role;
+use rewards_ledger::access::request_signature::{canonical_string, header, sign};
+use rewards_ledger::access::seal::random_secret;
+use rewards_ledger::access::tokens::{AccessTokens, Claims};
+use serde_json::{Value, json};
+
+use super::routes::{LOGOUT, NOTHING, Things, USER_ROLES, Who, table, world};
+use crate::support::ledger::keyring;
+use crate::support::node::{Answer, Client, Node};
+
+/// How a request says who it is from.
+enum Caller<'a> {
+    Nobody,
+    Key(&'a Client),
+    KeyAndToken(&'a Client, &'a str),
+    Token(&'a str),
+    Cookie(&'a str),
+}
+
+async fn call(node: &Node, caller: &Caller<'_>, method: &str, path: &str, body: Value) -> Answer {
+    match caller {
+        Caller::Nobody => node.anyone(method, path, body).await,
+        Caller::Token(token) => node.bearer(token, method, path, body).await,
+        Caller::Cookie(cookie) => node.portal(cookie, node.url(), method, path, body).await,
+        Caller::Key(key) | Caller::KeyAndToken(key, _) => {
+            let mut request = node.request(method, path).header("X-API-Key", &key.key).header("X-API-Secret", &key.secret);
+            if let Caller::KeyAndToken(_, token) = caller {
+                request = request.bearer_auth(token);
+            }
+            node.send(if body.is_null() { request } else { request.json(&body) }).await
+        }
+    }
+}
+
+/// Refused are real requests, that would do something; let in are those that find nothing.
+#[tokio::test]
+async fn each_caller_may_what_the_table_says_and_no_more() {
+    let node = Node::sandbox().await;
+    let world = world(&node).await;
+    let tokens = AccessTokens::new(&keyring());
+    let owner = &world.users[2];
+    let claims = tokens.read(&owner.access_token).unwrap();
+    let expired = tokens.sign(&Claims::new(owner.id, claims.sid, Utc::now() - TimeDelta::minutes(15))).unwrap();
+    let revoked = node.credential(world.key.account_id).await;
+    node.operator("DELETE", &format!("/credentials/{}", revoked.credential_id), Value::Null).await.data(200);
+    let removed = node.user(world.key.account_id, "owner").await;
+    node.operator("DELETE", &format!("/users/{}", removed.id), Value::Null).await.data(200);
+    let wrong = Client { secret: random_secret().expose().to_owned(), ..world.key.clone() };
+    let mut operators = vec![];
+    for role in [Role::Admin, Role::Finance, Role::Auditor] {
+        operators.push((role, node.token(role).await));
+    }
+
+    let head = node.head().await;
+    for row in table() {
+        let from = |role: &str| USER_ROLES.iter().position(|known| *known == role).unwrap();
+        let mut callers = vec![
+            ("nobody".to_owned(), Caller::Nobody, false),
+            ("a revoked key".to_owned(), Caller::Key(&revoked), false),
+            ("a wrong secret".to_owned(), Caller::Key(&wrong), false),
+            ("an expired token".to_owned(), Caller::Token(expired.expose()), false),
+            ("no token".to_owned(), Caller::Token("x.y.z"), false),
+            ("a removed user".to_owned(), Caller::Token(&removed.access_token), false),
+            ("a removed user's cookie".to_owned(), Caller::Cookie(&removed.cookie), false),
+            ("a key".to_owned(), Caller::Key(&world.key), matches!(row.who, Who::Client(_))),
+        ];
+        // A logout ends the session that it comes from.
+        let mut sessions = vec![];
+        for user in &world.users {
+            sessions.push(match row.route {
+                LOGOUT => (node.again(user).await, node.again(user).await),
+                _ => (user.clone(), user.clone()),
+            });
+        }
+        for (index, (first, second)) in sessions.iter().enumerate() {
+            let role = USER_ROLES[index];
+            let may = |from_role| index >= from(from_role);
+            let by_token = matches!(row.who, Who::Client(r) | Who::Portal(r) if may(r));
+            let by_cookie = matches!(row.who, Who::Portal(r) if may(r));
+            callers.push((format!("{role}'s token"), Caller::Token(&first.access_token), by_token));
+            callers.push((format!("{role}'s cookie"), Caller::Cookie(&second.cookie), by_cookie));
+        }
+        for (role, token) in &operators {
+            let may = matches!(row.who, Who::Operators(roles) if roles.contains(role));
+            callers.push((format!("{role:?}, an operator,"), Caller::Token(token.expose()), may));
+        }
+        for (name, caller, may) in callers {
+            let what = format!("{name} and {}", row.route);
+            if !may && row.who != Who::Anyone {
+                let answer = call(&node, &caller, row.method(), &row.path(&world.things), row.body(&world.things)).await;
+                // Known, but not for this; or not known here at all.
+                let is_known = match row.who {
+                    Who::Anyone => false,
+                    Who::Client(_) => matches!(caller, Caller::Token(_)) && name.contains("'s token"),
+                    Who::Portal(_) => name.contains("'s token") || name.contains("'s cookie") && !name.contains("removed"),
+                    Who::Operators(_) => name.contains("an operator"),
+                };
+                let expected = if is_known { 403 } else { 401 };
+                assert_eq!(answer.status, expected, "{what}: {}", answer.text);
+                let code = answer.json()["error"]["code"].as_str().unwrap().to_owned();
+                let codes: &[&str] = if is_known { &["E_FORBIDDEN"] } else { &["E_UNAUTHORIZED", "E_INVALID_TOKEN"] };
+                assert!(codes.contains(&&*code), "{what}: {code}");
+            } else {
+                let answer = call(&node, &caller, row.method(), &row.path(&Things::new()), Value::Null).await;
+                let is_let_in = matches!(answer.status, 200 | 201 | 400 | 404 | 415);
+                assert!(is_let_in, "{what}: {} {}", answer.status, answer.text);
+                if row.route == LOGOUT {
+                    let again = call(&node, &caller, row.method(), &row.path(&Things::new()), Value::Null).await;
+                    assert_eq!(answer.status, 200, "{what}");
+                    again.refused(401, "E_INVALID_TOKEN");
+                }
+            }
+        }
+    }
+    assert_eq!(node.head().await, head, "nobody has changed anything");
+}
+
+/// Nowhere, and a good token beside it is no way around.
+#[tokio::test]
+async fn a_key_that_must_sign_does_nothing_unsigned() {
+    let node = Node::sandbox().await;
+    let world = world(&node).await;
+    let must_sign = node.credential(world.key.account_id).await;
+    let path = format!("/credentials/{}", must_sign.credential_id);
+    let secret = node.operator("PUT", &path, json!({"hmac_required": true})).await.data(200)["signing_secret"].clone();
+    let owner = &world.users[2];
+    let head = node.head().await;
+    let mut refused = 0;
+    for row in table() {
+        let (path, body) = (row.path(&world.things), row.body(&world.things));
+        let (key, both) = (Caller::Key(&must_sign), Caller::KeyAndToken(&must_sign, &owner.access_token));
+        let by_key = call(&node, &key, row.method(), &path, body.clone());
+        let by_both = call(&node, &both, row.method(), &path, body.clone());
+        match row.who {
+            Who::Client(_) => {
+                by_key.await.refused(401, "E_HMAC_SIGNATURE_REQUIRED");
+                by_both.await.refused(401, "E_HMAC_SIGNATURE_REQUIRED");
+                refused += 1;
+                // Signed, it is let in: to what there is not.
+                let path = row.path(&Things::new());
+                let now = Utc::now().timestamp();
+                let canonical = canonical_string(row.method(), &path, None, b"", now);
+                let header = header(now, &sign(secret.as_str().unwrap(), &canonical));
+                let request = node.request(row.method(), &path).header("X-Signature", header);
+                let request = request.header("X-API-Key", &must_sign.key).header("X-API-Secret", &must_sign.secret);
+                let answer = node.send(request).await;
+                assert!(matches!(answer.status, 200 | 400 | 404 | 415), "{}: {} {}", row.route, answer.status, answer.text);
+            }
+            // A key is nobody there.
+            Who::Portal(_) => _ = by_key.await.refused(401, "E_INVALID_TOKEN"),
+            Who::Operators(_) => {
+                by_key.await.refused(401, "E_UNAUTHORIZED");
+                by_both.await.refused(401, "E_UNAUTHORIZED");
+            }
+            Who::Anyone => assert_ne!(by_key.await.json()["error"]["code"], "E_HMAC_SIGNATURE_REQUIRED", "{}", row.route),
+        }
+    }
+    assert!(refused > 35, "{refused}");
+    assert_eq!(node.head().await, head);
+}
+
+#[tokio::test]
+async fn to_another_account_it_is_not_there() {
+    let node = Node::sandbox().await;
+    let world = world(&node).await;
+    let other = node.account("Other").await;
+    let owner = node.user(other.account_id, "owner").await;
+    let head = node.head().await;
+    let mut walked = 0;
+    for row in table().iter().filter(|row| row.names(&world.things)) {
+        for caller in [Caller::Key(&other), Caller::Token(&owner.access_token), Caller::Cookie(&owner.cookie)] {
+            if matches!((&caller, row.who), (Caller::Key(_), Who::Portal(_)) | (Caller::Cookie(_), Who::Client(_))) {
+                continue;
+            }
+            let (path, body) = (row.path(&world.things), row.body(&world.things));
+            let foreign = call(&node, &caller, row.method(), &path, body.clone()).await;
+            let unknown = call(&node, &caller, row.method(), &row.path(&Things::new()), body).await;
+            foreign.refused(404, "E_NOT_FOUND");
+            assert_eq!((foreign.status, foreign.text), (unknown.status, unknown.text), "{}", row.route);
+            walked += 1;
+        }
+    }
+    assert!(walked > 15, "{walked}");
+    assert_eq!(node.head().await, head);
+}
+
+#[tokio::test]
+async fn a_suspended_account_reads_everything_and_changes_nothing() {
+    let node = Node::sandbox().await;
+    let world = world(&node).await;
+    node.operator("PUT", &format!("/accounts/{}", world.key.account_id), json!({"status": "SUSPENDED"})).await.data(200);
+    let owner = &world.users[2];
+    for row in table() {
+        let callers = match row.who {
+            Who::Client(_) => vec![Caller::Key(&world.key), Caller::Token(&owner.access_token)],
+            Who::Portal(_) if !row.is_shared => vec![Caller::Token(&owner.access_token), Caller::Cookie(&owner.cookie)],
+            _ => continue,
+        };
+        for caller in callers {
+            let head = node.head().await;
+            let (path, body) = (row.path(&world.things), row.body(&world.things));
+            let answer = call(&node, &caller, row.method(), &path, body).await;
+            if row.change.is_some() && !path.contains(&NOTHING.to_string()) {
+                answer.refused(403, "E_ACCOUNT_SUSPENDED");
+                assert_eq!(node.head().await, head, "{}", row.route);
+            } else {
+                let is_read = matches!(answer.status, 200 | 400 | 404 | 415);
+                assert!(is_read, "{}: {}", row.route, answer.text);
+            }
+        }
+    }
+}
