@@ -36,7 +36,7 @@ pub struct Free {
     pub all: usize,
     /// Of that, for those that are not known to be quick.
     pub unproven: usize,
-    /// Of that, for those that are slow, beyond one for each that has none.
+    /// Of that, for those that are slow: they take turns.
     pub slow: usize,
 }
 
@@ -68,10 +68,10 @@ pub fn share(candidates: &[Candidate], mut free: Free) -> Vec<usize> {
                 continue;
             }
             if candidate.pace == Pace::Slow {
-                if free.slow == 0 && candidate.has + given[index] > 0 {
+                if free.slow == 0 {
                     continue;
                 }
-                free.slow = free.slow.saturating_sub(1);
+                free.slow -= 1;
             }
             if candidate.pace != Pace::Quick {
                 free.unproven -= 1;
@@ -131,11 +131,11 @@ mod tests {
     }
 
     #[test]
-    fn the_slow_leave_room_for_the_unknown_and_have_one_each() {
+    fn the_slow_leave_room_for_the_unknown() {
         let paced = |pace, account_id| Candidate { pace, ..one(account_id, 0, 0, 64) };
         let all = [paced(Pace::Slow, 1), paced(Pace::Slow, 2), paced(Pace::Unknown, 3)];
         assert_eq!(share(&all, Free { all: 100, unproven: 50, slow: 10 }), [5, 5, 40]);
-        assert_eq!(share(&all, Free { all: 100, unproven: 50, slow: 0 }), [1, 1, 48]);
+        assert_eq!(share(&all, Free { all: 100, unproven: 50, slow: 0 }), [0, 0, 50]);
     }
 
     proptest! {
@@ -160,13 +160,12 @@ mod tests {
             let (total, not_quick) = (given.iter().sum::<usize>(), sum(Pace::Unknown) + sum(Pace::Slow));
             prop_assert!(candidates.iter().zip(&given).all(|(c, g)| *g <= c.room));
             prop_assert!(total <= all && not_quick <= unproven);
-            let first_ones = of(Pace::Slow).filter(|(c, given)| c.has == 0 && **given > 0).count();
-            prop_assert!(sum(Pace::Slow) <= slow + first_ones);
+            prop_assert!(sum(Pace::Slow) <= slow);
             if total < all {
                 prop_assert!(of(Pace::Quick).all(|(c, given)| *given == c.room));
                 if not_quick < unproven {
                     prop_assert!(of(Pace::Unknown).all(|(c, given)| *given == c.room));
-                    prop_assert!(of(Pace::Slow).all(|(c, given)| *given == c.room || (sum(Pace::Slow) >= slow && c.has + given > 0)));
+                    prop_assert!(of(Pace::Slow).all(|(c, given)| *given == c.room || sum(Pace::Slow) >= slow));
                 }
             }
         }

@@ -173,6 +173,31 @@ fn one_that_is_new_is_sent_beside_those_that_hang_or_take_their_time() {
 }
 
 #[test]
+fn one_that_is_new_is_sent_beside_hundreds_that_are_known_to_hang() {
+    let (mut queue, mut now) = (Queue::new(LIMITS), Instant::now());
+    let hanging: Vec<Due> = (0..300).map(|n| due(n, n)).collect();
+    queue.found(SHARD, hanging.clone(), now);
+    // Until each has hung once; then they take turns, a quarter of all at once.
+    let mut hung = HashMap::new();
+    while hung.len() < 300 {
+        claim(&mut queue, now);
+        let sent = send(&mut queue, now);
+        now += Duration::from_secs(30);
+        for (webhook_id, count) in sent {
+            end(&mut queue, webhook_id, count, Duration::from_secs(30), false, now);
+            *hung.entry(webhook_id).or_insert(0) += count;
+        }
+        queue.stale(QUICK, now).iter().for_each(|claimed| queue.left(claimed.webhook_id));
+    }
+    queue.found(SHARD, hanging, now);
+    claim(&mut queue, now);
+    assert_eq!(send(&mut queue, now).values().sum::<usize>(), 25);
+    queue.found(SHARD, vec![due(1_000, 1_000)], now);
+    assert_eq!(claim(&mut queue, now), HashMap::from([(1_000, 4)]));
+    assert_eq!(send(&mut queue, now), HashMap::from([(1_000, 4)]));
+}
+
+#[test]
 fn one_accounts_flood_does_not_stand_before_anothers_delivery() {
     let (mut queue, now) = (Queue::new(LIMITS), Instant::now());
     queue.found(SHARD, (0..50).map(|n| due(n, 1)).collect(), now);
