@@ -118,7 +118,7 @@ impl Sessions {
 
     /// The keyed hash by which a user is found by its email, upper and lower case being the same.
     pub fn email_lookup(&self, email: &str) -> [u8; 32] {
-        self.keyring.fingerprint("user.email", &email.to_lowercase())
+        self.keyring.fingerprint("user.email", email.to_lowercase())
     }
 
     /// Begins a session; returns with it the text of its portal cookie.

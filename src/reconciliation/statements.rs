@@ -84,7 +84,7 @@ pub async fn store(
     let plain = lines.iter().map(serde_json::to_vec).collect::<Result<Vec<_>, _>>()?;
     // Of the file as it was read: with other columns it is another statement.
     let content = plain.iter().fold(Sha256::new_with_prefix(bytes), |content, line| content.chain_update(line));
-    let fingerprint = hex::encode(keyring.fingerprint("statement", &hex::encode(content.finalize())));
+    let fingerprint = hex::encode(keyring.fingerprint("statement", hex::encode(content.finalize())));
     let identities = lines::identities(lines);
     let kind = kind(&fingerprint);
     let mut rows = Vec::with_capacity(lines.len());
