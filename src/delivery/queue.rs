@@ -8,6 +8,7 @@ use ledger_events::{AccountId, ShardId, WebhookId};
 
 use super::claim::{Claimed, Due, Want};
 use super::share::{Candidate, Free, Pace, share};
+use crate::ledger::Addressee;
 
 /// A webhook whose sends end sooner is quick: it is not in anybody's way.
 const QUICK: Duration = Duration::from_secs(1);
@@ -104,23 +105,32 @@ impl Queue {
                 || now.saturating_duration_since(line.silent_since) < FORGOTTEN
         });
         for due in due {
-            let line = self.lines.entry(due.webhook_id).or_insert_with(|| Line {
-                shard,
-                account_id: due.account_id,
-                has_first_attempts: false,
-                has_retries: false,
-                waiting: VecDeque::new(),
-                sending: 0,
-                held: 0,
-                allowance: self.limits.first,
-                is_quick: None,
-                silent_since: now,
-                claimed: 0,
-                served: 0,
-            });
+            let line = self.line(shard, due.webhook_id, due.account_id, now);
             line.has_first_attempts = due.has_first_attempts;
             line.has_retries = due.has_retries;
         }
+    }
+
+    /// Takes note of a webhook that first attempts were made for.
+    pub fn made(&mut self, addressee: &Addressee, now: Instant) {
+        self.line(addressee.shard, addressee.webhook_id, addressee.account_id, now).has_first_attempts = true;
+    }
+
+    fn line(&mut self, shard: ShardId, webhook_id: WebhookId, account_id: AccountId, now: Instant) -> &mut Line {
+        self.lines.entry(webhook_id).or_insert_with(|| Line {
+            shard,
+            account_id,
+            has_first_attempts: false,
+            has_retries: false,
+            waiting: VecDeque::new(),
+            sending: 0,
+            held: 0,
+            allowance: self.limits.first,
+            is_quick: None,
+            silent_since: now,
+            claimed: 0,
+            served: 0,
+        })
     }
 
     /// What to claim now, in this shard.

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use ledger_events::ShardId;
 use sqlx::PgPool;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::claim::{self, Claimed, Due, Targets, Want};
@@ -15,6 +16,7 @@ use super::record::{self, Ended, Lease};
 use super::sender::{Delivery, Outcome, Sender};
 use super::share::Free;
 use crate::access::seal::Keyring;
+use crate::ledger::NewDeliveries;
 use crate::telemetry::Metrics;
 
 mod recording;
@@ -85,8 +87,7 @@ pub struct Worker {
     pub sender: Arc<Sender>,
     pub settings: WorkerSettings,
     pub metrics: Metrics,
-    /// Changes when there are new deliveries.
-    pub made: watch::Receiver<u64>,
+    pub made: NewDeliveries,
     pub targets: Arc<Targets>,
 }
 
@@ -208,7 +209,8 @@ impl Worker {
         let (gone, mut going) = mpsc::unbounded_channel();
         let mut recorder = tokio::spawn(self.clone().record_all(leaving, gone));
         let mut round = Running::new(&self, left);
-        let mut made = self.made.clone();
+        let mut made = self.made.anywhere.clone();
+        let mut made_here = self.made.here.subscribe();
         // Without its recorder the worker ends too, and whoever looks after it sees that.
         while !stop.is_cancelled() && !recorder.is_finished() {
             round.send();
@@ -218,6 +220,10 @@ impl Worker {
                 () = stop.cancelled() => {}
                 _ = &mut recorder => break,
                 Ok(()) = made.changed() => round.look_at = Instant::now(),
+                heard = made_here.recv() => match heard {
+                    Ok(addressees) => round.made(&addressees),
+                    Err(RecvError::Lagged(_) | RecvError::Closed) => round.look_at = Instant::now(),
+                },
                 Some(ended) = round.sends.join_next_with_id() => round.ended(ended),
                 Some(webhooks) = going.recv() => round.gone(&webhooks),
                 answer = async {

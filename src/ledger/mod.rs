@@ -40,7 +40,7 @@ use crate::telemetry::Metrics;
 pub use command::{Answer, Command, Idempotency, Origin, Rendered, Reply, WriteError};
 use command::{Claim, Submission};
 pub use schema::{IMPORT, SchemaError, check as check_schema, half_imported, migrate, pending};
-pub use wake::Wake;
+pub use wake::{Addressee, NewDeliveries, Wake};
 use writer::Writer;
 
 /// The shard of the catalogue, and of every account unless there are more.

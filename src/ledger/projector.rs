@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::reader::{self, ReadError};
+use super::wake::Addressee;
 use super::{Ledger, connect};
 use crate::telemetry::Metrics;
 
@@ -168,8 +169,13 @@ impl Projector {
         let to = last.moment.position;
         advance(&mut tx, shard, deliveries::NAME, to).await?;
         tx.commit().await?;
-        if made.due() > 0 {
-            self.ledger.wake().made_deliveries();
+        let addressee = |(webhook_id, account_id)| Addressee { shard, webhook_id, account_id };
+        let addressees: Vec<_> = made.addressees().into_iter().map(addressee).collect();
+        if !addressees.is_empty() {
+            self.ledger.wake().made_deliveries(addressees);
+        }
+        if made.has_retried() {
+            self.ledger.wake().retried_deliveries();
         }
         self.metrics.projected(events.len());
         Ok(Step::Applied { events: events.len(), is_more: i64::try_from(events.len()).is_ok_and(|n| n == BATCH_EVENTS) })

@@ -1,10 +1,12 @@
 //! Waking whoever waits for news of the database: in-process after a commit, by NOTIFY on other nodes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use ledger_events::{AccountId, ShardId, WebhookId};
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -14,6 +16,8 @@ use super::connect;
 /// Other nodes hear of news so often at most.
 const NOTIFY_PAUSE: Duration = Duration::from_millis(10);
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
+/// Batches of the projector that a delivery worker may be behind before it has to look by itself.
+const BATCHES_BEHIND: usize = 256;
 
 /// What there may be news of, and its channel.
 #[derive(Clone, Debug)]
@@ -31,6 +35,10 @@ impl Topic {
 
     fn tell(&self) {
         self.news.send_modify(|n| *n += 1);
+        self.tell_others();
+    }
+
+    fn tell_others(&self) {
         self.news_of_ours.send_modify(|n| *n += 1);
     }
 
@@ -53,14 +61,40 @@ impl Topic {
 pub struct Wake {
     log: Topic,
     deliveries: Topic,
+    made_here: broadcast::Sender<Arc<[Addressee]>>,
     stop: CancellationToken,
+}
+
+/// A webhook that new deliveries are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Addressee {
+    pub shard: ShardId,
+    pub webhook_id: WebhookId,
+    pub account_id: AccountId,
+}
+
+/// News of deliveries that are to be sent.
+#[derive(Clone, Debug)]
+pub struct NewDeliveries {
+    /// Changes when there may be some: who hears it looks for them.
+    pub anywhere: watch::Receiver<u64>,
+    /// Whom this node's projector has made first attempts due for: who hears it need not look.
+    pub here: broadcast::Sender<Arc<[Addressee]>>,
+}
+
+impl NewDeliveries {
+    /// No news ever.
+    pub fn none() -> NewDeliveries {
+        NewDeliveries { anywhere: watch::channel(0).1, here: broadcast::Sender::new(1) }
+    }
 }
 
 impl Wake {
     /// Starts listening for other nodes' news and announcing this one's.
     pub fn start(options: &PgConnectOptions, tasks: &TaskTracker) -> Wake {
         let (log, deliveries) = (Topic::new("ledger_log"), Topic::new("ledger_deliveries"));
-        let wake = Wake { log, deliveries, stop: CancellationToken::new() };
+        let made_here = broadcast::Sender::new(BATCHES_BEHIND);
+        let wake = Wake { log, deliveries, made_here, stop: CancellationToken::new() };
         // One listens, one notifies.
         let pool = PgPoolOptions::new().max_connections(2).connect_lazy_with(connect::notifier(options));
         let node = Uuid::new_v4().to_string();
@@ -82,8 +116,14 @@ impl Wake {
         self.log.tell();
     }
 
-    /// A projector of this node made deliveries that are to be sent.
-    pub fn made_deliveries(&self) {
+    /// A projector of this node committed deliveries for these, with first attempts that are due.
+    pub fn made_deliveries(&self, addressees: Vec<Addressee>) {
+        _ = self.made_here.send(addressees.into()); // there may be no worker on this node
+        self.deliveries.tell_others();
+    }
+
+    /// A projector of this node committed that deliveries are to be tried again.
+    pub fn retried_deliveries(&self) {
         self.deliveries.tell();
     }
 
@@ -92,9 +132,9 @@ impl Wake {
         self.log.news.subscribe()
     }
 
-    /// Changes whenever there are new deliveries.
-    pub fn deliveries(&self) -> watch::Receiver<u64> {
-        self.deliveries.news.subscribe()
+    /// News of deliveries.
+    pub fn deliveries(&self) -> NewDeliveries {
+        NewDeliveries { anywhere: self.deliveries.news.subscribe(), here: self.made_here.clone() }
     }
 
     /// Ends the tasks.

@@ -15,7 +15,7 @@ use rewards_ledger::delivery::sender::{Sender, SenderSettings};
 use rewards_ledger::delivery::worker::{Worker, WorkerSettings};
 use rewards_ledger::ledger::command::{AddBeneficiary, NewVoucher, PlaceOrder, RegisterWebhook, RequestPayout};
 use rewards_ledger::ledger::projector::{Projector, Step};
-use rewards_ledger::ledger::{Answer, Command, Ledger, connect};
+use rewards_ledger::ledger::{Answer, Command, Ledger, NewDeliveries, connect};
 use rewards_ledger::receiver::{self, Certificate, Received, Receiver, ReceiverSettings};
 use rewards_ledger::telemetry::Metrics;
 use sqlx::postgres::PgConnectOptions;
@@ -197,7 +197,7 @@ pub fn worker(pool: &PgPool, receiver: &Receiver, deadline: Duration) -> Worker 
         sender: sender(trusting(receiver.ca_pem(), deadline)),
         settings: WorkerSettings { deadline, ..WorkerSettings::default() },
         metrics: Metrics::default(),
-        made: tokio::sync::watch::channel(0).1, // nothing wakes it but its timer
+        made: NewDeliveries::none(), // nothing wakes it but its timer
         targets: Arc::default(),
     }
 }

@@ -8,7 +8,7 @@ mod read;
 mod told;
 mod write;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use ledger_events::order::{Order, OrderEvent};
@@ -142,9 +142,15 @@ struct Retried {
 }
 
 impl Made {
-    /// Deliveries that are due now.
-    pub fn due(&self) -> usize {
-        self.deliveries.len() + self.retried.len()
+    /// The webhooks that first attempts are due to now, with their accounts.
+    pub fn addressees(&self) -> BTreeSet<(WebhookId, AccountId)> {
+        let pending = self.deliveries.iter().filter(|delivery| delivery.status == "pending");
+        pending.map(|delivery| (delivery.webhook_id, delivery.account_id)).collect()
+    }
+
+    /// Whether past deliveries are due once more.
+    pub fn has_retried(&self) -> bool {
+        !self.retried.is_empty()
     }
 
     /// Fails what these webhooks or replays have pending.

@@ -1,6 +1,6 @@
 //! What a running worker holds, and how it goes on.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 use futures::FutureExt;
@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Answer, FRESH, LOOK_SELDOM, Left, RETRY_PAUSE, STOP_GRACE, Worker};
 use crate::delivery::queue::Queue;
 use crate::delivery::record::Lease;
+use crate::ledger::Addressee;
 
 /// A worker at work: what it holds, and what it waits for. Everything here is done by one task.
 pub(super) struct Running<'w> {
@@ -26,6 +27,8 @@ pub(super) struct Running<'w> {
     /// A question to the database: one at a time, a look or a claim.
     pub(super) asked: Option<BoxFuture<'static, Answer>>,
     asked_at: Instant,
+    /// What was made while the database was asked, which the answer may not know of.
+    made_meanwhile: HashSet<Addressee>,
     /// When to look for what is due.
     pub(super) look_at: Instant,
     /// Not before this, or it would do little else.
@@ -47,6 +50,7 @@ impl<'w> Running<'w> {
             give_up: CancellationToken::new(),
             asked: None,
             asked_at: now,
+            made_meanwhile: HashSet::new(),
             look_at: now,
             look_not_before: now,
             ask_not_before: now,
@@ -108,6 +112,17 @@ impl<'w> Running<'w> {
         }
     }
 
+    /// This node's projector has made first attempts for these.
+    pub(super) fn made(&mut self, addressees: &[Addressee]) {
+        let now = Instant::now();
+        for addressee in addressees.iter().filter(|addressee| self.worker.shards.contains(&addressee.shard)) {
+            self.queue.made(addressee, now);
+            if self.asked.is_some() {
+                self.made_meanwhile.insert(*addressee);
+            }
+        }
+    }
+
     pub(super) fn answered(&mut self, answer: Answer) {
         self.asked = None;
         let now = Instant::now();
@@ -128,6 +143,9 @@ impl<'w> Running<'w> {
                 self.look_at = now;
             }
             Answer::None => {}
+        }
+        for addressee in std::mem::take(&mut self.made_meanwhile) {
+            self.queue.made(&addressee, now);
         }
     }
 
