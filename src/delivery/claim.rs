@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::access::SIGNING_SECRET;
 use crate::access::seal::{Keyring, Private, SealError, salted_hash};
 
-/// How often an attempt whose outcome is unknown is repeated, over a delivery's life.
+/// How often an attempt whose outcome is unknown is repeated.
 pub const MAX_UNKNOWN: i16 = 5;
 
 /// One claimer a shard at a time, over all nodes, so that the limit per webhook is exact.
@@ -37,7 +37,8 @@ pub struct Want {
     pub webhook_id: WebhookId,
     pub first_attempts: usize,
     pub retries: usize,
-    /// Most that may be leased of this webhook, counted over all nodes.
+    /// Most that may be leased of this webhook, counted over all nodes: more of one that is quick, which gives it
+    /// back soon.
     pub most: usize,
 }
 
@@ -75,6 +76,8 @@ pub struct Claimed {
 pub struct Moment {
     pub at: DateTime<Utc>,
     pub began: Instant,
+    /// When it was there to be sent: a claim that was slow is not stale for that.
+    pub ready: Instant,
     pub lease_ends: Instant,
 }
 
@@ -170,22 +173,23 @@ pub async fn claim(
     wants: &[Want],
     lease: Duration,
 ) -> Result<Vec<Claimed>, sqlx::Error> {
-    let began = Instant::now();
     // The lock is a statement of its own: what follows sees what the claimer before has committed.
     let begin = format!("BEGIN; SELECT pg_advisory_xact_lock({CLAIM_LOCK}, {shard})");
     let mut tx = pool.begin_with(AssertSqlSafe(begin)).await?;
+    let began = Instant::now();
     let webhooks = wants.iter().map(|want| want.webhook_id).collect();
     let Some((at, targets)) = targets.open(&mut tx, keyring, shard, webhooks).await? else {
         tx.rollback().await?;
         return Ok(vec![]);
     };
-    let moment = Moment { at, began, lease_ends: began + lease };
+    let mut moment = Moment { at, began, ready: began, lease_ends: began + lease };
     let mut rows = take(&mut tx, shard, wants, &targets, at, lease).await?;
     if rows.is_empty() {
         tx.rollback().await?;
         return Ok(vec![]);
     }
     tx.commit().await?;
+    moment.ready = Instant::now();
     rows.sort_unstable_by_key(|row| row.delivery_id); // as the log has them
     let claimed = rows.into_iter().map(|row| Claimed {
         shard,

@@ -12,6 +12,8 @@ use crate::ledger::Addressee;
 
 /// A webhook whose sends end sooner is quick: it is not in anybody's way.
 const QUICK: Duration = Duration::from_secs(1);
+/// One that takes longer is silent after so many times what it took last.
+const PATIENCE: u32 = 2;
 /// How many times what may be sent at once is claimed ahead, so that nobody waits for a claim; of
 /// webhooks that are quick alone.
 const AHEAD: usize = 4;
@@ -52,22 +54,35 @@ struct Line {
     held: usize,
     /// How many may be claimed at once: it grows with quick answers, and halves when none comes.
     allowance: usize,
-    /// As its last send has shown it; none before one has ended.
-    is_quick: Option<bool>,
+    /// How its last send ended; none before one has.
+    last: Option<Last>,
     /// Since when something is sent and nothing has ended.
     silent_since: Instant,
     claimed: u64,
     served: u64,
 }
 
+/// How a send ended.
+#[derive(Clone, Copy, Debug)]
+enum Last {
+    /// After so long, with an answer or, quickly, without.
+    After(Duration),
+    /// It took its time, and there was no answer.
+    Silence,
+}
+
 impl Line {
     fn pace(&self, now: Instant) -> Pace {
-        let is_silent = self.sending > 0 && now.saturating_duration_since(self.silent_since) >= QUICK;
-        match self.is_quick {
-            _ if is_silent => Pace::Slow,
-            Some(true) => Pace::Quick,
-            Some(false) => Pace::Slow,
-            None => Pace::Unknown,
+        let patience = match self.last {
+            Some(Last::After(took)) => QUICK.max(took * PATIENCE),
+            Some(Last::Silence) | None => QUICK,
+        };
+        let is_silent = self.sending > 0 && now.saturating_duration_since(self.silent_since) >= patience;
+        match self.last {
+            _ if is_silent => Pace::Silent,
+            Some(Last::Silence) => Pace::Silent,
+            Some(Last::After(took)) if took < QUICK => Pace::Quick,
+            Some(Last::After(_)) | None => Pace::Unproven,
         }
     }
 
@@ -75,7 +90,7 @@ impl Line {
     fn allowance(&self, limits: Limits, now: Instant) -> usize {
         match self.pace(now) {
             Pace::Quick => self.allowance,
-            Pace::Unknown | Pace::Slow => self.allowance.min(limits.per_webhook),
+            Pace::Unproven | Pace::Silent => self.allowance.min(limits.per_webhook),
         }
     }
 }
@@ -126,7 +141,7 @@ impl Queue {
             sending: 0,
             held: 0,
             allowance: self.limits.first,
-            is_quick: None,
+            last: None,
             silent_since: now,
             claimed: 0,
             served: 0,
@@ -163,7 +178,7 @@ impl Queue {
                 (_, false) => 0,
             };
             // Over all nodes: another one may know it better.
-            let most = if line.pace(now) == Pace::Unknown { limits.per_webhook } else { line.allowance(limits, now) };
+            let most = if line.pace(now) == Pace::Unproven { limits.per_webhook } else { line.allowance(limits, now) };
             Some(Want { webhook_id, first_attempts: count - retries, retries, most })
         })
         .collect()
@@ -230,7 +245,7 @@ impl Queue {
         line.silent_since = now;
         let Some((took, is_answered)) = took else { return };
         let is_quick = took < QUICK;
-        line.is_quick = Some(is_quick);
+        line.last = Some(if is_quick || is_answered { Last::After(took) } else { Last::Silence });
         line.allowance = match (is_quick, is_answered) {
             (true, true) => (line.allowance + 1).min(self.limits.per_webhook.saturating_mul(AHEAD)),
             (false, false) => (line.allowance.min(self.limits.per_webhook) / 2).max(1),
@@ -246,11 +261,11 @@ impl Queue {
         }
     }
 
-    /// What has waited for too long of webhooks that are slow, to be given back: what they hold is not for others.
+    /// What has waited for too long of webhooks that are not quick, to be given back: what they hold is not for others.
     pub fn stale(&mut self, fresh: Duration, now: Instant) -> Vec<Claimed> {
         let mut stale = vec![];
-        for line in self.lines.values_mut().filter(|line| !line.waiting.is_empty() && line.pace(now) == Pace::Slow) {
-            let is_stale = |claimed: &Claimed| now.saturating_duration_since(claimed.moment.began) > fresh;
+        for line in self.lines.values_mut().filter(|line| !line.waiting.is_empty() && line.pace(now) != Pace::Quick) {
+            let is_stale = |claimed: &Claimed| now.saturating_duration_since(claimed.moment.ready) > fresh;
             let count = line.waiting.iter().take_while(|claimed| is_stale(claimed)).count();
             stale.extend(line.waiting.drain(..count));
         }
@@ -263,11 +278,11 @@ impl Queue {
         self.lines.into_values().flat_map(|line| line.waiting).collect()
     }
 
-    /// Of what may be in flight, half is for webhooks that are quick, and a quarter for those of which nothing is
-    /// known yet.
+    /// Of what may be in flight, half is for webhooks that are quick, and a quarter for those that answer late or
+    /// have not shown yet what they do.
     fn most(&self) -> Free {
         let all = self.limits.in_flight;
-        Free { all, unproven: all.div_ceil(2), slow: all.div_ceil(4) }
+        Free { all, unproven: all.div_ceil(2), silent: all.div_ceil(4) }
     }
 
     /// Shares out among the webhooks, by what each has already: what they have takes off what there is for their
@@ -280,13 +295,13 @@ impl Queue {
         room: impl Fn(&Line) -> usize,
     ) -> Vec<(WebhookId, usize)> {
         let mut accounts: HashMap<AccountId, usize> = HashMap::new();
-        let (mut slow, mut unknown) = (0, 0);
+        let (mut silent, mut unproven) = (0, 0);
         for line in self.lines.values() {
             *accounts.entry(line.account_id).or_default() += has(line);
             match line.pace(now) {
                 Pace::Quick => {}
-                Pace::Unknown => unknown += has(line),
-                Pace::Slow => slow += has(line),
+                Pace::Unproven => unproven += has(line),
+                Pace::Silent => silent += has(line),
             }
         }
         let mut webhooks = vec![];
@@ -305,8 +320,11 @@ impl Queue {
                 });
             }
         }
-        let free =
-            Free { all: most.all, unproven: most.unproven.saturating_sub(slow + unknown), slow: most.slow.saturating_sub(slow) };
+        let free = Free {
+            all: most.all,
+            unproven: most.unproven.saturating_sub(silent + unproven),
+            silent: most.silent.saturating_sub(silent),
+        };
         let given = share(&candidates, free);
         self.turn += 1;
         let shares: Vec<_> = webhooks.into_iter().zip(given).filter(|(_, count)| *count > 0).collect();

@@ -67,7 +67,7 @@ pub async fn record(pool: &PgPool, shard: ShardId, results: &[Ended], base: Dura
          recorded AS (
             UPDATE delivery_state s
             SET status = CASE WHEN r.succeeded THEN 'delivered' WHEN r.next_attempt_at IS NULL THEN 'failed' ELSE s.status END,
-                attempt_count = r.attempt, leased_until = NULL,
+                attempt_count = r.attempt, unknown_count = 0, leased_until = NULL,
                 -- A client who had it retried meanwhile has set the time.
                 next_attempt_at = CASE WHEN s.next_attempt_at > r.claimed_at THEN s.next_attempt_at
                     ELSE coalesce(r.next_attempt_at, s.next_attempt_at) END,
@@ -144,7 +144,7 @@ pub async fn write_off(pool: &PgPool, shard: ShardId, base: Duration) -> Result<
             WHERE shard_id = $1 AND leased_until < clock_timestamp() AND unknown_count >= $2 AND status = 'pending'
             LIMIT 1000 FOR UPDATE SKIP LOCKED)
          UPDATE delivery_state s
-         SET fence = fence + 1, leased_until = NULL, attempt_count = attempt_count + 1,
+         SET fence = fence + 1, leased_until = NULL, attempt_count = attempt_count + 1, unknown_count = 0,
              status = CASE WHEN attempt_count + 1 >= $3 THEN 'failed' ELSE 'pending' END,
              next_attempt_at = greatest(s.leased_until,
                 (SELECT max(a.started_at) FROM delivery_attempts a WHERE a.shard_id = $1 AND a.delivery_id = s.delivery_id)

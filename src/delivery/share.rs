@@ -25,9 +25,10 @@ pub struct Candidate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     Quick,
-    /// It has not answered yet, and has had no time to be called slow.
-    Unknown,
-    Slow,
+    /// It takes its time, or has not shown yet how long.
+    Unproven,
+    /// It gives no answer.
+    Silent,
 }
 
 /// How much there is to be shared out, one by one.
@@ -36,15 +37,15 @@ pub struct Free {
     pub all: usize,
     /// Of that, for those that are not known to be quick.
     pub unproven: usize,
-    /// Of that, for those that are slow: they take turns.
-    pub slow: usize,
+    /// Of that, for those that are silent: they take turns.
+    pub silent: usize,
 }
 
 /// Whose turn it is: of those that have the fewest, who was served longest ago.
 type Turns<T> = BinaryHeap<Reverse<(usize, u64, T)>>;
 
 /// Shares `free` out; returns how many each candidate gets. So however many hang, there is room for those
-/// that are quick; and those that are known to be slow leave room for those of which nothing is known.
+/// that are quick; and those that are silent leave room for those that answer, be it late.
 pub fn share(candidates: &[Candidate], mut free: Free) -> Vec<usize> {
     let mut given = vec![0; candidates.len()];
     let mut accounts: HashMap<AccountId, Turns<usize>> = HashMap::new();
@@ -67,11 +68,11 @@ pub fn share(candidates: &[Candidate], mut free: Free) -> Vec<usize> {
             if candidate.pace != Pace::Quick && free.unproven == 0 {
                 continue;
             }
-            if candidate.pace == Pace::Slow {
-                if free.slow == 0 {
+            if candidate.pace == Pace::Silent {
+                if free.silent == 0 {
                     continue;
                 }
-                free.slow -= 1;
+                free.silent -= 1;
             }
             if candidate.pace != Pace::Quick {
                 free.unproven -= 1;
@@ -98,7 +99,7 @@ mod tests {
     }
 
     fn free(all: usize) -> Free {
-        Free { all, unproven: usize::MAX, slow: usize::MAX }
+        Free { all, unproven: usize::MAX, silent: usize::MAX }
     }
 
     #[test]
@@ -122,30 +123,30 @@ mod tests {
     }
 
     #[test]
-    fn the_slow_leave_room_for_the_quick() {
-        let slow = |account_id| Candidate { pace: Pace::Slow, ..one(account_id, 0, 0, 64) };
-        let mut all: Vec<_> = (0..1_000).map(slow).collect();
+    fn the_silent_leave_room_for_the_quick() {
+        let silent = |account_id| Candidate { pace: Pace::Silent, ..one(account_id, 0, 0, 64) };
+        let mut all: Vec<_> = (0..1_000).map(silent).collect();
         all.push(one(5_000, 900, 900, 64));
-        let given = share(&all, Free { all: 100, unproven: 30, slow: 10 });
+        let given = share(&all, Free { all: 100, unproven: 30, silent: 10 });
         assert_eq!((given[..1_000].iter().sum::<usize>(), given[1_000]), (10, 64));
     }
 
     #[test]
-    fn the_slow_leave_room_for_the_unknown() {
+    fn the_silent_leave_room_for_the_unproven() {
         let paced = |pace, account_id| Candidate { pace, ..one(account_id, 0, 0, 64) };
-        let all = [paced(Pace::Slow, 1), paced(Pace::Slow, 2), paced(Pace::Unknown, 3)];
-        assert_eq!(share(&all, Free { all: 100, unproven: 50, slow: 10 }), [5, 5, 40]);
-        assert_eq!(share(&all, Free { all: 100, unproven: 50, slow: 0 }), [0, 0, 50]);
+        let all = [paced(Pace::Silent, 1), paced(Pace::Silent, 2), paced(Pace::Unproven, 3)];
+        assert_eq!(share(&all, Free { all: 100, unproven: 50, silent: 10 }), [5, 5, 40]);
+        assert_eq!(share(&all, Free { all: 100, unproven: 50, silent: 0 }), [0, 0, 50]);
     }
 
     proptest! {
         #[test]
         fn nobody_gets_more_than_may_be_and_nothing_is_left_that_somebody_could_have(
             wants in prop::collection::vec(
-                (0i64..5, 0usize..9, 0usize..9, prop::sample::select(vec![Pace::Quick, Pace::Unknown, Pace::Slow]), 0u64..9), 0..40),
+                (0i64..5, 0usize..9, 0usize..9, prop::sample::select(vec![Pace::Quick, Pace::Unproven, Pace::Silent]), 0u64..9), 0..40),
             all in 0usize..100,
             unproven in 0usize..50,
-            slow in 0usize..25,
+            silent in 0usize..25,
         ) {
             let has = |account| wants.iter().filter(|w| w.0 == account).map(|w| w.1).sum();
             let candidates: Vec<Candidate> = wants
@@ -154,18 +155,18 @@ mod tests {
                     account_id, account_has: has(account_id), has: has_itself, room, served, pace,
                 })
                 .collect();
-            let given = share(&candidates, Free { all, unproven, slow });
+            let given = share(&candidates, Free { all, unproven, silent });
             let of = |pace: Pace| candidates.iter().zip(&given).filter(move |(c, _)| c.pace == pace);
             let sum = |pace| of(pace).map(|(_, given)| given).sum::<usize>();
-            let (total, not_quick) = (given.iter().sum::<usize>(), sum(Pace::Unknown) + sum(Pace::Slow));
+            let (total, not_quick) = (given.iter().sum::<usize>(), sum(Pace::Unproven) + sum(Pace::Silent));
             prop_assert!(candidates.iter().zip(&given).all(|(c, g)| *g <= c.room));
             prop_assert!(total <= all && not_quick <= unproven);
-            prop_assert!(sum(Pace::Slow) <= slow);
+            prop_assert!(sum(Pace::Silent) <= silent);
             if total < all {
                 prop_assert!(of(Pace::Quick).all(|(c, given)| *given == c.room));
                 if not_quick < unproven {
-                    prop_assert!(of(Pace::Unknown).all(|(c, given)| *given == c.room));
-                    prop_assert!(of(Pace::Slow).all(|(c, given)| *given == c.room || sum(Pace::Slow) >= slow));
+                    prop_assert!(of(Pace::Unproven).all(|(c, given)| *given == c.room));
+                    prop_assert!(of(Pace::Silent).all(|(c, given)| *given == c.room || sum(Pace::Silent) >= silent));
                 }
             }
         }

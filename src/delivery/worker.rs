@@ -34,7 +34,8 @@ const FRESH: Duration = Duration::from_secs(2);
 const LOOK_SELDOM: u32 = 4;
 /// After the database refused or did not answer.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
-/// How long sends in flight, and then their results, get when the worker stops.
+/// How long the database gets when the worker stops: for a claim under way, and for the last results. Sends in flight
+/// get their deadline, or whoever takes its time would be sent the same again.
 const STOP_GRACE: Duration = Duration::from_secs(4);
 /// Most results in one statement.
 const BATCH_RESULTS: usize = 512;
@@ -130,7 +131,7 @@ impl Worker {
         let mut queue = Queue::new(Limits { first: limits.per_webhook, ..limits });
         let (due, _) = claim::due(&self.pool, shard).await?;
         queue.found(shard, due, now);
-        let wants = queue.wanted_of(shard, Free { all: free, unproven: usize::MAX, slow: usize::MAX }, now);
+        let wants = queue.wanted_of(shard, Free { all: free, unproven: usize::MAX, silent: usize::MAX }, now);
         claim::claim(&self.pool, &self.keyring, &self.targets, shard, &wants, self.lease()).await
     }
 
@@ -202,8 +203,8 @@ impl Worker {
         Ok(round)
     }
 
-    /// Works until told to stop. Then nothing more is claimed, what is in flight gets a few
-    /// seconds, what was not sent is given back, and the leases of what was cut off end.
+    /// Works until told to stop. Then nothing more is claimed, what was not sent is given back, what is
+    /// in flight is waited for, and the leases of what had to be cut off end.
     pub async fn run(self, stop: CancellationToken) {
         let (left, leaving) = mpsc::unbounded_channel(); // bounded by what the queue holds
         let (gone, mut going) = mpsc::unbounded_channel();

@@ -1,5 +1,7 @@
 //! The worker's record beside what is derived.
 
+use std::time::Duration;
+
 use ledger_projections::deliveries::{self, Attempt, DeliveryFilter};
 use ledger_projections::page::Page;
 use rewards_ledger::audit::{Rebuild, rebuild, verify};
@@ -91,9 +93,9 @@ async fn a_list_is_paged_and_filtered() {
 }
 
 #[tokio::test]
-async fn what_a_stop_cuts_off_is_the_next_workers_at_once() {
+async fn a_stop_waits_for_what_is_being_sent() {
     let shop = Shop::open().await;
-    let (receiver, mut arrived) = receiver(|_| Answer::Hang).await;
+    let (receiver, mut arrived) = receiver(|_| Answer::Delayed(Duration::from_secs(6), 200)).await;
     shop.webhook(&receiver.url()).await;
     shop.order(1).await;
     shop.project().await;
@@ -101,9 +103,34 @@ async fn what_a_stop_cuts_off_is_the_next_workers_at_once() {
     let running = tokio::spawn(shop.worker(&receiver, DEADLINE).run(stop.clone()));
     arrived.recv().await.unwrap();
     stop.cancel();
+    // Another node goes on meanwhile.
+    let beside_stop = CancellationToken::new();
+    let beside = tokio::spawn(shop.worker(&receiver, DEADLINE).run(beside_stop.clone()));
     running.await.unwrap();
-    let next = shop.worker(&receiver, DEADLINE).claim_once(SHARD, 1).await.unwrap();
-    assert_eq!((next.len(), next[0].attempt), (1, 1));
-    let both: Vec<_> = attempts(&shop, next[0].delivery_id).await.iter().map(|a| (a.finished_at, a.is_in_flight)).collect();
-    assert_eq!(both, [(None, false), (None, true)]);
+    let id: i64 = sqlx::query_scalar("SELECT id FROM deliveries").fetch_one(shop.pool()).await.unwrap();
+    let attempts: Vec<_> = attempts(&shop, id).await.iter().map(|a| (a.attempt, a.response_status)).collect();
+    assert_eq!(attempts, [(1, Some(200))]);
+    beside_stop.cancel();
+    beside.await.unwrap();
+    assert!(arrived.try_recv().is_err(), "nothing was sent twice");
+}
+
+#[tokio::test]
+async fn what_was_claimed_slowly_is_sent_all_the_same() {
+    let shop = Shop::open().await;
+    let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
+    shop.webhook(&receiver.url()).await;
+    shop.order(1).await;
+    shop.project().await;
+    let mut blocking = shop.pool().begin().await.unwrap();
+    sqlx::query("LOCK TABLE delivery_attempts IN EXCLUSIVE MODE").execute(&mut *blocking).await.unwrap();
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(shop.worker(&receiver, DEADLINE).run(stop.clone()));
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    blocking.commit().await.unwrap();
+    arrived.recv().await.unwrap();
+    stop.cancel();
+    running.await.unwrap();
+    let claims: i64 = sqlx::query_scalar("SELECT fence FROM delivery_state").fetch_one(shop.pool()).await.unwrap();
+    assert_eq!(claims, 1);
 }

@@ -24,7 +24,7 @@ fn claimed(webhook_id: WebhookId, attempt: i16, now: Instant) -> Claimed {
         event_type: "order.created".to_owned(),
         payload: hyper::body::Bytes::new(),
         target: None,
-        moment: Moment { at: Utc::now() + TimeDelta::zero(), began: now, lease_ends: now },
+        moment: Moment { at: Utc::now() + TimeDelta::zero(), began: now, ready: now, lease_ends: now },
     }
 }
 
@@ -195,6 +195,37 @@ fn one_that_is_new_is_sent_beside_hundreds_that_are_known_to_hang() {
     queue.found(SHARD, vec![due(1_000, 1_000)], now);
     assert_eq!(claim(&mut queue, now), HashMap::from([(1_000, 4)]));
     assert_eq!(send(&mut queue, now), HashMap::from([(1_000, 4)]));
+}
+
+#[test]
+fn one_that_takes_its_time_is_served_beside_hundreds_that_hang() {
+    let (mut queue, mut now) = (Queue::new(LIMITS), Instant::now());
+    let hanging: Vec<Due> = (0..300).map(|n| due(n, n)).collect();
+    let patient = 1_000;
+    queue.found(SHARD, vec![due(patient, patient)], now);
+    claim(&mut queue, now);
+    let count = send(&mut queue, now)[&patient];
+    end(&mut queue, patient, count, Duration::from_secs(2), true, now);
+    let mut answered = 0;
+    let mut until = HashMap::new();
+    for second in 0..300u64 {
+        queue.found(SHARD, hanging.iter().copied().chain([due(patient, patient)]).collect(), now);
+        queue.stale(QUICK, now).iter().for_each(|claimed| queue.left(claimed.webhook_id));
+        claim(&mut queue, now);
+        for (webhook_id, count) in send(&mut queue, now) {
+            let took = if webhook_id == patient { 2 } else { 30 };
+            until.entry(second + took).or_insert_with(Vec::new).push((webhook_id, count, took));
+        }
+        now += Duration::from_secs(1);
+        for (webhook_id, count, took) in until.remove(&(second + 1)).unwrap_or_default() {
+            end(&mut queue, webhook_id, count, Duration::from_secs(took), webhook_id == patient, now);
+            if webhook_id == patient {
+                answered += count;
+            }
+        }
+    }
+    // Of 300 seconds it has had most, with some at once, each for two seconds.
+    assert!(answered > 300, "{answered}");
 }
 
 #[test]

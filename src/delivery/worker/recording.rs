@@ -65,14 +65,14 @@ impl Worker {
                 let (here, elsewhere): (Vec<_>, _) = unsent.into_iter().partition(|c: &Claimed| c.shard == shard);
                 unsent = elsewhere;
                 if !here.is_empty()
-                    && let Err(error) = record::give_back(&self.pool, shard, &here).await
+                    && let Err(error) = until_done(|| record::give_back(&self.pool, shard, &here)).await
                 {
                     tracing::warn!(shard, %error, "unsent deliveries were not given back: their leases will run out");
                 }
                 let (here, elsewhere): (Vec<_>, _) = cut.into_iter().partition(|lease: &Lease| lease.shard == shard);
                 cut = elsewhere;
                 if !here.is_empty()
-                    && let Err(error) = record::end_leases(&self.pool, shard, &here).await
+                    && let Err(error) = until_done(|| record::end_leases(&self.pool, shard, &here)).await
                 {
                     tracing::warn!(shard, %error, "the leases of cut sends were not ended: they will run out");
                 }
@@ -110,6 +110,16 @@ impl Worker {
                     parts.extend([later, part]);
                 }
             }
+        }
+    }
+}
+
+/// Repeats what a database that is away has not done.
+async fn until_done<W: Future<Output = Result<(), sqlx::Error>>>(work: impl Fn() -> W) -> Result<(), sqlx::Error> {
+    loop {
+        match work().await {
+            Err(error) if connect::is_passing(&error) => tokio::time::sleep(RETRY_PAUSE).await,
+            done => return done,
         }
     }
 }

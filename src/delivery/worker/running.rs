@@ -66,7 +66,7 @@ impl<'w> Running<'w> {
                 return;
             }
             for claimed in next {
-                if claimed.moment.began.elapsed() > FRESH {
+                if claimed.moment.ready.elapsed() > FRESH {
                     self.queue.ended(claimed.webhook_id, None, Instant::now());
                     self.leave(Left::Unsent(claimed));
                     continue;
@@ -187,7 +187,7 @@ impl<'w> Running<'w> {
         self.look_at.max(self.look_not_before).max(self.ask_not_before)
     }
 
-    /// Gives back what was not sent, and waits a little for what is in flight.
+    /// Gives back what was not sent, and waits for what is in flight.
     pub(super) async fn finish(mut self) {
         if let Some(asked) = self.asked.take()
             && let Ok(Answer::Claimed(wants, claimed)) = tokio::time::timeout(STOP_GRACE, asked).await
@@ -198,7 +198,7 @@ impl<'w> Running<'w> {
             self.leave(Left::Unsent(claimed));
         }
         let give_up = self.give_up.clone();
-        let cutting = tokio::time::sleep(STOP_GRACE);
+        let cutting = tokio::time::sleep(self.worker.settings.deadline + STOP_GRACE);
         tokio::pin!(cutting);
         loop {
             tokio::select! {
