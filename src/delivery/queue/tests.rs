@@ -224,8 +224,8 @@ fn one_that_takes_its_time_is_served_beside_hundreds_that_hang() {
             }
         }
     }
-    // Of 300 seconds it has had most, with some at once, each for two seconds.
-    assert!(answered > 300, "{answered}");
+    // Sends of two seconds each; in turns with those that hang it would have had one or two.
+    assert!(answered > 150, "{answered}");
 }
 
 #[test]
