@@ -66,11 +66,18 @@ async fn newest(state: &ApiState, shard: ShardId) -> Result<Published, ApiError>
     store::newest(state.ledger.pool(), shard).await?.ok_or_else(not_found)
 }
 
-/// How many of which witnesses a caller asks for.
-pub fn quorum_of(count: Option<u32>, witnesses: &[String]) -> Result<Quorum, ApiError> {
+/// How many of which witnesses a caller asks for: of those that are configured now, if none is named.
+pub fn quorum_of(state: &ApiState, count: Option<u32>, witnesses: &[String]) -> Result<Quorum, ApiError> {
     let keys = witnesses.iter().map(|key| witness(key));
-    let witnesses = keys.collect::<Result<_, _>>().map_err(|problem| ApiError::invalid("witness", problem))?;
-    Ok(Quorum { count: count.unwrap_or_default().try_into().map_err(ApiError::internal)?, witnesses })
+    let named: Vec<_> = keys.collect::<Result<_, _>>().map_err(|problem| ApiError::invalid("witness", problem))?;
+    let witnesses = if named.is_empty() { state.public_log.witnesses.to_vec() } else { named };
+    let quorum = Quorum { count: count.unwrap_or_default().try_into().map_err(ApiError::internal)?, witnesses };
+    match quorum.distinct() {
+        most if quorum.count > most => {
+            Err(ApiError::invalid("quorum", format!("must be at most {most}: so many witnesses count")))
+        }
+        _ => Ok(quorum),
+    }
 }
 
 /// The size of a tree that was published: all of them begin the newest one.
@@ -145,16 +152,16 @@ impl Log {
         state: State<'_>,
         /// Whose log; 1 unless there are several.
         shard: Path<i16>,
-        /// How many witnesses must have cosigned it; by default none.
+        /// How many witnesses must have cosigned it, at most as many as count; by default none.
         quorum: Query<Option<u32>>,
-        /// A witness that counts, by its verifier key; may be repeated. By default each that the log knows.
+        /// A witness that counts, by its verifier key; may be repeated. By default each that is configured.
         witness: Query<Vec<String>>,
         /// The ETag of what you have: 304 if it is still so.
         #[oai(name = "If-None-Match")]
         known: IfNoneMatch,
     ) -> Result<Conditional<NoteText>, ApiError> {
         let shard = self::shard(&state, shard.0)?;
-        let quorum = quorum_of(quorum.0, &witness.0)?;
+        let quorum = quorum_of(&state, quorum.0, &witness.0)?;
         let pool = state.ledger.pool();
         let newest = store::newest_cosigned(pool, shard, &quorum).await?.ok_or_else(|| match quorum.count {
             0 => not_found(),

@@ -20,12 +20,17 @@ const PAGE_CHECKPOINTS: i64 = 1_000;
 
 /// What the tables hold: one snapshot of what changes.
 struct Kept {
+    /// The greatest size that any of them tells of, so that none can be emptied to hide what it had.
     size: u64,
+    /// Of the newest checkpoint.
+    signed: u64,
+    /// As the projection's own checkpoint has it.
+    grown: u64,
     edge: Option<Edge>,
     keys: Vec<VerifierKey>,
 }
 
-/// Compares the tree up to its newest checkpoint, and tells how far that goes. The first event that
+/// Compares the tree as far as any of its tables goes, and tells how far that is. The first event that
 /// is not the tree's is named; so is the first checkpoint that the events do not lead to.
 pub async fn check(
     conn: &mut PgConnection,
@@ -39,6 +44,14 @@ pub async fn check(
     let reach = Reach { shard, projection: store::PROJECTION, checkpoint: size, head };
     if size > head {
         findings.add(Difference::Checkpoint { shard, projection: store::PROJECTION, checkpoint: size, head });
+    }
+    if kept.signed != kept.size || kept.grown != kept.size {
+        let Kept { size: most, signed, grown, .. } = kept;
+        let problem = format!(
+            "the tree has {most} events, but its newest checkpoint is of {signed}, and it says that it is at {grown}: rows are missing"
+        );
+        let position = i64::try_from(signed.min(grown)).unwrap_or(i64::MAX).saturating_add(1);
+        findings.add(Difference::Tree { shard, position, problem });
     }
     let mut walk =
         Walk { shard, edge: Edge::default(), full: vec![], checkpoints: Checkpoints::default(), last_good: 0, is_bad: false };
@@ -69,11 +82,13 @@ pub async fn check(
 
 async fn kept(conn: &mut PgConnection, shard: ShardId) -> Result<Kept, AuditError> {
     sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ").execute(&mut *conn).await?;
-    let size = store::newest(&mut *conn, shard).await?.map_or(0, |newest| newest.size);
+    let signed = store::newest(&mut *conn, shard).await?.map_or(0, |newest| newest.size);
+    let (grown, tiles) = store::grown(&mut *conn, shard).await?;
+    let size = signed.max(grown).max(tiles);
     let edge = store::edge(&mut *conn, shard, size).await?;
     let keys = store::keys(&mut *conn, shard).await?;
     sqlx::raw_sql("COMMIT").execute(conn).await?;
-    Ok(Kept { size, edge, keys: keys.iter().filter_map(|key| key.verifier_key.parse().ok()).collect() })
+    Ok(Kept { size, signed, grown, edge, keys: keys.iter().filter_map(|key| key.verifier_key.parse().ok()).collect() })
 }
 
 /// Checkpoints in their order, read in pages.

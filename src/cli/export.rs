@@ -64,22 +64,43 @@ pub struct ImportArgs {
 }
 
 impl ExportArgs {
-    async fn plan(&self, pool: &PgPool, shard_id: ShardId) -> anyhow::Result<Plan> {
-        // In this order: the checkpoint is of what the log has.
+    /// What is to be exported. A file ends where the checkpoint of its manifest does, once there is one of all that the
+    /// log has now: then all of it can be proven.
+    async fn plan(&self, pool: &PgPool, shard_id: ShardId, is_file: bool) -> anyhow::Result<Plan> {
         let quorum = self.quorum.quorum();
-        let checkpoint = match store::newest_cosigned(pool, shard_id, &quorum).await? {
-            Some(newest) => Some(cosignature::with_cosignatures(pool, shard_id, &newest).await?),
-            None if quorum.count > 0 => return Err(ExportError::Uncosigned(shard_id, quorum.count).into()),
+        // In this order: the checkpoint is of what the log has.
+        let newest = store::newest_cosigned(pool, shard_id, &quorum).await?;
+        if newest.is_none() && quorum.count > 0 {
+            return Err(ExportError::Uncosigned(shard_id, quorum.count).into());
+        }
+        let (mut head, mut epoch) = self::head(pool, shard_id).await?;
+        let wanted = self.to.unwrap_or(head).min(head);
+        let covering = match newest {
+            Some(_) if is_file => cosignature::covering(pool, shard_id, wanted, &quorum).await?,
+            _ => None,
+        };
+        if let Some(covering) = &covering {
+            (head, epoch) = self::head(pool, shard_id).await?;
+            head = head.min(Position::try_from(covering.size)?);
+        } else if let Some(newest) = newest.as_ref().filter(|_| is_file) {
+            let first = newest.size + 1;
+            tracing::warn!("no checkpoint has been signed yet for positions {first} to {wanted}: nothing proves them");
+        }
+        let checkpoint = match covering.or(newest) {
+            Some(bound) => Some(cosignature::with_cosignatures(pool, shard_id, &bound).await?),
             None => None,
         };
-        let head = store::head(pool, shard_id).await;
-        let (head, epoch) = head.with_context(|| format!("cannot read the log of shard {shard_id}"))?;
         let range = Range { from: self.from, to: self.to, since: self.since, until: self.until };
         let (from, to) = range.resolve(pool, shard_id, head).await?;
         let filter = Filter { account_id: self.account, types: self.types.clone() };
         let selection = Selection { shard_id, from, to, stream: self.stream.clone(), filter };
         Ok(Plan { range, selection, head, epoch, is_compressed: self.zstd, checkpoint })
     }
+}
+
+/// Where the log ends, and its epoch.
+async fn head(pool: &PgPool, shard: ShardId) -> anyhow::Result<(Position, i64)> {
+    store::head(pool, shard).await.with_context(|| format!("cannot read the log of shard {shard}"))
 }
 
 /// Writes the selected events up to where the log ends now.
@@ -97,9 +118,9 @@ pub async fn export(pool: &PgPool, shard: ShardId, args: &ExportArgs, output: &O
     let path = match &args.out {
         Some(path) if path != Path::new("-") => path,
         None if args.tiles.is_some() => return Ok(()),
-        _ => return to_stdout(pool, &args.plan(pool, shard).await?).await,
+        _ => return to_stdout(pool, &args.plan(pool, shard, false).await?).await,
     };
-    let mut file = ExportFile::open(path, args.plan(pool, shard).await?)?;
+    let mut file = ExportFile::open(path, args.plan(pool, shard, true).await?)?;
     let selection = file.plan.selection.clone();
     let bar = Bar::new();
     let (mut at, begun_at) = (file.reached(), file.reached());

@@ -19,10 +19,11 @@ use super::client::{Body, Client};
 use super::output::{Output, with_progress};
 use super::quorum::{QuorumArgs, asking};
 use crate::config::OperatorTokenSettings;
+use crate::export::tiles;
 use crate::ledger::FIRST_SHARD;
-use crate::transparency::checkpoint::Trust;
+use crate::transparency::checkpoint::{Checkpoint, Trust};
 use crate::transparency::cosignature::{Quorum, witness};
-use crate::transparency::note::VerifierKey;
+use crate::transparency::note::{Note, VerifierKey};
 
 #[derive(Args, Debug)]
 pub struct LogArgs {
@@ -108,6 +109,10 @@ pub async fn run(args: LogArgs, output: &Output) -> anyhow::Result<()> {
             let note = client.bytes(&asking(&format!("{prefix}/checkpoint"), &quorum.quorum())).await?;
             let note = note.context("there is no such checkpoint")?;
             let note = String::from_utf8(note).context("the checkpoint is no text")?;
+            if quorum.quorum().count == 0 {
+                let size = Checkpoint::parse(Note::parse(&note)?.text())?.size;
+                tiles::not_smaller(&directory, size)?;
+            }
             let copied = mirror::mirror(&client, &prefix, &note, &directory, entries).await?;
             Ok(output.facts(&json!({"directory": directory, "size": copied.size, "fetched": copied.fetched}))?)
         }

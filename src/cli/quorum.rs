@@ -10,7 +10,7 @@ pub struct QuorumArgs {
     /// Take the newest checkpoint that so many witnesses have cosigned, instead of the newest
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     quorum: usize,
-    /// A witness that counts, by its verifier key; may be repeated [default: each that the log knows]
+    /// A witness that counts, by its verifier key; may be repeated [default: each that the log knows; of a database, each that it has a cosignature of]
     #[arg(long = "witness", value_name = "KEY", value_parser = witness, requires = "quorum")]
     witnesses: Vec<VerifierKey>,
 }

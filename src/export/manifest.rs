@@ -22,7 +22,7 @@ pub struct Manifest {
     /// What was asked for.
     #[serde(flatten)]
     pub selection: Selection,
-    /// Where the log ended when the export began.
+    /// Where the log ended when the export began, or the checkpoint that it is bound to.
     pub head: Position,
     /// Of `log_head`: an import goes on from it, so that a signer does not take it for an older database.
     pub epoch: i64,

@@ -54,6 +54,11 @@ pub enum ExportError {
     Missing(String),
     #[error("{} is not what the database has: one of the two was changed, run `verify`", .0.display())]
     Differs(PathBuf),
+    #[error(
+        "{} has a checkpoint of {greatest} events, and the newest of the log is of {size}: its end was cut off, or it is an \
+         older copy; run `verify`", .directory.display()
+    )]
+    Shrunk { directory: PathBuf, greatest: u64, size: u64 },
     #[error(transparent)]
     Tree(#[from] crate::transparency::TreeError),
     #[error(transparent)]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
-use ledger_events::{Position, ShardId, StreamType};
+use ledger_events::{AccountId, Position, ShardId, StreamType};
 use serde::{Deserialize, Serialize};
 use sqlx::PgPool;
 
@@ -53,6 +53,22 @@ pub struct Selection {
     pub filter: Filter,
 }
 
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "positions {} to {}", self.from, self.to)?;
+        if let Some(stream) = &self.stream {
+            write!(f, ", of {stream}")?;
+        }
+        if let Some(account) = self.filter.account_id {
+            write!(f, ", of account {account}")?;
+        }
+        match &self.filter.types[..] {
+            [] => Ok(()),
+            types => write!(f, ", of the types {}", types.join(", ")),
+        }
+    }
+}
+
 /// What a caller gives of a range: ends that are left open are the log's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Range {
@@ -95,6 +111,21 @@ impl Selection {
     /// Whether positions are left out between its ends.
     pub fn has_gaps(&self) -> bool {
         self.stream.is_some() || !self.filter.is_everything()
+    }
+
+    /// Whether an event is one of them.
+    pub fn has(&self, stored: &Stored) -> bool {
+        #[derive(Deserialize)]
+        struct Whose {
+            account_id: Option<AccountId>,
+        }
+        let Filter { account_id, types } = &self.filter;
+        let whose = || serde_json::from_str::<Whose>(&stored.metadata).ok()?.account_id;
+        stored.shard_id == self.shard_id
+            && (self.from..=self.to).contains(&stored.position)
+            && self.stream.as_ref().is_none_or(|of| of.stream_type == stored.stream_type && of.stream_id == stored.stream_id)
+            && (types.is_empty() || types.contains(&stored.event_type))
+            && account_id.is_none_or(|account| whose() == Some(account))
     }
 
     /// The next events after a position, in order. It ends where `reached` is `to`.

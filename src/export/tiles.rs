@@ -14,9 +14,13 @@ use super::file::replace;
 use super::{ExportError, read};
 use crate::audit::Progress;
 use crate::ledger::reader::{self, Stored};
+use crate::transparency::checkpoint::Checkpoint;
 use crate::transparency::cosignature::{self, Quorum};
+use crate::transparency::note::Note;
 use crate::transparency::store;
 
+/// Where the newest checkpoint stands.
+pub const CHECKPOINT: &str = "checkpoint";
 /// Where signed checkpoints stay, each under its size.
 pub const CHECKPOINTS: &str = "checkpoints";
 
@@ -29,7 +33,8 @@ const TILES: usize = 16;
 ///
 /// # Errors
 /// When nothing was signed yet, or not cosigned, when a tile or an event is missing in the database, and when the
-/// directory has something else than the database: somebody has changed one of them.
+/// directory has something else than the database, or more of it: somebody has changed one of them. What a quorum has
+/// cosigned may be less.
 pub async fn copy(
     pool: &PgPool,
     shard: ShardId,
@@ -41,6 +46,9 @@ pub async fn copy(
         0 => ExportError::Unsigned(shard),
         count => ExportError::Uncosigned(shard, count),
     })?;
+    if quorum.count == 0 {
+        not_smaller(directory, newest.size)?;
+    }
     let note = cosignature::with_cosignatures(pool, shard, &newest).await?;
     let tiles: Vec<Tile> = Tile::all(newest.size).collect();
     let total = Position::try_from(newest.size).unwrap_or(Position::MAX);
@@ -62,15 +70,61 @@ pub async fn copy(
             let full = batch.iter().filter(|tile| tile.level == 0 && tile.width == FULL);
             let covered: Vec<u64> = full.map(|tile| (tile.index + 1) * u64::from(FULL)).collect();
             for older in store::checkpoints_at(pool, shard, &newest.origin, &covered, newest.size).await? {
-                keep(directory, &format!("{CHECKPOINTS}/{}", older.size), older.note.as_bytes())?;
+                keep_checkpoint(directory, older.size, &older.note)?;
             }
             progress(Progress { stage: "tiles", shard, done: upto, total });
         }
     }
     // The newest comes last: what it promises is there.
-    keep(directory, &format!("{CHECKPOINTS}/{}", newest.size), newest.note.as_bytes())?;
-    replace(&directory.join("checkpoint"), note.as_bytes())?;
+    keep_checkpoint(directory, newest.size, &newest.note)?;
+    replace(&directory.join(CHECKPOINT), note.as_bytes())?;
     Ok(newest.size)
+}
+
+/// The sizes of the checkpoints that a directory has kept, in order.
+///
+/// # Errors
+/// When it cannot be read; one that is not there has none.
+pub fn sizes(directory: &Path) -> Result<Vec<u64>, ExportError> {
+    let path = directory.join(CHECKPOINTS);
+    let named = |source| ExportError::File { path: path.clone(), source };
+    let entries = match fs::read_dir(&path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
+        Err(source) => return Err(named(source)),
+    };
+    let mut sizes = vec![];
+    for entry in entries {
+        let name = entry.map_err(named)?.file_name();
+        sizes.extend(name.to_str().and_then(|name| name.parse::<u64>().ok()));
+    }
+    sizes.sort_unstable();
+    Ok(sizes)
+}
+
+/// A log only grows: a copy of it is gone on with by no smaller tree than it has had.
+///
+/// # Errors
+/// With [`ExportError::Shrunk`], and when the directory cannot be read.
+pub fn not_smaller(directory: &Path, size: u64) -> Result<(), ExportError> {
+    let path = directory.join(CHECKPOINT);
+    let own = match fs::read_to_string(&path) {
+        Ok(note) => Note::parse(&note).ok().and_then(|note| Checkpoint::parse(note.text()).ok()).map(|own| own.size),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(source) => return Err(ExportError::File { path, source }),
+    };
+    match own.max(sizes(directory)?.last().copied()).filter(|greatest| *greatest > size) {
+        Some(greatest) => Err(ExportError::Shrunk { directory: directory.to_owned(), greatest, size }),
+        None => Ok(()),
+    }
+}
+
+/// Keeps a signed checkpoint under its size.
+///
+/// # Errors
+/// When it cannot be written, or another one of the size is there.
+pub fn keep_checkpoint(directory: &Path, size: u64, note: &str) -> Result<(), ExportError> {
+    keep(directory, &format!("{CHECKPOINTS}/{size}"), note.as_bytes())
 }
 
 /// How many events stand before a tile of level 0.

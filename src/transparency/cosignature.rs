@@ -2,8 +2,11 @@
 //! with all that it saw of this log before. Whoever asks for a quorum of them cannot be shown a log
 //! of his own.
 
+use std::collections::HashSet;
+use std::time::Duration;
+
 use chrono::{DateTime, TimeDelta, Utc};
-use ledger_events::ShardId;
+use ledger_events::{Position, ShardId};
 use sqlx::PgPool;
 
 use super::TreeError;
@@ -44,12 +47,49 @@ impl From<CheckpointError> for CosignatureError {
     }
 }
 
-/// How many witnesses must have cosigned a checkpoint, and which ones count: all that the log knows
-/// where none is named. The default asks for none.
+/// How many witnesses must have cosigned a checkpoint, and which ones count: all whose cosignatures were ever
+/// taken where none is named. The default asks for none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quorum {
     pub count: usize,
     pub witnesses: Vec<VerifierKey>,
+}
+
+impl Quorum {
+    /// Of how many different keys the named witnesses are: one key under two names is one witness.
+    pub fn distinct(&self) -> usize {
+        self.witnesses.iter().map(VerifierKey::bytes).collect::<HashSet<_>>().len()
+    }
+
+    /// Whether the named witnesses, if any are, are as many as must have cosigned.
+    pub fn can_be_met(&self) -> bool {
+        self.witnesses.is_empty() || self.distinct() >= self.count
+    }
+}
+
+/// How long somebody waits for the tree to reach a position.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// The same for witnesses, who are asked every two seconds.
+const PATIENCE_WITH_WITNESSES: Duration = Duration::from_secs(8);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The newest checkpoint of a quorum, once it has this position; none if that takes longer than some seconds.
+pub async fn covering(
+    pool: &PgPool,
+    shard: ShardId,
+    position: Position,
+    quorum: &Quorum,
+) -> Result<Option<store::Published>, sqlx::Error> {
+    let patience = if quorum.count == 0 { PATIENCE } else { PATIENCE_WITH_WITNESSES };
+    let looks = patience.as_millis() / LOOK_EVERY.as_millis();
+    for _ in 0..looks {
+        let newest = store::newest_cosigned(pool, shard, quorum).await?;
+        if let Some(newest) = newest.filter(|newest| i64::try_from(newest.size).is_ok_and(|size| size >= position)) {
+            return Ok(Some(newest));
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    Ok(None)
 }
 
 /// Takes what configured witnesses have said of a checkpoint; the same again changes nothing.

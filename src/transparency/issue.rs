@@ -1,7 +1,5 @@
 //! Making receipts.
 
-use std::time::Duration;
-
 use ledger_events::{OrderId, Position, ShardId, TransactionId};
 use serde::Deserialize;
 use sqlx::PgPool;
@@ -12,15 +10,9 @@ use super::receipt::{FORMAT, ProvedEvent, Receipt};
 use super::{proof, store};
 use crate::ledger::reader::{self, Stored};
 
-/// How long a receipt waits for the tree to reach the order's newest event.
-const PATIENCE: Duration = Duration::from_secs(3);
-/// The same for witnesses, who are asked every two seconds.
-const PATIENCE_WITH_WITNESSES: Duration = Duration::from_secs(8);
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-
-/// An order with more events of its own has no receipt: an export proves any number of them. Only
-/// reading its codes makes many.
-pub const MOST_EVENTS: i64 = 100_000;
+/// An order with more events of its own has no receipt, which is made in memory: an export proves any number of
+/// them. Only reading its codes makes many.
+pub const MOST_EVENTS: i64 = 10_000;
 
 /// What an order's event says of the movement that goes with it.
 #[derive(Deserialize)]
@@ -64,7 +56,7 @@ pub async fn order_receipt(pool: &PgPool, shard: ShardId, order: OrderId, quorum
     events.sort_unstable_by_key(|stored| stored.position);
     let positions: Vec<Position> = events.iter().map(|stored| stored.position).collect();
     let last = positions.last().copied().unwrap_or_default();
-    let published = published_upto(pool, shard, last, quorum).await?;
+    let published = cosignature::covering(pool, shard, last, quorum).await?.ok_or(IssueError::NotYet(last))?;
     let inclusions = proof::inclusions(pool, shard, &positions, published.size).await?;
     let proved = events.iter().zip(&inclusions).map(|(stored, inclusion)| ProvedEvent::new(&stored.leaf(), inclusion));
     let keys = store::keys(pool, shard).await?.into_iter().map(|key| key.verifier_key);
@@ -78,23 +70,4 @@ pub async fn order_receipt(pool: &PgPool, shard: ShardId, order: OrderId, quorum
         verifier_keys,
         events: proved.collect::<Result<_, _>>()?,
     })
-}
-
-/// The newest checkpoint of a quorum, once it has this position.
-async fn published_upto(
-    pool: &PgPool,
-    shard: ShardId,
-    position: Position,
-    quorum: &Quorum,
-) -> Result<store::Published, IssueError> {
-    let patience = if quorum.count == 0 { PATIENCE } else { PATIENCE_WITH_WITNESSES };
-    let looks = patience.as_millis() / LOOK_EVERY.as_millis();
-    for _ in 0..looks {
-        let newest = store::newest_cosigned(pool, shard, quorum).await?;
-        if let Some(newest) = newest.filter(|newest| i64::try_from(newest.size).is_ok_and(|size| size >= position)) {
-            return Ok(newest);
-        }
-        tokio::time::sleep(LOOK_EVERY).await;
-    }
-    Err(IssueError::NotYet(position))
 }

@@ -1,6 +1,8 @@
 //! An order's receipt: its events and their wallet movements, the proof that each is in the log, and
 //! the signed checkpoint that they are proved against. One JSON file that anyone can check.
 
+mod unambiguous;
+
 use std::collections::BTreeSet;
 
 use base64::Engine;
@@ -15,6 +17,7 @@ use uuid::Uuid;
 
 use super::checkpoint::{CheckpointError, Opened, Trust};
 use super::proof::Inclusion;
+use unambiguous::Unambiguous;
 
 /// What this program writes; another shape is another format.
 pub const FORMAT: &str = "rewards-ledger-receipt/1";
@@ -38,6 +41,7 @@ pub struct Receipt {
 
 /// An event, readable, and as it is proved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Read")]
 pub struct ProvedEvent {
     #[serde(flatten)]
     pub event: ReadableEvent,
@@ -48,7 +52,7 @@ pub struct ProvedEvent {
 }
 
 /// What an event's leaf says, for people.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReadableEvent {
     pub position: Position,
     pub event_id: Uuid,
@@ -61,6 +65,43 @@ pub struct ReadableEvent {
     pub recorded_at: DateTime<Utc>,
     pub data: Value,
     pub metadata: Value,
+}
+
+/// An event of a receipt as it is read: with nothing beside what is checked, at any depth.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Read {
+    position: Position,
+    event_id: Uuid,
+    stream_type: String,
+    stream_id: i64,
+    version: i64,
+    #[serde(rename = "type")]
+    event_type: String,
+    schema_version: i16,
+    recorded_at: DateTime<Utc>,
+    data: Unambiguous,
+    metadata: Unambiguous,
+    leaf: String,
+    proof: Vec<String>,
+}
+
+impl From<Read> for ProvedEvent {
+    fn from(read: Read) -> ProvedEvent {
+        let event = ReadableEvent {
+            position: read.position,
+            event_id: read.event_id,
+            stream_type: read.stream_type,
+            stream_id: read.stream_id,
+            version: read.version,
+            event_type: read.event_type,
+            schema_version: read.schema_version,
+            recorded_at: read.recorded_at,
+            data: read.data.0,
+            metadata: read.metadata.0,
+        };
+        ProvedEvent { event, leaf: read.leaf, proof: read.proof }
+    }
 }
 
 /// What is wrong with a receipt.

@@ -1,12 +1,12 @@
 //! The tree's tables: tiles, the right edge, checkpoints, keys, cosignatures.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use ledger_events::merkle::{Hash, MerkleError, Node};
-use ledger_events::tile::{Edge, Tile};
+use ledger_events::tile::{Edge, FULL, Tile};
 use ledger_events::{Position, ShardId};
-use sqlx::{FromRow, PgConnection, PgExecutor};
+use sqlx::{FromRow, PgConnection, PgExecutor, PgPool};
 
 use super::TreeError;
 use super::checkpoint::Checkpoint;
@@ -52,6 +52,19 @@ fn hashes(bytes: &[u8]) -> Vec<Hash> {
 /// Where the log ends, and its epoch.
 pub async fn head(db: impl PgExecutor<'_>, shard: ShardId) -> Result<(Position, i64), sqlx::Error> {
     sqlx::query_as("SELECT position, epoch FROM log_head WHERE shard_id = $1").bind(shard).fetch_one(db).await
+}
+
+/// How far the tree is by its own row, and by its full tiles.
+pub async fn grown(db: impl PgExecutor<'_>, shard: ShardId) -> Result<(u64, u64), sqlx::Error> {
+    let (grown, tiles): (Option<i64>, Option<i64>) = sqlx::query_as(
+        "SELECT (SELECT position FROM projection_checkpoints WHERE shard_id = $1 AND projection = $2),
+            (SELECT max(index) FROM log_tiles WHERE shard_id = $1 AND level = 0)",
+    )
+    .bind(shard)
+    .bind(PROJECTION)
+    .fetch_one(db)
+    .await?;
+    Ok((grown.map_or(0, size), tiles.map_or(0, |index| size(index).saturating_add(1).saturating_mul(u64::from(FULL)))))
 }
 
 /// Holds the tree for this transaction, and tells its size; none if another node holds it.
@@ -186,29 +199,50 @@ pub async fn newest(db: impl PgExecutor<'_>, shard: ShardId) -> Result<Option<Pu
     Ok(found.map(published))
 }
 
+/// Cosignatures looked at in one statement.
+const PAGE_COSIGNATURES: i64 = 1_000;
+/// And in all: about a day's of two witnesses.
+const MOST_COSIGNATURES: usize = 100_000;
+
 /// The newest checkpoint that a quorum has cosigned, which is the newest of all where none is asked
 /// for. Witnesses are asked every few seconds, and checkpoints come faster: a busy log's newest one has
-/// no cosignature yet. Looks at the newest 100,000 cosignatures, about a day's of two witnesses.
-pub async fn newest_cosigned(db: impl PgExecutor<'_>, shard: ShardId, quorum: &Quorum) -> Result<Option<Published>, sqlx::Error> {
+/// no cosignature yet. Looks at the log's newest 100,000 cosignatures under its present origin, from the newest on.
+pub async fn newest_cosigned(pool: &PgPool, shard: ShardId, quorum: &Quorum) -> Result<Option<Published>, sqlx::Error> {
+    let newest = newest(pool, shard).await?;
     if quorum.count == 0 {
-        return newest(db, shard).await;
+        return Ok(newest);
     }
-    // A verifier key ends in 44 characters of base64, which are the key: under two names it is one witness.
-    let found: Option<Row> = sqlx::query_as(
-        "SELECT c.origin, c.size, c.root, c.note, c.signed_at FROM (
-            SELECT size, origin FROM (
-                SELECT size, origin, witness FROM log_cosignatures WHERE shard_id = $1 ORDER BY size DESC, origin DESC LIMIT 100000) AS w
-            WHERE cardinality($2::text[]) = 0 OR witness = ANY($2)
-            GROUP BY size, origin HAVING count(DISTINCT right(witness, 44)) >= $3) AS q
-         JOIN log_checkpoints c ON c.shard_id = $1 AND c.size = q.size AND c.origin = q.origin
-         ORDER BY c.size DESC, c.signed_at DESC LIMIT 1",
-    )
-    .bind(shard)
-    .bind(quorum.witnesses.iter().map(ToString::to_string).collect::<Vec<_>>())
-    .bind(i64::try_from(quorum.count).unwrap_or(i64::MAX))
-    .fetch_optional(db)
-    .await?;
-    Ok(found.map(published))
+    let Some(Published { origin, .. }) = newest.filter(|_| quorum.can_be_met()) else { return Ok(None) };
+    let witnesses: Vec<String> = quorum.witnesses.iter().map(ToString::to_string).collect();
+    let (mut before, mut seen) = ((i64::MAX, String::new()), 0);
+    let (mut at, mut keys) = (None, HashSet::new());
+    while seen < MOST_COSIGNATURES {
+        let page: Vec<(i64, String)> = sqlx::query_as(
+            "SELECT size, witness FROM log_cosignatures WHERE shard_id = $1 AND origin = $2 AND size <= $3 AND (size, witness) < ($3, $4)
+                AND (cardinality($5::text[]) = 0 OR witness = ANY($5)) ORDER BY size DESC, witness DESC LIMIT $6",
+        )
+        .bind(shard)
+        .bind(&origin)
+        .bind(before.0)
+        .bind(&before.1)
+        .bind(&witnesses)
+        .bind(PAGE_COSIGNATURES)
+        .fetch_all(pool)
+        .await?;
+        let Some(last) = page.last().cloned() else { return Ok(None) };
+        (before, seen) = (last, seen + page.len());
+        for (tree_size, witness) in page {
+            if at != Some(tree_size) {
+                (at, keys) = (Some(tree_size), HashSet::new());
+            }
+            // A verifier key ends in 44 characters of base64, which are the key: under two names it is one witness.
+            keys.insert(witness[witness.len().saturating_sub(44)..].to_owned());
+            if keys.len() >= quorum.count {
+                return checkpoint(pool, shard, &origin, size(tree_size)).await;
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// For each of these sizes the first checkpoint of an origin that has as many events, up to a size;

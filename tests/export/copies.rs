@@ -56,17 +56,25 @@ async fn exports_and_tiles_are_bound_to_what_a_quorum_has_cosigned() {
     }
     let said = kept.said(&[&["--export", "plain.ndjson"], &by_both[..]].concat()).await;
     assert!(said.contains("0 of the trusted witnesses have cosigned"), "{said}");
-    for of in [&["--export", "bound.ndjson"][..], &["--tiles", "copy"], &["--export", "bound.ndjson", "--tiles", "copy"]] {
+    let allowed = &["--allow-unproven"];
+    for of in [
+        &["--tiles", "copy"][..],
+        &[&["--export", "bound.ndjson"][..], allowed].concat(),
+        &[&["--export", "bound.ndjson", "--tiles", "copy"][..], allowed].concat(),
+    ] {
         let (is_well, report) = kept.verify(&[of, &by_both[..]].concat()).await;
         assert!(is_well && report["proven"].as_u64() == Some(cosigned), "{of:?}: {report:#}");
     }
     // The copy was of the newest before: its checkpoint stays, and what it is of now is said.
     assert_eq!(sizes(&kept, "copy"), BTreeSet::from([cosigned, newest]));
-    let (_, report) = kept.verify(&["--tiles", "copy"]).await;
+    let (_, report) = kept.verify(&[&["--tiles", "copy"], &by_both[..]].concat()).await;
     assert_eq!(
         report["unchecked"][0].as_str().unwrap(),
         format!("copy/checkpoints/{newest}: the copy's own checkpoint is of {cosigned} events")
     );
+    // Who asks for no quorum misses the end.
+    let (is_well, report) = kept.verify(&["--tiles", "copy"]).await;
+    assert!(!is_well && report["first_bad"] == serde_json::json!([cosigned + 1, cosigned + 1]), "{report:#}");
     let refusal = super::fails(
         kept.directory.path(),
         &kept.shop.options,
@@ -84,7 +92,28 @@ async fn bundles_that_are_missing_are_named_and_none_at_all_is_said() {
     let size = kept.tree.grow().await;
     tiles::copy(kept.shop.pool(), SHARD, &kept.path("tiles"), &Quorum::default(), |_| {}).await.unwrap();
     let (is_well, report) = kept.verify(&["--tiles", "tiles"]).await;
+    // Files of the copy as it was before are read by nobody.
+    let old = kept.sizes[1];
+    let stale = |place| format!("tiles/tile/{place}/000.p/{old}: it is no part of the tree of {size} events");
+    assert!(is_well && report["unchecked"] == serde_json::json!([stale("entries"), stale("0")]), "{report:#}");
+    for place in ["0", "entries"] {
+        std::fs::remove_file(kept.path(&format!("tiles/tile/{place}/000.p/{old}"))).unwrap();
+    }
+    let (is_well, report) = kept.verify(&["--tiles", "tiles"]).await;
     assert!(is_well && report["unchecked"] == serde_json::json!([]), "{report:#}");
+    // Nor is anything invented behind the last entry.
+    let last = kept.path(&format!("tiles/tile/entries/001.p/{}", size % 256));
+    let intact = std::fs::read(&last).unwrap();
+    std::fs::write(&last, [&intact[..], b"\x00\x04fake"].concat()).unwrap();
+    let said = kept.said(&["--tiles", "tiles"]).await;
+    assert!(said.contains("the bundle goes on after its end"), "{said}");
+    std::fs::write(&last, intact).unwrap();
+    let hashes = kept.path(&format!("tiles/tile/0/001.p/{}", size % 256));
+    let intact = std::fs::read(&hashes).unwrap();
+    std::fs::write(&hashes, [&intact[..], &[7; 32]].concat()).unwrap();
+    let said = kept.said(&["--tiles", "tiles"]).await;
+    assert!(said.contains("is not as long as its name says"), "{said}");
+    std::fs::write(&hashes, intact).unwrap();
     std::fs::remove_file(kept.path("tiles/tile/entries/000")).unwrap();
     let (is_well, report) = kept.verify(&["--tiles", "tiles"]).await;
     assert!(!is_well && report["found"] == 1, "{report:#}");
@@ -170,4 +199,36 @@ async fn tiles_copied_after_the_database_was_changed_tell_of_it() {
     let (is_well, report) = kept.verify(&["--export", "changed.ndjson", "--tiles", "tiles"]).await;
     assert!(!is_well && report["first_bad"] == serde_json::json!([position, position]), "{report:#}");
     assert!(Trust::in_keys(vec![key()]).open(&std::fs::read_to_string(kept.path("fitted/checkpoint")).unwrap()).is_ok());
+}
+
+/// The end of the log cut off, with its checkpoints: a copy that had it is not gone on with, and tells.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_that_had_more_is_not_gone_on_with_and_tells() {
+    let kept = kept().await;
+    let [first, second] = kept.sizes;
+    let cut = format!(
+        "DELETE FROM events WHERE position > {first}; UPDATE log_head SET position = {first};
+         ALTER TABLE log_checkpoints DISABLE TRIGGER ALL; DELETE FROM log_checkpoints WHERE size > {first}"
+    );
+    kept.shop.tamper(&cut).await;
+    let refused = tiles::copy(kept.shop.pool(), SHARD, &kept.path("tiles"), &Quorum::default(), |_| {}).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(
+        refused.contains(&format!("has a checkpoint of {second} events, and the newest of the log is of {first}")),
+        "{refused}"
+    );
+    let (is_well, report) = kept.verify(&["--tiles", "tiles"]).await;
+    assert!(is_well && report["proven"].as_u64() == Some(second), "what was kept is as it was: {report:#}");
+    // Whoever writes the smaller one over it has the larger one beside it.
+    tiles::copy(kept.shop.pool(), SHARD, &kept.path("cut"), &Quorum::default(), |_| {}).await.unwrap();
+    assert!(kept.verify(&["--tiles", "cut"]).await.0);
+    kept.export("cut.ndjson").await;
+    let place = format!("checkpoints/{second}");
+    std::fs::copy(kept.path("tiles").join(&place), kept.path("cut").join(&place)).unwrap();
+    for of in [&["--tiles", "cut"][..], &["--export", "cut.ndjson", "--tiles", "cut"]] {
+        let (is_well, report) = kept.verify(of).await;
+        assert!(!is_well && report["first_bad"] == serde_json::json!([first + 1, first + 1]), "{of:?}: {report:#}");
+    }
+    let said = kept.said(&["--tiles", "cut"]).await;
+    assert!(said.contains(&format!("positions {} to {second} are missing", first + 1)), "{said}");
 }

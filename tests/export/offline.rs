@@ -3,16 +3,19 @@
 
 use std::path::{Path, PathBuf};
 
+use ledger_events::merkle::empty_root;
 use rewards_ledger::export::{import, tiles};
 use rewards_ledger::ledger::connect;
+use rewards_ledger::transparency::checkpoint::Checkpoint;
 use rewards_ledger::transparency::cosignature::Quorum;
 use rewards_ledger::transparency::issue::order_receipt;
+use rewards_ledger::transparency::signer::Signer;
 use rewards_ledger::transparency::{Standing, store};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::succeeds;
-use crate::support::ledger::SHARD;
+use crate::support::ledger::{LOG_KEY, SHARD};
 use crate::support::postgres::{TestDatabase, database};
 use crate::support::program::{program, run};
 use crate::support::shop::Shop;
@@ -106,11 +109,27 @@ async fn what_nobody_has_changed_is_what_was_signed() {
     let (_, report) = kept.verify(&["--tiles", "tiles", "--checkpoint", "first.note"]).await;
     assert_eq!(report["checkpoints"].as_array().unwrap().len(), 2, "{report:#}");
     assert_eq!((report["proven"].as_u64(), report["found"].as_u64()), (Some(second), Some(0)));
-    // What came after the last checkpoint is proven by none, and no fault.
+    // What came after the last checkpoint is proven by none, which is a failure unless it is allowed.
     kept.shop.order(1).await;
     kept.export("grown.ndjson").await;
-    let (is_well, report) = kept.verify(&with("grown.ndjson", &["--tiles", "tiles"])).await;
-    assert!(is_well && report["proven"].as_u64() == Some(second) && report["events"].as_u64() == Some(second + 2), "{report:#}");
+    for (allowed, expected) in [(&[][..], false), (&["--allow-unproven"], true)] {
+        let (is_well, report) = kept.verify(&with("grown.ndjson", &[&["--tiles", "tiles"], allowed].concat())).await;
+        assert_eq!((is_well, &report["found"]), (expected, &json!(0)), "{report:#}");
+        assert!(report["proven"].as_u64() == Some(second) && report["events"].as_u64() == Some(second + 2), "{report:#}");
+        assert_eq!(report["unproven"], json!([second + 1, second + 2]));
+    }
+    let said = kept.said(&with("grown.ndjson", &[])).await;
+    let (unchecked, verdict) = (
+        format!("not checked: positions {} to {}: no checkpoint at hand was signed for them\n", second + 1, second + 2),
+        format!("nothing differs, but positions {} to {} are not proven\n", second + 1, second + 2),
+    );
+    assert!(said.contains(&unchecked) && said.ends_with(&verdict), "{said}");
+    // Once it is signed, an export is bound to that.
+    let size = kept.tree.grow().await;
+    kept.export("signed.ndjson").await;
+    let (is_well, report) = kept.verify(&["--export", "signed.ndjson"]).await;
+    assert!(is_well && report["proven"].as_u64() == Some(size) && size == second + 2, "{report:#}");
+    assert_eq!((&report["unproven"], &report["unchecked"]), (&Value::Null, &json!([])));
     // An older log is not the one that the second checkpoint was signed for.
     let said = kept.said(&with("first.ndjson", &[])).await;
     assert!(said.contains(&format!("positions {} to {second} are missing", first + 1)), "{said}");
@@ -119,7 +138,7 @@ async fn what_nobody_has_changed_is_what_was_signed() {
 
 /// What is done to the database at a position, what a line says, and whether the position shows by
 /// itself.
-const TAMPERINGS: [(&str, i64, &str, bool); 11] = [
+const TAMPERINGS: [(&str, i64, &str, bool); 12] = [
     ("UPDATE events SET data = replace(data::text, ':', ': ')::json WHERE position = 10", 10, "does not agree with the checkpoint", false),
     ("UPDATE events SET data = replace(data::text, 'Acme', 'Acne')::json WHERE position = 1", 1, "does not agree with", false),
     ("UPDATE events SET metadata = replace(metadata::text, ':', ': ')::json WHERE position = 60", 60, "does not agree with", false),
@@ -151,7 +170,21 @@ const TAMPERINGS: [(&str, i64, &str, bool); 11] = [
     ),
     ("DELETE FROM events WHERE position > 80; UPDATE log_head SET position = 80", 81, "positions 81 to", true),
     ("DELETE FROM events WHERE position > 20; UPDATE log_head SET position = 20", 21, "positions 21 to", true),
+    // What was signed of it is gone, too.
+    (
+        "UPDATE events SET data = replace(data::text, ':', ': ')::json WHERE position = 70;
+         ALTER TABLE log_checkpoints DISABLE TRIGGER ALL; DELETE FROM log_checkpoints WHERE size > 60",
+        70,
+        "does not agree with",
+        false,
+    ),
 ];
+
+/// Between which positions the fault is, or if nothing differs, what nothing proves.
+fn suspected(report: &Value) -> [i64; 2] {
+    let field = if report["first_bad"].is_null() { "unproven" } else { "first_bad" };
+    serde_json::from_value(report[field].clone()).unwrap_or_else(|_| panic!("{report:#}"))
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_was_changed_is_found_and_the_first_bad_position_named() {
@@ -165,7 +198,7 @@ async fn whatever_was_changed_is_found_and_the_first_bad_position_named() {
         for arguments in [&["--export", "now.ndjson"][..], &["--export", "bare.ndjson", "--checkpoint", "second.note"]] {
             let (is_well, report) = kept.verify(arguments).await;
             assert!(!is_well, "{tampering}: {arguments:?}");
-            let range: [i64; 2] = serde_json::from_value(report["first_bad"].clone()).unwrap();
+            let range = suspected(&report);
             assert!(range[0] <= position && position <= range[1], "{tampering}: {arguments:?}: {report:#}");
         }
         // By checkpoints alone: between which it is.
@@ -186,6 +219,21 @@ async fn whatever_was_changed_is_found_and_the_first_bad_position_named() {
             let said = kept.said(&with("now.ndjson", &reference)).await;
             assert!(said.contains(&format!("the first bad position is {position}\n")), "{said}");
         }
+    }
+}
+
+/// A checkpoint of nothing proves nothing: with no other, whatever the log says is not proven, allowed or not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_checkpoint_of_an_empty_log_proves_no_event() {
+    let kept = kept().await;
+    let empty = Checkpoint { size: 0, root: empty_root(), ..kept.tree.opened().await.checkpoint };
+    std::fs::write(kept.path("empty.note"), Signer::from_text(LOG_KEY).unwrap().sign(&empty).unwrap().to_string()).unwrap();
+    std::fs::remove_file(kept.path("kept.ndjson.manifest.json")).unwrap();
+    for allowed in [&[][..], &["--allow-unproven"]] {
+        let arguments = [&["--export", "kept.ndjson", "--checkpoint", "empty.note"], allowed].concat();
+        let (is_well, report) = kept.verify(&arguments).await;
+        assert!(!is_well && report["found"] == 0, "{report:#}");
+        assert_eq!(report["unproven"], json!([1, kept.sizes[1]]));
     }
 }
 
@@ -324,7 +372,29 @@ async fn a_part_is_verified_by_the_tiles_of_the_whole() {
         let gap = report["differences"].as_array().unwrap().iter().find(|found| found["kind"] == "gap").cloned();
         assert_eq!(gap.unwrap_or_else(|| panic!("{report:#}"))["after"], missing - 1);
     }
-    // And what is beyond the tiles' checkpoint is not said to be proved.
+    // Who leaves events out of the whole log can write into the manifest that they were not asked for: what it says
+    // is said to be nobody's word, and what is there must be what it says.
+    let text = std::fs::read_to_string(kept.path("kept.ndjson")).unwrap();
+    let types = ["WalletDebited", "OrderPlaced"];
+    let fitting = |kept: &dyn Fn(&str) -> bool| {
+        let is_kept = |line: &&str| kept(serde_json::from_str::<Value>(line).unwrap()["type"].as_str().unwrap());
+        text.lines().filter(is_kept).map(|line| format!("{line}\n")).collect::<String>()
+    };
+    let (part, more) = (fitting(&|name| name == types[0]), fitting(&|name| types.contains(&name)));
+    for (edited, is_fitting) in [(&part, true), (&more, false)] {
+        let mut manifest: Value =
+            serde_json::from_slice(&std::fs::read(kept.path("kept.ndjson.manifest.json")).unwrap()).unwrap();
+        let edits = json!({"types": [types[0]], "bytes": edited.len(), "sha256": hex::encode(Sha256::digest(edited))});
+        manifest.as_object_mut().unwrap().extend(edits.as_object().unwrap().clone());
+        std::fs::write(kept.path("edited.ndjson"), edited).unwrap();
+        std::fs::write(kept.path("edited.ndjson.manifest.json"), manifest.to_string()).unwrap();
+        let (is_well, report) = kept.verify(&["--export", "edited.ndjson", "--tiles", "tiles"]).await;
+        assert_eq!(is_well, is_fitting, "{report:#}");
+        let unchecked = report["unchecked"][0].as_str().unwrap();
+        assert!(unchecked.contains("of the types WalletDebited), which nobody has signed"), "{unchecked}");
+        assert_eq!(report.to_string().contains("it is not of the part that the manifest describes"), !is_fitting);
+    }
+    // And what is beyond the tiles' checkpoint is not said to be proved, whatever an earlier export has of it.
     kept.shop.orders(kept.shop.customer.account_id, 30).await;
     let head: i64 = sqlx::query_scalar("SELECT max(position) FROM events").fetch_one(kept.shop.pool()).await.unwrap();
     let head = head.to_string();
@@ -334,8 +404,11 @@ async fn a_part_is_verified_by_the_tiles_of_the_whole() {
         &["events", "export", "--from", &head, "--out", kept.path("beyond.ndjson").to_str().unwrap()],
     )
     .await;
-    let (is_well, report) = kept.verify(&["--export", "beyond.ndjson", "--tiles", "tiles"]).await;
-    assert!(!is_well && report["differences"][0]["problem"].as_str().unwrap().contains("take newer tiles"), "{report:#}");
+    kept.export("all.ndjson").await;
+    for more in [&[][..], &["--earlier", "all.ndjson"]] {
+        let (is_well, report) = kept.verify(&[&["--export", "beyond.ndjson", "--tiles", "tiles"], more].concat()).await;
+        assert!(!is_well && report["differences"][0]["problem"].as_str().unwrap().contains("take newer tiles"), "{report:#}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -461,10 +534,20 @@ async fn nothing_is_proven_by_what_nobody_has_signed() {
     assert!(said.contains("0 of the trusted witnesses have cosigned the checkpoint, 1 are needed"), "{said}");
     let said = kept.said(&with("nowhere.ndjson", &[])).await;
     assert!(said.contains("nowhere.ndjson"), "{said}");
-    // The key is needed.
-    let mut command = program(kept.directory.path());
-    command.current_dir(kept.directory.path()).args(["verify", "--export", "kept.ndjson"]);
-    assert_eq!(run(&mut command).await.status.code(), Some(2));
+    // The key is needed, and something to verify: what is given for the proof is not passed over.
+    for arguments in [
+        &["--export", "kept.ndjson"][..],
+        &["--key", "log.pub"],
+        &["--key", "log.pub", "--checkpoint", "second.note"],
+        &["--checkpoint", "second.note"],
+        &["--witness", &witness],
+        &["--quorum", "1"],
+        &["--allow-unproven"],
+    ] {
+        let mut command = program(kept.directory.path());
+        command.current_dir(kept.directory.path()).arg("verify").args(arguments);
+        assert_eq!(run(&mut command).await.status.code(), Some(2), "{arguments:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -53,12 +53,13 @@ async fn a_receipt_holds_with_its_own_checkpoint_alone() {
 async fn a_receipt_has_all_events_of_its_order_or_is_refused() {
     let kept = kept().await;
     let before = order_receipt(kept.shop.pool(), SHARD, 3, &Quorum::default()).await.unwrap().events.len();
-    kept.shop.tamper(&revealed(3, 10_050)).await;
+    // More than one page.
+    kept.shop.tamper(&revealed(3, 6_000)).await;
     kept.tree.grow().await;
     let receipt = order_receipt(kept.shop.pool(), SHARD, 3, &Quorum::default()).await.unwrap();
-    assert_eq!(receipt.events.len(), before + 10_050);
+    assert_eq!(receipt.events.len(), before + 6_000);
     receipt.check(&Trust::in_keys(vec![key()])).unwrap();
-    kept.shop.tamper(&revealed(3, MOST_EVENTS - 10_050)).await;
+    kept.shop.tamper(&revealed(3, MOST_EVENTS - 6_000)).await;
     let refused = order_receipt(kept.shop.pool(), SHARD, 3, &Quorum::default()).await;
     assert!(matches!(refused, Err(IssueError::TooMany)), "{:?}", refused.map(|receipt| receipt.events.len()));
 }

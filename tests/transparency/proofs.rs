@@ -168,8 +168,10 @@ async fn a_running_node_publishes_and_the_program_checks() {
         let tile = copy.join(format!("tile/0/000.p/{size}"));
         assert_eq!(std::fs::metadata(tile).unwrap().len(), 32 * size);
         assert_eq!(copy.join(format!("tile/entries/000.p/{size}")).exists(), !arguments.is_empty());
-        let note = std::fs::read_to_string(copy.join("checkpoint")).unwrap();
-        assert_eq!(Trust::in_keys(vec![tree::key()]).open(&note).unwrap().checkpoint.size, size);
+        for place in ["checkpoint".to_owned(), format!("checkpoints/{size}")] {
+            let note = std::fs::read_to_string(copy.join(place)).unwrap();
+            assert_eq!(Trust::in_keys(vec![tree::key()]).open(&note).unwrap().checkpoint.size, size);
+        }
     }
 
     // Killed and started again, it goes on where it was.
@@ -204,9 +206,9 @@ async fn a_running_node_publishes_within_a_second() {
         let note = reqwest::get(&checkpoint).await.unwrap().text().await.unwrap();
         note.lines().nth(1).and_then(|size| size.parse::<i64>().ok()).unwrap_or_default()
     };
-    let mut best = Duration::MAX;
-    // A machine that does other things too may be late once.
-    for _ in 0..3 {
+    // A machine that does other things too may be late once, but not as a rule.
+    let mut took = [Duration::MAX; 5];
+    for took in &mut took {
         let (status, placed) = program.call(&client, "POST", "/orders", None, &order).await.unwrap();
         let committed = Instant::now();
         assert_eq!(status, 201, "{placed}");
@@ -217,7 +219,8 @@ async fn a_running_node_publishes_within_a_second() {
             }
         });
         published.await.expect("it is published");
-        best = best.min(committed.elapsed());
+        *took = committed.elapsed();
     }
-    assert!(best < Duration::from_secs(1), "{best:?}");
+    took.sort_unstable();
+    assert!(took[2] < Duration::from_secs(1), "{took:?}");
 }

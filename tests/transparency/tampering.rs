@@ -8,7 +8,7 @@ use crate::support::shop::Shop;
 use crate::support::tree::Signing;
 
 /// What is done, and what a line of the report must say; 300 is an event under a full tile, 10 another.
-const TAMPERINGS: [(&str, &str); 13] = [
+const TAMPERINGS: [(&str, &str); 16] = [
     // So little that nothing else sees it: white space in a payload.
     ("UPDATE events SET data = (data::text || ' ')::json WHERE position = 10", "position 10: the event is not the one that the tree has here"),
     ("UPDATE events SET metadata = (' ' || metadata::text)::json WHERE position = 300", "position 300: the event is not the one that the tree has here"),
@@ -37,6 +37,16 @@ const TAMPERINGS: [(&str, &str); 13] = [
     ("UPDATE log_edges SET hashes = set_byte(hashes, 33, (get_byte(hashes, 33) + 1) % 256) WHERE level = 1", "position 257: tile/1/000.p/2 of the tree is not what its events make"),
     // The tree rewritten with the event: its checkpoints were signed before.
     ("UPDATE log_checkpoints SET root = sha256(root) WHERE size = (SELECT max(size) FROM log_checkpoints)", "the checkpoint that was signed here is of other events"),
+    // With the checkpoints gone, the other tables tell how far the tree is.
+    (
+        "UPDATE events SET data = (data::text || ' ')::json WHERE position = 10; DELETE FROM log_checkpoints",
+        "position 10: the event is not the one that the tree has here",
+    ),
+    ("DELETE FROM log_checkpoints", "but its newest checkpoint is of 0"),
+    (
+        "DELETE FROM log_checkpoints; UPDATE projection_checkpoints SET position = 0 WHERE projection = 'transparency'",
+        "position 1: the tree has 512 events, but its newest checkpoint is of 0, and it says that it is at 0: rows are missing",
+    ),
     ("UPDATE log_checkpoints SET note = replace(note, 'ledger', 'lodger')", "the note of the checkpoint"),
 ];
 

@@ -158,7 +158,19 @@ async fn the_newest_checkpoint_of_a_quorum_is_served_while_the_log_goes_on() {
         assert_eq!((served.status, served.header("content-type")), (200, "text/plain; charset=utf-8"), "{query}");
         assert_eq!(trust(quorum).open(&served.text).unwrap().checkpoint.size, expected, "{query}");
     }
-    get("?quorum=3").await.refused(404, "E_NOT_FOUND");
+    // More than there are is refused at once.
+    let third = tree::witness(3);
+    for query in ["?quorum=3".to_owned(), format!("?quorum=2&witness={}", encoded(&tree::witness(2)))] {
+        get(&query).await.refused(400, "E_VALIDATION_FAILURE");
+    }
+    // One that was configured once counts for who names it.
+    let newest = tree.newest().await;
+    let text = Note::parse(&newest.note).unwrap().text().to_owned();
+    store::cosign(node.ledger.pool(), SHARD, &newest, &third, &cosignature(&text, 3, 0).to_string(), Utc::now()).await.unwrap();
+    for (query, expected) in [("?quorum=1".to_owned(), sizes[1]), (format!("?quorum=1&witness={}", encoded(&third)), sizes[2])] {
+        let served = get(&query).await.text;
+        assert_eq!(Checkpoint::parse(Note::parse(&served).unwrap().text()).unwrap().size, expected, "{query}");
+    }
     get("?quorum=1&witness=nobody").await.refused(400, "E_VALIDATION_FAILURE");
     get("?quorum=-1").await.refused(400, "E_VALIDATION_FAILURE");
 
@@ -171,7 +183,7 @@ async fn the_newest_checkpoint_of_a_quorum_is_served_while_the_log_goes_on() {
             witness_secret(1).cosign(key.name(), &text, u64::try_from(Utc::now().timestamp()).unwrap()).unwrap().to_string();
         store::cosign(node.ledger.pool(), SHARD, &newest, key, &line, Utc::now()).await.unwrap();
     }
-    let quorum = Quorum { count: 2, witnesses: vec![] };
+    let quorum = Quorum { count: 2, witnesses: vec![tree::witness(1), twice, tree::witness(2)] };
     assert_eq!(store::newest_cosigned(node.ledger.pool(), SHARD, &quorum).await.unwrap().unwrap().size, sizes[0]);
 
     let receipt =
@@ -191,6 +203,44 @@ async fn the_newest_checkpoint_of_a_quorum_is_served_while_the_log_goes_on() {
     let waited: Receipt = serde_json::from_value(waited.data(200)).unwrap();
     assert!(waited.check(&trust(2)).unwrap().opened.checkpoint.size > sizes[2]);
     receipt(later, "?quorum=1&witness=nobody").await.refused(400, "E_VALIDATION_FAILURE");
+    receipt(later, "?quorum=3").await.refused(400, "E_VALIDATION_FAILURE");
+}
+
+/// A log that goes on under another origin has no quorum by what was cosigned of the old one; and however many
+/// cosignatures are newer, an older quorum is found.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quorum_is_of_the_origin_and_found_behind_many_others() {
+    let node = Node::start().await;
+    node.setup().await;
+    let tree = node.publish().await;
+    let opened = tree.opened().await.checkpoint;
+    let (pool, witnesses) = (node.ledger.pool(), vec![tree::witness(1), tree::witness(2)]);
+    let published = async |origin: &str, size: u64| {
+        let checkpoint = Checkpoint { origin: origin.to_owned(), size, ..opened.clone() };
+        let mut conn = pool.acquire().await.unwrap();
+        store::publish(&mut conn, SHARD, &checkpoint, &checkpoint.to_string(), &[]).await.unwrap();
+        store::checkpoint(pool, SHARD, origin, size).await.unwrap().unwrap()
+    };
+    let cosign = async |of: &store::Published, witness: u8| {
+        store::cosign(pool, SHARD, of, &tree::witness(witness), "signature", Utc::now()).await.unwrap();
+    };
+    let found = async |count, witnesses: &[VerifierKey]| {
+        let quorum = Quorum { count, witnesses: witnesses.to_vec() };
+        store::newest_cosigned(pool, SHARD, &quorum).await.unwrap().map(|found| (found.origin, found.size))
+    };
+    let old = published("old.example.com/log/1", opened.size - 1).await;
+    cosign(&old, 1).await;
+    cosign(&old, 2).await;
+    assert_eq!((found(1, &witnesses).await, found(1, &[]).await), (None, None));
+    let own = tree.newest().await;
+    cosign(&own, 1).await;
+    cosign(&own, 2).await;
+    for size in 1..=2_500 {
+        cosign(&published(&own.origin, opened.size + size).await, 1).await;
+    }
+    assert_eq!(found(2, &witnesses).await, Some((own.origin.clone(), own.size)));
+    assert_eq!(found(1, &witnesses).await, Some((own.origin, opened.size + 2_500)));
+    assert_eq!(found(3, &witnesses).await, None);
 }
 
 /// A witness as C2SP `tlog-witness` has it: its last checkpoint, and the statuses that it has answered.

@@ -92,7 +92,7 @@ impl Receipts {
     /// `rewards-ledger verify --receipt FILE --key KEY`. An event is in it as soon as the tree has it,
     /// which is within a second; 503 if that takes longer. With `quorum` it is proved against a
     /// checkpoint that so many witnesses have cosigned, which takes them some seconds. It has all of
-    /// the order's events: an order with more than 100,000 is refused (400), and proved by an export.
+    /// the order's events: an order with more than 10,000 is refused (400), and proved by an export.
     #[oai(path = "/orders/:id/receipt", method = "get", operation_id = "get_order_receipt")]
     async fn get(
         &self,
@@ -100,12 +100,12 @@ impl Receipts {
         state: State<'_>,
         /// The order's id.
         id: Path<i64>,
-        /// How many witnesses must have cosigned the checkpoint; by default none.
+        /// How many witnesses must have cosigned the checkpoint, at most as many as count; by default none.
         quorum: Query<Option<u32>>,
-        /// A witness that counts, by its verifier key; may be repeated. By default each that the log knows.
+        /// A witness that counts, by its verifier key; may be repeated. By default each that is configured.
         witness: Query<Vec<String>>,
     ) -> Result<Reply<Receipt>, ApiError> {
-        let quorum = quorum_of(quorum.0, &witness.0)?;
+        let quorum = quorum_of(&state, quorum.0, &witness.0)?;
         let shard = state.ledger.shard_of_order(id.0).await?.ok_or_else(not_found)?;
         let made = order_receipt(state.ledger.pool(), shard, id.0, &quorum).await.map_err(|error| match error {
             IssueError::NotYet(_) if quorum.count > 0 => ApiError::new(Code::Unavailable)
@@ -113,7 +113,7 @@ impl Receipts {
             IssueError::NotYet(_) => {
                 ApiError::new(Code::Unavailable).message("The tree has not reached the order's newest event yet.")
             }
-            IssueError::TooMany => ApiError::invalid("id", "names an order with more than 100,000 events: export its stream"),
+            IssueError::TooMany => ApiError::invalid("id", "names an order with more than 10,000 events: export its stream"),
             error => ApiError::internal(error),
         })?;
         let receipt::Receipt { format, order_id, shard_id, checkpoint, verifier_keys, events } = made;

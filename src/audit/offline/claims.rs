@@ -97,6 +97,11 @@ impl Tree {
         self.agreed
     }
 
+    /// The greatest size at which it was compared with what was signed, whatever came of it.
+    pub fn compared_upto(&self) -> u64 {
+        self.compared.last().map_or(0, |compared| compared.size)
+    }
+
     /// Whether a checkpoint that it has reached says otherwise.
     fn differs(&self) -> bool {
         self.compared.iter().any(|compared| compared.outcome == Outcome::Differs)

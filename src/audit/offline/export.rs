@@ -9,7 +9,7 @@ use super::claims::{Claim, Tree};
 use super::leaves::{Directory, Leaves};
 use super::structure::Structure;
 use super::{Compared, Difference, Findings, OfflineError, Progress, Report, claim, claims, first_bad, name, threads, tiles};
-use crate::export::{Manifest, line, manifest, read};
+use crate::export::{Manifest, Selection, line, manifest, read};
 use crate::ledger::reader::Stored;
 use crate::transparency::checkpoint::Trust;
 
@@ -59,9 +59,9 @@ impl Reference {
     }
 
     /// Compares the export's leaf at a position, if this goes as far. Of a part, what is left out between is no fault here.
-    fn compare(&mut self, shard: ShardId, position: Position, leaf: &Hash, is_part: bool) -> Result<bool, OfflineError> {
+    fn compare(&mut self, shard: ShardId, position: Position, leaf: &Hash, is_part: bool) -> Result<(), OfflineError> {
         let position_of_leaf = u64::try_from(position).unwrap_or_default();
-        let Some(theirs) = self.at(position_of_leaf)? else { return Ok(false) };
+        let Some(theirs) = self.at(position_of_leaf)? else { return Ok(()) };
         if theirs != *leaf {
             if is_part && self.differing.found == 0 {
                 self.same = position_of_leaf.saturating_sub(1);
@@ -70,7 +70,7 @@ impl Reference {
         } else if self.differing.found == 0 && (is_part || position_of_leaf == self.same + 1) {
             self.same = position_of_leaf;
         }
-        Ok(true)
+        Ok(())
     }
 }
 
@@ -78,10 +78,10 @@ impl Reference {
 struct Verification {
     shard: ShardId,
     is_part: bool,
+    /// Of a part: what its manifest says is in it.
+    selection: Option<Selection>,
     /// Of a part that leaves nothing out: its last position.
     to: Option<Position>,
-    /// The first event of a part that nothing at hand proves.
-    unproved: Option<Position>,
     structure: Structure,
     tree: Tree,
     /// Up to here positions had no hole, and the tree is the log's.
@@ -113,6 +113,7 @@ pub fn verify_export(inputs: &ExportInputs, trust: &Trust, progress: &impl Fn(Pr
     let mut unchecked = vec![];
     if let (Some(directory), Some(own)) = (&directory, &of_tiles) {
         let kept = tiles::kept(directory, own, trust, &mut findings, &mut unchecked)?;
+        tiles::shrunk(directory, own, &kept, &mut findings);
         claims.extend(
             kept.into_iter().filter(|kept| !claims.iter().any(|known| known.checkpoint == kept.checkpoint)).collect::<Vec<_>>(),
         );
@@ -125,6 +126,15 @@ pub fn verify_export(inputs: &ExportInputs, trust: &Trust, progress: &impl Fn(Pr
     if claims.is_empty() && findings.found == 0 {
         return Err(OfflineError::NoCheckpoint);
     }
+    match &manifest {
+        Some(manifest) if is_part => {
+            let asked = &manifest.selection;
+            unchecked.push(format!("what is not in it: it is a part by its manifest ({asked}), which nobody has signed"));
+        }
+        None if is_part => unchecked.push("what is not in it: nothing says which part it is".to_owned()),
+        _ => {}
+    }
+    let selection_of_part = manifest.as_ref().filter(|_| is_part).map(|manifest| manifest.selection.clone());
     // What a part that leaves nothing out has to hold.
     let whole_of = selection.filter(|(part, _)| is_part && !part.has_gaps()).map(|(part, head)| (part.from, part.to.min(head)));
     let total = manifest.as_ref().and_then(|manifest| manifest.last).unwrap_or_default();
@@ -153,8 +163,8 @@ pub fn verify_export(inputs: &ExportInputs, trust: &Trust, progress: &impl Fn(Pr
                 Verification {
                     shard,
                     is_part,
+                    selection: selection_of_part.clone(),
                     to,
-                    unproved: None,
                     structure,
                     tree,
                     is_unbroken: true,
@@ -171,6 +181,7 @@ pub fn verify_export(inputs: &ExportInputs, trust: &Trust, progress: &impl Fn(Pr
         }
         Ok(())
     })?;
+    let last = verification.as_ref().map_or(0, |verification| verification.last);
     let verified = match verification {
         Some(verification) => verification.end()?,
         // Nothing at all: whatever was signed is missing.
@@ -183,7 +194,15 @@ pub fn verify_export(inputs: &ExportInputs, trust: &Trust, progress: &impl Fn(Pr
             report(None, 0, 0, checkpoints, findings)
         }
     };
-    Ok(Report { unchecked, ..verified })
+    let mut report = Report { unchecked, ..verified };
+    // Of a part, what nothing proves is a finding.
+    let covered = claims.iter().map(|claim| claim.checkpoint.size).max().unwrap_or_default();
+    let covered = Position::try_from(covered).unwrap_or(Position::MAX);
+    if !is_part && last > covered {
+        report.unproven = Some((covered + 1, last));
+        report.unchecked.push(format!("positions {} to {last}: no checkpoint at hand was signed for them", covered + 1));
+    }
+    Ok(report)
 }
 
 fn read_error(path: &Path, source: std::io::Error) -> OfflineError {
@@ -230,6 +249,10 @@ impl Verification {
                 self.findings.add(Difference::Gap { shard, after: self.last, next: position });
             }
             self.last = position;
+            if self.selection.as_ref().is_some_and(|selection| !selection.has(stored)) {
+                let problem = format!("position {position}: it is not of the part that the manifest describes");
+                self.findings.add(Difference::Unreadable { shard, position, problem });
+            }
             if let Err(error) = stored.decode() {
                 self.findings.add(Difference::Unreadable { shard, position, problem: error.to_string() });
             }
@@ -240,12 +263,8 @@ impl Verification {
 
     fn compare(&mut self, position: Position, leaf: &Hash) -> Result<(), OfflineError> {
         let Verification { shard, is_part, .. } = *self;
-        let mut is_proved = false;
         for reference in &mut self.references {
-            is_proved |= reference.compare(shard, position, leaf, is_part)?;
-        }
-        if is_part && !is_proved {
-            self.unproved.get_or_insert(position);
+            reference.compare(shard, position, leaf, is_part)?;
         }
         Ok(())
     }
@@ -258,18 +277,15 @@ impl Verification {
         if let Some(to) = self.to.filter(|to| self.last < *to) {
             findings.add(Difference::Gap { shard: self.shard, after: self.last, next: to + 1 });
         }
-        if let (Some(first), Some(tiles)) = (self.unproved, self.references.first()) {
-            let problem = format!("it does not go as far as positions {first} to {}: take newer tiles to prove them", self.last);
-            findings.add(Difference::Note { source: tiles.source.clone(), problem });
-        }
         // After a hole nothing can be said of the checkpoints beyond it but that there is the hole.
         let is_whole = !self.is_part && self.is_unbroken;
         let (root, proven) = (self.tree.root(), self.tree.agreed());
         let mut checkpoints = self.tree.end(is_whole, &mut findings);
-        let mut same = proven;
+        let (mut same, mut signed) = (proven, 0);
         for mut reference in self.references {
             // To its end, to see up to where it is what was signed.
             while reference.at(u64::MAX)?.is_some() {}
+            signed = signed.max(reference.tree.compared_upto());
             same = same.max(reference.same.min(reference.tree.agreed()));
             findings.extend(reference.own.differences);
             // Where the export is what was signed, it is the reference that is not.
@@ -279,6 +295,12 @@ impl Verification {
             if self.is_part {
                 checkpoints = reference.tree.end(false, &mut findings);
             }
+        }
+        // What a reference has beyond the last checkpoint that it reaches, nobody has signed.
+        let signed = Position::try_from(signed).unwrap_or(Position::MAX);
+        if self.is_part && self.last > signed {
+            let problem = format!("nothing after position {signed} is proved, it goes to {}: take newer tiles", self.last);
+            findings.add(Difference::Note { source: "the part".to_owned(), problem });
         }
         let first_bad = first_bad(same, &findings);
         let proven = if self.is_part { 0 } else { same };
@@ -293,5 +315,6 @@ impl Verification {
 /// Without a root and a place.
 fn report(shard_id: Option<ShardId>, events: u64, proven: u64, checkpoints: Vec<Compared>, findings: Findings) -> Report {
     let Findings { found, differences } = findings;
-    Report { shard_id, events, root: None, proven, checkpoints, first_bad: None, found, differences, unchecked: vec![] }
+    let (root, unproven, first_bad, unchecked) = (None, None, None, vec![]);
+    Report { shard_id, events, root, proven, unproven, checkpoints, first_bad, found, differences, unchecked }
 }

@@ -34,55 +34,53 @@ impl Directory {
         }
     }
 
-    /// The names below a directory that are sizes, in order; none if it is not there.
-    pub fn sizes(&self, place: &str) -> Result<Vec<u64>, OfflineError> {
-        let path = self.path.join(place);
-        let named = |source| ExportError::File { path: path.clone(), source };
-        let entries = match fs::read_dir(&path) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
-            Err(source) => return Err(named(source).into()),
-        };
-        let mut sizes = vec![];
-        for entry in entries {
-            let name = entry.map_err(named)?.file_name();
-            sizes.extend(name.to_str().and_then(|name| name.parse::<u64>().ok()));
-        }
-        sizes.sort_unstable();
-        Ok(sizes)
-    }
-
     /// The hashes of a tile, from the full one if that is there; none if neither is.
     pub fn hashes(&self, tile: Tile) -> Result<Option<Vec<Hash>>, OfflineError> {
-        let full = Tile { width: FULL, ..tile };
-        let bytes = match self.read(&full.path())? {
-            Some(bytes) => Some(bytes),
-            None if tile.width < FULL => self.read(&tile.path())?,
-            None => None,
-        };
-        let Some(bytes) = bytes else { return Ok(None) };
-        let (hashes, rest) = bytes.as_chunks::<32>();
-        let wanted = hashes.get(..usize::from(tile.width)).filter(|_| rest.is_empty());
-        Ok(Some(wanted.ok_or_else(|| OfflineError::Tile(tile.path()))?.to_vec()))
-    }
-
-    /// The bundle of a tile of level 0, from the full one if that is there, and of how many bytes the
-    /// lengths in it are.
-    pub fn entries(&self, tile: Tile) -> Result<Option<(Vec<u8>, usize)>, OfflineError> {
-        let full = Tile { width: FULL, ..tile };
-        for path in [full.entries_path(), tile.entries_path()] {
-            for (path, length) in [(path.clone(), 2), (path.replacen("tile/entries/", "tile/entries32/", 1), 4)] {
-                if let Some(bytes) = self.read(&path)? {
-                    return Ok(Some((bytes, length)));
-                }
+        for found in [Tile { width: FULL, ..tile }, tile] {
+            if let Some(bytes) = self.read(&found.path())? {
+                let (hashes, rest) = bytes.as_chunks::<32>();
+                let is_whole = rest.is_empty() && hashes.len() == usize::from(found.width);
+                let wanted = hashes.get(..usize::from(tile.width)).filter(|_| is_whole);
+                return Ok(Some(wanted.ok_or_else(|| OfflineError::Tile(found.path()))?.to_vec()));
             }
         }
         Ok(None)
     }
 
+    /// The bundle of a tile of level 0, from the full one if that is there.
+    pub fn entries(&self, tile: Tile) -> Result<Option<Bundle>, OfflineError> {
+        for (path, length) in Self::bundles(tile) {
+            if let Some(bytes) = self.read(&path)? {
+                let is_full = !path.contains(".p/");
+                return Ok(Some(Bundle { path, bytes, length, is_full }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Where the entries of a tile may stand, and of how many bytes their lengths are; the first that is
+    /// there is the one that is read.
+    pub fn bundles(tile: Tile) -> Vec<(String, usize)> {
+        let paths = [Tile { width: FULL, ..tile }, tile].map(|tile| tile.entries_path());
+        let both = |path: &String| [(path.clone(), 2), (path.replacen("tile/entries/", "tile/entries32/", 1), 4)];
+        paths.iter().flat_map(both).collect()
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// The entries of a tile of level 0, each behind its length.
+#[derive(Debug)]
+pub struct Bundle {
+    /// Below the directory.
+    pub path: String,
+    pub bytes: Vec<u8>,
+    /// Of how many bytes each length is.
+    pub length: usize,
+    /// Whether it is the full tile's.
+    pub is_full: bool,
 }
 
 /// Hashes of leaves, from position 1 on.

@@ -9,6 +9,7 @@ mod export;
 mod leaves;
 pub mod structure;
 mod tiles;
+mod unread;
 
 use std::path::{Path, PathBuf};
 
@@ -50,6 +51,8 @@ pub struct Report {
     pub root: Option<Hash>,
     /// Positions 1 to this one are what was signed.
     pub proven: u64,
+    /// The first and last position that no checkpoint at hand was signed for.
+    pub unproven: Option<(Position, Position)>,
     pub checkpoints: Vec<Compared>,
     /// Between which positions, both included, the first bad one is.
     pub first_bad: Option<(Position, Position)>,
@@ -62,6 +65,12 @@ pub struct Report {
 impl Report {
     pub fn is_clean(&self) -> bool {
         self.found == 0
+    }
+
+    /// Whether nothing differs, and everything was signed for; with `allow_unproven` what came after the
+    /// last checkpoint need not be, but something must: a log of which nothing was signed proves nothing.
+    pub fn holds(&self, allow_unproven: bool) -> bool {
+        self.is_clean() && (self.unproven.is_none() || allow_unproven && self.proven > 0)
     }
 }
 

@@ -10,16 +10,13 @@ use ledger_events::tile::{FULL, Tile};
 use ledger_events::{Position, ShardId};
 
 use super::claims::{Claim, Tree};
-use super::leaves::Directory;
+use super::leaves::{Bundle, Directory};
 use super::structure::Structure;
-use super::{Difference, Findings, OfflineError, Progress, Report, claim, claims, first_bad, name};
-use crate::export::tiles::CHECKPOINTS;
+use super::{Difference, Findings, OfflineError, Progress, Report, claim, claims, first_bad, name, unread};
+use crate::export::tiles::{self, CHECKPOINT, CHECKPOINTS};
 use crate::ledger::reader::Stored;
 use crate::transparency::checkpoint::{CheckpointError, Trust};
 use crate::transparency::note::NoteError;
-
-/// Where the newest checkpoint stands.
-const CHECKPOINT: &str = "checkpoint";
 
 /// The directory's own checkpoint; one that is not to be believed is a finding.
 pub fn checkpoint(directory: &Directory, trust: &Trust, findings: &mut Findings) -> Result<Option<Claim>, OfflineError> {
@@ -28,9 +25,10 @@ pub fn checkpoint(directory: &Directory, trust: &Trust, findings: &mut Findings)
     Ok(claim(source, &String::from_utf8_lossy(&note), trust, findings))
 }
 
-/// The checkpoints that were kept beside the directory's own, up to it: whatever the log has signed must
-/// agree, cosigned or not. What cannot be compared is said to be unchecked: a rotation leaves some that no key
-/// at hand has signed.
+/// The checkpoints that were kept beside the directory's own: whatever the log has signed must agree, cosigned
+/// or not. One that is larger says that the end was cut off, unless a quorum is asked for: what it has cosigned
+/// is behind. What cannot be compared is said to be unchecked: a rotation leaves some that no key at hand has
+/// signed.
 pub fn kept(
     directory: &Directory,
     own: &Claim,
@@ -38,22 +36,40 @@ pub fn kept(
     findings: &mut Findings,
     unchecked: &mut Vec<String>,
 ) -> Result<Vec<Claim>, OfflineError> {
+    let is_behind = trust.quorum > 0;
     let trust = Trust::in_keys(trust.keys.clone());
     let mut claims = vec![];
-    for size in directory.sizes(CHECKPOINTS)? {
+    for size in tiles::sizes(directory.path())? {
         let place = format!("{CHECKPOINTS}/{size}");
         let source = name(&directory.path().join(&place));
         let note = directory.read(&place)?.unwrap_or_default();
         let note = String::from_utf8_lossy(&note);
         if matches!(trust.open(&note), Err(CheckpointError::Note(NoteError::Unsigned))) {
             unchecked.push(format!("{source}: none of the keys has signed it"));
-        } else if size > own.checkpoint.size {
-            unchecked.push(format!("{source}: the copy's own checkpoint is of {} events", own.checkpoint.size));
-        } else {
-            claims.extend(claim(source, &note, &trust, findings));
+            continue;
+        }
+        match claim(source, &note, &trust, findings) {
+            Some(kept) if is_behind && kept.checkpoint.size > own.checkpoint.size => {
+                unchecked.push(format!("{}: the copy's own checkpoint is of {} events", kept.source, own.checkpoint.size));
+            }
+            kept => claims.extend(kept),
         }
     }
     Ok(claims)
+}
+
+/// Names a directory whose own checkpoint is smaller than one that it has kept.
+pub fn shrunk(directory: &Directory, own: &Claim, kept: &[Claim], findings: &mut Findings) {
+    let greatest = kept.iter().map(|kept| kept.checkpoint.size).max().unwrap_or_default();
+    if greatest > own.checkpoint.size {
+        let last = Position::try_from(own.checkpoint.size).unwrap_or(Position::MAX);
+        findings.add(Difference::Short { shard: shard_of(own), source: name(directory.path()), size: greatest, last });
+    }
+}
+
+/// An origin's last part is the shard.
+fn shard_of(claim: &Claim) -> ShardId {
+    claim.checkpoint.origin.rsplit('/').next().and_then(|shard| shard.parse().ok()).unwrap_or_default()
 }
 
 /// Verifies a copy of a log's tiles. Blocks.
@@ -76,6 +92,7 @@ pub fn verify_tiles(
             events: 0,
             root: None,
             proven: 0,
+            unproven: None,
             checkpoints: vec![],
             first_bad: None,
             found,
@@ -86,8 +103,7 @@ pub fn verify_tiles(
     let mut unchecked = vec![];
     let kept = kept(&directory, &own, trust, &mut findings, &mut unchecked)?;
     let size = own.checkpoint.size;
-    // The origin's last part is the shard.
-    let shard = own.checkpoint.origin.rsplit('/').next().and_then(|shard| shard.parse().ok()).unwrap_or_default();
+    let shard = shard_of(&own);
     claims.push(own);
     for kept in kept {
         if !claims.iter().any(|known| known.checkpoint == kept.checkpoint) {
@@ -110,9 +126,9 @@ pub fn verify_tiles(
             break;
         };
         match directory.entries(tile)? {
-            Some((bundle, length)) => {
+            Some(bundle) => {
                 walk.has_entries = true;
-                walk.entries(tile, &bundle, length, &hashes);
+                walk.entries(tile, &bundle, &hashes);
             }
             None => walk.without_entries.push(tile),
         }
@@ -122,6 +138,7 @@ pub fn verify_tiles(
         progress(Progress { stage: "tiles", shard, done, total });
     }
     walk.upper(&directory, size)?;
+    walk.unchecked.extend(unread::in_words(&directory, size)?);
     Ok(walk.end())
 }
 
@@ -154,25 +171,31 @@ impl Walk {
         }
     }
 
-    /// The entries of one tile: each is behind its length, of so many bytes.
-    fn entries(&mut self, tile: Tile, bundle: &[u8], length: usize, hashes: &[Hash]) {
-        let mut rest = bundle;
+    /// The entries of one tile.
+    fn entries(&mut self, tile: Tile, bundle: &Bundle, hashes: &[Hash]) {
+        let (mut rest, length) = (&bundle.bytes[..], bundle.length);
         for (hash, number) in hashes.iter().zip(tile.index * u64::from(FULL) + 1..) {
             let position = Position::try_from(number).unwrap_or(Position::MAX);
             let entry = rest.split_at_checked(length).and_then(|(length, after)| {
                 after.split_at_checked(length.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)))
             });
             let Some((entry, after)) = entry else {
-                self.findings.add(Difference::Tile { path: tile.entries_path(), problem: "the bundle ends too soon".to_owned() });
+                self.findings.add(Difference::Tile { path: bundle.path.clone(), problem: "the bundle ends too soon".to_owned() });
                 return;
             };
             rest = after;
             self.entry(entry, hash, position);
         }
-        // A full bundle has more than a tile that is not full.
-        if !rest.is_empty() && tile.width == FULL {
-            self.findings
-                .add(Difference::Tile { path: tile.entries_path(), problem: "the bundle goes on after its end".to_owned() });
+        match rest {
+            [] => {}
+            // A full bundle has more than a tile that is not full.
+            _ if bundle.is_full && tile.width < FULL => {
+                self.unchecked.push(format!("{}: what follows its first {} entries", bundle.path, tile.width));
+            }
+            _ => {
+                let problem = "the bundle goes on after its end".to_owned();
+                self.findings.add(Difference::Tile { path: bundle.path.clone(), problem });
+            }
         }
     }
 
@@ -246,6 +269,8 @@ impl Walk {
         let first_bad = first_bad(proven, &self.findings);
         let (found, differences) = (self.findings.found, self.findings.differences);
         let (shard_id, root, unchecked) = (Some(self.shard), Some(root), self.unchecked);
-        Report { shard_id, events, root, proven, checkpoints, first_bad, found, differences, unchecked }
+        // A copy has what its own checkpoint covers.
+        let unproven = None;
+        Report { shard_id, events, root, proven, unproven, checkpoints, first_bad, found, differences, unchecked }
     }
 }

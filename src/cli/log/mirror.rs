@@ -9,6 +9,7 @@ use ledger_events::tile::{FULL, Tile};
 
 use crate::cli::client::Client;
 use crate::cli::output::progress_bar;
+use crate::export::tiles;
 use crate::transparency::checkpoint::Checkpoint;
 use crate::transparency::note::Note;
 
@@ -24,12 +25,14 @@ pub struct Mirrored {
 }
 
 /// Copies what the directory does not have yet of the tree of a checkpoint; the checkpoint itself
-/// comes last, so that a directory that has one is whole.
+/// comes last, so that a directory that has one is whole. Those of before stay under their sizes.
 ///
 /// # Errors
-/// When something cannot be fetched or written, or the tiles do not have the checkpoint's root.
+/// When something cannot be fetched or written, the tiles do not have the checkpoint's root, or the directory has
+/// another checkpoint of its size. A smaller one than it has is for the caller to refuse.
 pub async fn mirror(client: &Client, prefix: &str, note: &str, directory: &Path, with_entries: bool) -> anyhow::Result<Mirrored> {
-    let checkpoint = Checkpoint::parse(Note::parse(note)?.text())?;
+    let parsed = Note::parse(note)?;
+    let checkpoint = Checkpoint::parse(parsed.text())?;
     let mut wanted: Vec<(String, Tile)> = vec![];
     for tile in Tile::all(checkpoint.size) {
         wanted.push((tile.path(), tile));
@@ -55,7 +58,11 @@ pub async fn mirror(client: &Client, prefix: &str, note: &str, directory: &Path,
     if found != checkpoint.root {
         bail!("the tiles do not have the root of the checkpoint");
     }
-    write(&directory.join("checkpoint"), note.as_bytes())?;
+    // Without the witnesses' signatures, which come one by one.
+    let of_log = parsed.signatures.iter().filter(|signature| signature.name == checkpoint.origin).cloned().collect();
+    let kept = Note::new(parsed.text().to_owned(), of_log)?.to_string();
+    tiles::keep_checkpoint(directory, checkpoint.size, &kept)?;
+    write(&directory.join(tiles::CHECKPOINT), note.as_bytes())?;
     Ok(Mirrored { size: checkpoint.size, fetched })
 }
 

@@ -82,6 +82,24 @@ fn a_receipt_is_a_file_that_holds() {
     assert_eq!(receipt(&WHOLE[..3]).check(&trust()).unwrap().last, 6);
 }
 
+/// Whatever a reader could take for a part of the receipt is what is checked.
+#[test]
+fn what_is_written_beside_it_or_twice_is_refused() {
+    let text = serde_json::to_string(&receipt(&WHOLE)).unwrap();
+    for (place, addition, problem) in [
+        ("{\"format\"", "{\"note\":\"paid\",\"format\"", "unknown field `note`"),
+        ("{\"position\":2", "{\"note\":\"paid\",\"position\":2", "unknown field `note`"),
+        ("{\"position\":2", "{\"position\":1,\"position\":2", "duplicate field `position`"),
+        ("\"amount\":", "\"amount\":\"99.00\",\"amount\":", "\"amount\" is given more than once"),
+        ("\"request_id\":\"r\"", "\"request_id\":[{\"a\":1,\"a\":1}],\"request_id\":\"r\"", "\"a\" is given more than once"),
+    ] {
+        let changed = text.replacen(place, addition, 1);
+        assert_ne!(changed, text, "{place}");
+        let error = serde_json::from_str::<Receipt>(&changed).unwrap_err().to_string();
+        assert!(error.contains(problem), "{addition}: {error}");
+    }
+}
+
 #[test]
 fn what_is_left_out_or_added_is_named() {
     for (positions, expected) in [
