@@ -19,6 +19,10 @@ pub struct PersonalDataErased {
     pub data_keys: i64,
     /// Nothing of it is left. What is very much is erased in several steps, each an event.
     pub is_complete: bool,
+    /// Of a bank's statement: the only line that it concerns; none where it concerns all of them, and in
+    /// events of versions that did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<i32>,
     /// SHA-256 (hex) over a salt and the reason; both stand in the vault.
     pub reason_hash: String,
 }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use chrono::NaiveDate;
-use ledger_events::reconciliation::{Statement, StatementFormat, StatementImported, evolve};
+use ledger_events::reconciliation::{Decision, Statement, StatementFormat, StatementImported, evolve};
 use ledger_events::{Event, Recorded, ShardId, StatementId};
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
@@ -38,6 +38,37 @@ pub async fn load_by_fingerprint(
     .fetch_all(conn)
     .await?;
     Ok(rows.into_iter().map(|row| row.0).collect())
+}
+
+/// The statements in which a line was decided to be one of these; [`Decision::Ignored`] finds none.
+pub async fn load_by_decision(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    decisions: &[Decision],
+) -> Result<Vec<Statement>, sqlx::Error> {
+    let ids = |id: fn(&Decision) -> Option<i64>| decisions.iter().filter_map(id).collect::<Vec<_>>();
+    let rows: Vec<StatementRow> = sqlx::query_as(
+        "SELECT s.* FROM bank_statements s WHERE s.shard_id = $1 AND EXISTS (SELECT FROM json_each(s.decisions) AS d
+            WHERE (d.value->>'transaction_id')::bigint = ANY($2) OR (d.value->>'payout_id')::bigint = ANY($3))",
+    )
+    .bind(shard)
+    .bind(ids(|decision| if let Decision::Funding { transaction_id } = decision { Some(*transaction_id) } else { None }))
+    .bind(ids(|decision| if let Decision::Payout { payout_id } = decision { Some(*payout_id) } else { None }))
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| row.0).collect())
+}
+
+/// Every funding and payout that a line of a statement was decided to be, with the statement and the line.
+pub async fn decisions(pool: &PgPool, shard: ShardId) -> Result<Vec<(StatementId, i32, Decision)>, sqlx::Error> {
+    let rows: Vec<(StatementId, i32, Json<Decision>)> = sqlx::query_as(
+        "SELECT s.id, d.key::int, d.value FROM bank_statements s CROSS JOIN LATERAL json_each(s.decisions) AS d
+         WHERE s.shard_id = $1 AND d.value->>'decision' <> 'IGNORED'",
+    )
+    .bind(shard)
+    .fetch_all(pool)
+    .await?;
+    Ok(rows.into_iter().map(|(id, line, decision)| (id, line, decision.0)).collect())
 }
 
 /// Writes states as rows: new ones are inserted, known ones replaced.

@@ -117,6 +117,14 @@ pub async fn names(pool: &PgPool, ids: &[i64]) -> Result<Vec<(i64, String)>, sql
     sqlx::query_as("SELECT id, name FROM vault.operators WHERE id = ANY($1)").bind(ids).fetch_all(pool).await
 }
 
+/// The ids of those of a name who have a token that is not revoked.
+pub async fn named(pool: &PgPool, name: &str) -> Result<Vec<i64>, sqlx::Error> {
+    sqlx::query_scalar("SELECT id FROM vault.operators WHERE name = $1 AND revoked_at IS NULL ORDER BY id")
+        .bind(name)
+        .fetch_all(pool)
+        .await
+}
+
 /// What may be known of a token after it was issued.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct IssuedToken {

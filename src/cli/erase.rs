@@ -10,11 +10,12 @@ use sqlx::{ConnectOptions, Connection};
 use tokio_util::task::TaskTracker;
 
 use super::output::{Output, with_progress};
+use crate::access::operators;
 use crate::access::seal::{Keyring, Private};
 use crate::config::{DatabaseSettings, MasterKeySettings};
 use crate::ledger::erasure::run::{self, Preview, Report};
 use crate::ledger::erasure::wipe::{self, Remains};
-use crate::ledger::erasure::{Counts, Subject};
+use crate::ledger::erasure::{Counts, Subject, orphans};
 use crate::ledger::{Ledger, Origin};
 use crate::node::{self, Database};
 use crate::telemetry::Metrics;
@@ -47,7 +48,7 @@ enum What {
         #[arg(long, value_name = "NUMBER")]
         line: Option<i32>,
     },
-    /// Rewrite the tables that earlier erasures have touched and left
+    /// Rewrite the tables that earlier erasures have touched and left, and delete lines of banks' files that were never imported
     Finish,
 }
 
@@ -57,6 +58,9 @@ struct One {
     /// Why; sealed, and told by `show`. Names nobody, or it would have to be erased, too
     #[arg(long)]
     reason: String,
+    /// Who erases: the name of an operator's token, see `admin token list` [default: the operator of the configuration]
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
     /// Only count what there is
     #[arg(long)]
     dry_run: bool,
@@ -83,8 +87,10 @@ async fn on(args: &EraseArgs, database: &Database, output: &Output) -> anyhow::R
         What::User(one) => (Subject::User(one.id), one),
         What::Statement { one, line } => (Subject::Statement { id: one.id, line: *line }, one),
         What::Finish => {
+            let orphans = with_progress("looking for lines without a statement", orphans::delete(database.migrating())).await?;
             let wiped = with_progress("rewriting tables", wipe::wipe(database.migrating())).await?;
-            return Ok(output.facts(&json!({"rewritten": wiped, "remains": remains(database).await?}))?);
+            let facts = json!({"lines_never_imported": orphans, "rewritten": wiped, "remains": remains(database).await?});
+            return Ok(output.facts(&facts)?);
         }
     };
     let keyring = node::keyring(&args.master_key, &args.database.data_dir, database.is_embedded())?;
@@ -113,6 +119,7 @@ async fn erase(
     one: &One,
     output: &Output,
 ) -> anyhow::Result<Option<Report>> {
+    let actor = actor(ledger, one.by.as_deref()).await?;
     let Preview { counts, obstacle } = with_progress("counting", run::preview(ledger, keyring, subject)).await?;
     if one.dry_run {
         let mut found = counted(counts);
@@ -127,10 +134,20 @@ async fn erase(
     if !one.yes && !is_confirmed(subject, counts)? {
         bail!("nothing was erased");
     }
-    let origin = Origin { actor: Actor::Operator(0), request_id: "erase".to_owned() };
+    let origin = Origin { actor, request_id: "erase".to_owned() };
     let reason = Private::new(one.reason.trim());
     let erasing = run::erase(ledger, subject, &reason, &origin, |_| {});
     Ok(Some(with_progress("erasing", erasing).await?))
+}
+
+/// The operator of a name, who has a token. Without a name the configured one, who has the id 0.
+async fn actor(ledger: &Ledger, name: Option<&str>) -> anyhow::Result<Actor> {
+    let Some(name) = name else { return Ok(Actor::Operator(0)) };
+    match &*operators::named(ledger.pool(), name).await? {
+        [id] => Ok(Actor::Operator(*id)),
+        [] => bail!("no operator {name} has a token: `admin token list` shows who has one"),
+        _ => bail!("several operators are called {name}: revoke all but one of their tokens, or give one another name"),
+    }
 }
 
 /// Has the id typed, since nothing brings back what is erased.

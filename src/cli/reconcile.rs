@@ -93,7 +93,7 @@ async fn reconcile(pool: &PgPool, args: &ReconcileArgs) -> anyhow::Result<Report
         None => sqlx::query_scalar("SELECT shard_id FROM log_head ORDER BY shard_id").fetch_all(pool).await?,
     };
     let period = Period { from: args.from, to: args.to, account_id: args.account };
-    let (mut report, bounds) = with_progress("adding up", report(pool, &shards, period)).await?;
+    let (mut report, bounds) = with_progress("adding up", report(pool, &shards, period, usize::MAX)).await?;
     if !args.totals_only {
         let bar = Bar::new();
         let walked = walk_all(pool, &mut report, &bounds, |progress| bar.show(progress)).await;
@@ -110,10 +110,6 @@ fn print(report: &Report, output: &Output) -> anyhow::Result<()> {
     }
     for difference in &report.differences.differences {
         output.line(difference)?;
-    }
-    let more = report.differences.found.saturating_sub(report.differences.differences.len() as u64);
-    if more > 0 {
-        output.line(format!("and {more} more"))?;
     }
     for as_of in &report.as_of {
         let checkpoint = match &as_of.log_checkpoint {

@@ -29,7 +29,7 @@ use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
 use super::command::{Rendered, Submission};
-use super::erasure::Erasable;
+use super::erasure::{Erasable, orphans};
 use super::keys::{self, DataKeys, NewKey, Owner};
 use super::memory::{Memory, Recent};
 use super::needs::Needs;
@@ -132,6 +132,8 @@ pub struct Batch {
     pub beneficiaries: HashMap<BeneficiaryId, Beneficiary>,
     pub payouts: HashMap<PayoutId, Payout>,
     pub statements: HashMap<StatementId, Statement>,
+    /// How many lines the vault has of the files that are imported, by their fingerprints.
+    pub kept_lines: HashMap<String, i64>,
     pub wallet_of: HashMap<(AccountId, Currency), WalletId>,
     /// Accounts all of whose wallets are here.
     pub wallets_known_of: HashSet<AccountId>,
@@ -286,9 +288,14 @@ impl Batch {
             let loaded = statements::load(conn, shard, &list(&needs.statements)).await?;
             batch.statements.extend(loaded.into_iter().map(|s| (s.id, s)));
         }
+        if !needs.decided.is_empty() {
+            let loaded = statements::load_by_decision(conn, shard, &needs.decided).await?;
+            batch.statements.extend(loaded.into_iter().map(|s| (s.id, s)));
+        }
         if !needs.fingerprints.is_empty() {
             let loaded = statements::load_by_fingerprint(conn, shard, &needs.fingerprints).await?;
             batch.statements.extend(loaded.into_iter().map(|s| (s.id, s)));
+            batch.kept_lines = orphans::kept(conn, shard, &needs.fingerprints).await?;
         }
         if !needs.retried.is_empty() {
             let loaded = deliveries::retryable(conn, shard, &needs.retried).await?;
@@ -356,6 +363,7 @@ impl Batch {
             beneficiaries: HashMap::new(),
             payouts: HashMap::new(),
             statements: HashMap::new(),
+            kept_lines: HashMap::new(),
             order_of: HashMap::new(),
             payout_of: HashMap::new(),
             fundings: HashMap::new(),

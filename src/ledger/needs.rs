@@ -3,6 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::net::IpAddr;
 
+use ledger_events::reconciliation::Decision;
 use ledger_events::{
     AccountId, Actor, BeneficiaryId, CategoryId, CredentialId, OrderId, PayoutId, ProductId, ReplayId, StatementId, UserId,
     WalletId,
@@ -69,6 +70,8 @@ pub struct Needs<'a> {
     pub payouts: HashSet<PayoutId>,
     pub payout_references: Vec<(AccountId, &'a str)>,
     pub statements: HashSet<StatementId>,
+    /// What lines of statements are decided to be.
+    pub decided: Vec<Decision>,
     /// Of statements that are imported.
     pub fingerprints: Vec<&'a str>,
     pub counts: [i64; Needs::KINDS],
@@ -269,6 +272,7 @@ impl<'a> Needs<'a> {
             }
             Command::DecideMatch(decision) => {
                 self.statements.insert(decision.statement_id);
+                self.decided.push(decision.decision);
                 self.counts[Self::DECISIONS] += 1;
             }
             Command::RevokeMatchDecision { statement_id, .. } => _ = self.statements.insert(*statement_id),

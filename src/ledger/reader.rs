@@ -16,6 +16,10 @@ use serde::{Deserialize, Serialize};
 use sqlx::{FromRow, PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
+mod account;
+
+pub use account::money_positions;
+
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     #[error(transparent)]
@@ -213,6 +217,23 @@ pub async fn wallet_events(
     found.iter().map(Stored::decode).collect()
 }
 
+/// The wallets that have events after a position and up to another one.
+pub async fn wallets_between(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    (after, upto): (Position, Position),
+) -> Result<HashSet<WalletId>, sqlx::Error> {
+    let ids: Vec<WalletId> = sqlx::query_scalar(
+        "SELECT DISTINCT stream_id FROM events WHERE shard_id = $1 AND position > $2 AND position <= $3 AND stream_type = 'wallet'",
+    )
+    .bind(shard)
+    .bind(after)
+    .bind(upto)
+    .fetch_all(db)
+    .await?;
+    Ok(ids.into_iter().collect())
+}
+
 /// What happened to orders, payouts and wallets after a position and up to another one, of one account
 /// or of all, in order.
 pub async fn money_events(
@@ -231,36 +252,6 @@ pub async fn money_events(
     }
     query.push(" ORDER BY position LIMIT ").push_bind(limit);
     query.build_query_as().fetch_all(db).await
-}
-
-/// Where an account's orders, payouts and wallets have events after a position and up to another one, so
-/// many at most, in order. Found by what the account has, so that the rest of the log is not read.
-pub async fn money_positions(
-    db: impl PgExecutor<'_>,
-    shard: ShardId,
-    account: AccountId,
-    (after, upto): (Position, Position),
-    limit: i64,
-) -> Result<Vec<Position>, sqlx::Error> {
-    let mut positions: Vec<Position> = sqlx::query_scalar(
-        "SELECT e.position FROM (
-            SELECT 'wallet' AS stream_type, id FROM wallets WHERE shard_id = $1 AND account_id = $2
-            UNION ALL
-            SELECT 'order', id FROM orders WHERE shard_id = $1 AND account_id = $2 AND placed_position <= $4
-            UNION ALL
-            SELECT 'payout', id FROM payouts WHERE shard_id = $1 AND account_id = $2) AS its
-         JOIN events e ON e.shard_id = $1 AND e.stream_type = its.stream_type AND e.stream_id = its.id
-         WHERE e.position > $3 AND e.position <= $4 LIMIT $5",
-    )
-    .bind(shard)
-    .bind(account)
-    .bind(after)
-    .bind(upto)
-    .bind(limit)
-    .fetch_all(db)
-    .await?;
-    positions.sort_unstable();
-    Ok(positions)
 }
 
 /// The first event of each of these wallets' streams, and the last one before a version.

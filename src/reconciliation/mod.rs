@@ -275,19 +275,23 @@ impl fmt::Display for Difference {
 }
 
 /// The first differences in full, and how many there are.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Differences {
     pub found: u64,
     pub differences: Vec<Difference>,
+    /// So many are kept; all are counted.
+    #[serde(skip)]
+    most: usize,
 }
 
 impl Differences {
-    /// So many are kept; all are counted.
-    pub const KEPT: usize = 1_000;
+    pub fn keeping(most: usize) -> Differences {
+        Differences { found: 0, differences: vec![], most }
+    }
 
     pub fn add(&mut self, difference: Difference) {
         self.found += 1;
-        if self.differences.len() < Self::KEPT {
+        if self.differences.len() < self.most {
             self.differences.push(difference);
         }
     }

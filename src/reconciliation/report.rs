@@ -27,11 +27,12 @@ const fn year_day(year: i32, month: u32, day: u32) -> NaiveDate {
     }
 }
 
-/// Totals of these shards, each read in one snapshot of its own.
+/// Totals of these shards, each read in one snapshot of its own. The report lists at most so many differences.
 pub async fn report(
     pool: &PgPool,
     shards: &[ShardId],
     period: Period,
+    most_differences: usize,
 ) -> Result<(Report, Vec<(ShardId, Bounds)>), ReconcileError> {
     let mut report = Report {
         from: period.from,
@@ -43,7 +44,7 @@ pub async fn report(
         currencies: vec![],
         days: vec![],
         wallets: vec![],
-        differences: Differences::default(),
+        differences: Differences::keeping(most_differences),
     };
     let mut currencies: BTreeMap<String, (i64, Decimal, Sums)> = BTreeMap::new();
     let mut days: BTreeMap<(NaiveDate, String), Sums> = BTreeMap::new();
@@ -98,8 +99,8 @@ pub async fn walk_all(
     Ok(())
 }
 
-/// The same over an account's own events, if they are not more than `most`; the report tells by `checked`
-/// whether it was done.
+/// The same over an account's own events, if they are not more than `most`, nor the orders and payouts that
+/// they are looked for in; the report tells by `checked` whether it was done.
 pub async fn walk_account(
     pool: &PgPool,
     report: &mut Report,
@@ -107,11 +108,10 @@ pub async fn walk_account(
     account: AccountId,
     most: usize,
 ) -> Result<(), ReconcileError> {
-    let limit = i64::try_from(most).unwrap_or(i64::MAX).saturating_add(1);
-    let positions = reader::money_positions(pool, *shard, account, (bounds.after, bounds.upto), limit).await?;
-    if positions.len() > most {
-        return Ok(());
-    }
+    let mut conn = pool.acquire().await?;
+    let range = (bounds.after, bounds.upto);
+    let Some(positions) = reader::money_positions(&mut conn, *shard, account, range, most).await? else { return Ok(()) };
+    drop(conn);
     report.checked_events += walk_over(pool, *shard, account, &positions, bounds, &mut report.differences).await?;
     walked(report);
     Ok(())

@@ -5,10 +5,12 @@
 //! often, and an import that was cut off leaves nothing that counts.
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 
 use chrono::{NaiveDate, NaiveTime, TimeDelta};
+use futures::TryStreamExt;
 use ledger_events::reconciliation::{Decision, Statement, StatementFormat, StatementImported};
-use ledger_events::{AccountId, Currency, Money, Position, ShardId, WalletId, payout};
+use ledger_events::{AccountId, Currency, Money, Position, ShardId, StatementId, WalletId, payout};
 use ledger_projections::{ProjectionError, statements};
 use rust_decimal::Decimal;
 use sha2::{Digest, Sha256};
@@ -23,8 +25,21 @@ use crate::ledger::reader;
 
 /// The limit of a file, in bytes.
 pub const MAX_BYTES: usize = 16 << 20;
-/// Most fundings and payouts that the lines of one statement are compared with.
-const MOST_CANDIDATES: usize = 200_000;
+/// Most of what one matching holds in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Lines of the statement, and those near them of others.
+    pub lines: usize,
+    /// Fundings and payouts of their days.
+    pub candidates: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { lines: 100_000, candidates: 200_000 }
+    }
+}
+
 /// Lines written with one statement.
 const BATCH_LINES: usize = 5_000;
 
@@ -42,8 +57,10 @@ pub enum StatementError {
     Lines(#[from] LineError),
     #[error("the matching ended too soon: {0}")]
     Ended(#[from] tokio::task::JoinError),
-    #[error("more than {MOST_CANDIDATES} fundings and payouts are in the statement's days: import it in parts")]
-    TooMany,
+    #[error("more than {0} fundings and payouts are in the statement's days: import it in parts")]
+    TooMany(usize),
+    #[error("more than {0} lines of this and other statements are within twice so many days: ask with fewer")]
+    TooManyLines(usize),
 }
 
 /// What a file is read as.
@@ -112,28 +129,48 @@ pub async fn store(
     Ok(StatementImported { format, fingerprint, lines, first_day, last_day })
 }
 
-/// A line with what finds it in another file.
+/// A line of a statement.
 struct Kept {
+    statement: StatementId,
     line: Line,
+    /// What finds it in another file.
     identity: Vec<u8>,
+    decided: Option<Decision>,
+    /// The same line was in an earlier statement.
+    is_duplicate: bool,
 }
 
-/// The lines of a statement; those that were erased are left out.
-async fn load(pool: &PgPool, keyring: &Keyring, statement: &Statement) -> Result<Vec<Kept>, StatementError> {
+/// Adds the lines of a statement that were booked on these days, one after the other: of all the others
+/// nothing stays in memory. Those that were erased are not there.
+async fn load(
+    pool: &PgPool,
+    keyring: &Keyring,
+    statement: &Statement,
+    days: &RangeInclusive<NaiveDate>,
+    most: usize,
+    lines: &mut Vec<Kept>,
+) -> Result<(), StatementError> {
     let fingerprint = &statement.imported.fingerprint;
-    let rows: Vec<(i32, Vec<u8>, Vec<u8>)> = sqlx::query_as(
+    let kind = kind(fingerprint);
+    let mut rows = sqlx::query_as(
         "SELECT line, line_fingerprint, sealed FROM vault.statement_lines WHERE shard_id = $1 AND fingerprint = $2 ORDER BY line",
     )
     .bind(FIRST_SHARD)
     .bind(fingerprint)
-    .fetch_all(pool)
-    .await?;
-    let kind = kind(fingerprint);
-    let open = |(number, identity, sealed): (i32, Vec<u8>, Vec<u8>)| {
-        let plain = keyring.open(&kind, number.into(), &sealed)?;
-        Ok(Kept { line: serde_json::from_slice(&plain)?, identity })
-    };
-    rows.into_iter().map(open).collect()
+    .fetch(pool);
+    while let Some((number, identity, sealed)) = rows.try_next().await? {
+        let (number, identity, sealed): (i32, Vec<u8>, Vec<u8>) = (number, identity, sealed);
+        let line: Line = serde_json::from_slice(&keyring.open(&kind, number.into(), &sealed)?)?;
+        if !days.contains(&line.booked_on) {
+            continue;
+        }
+        if lines.len() == most {
+            return Err(StatementError::TooManyLines(most));
+        }
+        let decided = statement.decisions.get(&number).map(|decided| decided.decision);
+        lines.push(Kept { statement: statement.id, line, identity, decided, is_duplicate: false });
+    }
+    Ok(())
 }
 
 /// A statement's lines, each with what became of it, and what of the ledger has no line.
@@ -155,8 +192,11 @@ pub enum Found {
         why: &'static str,
     },
     Unmatched,
-    /// With the line of this number.
-    Reversed(i32),
+    /// With this line, which may be another statement's.
+    Reversed {
+        statement_id: StatementId,
+        line: i32,
+    },
     Duplicate,
 }
 
@@ -168,7 +208,7 @@ impl Found {
             Self::Decided(Decision::Ignored) => "IGNORED",
             Self::Ambiguous { .. } => "AMBIGUOUS",
             Self::Unmatched => "UNMATCHED",
-            Self::Reversed(_) => "REVERSED",
+            Self::Reversed { .. } => "REVERSED",
             Self::Duplicate => "DUPLICATE",
         }
     }
@@ -179,51 +219,49 @@ impl Found {
     }
 }
 
-/// Matches a statement, together with those whose days are near: a funding that another statement
+/// Matches a statement, together with the lines near it of others: a funding that another statement
 /// has is not this one's.
+///
+/// # Errors
+/// [`StatementError::TooManyLines`] and [`StatementError::TooMany`] beyond the limits.
 pub async fn run(
     pool: &PgPool,
     keyring: &Keyring,
     shards: &[ShardId],
     statement: &Statement,
     tolerance: Tolerance,
+    limits: Limits,
 ) -> Result<Matching, StatementError> {
     let days = TimeDelta::days(tolerance.days);
     let (first, last) = (statement.imported.first_day, statement.imported.last_day);
-    let near = statements::between(pool, FIRST_SHARD, first - days, last + days).await?;
-    let mut all: Vec<(Kept, Option<Decision>, bool)> = vec![];
-    let mut seen: HashSet<Vec<u8>> = HashSet::new();
-    // What lines were decided to be that are erased since.
-    let mut gone: HashSet<Decision> = HashSet::new();
+    // A line may be so far from a funding, and another line of that funding as far on its other side.
+    let near = first - days * 2..=last + days * 2;
+    let mut all: Vec<Kept> = vec![];
     let (mut begin, mut end) = (0, 0);
-    for other in &near {
+    for other in statements::between(pool, FIRST_SHARD, *near.start(), *near.end()).await? {
+        let known = all.len();
+        load(pool, keyring, &other, &near, limits.lines, &mut all).await?;
         if other.id == statement.id {
-            begin = all.len();
-        }
-        let lines = load(pool, keyring, other).await?;
-        let numbers: HashSet<i32> = lines.iter().map(|kept| kept.line.number).collect();
-        gone.extend(other.decisions.iter().filter(|(line, _)| !numbers.contains(line)).map(|(_, decided)| decided.decision));
-        for kept in lines {
-            let decided = other.decisions.get(&kept.line.number).map(|decided| decided.decision);
-            let is_duplicate = decided.is_none() && seen.contains(&kept.identity);
-            seen.insert(kept.identity.clone());
-            all.push((kept, decided, is_duplicate));
-        }
-        if other.id == statement.id {
-            end = all.len();
+            (begin, end) = (known, all.len());
         }
     }
-    let booked = all.iter().map(|(kept, ..)| kept.line.booked_on);
+    let mut seen: HashSet<Vec<u8>> = HashSet::new();
+    for kept in &mut all {
+        kept.is_duplicate = !seen.insert(kept.identity.clone()) && kept.decided.is_none();
+    }
+    // What other lines were decided to be: of statements of any days, and lines that were erased since.
+    let here: HashSet<(StatementId, i32)> =
+        all.iter().filter(|kept| kept.decided.is_some()).map(|kept| (kept.statement, kept.line.number)).collect();
+    let elsewhere = statements::decisions(pool, FIRST_SHARD).await?.into_iter();
+    let elsewhere: HashSet<Decision> =
+        elsewhere.filter(|(id, line, _)| !here.contains(&(*id, *line))).map(|(.., decision)| decision).collect();
+    let booked = all.iter().map(|kept| kept.line.booked_on);
     let (from, to) = (booked.clone().min().unwrap_or(first) - days, booked.max().unwrap_or(last) + days);
-    let mut candidates = candidates(pool, shards, from, to).await?;
-    candidates.retain(|candidate| !gone.contains(&candidate.is));
+    let mut candidates = candidates(pool, shards, from, to, limits.candidates).await?;
+    candidates.retain(|candidate| !elsewhere.contains(&candidate.is));
     // It may take a second: other requests go on meanwhile.
     let matched = tokio::task::spawn_blocking(move || {
-        let open = all.iter().map(|(kept, decided, is_duplicate): &(Kept, _, _)| Open {
-            line: &kept.line,
-            decided: *decided,
-            is_duplicate: *is_duplicate,
-        });
+        let open = all.iter().map(|kept| Open { line: &kept.line, decided: kept.decided, is_duplicate: kept.is_duplicate });
         let outcomes = matching::outcomes(&open.collect::<Vec<_>>(), &candidates, tolerance);
         (all, candidates, outcomes)
     });
@@ -246,10 +284,10 @@ pub async fn run(
             Found::Ambiguous { candidates: named.iter().map(|at| candidates[*at].clone()).collect(), why }
         }
         Outcome::Unmatched => Found::Unmatched,
-        Outcome::Reversed(other) => Found::Reversed(all[*other].0.line.number),
+        Outcome::Reversed(other) => Found::Reversed { statement_id: all[*other].statement, line: all[*other].line.number },
         Outcome::Duplicate => Found::Duplicate,
     };
-    let lines: Vec<(Line, Found)> = (begin..end).map(|at| (all[at].0.line.clone(), found(&outcomes[at]))).collect();
+    let lines: Vec<(Line, Found)> = (begin..end).map(|at| (all[at].line.clone(), found(&outcomes[at]))).collect();
     let currencies: HashSet<Currency> = lines.iter().map(|(line, _)| line.currency).collect();
     let is_missing = |candidate: &Candidate| {
         let is_of_statement = (first..=last).contains(&candidate.day) && currencies.contains(&candidate.currency);
@@ -266,9 +304,10 @@ async fn candidates(
     shards: &[ShardId],
     first: NaiveDate,
     last: NaiveDate,
+    most: usize,
 ) -> Result<Vec<Candidate>, StatementError> {
     let (from, to) = (first.and_time(NaiveTime::MIN).and_utc(), (last + TimeDelta::days(1)).and_time(NaiveTime::MIN).and_utc());
-    let most = i64::try_from(MOST_CANDIDATES).unwrap_or(i64::MAX) + 1;
+    let limit = i64::try_from(most).unwrap_or(i64::MAX).saturating_add(1);
     let mut candidates = vec![];
     for shard in shards {
         let (after, end) = (reader::position_at(pool, *shard, from).await?, reader::position_at(pool, *shard, to).await?);
@@ -279,7 +318,7 @@ async fn candidates(
         .bind(shard)
         .bind(after)
         .bind(end)
-        .bind(most)
+        .bind(limit)
         .fetch_all(pool)
         .await?;
         let payouts: Vec<PayoutRow> = sqlx::query_as(
@@ -289,7 +328,7 @@ async fn candidates(
         .bind(shard)
         .bind(from)
         .bind(to)
-        .bind(most)
+        .bind(limit)
         .fetch_all(pool)
         .await?;
         for funding in fundings {
@@ -298,8 +337,8 @@ async fn candidates(
         for payout in payouts {
             candidates.push(payout.candidate()?);
         }
-        if candidates.len() > MOST_CANDIDATES {
-            return Err(StatementError::TooMany);
+        if candidates.len() > most {
+            return Err(StatementError::TooMany(most));
         }
     }
     candidates.sort_by_key(|candidate| candidate.day);

@@ -1,7 +1,7 @@
 //! The walk over a period's events: every movement against its row, every order and payout against
 //! its rules, every day against its row. Memory holds a page, the wallets, and a day.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use chrono::NaiveDate;
 use ledger_events::order::{Order, OrderEvent};
@@ -78,6 +78,8 @@ struct Walk<'a> {
     wallets: HashMap<WalletId, Wallet>,
     /// What moved on the day in hand.
     days: Folded,
+    /// The first day whose rows are not compared yet; days that the period has a part of never are.
+    unchecked: NaiveDate,
     /// How many it has met.
     events: i64,
     differences: &'a mut Differences,
@@ -85,12 +87,22 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn new(shard: ShardId, account: Option<AccountId>, bounds: &'a Bounds, differences: &'a mut Differences) -> Walk<'a> {
-        Walk { shard, account, bounds, owed: None, wallets: HashMap::new(), days: Folded::default(), events: 0, differences }
+        Walk {
+            shard,
+            account,
+            bounds,
+            owed: None,
+            wallets: HashMap::new(),
+            days: Folded::default(),
+            unchecked: bounds.first_day,
+            events: 0,
+            differences,
+        }
     }
 
     async fn end(mut self, conn: &mut PgConnection) -> Result<i64, ReconcileError> {
         self.settle(conn, None).await?;
-        self.check_days(conn).await?;
+        self.check_days(conn, None).await?;
         Ok(self.events)
     }
 
@@ -121,8 +133,9 @@ impl<'a> Walk<'a> {
         let (mut orders, mut payouts) = states_before(conn, shard, &events, after + 1).await?;
         let mut movements: HashMap<Position, Transaction> = HashMap::new();
         for recorded in &events {
-            if self.days.days.keys().next().is_some_and(|(_, day)| *day != recorded.moment.recorded_at.date_naive()) {
-                self.check_days(conn).await?;
+            let day = recorded.moment.recorded_at.date_naive();
+            if self.days.days.keys().next().is_some_and(|(_, in_hand)| *in_hand != day) {
+                self.check_days(conn, Some(day)).await?;
             }
             self.settle(conn, Some(recorded)).await?;
             self.rules(recorded, &mut orders, &mut payouts);
@@ -305,37 +318,50 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Compares the day in hand with its rows, where both have the whole of it.
-    async fn check_days(&mut self, conn: &mut PgConnection) -> Result<(), ReconcileError> {
+    /// Compares the rows of all days before the next event's, or of all that are left, with the day in hand:
+    /// nothing moved on the others. What a row says of itself does not decide whether it is compared.
+    async fn check_days(&mut self, conn: &mut PgConnection, next: Option<NaiveDate>) -> Result<(), ReconcileError> {
         let days = std::mem::take(&mut self.days.days);
-        let Some((_, day)) = days.keys().next().copied() else { return Ok(()) };
+        let end = next.unwrap_or(self.bounds.end_day).min(self.bounds.end_day);
+        let from = self.unchecked;
+        self.unchecked = from.max(end);
         let ended_at = days.values().map(|day| day.last_position).max().unwrap_or_default();
-        if ended_at > self.bounds.checkpoint {
+        if from >= end || ended_at > self.bounds.checkpoint {
             return Ok(());
         }
-        // A row may have seen more of its day than the walk.
-        let (after, upto) = (self.bounds.after, self.bounds.upto);
-        let is_within = |row: &Day| row.first_position > after && row.last_position <= upto;
-        let mut rows = totals::of_day(conn, self.shard, self.account, day).await?;
-        for (walked, row) in days.values().map(|walked| (walked, rows.remove(&walked.wallet_id))) {
-            let problem = match &row {
-                Some(row) if !is_within(row) => continue,
-                Some(row) => differing_day(walked, row),
-                None => Some("there is no row".to_owned()),
-            };
-            self.add_day(walked, day, problem);
+        let mut rows = totals::between(&mut *conn, self.shard, self.account, (from, end)).await?;
+        let growing = if next.is_none() { self.growing(conn).await? } else { HashSet::new() };
+        let is_settled = |day: &&Day| !growing.contains(&day.wallet_id);
+        for walked in days.values().filter(|walked| (from..end).contains(&walked.day)) {
+            let row = rows.remove(&(walked.wallet_id, walked.day));
+            if is_settled(&walked) {
+                self.add_day(walked, row.map_or(Some("there is no row".to_owned()), |row| differing_day(walked, &row)));
+            }
         }
-        for row in rows.into_values().filter(|row| is_within(row)) {
-            self.add_day(&row, day, Some("there is a row and no event".to_owned()));
+        let mut extra: Vec<Day> = rows.into_values().filter(|row| is_settled(&row)).collect();
+        extra.sort_by_key(|row| (row.day, row.wallet_id));
+        for row in extra {
+            self.add_day(&row, Some("there is a row and no event".to_owned()));
         }
         Ok(())
     }
 
-    fn add_day(&mut self, of: &Day, day: NaiveDate, problem: Option<String>) {
+    /// The wallets whose last days' rows may have seen events that were recorded after the report's.
+    async fn growing(&self, conn: &mut PgConnection) -> Result<HashSet<WalletId>, ReconcileError> {
+        let Bounds { upto, end_day, .. } = *self.bounds;
+        let later = reader::stored_after(&mut *conn, self.shard, upto, 1).await?;
+        if later.first().is_none_or(|later| later.recorded_at.date_naive() >= end_day) {
+            return Ok(HashSet::new());
+        }
+        let projected = totals::checkpoint(&mut *conn, self.shard).await?;
+        Ok(reader::wallets_between(conn, self.shard, (upto, projected)).await?)
+    }
+
+    fn add_day(&mut self, of: &Day, problem: Option<String>) {
         let Some(problem) = problem else { return };
         let mut positions = vec![of.first_position, of.last_position];
         positions.dedup();
-        let problem = format!("the totals of {day}: {problem}");
+        let problem = format!("the totals of {}: {problem}", of.day);
         let difference = Difference::of_wallet(DifferenceKind::DailyTotal, self.shard, of.wallet_id, positions, problem);
         self.differences.add(difference);
     }
@@ -391,12 +417,13 @@ fn differing(row: &Transaction, movement: &Transaction) -> String {
     differing.map(|(field, row, log)| format!("{field} is {row}, the log says {log}")).collect::<Vec<_>>().join("; ")
 }
 
-/// What of a day's row its movements do not make. Its closing balance is compared with the last
-/// movement's.
+/// What of a day's row its events do not make.
 fn differing_day(walked: &Day, row: &Day) -> Option<String> {
     let (movements, rows) = (&walked.sums, &row.sums);
     let money = |name, row: rust_decimal::Decimal, log| (name, super::Amount(row).to_string(), super::Amount(log).to_string());
     let fields = [
+        ("account", row.account_id.to_string(), walked.account_id.to_string()),
+        ("currency", row.currency.to_string(), walked.currency.to_string()),
         money("funding", rows.funding, movements.funding),
         money("order debits", rows.order_debits, movements.order_debits),
         money("payout debits", rows.payout_debits, movements.payout_debits),
@@ -405,6 +432,9 @@ fn differing_day(walked: &Day, row: &Day) -> Option<String> {
         money("adjustment credits", rows.adjustment_credits, movements.adjustment_credits),
         money("adjustment debits", rows.adjustment_debits, movements.adjustment_debits),
         ("movements", rows.movements.to_string(), movements.movements.to_string()),
+        money("closing balance", row.closing_balance, walked.closing_balance),
+        ("first position", row.first_position.to_string(), walked.first_position.to_string()),
+        ("last position", row.last_position.to_string(), walked.last_position.to_string()),
     ];
     let differing = fields.into_iter().filter(|(_, row, log)| row != log);
     let text = differing.map(|(field, row, log)| format!("{field} {row}, the log says {log}")).collect::<Vec<_>>().join("; ");

@@ -1,10 +1,18 @@
 //! Lines of banks' statements, and what people wrote about them.
 
 use chrono::Utc;
+use ledger_events::Rejection;
+use ledger_events::reconciliation::StatementFormat;
+use rewards_ledger::access::Role;
+use rewards_ledger::ledger::command::ImportStatement;
+use rewards_ledger::ledger::{Command, WriteError, reader};
+use rewards_ledger::reconciliation::lines::Columns;
+use rewards_ledger::reconciliation::statements::{self, Source};
 use serde_json::{Value, json};
 
 use super::traces::{Traces, admin};
 use super::{MARKER, erase, refused, shell, sound};
+use crate::support::ledger::{SHARD, keyring, origin};
 use crate::support::node::{Node, Setup};
 
 const STATEMENTS: &str = "/reconciliation/statements";
@@ -99,4 +107,80 @@ async fn a_line_is_erased_with_its_reasons_and_what_was_decided_stays() {
         shell(&node, &["erase", "statement", &id.to_string(), "--reason", "r", "--dry-run", "--json"]).await;
     let told: Value = serde_json::from_str(&told).unwrap();
     assert_eq!((status, &told["texts"]), (Some(0), &json!(0)), "{problem}");
+}
+
+/// The log says which line was erased, and by whom; and that nothing is left once it is so.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_event_of_a_line_says_which_and_whether_any_is_left() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let (id, _) = imported(&node, &setup).await;
+    node.token(Role::Finance).await;
+    let by: i64 = sqlx::query_scalar("SELECT id FROM vault.operators WHERE name = 'finance'")
+        .fetch_one(&mut admin(&node).await)
+        .await
+        .unwrap();
+    let said = async |told: &Value| {
+        let position = told["positions"][0].as_i64().unwrap();
+        let event = reader::stored_at(node.ledger.pool(), SHARD, &[position]).await.unwrap().remove(0);
+        assert_eq!((&*event.event_type, &*event.stream_type, event.stream_id), ("PersonalDataErased", "reconciliation", id));
+        let data: Value = serde_json::from_str(&event.data).unwrap();
+        (data["line"].clone(), data["is_complete"].clone(), event.decode().unwrap().metadata.actor.kind())
+    };
+    for (line, is_complete) in [(1, false), (3, false), (2, true)] {
+        let told = erase(&node, "statement", id, &["--line", &line.to_string(), "--by", "finance"]).await;
+        assert_eq!(said(&told).await, (json!(line), json!(is_complete), ("operator", Some(by))));
+    }
+    sound(&node).await;
+    let another = format!("date,amount,currency,reference\n{},1.00,EUR,another\n", Utc::now().date_naive());
+    let id = import(&node, &another).await["id"].as_i64().unwrap();
+    let (status, _, problem) =
+        shell(&node, &["erase", "statement", &id.to_string(), "--reason", "r", "--yes", "--by", "nobody"]).await;
+    assert!(status == Some(1) && problem.contains("no operator nobody has a token"), "{problem}");
+    assert_eq!(numbers(&shown(&node, id).await), [1]);
+    let told = erase(&node, "statement", id, &[]).await;
+    let event = reader::stored_at(node.ledger.pool(), SHARD, &[told["positions"][0].as_i64().unwrap()]).await.unwrap().remove(0);
+    let data: Value = serde_json::from_str(&event.data).unwrap();
+    assert_eq!((data.get("line"), &data["is_complete"]), (None, &json!(true)));
+}
+
+/// Lines that were stored for an import that never came to its event are found and deleted, and an import that was
+/// under way is refused then.
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_that_no_event_imported_are_deleted_by_finish() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let (id, _) = imported(&node, &setup).await;
+    let csv = format!("date,amount,currency,reference\n{},7.00,EUR,cut off\n", Utc::now().date_naive());
+    let lines = statements::read(csv.as_bytes(), &Source::Csv(&Columns::default())).unwrap();
+    let stored = statements::store(node.ledger.pool(), &keyring(), csv.as_bytes(), StatementFormat::Csv, &lines).await.unwrap();
+    let traces = Traces::of(
+        &node,
+        "SELECT 'line', sealed FROM vault.statement_lines WHERE fingerprint NOT IN (SELECT fingerprint FROM bank_statements)",
+    )
+    .await;
+    traces.are_there(&node).await;
+    // A derived table says nothing of what may go.
+    sqlx::raw_sql("CREATE TABLE kept AS TABLE bank_statements; DELETE FROM bank_statements")
+        .execute(&mut admin(&node).await)
+        .await
+        .unwrap();
+    let finish = async || {
+        let (status, told, problem) = shell(&node, &["erase", "finish", "--json"]).await;
+        assert_eq!(status, Some(0), "{problem}");
+        serde_json::from_str::<Value>(&told).unwrap()
+    };
+    let told = finish().await;
+    assert_eq!((&told["lines_never_imported"], &told["rewritten"]), (&json!(1), &json!(["vault.statement_lines"])));
+    traces.are_gone(&node).await;
+    sqlx::raw_sql("INSERT INTO bank_statements TABLE kept; DROP TABLE kept").execute(&mut admin(&node).await).await.unwrap();
+    assert_eq!(numbers(&shown(&node, id).await), [1, 2, 3]);
+    assert_eq!(finish().await["lines_never_imported"], 0);
+
+    let head = node.head().await;
+    let refused = node.ledger.execute(SHARD, Command::ImportStatement(ImportStatement(stored)), origin()).await;
+    assert!(matches!(refused, Err(WriteError::Rejected(Rejection::Conflict(_)))), "{refused:?}");
+    assert_eq!(node.head().await, head);
+    let again = import(&node, &csv).await["id"].as_i64().unwrap();
+    assert_eq!(numbers(&shown(&node, again).await), [1]);
 }

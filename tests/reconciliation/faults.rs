@@ -145,6 +145,31 @@ const FAULTS: &[Fault] = &[
         positions: "SELECT unnest(ARRAY[min(position), max(position)]) FROM events WHERE stream_type = 'wallet' AND stream_id = 1",
     },
     Fault {
+        deed: "UPDATE daily_totals SET closing_balance = closing_balance + 100 WHERE wallet_id = 1",
+        kind: "DAILY_TOTAL",
+        problem: "closing balance",
+        positions: "SELECT unnest(ARRAY[min(position), max(position)]) FROM events WHERE stream_type = 'wallet' AND stream_id = 1",
+    },
+    Fault {
+        deed: "UPDATE daily_totals SET currency = 'USD' WHERE wallet_id = 1",
+        kind: "DAILY_TOTAL",
+        problem: "currency USD, the log says EUR",
+        positions: "SELECT unnest(ARRAY[min(position), max(position)]) FROM events WHERE stream_type = 'wallet' AND stream_id = 1",
+    },
+    Fault {
+        deed: "INSERT INTO daily_totals SELECT shard_id, wallet_id, day - 1, account_id, currency, 5, 5, 0, 0, 0, 0, 0, 2, 0, first_position,
+                last_position FROM daily_totals WHERE wallet_id = 1",
+        kind: "DAILY_TOTAL",
+        problem: "there is a row and no event",
+        positions: "SELECT unnest(ARRAY[min(position), max(position)]) FROM events WHERE stream_type = 'wallet' AND stream_id = 1",
+    },
+    Fault {
+        deed: "UPDATE daily_totals SET funding = funding + 1, adjustment_debits = adjustment_debits + 1, first_position = 0 WHERE wallet_id = 1",
+        kind: "DAILY_TOTAL",
+        problem: "adjustment debits 1.00, the log says 0.00",
+        positions: "SELECT unnest(ARRAY[min(position), max(position)]) FROM events WHERE stream_type = 'wallet' AND stream_id = 1",
+    },
+    Fault {
         deed: "UPDATE events SET data = '{}' WHERE type = 'WalletDebited' AND data->>'order_id' = '1'",
         kind: "UNREADABLE",
         problem: "is not readable",
@@ -256,4 +281,23 @@ async fn one_accounts_report_has_nothing_of_another() {
         .map(|d| (d["kind"].as_str().unwrap(), d["wallet_id"].as_i64()))
         .collect();
     assert_eq!(found, [("WALLET_BALANCE", Some(wallet))], "{report:#}");
+}
+
+/// A person at the shell gets every difference, however many there are.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_command_lists_every_difference() {
+    let shop = Shop::open().await;
+    shop.orders(shop.customer.account_id, 1_010).await;
+    shop.project().await;
+    shop.tamper("UPDATE wallet_transactions SET reference = 'other' WHERE category = 'ORDER'").await;
+    let (report, is_content) = report(&shop, &[]).await;
+    assert!(!is_content);
+    let listed = report["differences"].as_array().unwrap();
+    assert_eq!((&report["found"], listed.len()), (&serde_json::json!(1_010), 1_010));
+    assert!(listed.iter().all(|difference| difference["kind"] == "MOVEMENT_DIFFERS"));
+    let table = reconcile(&shop, &[]).await;
+    let lines = text(&table);
+    assert_eq!(lines.lines().filter(|line| line.ends_with("(MOVEMENT_DIFFERS)")).count(), 1_010);
+    let csv = reconcile(&shop, &["--format", "csv"]).await;
+    assert_eq!(text(&csv).lines().filter(|line| line.starts_with("DIFFERENCE")).count(), 1_010);
 }

@@ -1,5 +1,7 @@
 //! Reconciliation: totals, what does not add up, and banks' statements.
 
+mod account;
+mod apart;
 mod faults;
 mod statements;
 mod totals;

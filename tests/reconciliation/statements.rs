@@ -8,17 +8,17 @@ use crate::support::node::{Answer, Node, Setup};
 
 /// A node with fundings of 1000.00 (by its set-up), 200.00 and 300.00 (twice), and two payouts, one
 /// of them paid.
-struct Bank {
-    node: Node,
+pub struct Bank {
+    pub node: Node,
     setup: Setup,
-    today: String,
-    payout_id: i64,
+    pub today: String,
+    pub payout_id: i64,
 }
 
-const STATEMENTS: &str = "/reconciliation/statements";
+pub const STATEMENTS: &str = "/reconciliation/statements";
 
 impl Bank {
-    async fn open() -> Bank {
+    pub async fn open() -> Bank {
         let node = Node::start().await;
         let setup = node.setup().await;
         for (amount, reference) in [("200.00", "INV-2026-0007"), ("300.00", "twin A"), ("300.00", "twin B")] {
@@ -38,16 +38,16 @@ impl Bank {
         Bank { node, setup, today: Utc::now().date_naive().to_string(), payout_id: payouts[0] }
     }
 
-    async fn import(&self, content_type: &str, query: &str, body: impl Into<String>) -> Answer {
+    pub async fn import(&self, content_type: &str, query: &str, body: impl Into<String>) -> Answer {
         let request = self.node.by_operator("POST", &format!("{STATEMENTS}?{query}")).header("Content-Type", content_type);
         self.node.send(request.body(body.into())).await
     }
 
-    async fn show(&self, id: &Value, query: &str) -> Value {
+    pub async fn show(&self, id: &Value, query: &str) -> Value {
         self.node.operator("GET", &format!("{STATEMENTS}/{id}?{query}"), Value::Null).await.data(200)
     }
 
-    async fn decide(&self, id: &Value, line: i64, body: Value) -> Answer {
+    pub async fn decide(&self, id: &Value, line: i64, body: Value) -> Answer {
         self.node.operator("POST", &format!("{STATEMENTS}/{id}/lines/{line}/decide"), body).await
     }
 
@@ -67,7 +67,7 @@ impl Bank {
     }
 }
 
-fn statuses(matched: &Value) -> Vec<String> {
+pub fn statuses(matched: &Value) -> Vec<String> {
     matched["lines"].as_array().unwrap().iter().map(|line| line["status"].as_str().unwrap().to_owned()).collect()
 }
 
@@ -196,7 +196,7 @@ async fn camt_053_is_read_with_batches_reversals_and_overlapping_files() {
     let first = bank.import("application/xml", "", document(&[&batch, &returned, &reversal])).await.data(201);
     let matched = bank.show(&first["id"], "").await;
     assert_eq!(statuses(&matched), ["MATCHED", "MATCHED", "REVERSED", "REVERSED"], "{matched:#}");
-    assert_eq!(matched["lines"][2]["reversed_line"], 4);
+    assert_eq!((&matched["lines"][2]["reversed_line"], &matched["lines"][2]["reversed_statement_id"]), (&json!(4), &first["id"]));
     // The next file repeats the batch: its lines count once.
     let second = bank.import("text/xml", "", document(&[&batch, &payout])).await.data(201);
     let matched = bank.show(&second["id"], "").await;

@@ -2,7 +2,7 @@
 
 use ledger_events::account::DiscountRule;
 use ledger_events::catalogue::{ImageType, ProductChange, ProductImageSet};
-use ledger_events::reconciliation::{Decision, StatementFormat, StatementImported};
+use ledger_events::reconciliation::{Decision, StatementFormat};
 use ledger_events::replay::ReplayKind;
 use ledger_events::user::UserRole;
 use ledger_events::webhook::WebhookEventType;
@@ -12,6 +12,8 @@ use rewards_ledger::ledger::command::{
     ChangeUser, CreateUser, DecideMatch, ImportStatement, PayoutOutcome, RequestReplay, WebhookChange,
 };
 use rewards_ledger::ledger::{Answer, Command, images};
+use rewards_ledger::reconciliation::lines::Columns;
+use rewards_ledger::reconciliation::statements::{self, Source};
 use sha2::{Digest, Sha256};
 use sqlx::AssertSqlSafe;
 
@@ -112,13 +114,10 @@ impl Shop {
     /// A bank's statement, with a decision that stands and one that was revoked.
     async fn statement(&self) {
         let day = chrono::Utc::now().date_naive();
-        let imported = StatementImported {
-            format: StatementFormat::Csv,
-            fingerprint: "of a file".into(),
-            lines: 2,
-            first_day: day,
-            last_day: day,
-        };
+        let csv = format!("date,amount,currency,reference\n{day},1.00,EUR,one\n{day},2.00,EUR,two\n");
+        let lines = statements::read(csv.as_bytes(), &Source::Csv(&Columns::default())).unwrap();
+        let keyring = super::ledger::keyring();
+        let imported = statements::store(self.pool(), &keyring, csv.as_bytes(), StatementFormat::Csv, &lines).await.unwrap();
         let imported = self.run(Command::ImportStatement(ImportStatement(imported))).await;
         let Answer::Statement { statement, is_new: true } = imported else { panic!() };
         let statement_id = statement.id;

@@ -14,7 +14,7 @@ use rust_decimal::Decimal;
 use sqlx::{FromRow, PgConnection, PgExecutor};
 
 use crate::{ProjectionError, known};
-pub use read::{Bounds, DayTotals, WalletTotals, days, of_day, of_wallet, wallets};
+pub use read::{Bounds, DayTotals, WalletTotals, between, days, of_wallet, wallets};
 
 pub const NAME: &str = "daily_totals";
 pub const TABLES: &[&str] = &["daily_totals"];

@@ -203,21 +203,21 @@ pub async fn days(
     query.build_query_as().fetch_all(conn).await
 }
 
-/// The rows of a day, by wallet, of one account or of all.
-pub async fn of_day(
+/// The rows of the days from one on and before another one, of one account or of all.
+pub async fn between(
     conn: &mut PgConnection,
     shard: ShardId,
     account: Option<AccountId>,
-    day: NaiveDate,
-) -> Result<HashMap<WalletId, Day>, sqlx::Error> {
+    (from, end): (NaiveDate, NaiveDate),
+) -> Result<HashMap<(WalletId, NaiveDate), Day>, sqlx::Error> {
     let mut query = Query::new("SELECT * FROM daily_totals WHERE shard_id = ");
-    query.push_bind(shard).push(" AND day = ").push_bind(day);
+    query.push_bind(shard).push(" AND day >= ").push_bind(from).push(" AND day < ").push_bind(end);
     push_account(&mut query, account);
     let rows = query.build().fetch_all(conn).await?;
     let row = |row: PgRow| {
         let currency: &str = row.try_get("currency")?;
-        let wallet_id = row.try_get("wallet_id")?;
-        let day = Day {
+        let (wallet_id, day) = (row.try_get("wallet_id")?, row.try_get("day")?);
+        let of_day = Day {
             wallet_id,
             day,
             account_id: row.try_get("account_id")?,
@@ -227,7 +227,7 @@ pub async fn of_day(
             first_position: row.try_get("first_position")?,
             last_position: row.try_get("last_position")?,
         };
-        Ok((wallet_id, day))
+        Ok(((wallet_id, day), of_day))
     };
     rows.into_iter().map(row).collect()
 }

@@ -31,7 +31,7 @@ use crate::ledger::command::{DecideMatch, ImportStatement};
 use crate::ledger::{Answer, Command, FIRST_SHARD};
 use crate::reconciliation::lines::Columns;
 use crate::reconciliation::matching::Tolerance;
-use crate::reconciliation::statements::{self as kept, MAX_BYTES, Source, StatementError};
+use crate::reconciliation::statements::{self as kept, Limits, MAX_BYTES, Source, StatementError};
 use view::{BankStatement, LedgerEntry, MatchStatus, MatchSummary, Matched, MatchedStatement, StatementLine, csv};
 
 /// Most of the ledger's side in one answer.
@@ -101,7 +101,8 @@ impl From<StatementError> for ApiError {
     fn from(error: StatementError) -> ApiError {
         match error {
             StatementError::Database(error) => error.into(),
-            StatementError::Lines(_) | StatementError::TooMany => ApiError::invalid("body", error.to_string()),
+            StatementError::Lines(_) | StatementError::TooMany(_) => ApiError::invalid("body", error.to_string()),
+            StatementError::TooManyLines(_) => ApiError::invalid("days", error.to_string()),
             StatementError::Seal(_) | StatementError::Json(_) | StatementError::Projection(_) | StatementError::Ended(_) => {
                 ApiError::internal(error)
             }
@@ -293,7 +294,7 @@ impl BankStatements {
     ///
     /// With the fundings and paid payouts of its days, by reference, amount and day, as people's
     /// decisions say or else as the log is now: the same lines and the same log give the same
-    /// answer. As JSON a page of its lines, or with `Accept: text/csv` all of them as CSV.
+    /// answer. What a line of any other statement was decided to be is not this one's. As JSON a page of its lines, or with `Accept: text/csv` all of them as CSV.
     #[oai(path = "/reconciliation/statements/:id", method = "get", operation_id = "match_statement")]
     #[allow(clippy::too_many_arguments)] // each is a parameter
     async fn get(
@@ -318,7 +319,8 @@ impl BankStatements {
         let tolerance = tolerance(days.0, amount.0)?;
         let statement = statement_of(&state, id.0).await?;
         let shards: Vec<ShardId> = state.ledger.shards().collect();
-        let mut matching = kept::run(state.ledger.pool(), &state.keyring, &shards, &statement, tolerance).await?;
+        let mut matching =
+            kept::run(state.ledger.pool(), &state.keyring, &shards, &statement, tolerance, Limits::default()).await?;
         let summary = MatchSummary::of(&matching);
         if let Some(status) = status.0 {
             matching.lines.retain(|(_, found)| MatchStatus::from(found) == status);
@@ -340,7 +342,8 @@ impl BankStatements {
 
     /// Decide what a line is
     ///
-    /// A funding, a payout that was paid, or nothing of the ledger's. It is recorded as an event, and
+    /// A funding, a payout that was paid, or nothing of the ledger's. No two lines, of any statements, are
+    /// the same funding or payout (409). It is recorded as an event, and
     /// every later match honours it. The same again changes nothing; another decision is 409 until
     /// this one is revoked.
     #[oai(path = "/reconciliation/statements/:id/lines/:line/decide", method = "post", operation_id = "decide_line")]

@@ -24,7 +24,8 @@ use crate::reconciliation::{self as figures, Amount, Period, ReconcileError, ren
 const MOST_EVENTS: i64 = 20_000;
 /// The same of the events of the one account that is asked for, however long the log is.
 const MOST_OF_ACCOUNT: usize = 100_000;
-/// Most wallets of an answer; the CLI has no limit.
+/// Most differences and wallets of an answer; the CLI has no limit.
+const MOST_DIFFERENCES: usize = 1_000;
 const MOST_WALLETS: usize = 10_000;
 
 impl From<Amount> for Money {
@@ -219,7 +220,7 @@ struct ReconciliationReport {
     wallets: Vec<WalletTotals>,
     /// How many differences there are.
     found: u64,
-    /// The first 1,000 of them.
+    /// The first 1,000 of them; `rewards-ledger reconcile` lists all.
     differences: Vec<ReconciliationDifference>,
 }
 
@@ -332,8 +333,8 @@ impl Reconciliation {
     /// Opening balance, what moved, and closing balance of every wallet, by day and by currency,
     /// exact as of one position of the log, and each difference with the positions to look at. The
     /// closing balances are compared with the wallets' rows and their last movements. Where the
-    /// period has at most 20,000 events, or with `account_id` the account at most 100,000 in it, each
-    /// movement, order and payout is looked at, too; `checked` says whether it was, `checked_events` at
+    /// period has at most 20,000 events, or with `account_id` the account at most 100,000 in it (and has at
+    /// most as many orders and payouts in all), each movement, order and payout is looked at, too; `checked` says whether it was, `checked_events` at
     /// how many. `rewards-ledger reconcile` does so for any period. As JSON, or with `Accept: text/csv` as CSV.
     #[oai(path = "/reconciliation", method = "get", operation_id = "reconcile")]
     async fn reconcile(
@@ -357,7 +358,7 @@ impl Reconciliation {
             None => state.ledger.shards().collect(),
         };
         let pool = state.ledger.pool();
-        let (mut report, bounds) = figures::report(pool, &shards, period).await?;
+        let (mut report, bounds) = figures::report(pool, &shards, period, MOST_DIFFERENCES).await?;
         if report.wallets.len() > MOST_WALLETS {
             let problem = "is required: there are more than 10,000 wallets; `rewards-ledger reconcile` reports all of them";
             return Err(ApiError::invalid("account_id", problem));

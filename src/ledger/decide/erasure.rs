@@ -30,6 +30,7 @@ pub(super) fn erase(batch: &mut Batch, subject: Subject, reason: &Private, story
         answers: counts.answers,
         data_keys: counts.data_keys,
         is_complete: erasable.is_last,
+        line: if let Subject::Statement { line, .. } = subject { line } else { None },
         reason_hash: batch.keep_text(ERASURE_REASON, position, new_salt(), reason)?,
     };
     let (stream_id, event): (i64, Event) = match subject {

@@ -1,6 +1,6 @@
 //! Importing banks' statements, and deciding about their lines.
 
-use ledger_events::reconciliation::{ReconciliationEvent, Statement};
+use ledger_events::reconciliation::{Decision, ReconciliationEvent, Statement};
 use ledger_events::{Rejection, StatementId};
 
 use super::{Decided, Story, new_salt, next};
@@ -15,6 +15,10 @@ pub(super) fn import(batch: &mut Batch, command: &ImportStatement, story: Story<
     if let Some(known) = batch.statements.values().find(|known| known.imported.fingerprint == imported.fingerprint) {
         return Ok(Answer::Statement { statement: known.clone(), is_new: false });
     }
+    // They were stored before; `erase finish` takes what is no statement's yet.
+    if batch.kept_lines.get(&imported.fingerprint) != Some(&imported.lines.into()) {
+        return Err(Rejection::Conflict("the file's lines were deleted meanwhile: send it again").into());
+    }
     let id = next(batch.ids.statements.pop_front(), "statement")?;
     batch.append(id, ReconciliationEvent::from(imported.clone()), &story);
     Ok(Answer::Statement { statement: statement(batch, id)?, is_new: true })
@@ -25,6 +29,10 @@ pub(super) fn decide(batch: &mut Batch, command: &DecideMatch, story: Story<'_>)
     let (salt, known) = (new_salt(), statement(batch, command.statement_id)?);
     let reason_hash = salted_hash(&salt, command.reason.expose());
     if let Some(event) = known.decide(id, command.line, command.decision, reason_hash)? {
+        let has_it = |other: &Statement| other.decisions.values().any(|decided| decided.decision == command.decision);
+        if command.decision != Decision::Ignored && batch.statements.values().any(has_it) {
+            return Err(Rejection::Conflict("a line of another statement was decided to be this one").into());
+        }
         batch.append(known.id, event, &story);
         batch.keep_text(DECISION_REASON, id, salt, &command.reason)?;
     }

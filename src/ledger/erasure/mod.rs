@@ -6,6 +6,7 @@
 
 mod answers;
 pub mod find;
+pub mod orphans;
 pub mod run;
 pub mod wipe;
 
@@ -102,6 +103,7 @@ pub struct Erasable {
     webhooks: Vec<WebhookId>,
     /// A payout to the beneficiary is not settled yet.
     pub has_pending_payouts: bool,
+    /// Nothing of the subject is left after it.
     pub is_last: bool,
 }
 
@@ -196,33 +198,34 @@ impl Erasable {
         id: StatementId,
         line: Option<i32>,
     ) -> Result<(), sqlx::Error> {
+        let is_wanted = |of: i32| line.is_none_or(|line| line == of);
         let lines: Vec<(String, i32)> = sqlx::query_as(
             "SELECT l.fingerprint, l.line FROM bank_statements s
              JOIN vault.statement_lines l ON l.shard_id = s.shard_id AND l.fingerprint = s.fingerprint
-             WHERE s.shard_id = $1 AND s.id = $2 AND ($3::int IS NULL OR l.line = $3) ORDER BY l.line",
+             WHERE s.shard_id = $1 AND s.id = $2 ORDER BY l.line",
         )
         .bind(shard)
         .bind(id)
-        .bind(line)
         .fetch_all(&mut *conn)
         .await?;
-        for (fingerprint, line) in lines {
-            self.lines.0 = fingerprint;
-            self.lines.1.push(line);
-        }
-        self.texts = sqlx::query_as(
-            "SELECT t.kind, t.id FROM (
-                SELECT DISTINCT (data->>'decision_id')::bigint AS id FROM events
-                WHERE shard_id = $1 AND stream_type = 'reconciliation' AND stream_id = $2 AND type = 'MatchDecided'
-                    AND ($3::int IS NULL OR (data->>'line')::int = $3)) AS decided
-             JOIN vault.texts t ON t.shard_id = $1 AND t.kind = ANY($4) AND t.id = decided.id",
+        let texts: Vec<(String, i64, i32)> = sqlx::query_as(
+            "SELECT t.kind, t.id, decided.line FROM (
+                SELECT DISTINCT (data->>'decision_id')::bigint AS id, (data->>'line')::int AS line FROM events
+                WHERE shard_id = $1 AND stream_type = 'reconciliation' AND stream_id = $2 AND type = 'MatchDecided') AS decided
+             JOIN vault.texts t ON t.shard_id = $1 AND t.kind = ANY($3) AND t.id = decided.id",
         )
         .bind(shard)
         .bind(id)
-        .bind(line)
         .bind(vec![DECISION_REASON, REVOCATION_REASON])
         .fetch_all(conn)
         .await?;
+        // Of one line: whether it is all that was left.
+        self.is_last = lines.iter().all(|(_, of)| is_wanted(*of)) && texts.iter().all(|(.., of)| is_wanted(*of));
+        for (fingerprint, line) in lines.into_iter().filter(|(_, of)| is_wanted(*of)) {
+            self.lines.0 = fingerprint;
+            self.lines.1.push(line);
+        }
+        self.texts = texts.into_iter().filter(|(.., of)| is_wanted(*of)).map(|(kind, id, _)| (kind, id)).collect();
         Ok(())
     }
 

@@ -86,7 +86,7 @@ impl From<&Found> for MatchStatus {
             Found::Decided(Decision::Ignored) => Self::Ignored,
             Found::Ambiguous { .. } => Self::Ambiguous,
             Found::Unmatched => Self::Unmatched,
-            Found::Reversed(_) => Self::Reversed,
+            Found::Reversed { .. } => Self::Reversed,
             Found::Duplicate => Self::Duplicate,
         }
     }
@@ -182,6 +182,8 @@ pub(super) struct StatementLine {
     why: Option<String>,
     /// The line that it and this one take each other back with.
     reversed_line: Option<i32>,
+    /// The statement that has that line: this one, or one of days near it.
+    reversed_statement_id: Option<i64>,
     /// What it is, or may be.
     entries: Vec<LedgerEntry>,
 }
@@ -190,9 +192,9 @@ impl StatementLine {
     pub(super) fn of(line: Line, found: Found) -> Self {
         let status = MatchStatus::from(&found);
         let is_decided = matches!(found, Found::Decided(_));
-        let reversed_line = match found {
-            Found::Reversed(other) => Some(other),
-            _ => None,
+        let (reversed_statement_id, reversed_line) = match found {
+            Found::Reversed { statement_id, line } => (Some(statement_id), Some(line)),
+            _ => (None, None),
         };
         let (entries, why) = match found {
             Found::Matched(candidate) => (vec![LedgerEntry::of(candidate, false)], None),
@@ -201,7 +203,7 @@ impl StatementLine {
             Found::Ambiguous { candidates, why } => {
                 (candidates.into_iter().map(|candidate| LedgerEntry::of(candidate, true)).collect(), Some(why.to_owned()))
             }
-            Found::Unmatched | Found::Reversed(_) | Found::Duplicate => (vec![], None),
+            Found::Unmatched | Found::Reversed { .. } | Found::Duplicate => (vec![], None),
         };
         Self {
             line: line.number,
@@ -219,6 +221,7 @@ impl StatementLine {
             is_decided,
             why,
             reversed_line,
+            reversed_statement_id,
             entries,
         }
     }

@@ -1,0 +1,123 @@
+//! Finding an account's events without reading the log of everybody else.
+//!
+//! Rows that are derived only say where to look: a wallet, an order or a payout is found if any of them
+//! names it, and what is read of it is the log. So no row that is missing hides what the others know.
+
+use ledger_events::{AccountId, Position, ShardId};
+use sqlx::PgConnection;
+
+/// Where an account's orders, payouts and wallets have events after a position and up to another one, in
+/// order. None where these are more than `most`, or the account has more orders or payouts than that to look
+/// through, of any time.
+pub async fn money_positions(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    account: AccountId,
+    (after, upto): (Position, Position),
+    most: usize,
+) -> Result<Option<Vec<Position>>, sqlx::Error> {
+    let limit = i64::try_from(most).unwrap_or(i64::MAX).saturating_add(1);
+    let wallets: Vec<i64> = sqlx::query_scalar(
+        "SELECT id FROM wallets WHERE shard_id = $1 AND account_id = $2
+         UNION SELECT wallet_id FROM daily_totals WHERE shard_id = $1 AND account_id = $2
+         UNION (SELECT wallet_id FROM wallet_transactions
+            WHERE shard_id = $1 AND account_id = $2 AND position > $3 AND position <= $4 LIMIT $5)",
+    )
+    .bind(shard)
+    .bind(account)
+    .bind(after)
+    .bind(upto)
+    .bind(limit)
+    .fetch_all(&mut *conn)
+    .await?;
+    let mut positions: Vec<Position> = vec![];
+    let (mut orders, mut payouts) = (vec![], vec![]);
+    for wallet in wallets {
+        let first = first_version_after(conn, shard, wallet, after).await?;
+        let moved: Vec<(Position, Option<String>, Option<String>)> = sqlx::query_as(
+            "SELECT position, data->>'order_id', data->>'payout_id' FROM events
+             WHERE shard_id = $1 AND stream_type = 'wallet' AND stream_id = $2 AND version >= $3 AND version < $4
+                AND metadata->>'account_id' = $5 ORDER BY version LIMIT $6",
+        )
+        .bind(shard)
+        .bind(wallet)
+        .bind(first)
+        .bind(first_version_after(conn, shard, wallet, upto).await?)
+        .bind(account.to_string())
+        .bind(limit)
+        .fetch_all(&mut *conn)
+        .await?;
+        let id = |text: Option<String>| text.and_then(|text| text.parse::<i64>().ok());
+        for (position, order, payout) in moved {
+            positions.push(position);
+            orders.extend(id(order));
+            payouts.extend(id(payout));
+        }
+        if positions.len() > most {
+            return Ok(None);
+        }
+    }
+    let placed = "SELECT id FROM orders WHERE shard_id = $1 AND account_id = $2 AND placed_position <= $4 LIMIT $3";
+    let placed = sqlx::query_scalar(placed).bind(shard).bind(account).bind(limit).bind(upto).fetch_all(&mut *conn).await?;
+    let requested = "SELECT id FROM payouts WHERE shard_id = $1 AND account_id = $2 LIMIT $3";
+    let requested = sqlx::query_scalar(requested).bind(shard).bind(account).bind(limit).fetch_all(&mut *conn).await?;
+    orders.extend::<Vec<i64>>(placed);
+    payouts.extend::<Vec<i64>>(requested);
+    for (stream_type, mut ids) in [("order", orders), ("payout", payouts)] {
+        ids.sort_unstable();
+        ids.dedup();
+        if ids.len() > most {
+            return Ok(None);
+        }
+        let found: Vec<Position> = sqlx::query_scalar(
+            "SELECT e.position FROM unnest($3::bigint[]) AS its (id)
+             JOIN events e ON e.shard_id = $1 AND e.stream_type = $2 AND e.stream_id = its.id
+             WHERE e.position > $4 AND e.position <= $5 AND e.metadata->>'account_id' = $6 LIMIT $7",
+        )
+        .bind(shard)
+        .bind(stream_type)
+        .bind(ids)
+        .bind(after)
+        .bind(upto)
+        .bind(account.to_string())
+        .bind(limit)
+        .fetch_all(&mut *conn)
+        .await?;
+        positions.extend(found);
+        if positions.len() > most {
+            return Ok(None);
+        }
+    }
+    positions.sort_unstable();
+    Ok(Some(positions))
+}
+
+/// The version of a wallet's first event after a position; one after its last if there is none. Versions are in
+/// the order of positions, so few looks are enough, however long the wallet's history is.
+async fn first_version_after(conn: &mut PgConnection, shard: ShardId, wallet: i64, after: Position) -> Result<i64, sqlx::Error> {
+    let last: i64 = sqlx::query_scalar(
+        "SELECT coalesce(max(version), 0) FROM events WHERE shard_id = $1 AND stream_type = 'wallet' AND stream_id = $2",
+    )
+    .bind(shard)
+    .bind(wallet)
+    .fetch_one(&mut *conn)
+    .await?;
+    let (mut low, mut high) = (1, last + 1);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let next: Option<(i64, Position)> = sqlx::query_as(
+            "SELECT version, position FROM events WHERE shard_id = $1 AND stream_type = 'wallet' AND stream_id = $2 AND version >= $3
+             ORDER BY version LIMIT 1",
+        )
+        .bind(shard)
+        .bind(wallet)
+        .bind(middle)
+        .fetch_optional(&mut *conn)
+        .await?;
+        match next {
+            Some((version, position)) if position <= after && version < high => low = version + 1,
+            _ => high = middle,
+        }
+    }
+    Ok(low)
+}

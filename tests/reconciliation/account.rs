@@ -1,0 +1,85 @@
+//! One account's walk: over its own events, found whatever rows are missing, at the price of the period.
+
+use chrono::{TimeDelta, Utc};
+use ledger_events::Position;
+use rewards_ledger::ledger::reader;
+use rewards_ledger::reconciliation::{Checked, Period, report, walk_account};
+use serde_json::{Value, json};
+use sqlx::{AssertSqlSafe, ConnectOptions};
+
+use crate::support::history::revealed;
+use crate::support::node::Node;
+use crate::support::shop::{SHARD, Shop};
+
+/// Rows that are missing are named, and what the log has is found all the same: nothing else is accused.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_are_missing_accuse_nothing_that_is_sound() {
+    let node = Node::start().await;
+    let (first, second) = (node.setup().await, node.setup().await);
+    let order = |product_id: i64| json!({"product_id": product_id, "denomination": 10, "quantity": 2});
+    let placed = node.client(&first.client, "POST", "/orders", order(first.product_id)).await.data(201)["id"].clone();
+    node.client(&first.client, "POST", &format!("/orders/{placed}/cancel"), Value::Null).await.data(200);
+    let other = node.client(&second.client, "POST", "/orders", order(second.product_id)).await.data(201)["id"].as_i64().unwrap();
+    let mut admin = node.options.connect().await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(revealed(other, 20_001))).execute(&mut admin).await.unwrap();
+    let deeds =
+        [format!("DELETE FROM orders WHERE id = {placed}"), format!("DELETE FROM wallets WHERE id = {}", first.wallet_id)];
+    for (deed, kinds) in deeds.into_iter().zip([vec![], vec!["WALLET_MISSING"]]) {
+        sqlx::raw_sql(AssertSqlSafe(deed.clone())).execute(&mut admin).await.unwrap();
+        let path = format!("/reconciliation?account_id={}", first.client.account_id);
+        let report = node.operator("GET", &path, Value::Null).await.data(200);
+        let found: Vec<&Value> = report["differences"].as_array().unwrap().iter().map(|difference| &difference["kind"]).collect();
+        assert_eq!(found, kinds, "{deed} {report:#}");
+        // Opened, funded; ordered, debited, cancelled, refunded.
+        assert_eq!((&report["checked"], &report["checked_events"]), (&json!("MOVEMENTS"), &json!(6)), "{deed}");
+    }
+}
+
+#[tokio::test]
+async fn an_accounts_events_are_found_in_any_stretch_of_the_log() {
+    let shop = Shop::open().await;
+    let (account, other) = (shop.customer.account_id, shop.account("Second").await.0);
+    shop.orders(account, 3).await;
+    shop.orders(other, 2).await;
+    let cancelled = shop.order(1).await;
+    shop.cancel(cancelled).await;
+    let to = shop.beneficiary().await;
+    shop.payout(to, "5.00").await;
+    let head = reader::head(shop.pool(), SHARD).await.unwrap();
+    let mut conn = shop.pool().acquire().await.unwrap();
+    for after in 0..head {
+        for upto in after..=head {
+            let expected: Vec<Position> = sqlx::query_scalar(
+                "SELECT position FROM events WHERE stream_type IN ('order', 'payout', 'wallet') AND metadata->>'account_id' = $1
+                    AND position > $2 AND position <= $3 ORDER BY position",
+            )
+            .bind(account.to_string())
+            .bind(after)
+            .bind(upto)
+            .fetch_all(&mut *conn)
+            .await
+            .unwrap();
+            let found = reader::money_positions(&mut conn, SHARD, account, (after, upto), 100).await.unwrap();
+            assert_eq!(found, Some(expected), "{after} {upto}");
+        }
+    }
+}
+
+/// A short period of an account with a long history is not worth looking through all of that.
+#[tokio::test]
+async fn an_account_with_more_orders_than_may_be_looked_through_has_its_totals_compared() {
+    let shop = Shop::open().await;
+    let account = shop.customer.account_id;
+    shop.orders(account, 3).await;
+    let checked = async |period: Period, most: usize| {
+        let (mut report, bounds) = report(shop.pool(), &[SHARD], period, 10).await.unwrap();
+        walk_account(shop.pool(), &mut report, &bounds[0], account, most).await.unwrap();
+        (report.checked, report.checked_events)
+    };
+    let whole = Period { account_id: Some(account), ..Period::default() };
+    let nothing = Period { from: Some(Utc::now() + TimeDelta::hours(1)), ..whole };
+    assert_eq!(checked(nothing, 3).await, (Checked::Movements, 0));
+    assert_eq!(checked(nothing, 2).await, (Checked::Totals, 0), "it has three orders");
+    assert_eq!(checked(whole, 8).await, (Checked::Movements, 2 + 3 * 2));
+    assert_eq!(checked(whole, 7).await, (Checked::Totals, 0));
+}
