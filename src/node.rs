@@ -231,9 +231,8 @@ impl Node {
                 payloads: config.payload_retention,
                 response_bodies: config.response_body_quota,
             };
-            let pool = ledger.pool().clone();
-            self.roles.spawn(Retention::new(pool.clone(), settings).run(ledger.shards().collect(), stop()));
-            self.roles.spawn(Replayer { ledger: ledger.clone(), pool }.run(stop()));
+            self.roles.spawn(Retention::new(ledger, settings).run(ledger.shards().collect(), stop()));
+            self.roles.spawn(Replayer { ledger: ledger.clone(), pool: ledger.pool().clone() }.run(stop()));
         }
         self.roles.spawn(purge(ledger.clone(), stop()));
     }

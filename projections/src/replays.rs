@@ -22,6 +22,17 @@ pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[ReplayId]) -> 
     Ok(rows.into_iter().map(|row| row.0).collect())
 }
 
+/// The replays of these webhooks that have not ended.
+pub async fn load_running(conn: &mut PgConnection, shard: ShardId, webhooks: &[WebhookId]) -> Result<Vec<Replay>, sqlx::Error> {
+    let rows: Vec<ReplayRow> =
+        sqlx::query_as("SELECT * FROM webhook_replays WHERE shard_id = $1 AND status = 'RUNNING' AND webhook_id = ANY ($2)")
+            .bind(shard)
+            .bind(webhooks)
+            .fetch_all(conn)
+            .await?;
+    Ok(rows.into_iter().map(|row| row.0).collect())
+}
+
 /// The replays whose next step is due: at once, and then one in a second.
 pub async fn due(pool: &PgPool, shard: ShardId) -> Result<Vec<Replay>, sqlx::Error> {
     let rows: Vec<ReplayRow> = sqlx::query_as(

@@ -4,6 +4,7 @@
 //! an array per column costs Postgres (measured: 6 µs against 12 µs for a row of `orders`).
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use ledger_events::{Position, ShardId};
@@ -109,15 +110,24 @@ impl Write {
         &mut self.query
     }
 
-    /// Writes all of it. `None` if the head stands elsewhere: nothing was written then; else the
-    /// database's time.
-    pub async fn execute(mut self, conn: &mut PgConnection) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
-        self.query.push(" SELECT now FROM head WHERE true");
+    /// Writes all of it. `None` if the head stands elsewhere: nothing was written then.
+    pub async fn execute(mut self, conn: &mut PgConnection) -> Result<Option<Written>, sqlx::Error> {
+        self.query.push(" SELECT now, extract(epoch FROM now - statement_timestamp())::float8 AS waited FROM head WHERE true");
         for (part, rows) in std::mem::take(&mut self.expected) {
             self.query.push(" AND is_expected((SELECT count(*) FROM part").push(part).push("), ").push_bind(rows).push(")");
         }
-        self.query.build_query_scalar().fetch_optional(conn).await
+        let row: Option<(DateTime<Utc>, f64)> = self.query.build_query_as().fetch_optional(conn).await?;
+        Ok(row.map(|(at, waited)| Written { at, waited: Duration::try_from_secs_f64(waited).unwrap_or_default() }))
     }
+}
+
+/// How a statement came to write.
+#[derive(Clone, Copy, Debug)]
+pub struct Written {
+    /// The database's time when it had the head.
+    pub at: DateTime<Utc>,
+    /// How long it had to wait for the head.
+    pub waited: Duration,
 }
 
 /// Text of a column of the type `json`, kept as it is.

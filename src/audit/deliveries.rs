@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ledger_events::replay::ReplayEvent;
-use ledger_events::{Event, Recorded, ShardId};
+use ledger_events::{Event, Position, Recorded, ShardId};
 use ledger_projections::{ProjectionError, deliveries};
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -79,8 +79,25 @@ pub async fn check(
             break;
         }
     }
+    overdue(conn, shard, at, health).await?;
     states(conn, shard, counts, findings).await?;
     orphans(conn, shard, findings).await
+}
+
+/// What the projection should have made by now of the events after a position, and has perhaps not.
+async fn overdue(conn: &mut PgConnection, shard: ShardId, mut at: Position, health: &mut Health) -> Result<(), AuditError> {
+    let due = health::due(conn, shard).await?;
+    while at < due {
+        sqlx::raw_sql("TRUNCATE webhook_envelopes, deliveries").execute(&mut *conn).await?;
+        let page = reader::stored_after(&mut *conn, shard, at, PAGE_EVENTS).await?;
+        let Some(last) = page.last() else { return Ok(()) };
+        at = last.position;
+        let mut events: Vec<Recorded> =
+            page.iter().filter(|stored| stored.position <= due).filter_map(|stored| stored.decode().ok()).collect();
+        fold(conn, shard, &mut events).await?;
+        *health += health::of_folded(conn, shard).await?;
+    }
+    Ok(())
 }
 
 /// The events that an event has delivered again.

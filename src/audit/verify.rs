@@ -48,7 +48,8 @@ impl Reach {
 pub struct Report {
     #[serde(flatten)]
     pub counts: Counts,
-    /// Whether what is to be delivered is delivered or on its way, up to where the projection has come.
+    /// Whether what is to be delivered is delivered or on its way, up to where the projection has come, or should
+    /// have come by now.
     pub delivery_health: Health,
     /// Three for each shard: the deliveries, the daily totals and the transparency log.
     pub reached: Vec<Reach>,

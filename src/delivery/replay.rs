@@ -117,28 +117,27 @@ impl Replayer {
         Ok(taken)
     }
 
-    /// The next step; none when the projection has not come so far that it is known what there is.
+    /// The next step; none until the projection has come to the request: what was delivered before
+    /// it, also by an earlier replay, is only then known.
     async fn prepare(&self, shard: ShardId, replay: &Replay) -> Result<Option<AdvanceReplay>, sqlx::Error> {
-        let projected = deliveries::checkpoint(&self.pool, shard).await?;
-        let end = replay.until.min(projected + 1);
+        if deliveries::checkpoint(&self.pool, shard).await? < replay.until {
+            return Ok(None);
+        }
         let search = Search::of(replay);
         let wanted = usize::try_from(replay.per_second).unwrap_or(1).clamp(1, Replay::MOST_PER_STEP);
         let mut next = replay.next;
         let mut events = vec![];
         for _ in 0..PAGES {
-            if next >= end || events.len() == wanted {
+            if next >= replay.until || events.len() == wanted {
                 break;
             }
-            let to = (next + PAGE_POSITIONS).min(end);
+            let to = (next + PAGE_POSITIONS).min(replay.until);
             let found = search.find(&self.pool, shard, (next, to), wanted - events.len()).await?;
             events.extend(found.iter().map(|(_, event_id)| *event_id));
             next = match found.last() {
                 Some((position, _)) if events.len() == wanted => position + 1,
                 _ => to,
             };
-        }
-        if next == replay.next && next < replay.until {
-            return Ok(None);
         }
         Ok(Some(AdvanceReplay { account_id: replay.account_id, replay_id: replay.id, at: replay.next, next, events }))
     }

@@ -14,6 +14,8 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::ledger::{Ledger, Wake};
+
 /// Rows that one statement looks at, so that no transaction is long.
 const BATCH_ROWS: i64 = 1_000;
 /// Between statements, so that the work of others goes on.
@@ -49,26 +51,46 @@ pub struct Forgotten {
 /// Keeps the settings. Any number of them work beside each other.
 #[derive(Debug)]
 pub struct Retention {
-    pub pool: PgPool,
-    pub settings: RetentionSettings,
+    pool: PgPool,
+    /// The projector waits while payloads are taken.
+    wake: Wake,
+    settings: RetentionSettings,
     /// Up to which event's envelope each shard was walked.
     walked: HashMap<ShardId, Uuid>,
     rounds: u32,
 }
 
 impl Retention {
-    pub fn new(pool: PgPool, settings: RetentionSettings) -> Retention {
-        Retention { pool, settings, walked: HashMap::new(), rounds: 0 }
+    pub fn new(ledger: &Ledger, settings: RetentionSettings) -> Retention {
+        Retention { pool: ledger.pool().clone(), wake: ledger.wake().clone(), settings, walked: HashMap::new(), rounds: 0 }
     }
 
-    /// One round over a shard, in small batches; "now" is the database's.
+    /// One round over a shard, in small batches; "now" is the database's. What hinders one part
+    /// hinders no other.
+    ///
+    /// # Errors
+    /// The database's: those of all parts but the last to fail are logged.
     pub async fn once(&mut self, shard: ShardId) -> Result<Forgotten, sqlx::Error> {
         let now: DateTime<Utc> = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&self.pool).await?;
-        Ok(Forgotten {
-            attempts: self.forget_attempts(shard, before(now, self.settings.attempts)).await?,
-            payloads: self.forget_payloads(shard, before(now, self.settings.payloads)).await?,
-            response_bodies: self.trim_response_bodies(shard).await?,
-        })
+        let attempts = self.forget_attempts(shard, before(now, self.settings.attempts)).await;
+        let payloads = self.forget_payloads(shard, before(now, self.settings.payloads)).await;
+        let response_bodies = self.trim_response_bodies(shard).await;
+        let (mut forgotten, mut failed) = (Forgotten::default(), None);
+        for (part, count) in [
+            (attempts, &mut forgotten.attempts),
+            (payloads, &mut forgotten.payloads),
+            (response_bodies, &mut forgotten.response_bodies),
+        ] {
+            match part {
+                Ok(gone) => *count = gone,
+                Err(error) => {
+                    if let Some(other) = failed.replace(error) {
+                        tracing::warn!(shard, error = %other, "retention was not kept; the next round will");
+                    }
+                }
+            }
+        }
+        failed.map_or(Ok(forgotten), Err)
     }
 
     /// Walks from the oldest delivery's attempts on; what was forgotten before is no longer there to
@@ -136,14 +158,14 @@ impl Retention {
         Ok(deleted.unsigned_abs())
     }
 
-    /// Event ids are in the order of time.
+    /// Event ids are in the order of time: where the first young one is, the old ones end.
     async fn forget_payloads(&mut self, shard: ShardId, before: DateTime<Utc>) -> Result<u64, sqlx::Error> {
         let mut forgotten = 0;
         loop {
             let after = self.walked.get(&shard).copied().unwrap_or_else(Uuid::nil);
-            let page: Vec<(Uuid, bool)> = sqlx::query_as(
-                "SELECT event_id, payload IS NOT NULL FROM webhook_envelopes
-                 WHERE shard_id = $1 AND event_id > $2 AND created_at < $3 ORDER BY event_id LIMIT $4",
+            let page: Vec<(Uuid, bool, bool)> = sqlx::query_as(
+                "SELECT event_id, payload IS NOT NULL, created_at < $3 FROM webhook_envelopes
+                 WHERE shard_id = $1 AND event_id > $2 ORDER BY event_id LIMIT $4",
             )
             .bind(shard)
             .bind(after)
@@ -151,11 +173,17 @@ impl Retention {
             .bind(BATCH_ROWS)
             .fetch_all(&self.pool)
             .await?;
-            let Some((last, _)) = page.last() else { return Ok(forgotten) };
-            self.walked.insert(shard, *last);
-            let full: Vec<Uuid> = page.iter().filter(|(_, has_payload)| *has_payload).map(|(id, _)| *id).collect();
+            let old = page.iter().take_while(|(.., is_old)| *is_old).count();
+            let Some((last, ..)) = page[..old].last() else { return Ok(forgotten) };
+            let full: Vec<Uuid> = page[..old].iter().filter(|(_, has_payload, _)| *has_payload).map(|(id, ..)| *id).collect();
             if !full.is_empty() {
-                forgotten += deliveries::forget_payloads(&self.pool, shard, &full).await?;
+                let gone = deliveries::forget_payloads(&self.pool, shard, &full).await;
+                self.wake.let_go();
+                forgotten += gone?;
+            }
+            self.walked.insert(shard, *last);
+            if old < page.len() {
+                return Ok(forgotten);
             }
             tokio::time::sleep(PAUSE).await;
         }

@@ -43,6 +43,13 @@ pub struct Story<'a> {
     pub causation_id: Option<Uuid>,
 }
 
+impl Story<'_> {
+    /// What goes on with an event after another one: of the story that has begun, or begins with it.
+    pub fn after(self, cause: Uuid) -> Self {
+        Story { correlation_id: self.correlation_id.or(Some(cause)), causation_id: Some(cause), ..self }
+    }
+}
+
 /// Takes a state out of its map, evolves it, and puts it back.
 macro_rules! evolve_in {
     ($map:expr, $touched:expr, $id:expr, $evolve:expr, $event:expr, $moment:expr) => {{

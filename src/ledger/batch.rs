@@ -33,6 +33,7 @@ use super::erasure::{Erasable, orphans};
 use super::keys::{self, DataKeys, NewKey, Owner};
 use super::memory::{Memory, Recent};
 use super::needs::Needs;
+use super::reader;
 use super::stock::{self, Shelves, Voucher};
 use super::texts::{self, CANCEL_REASON, FAILURE_REASON, METADATA, VaultError};
 use crate::access::blocks;
@@ -125,6 +126,8 @@ pub struct Batch {
     pub orders: HashMap<OrderId, Order>,
     pub webhooks: HashMap<WebhookId, Webhook>,
     pub replays: HashMap<ReplayId, Replay>,
+    /// The request's event and the last one of each replay that goes on.
+    pub replay_stories: HashMap<ReplayId, (Uuid, Uuid)>,
     /// Deliveries that are to be retried, with their account and webhook.
     pub retryable: HashMap<i64, (AccountId, WebhookId, Retryable)>,
     /// What there is to erase of the subject that the batch is about.
@@ -283,6 +286,11 @@ impl Batch {
         if !needs.replays.is_empty() {
             let loaded = replays::load(conn, shard, &list(&needs.replays)).await?;
             batch.replays = loaded.into_iter().map(|r| (r.id, r)).collect();
+            batch.replay_stories = reader::replay_stories(conn, shard, &list(&needs.replays)).await?;
+        }
+        if !needs.running_replays_of.is_empty() {
+            let loaded = replays::load_running(conn, shard, &list(&needs.running_replays_of)).await?;
+            batch.replays.extend(loaded.into_iter().map(|r| (r.id, r)));
         }
         if !needs.statements.is_empty() {
             let loaded = statements::load(conn, shard, &list(&needs.statements)).await?;
@@ -358,6 +366,7 @@ impl Batch {
             categories: HashMap::new(),
             webhooks: HashMap::new(),
             replays: HashMap::new(),
+            replay_stories: HashMap::new(),
             retryable: HashMap::new(),
             erasable: None,
             beneficiaries: HashMap::new(),

@@ -55,7 +55,8 @@ pub fn access(options: &PgConnectOptions) -> PgPool {
 pub fn delivery(options: &PgConnectOptions) -> PgPool {
     let by_index = BY_KEY.into_iter().filter(|(name, _)| *name != "plan_cache_mode");
     let options = options.clone().options([("plan_cache_mode", "force_custom_plan"), ("jit", "off")]).options(by_index);
-    general(&options, "rewards-ledger delivery", DELIVERY_CONNECTIONS)
+    // One node claims at a time: one that freezes gives that up to another.
+    bounded(&options, "rewards-ledger delivery", DELIVERY_CONNECTIONS, "3000")
 }
 
 /// For fulfilment, so that slow reads do not keep it from its work.
@@ -77,9 +78,14 @@ pub fn gate(options: &PgConnectOptions) -> PgPool {
 }
 
 fn general(options: &PgConnectOptions, name: &'static str, connections: u32) -> PgPool {
+    bounded(options, name, connections, "10000")
+}
+
+/// With how long a transaction may be idle, in milliseconds.
+fn bounded(options: &PgConnectOptions, name: &'static str, connections: u32, idle: &'static str) -> PgPool {
     let options = runtime(options, name).options([
         ("statement_timeout", "30000"),
-        ("idle_in_transaction_session_timeout", "10000"),
+        ("idle_in_transaction_session_timeout", idle),
         ("synchronous_commit", "on"),
     ]);
     PgPoolOptions::new().max_connections(connections).acquire_timeout(Duration::from_secs(5)).connect_lazy_with(options)

@@ -1,5 +1,6 @@
 //! The deliveries' health: every event has its delivery to each webhook that was subscribed at its
-//! position, in a state that is final or scheduled. Computed from the log, by its own walk over it.
+//! position, in a state that is final or scheduled. Computed from the log, by its own walk over it: up to
+//! where the projection has come, and beyond it up to a minute ago, so that a projection that stands still shows.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -23,6 +24,8 @@ const PAGE_EVENTS: i64 = 5_000;
 const PAUSE: Duration = Duration::from_millis(100);
 /// Between looks once there is nothing new.
 const IDLE: Duration = Duration::from_secs(5);
+/// An event that is older, and not projected, is without its deliveries. In seconds, by the database's clock.
+const SOON: f64 = 60.0;
 /// So many missing deliveries are looked for again at once; those beyond them when the log is gone over anew.
 const MOST_REMEMBERED: usize = 10_000;
 
@@ -74,6 +77,22 @@ pub async fn of_folded(conn: &mut PgConnection, shard: ShardId) -> Result<Health
     .bind(shard)
     .fetch_one(conn)
     .await
+}
+
+/// Up to which position there have to be deliveries: as far as the projection has come, and as far as
+/// it should have come by now if it stands still.
+///
+/// # Errors
+/// The database's.
+pub async fn due(conn: &mut PgConnection, shard: ShardId) -> Result<Position, sqlx::Error> {
+    let checkpoint = deliveries::checkpoint(&mut *conn, shard).await?;
+    let head = reader::head(&mut *conn, shard).await?;
+    if head <= checkpoint {
+        return Ok(checkpoint);
+    }
+    let soon =
+        sqlx::query_scalar("SELECT clock_timestamp() - make_interval(secs => $1)").bind(SOON).fetch_one(&mut *conn).await?;
+    Ok(checkpoint.max(reader::first_at(conn, shard, soon, head).await? - 1))
 }
 
 /// Follows a shard's log and keeps the figure.
@@ -132,11 +151,11 @@ impl Follower {
         i64::try_from(self.missing.len()).unwrap_or(i64::MAX).saturating_add(self.beyond)
     }
 
-    /// Looks at the next events, never beyond the projection, and again at what was missing.
+    /// Looks at the next events, never beyond what is [`due`], and again at what was missing.
     /// Returns whether there may be more.
     pub async fn once(&mut self) -> Result<bool, ReadError> {
-        let checkpoint = deliveries::checkpoint(&self.pool, self.shard).await?;
-        let to = checkpoint.min(self.position + PAGE_EVENTS);
+        let due = due(&mut *self.pool.acquire().await?, self.shard).await?;
+        let to = due.min(self.position + PAGE_EVENTS);
         let mut called_for = std::mem::take(&mut self.missing);
         let known = called_for.len();
         let outcome = self.look(to, &mut called_for).await;
@@ -145,7 +164,7 @@ impl Follower {
             self.missing = called_for;
             return Err(error);
         }
-        Ok(checkpoint > self.position)
+        Ok(due > self.position)
     }
 
     async fn look(&mut self, to: Position, called_for: &mut Vec<(Uuid, WebhookId)>) -> Result<(), ReadError> {
@@ -227,7 +246,7 @@ impl Follower {
     }
 }
 
-/// Keeps a shard's figure. One follower stands at the end of what is projected; another one goes over the log from
+/// Keeps a shard's figure. One follower stands at the end of what is due; another one goes over the log from
 /// its beginning, a page at a time, for what was there once may be lost later.
 #[derive(Debug)]
 pub struct Watch {

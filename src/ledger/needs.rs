@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use ledger_events::reconciliation::Decision;
 use ledger_events::{
     AccountId, Actor, BeneficiaryId, CategoryId, CredentialId, OrderId, PayoutId, ProductId, ReplayId, StatementId, UserId,
-    WalletId,
+    WalletId, WebhookId,
 };
 use sqlx::PgConnection;
 
@@ -66,6 +66,8 @@ pub struct Needs<'a> {
     pub fulfil: Vec<OrderId>,
     pub retried: Vec<i64>,
     pub replays: HashSet<ReplayId>,
+    /// Webhooks whose running replay counts.
+    pub running_replays_of: HashSet<WebhookId>,
     pub beneficiaries: HashSet<BeneficiaryId>,
     pub payouts: HashSet<PayoutId>,
     pub payout_references: Vec<(AccountId, &'a str)>,
@@ -233,6 +235,7 @@ impl<'a> Needs<'a> {
             }
             Command::RequestReplay(replay) => {
                 self.webhooks_of.insert(replay.account_id);
+                self.running_replays_of.insert(replay.webhook_id);
                 self.counts[Self::REPLAYS] += 1;
             }
             Command::AdvanceReplay(step) => {

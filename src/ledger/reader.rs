@@ -7,8 +7,8 @@ use ledger_events::leaf::Leaf;
 use ledger_events::order::Order;
 use ledger_events::payout::Payout;
 use ledger_events::{
-    AccountId, CodecError, Event, Metadata, Moment, OrderId, PayoutId, Position, Recorded, ShardId, StreamType, TransactionId,
-    WalletId, WebhookId,
+    AccountId, CodecError, Event, Metadata, Moment, OrderId, PayoutId, Position, Recorded, ReplayId, ShardId, StreamType,
+    TransactionId, WalletId, WebhookId,
 };
 use ledger_projections::deliveries::{self, Inputs, Made, Past};
 use ledger_projections::{ProjectionError, orders, payouts};
@@ -478,6 +478,25 @@ pub async fn fold_deliveries(conn: &mut PgConnection, shard: ShardId, events: &[
     let before = orders_before(conn, shard, &plan.orders, first).await?;
     let past = past(conn, shard, &plan.past).await?;
     Ok(deliveries::fold(plan, Inputs { before, past }, events)?)
+}
+
+/// The ids of each replay's first and last event.
+pub async fn replay_stories(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    replays: &[ReplayId],
+) -> Result<HashMap<ReplayId, (Uuid, Uuid)>, sqlx::Error> {
+    let rows: Vec<(ReplayId, Uuid, Uuid)> = sqlx::query_as(
+        "SELECT r.id, first.event_id, last.event_id FROM unnest($2::bigint[]) AS r (id)
+         JOIN events first ON first.shard_id = $1 AND first.stream_type = 'replay' AND first.stream_id = r.id AND first.version = 1
+         CROSS JOIN LATERAL (SELECT event_id FROM events e WHERE e.shard_id = $1 AND e.stream_type = 'replay' AND e.stream_id = r.id
+            ORDER BY e.version DESC LIMIT 1) AS last",
+    )
+    .bind(shard)
+    .bind(replays)
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(|(id, first, last)| (id, (first, last))).collect())
 }
 
 /// The position of the first event that was recorded at a time or later; one after the end if there

@@ -116,6 +116,11 @@ impl Wake {
         self.log.tell();
     }
 
+    /// A projection whose checkpoint this node held may go on.
+    pub fn let_go(&self) {
+        self.log.tell();
+    }
+
     /// A projector of this node committed deliveries for these, with first attempts that are due.
     pub fn made_deliveries(&self, addressees: Vec<Addressee>) {
         _ = self.made_here.send(addressees.into()); // there may be no worker on this node

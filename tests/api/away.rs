@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use ledger_events::Actor;
+use rewards_ledger::ledger::{Command, FIRST_SHARD, Origin};
 use serde_json::{Value, json};
 use sqlx::ConnectOptions;
 
@@ -51,6 +53,37 @@ async fn nothing_happens_and_503_says_when_to_ask_again() {
     insist(&node, &setup).await.data(201);
     assert_eq!(node.send(node.request("GET", "/readyz")).await.status, 200);
     assert_eq!(node.head().await, head + 2, "of all that was refused, nothing happened");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_queue_is_503_and_says_when_to_ask_again() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let head = node.head().await;
+    let mut holder = node.admin().await;
+    sqlx::raw_sql("BEGIN; SELECT position FROM log_head FOR UPDATE").execute(&mut holder).await.unwrap();
+    let create = Command::CreateAccount { name: "Waits".to_owned() };
+    let origin = || Origin { actor: Actor::Operator(0), request_id: "waits".to_owned() };
+    // What has been taken up leaves room once more: until it is full and stays so.
+    let (mut waiting, body) = (vec![], order(&setup));
+    let refused = loop {
+        while let Ok(reply) = node.ledger.enqueue(FIRST_SHARD, create.clone(), origin(), None) {
+            waiting.push(reply);
+        }
+        let place = node.keyed(&setup.client, "/orders", "key", &body);
+        match tokio::time::timeout(Duration::from_secs(1), place).await {
+            Ok(answer) => break answer,
+            Err(_) => continue,
+        }
+    };
+    refused.refused(503, "E_UNAVAILABLE");
+    assert!(refused.header("retry-after").parse::<u32>().unwrap() >= 1);
+    sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
+    drop(waiting);
+    insist(&node, &setup).await.data(201);
+    let orders = "SELECT count(*) FROM events WHERE position > $1 AND type = 'OrderPlaced'";
+    let placed: i64 = sqlx::query_scalar(orders).bind(head).fetch_one(node.ledger.pool()).await.unwrap();
+    assert_eq!(placed, 1, "the refused one did not happen");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,7 @@
 //! Every event says who caused it, by which request, and what led to it.
 
+use rewards_ledger::delivery::replay::Replayer;
+use rewards_ledger::ledger::FIRST_SHARD;
 use serde_json::{Value, json};
 use sqlx::types::Json;
 use uuid::Uuid;
@@ -111,6 +113,68 @@ async fn a_payouts_story_begins_with_its_request() {
         assert_eq!(event.metadata["account_id"], setup.client.account_id, "{event:?}");
         assert_eq!(event.id("correlation_id"), Some(events[0].event_id), "{event:?}");
     }
+}
+
+/// The types of the events after a position, each with which of them caused it. All are of one story.
+async fn story(node: &Node, head: i64) -> Vec<(String, Option<usize>)> {
+    let events = after(node, head).await;
+    for event in &events {
+        assert_eq!(event.id("correlation_id"), Some(events[0].event_id), "{event:?}");
+    }
+    let cause = |event: &Stored| event.id("causation_id").map(|cause| events.iter().position(|e| e.event_id == cause).unwrap());
+    events.iter().map(|event| (event.r#type.clone(), cause(event))).collect()
+}
+
+fn told(story: &[(&str, Option<usize>)]) -> Vec<(String, Option<usize>)> {
+    story.iter().map(|(name, cause)| ((*name).to_owned(), *cause)).collect()
+}
+
+#[tokio::test]
+async fn what_one_command_brings_about_is_one_story() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let client = &setup.client;
+    let user = node.user(client.account_id, "viewer").await;
+    let head = node.head().await;
+    let linked = json!({"name": "a", "url": "https://example.com/hook", "events": ["order.created"], "credential_id": client.credential_id});
+    let answer = node.client(client, "POST", "/webhooks", linked).await;
+    assert_eq!(answer.status, 201, "{}", answer.text);
+    assert_eq!(story(&node, head).await, told(&[("SigningSecretRotated", None), ("WebhookRegistered", Some(0))]));
+
+    let other = node.credential(client.account_id).await;
+    let head = node.head().await;
+    node.operator("PUT", &format!("/credentials/{}", other.credential_id), json!({"hmac_required": true})).await.data(200);
+    assert_eq!(story(&node, head).await, told(&[("SigningSecretRotated", None), ("HmacRequirementChanged", Some(0))]));
+
+    let head = node.head().await;
+    let change = json!({"role": "operator", "password": "another correct horse"});
+    node.operator("PUT", &format!("/users/{}", user.id), change).await.data(200);
+    assert_eq!(story(&node, head).await, told(&[("UserRoleChanged", None), ("UserPasswordReset", Some(0))]));
+}
+
+#[tokio::test]
+async fn a_replays_story_begins_with_its_request() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let hook = json!({"name": "a", "url": "https://example.com/hook", "events": ["order.created"]});
+    let hook = node.client(&setup.client, "POST", "/webhooks", hook).await.json()["id"].take();
+    let body = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    node.client(&setup.client, "POST", "/orders", body).await.data(201);
+    let replayer = Replayer { ledger: node.ledger.clone(), pool: node.ledger.pool().clone() };
+    let start = json!({"kind": "deliveries", "from_position": 1});
+    let path = format!("/webhooks/{hook}/replays");
+
+    let head = node.head().await;
+    node.operator("POST", &path, start.clone()).await.data(201);
+    node.project().await;
+    assert_eq!(replayer.once(FIRST_SHARD).await.unwrap(), 1);
+    let ended = [("WebhookReplayRequested", None), ("WebhookReplayAdvanced", Some(0)), ("WebhookReplayCompleted", Some(1))];
+    assert_eq!(story(&node, head).await, told(&ended));
+
+    let head = node.head().await;
+    let replay = node.operator("POST", &path, start).await.data(201)["replay"]["id"].clone();
+    node.operator("POST", &format!("/replays/{replay}/cancel"), Value::Null).await.data(200);
+    assert_eq!(story(&node, head).await, told(&[("WebhookReplayRequested", None), ("WebhookReplayCancelled", Some(0))]));
 }
 
 #[tokio::test]

@@ -1,8 +1,15 @@
 //! What `/metrics` tells.
 
+use std::time::Duration;
+
+use ledger_events::Actor;
+use rewards_ledger::delivery::worker::Worker;
+use rewards_ledger::ledger::{Command, FIRST_SHARD, Origin};
+use rewards_ledger::receiver::Answer;
 use serde_json::{Value, json};
 
 use crate::support::node::Node;
+use crate::support::shop::{DEADLINE, receiver, worker};
 
 const NAMES: [&str; 25] = [
     "ledger_http_requests_total{",
@@ -61,4 +68,78 @@ async fn what_is_counted_and_what_waits() {
     assert_eq!(value("ledger_log_head_position{"), head);
     assert_eq!(value("ledger_projection_lag_positions{"), head);
     assert!(value("ledger_projection_lag_seconds{") > 0.0);
+}
+
+/// The values of what counts.
+async fn counted<const N: usize>(node: &Node, names: [&str; N]) -> [f64; N] {
+    let text = node.send(node.request("GET", "/metrics")).await.text;
+    names.map(|name| {
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name} is missing in:\n{text}"));
+        line.rsplit_once(' ').unwrap().1.parse().unwrap()
+    })
+}
+
+#[tokio::test]
+async fn every_count_counts_what_happened() {
+    let node = Node::start().await;
+    let (receiver, _arrived) = receiver(|r| Answer::Status(if r.path == "/good" { 200 } else { 500 })).await;
+    let setup = node.setup().await;
+    for path in ["good", "bad"] {
+        let hook = json!({"name": path, "url": format!("{}/{path}", receiver.url()), "events": ["order.created"]});
+        assert_eq!(node.client(&setup.client, "POST", "/webhooks", hook).await.status, 201);
+    }
+    node.project().await;
+    let names = [
+        "ledger_commands_total ",
+        "ledger_events_total ",
+        "ledger_batch_commands_sum ",
+        "ledger_batch_commands_count ",
+        "ledger_head_lock_seconds_count ",
+        "ledger_head_lock_seconds_sum ",
+        "ledger_projection_events_total ",
+        "ledger_delivery_attempt_seconds_count ",
+        r#"ledger_delivery_attempts_total{outcome="delivered"}"#,
+        r#"ledger_delivery_attempts_total{outcome="failed"}"#,
+        "ledger_http_request_seconds_count ",
+    ];
+    let before = counted(&node, names).await;
+    assert_eq!(before[1], node.head().await as f64, "all of them");
+    for _ in 0..3 {
+        let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+        node.client(&setup.client, "POST", "/orders", order).await.data(201);
+    }
+    node.project().await;
+    let worker = Worker { metrics: node.metrics.clone(), ..worker(node.ledger.pool(), &receiver, DEADLINE) };
+    assert_eq!(worker.once().await.unwrap().claimed, 6);
+    let after = counted(&node, names).await;
+    let grown: Vec<f64> = after.iter().zip(before).map(|(after, before)| after - before).collect();
+    // Three orders, each an event of its own and a debit, one after the other; each told to two.
+    assert_eq!(grown[..5], [3.0, 6.0, 3.0, 3.0, 3.0]);
+    assert!(grown[5] > 0.0, "{grown:?}");
+    assert_eq!(grown[6..10], [6.0, 6.0, 3.0, 3.0]);
+    assert_eq!(grown[10], 4.0, "the orders, and the look before them");
+}
+
+#[tokio::test]
+async fn what_waits_for_the_head_stands_in_the_queue() {
+    let node = Node::start().await;
+    let mut holder = node.admin().await;
+    sqlx::raw_sql("BEGIN; SELECT position FROM log_head FOR UPDATE").execute(&mut holder).await.unwrap();
+    let put = |name: &str| {
+        let origin = Origin { actor: Actor::Operator(0), request_id: name.to_owned() };
+        node.ledger.enqueue(FIRST_SHARD, Command::CreateAccount { name: name.to_owned() }, origin, None).unwrap()
+    };
+    let mut waiting = vec![put("first")];
+    // It is taken up, and waits for the head.
+    let depth = [r#"ledger_writer_queue_depth{shard="1"}"#];
+    while counted(&node, depth).await != [0.0] {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    waiting.extend((0..5).map(|n| put(&n.to_string())));
+    assert_eq!(counted(&node, depth).await, [5.0]);
+    sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
+    for reply in waiting {
+        reply.await.unwrap().unwrap();
+    }
+    assert_eq!(counted(&node, depth).await, [0.0]);
 }

@@ -44,6 +44,11 @@ const TAMPERINGS: &[(&str, &str)] = &[
         "which was not cancelled right before",
     ),
     (
+        r#"UPDATE events SET data = regexp_replace(data::text, '"refunded_amount":"[^"]*"', '"refunded_amount":"99.00"')::json WHERE type = 'OrderCancelled';
+         UPDATE events SET data = regexp_replace(data::text, '"amount":"[^"]*"', '"amount":"99.00"')::json WHERE type = 'WalletRefunded' AND data->>'order_id' IS NOT NULL"#,
+        "order…: its refund is 99.00, due is",
+    ),
+    (
         "UPDATE vault.vouchers SET order_id = 4 WHERE id = (SELECT min(id) FROM vault.vouchers WHERE order_id = 1)",
         "is given to order 4",
     ),

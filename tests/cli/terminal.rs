@@ -23,8 +23,21 @@ fn at_a_terminal(data_dir: &Path, arguments: &str) -> Command {
     command
 }
 
+/// Whether there is a `script` here; where everything has to be tested, there must be.
+fn has_terminals() -> bool {
+    let is_there = std::process::Command::new("script").arg("--version").output().is_ok();
+    assert!(is_there || std::env::var_os("CI").is_none(), "there is no `script` here, and CI is set");
+    if !is_there {
+        eprintln!("SKIPPED: nothing was run at a terminal, for there is no `script` here");
+    }
+    is_there
+}
+
 #[tokio::test]
 async fn the_demo_is_in_colour_at_a_terminal_unless_nobody_wants_it() {
+    if !has_terminals() {
+        return;
+    }
     let directory = directory();
     let coloured = run(&mut at_a_terminal(directory.path(), "demo --exit")).await;
     let told = out(&coloured);
@@ -43,6 +56,9 @@ async fn the_demo_is_in_colour_at_a_terminal_unless_nobody_wants_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rebuild_that_takes_its_time_shows_a_bar() {
+    if !has_terminals() {
+        return;
+    }
     let (directory, shop) = (directory(), Shop::open().await);
     shop.history().await;
     let url = shop.options.to_url_lossy().to_string();

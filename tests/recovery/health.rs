@@ -7,6 +7,7 @@ use rewards_ledger::ledger::health::Watch;
 use serde_json::{Value, json};
 
 use super::{order, switch, webhook};
+use crate::support::history::tamper;
 use crate::support::node::Node;
 use crate::support::postgres;
 use crate::support::program::Program;
@@ -67,6 +68,30 @@ async fn it_is_computed_from_the_log_and_follows_it() {
     figure().await;
     assert_eq!(figure().await, (4, pending));
     assert_eq!(verify(&node.options, |_| {}).await.unwrap().delivery_health.missing(), pending);
+}
+
+#[tokio::test]
+async fn a_projection_that_stands_still_shows() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    webhook(&node, &setup.client, "https://example.com/hook", &["order.created"]).await;
+    order(&node, &setup).await;
+    node.project().await;
+    let mut watch = Watch::new(node.ledger.pool().clone(), SHARD);
+    let mut figures = async || {
+        while watch.once().await.unwrap() {}
+        let verified = verify(&node.options, |_| {}).await.unwrap().delivery_health;
+        [(watch.expected(), watch.missing()), (verified.expected, verified.missing())]
+    };
+    order(&node, &setup).await;
+    order(&node, &setup).await;
+    assert_eq!(figures().await, [(1, 0); 2], "they are on their way");
+    let age = "UPDATE events SET recorded_at = recorded_at - interval '61 seconds'
+        WHERE position < (SELECT max(position) FROM events WHERE type = 'OrderPlaced')";
+    tamper(&mut node.admin().await, age).await;
+    assert_eq!(figures().await, [(2, 1); 2], "one for more than a minute");
+    node.project().await;
+    assert_eq!(figures().await, [(3, 0); 2]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -208,6 +208,21 @@ async fn statistics_count_by_the_time_of_making() {
     .await
     .unwrap();
     assert_eq!(stats(client).await, counts(5, 1, 2, 2, [4, 1, 2]));
+
+    // A test's id may be drawn long before: the delivery is as young as it is.
+    let hook = node.client(client, "GET", "/webhooks", Value::Null).await.data(200)["webhooks"][0]["id"].clone();
+    node.client(client, "POST", &format!("/webhooks/{hook}/test"), Value::Null).await.data(200);
+    node.project().await;
+    sqlx::raw_sql(
+        "UPDATE delivery_state SET delivery_id = 0 WHERE delivery_id = (SELECT id FROM deliveries WHERE order_id = 0);
+         UPDATE deliveries SET id = 0 WHERE order_id = 0",
+    )
+    .execute(node.ledger.pool())
+    .await
+    .unwrap();
+    assert_eq!(stats(client).await, counts(6, 2, 2, 2, [5, 1, 2]));
+    sqlx::raw_sql("UPDATE deliveries SET created_at = now() - interval '2 days'").execute(node.ledger.pool()).await.unwrap();
+    assert_eq!(stats(client).await, counts(6, 2, 2, 2, [0, 0, 0]));
     assert_eq!(stats(&node.account("Other").await).await, counts(0, 0, 0, 0, [0, 0, 0]), "of the caller's account alone");
 }
 

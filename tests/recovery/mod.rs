@@ -4,6 +4,7 @@ mod health;
 mod management;
 mod replay;
 mod retention;
+mod silence;
 
 use rewards_ledger::audit::verify;
 use rewards_ledger::receiver::Receiver;

@@ -212,6 +212,36 @@ async fn no_more_is_made_in_a_second_than_was_asked_for_also_on_two_nodes() {
 }
 
 #[tokio::test]
+async fn a_webhook_has_one_replay_at_a_time_and_the_next_one_knows_what_it_delivered() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    orders(&node, &setup, 3).await;
+    let (id, _) = webhook(&node, &setup.client, "https://example.com/one", &["order.created"]).await;
+    let (other, _) = webhook(&node, &setup.client, "https://example.com/two", &["order.created"]).await;
+    let missed = json!({"kind": "missed"});
+    let path = format!("/webhooks/{id}/replays");
+    let (one, two) = tokio::join!(node.operator("POST", &path, missed.clone()), node.operator("POST", &path, missed.clone()));
+    let (started, refused) = if one.status == 201 { (one, two) } else { (two, one) };
+    let first = started.data(201)["replay"].clone();
+    refused.refused(409, "E_CONFLICT");
+    node.operator("POST", &path, json!({"kind": "deliveries", "from_position": 1})).await.refused(409, "E_CONFLICT");
+    start(&node, other, missed.clone()).await;
+    node.project().await;
+
+    // Both end, and another one is asked for before their deliveries are made.
+    let replayer = Replayer { ledger: node.ledger.clone(), pool: node.ledger.pool().clone() };
+    assert_eq!(replayer.once(FIRST_SHARD).await.unwrap(), 2);
+    assert_eq!(shown(&node, &first).await["status"], "COMPLETED");
+    let second = start(&node, id, missed).await["replay"].clone();
+    assert_eq!(replayer.once(FIRST_SHARD).await.unwrap(), 0, "what was delivered is not known yet");
+    node.project().await;
+    assert_eq!(step(&node).await, 1);
+    assert_eq!(counts(&shown(&node, &second).await), ("COMPLETED", [0, 0, 0, 0]));
+    assert_eq!((deliveries(&node, id).await.len(), deliveries(&node, other).await.len()), (3, 3), "each event once");
+    sound(&node).await;
+}
+
+#[tokio::test]
 async fn an_ended_replay_leaves_nothing_half_counted() {
     let node = Node::start().await;
     let setup = node.setup().await;

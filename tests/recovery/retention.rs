@@ -7,9 +7,11 @@ use rewards_ledger::audit::{Rebuild, rebuild};
 use rewards_ledger::delivery::replay::Replayer;
 use rewards_ledger::delivery::retention::{Forgotten, Retention, RetentionSettings};
 use rewards_ledger::ledger::FIRST_SHARD;
+use rewards_ledger::ledger::projector::{Projector, Step};
 use rewards_ledger::receiver::{Answer, Misbehaviour};
 use serde_json::{Value, json};
 use sqlx::PgPool;
+use tokio_util::sync::CancellationToken;
 
 use super::{be_due, order, send, sound, switch, webhook};
 use crate::support::node::{Client, Node};
@@ -20,7 +22,7 @@ use crate::support::shop::{receiver, worker};
 const DAY: Duration = Duration::from_secs(86_400);
 
 fn retention(node: &Node, attempts: Duration, payloads: Duration, response_bodies: u64) -> Retention {
-    Retention::new(node.ledger.pool().clone(), RetentionSettings { attempts, payloads, response_bodies })
+    Retention::new(&node.ledger, RetentionSettings { attempts, payloads, response_bodies })
 }
 
 /// So that everything that is there now is past its time.
@@ -95,6 +97,85 @@ async fn payloads(node: &Node) -> Vec<(String, String)> {
         .fetch_all(node.ledger.pool())
         .await
         .unwrap()
+}
+
+#[tokio::test]
+async fn what_hinders_one_part_hinders_no_other() {
+    let node = Node::start().await;
+    let (receiver, _arrived) = receiver(|_| Answer::StatusWithBody(200, "an answer".to_owned())).await;
+    let setup = node.setup().await;
+    webhook(&node, &setup.client, &receiver.url(), &["order.created"]).await;
+    order(&node, &setup).await;
+    node.project().await;
+    assert_eq!(send(&node, &receiver).await, 1);
+    let mut short = retention(&node, AT_ONCE, AT_ONCE, 0);
+    sqlx::raw_sql("ALTER TABLE delivery_attempts RENAME TO elsewhere").execute(&mut node.admin().await).await.unwrap();
+    short.once(FIRST_SHARD).await.unwrap_err();
+    assert_eq!(full_payloads(&node).await, 0);
+    let bodies: i64 =
+        sqlx::query_scalar("SELECT count(response_body) FROM delivery_state").fetch_one(node.ledger.pool()).await.unwrap();
+    assert_eq!(bodies, 0);
+    sqlx::raw_sql("ALTER TABLE elsewhere RENAME TO delivery_attempts").execute(&mut node.admin().await).await.unwrap();
+    assert_eq!(short.once(FIRST_SHARD).await.unwrap(), Forgotten { attempts: 1, ..Forgotten::default() });
+}
+
+#[tokio::test]
+async fn old_payloads_are_taken_up_to_the_first_young_one_and_the_next_round_goes_on_there() {
+    let node = Node::start().await;
+    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    let setup = node.setup().await;
+    webhook(&node, &setup.client, &receiver.url(), &["order.created"]).await;
+    for _ in 0..4 {
+        order(&node, &setup).await;
+    }
+    node.project().await;
+    assert_eq!(send(&node, &receiver).await, 4);
+    let mut retention = retention(&node, DAY, DAY, 1 << 20);
+    for (old, gone) in [("OFFSET 1 LIMIT 1", 0), ("LIMIT 1", 2), ("OFFSET 3", 0), ("OFFSET 2", 2)] {
+        let age = format!(
+            "UPDATE webhook_envelopes SET created_at = now() - interval '2 days' WHERE event_id IN (SELECT event_id FROM webhook_envelopes ORDER BY event_id {old})"
+        );
+        sqlx::raw_sql(sqlx::AssertSqlSafe(age)).execute(node.ledger.pool()).await.unwrap();
+        assert_eq!(retention.once(FIRST_SHARD).await.unwrap().payloads, gone, "{old}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_projector_goes_on_as_soon_as_retention_lets_go_of_it() {
+    let node = Node::start().await;
+    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    let setup = node.setup().await;
+    webhook(&node, &setup.client, &receiver.url(), &["order.created"]).await;
+    order(&node, &setup).await;
+    node.project().await;
+    assert_eq!(send(&node, &receiver).await, 1);
+
+    // Retention holds the projection, and waits for this envelope.
+    let mut holder = node.admin().await;
+    sqlx::raw_sql("BEGIN; SELECT FROM webhook_envelopes FOR UPDATE").execute(&mut holder).await.unwrap();
+    let mut short = retention(&node, DAY, AT_ONCE, 1 << 20);
+    let forgetting = tokio::spawn(async move { short.once(FIRST_SHARD).await });
+    order(&node, &setup).await;
+    // Nothing but news wakes it.
+    let projector = Projector::new(&node.ledger, &node.options, node.metrics.clone()).idling(DAY);
+    let free = "SELECT FROM projection_checkpoints WHERE projection = 'deliveries' FOR UPDATE SKIP LOCKED";
+    while sqlx::raw_sql(free).fetch_optional(&mut node.admin().await).await.unwrap().is_some() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(projector.step(FIRST_SHARD).await.unwrap(), Step::Elsewhere);
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(projector.run(stop.clone()));
+    tokio::time::sleep(Duration::from_millis(500)).await; // until it has looked
+    sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
+    assert_eq!(forgetting.await.unwrap().unwrap().payloads, 1);
+    let made = "SELECT count(*) FROM deliveries";
+    let deadline = Instant::now() + DEADLINE;
+    while sqlx::query_scalar::<_, i64>(made).fetch_one(node.ledger.pool()).await.unwrap() < 2 {
+        assert!(Instant::now() < deadline, "it is not told");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    stop.cancel();
+    running.await.unwrap();
 }
 
 #[tokio::test]

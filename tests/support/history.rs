@@ -15,7 +15,7 @@ use rewards_ledger::ledger::{Answer, Command, images};
 use rewards_ledger::reconciliation::lines::Columns;
 use rewards_ledger::reconciliation::statements::{self, Source};
 use sha2::{Digest, Sha256};
-use sqlx::AssertSqlSafe;
+use sqlx::{AssertSqlSafe, PgConnection};
 
 use super::ledger::money;
 use super::shop::{SHARD, Shop};
@@ -159,11 +159,16 @@ impl Shop {
 
     /// What a superuser can do to the tables, past the triggers.
     pub async fn tamper(&self, sql: &str) {
-        let script = format!(
-            "BEGIN; ALTER TABLE events DISABLE TRIGGER ALL; {sql}; ALTER TABLE events ENABLE ALWAYS TRIGGER events_append_only; ALTER TABLE events ENABLE ALWAYS TRIGGER events_no_truncate; COMMIT"
-        );
-        sqlx::raw_sql(AssertSqlSafe(script)).execute(&mut self.admin().await).await.unwrap();
+        tamper(&mut self.admin().await, sql).await;
     }
+}
+
+/// The same over a superuser's connection.
+pub async fn tamper(admin: &mut PgConnection, sql: &str) {
+    let script = format!(
+        "BEGIN; ALTER TABLE events DISABLE TRIGGER ALL; {sql}; ALTER TABLE events ENABLE ALWAYS TRIGGER events_append_only; ALTER TABLE events ENABLE ALWAYS TRIGGER events_no_truncate; COMMIT"
+    );
+    sqlx::raw_sql(AssertSqlSafe(script)).execute(admin).await.unwrap();
 }
 
 /// SQL of a superuser: so many more events of an order, as if its codes had been read so often.

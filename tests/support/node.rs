@@ -15,6 +15,7 @@ use rewards_ledger::telemetry::Metrics;
 use rewards_ledger::transparency::{PublicLog, Standing};
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, PgConnection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
@@ -342,6 +343,11 @@ impl Node {
         let stock = json!({"denomination": "10.00", "vouchers": vouchers});
         self.operator("POST", &format!("/products/{product_id}/vouchers"), stock).await.data(200);
         Setup { client, wallet_id, product_id }
+    }
+
+    /// A superuser's connection.
+    pub async fn admin(&self) -> PgConnection {
+        self.options.connect().await.unwrap()
     }
 
     /// Where the log ends.

@@ -1,14 +1,16 @@
 //! What a node was doing goes on where it was when that node dies, or only freezes: each projection, the
-//! tree, and fulfilment.
+//! tree, sending, and fulfilment.
 
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use rewards_ledger::receiver::Answer;
 use serde_json::json;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, PgPool};
 
 use crate::support::postgres;
 use crate::support::program::{DEADLINE, Program, run};
+use crate::support::shop::receiver;
 
 /// "Within seconds".
 const SECONDS: Duration = Duration::from_secs(5);
@@ -44,6 +46,8 @@ async fn frozen_at_rest(node: &Program, pool: &PgPool) {
 /// Work that one node at a time does.
 struct Work {
     roles: &'static str,
+    /// What the node that takes the orders does beside that.
+    beside: &'static str,
     /// The table that it writes in the middle of its transaction, with what it took in its hands.
     writes: &'static str,
     /// Whether all of it is done.
@@ -52,13 +56,23 @@ struct Work {
 
 const DELIVERIES: Work = Work {
     roles: "projector",
+    beside: "api",
     writes: "deliveries",
     is_done: "SELECT EXISTS (SELECT FROM projection_checkpoints c JOIN log_head h USING (shard_id) WHERE c.projection = 'deliveries' AND c.position = h.position)
         AND (SELECT count(*) = 5 AND count(DISTINCT event_id) = 5 FROM deliveries)",
 };
 
+/// One node claims at a time, over all of them.
+const SENDING: Work = Work {
+    roles: "delivery",
+    beside: "api,projector",
+    writes: "delivery_attempts",
+    is_done: "SELECT count(*) = 5 FROM delivery_state WHERE status = 'delivered'",
+};
+
 const DAILY_TOTALS: Work = Work {
     roles: "projector",
+    beside: "api",
     writes: "daily_totals",
     is_done: "SELECT EXISTS (SELECT FROM projection_checkpoints c JOIN log_head h USING (shard_id) WHERE c.projection = 'daily_totals' AND c.position = h.position)
         AND (SELECT sum(order_debits) = 50 FROM daily_totals)",
@@ -66,12 +80,14 @@ const DAILY_TOTALS: Work = Work {
 
 const TREE: Work = Work {
     roles: "projector",
+    beside: "api",
     writes: "log_checkpoints",
     is_done: "SELECT (SELECT max(size) FROM log_checkpoints) = (SELECT position FROM log_head)",
 };
 
 const FULFILMENT: Work = Work {
     roles: "fulfilment",
+    beside: "api",
     writes: "vault.vouchers",
     is_done: "SELECT count(*) = 5 AND count(DISTINCT order_id) = 5 FROM vault.vouchers WHERE order_id IN (SELECT id FROM orders WHERE status = 'DELIVERED')",
 };
@@ -79,24 +95,29 @@ const FULFILMENT: Work = Work {
 /// Has a node stand in the middle of some work, with it in its hands; does `harm` to it, and sees
 /// another one go on.
 async fn taken_over(work: Work, harm: Signal) {
-    let Work { roles, writes, is_done } = work;
+    let Work { roles, beside, writes, is_done } = work;
+    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    let ca = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(ca.path(), receiver.ca_pem()).unwrap();
+    let reach = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];
+    let arguments = [&["--roles", roles][..], &reach].concat();
     let database = postgres::database().await;
     let options: sqlx::postgres::PgConnectOptions = database.url.parse().unwrap();
     let pool = PgPool::connect_with(options.clone()).await.unwrap();
-    let api = Program::start(&database.url, &["--roles", "api"]).await;
+    let api = Program::start(&database.url, &["--roles", beside]).await;
     let client = api.client("1000.00").await;
     let product = api.product(5).await;
-    let webhook = json!({"name": "a", "url": "https://example.com/hook", "events": ["order.created"]});
+    let webhook = json!({"name": "a", "url": receiver.url(), "events": ["order.created"]});
     let (status, answer) = api.call(&client, "POST", "/webhooks", None, &webhook).await.unwrap();
     assert_eq!(status, 201, "{answer}");
-    let mut first = Program::start(&database.url, &["--roles", roles]).await;
+    let mut first = Program::start(&database.url, &arguments).await;
     if roles == "projector" {
         let all =
             "SELECT count(*) = 3 FROM projection_checkpoints c JOIN log_head h USING (shard_id) WHERE c.position = h.position";
         until(DEADLINE, "the first projects", &pool, all).await;
     }
     // The other one is there, and looks on.
-    let other = Program::start(&database.url, &["--roles", roles]).await;
+    let other = Program::start(&database.url, &arguments).await;
     frozen_at_rest(&other, &pool).await;
 
     // The first comes to where it writes, and waits for this lock.
@@ -142,6 +163,16 @@ async fn deliveries_from_a_node_that_freezes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn deliveries_from_a_node_that_is_killed() {
     taken_over(DELIVERIES, Signal::SIGKILL).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sending_from_a_node_that_freezes() {
+    taken_over(SENDING, Signal::SIGSTOP).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sending_from_a_node_that_is_killed() {
+    taken_over(SENDING, Signal::SIGKILL).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

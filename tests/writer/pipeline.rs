@@ -1,6 +1,8 @@
 //! What is decided while the batch before it is on its way, and what becomes of it.
 
 use ledger_events::order::OrderStatus;
+use rewards_ledger::audit::verify;
+use rewards_ledger::fulfilment::Fulfilment;
 use rewards_ledger::telemetry::Metrics;
 use sqlx::PgConnection;
 use tokio_util::task::TaskTracker;
@@ -114,6 +116,100 @@ async fn one_key_at_two_nodes_is_one_answer_though_no_event_tells_of_it() {
     }
     replays.sort_unstable();
     assert_eq!(replays, [false, true]);
+}
+
+// One thread: what is put into the queue at once comes into one batch.
+#[tokio::test]
+async fn poisoned_orders_fail_alone_also_beside_a_batch_in_flight() {
+    let database = postgres::database().await;
+    let options: PgConnectOptions = database.url.parse().unwrap();
+    let ledger = ledger::open(&options).await;
+    let customer = Customer::with(&ledger, "1000.00").await;
+    ledger::run(&ledger, order(&customer, "warm")).await;
+    for is_beside in [false, true] {
+        let holder = if is_beside { Some(hold_head(&options).await) } else { None };
+        let put = |reference: &str| ledger.enqueue(SHARD, order(&customer, reference), origin(), None).unwrap();
+        let in_flight = put(&format!("{is_beside}-sent"));
+        if is_beside {
+            settled().await;
+        }
+        let waiting: Vec<_> = (0..20)
+            .map(|n| match n {
+                // Postgres takes no NUL in a text: whatever has it is refused whole.
+                7 | 13 => put(&format!("poi\0son-{n}")),
+                _ => put(&format!("{is_beside}-{n}")),
+            })
+            .collect();
+        settled().await;
+        if let Some(holder) = holder {
+            let_go(holder).await;
+        }
+        in_flight.await.unwrap().unwrap();
+        for (n, reply) in waiting.into_iter().enumerate() {
+            let reply = reply.await.unwrap();
+            match n {
+                7 | 13 => assert!(matches!(reply, Err(WriteError::Refused)), "{n}: {reply:?}"),
+                _ => assert!(reply.is_ok(), "{n}: {reply:?}"),
+            }
+        }
+    }
+    assert_eq!(count(ledger.pool(), "SELECT count(*) FROM orders").await, 1 + 2 * 19);
+    assert_eq!(balance(ledger.pool(), &customer).await, "610.00");
+}
+
+/// The value of a metric's line.
+async fn shown(shop: &Shop, name: &str) -> f64 {
+    let text = shop.metrics.scrape(shop.pool()).await.unwrap();
+    let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name} is missing in:\n{text}"));
+    line.rsplit_once(' ').unwrap().1.parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn how_long_the_head_was_held_leaves_out_waiting_for_it_and_batches_that_only_look() {
+    let shop = Shop::open().await;
+    shop.order(1).await;
+    let before = [shown(&shop, "ledger_head_lock_seconds_count").await, shown(&shop, "ledger_head_lock_seconds_sum").await];
+    let holder = hold_head(&shop.options).await;
+    let waiting = shop.ledger.enqueue(SHARD, Command::PlaceOrder(shop.customer.order("10.00", 1)), origin(), None).unwrap();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let_go(holder).await;
+    waiting.await.unwrap().unwrap();
+    let after = [shown(&shop, "ledger_head_lock_seconds_count").await, shown(&shop, "ledger_head_lock_seconds_sum").await];
+    assert_eq!(after[0], before[0] + 1.0);
+    assert!(after[1] - before[1] < 2.0, "somebody else held it: {before:?} {after:?}");
+    let refused = shop.ledger.execute(SHARD, Command::PlaceOrder(shop.customer.order("11.00", 1)), origin()).await;
+    assert!(matches!(refused, Err(WriteError::Rejected(_))), "{refused:?}");
+    assert_eq!(shown(&shop, "ledger_head_lock_seconds_count").await, after[0], "nothing was written");
+}
+
+// One thread: what is put into the queue at once comes into one batch.
+#[tokio::test]
+async fn an_order_that_is_cancelled_in_the_batch_that_takes_it_up_leaves_its_voucher_to_the_next() {
+    let shop = Shop::open().await;
+    shop.load("a", 1, None).await;
+    let [cancelled, next] = [shop.order(1).await, shop.order(1).await];
+    let holder = hold_head(&shop.options).await;
+    let put = |command| shop.ledger.enqueue(SHARD, command, origin(), None).unwrap();
+    let cancel = put(Command::CancelOrder { account_id: None, order_id: cancelled, reason: None });
+    let fulfils = [cancelled, next].map(|order_id| put(Command::FulfilOrder { order_id }));
+    settled().await;
+    let_go(holder).await;
+    cancel.await.unwrap().unwrap();
+    for fulfil in fulfils {
+        // Of the one that is cancelled it may be refused.
+        _ = fulfil.await.unwrap();
+    }
+    let mut fulfilment = Fulfilment::new(shop.ledger.clone(), shop.metrics.clone());
+    for _ in 0..2 {
+        fulfilment.step(SHARD).await.unwrap();
+    }
+    let (cancelled, next) = (shop.find(cancelled).await, shop.find(next).await);
+    assert_eq!((cancelled.status, cancelled.delivered_quantity), (OrderStatus::Cancelled, 0));
+    assert_eq!((next.status, next.delivered_quantity), (OrderStatus::Delivered, 1));
+    let given: Vec<Option<i64>> = sqlx::query_scalar("SELECT order_id FROM vault.vouchers").fetch_all(shop.pool()).await.unwrap();
+    assert_eq!(given, [Some(next.id)]);
+    let report = verify(&shop.options, |_| {}).await.unwrap();
+    assert!(report.is_clean(), "{:#?}", report.differences);
 }
 
 // One thread: what is put into the queue at once comes into one batch.

@@ -164,9 +164,7 @@ async fn of_status(
     page: Page,
     thresholds: &Thresholds,
 ) -> Result<(i64, Vec<i64>), sqlx::Error> {
-    let mut webhooks: Vec<WebhookId> = groups.iter().map(|group| group.id).collect();
-    webhooks.sort_unstable();
-    webhooks.dedup();
+    let webhooks = webhooks_of(groups);
     let event_type = filter.event_type.map(WebhookEventType::as_str);
     let total = match status {
         "delivered" => {
@@ -191,6 +189,13 @@ async fn of_status(
         query.push(" AND s.").push(*state);
     };
     Ok((total, pages::merged(conn, &branches, branch, total, page).await?))
+}
+
+fn webhooks_of(groups: &[Group]) -> Vec<WebhookId> {
+    let mut webhooks: Vec<WebhookId> = groups.iter().map(|group| group.id).collect();
+    webhooks.sort_unstable();
+    webhooks.dedup();
+    webhooks
 }
 
 /// As the partial indexes of the worker's record say it.
@@ -259,7 +264,7 @@ pub async fn find(
 
 /// How many deliveries an account has, in all and made in the last 24 hours (specification,
 /// "Delivery statistics").
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromRow)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statistics {
     pub total_count: i64,
     pub pending_count: i64,
@@ -270,24 +275,46 @@ pub struct Statistics {
     pub last_24h_failed: i64,
 }
 
-/// Counts by the database's clock.
+/// Counts by the database's clock. What is delivered, in all, is what is neither pending nor failed: no
+/// row of it is read, however long the account's history is.
 pub async fn statistics(pool: &PgPool, shard: ShardId, account: AccountId) -> Result<Statistics, sqlx::Error> {
-    sqlx::query_as(
-        "SELECT count(*) AS total_count,
-            count(*) FILTER (WHERE status = 'pending') AS pending_count,
-            count(*) FILTER (WHERE status = 'delivered') AS delivered_count,
-            count(*) FILTER (WHERE status = 'failed') AS failed_count,
-            count(*) FILTER (WHERE is_recent) AS last_24h_total,
-            count(*) FILTER (WHERE is_recent AND status = 'delivered') AS last_24h_delivered,
-            count(*) FILTER (WHERE is_recent AND status = 'failed') AS last_24h_failed
-         FROM (SELECT s.status, d.created_at > now() - interval '24 hours' AS is_recent
-               FROM deliveries d JOIN delivery_state s ON s.shard_id = d.shard_id AND s.delivery_id = d.id
-               WHERE d.shard_id = $1 AND d.account_id = $2) AS delivery",
+    let mut tx = page::snapshot(pool).await?;
+    let groups = pages::delivery_groups(&mut tx, shard, account, None, None).await?;
+    let total_count: i64 = groups.iter().map(|group| group.rows).sum();
+    let webhooks = webhooks_of(&groups);
+    let pending_count = count_state(&mut tx, shard, &webhooks, PENDING, None).await?;
+    let failed_count = count_state(&mut tx, shard, &webhooks, FAILED, None).await?;
+    // Ids are in the order of making, so the newest one that is not of these hours ends them. Those
+    // of tests are drawn before, however long: each of them is looked at by its time.
+    let (last_24h_total, last_24h_delivered, last_24h_failed) = sqlx::query_as(
+        "WITH bound AS MATERIALIZED (
+            SELECT coalesce(
+                (SELECT id FROM deliveries
+                 WHERE shard_id = $1 AND account_id = $2 AND order_id > 0 AND created_at <= now() - interval '24 hours'
+                 ORDER BY id DESC LIMIT 1), 0) AS id),
+         recent AS (
+            SELECT d.id FROM bound JOIN deliveries d ON d.shard_id = $1 AND d.account_id = $2 AND d.id > bound.id
+            WHERE d.created_at > now() - interval '24 hours'
+            UNION ALL
+            SELECT d.id FROM bound JOIN deliveries d ON d.shard_id = $1 AND d.account_id = $2 AND d.order_id = 0 AND d.id <= bound.id
+            WHERE d.created_at > now() - interval '24 hours')
+         SELECT count(*), count(*) FILTER (WHERE s.status = 'delivered'), count(*) FILTER (WHERE s.status = 'failed')
+         FROM recent JOIN delivery_state s ON s.shard_id = $1 AND s.delivery_id = recent.id",
     )
     .bind(shard)
     .bind(account)
-    .fetch_one(pool)
-    .await
+    .fetch_one(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(Statistics {
+        total_count,
+        pending_count,
+        delivered_count: total_count - pending_count - failed_count,
+        failed_count,
+        last_24h_total,
+        last_24h_delivered,
+        last_24h_failed,
+    })
 }
 
 /// Deliveries with their accounts and webhooks, and what a retry of them is decided on.

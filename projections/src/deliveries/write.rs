@@ -11,19 +11,46 @@ use super::{EnvelopeRow, Made, NAME, Retried};
 use crate::listing::derive;
 use crate::{ProjectionError, webhooks};
 
-/// Writes what a batch made; with the worker's record, where each delivery starts as due now.
+/// Most deliveries of webhooks that were switched off that one transaction fails.
+pub const MOST_SILENCED: usize = 5_000;
+
+/// Fails some of what webhooks (`$2`) have pending: first attempts, then retries. One for each
+/// index of what is due, in that index's words: no other one finds it.
+pub const SILENCE: [&str; 2] = [
+    "UPDATE delivery_state SET status = 'failed'
+     WHERE shard_id = $1 AND status = 'pending' AND delivery_id = ANY (ARRAY (
+        SELECT delivery_id FROM delivery_state
+        WHERE shard_id = $1 AND webhook_id = ANY ($2) AND status = 'pending' AND attempt_count = 0 LIMIT $3))",
+    "UPDATE delivery_state SET status = 'failed'
+     WHERE shard_id = $1 AND status = 'pending' AND delivery_id = ANY (ARRAY (
+        SELECT delivery_id FROM delivery_state
+        WHERE shard_id = $1 AND webhook_id = ANY ($2) AND status = 'pending' AND attempt_count > 0 LIMIT $3))",
+];
+
+/// Fails what is pending for webhooks that a batch switches off, up to [`MOST_SILENCED`]. Returns
+/// whether that was all: if not, the caller commits this and has the batch made again.
+pub async fn silence(conn: &mut PgConnection, shard: ShardId, made: &Made) -> Result<bool, sqlx::Error> {
+    if made.silenced.is_empty() {
+        return Ok(true);
+    }
+    let webhooks: Vec<_> = made.silenced.iter().copied().collect();
+    let mut left = i64::try_from(MOST_SILENCED).unwrap_or(i64::MAX);
+    // What is sent meanwhile goes from the first to the second. A send that is in flight keeps its
+    // fence: a 2xx still counts.
+    for statement in SILENCE {
+        let failed = sqlx::query(statement).bind(shard).bind(&webhooks).bind(left).execute(&mut *conn).await?;
+        left -= i64::try_from(failed.rows_affected()).unwrap_or(i64::MAX);
+        if left <= 0 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Writes what a batch made, once what it silences is ([`silence`]); with the worker's record, where
+/// each delivery starts as due now.
 pub async fn write(conn: &mut PgConnection, shard: ShardId, made: &Made) -> Result<(), ProjectionError> {
     webhooks::write_audience(conn, shard, made.changed.values()).await?;
-    if !made.silenced.is_empty() {
-        // A send that is in flight keeps its fence: a 2xx still counts.
-        sqlx::query(
-            "UPDATE delivery_state SET status = 'failed' WHERE shard_id = $1 AND webhook_id = ANY($2) AND status = 'pending'",
-        )
-        .bind(shard)
-        .bind(made.silenced.iter().copied().collect::<Vec<_>>())
-        .execute(&mut *conn)
-        .await?;
-    }
     if !made.stopped.is_empty() {
         sqlx::query(
             "UPDATE delivery_state s SET status = 'failed' FROM deliveries d
@@ -194,7 +221,8 @@ fn bind_envelopes<'q>(
 /// Takes the payloads of these events' envelopes away, unless somebody is still to be told of them.
 /// Returns how many went.
 pub async fn forget_payloads(pool: &PgPool, shard: ShardId, events: &[Uuid]) -> Result<u64, sqlx::Error> {
-    let mut tx = pool.begin().await?;
+    // A node that freezes here holds up the projector for no longer.
+    let mut tx = pool.begin_with("BEGIN; SET LOCAL idle_in_transaction_session_timeout = '2s'").await?;
     // The projector alone makes deliveries pending, and the checkpoint stops it: none becomes so
     // between the look and the end of this transaction.
     sqlx::query("SELECT FROM projection_checkpoints WHERE shard_id = $1 AND projection = $2 FOR UPDATE")

@@ -44,7 +44,7 @@ const OWN: &[(&str, &[Code])] = &[
     ("load_vouchers", &[Code::InvalidDenomination]),
     ("set_product_image", &[Code::UnsupportedMediaType]),
     ("reconcile", &[Code::NotFound]),
-    ("start_replay", &[Code::WebhookInactive]),
+    ("start_replay", &[Code::Conflict, Code::WebhookInactive]),
     ("cancel_replay", &[Code::Conflict]),
     ("import_statement", &[Code::Conflict]),
     ("decide_line", &[Code::Conflict]),

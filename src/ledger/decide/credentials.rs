@@ -5,6 +5,7 @@ use ledger_events::account::{
 };
 use ledger_events::{AccountId, Actor, CredentialId, Rejection};
 use sha2::{Digest, Sha256};
+use uuid::Uuid;
 
 use super::{Decided, Story, active, next};
 use crate::access::SIGNING_SECRET;
@@ -47,10 +48,11 @@ pub(super) fn set_hmac_required(
     story: Story<'_>,
 ) -> Decided {
     let known = usable(batch, account_id, id)?;
-    let story = Story { account_id: Some(account_id), ..story };
+    let mut story = Story { account_id: Some(account_id), ..story };
     let is_missing = is_required && !batch.signing_secrets.contains_key(&id);
     if is_missing {
-        keep_signing_secret(batch, id, new_secret, &story)?;
+        let kept = keep_signing_secret(batch, id, new_secret, &story)?;
+        story = story.after(kept);
     }
     if known.hmac_required != is_required {
         batch.append(id, CredentialEvent::from(HmacRequirementChanged { is_required }), &story);
@@ -72,18 +74,19 @@ pub(super) fn rotate_signing_secret(
     Ok(Answer::Signing { credential: own(batch, account_id, id)?, signing_secret: Some(new_secret.clone()) })
 }
 
-/// Makes a secret the one that the credential signs with, from the next request and delivery on.
+/// Makes a secret the one that the credential signs with, from the next request and delivery on; the
+/// event that says so.
 pub(super) fn keep_signing_secret(
     batch: &mut Batch,
     id: CredentialId,
     secret: &Private,
     story: &Story<'_>,
-) -> Result<(), SealError> {
+) -> Result<Uuid, SealError> {
     let sealed = batch.keyring.seal(SIGNING_SECRET, id, secret.expose().as_bytes())?;
-    batch.append(id, CredentialEvent::from(SigningSecretRotated {}), story);
+    let event_id = batch.append(id, CredentialEvent::from(SigningSecretRotated {}), story);
     batch.signing_secrets.insert(id, sealed.clone());
     batch.vault.signing_secrets.push((id, sealed));
-    Ok(())
+    Ok(event_id)
 }
 
 fn own(batch: &Batch, account_id: AccountId, id: CredentialId) -> Result<Credential, Rejection> {

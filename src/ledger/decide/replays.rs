@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use ledger_events::replay::{Replay, ReplayEvent, WebhookReplayRequested};
+use ledger_events::replay::{Replay, ReplayEvent, ReplayStatus, WebhookReplayRequested};
 use ledger_events::{Rejection, ReplayId};
 
 use super::{Decided, Story, next};
@@ -12,6 +12,10 @@ use crate::ledger::command::{AdvanceReplay, Answer, RequestReplay};
 pub(super) fn request(batch: &mut Batch, command: &RequestReplay, story: Story<'_>) -> Decided {
     let webhook = batch.webhooks.get(&command.webhook_id).filter(|w| w.account_id == command.account_id);
     let events = webhook.ok_or(Rejection::NotFound)?.listening()?.events.clone();
+    // Two beside each other would each find, and deliver, what the other one is about to.
+    if batch.replays.values().any(|r| r.webhook_id == command.webhook_id && r.status == ReplayStatus::Running) {
+        return Err(Rejection::Conflict("a replay of this webhook is running").into());
+    }
     let id = next(batch.ids.replays.pop_front(), "replay")?;
     let event = WebhookReplayRequested {
         account_id: command.account_id,
@@ -21,7 +25,8 @@ pub(super) fn request(batch: &mut Batch, command: &RequestReplay, story: Story<'
         from: command.from,
         per_second: command.per_second,
     };
-    batch.append(id, ReplayEvent::from(event), &Story { account_id: Some(command.account_id), ..story });
+    let requested = batch.append(id, ReplayEvent::from(event), &Story { account_id: Some(command.account_id), ..story });
+    batch.replay_stories.insert(id, (requested, requested));
     replay(batch, id).map(Answer::Replay).map_err(Into::into)
 }
 
@@ -32,17 +37,30 @@ pub(super) fn advance(batch: &mut Batch, step: &AdvanceReplay, story: Story<'_>)
         return Err(Rejection::Conflict("the step has an event twice").into());
     }
     let decided = known.advance(batch.webhooks.get(&known.webhook_id), step.at, &step.events, step.next)?;
-    let story = Story { account_id: Some(known.account_id), ..story };
     for event in decided {
-        batch.append(known.id, event, &story);
+        append(batch, &known, event, &story);
     }
     replay(batch, known.id).map(Answer::Replay).map_err(Into::into)
 }
 
 pub(super) fn cancel(batch: &mut Batch, id: ReplayId, story: Story<'_>) -> Decided {
     let known = replay(batch, id)?;
-    batch.append(id, known.cancel()?, &Story { account_id: Some(known.account_id), ..story });
+    append(batch, &known, known.cancel()?, &story);
     replay(batch, id).map(Answer::Replay).map_err(Into::into)
+}
+
+/// Each event follows from the one before it, and all belong to the story that the request began.
+fn append(batch: &mut Batch, replay: &Replay, event: ReplayEvent, story: &Story<'_>) {
+    let known = batch.replay_stories.get(&replay.id).copied();
+    let story = Story {
+        account_id: Some(replay.account_id),
+        correlation_id: known.map(|(requested, _)| requested),
+        causation_id: known.map(|(_, last)| last),
+        origin: story.origin,
+        idempotency: story.idempotency,
+    };
+    let event_id = batch.append(replay.id, event, &story);
+    batch.replay_stories.insert(replay.id, (known.map_or(event_id, |(requested, _)| requested), event_id));
 }
 
 fn replay(batch: &Batch, id: ReplayId) -> Result<Replay, Rejection> {

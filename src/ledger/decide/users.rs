@@ -29,10 +29,11 @@ pub(super) fn create(batch: &mut Batch, user: &CreateUser, story: Story<'_>) -> 
 pub(super) fn change(batch: &mut Batch, change: &ChangeUser, story: Story<'_>) -> Decided {
     let ChangeUser { account_id, user_id: id, role, password_hash } = change;
     let known = present(batch, *account_id, *id)?;
-    let story = Story { account_id: Some(*account_id), ..story };
+    let mut story = Story { account_id: Some(*account_id), ..story };
     let role = role.filter(|role| *role != known.role);
     if let Some(role) = role {
-        batch.append(*id, UserEvent::from(UserRoleChanged { role }), &story);
+        let changed = batch.append(*id, UserEvent::from(UserRoleChanged { role }), &story);
+        story = story.after(changed);
     }
     if let Some(password_hash) = password_hash {
         batch.append(*id, UserEvent::from(UserPasswordReset {}), &story);

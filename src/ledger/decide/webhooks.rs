@@ -23,11 +23,11 @@ pub(super) fn register(batch: &mut Batch, command: &RegisterWebhook, story: Stor
     }
     let id = next(batch.ids.webhooks.pop_front(), "webhook")?;
     let story = Story { account_id: Some(account_id), ..story };
-    let token = match command.credential_id {
-        Some(credential_id) => signing_secret(batch, credential_id, &command.new_secret, &story)?,
+    let (token, story) = match command.credential_id {
+        Some(credential_id) => signing_secret(batch, credential_id, &command.new_secret, story)?,
         None => {
             batch.keep_text(WEBHOOK_TOKEN, id, new_salt(), &command.new_secret)?;
-            command.new_secret.clone()
+            (command.new_secret.clone(), story)
         }
     };
     let name_hash = batch.keep_text(WEBHOOK_NAME, id, new_salt(), &command.name)?;
@@ -43,13 +43,18 @@ pub(super) fn register(batch: &mut Batch, command: &RegisterWebhook, story: Stor
     webhook_view(batch, id, Some(token))
 }
 
-/// The credential's signing secret; the new one becomes it where there is none.
-fn signing_secret(batch: &mut Batch, id: CredentialId, new_secret: &Private, story: &Story<'_>) -> Result<Private, Stop> {
+/// The credential's signing secret, and how the story goes on; the new one becomes it where there is none.
+fn signing_secret<'a>(
+    batch: &mut Batch,
+    id: CredentialId,
+    new_secret: &Private,
+    story: Story<'a>,
+) -> Result<(Private, Story<'a>), Stop> {
     if let Some(sealed) = batch.signing_secrets.get(&id) {
-        return Ok(batch.keyring.open_text(SIGNING_SECRET, id, sealed)?);
+        return Ok((batch.keyring.open_text(SIGNING_SECRET, id, sealed)?, story));
     }
-    keep_signing_secret(batch, id, new_secret, story)?;
-    Ok(new_secret.clone())
+    let kept = keep_signing_secret(batch, id, new_secret, &story)?;
+    Ok((new_secret.clone(), story.after(kept)))
 }
 
 pub(super) fn update(

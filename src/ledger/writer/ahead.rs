@@ -31,12 +31,14 @@ pub(super) struct Flight {
     replies: Replies,
     first_event: Option<Uuid>,
     events: usize,
-    sent_at: Instant,
+    /// Whether it moves the head; else it only looks whether that stands where it should.
+    moves: bool,
     task: JoinHandle<Landing>,
 }
 
-/// How the statement ended, `Err` if not in time, and its connection.
-pub(super) type Landing = (PgConnection, Result<Result<Option<DateTime<Utc>>, sqlx::Error>, Elapsed>);
+/// How the statement ended, `Err` if not in time, and its connection; with the database's time when it
+/// had the head, and for how long it was held.
+pub(super) type Landing = (PgConnection, Result<Result<Option<(DateTime<Utc>, Duration)>, sqlx::Error>, Elapsed>);
 
 /// The database's clock as it was read last. Between two looks the node's own monotonic clock goes
 /// on from there, so that no wall clock of a node tells when an event was recorded.
@@ -158,30 +160,35 @@ impl Writer {
             return self.execute(submissions).await;
         };
         let (first_event, events) = (batch.appended.first().map(|event| event.moment.event_id), batch.appended.len());
+        let moves = !batch.is_empty();
         let discards_plans = self.plans.are_stale();
         let task = tokio::spawn(async move {
             let write = async {
                 if discards_plans {
                     sqlx::raw_sql("DISCARD PLANS").execute(&mut connection).await?;
                 }
-                statement.execute(&mut connection).await
+                let sent_at = Instant::now();
+                let written = statement.execute(&mut connection).await?;
+                Ok(written.map(|written| (written.at, sent_at.elapsed().saturating_sub(written.waited))))
             };
             let outcome = tokio::time::timeout(PHASE_DEADLINE, write).await;
             (connection, outcome)
         });
         self.memory = Some(batch.into_memory());
-        self.flight = Some(Flight { submissions, replies, first_event, events, sent_at: Instant::now(), task });
+        self.flight = Some(Flight { submissions, replies, first_event, events, moves, task });
     }
 
     /// Answers the batch that has landed. If it was not written, it is run again with the head
     /// locked first, and so is the open batch, which was decided on it.
     pub(super) async fn settle(&mut self, (flight, landing): (Flight, Result<Landing, JoinError>)) {
-        let Flight { submissions, replies, first_event, events, sent_at, .. } = flight;
+        let Flight { submissions, replies, first_event, events, moves, .. } = flight;
         let run = match landing {
-            Ok((connection, Ok(Ok(Some(now))))) => {
+            Ok((connection, Ok(Ok(Some((now, held)))))) => {
                 self.connection = Some(connection);
                 self.clock = Some(Clock::read(now));
-                self.metrics.committed(submissions.len(), events, sent_at.elapsed());
+                if moves {
+                    self.metrics.committed(submissions.len(), events, held);
+                }
                 return self.finish(submissions, replies, first_event.is_some());
             }
             Ok((connection, Ok(Ok(None)))) => {

@@ -1,0 +1,87 @@
+//! A webhook is switched off, however much is pending for it.
+
+use ledger_projections::deliveries::{MOST_SILENCED, SILENCE};
+use rewards_ledger::ledger::FIRST_SHARD;
+use rewards_ledger::ledger::connect;
+use rewards_ledger::ledger::projector::{Projector, Step};
+use serde_json::json;
+use sqlx::AssertSqlSafe;
+
+use super::{order, webhook};
+use crate::support::node::Node;
+
+/// Adds so many pending deliveries of a webhook, of which every other one was attempted.
+async fn backlog(node: &Node, webhook: i64, count: i64) {
+    sqlx::query(
+        "INSERT INTO delivery_state (shard_id, delivery_id, webhook_id, attempt_count, next_attempt_at)
+         SELECT 1, $1 * 1000000 + n, $1, n % 2, now() FROM generate_series(1, $2) AS n",
+    )
+    .bind(webhook)
+    .bind(count)
+    .execute(node.ledger.pool())
+    .await
+    .unwrap();
+}
+
+async fn pending(node: &Node, webhook: i64) -> usize {
+    let count: i64 = sqlx::query_scalar("SELECT count(*) FROM delivery_state WHERE webhook_id = $1 AND status = 'pending'")
+        .bind(webhook)
+        .fetch_one(node.ledger.pool())
+        .await
+        .unwrap();
+    count.try_into().unwrap()
+}
+
+#[tokio::test]
+async fn what_is_pending_fails_in_short_transactions_and_then_the_projection_goes_on() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let (id, _) = webhook(&node, &setup.client, "https://example.com/one", &["order.created"]).await;
+    let (other, _) = webhook(&node, &setup.client, "https://example.com/two", &["order.created"]).await;
+    node.project().await;
+    let left = 2_000;
+    backlog(&node, id, (2 * MOST_SILENCED + left).try_into().unwrap()).await;
+    backlog(&node, other, 10).await;
+    let path = format!("/webhooks/{id}");
+    node.client(&setup.client, "PUT", &path, json!({"is_active": false})).await.data(200);
+    order(&node, &setup).await;
+
+    let projector = Projector::new(&node.ledger, &node.options, node.metrics.clone());
+    for left in [MOST_SILENCED + left, left] {
+        assert_eq!(projector.step(FIRST_SHARD).await.unwrap(), Step::Applied { events: 0, is_more: true });
+        assert_eq!(pending(&node, id).await, left);
+    }
+    // In between it is switched on again: what was pending when it was off has failed all the same.
+    node.client(&setup.client, "PUT", &path, json!({"is_active": true})).await.data(200);
+    order(&node, &setup).await;
+    let Step::Applied { events, is_more: false } = projector.step(FIRST_SHARD).await.unwrap() else { panic!("not all") };
+    assert!(events > 4, "the events of both orders and switches: {events}");
+    assert_eq!((pending(&node, id).await, pending(&node, other).await), (1, 12));
+}
+
+#[tokio::test]
+async fn it_is_found_by_the_indexes_of_what_is_due() {
+    let node = Node::start().await;
+    for webhook in 1..=3 {
+        backlog(&node, webhook, 2_000).await;
+    }
+    sqlx::raw_sql("UPDATE delivery_state SET status = 'delivered', delivered_at = now() WHERE delivery_id % 10 > 0")
+        .execute(node.ledger.pool())
+        .await
+        .unwrap();
+    let pool = connect::projector(&node.options);
+    for analyzed in [false, true] {
+        if analyzed {
+            sqlx::raw_sql("ANALYZE delivery_state").execute(&mut node.admin().await).await.unwrap();
+        }
+        for (statement, index) in SILENCE.into_iter().zip(["delivery_state_due_first", "delivery_state_due_retry"]) {
+            let explain = format!(
+                "DEALLOCATE ALL; PREPARE silence (smallint, bigint[], bigint) AS {statement}; EXPLAIN EXECUTE silence (1, '{{2}}', 100)"
+            );
+            let rows = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_all(&pool).await.unwrap();
+            let plan: Vec<String> = rows.iter().map(|row| sqlx::Row::get(row, 0)).collect();
+            let plan = plan.join("\n");
+            assert!(plan.contains(index) && plan.contains("delivery_state_pkey") && !plan.contains("Seq Scan"), "{plan}");
+        }
+    }
+}
