@@ -224,7 +224,8 @@ impl Replays {
     /// Replay events to a webhook
     ///
     /// Makes new deliveries of their own five attempts, under the same `event_id` and with the same
-    /// bytes, at a limited rate. With `dry_run` it only counts them, and answers 200.
+    /// bytes, at a limited rate. With `dry_run` it only counts them, and answers 200. A webhook has one
+    /// replay at a time.
     #[oai(path = "/webhooks/:id/replays", method = "post", operation_id = "start_replay")]
     async fn start(
         &self,
