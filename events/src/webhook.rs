@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::account::{Account, AccountStatus, Credential};
 use crate::order::OrderEvent;
 use crate::{AccountId, CredentialId, Moment, Rejection, WebhookId};
 
@@ -132,12 +133,6 @@ impl Webhook {
     pub fn listening(&self) -> Result<&Webhook, Rejection> {
         if self.is_active && !self.is_deleted { Ok(self) } else { Err(Rejection::WebhookInactive) }
     }
-
-    /// Decides a test of the delivery with this id.
-    pub fn test(&self, delivery_id: i64) -> Result<WebhookTested, Rejection> {
-        let event_type = *self.listening()?.events.first().ok_or(Rejection::WebhookInactive)?;
-        Ok(WebhookTested { delivery_id, event_type })
-    }
 }
 
 /// What a retry is decided on: a delivery as the worker's record has it.
@@ -153,16 +148,66 @@ impl Retryable {
     /// Attempts that a delivery has (specification, "Webhook and signing limits").
     pub const MAX_ATTEMPTS: i16 = 5;
 
-    /// Decides a retry: of a failed delivery with attempts left, to a webhook that listens.
-    pub fn retry(&self, webhook: &Webhook) -> Result<DeliveryRetryRequested, Rejection> {
+    fn failed_with_attempts_left(self) -> Result<Retryable, Rejection> {
         if !self.has_failed {
             return Err(Rejection::DeliveryNotFailed);
         }
         if self.attempt_count >= Self::MAX_ATTEMPTS {
             return Err(Rejection::DeliveryAttemptsExhausted);
         }
-        webhook.listening()?;
-        Ok(DeliveryRetryRequested { event_id: self.event_id, replay_id: self.replay_id })
+        Ok(self)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum WebhookCommand {
+    Update(WebhookUpdated),
+    Delete,
+    /// Asks for a delivery with this id.
+    Test {
+        delivery_id: i64,
+    },
+    /// Asks that this delivery be tried again.
+    Retry(Retryable),
+}
+
+/// Decides a registration by an account that has `alive` webhooks. Refusals come in the order account, limit,
+/// credential; the credential is the one that is asked for, if it exists.
+pub fn register(
+    account: &Account,
+    alive: usize,
+    credential: Option<&Credential>,
+    asked: WebhookRegistered,
+) -> Result<WebhookEvent, Rejection> {
+    if account.status == AccountStatus::Suspended {
+        return Err(Rejection::AccountSuspended);
+    }
+    if alive >= Webhook::MOST_PER_ACCOUNT {
+        return Err(Rejection::WebhookLimitReached);
+    }
+    let is_usable = |credential: &Credential| credential.account_id == account.id && !credential.is_revoked;
+    if asked.credential_id.is_some() && !credential.is_some_and(is_usable) {
+        return Err(Rejection::InvalidField { field: "credential_id", problem: "is unknown" });
+    }
+    Ok(asked.into())
+}
+
+/// What happens to a webhook on a command. A deleted one cannot be found, but its history can: what asks for a
+/// delivery is told that it does not listen.
+pub fn decide(webhook: &Webhook, command: WebhookCommand) -> Result<WebhookEvent, Rejection> {
+    match command {
+        WebhookCommand::Update(_) | WebhookCommand::Delete if webhook.is_deleted => Err(Rejection::NotFound),
+        WebhookCommand::Update(change) => Ok(change.into()),
+        WebhookCommand::Delete => Ok(WebhookDeleted {}.into()),
+        WebhookCommand::Test { delivery_id } => {
+            let event_type = *webhook.listening()?.events.first().ok_or(Rejection::WebhookInactive)?;
+            Ok(WebhookTested { delivery_id, event_type }.into())
+        }
+        WebhookCommand::Retry(delivery) => {
+            let Retryable { event_id, replay_id, .. } = delivery.failed_with_attempts_left()?;
+            webhook.listening()?;
+            Ok(DeliveryRetryRequested { event_id, replay_id }.into())
+        }
     }
 }
 
@@ -248,19 +293,21 @@ mod tests {
     #[test]
     fn a_test_is_of_the_first_subscribed_type_and_changes_nothing_about_the_webhook() {
         let before = webhook(&[]);
-        let tested = before.test(5).unwrap();
-        assert_eq!(tested, WebhookTested { delivery_id: 5, event_type: WebhookEventType::OrderDelivered });
-        let after = evolve(Some(before.clone()), 1, &tested.into(), &at(2)).unwrap();
+        let test = WebhookCommand::Test { delivery_id: 5 };
+        let tested = decide(&before, test.clone()).unwrap();
+        let expected = WebhookTested { delivery_id: 5, event_type: WebhookEventType::OrderDelivered };
+        assert_eq!(tested, expected.into());
+        let after = evolve(Some(before.clone()), 1, &tested, &at(2)).unwrap();
         assert_eq!(after, Webhook { version: 2, ..before });
-        assert_eq!(webhook(&[switched(false)]).test(5), Err(Rejection::WebhookInactive));
-        assert!(webhook(&[switched(false), switched(true)]).test(5).is_ok());
+        assert_eq!(decide(&webhook(&[switched(false)]), test.clone()), Err(Rejection::WebhookInactive));
+        assert!(decide(&webhook(&[switched(false), switched(true)]), test).is_ok());
     }
 
     #[test]
     fn a_failed_delivery_with_attempts_left_can_be_retried() {
         let (on, off) = (webhook(&[]), webhook(&[switched(false)]));
         let delivery = |has_failed, attempt_count| Retryable { event_id: Uuid::nil(), replay_id: 3, has_failed, attempt_count };
-        let requested = DeliveryRetryRequested { event_id: Uuid::nil(), replay_id: 3 };
+        let requested = WebhookEvent::from(DeliveryRetryRequested { event_id: Uuid::nil(), replay_id: 3 });
         for (delivery, webhook, expected) in [
             (delivery(true, 0), &on, Ok(requested.clone())),
             (delivery(true, 4), &on, Ok(requested)),
@@ -268,7 +315,67 @@ mod tests {
             (delivery(false, 1), &on, Err(Rejection::DeliveryNotFailed)),
             (delivery(true, 4), &off, Err(Rejection::WebhookInactive)),
         ] {
-            assert_eq!(delivery.retry(webhook), expected);
+            assert_eq!(decide(webhook, WebhookCommand::Retry(delivery)), expected);
+        }
+    }
+
+    #[test]
+    fn a_deleted_webhook_is_not_found_and_is_told_nothing() {
+        let deleted = evolve(Some(webhook(&[])), 1, &decide(&webhook(&[]), WebhookCommand::Delete).unwrap(), &at(2)).unwrap();
+        for (command, expected) in [
+            (WebhookCommand::Update(switched(true)), Rejection::NotFound),
+            (WebhookCommand::Delete, Rejection::NotFound),
+            (WebhookCommand::Test { delivery_id: 5 }, Rejection::WebhookInactive),
+        ] {
+            assert_eq!(decide(&deleted, command), Err(expected));
+        }
+        assert_eq!(decide(&webhook(&[]), WebhookCommand::Update(switched(true))), Ok(switched(true).into()));
+    }
+
+    #[test]
+    fn a_webhook_is_registered_by_an_active_account_with_room_and_a_credential_of_its_own() {
+        let created_at = at(1).recorded_at;
+        let account = |status| Account {
+            id: 7,
+            version: 1,
+            name: String::new(),
+            status,
+            discounts: vec![],
+            created_at,
+            updated_at: created_at,
+        };
+        let credential = |account_id, is_revoked| Credential {
+            id: 3,
+            version: 1,
+            account_id,
+            name: String::new(),
+            key_prefix: String::new(),
+            has_signing_secret: true,
+            hmac_required: false,
+            is_revoked,
+            created_at,
+            updated_at: created_at,
+        };
+        let (active, suspended) = (account(AccountStatus::Active), account(AccountStatus::Suspended));
+        let unknown = Rejection::InvalidField { field: "credential_id", problem: "is unknown" };
+        for (account, alive, credential_id, credential, expected) in [
+            (&active, 19, None, None, None),
+            (&active, 0, Some(3), Some(credential(7, false)), None),
+            (&suspended, 20, None, None, Some(Rejection::AccountSuspended)),
+            (&active, 20, Some(3), None, Some(Rejection::WebhookLimitReached)),
+            (&active, 0, Some(3), None, Some(unknown.clone())),
+            (&active, 0, Some(3), Some(credential(8, false)), Some(unknown.clone())),
+            (&active, 0, Some(3), Some(credential(7, true)), Some(unknown)),
+        ] {
+            let asked = WebhookRegistered {
+                account_id: 7,
+                credential_id,
+                events: vec![WebhookEventType::OrderCreated],
+                name_hash: String::new(),
+                url_hash: String::new(),
+            };
+            let decided = register(account, alive, credential.as_ref(), asked.clone());
+            assert_eq!(decided, expected.map_or(Ok(asked.into()), Err));
         }
     }
 }

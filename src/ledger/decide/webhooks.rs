@@ -1,26 +1,32 @@
 //! Registering, changing, deleting and testing webhooks, and retrying what failed to reach them.
 
-use ledger_events::webhook::{Webhook, WebhookDeleted, WebhookEvent, WebhookRegistered, WebhookUpdated};
+use ledger_events::webhook::{self, WebhookCommand, WebhookRegistered, WebhookUpdated};
 use ledger_events::{AccountId, CredentialId, Rejection, WebhookId};
+use uuid::Uuid;
 
 use super::credentials::keep_signing_secret;
-use super::{Decided, Stop, Story, active, new_salt, next, unknown};
+use super::{Decided, Stop, Story, active, new_salt, next};
 use crate::access::SIGNING_SECRET;
-use crate::access::seal::{Private, SealError};
+use crate::access::seal::{Private, SealError, salted_hash};
 use crate::ledger::batch::Batch;
 use crate::ledger::command::{Answer, RegisterWebhook, WebhookChange, WebhookView};
 use crate::ledger::texts::{WEBHOOK_NAME, WEBHOOK_TOKEN, WEBHOOK_URL};
 
 pub(super) fn register(batch: &mut Batch, command: &RegisterWebhook, story: Story<'_>) -> Decided {
     let account_id = command.account_id;
-    active(batch, account_id)?;
+    let account = batch.accounts.get(&account_id).ok_or(Rejection::NotFound)?;
     let alive = batch.webhooks.values().filter(|w| w.account_id == account_id && !w.is_deleted).count();
-    if alive >= Webhook::MOST_PER_ACCOUNT {
-        return Err(Rejection::WebhookLimitReached.into());
-    }
-    if let Some(id) = command.credential_id {
-        batch.credentials.get(&id).filter(|c| c.account_id == account_id && !c.is_revoked).ok_or(unknown("credential_id"))?;
-    }
+    let credential = command.credential_id.and_then(|id| batch.credentials.get(&id));
+    let (name, url) = (Hashed::new(WEBHOOK_NAME, &command.name), Hashed::new(WEBHOOK_URL, &command.url));
+    let asked = WebhookRegistered {
+        account_id,
+        credential_id: command.credential_id,
+        events: command.events.clone(),
+        name_hash: name.hash(),
+        url_hash: url.hash(),
+    };
+    let event = webhook::register(account, alive, credential, asked)?;
+
     let id = next(batch.ids.webhooks.pop_front(), "webhook")?;
     let story = Story { account_id: Some(account_id), ..story };
     let (token, story) = match command.credential_id {
@@ -30,17 +36,32 @@ pub(super) fn register(batch: &mut Batch, command: &RegisterWebhook, story: Stor
             (command.new_secret.clone(), story)
         }
     };
-    let name_hash = batch.keep_text(WEBHOOK_NAME, id, new_salt(), &command.name)?;
-    let url_hash = batch.keep_text(WEBHOOK_URL, id, new_salt(), &command.url)?;
-    let event = WebhookRegistered {
-        account_id,
-        credential_id: command.credential_id,
-        events: command.events.clone(),
-        name_hash,
-        url_hash,
-    };
-    batch.append(id, WebhookEvent::from(event), &story);
+    batch.append(id, event, &story);
+    name.keep(batch, id)?;
+    url.keep(batch, id)?;
     webhook_view(batch, id, Some(token))
+}
+
+/// A text that an event commits to, kept once the event is decided.
+struct Hashed<'a> {
+    kind: &'static str,
+    salt: Vec<u8>,
+    text: &'a Private,
+}
+
+impl<'a> Hashed<'a> {
+    fn new(kind: &'static str, text: &'a Private) -> Hashed<'a> {
+        Hashed { kind, salt: new_salt(), text }
+    }
+
+    fn hash(&self) -> String {
+        salted_hash(&self.salt, self.text.expose())
+    }
+
+    fn keep(self, batch: &mut Batch, id: WebhookId) -> Result<(), SealError> {
+        batch.keep_text(self.kind, id, self.salt, self.text)?;
+        Ok(())
+    }
 }
 
 /// The credential's signing secret, and how the story goes on; the new one becomes it where there is none.
@@ -64,17 +85,36 @@ pub(super) fn update(
     change: &WebhookChange,
     story: Story<'_>,
 ) -> Decided {
-    own_webhook(batch, account_id, id)?;
-    let name_hash = change.name.as_ref().map(|text| batch.keep_text(WEBHOOK_NAME, id, new_salt(), text)).transpose()?;
-    let url_hash = change.url.as_ref().map(|text| batch.keep_text(WEBHOOK_URL, id, new_salt(), text)).transpose()?;
-    let event = WebhookUpdated { events: change.events.clone(), is_active: change.is_active, name_hash, url_hash };
-    batch.append(id, WebhookEvent::from(event), &Story { account_id: Some(account_id), ..story });
+    let name = change.name.as_ref().map(|text| Hashed::new(WEBHOOK_NAME, text));
+    let url = change.url.as_ref().map(|text| Hashed::new(WEBHOOK_URL, text));
+    let change = WebhookUpdated {
+        events: change.events.clone(),
+        is_active: change.is_active,
+        name_hash: name.as_ref().map(Hashed::hash),
+        url_hash: url.as_ref().map(Hashed::hash),
+    };
+    append(batch, account_id, id, WebhookCommand::Update(change), story)?;
+    for text in [name, url].into_iter().flatten() {
+        text.keep(batch, id)?;
+    }
     webhook_view(batch, id, None)
 }
 
-fn own_webhook(batch: &Batch, account_id: AccountId, id: WebhookId) -> Result<(), Rejection> {
-    batch.webhooks.get(&id).filter(|w| w.account_id == account_id && !w.is_deleted).ok_or(Rejection::NotFound)?;
-    active(batch, account_id)
+/// Decides for the account's own webhook, and appends. Answers the event's id.
+fn append(
+    batch: &mut Batch,
+    account_id: AccountId,
+    id: WebhookId,
+    command: WebhookCommand,
+    story: Story<'_>,
+) -> Result<Uuid, Rejection> {
+    let webhook = batch.webhooks.get(&id).filter(|w| w.account_id == account_id).ok_or(Rejection::NotFound)?;
+    let decided = webhook::decide(webhook, command);
+    // A webhook that cannot be found is not found by a suspended account either.
+    if decided != Err(Rejection::NotFound) {
+        active(batch, account_id)?;
+    }
+    Ok(batch.append(id, decided?, &Story { account_id: Some(account_id), ..story }))
 }
 
 fn webhook_view(batch: &Batch, id: WebhookId, token: Option<Private>) -> Decided {
@@ -85,27 +125,20 @@ fn webhook_view(batch: &Batch, id: WebhookId, token: Option<Private>) -> Decided
 }
 
 pub(super) fn delete(batch: &mut Batch, account_id: AccountId, id: WebhookId, story: Story<'_>) -> Decided {
-    own_webhook(batch, account_id, id)?;
-    batch.append(id, WebhookEvent::from(WebhookDeleted {}), &Story { account_id: Some(account_id), ..story });
+    append(batch, account_id, id, WebhookCommand::Delete, story)?;
     webhook_view(batch, id, None)
 }
 
 pub(super) fn test(batch: &mut Batch, account_id: AccountId, id: WebhookId, story: Story<'_>) -> Decided {
-    let webhook = batch.webhooks.get(&id).filter(|w| w.account_id == account_id).cloned().ok_or(Rejection::NotFound)?;
-    active(batch, account_id)?;
-    webhook.listening()?;
     let delivery_id = next(batch.ids.deliveries.pop_front(), "delivery")?;
-    let event = WebhookEvent::from(webhook.test(delivery_id)?);
-    let event_id = batch.append(id, event, &Story { account_id: Some(account_id), ..story });
+    let event_id = append(batch, account_id, id, WebhookCommand::Test { delivery_id }, story)?;
     Ok(Answer::Test { delivery_id, event_id })
 }
 
 pub(super) fn retry(batch: &mut Batch, account_id: AccountId, delivery_id: i64, story: Story<'_>) -> Decided {
     let known = batch.retryable.get(&delivery_id).filter(|(owner, ..)| *owner == account_id);
     let (_, webhook_id, delivery) = known.cloned().ok_or(Rejection::NotFound)?;
-    active(batch, account_id)?;
-    let event = delivery.retry(batch.webhooks.get(&webhook_id).ok_or(Rejection::NotFound)?)?;
-    batch.append(webhook_id, WebhookEvent::from(event), &Story { account_id: Some(account_id), ..story });
+    append(batch, account_id, webhook_id, WebhookCommand::Retry(delivery), story)?;
     // Another retry in the same batch comes too late.
     if let Some((.., delivery)) = batch.retryable.get_mut(&delivery_id) {
         delivery.has_failed = false;
