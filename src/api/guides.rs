@@ -70,6 +70,6 @@ fn page(title: &str, markdown: &str) -> String {
     html::push_html(&mut body, Parser::new_ext(markdown, Options::ENABLE_TABLES));
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title>\
-         <style>{STYLE}</style></head>\n<body><p><a href=\"/docs/guides\">Guides</a></p>\n{body}</body></html>\n"
+         <link rel=\"icon\" href=\"data:,\"><style>{STYLE}</style></head>\n<body><p><a href=\"/docs/guides\">Guides</a></p>\n{body}</body></html>\n"
     )
 }

@@ -133,10 +133,13 @@ fn published_client() -> Value {
 }
 
 /// The interactive page of the finished document: scripts and styles are in it, so it works
-/// offline.
+/// offline, and a browser asks for nothing else.
 fn page<T: OpenApi>(service: &OpenApiService<T, ()>, document: &Value) -> String {
+    let title = document["info"]["title"].as_str().unwrap_or_default();
+    let head = format!("<title>{title}</title><link rel=\"icon\" href=\"data:,\">");
     // The page is made around the unfinished document.
-    service.swagger_ui_html().replacen(&service.spec(), &document.to_string(), 1)
+    let page = service.swagger_ui_html().replacen(&service.spec(), &document.to_string(), 1);
+    page.replacen("<title>Swagger UI</title>", &head, 1)
 }
 
 /// The published documents: each with its path in the repository and its text.

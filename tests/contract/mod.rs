@@ -1,5 +1,6 @@
-//! The published contract: examples, envelopes, signatures, guides, and the words of errors.
+//! The published contract: examples, envelopes, signatures, guides, pages, and the words of errors.
 
+mod browser;
 mod examples;
 mod fuzz;
 mod guides;
