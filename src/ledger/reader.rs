@@ -375,18 +375,7 @@ pub async fn orders_before(
     before: Position,
 ) -> Result<HashMap<OrderId, Order>, ReadError> {
     let mut states = HashMap::with_capacity(ids.len());
-    if ids.is_empty() {
-        return Ok(states);
-    }
-    let history: Vec<Stored> = sqlx::query_as(select_events!(
-        "WHERE shard_id = $1 AND stream_type = 'order' AND stream_id = ANY($2) AND position < $3 ORDER BY stream_id, version"
-    ))
-    .bind(shard)
-    .bind(ids)
-    .bind(before)
-    .fetch_all(conn)
-    .await?;
-    for stored in &history {
+    for stored in &streams_before(conn, shard, StreamType::Order, ids, before).await? {
         let recorded = stored.decode()?;
         if let Event::Order(event) = &recorded.event {
             orders::fold(&mut states, &recorded, event);
@@ -403,21 +392,32 @@ pub async fn payouts_before(
     before: Position,
 ) -> Result<HashMap<PayoutId, Payout>, ReadError> {
     let mut states = HashMap::with_capacity(ids.len());
-    if ids.is_empty() {
-        return Ok(states);
-    }
-    let history: Vec<Stored> = sqlx::query_as(select_events!(
-        "WHERE shard_id = $1 AND stream_type = 'payout' AND stream_id = ANY($2) AND position < $3 ORDER BY stream_id, version"
-    ))
-    .bind(shard)
-    .bind(ids)
-    .bind(before)
-    .fetch_all(conn)
-    .await?;
-    for stored in &history {
+    for stored in &streams_before(conn, shard, StreamType::Payout, ids, before).await? {
         payouts::fold(&mut states, &stored.decode()?);
     }
     Ok(states)
+}
+
+/// What happened to these streams before a position, a stream after the other.
+async fn streams_before(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    stream_type: StreamType,
+    ids: &[i64],
+    before: Position,
+) -> Result<Vec<Stored>, sqlx::Error> {
+    if ids.is_empty() {
+        return Ok(vec![]);
+    }
+    sqlx::query_as(select_events!(
+        "WHERE shard_id = $1 AND stream_type = $2 AND stream_id = ANY($3) AND position < $4 ORDER BY stream_id, version"
+    ))
+    .bind(shard)
+    .bind(stream_type.as_str())
+    .bind(ids)
+    .bind(before)
+    .fetch_all(conn)
+    .await
 }
 
 /// These events of the past, each with its order as it was right after it. What is not in the log,
