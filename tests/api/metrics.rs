@@ -1,12 +1,14 @@
 //! What `/metrics` tells.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ledger_events::Actor;
 use rewards_ledger::delivery::worker::Worker;
-use rewards_ledger::ledger::{Command, FIRST_SHARD, Origin};
+use rewards_ledger::ledger::{Command, FIRST_SHARD, Origin, health};
 use rewards_ledger::receiver::Answer;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::support::node::Node;
 use crate::support::shop::{DEADLINE, receiver, worker};
@@ -68,6 +70,39 @@ async fn what_is_counted_and_what_waits() {
     assert_eq!(value("ledger_log_head_position{"), head);
     assert_eq!(value("ledger_projection_lag_positions{"), head);
     assert!(value("ledger_projection_lag_seconds{") > 0.0);
+}
+
+/// Every name of a metric in a text.
+fn names(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| word.starts_with("ledger_")).collect()
+}
+
+#[tokio::test]
+async fn the_alerts_and_the_dashboard_ask_for_what_there_is() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    node.client(&setup.client, "GET", "/orders", Value::Null).await.data(200);
+    let stop = CancellationToken::new();
+    let watching = health::run(node.ledger.pool().clone(), vec![FIRST_SHARD], node.metrics.clone(), stop.clone());
+    let told = async {
+        loop {
+            let told = node.send(node.request("GET", "/metrics")).await.text;
+            if told.contains("ledger_delivery_health_missing{") {
+                stop.cancel();
+                return told;
+            }
+        }
+    };
+    let (told, ()) = tokio::join!(told, watching);
+    let told: BTreeSet<&str> = told.lines().filter_map(|line| line.split(['{', ' ']).next()).collect();
+    let (alerts, dashboard) = (include_str!("../../deploy/alerts.yml"), include_str!("../../deploy/dashboard.json"));
+    serde_json::from_str::<Value>(dashboard).unwrap();
+    for (file, asked) in [("alerts.yml", names(alerts)), ("dashboard.json", names(dashboard))] {
+        assert!(asked.len() > 8, "{file}: {asked:?}");
+        let unknown: Vec<_> = asked.difference(&told).collect();
+        assert!(unknown.is_empty(), "{file}: {unknown:?}");
+    }
 }
 
 /// The values of what counts.
