@@ -230,8 +230,11 @@ impl Follower {
         let (events, webhooks): (Vec<Uuid>, Vec<WebhookId>) = called_for.iter().copied().unzip();
         sqlx::query_as(
             "SELECT c.event_id, c.webhook_id FROM unnest($2::uuid[], $3::bigint[]) AS c (event_id, webhook_id)
-             LEFT JOIN deliveries d ON d.shard_id = $1 AND d.event_id = c.event_id AND d.webhook_id = c.webhook_id AND d.replay_id = 0
-             LEFT JOIN delivery_state s ON s.shard_id = $1 AND s.delivery_id = d.id
+             -- A look for each, whatever the statistics: there are far more deliveries than are asked for.
+             LEFT JOIN LATERAL (SELECT id FROM deliveries WHERE shard_id = $1 AND event_id = c.event_id AND webhook_id = c.webhook_id
+                AND replay_id = 0 LIMIT 1) AS d ON true
+             LEFT JOIN LATERAL (SELECT status, attempt_count, leased_until FROM delivery_state
+                WHERE shard_id = $1 AND delivery_id = d.id LIMIT 1) AS s ON true
              WHERE s.status IS NULL OR (s.status = 'pending' AND (
                 -- Nobody claims it, or could send it.
                 (s.attempt_count >= 5 AND s.leased_until IS NULL)

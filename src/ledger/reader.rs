@@ -375,7 +375,7 @@ pub async fn orders_before(
     before: Position,
 ) -> Result<HashMap<OrderId, Order>, ReadError> {
     let mut states = HashMap::with_capacity(ids.len());
-    for stored in &streams_before(conn, shard, StreamType::Order, ids, before).await? {
+    for stored in &streams_upto(conn, shard, StreamType::Order, ids, before - 1).await? {
         let recorded = stored.decode()?;
         if let Event::Order(event) = &recorded.event {
             orders::fold(&mut states, &recorded, event);
@@ -392,30 +392,33 @@ pub async fn payouts_before(
     before: Position,
 ) -> Result<HashMap<PayoutId, Payout>, ReadError> {
     let mut states = HashMap::with_capacity(ids.len());
-    for stored in &streams_before(conn, shard, StreamType::Payout, ids, before).await? {
+    for stored in &streams_upto(conn, shard, StreamType::Payout, ids, before - 1).await? {
         payouts::fold(&mut states, &stored.decode()?);
     }
     Ok(states)
 }
 
-/// What happened to these streams before a position, a stream after the other.
-async fn streams_before(
+/// What happened to these streams up to a position, a stream after the other.
+async fn streams_upto(
     conn: &mut PgConnection,
     shard: ShardId,
     stream_type: StreamType,
     ids: &[i64],
-    before: Position,
+    upto: Position,
 ) -> Result<Vec<Stored>, sqlx::Error> {
     if ids.is_empty() {
         return Ok(vec![]);
     }
-    sqlx::query_as(select_events!(
-        "WHERE shard_id = $1 AND stream_type = $2 AND stream_id = ANY($3) AND position < $4 ORDER BY stream_id, version"
+    // A look for each stream, whatever the statistics: with `= ANY` and stale ones, all streams of the type are read.
+    sqlx::query_as(concat!(
+        "SELECT e.* FROM unnest($3::bigint[]) AS wanted (id) CROSS JOIN LATERAL (",
+        select_events!("WHERE shard_id = $1 AND stream_type = $2 AND stream_id = wanted.id AND position <= $4 ORDER BY version"),
+        ") AS e ORDER BY e.stream_id, e.version"
     ))
     .bind(shard)
     .bind(stream_type.as_str())
     .bind(ids)
-    .bind(before)
+    .bind(upto)
     .fetch_all(conn)
     .await
 }
@@ -443,17 +446,7 @@ pub async fn past(conn: &mut PgConnection, shard: ShardId, events: &[Uuid]) -> R
     }
     orders.sort_unstable();
     orders.dedup();
-    if orders.is_empty() {
-        return Ok(past);
-    }
-    let history: Vec<Stored> = sqlx::query_as(select_events!(
-        "WHERE shard_id = $1 AND stream_type = 'order' AND stream_id = ANY($2) AND position <= $3 ORDER BY stream_id, version"
-    ))
-    .bind(shard)
-    .bind(orders)
-    .bind(last)
-    .fetch_all(conn)
-    .await?;
+    let history = streams_upto(conn, shard, StreamType::Order, &orders, last).await?;
     let mut states: HashMap<OrderId, Order> = HashMap::new();
     let mut unreadable = HashSet::new();
     for stored in &history {

@@ -6,9 +6,10 @@ use nix::sys::signal::Signal;
 use rewards_ledger::ledger::{Command, check_schema, connect, reader};
 use serde_json::json;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgPool};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, PgPool, Row};
 
 use crate::support::ledger::{SHARD, origin};
+use crate::support::node::Node;
 use crate::support::postgres;
 use crate::support::program::{DEADLINE, Program, run};
 use crate::support::shop::Shop;
@@ -234,4 +235,36 @@ async fn many_commands_share_few_transactions() {
     assert!(transactions <= 20, "{transactions} transactions");
     let all: i64 = sqlx::query_scalar("SELECT count(*) FROM events").fetch_one(shop.pool()).await.unwrap();
     assert_eq!(all, last);
+}
+
+#[tokio::test]
+async fn a_few_streams_are_read_without_all_the_others() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let mut admin = node.admin().await;
+    // Statistics from before the orders: there seem to be next to none.
+    sqlx::raw_sql("ANALYZE events").execute(&mut admin).await.unwrap();
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    let id = node.client(&setup.client, "POST", "/orders", order).await.data(201)["id"].as_i64().unwrap();
+    sqlx::query(
+        "INSERT INTO events SELECT shard_id, position + n, gen_random_uuid(), stream_type, stream_id + n, version, type, schema_version,
+            data, metadata, recorded_at
+         FROM events, generate_series(1000, 9999) AS n WHERE stream_type = 'order' AND stream_id = $1",
+    )
+    .bind(id)
+    .execute(&mut admin)
+    .await
+    .unwrap();
+    let mut conn = connect::projector(&node.options).acquire().await.unwrap();
+    let read = "SELECT pg_stat_force_next_flush(), idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'events_stream_version_key'";
+    let read = async |conn: &mut PgConnection| -> i64 {
+        // What is pending is counted when a statement has ended.
+        sqlx::raw_sql("SELECT pg_stat_force_next_flush()").execute(&mut *conn).await.unwrap();
+        sqlx::query(read).fetch_one(conn).await.unwrap().get(1)
+    };
+    let before = read(&mut conn).await;
+    let orders = reader::orders_before(&mut conn, SHARD, &[id, id + 1_000, id + 2_000], i64::MAX).await.unwrap();
+    assert_eq!(orders.len(), 3);
+    let entries = read(&mut conn).await - before;
+    assert!((3..100).contains(&entries), "{entries} entries of the index were read");
 }
