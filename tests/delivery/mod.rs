@@ -4,6 +4,7 @@ mod bounds;
 mod fairness;
 mod hostile;
 mod records;
+mod resources;
 mod schedule;
 mod signatures;
 
