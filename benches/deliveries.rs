@@ -48,7 +48,24 @@ enum Beside {
     OneThatHangs,
     /// An account that places orders as fast as it can, all announced to its webhook.
     AFlood,
+    /// In each account whose deliveries are measured one that hangs, a thousand due to all of them.
+    OneThatHangsInEachAccount,
+    /// In each account whose deliveries are measured one with more due to it than can be sent until the end.
+    AFloodInEachAccount,
 }
+
+impl Beside {
+    fn hangs(self) -> bool {
+        matches!(self, Beside::OneThatHangs | Beside::OneThatHangsInEachAccount)
+    }
+
+    fn is_in_each_account(self) -> bool {
+        matches!(self, Beside::OneThatHangsInEachAccount | Beside::AFloodInEachAccount)
+    }
+}
+
+/// More than are sent in a second.
+const FLOOD_PER_SECOND: u64 = 10_000;
 
 #[derive(Clone, Copy)]
 struct Size {
@@ -112,21 +129,32 @@ async fn main() -> Result<()> {
         let mut rows = Vec::new();
         for webhooks in [1, 10, 1_000] {
             let url = database(&format!("cost_{webhooks}")).await?;
-            let traffic = Traffic::before(&url).await?;
-            let backlog = size.backlog.min(20_000);
-            let backlog = make_backlog(&url, webhooks, backlog, Behaviour::Well).await?;
-            let drained = drain(&url, &traffic.url, backlog).await?;
-            let each = |count: u64| count as f64 / drained.delivered as f64;
-            rows.push(vec![
-                thousands(webhooks as f64),
-                format!("{:.3}", each(traffic.round_trips())),
-                thousands(each(traffic.bytes_to_database())),
-                thousands(each(traffic.bytes_from_database())),
-                thousands(each(drained.wal_bytes)),
-            ]);
+            let pool = PgPool::connect(&url).await?;
+            let (making, sending) = (Traffic::before(&url).await?, Traffic::before(&url).await?);
+            let arrivals = Arrivals::start(Behaviour::Well, webhooks).await?;
+            let deliveries = size.backlog.min(20_000);
+            place_backlog(&url, "api", &arrivals, deliveries).await?;
+            let before = count(&pool, WAL).await?;
+            let projector = Serve::start(&making.url, "api,projector", &[]).await?;
+            until_made(&pool, deliveries).await?;
+            let made_wal = count(&pool, WAL).await? - before;
+            drop(projector);
+            let drained = drain(&url, &sending.url, Backlog { arrivals, expected: deliveries }).await?;
+            for (what, traffic, wal) in [("made", &making, made_wal), ("sent", &sending, drained.wal_bytes)] {
+                let each = |count: u64| count as f64 / deliveries as f64;
+                rows.push(vec![
+                    thousands(webhooks as f64),
+                    what.to_owned(),
+                    format!("{:.3}", each(traffic.round_trips())),
+                    thousands(each(traffic.bytes_to_database())),
+                    thousands(each(traffic.bytes_from_database())),
+                    thousands(each(wal)),
+                ]);
+            }
         }
-        let header = ["endpoints", "round trips", "bytes to Postgres", "bytes from it", "bytes of WAL"];
-        table::print("What a delivery costs the database", &header, &rows);
+        let header = ["endpoints", "", "round trips", "bytes to Postgres", "bytes from it", "bytes of WAL"];
+        // A projector does more than make deliveries, and all of that is counted.
+        table::print("What a delivery costs the database: made by a projector, sent by a worker", &header, &rows);
     }
     if named("latency") {
         let mut rows = Vec::new();
@@ -145,6 +173,8 @@ async fn main() -> Result<()> {
         for (name, database_name, what) in [
             ("beside an endpoint that hangs, 1,000 due to it", "fair_hanging", Beside::OneThatHangs),
             ("beside an account with a flood", "fair_flood", Beside::AFlood),
+            ("each beside one of its own account that hangs", "fair_hanging_own", Beside::OneThatHangsInEachAccount),
+            ("each beside one of its own account with a flood", "fair_flood_own", Beside::AFloodInEachAccount),
         ] {
             let beside = latency(&database(database_name).await?, 10, Behaviour::Well, 200, size.period, what).await?;
             rows.push(vec![
@@ -236,25 +266,34 @@ struct Backlog {
 
 async fn make_backlog(url: &str, webhooks: usize, deliveries: u64, behaviour: Behaviour) -> Result<Backlog> {
     let arrivals = Arrivals::start(behaviour, webhooks).await?;
-    let serve = Serve::start(url, "api,projector", &[]).await?;
-    let (product, clients) = prepare(&serve, &arrivals, "order.created").await?;
+    let _serve = place_backlog(url, "api,projector", &arrivals, deliveries).await?;
+    until_made(&PgPool::connect(url).await?, deliveries).await?;
+    let expected = arrivals.answered_of(deliveries);
+    Ok(Backlog { arrivals, expected })
+}
+
+/// Places orders for so many deliveries through a node with these roles; it goes on until it is dropped.
+async fn place_backlog(url: &str, roles: &str, arrivals: &Arrivals, deliveries: u64) -> Result<Serve> {
+    let serve = Serve::start(url, roles, &[]).await?;
+    let (product, clients) = prepare(&serve, arrivals, "order.created").await?;
     place_all(&serve.address, &clients, product, deliveries, BACKLOG_CONNECTIONS).await?;
-    let pool = PgPool::connect(url).await?;
+    Ok(serve)
+}
+
+async fn until_made(pool: &PgPool, deliveries: u64) -> Result<()> {
     let started = Instant::now();
-    while count(&pool, "SELECT count(*) FROM delivery_state").await? < deliveries {
+    while count(pool, "SELECT count(*) FROM delivery_state").await? < deliveries {
         ensure!(started.elapsed() < PATIENCE, "the backlog was not made");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    let expected = arrivals.answered_of(deliveries);
-    Ok(Backlog { arrivals, expected })
+    Ok(())
 }
 
 /// Drains a backlog through a node that reaches its database by `worker_url`.
 async fn drain(url: &str, worker_url: &str, backlog: Backlog) -> Result<Drained> {
     let Backlog { arrivals, expected } = backlog;
     let pool = PgPool::connect(url).await?;
-    let wal = "SELECT (pg_current_wal_lsn() - '0/0')::bigint";
-    let wal_before = count(&pool, wal).await?;
+    let wal_before = count(&pool, WAL).await?;
     let serve = Serve::start(worker_url, "api,delivery", &arrivals.reach()).await?;
     let started = Instant::now();
     let (mut early, mut most) = (Holdings::default(), Holdings::default());
@@ -273,9 +312,12 @@ async fn drain(url: &str, worker_url: &str, backlog: Backlog) -> Result<Drained>
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let cpu = serve.cpu();
-    let wal_bytes = count(&pool, wal).await? - wal_before;
+    let wal_bytes = count(&pool, WAL).await? - wal_before;
     Ok(Drained { delivered: expected, per_second: expected as f64 / took.as_secs_f64(), cpu, wal_bytes, early, most })
 }
+
+/// The bytes of WAL that were written until now.
+const WAL: &str = "SELECT (pg_current_wal_lsn() - '0/0')::bigint";
 
 async fn count(pool: &PgPool, sql: &'static str) -> Result<u64> {
     Ok(u64::try_from(sqlx::query_scalar::<_, i64>(sql).fetch_one(pool).await?)?)
@@ -285,11 +327,17 @@ async fn count(pool: &PgPool, sql: &'static str) -> Result<u64> {
 async fn prepare(serve: &Serve, arrivals: &Arrivals, event: &str) -> Result<(i64, Arc<Vec<Client>>)> {
     let product = serve.product().await?;
     let clients = serve.clients(arrivals.endpoints()).await?;
+    listen(serve, &clients, |n| arrivals.url(n), event).await?;
+    Ok((product, clients))
+}
+
+/// A webhook for each of these clients.
+async fn listen(serve: &Serve, clients: &[Client], url: impl Fn(usize) -> String, event: &str) -> Result<()> {
     for (n, client) in clients.iter().enumerate() {
-        let webhook = json!({"name": "bench", "url": arrivals.url(n), "events": [event]});
+        let webhook = json!({"name": "bench", "url": url(n), "events": [event]});
         serve.client(client, "/webhooks", webhook).await?;
     }
-    Ok((product, clients))
+    Ok(())
 }
 
 /// Places so many orders from so many connections, as fast as they go.
@@ -348,25 +396,33 @@ async fn latency(
     beside: Beside,
 ) -> Result<Measured> {
     let arrivals = Arrivals::start(behaviour, webhooks).await?;
-    let serve = Serve::start(url, "api,projector,delivery", &arrivals.reach()).await?;
-    let (product, clients) = prepare(&serve, &arrivals, "order.created").await?;
-    let their = serve.clients(1).await?;
-    let their_url = if beside == Beside::AFlood { arrivals.aside_url() } else { arrivals.hanging_url() };
-    let mut flood = None;
+    let warming = period / 3;
+    // Those that are measured hear of nothing that is placed before they listen.
+    let preparing = Serve::start(url, "api,projector", &[]).await?;
+    let (product, clients) = (preparing.product().await?, preparing.clients(webhooks).await?);
+    let their = if beside.is_in_each_account() { clients.clone() } else { preparing.clients(1).await? };
     if beside != Beside::Nobody {
-        let webhook = json!({"name": "bench", "url": their_url, "events": ["order.created"]});
-        serve.client(&their[0], "/webhooks", webhook).await?;
+        let their_url = if beside.hangs() { arrivals.hanging_url() } else { arrivals.aside_url() };
+        listen(&preparing, &their, |_| their_url.clone(), "order.created").await?;
     }
-    match beside {
-        Beside::Nobody => {}
-        Beside::OneThatHangs => place_all(&serve.address, &their, product, 1_000, CONNECTIONS).await?,
-        Beside::AFlood => {
-            let (address, their) = (serve.address.clone(), their.clone());
-            flood = Some(tokio::spawn(async move { place_all(&address, &their, product, u64::MAX, CONNECTIONS / 4).await }));
-        }
+    let due = match beside {
+        Beside::Nobody | Beside::AFlood => 0,
+        Beside::OneThatHangs | Beside::OneThatHangsInEachAccount => 1_000,
+        Beside::AFloodInEachAccount => FLOOD_PER_SECOND * (warming + period).as_secs(),
+    };
+    place_all(&preparing.address, &their, product, due, BACKLOG_CONNECTIONS).await?;
+    let pool = PgPool::connect(url).await?;
+    until_made(&pool, due).await?;
+    listen(&preparing, &clients, |n| arrivals.url(n), "order.created").await?;
+    drop(preparing);
+    let serve = Serve::start(url, "api,projector,delivery", &arrivals.reach()).await?;
+    let mut flood = None;
+    if beside == Beside::AFlood {
+        let (address, their) = (serve.address.clone(), their.clone());
+        flood = Some(tokio::spawn(async move { place_all(&address, &their, product, u64::MAX, CONNECTIONS / 4).await }));
     }
     // The first ones open connections.
-    let warm_up = place_steadily(&serve.address, &clients, product, per_second, period / 3, "warm").await?;
+    let warm_up = place_steadily(&serve.address, &clients, product, per_second, warming, "warm").await?;
     arrivals.until(arrivals.answered_of(warm_up), PATIENCE).await?;
     arrivals.forget();
     let start = Instant::now();
@@ -377,6 +433,10 @@ async fn latency(
     if let Some(flood) = flood {
         ensure!(!flood.is_finished(), "the flood ended: {:?}", flood.await);
         flood.abort();
+    }
+    if beside == Beside::AFloodInEachAccount {
+        let left = "SELECT count(*) FROM delivery_state WHERE status = 'pending'";
+        ensure!(count(&pool, left).await? > IN_FLIGHT as u64, "the flood ended");
     }
     Ok(measured)
 }

@@ -148,6 +148,23 @@ impl Retryable {
     /// Attempts that a delivery has (specification, "Webhook and signing limits").
     pub const MAX_ATTEMPTS: i16 = 5;
 
+    /// The same after events of its webhook that the projection has yet to come to: a retry makes it
+    /// pending, and a webhook that is switched off fails it again.
+    pub fn after<'e>(self, events: impl IntoIterator<Item = &'e WebhookEvent>) -> Retryable {
+        let mut has_failed = self.has_failed;
+        for event in events {
+            match event {
+                WebhookEvent::DeliveryRetryRequested(e) if (e.event_id, e.replay_id) == (self.event_id, self.replay_id) => {
+                    has_failed = false;
+                }
+                WebhookEvent::WebhookUpdated(e) if e.is_active == Some(false) => has_failed = self.has_failed,
+                WebhookEvent::WebhookDeleted(_) => has_failed = self.has_failed,
+                _ => {}
+            }
+        }
+        Retryable { has_failed, ..self }
+    }
+
     fn failed_with_attempts_left(self) -> Result<Retryable, Rejection> {
         if !self.has_failed {
             return Err(Rejection::DeliveryNotFailed);
@@ -376,6 +393,24 @@ mod tests {
             };
             let decided = register(account, alive, credential.as_ref(), asked.clone());
             assert_eq!(decided, expected.map_or(Ok(asked.into()), Err));
+        }
+    }
+
+    #[test]
+    fn a_retry_that_nobody_has_carried_out_yet_counts_until_the_webhook_is_switched_off() {
+        let delivery = |has_failed| Retryable { event_id: Uuid::nil(), replay_id: 3, has_failed, attempt_count: 1 };
+        let retry = |replay_id| WebhookEvent::from(DeliveryRetryRequested { event_id: Uuid::nil(), replay_id });
+        let [on, off] = [true, false].map(|is_active| WebhookEvent::from(switched(is_active)));
+        for (events, has_failed) in [
+            (vec![], true),
+            (vec![retry(3)], false),
+            (vec![retry(0)], true),
+            (vec![retry(3), off.clone(), on.clone()], true),
+            (vec![off.clone(), on.clone(), retry(3)], false),
+            (vec![retry(3), WebhookDeleted {}.into()], true),
+        ] {
+            assert_eq!(delivery(true).after(&events).has_failed, has_failed, "{events:?}");
+            assert!(!delivery(false).after(&events).has_failed, "{events:?}");
         }
     }
 }

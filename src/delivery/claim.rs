@@ -13,6 +13,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, FromRow, PgConnection, PgPool, Row};
 use uuid::Uuid;
 
+use super::schedule::Clock;
 use crate::access::SIGNING_SECRET;
 use crate::access::seal::{Keyring, Private, SealError, salted_hash};
 
@@ -119,7 +120,7 @@ impl FromRow<'_, PgRow> for ClaimedRow {
 ///
 /// The lanes are loose scans of their indexes: as many steps as webhooks that wait, however many
 /// deliveries do.
-pub async fn due(pool: &PgPool, shard: ShardId) -> Result<(Vec<Due>, Option<Duration>), sqlx::Error> {
+pub async fn due(pool: &PgPool, clock: &Clock, shard: ShardId) -> Result<(Vec<Due>, Option<Duration>), sqlx::Error> {
     let rows: Vec<(WebhookId, AccountId, Option<f64>, Option<f64>)> = sqlx::query_as(
         "WITH RECURSIVE first_lane AS (
             (SELECT webhook_id, next_attempt_at FROM delivery_state
@@ -144,11 +145,12 @@ pub async fn due(pool: &PgPool, shard: ShardId) -> Result<(Vec<Due>, Option<Dura
                 (SELECT webhook_id, next_attempt_at AS first_at, NULL::timestamptz AS retry_at FROM first_lane
                  UNION ALL SELECT webhook_id, NULL, next_attempt_at FROM retry_lane) AS lanes
             GROUP BY webhook_id),
-         present AS MATERIALIZED (SELECT clock_timestamp() AS at)
+         present AS MATERIALIZED (SELECT clock_timestamp() + $2 AS at)
          SELECT webhook.webhook_id, a.account_id, extract(epoch FROM first_at - present.at)::float8, extract(epoch FROM retry_at - present.at)::float8
          FROM present CROSS JOIN webhook JOIN webhook_audience a ON a.shard_id = $1 AND a.webhook_id = webhook.webhook_id",
     )
     .bind(shard)
+    .bind(clock.ahead())
     .fetch_all(pool)
     .await?;
     let is_due = |seconds: Option<f64>| seconds.is_some_and(|seconds| seconds <= 0.0);
@@ -167,6 +169,7 @@ pub async fn due(pool: &PgPool, shard: ShardId) -> Result<(Vec<Due>, Option<Dura
 /// as are wanted, and no more than may be leased of it over all nodes.
 pub async fn claim(
     pool: &PgPool,
+    clock: &Clock,
     keyring: &Keyring,
     targets: &Targets,
     shard: ShardId,
@@ -178,7 +181,7 @@ pub async fn claim(
     let mut tx = pool.begin_with(AssertSqlSafe(begin)).await?;
     let began = Instant::now();
     let webhooks = wants.iter().map(|want| want.webhook_id).collect();
-    let Some((at, targets)) = targets.open(&mut tx, keyring, shard, webhooks).await? else {
+    let Some((at, targets)) = targets.open(&mut tx, clock, keyring, shard, webhooks).await? else {
         tx.rollback().await?;
         return Ok(vec![]);
     };
@@ -324,13 +327,14 @@ impl Targets {
     async fn open(
         &self,
         conn: &mut PgConnection,
+        clock: &Clock,
         keyring: &Keyring,
         shard: ShardId,
         webhooks: Vec<WebhookId>,
     ) -> Result<Option<(DateTime<Utc>, HashMap<WebhookId, Arc<Target>>)>, sqlx::Error> {
         let rows = sqlx::query(
             "SELECT a.webhook_id, a.credential_id, url.salt AS url_salt, url.sealed AS url, token.sealed AS token, c.signing_secret,
-                clock_timestamp()::timestamptz(3) AS present
+                (clock_timestamp() + $3)::timestamptz(3) AS present
              FROM unnest($2::bigint[]) AS wanted (webhook_id)
              JOIN webhook_audience a ON a.shard_id = $1 AND a.webhook_id = wanted.webhook_id
              LEFT JOIN vault.texts url ON url.shard_id = $1 AND url.kind = 'webhook.url' AND url.id = a.webhook_id
@@ -339,6 +343,7 @@ impl Targets {
         )
         .bind(shard)
         .bind(webhooks)
+        .bind(clock.ahead())
         .fetch_all(conn)
         .await?;
         let Some(first) = rows.first() else { return Ok(None) };

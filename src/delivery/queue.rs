@@ -29,14 +29,16 @@ pub struct Limits {
     pub in_flight: usize,
     /// Most to one webhook.
     pub per_webhook: usize,
-    /// Most to one that has not shown yet how soon it answers.
+    /// Most to one of which nothing is known yet.
+    pub new: usize,
+    /// Most to one when it has answered for the first time.
     pub first: usize,
 }
 
 impl Limits {
-    /// A webhook begins with a quarter of what may be sent to it at once.
+    /// A webhook is sent one delivery, and when it has answered a quarter of what may be sent to it at once.
     pub fn new(in_flight: usize, per_webhook: usize) -> Limits {
-        Limits { in_flight, per_webhook, first: per_webhook.div_ceil(4) }
+        Limits { in_flight, per_webhook, new: 1, first: per_webhook.div_ceil(4) }
     }
 }
 
@@ -52,7 +54,7 @@ struct Line {
     sending: usize,
     /// Claimed, and not recorded or given back yet: those that wait or are sent, too.
     held: usize,
-    /// How many may be claimed at once: it grows with quick answers, and halves when none comes.
+    /// How many may be claimed at once: it begins small, grows with quick answers, and halves when none comes.
     allowance: usize,
     /// How its last send ended; none before one has.
     last: Option<Last>,
@@ -140,7 +142,7 @@ impl Queue {
             waiting: VecDeque::new(),
             sending: 0,
             held: 0,
-            allowance: self.limits.first,
+            allowance: self.limits.new,
             last: None,
             silent_since: now,
             claimed: 0,
@@ -245,10 +247,12 @@ impl Queue {
         line.silent_since = now;
         let Some((took, is_answered)) = took else { return };
         let is_quick = took < QUICK;
+        let is_first = line.last.is_none();
         line.last = Some(if is_quick || is_answered { Last::After(took) } else { Last::Silence });
         line.allowance = match (is_quick, is_answered) {
-            (true, true) => (line.allowance + 1).min(self.limits.per_webhook.saturating_mul(AHEAD)),
             (false, false) => (line.allowance.min(self.limits.per_webhook) / 2).max(1),
+            _ if is_first => self.limits.first,
+            (true, true) => (line.allowance + 1).min(self.limits.per_webhook.saturating_mul(AHEAD)),
             _ => line.allowance.min(self.limits.per_webhook),
         };
     }

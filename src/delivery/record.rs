@@ -8,13 +8,15 @@ use ledger_events::{ShardId, WebhookId};
 use sqlx::PgPool;
 
 use super::claim::{Claimed, MAX_UNKNOWN};
-use super::schedule::{MAX_ATTEMPTS, next_attempt_at};
+use super::schedule::{Clock, MAX_ATTEMPTS, next_attempt_at};
 use super::sender::Outcome;
 
 /// An attempt that has ended, by the database's clock.
 #[derive(Debug)]
 pub struct Ended {
     pub claimed: Claimed,
+    /// When it was sent: what was claimed may have waited.
+    pub started_at: DateTime<Utc>,
     pub ended_at: DateTime<Utc>,
     /// How long it took, its answer's body included.
     pub took: Duration,
@@ -23,7 +25,7 @@ pub struct Ended {
 
 impl Ended {
     fn next_attempt_at(&self, base: Duration) -> Option<DateTime<Utc>> {
-        next_attempt_at(self.claimed.attempt, self.claimed.moment.at, self.ended_at, base)
+        next_attempt_at(self.claimed.attempt, self.started_at, self.ended_at, base)
     }
 
     /// How long after its end the next attempt is due; none when there is none.
@@ -61,9 +63,9 @@ pub async fn record(pool: &PgPool, shard: ShardId, results: &[Ended], base: Dura
     let recorded = sqlx::query(
         "WITH result AS MATERIALIZED (
             SELECT * FROM unnest($2::bigint[], $3::bigint[], $4::uuid[], $5::smallint[], $6::boolean[], $7::timestamptz[], $8::timestamptz[],
-                                 $9::smallint[], $10::integer[], $11::text[], $12::text[], $13::timestamptz[])
+                                 $9::smallint[], $10::integer[], $11::text[], $12::text[], $13::timestamptz[], $14::timestamptz[])
                 AS r (delivery_id, fence, request_id, attempt, succeeded, ended_at, next_attempt_at, response_status, response_time_ms, response_body, error,
-                      claimed_at)),
+                      claimed_at, started_at)),
          recorded AS (
             UPDATE delivery_state s
             SET status = CASE WHEN r.succeeded THEN 'delivered' WHEN r.next_attempt_at IS NULL THEN 'failed' ELSE s.status END,
@@ -76,9 +78,9 @@ pub async fn record(pool: &PgPool, shard: ShardId, results: &[Ended], base: Dura
             FROM result r
             WHERE s.shard_id = $1 AND s.delivery_id = r.delivery_id AND s.fence = r.fence AND coalesce(s.leased_until, '-infinity') > '-infinity'
             -- Not joined again: without statistics of either, each would be compared with each.
-            RETURNING s.delivery_id, r.request_id, r.ended_at, r.response_status, r.response_time_ms, r.error)
+            RETURNING s.delivery_id, r.request_id, r.started_at, r.ended_at, r.response_status, r.response_time_ms, r.error)
          UPDATE delivery_attempts a
-         SET finished_at = r.ended_at, response_status = r.response_status, response_time_ms = r.response_time_ms, error = r.error
+         SET started_at = r.started_at, finished_at = r.ended_at, response_status = r.response_status, response_time_ms = r.response_time_ms, error = r.error
          FROM recorded r
          WHERE a.shard_id = $1 AND a.delivery_id = r.delivery_id AND a.request_id = r.request_id",
     )
@@ -95,6 +97,7 @@ pub async fn record(pool: &PgPool, shard: ShardId, results: &[Ended], base: Dura
     .bind(results.iter().map(|r| r.outcome.response_body.as_deref()).collect::<Vec<_>>())
     .bind(results.iter().map(|r| r.outcome.error.as_deref()).collect::<Vec<_>>())
     .bind(results.iter().map(|r| r.claimed.moment.at).collect::<Vec<_>>())
+    .bind(results.iter().map(|r| r.started_at).collect::<Vec<_>>())
     .execute(pool)
     .await?;
     Ok(recorded.rows_affected())
@@ -122,14 +125,15 @@ pub async fn give_back(pool: &PgPool, shard: ShardId, unsent: &[Claimed]) -> Res
 
 /// Ends the leases of sends that were cut off. Their outcome is unknown, as if this node had
 /// crashed; but the next one need not wait for it.
-pub async fn end_leases(pool: &PgPool, shard: ShardId, cut: &[Lease]) -> Result<(), sqlx::Error> {
+pub async fn end_leases(pool: &PgPool, clock: &Clock, shard: ShardId, cut: &[Lease]) -> Result<(), sqlx::Error> {
     sqlx::query(
-        "UPDATE delivery_state s SET leased_until = clock_timestamp() FROM unnest($2::bigint[], $3::bigint[]) AS cut (delivery_id, fence)
+        "UPDATE delivery_state s SET leased_until = clock_timestamp() + $4 FROM unnest($2::bigint[], $3::bigint[]) AS cut (delivery_id, fence)
          WHERE s.shard_id = $1 AND s.delivery_id = cut.delivery_id AND s.fence = cut.fence AND coalesce(s.leased_until, '-infinity') > '-infinity'",
     )
     .bind(shard)
     .bind(cut.iter().map(|lease| lease.delivery_id).collect::<Vec<_>>())
     .bind(cut.iter().map(|lease| lease.fence).collect::<Vec<_>>())
+    .bind(clock.ahead())
     .execute(pool)
     .await?;
     Ok(())
@@ -137,11 +141,11 @@ pub async fn end_leases(pool: &PgPool, shard: ShardId, cut: &[Lease]) -> Result<
 
 /// An attempt whose outcome is unknown again after it was repeated as often as may be counts as a
 /// failed one, so that every delivery ends. Returns how many did.
-pub async fn write_off(pool: &PgPool, shard: ShardId, base: Duration) -> Result<u64, sqlx::Error> {
+pub async fn write_off(pool: &PgPool, clock: &Clock, shard: ShardId, base: Duration) -> Result<u64, sqlx::Error> {
     let written_off = sqlx::query(
         "WITH lost AS MATERIALIZED (
             SELECT delivery_id FROM delivery_state
-            WHERE shard_id = $1 AND leased_until < clock_timestamp() AND unknown_count >= $2 AND status = 'pending'
+            WHERE shard_id = $1 AND leased_until < clock_timestamp() + $5 AND unknown_count >= $2 AND status = 'pending'
             LIMIT 1000 FOR UPDATE SKIP LOCKED)
          UPDATE delivery_state s
          SET fence = fence + 1, leased_until = NULL, attempt_count = attempt_count + 1, unknown_count = 0,
@@ -155,6 +159,7 @@ pub async fn write_off(pool: &PgPool, shard: ShardId, base: Duration) -> Result<
     .bind(MAX_UNKNOWN)
     .bind(MAX_ATTEMPTS)
     .bind(base.as_secs_f64())
+    .bind(clock.ahead())
     .execute(pool)
     .await?;
     Ok(written_off.rows_affected())

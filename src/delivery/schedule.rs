@@ -1,11 +1,31 @@
-//! When a delivery is tried again (specification, "Delivery outcome and retries").
+//! When a delivery is tried again (specification, "Delivery outcome and retries"), and what time it is.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
 /// Attempts after which a delivery has failed for good.
 pub const MAX_ATTEMPTS: i16 = 5;
+
+/// What workers go by: the database's clock, which all nodes have in common. A test sets it ahead.
+#[derive(Clone, Debug, Default)]
+pub struct Clock {
+    milliseconds_ahead: Arc<AtomicI64>,
+}
+
+impl Clock {
+    /// How far it is ahead of the database's: every statement that asks for the time adds this.
+    pub fn ahead(&self) -> TimeDelta {
+        TimeDelta::milliseconds(self.milliseconds_ahead.load(Ordering::SeqCst))
+    }
+
+    /// Sets it ahead, for whoever has it.
+    pub fn advance(&self, by: TimeDelta) {
+        self.milliseconds_ahead.fetch_add(by.num_milliseconds(), Ordering::SeqCst);
+    }
+}
 
 /// When the attempt after a failed one is due: `base` × 1, 2, 4, 8 after that one started, and not
 /// before it ended. `attempt` counts from 1; none after the last.

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::claim::{self, Claimed, Due, Targets, Want};
 use super::queue::{Limits, Queue};
 use super::record::{self, Ended, Lease};
+use super::schedule::Clock;
 use super::sender::{Delivery, Outcome, Sender};
 use super::share::Free;
 use crate::access::seal::Keyring;
@@ -54,6 +55,8 @@ pub struct WorkerSettings {
     pub idle: Duration,
     /// Response bodies of one webhook, in bytes; the newest are kept.
     pub response_bodies: u64,
+    /// What is due, what is leased, and when an attempt was made go by this.
+    pub clock: Clock,
 }
 
 impl Default for WorkerSettings {
@@ -65,6 +68,7 @@ impl Default for WorkerSettings {
             max_in_flight_per_webhook: 64,
             idle: Duration::from_secs(1),
             response_bodies: 16 * 1024 * 1024,
+            clock: Clock::default(),
         }
     }
 }
@@ -128,11 +132,16 @@ impl Worker {
     pub async fn claim_once(&self, shard: ShardId, free: usize) -> Result<Vec<Claimed>, sqlx::Error> {
         let now = Instant::now();
         let limits = self.limits();
-        let mut queue = Queue::new(Limits { first: limits.per_webhook, ..limits });
-        let (due, _) = claim::due(&self.pool, shard).await?;
+        let mut queue = Queue::new(Limits { new: limits.per_webhook, ..limits });
+        let (due, _) = claim::due(&self.pool, &self.settings.clock, shard).await?;
         queue.found(shard, due, now);
         let wants = queue.wanted_of(shard, Free { all: free, unproven: usize::MAX, silent: usize::MAX }, now);
-        claim::claim(&self.pool, &self.keyring, &self.targets, shard, &wants, self.lease()).await
+        self.take(shard, &wants).await
+    }
+
+    async fn take(&self, shard: ShardId, wants: &[Want]) -> Result<Vec<Claimed>, sqlx::Error> {
+        let clock = &self.settings.clock;
+        claim::claim(&self.pool, clock, &self.keyring, &self.targets, shard, wants, self.lease()).await
     }
 
     /// Sends one claimed delivery, within the deadline; none when too little of its lease is left.
@@ -142,12 +151,12 @@ impl Worker {
             return Err(claimed);
         }
         self.metrics.attempt_started();
-        let started = Instant::now();
+        let (started_at, started) = (claimed.moment.now(), Instant::now());
         let outcome = self.outcome(&claimed).await;
         let took = started.elapsed();
         self.metrics.attempt_ended(if outcome.succeeded() { "delivered" } else { "failed" }, took);
         let ended_at = claimed.moment.now();
-        Ok(Ended { claimed, ended_at, took, outcome })
+        Ok(Ended { claimed, started_at, ended_at, took, outcome })
     }
 
     async fn outcome(&self, claimed: &Claimed) -> Outcome {
@@ -180,7 +189,7 @@ impl Worker {
     pub async fn once(&self) -> Result<Round, sqlx::Error> {
         let mut round = Round::default();
         for &shard in &self.shards {
-            record::write_off(&self.pool, shard, self.settings.retry_base).await?;
+            self.write_off_of(shard).await?;
             let claimed = self.claim_once(shard, self.settings.max_in_flight).await?;
             round.claimed += claimed.len();
             let mut ended = vec![];
@@ -259,7 +268,7 @@ impl Worker {
     async fn look(self) -> Answer {
         let (mut found, mut later) = (vec![], None::<Duration>);
         for &shard in &self.shards {
-            match claim::due(&self.pool, shard).await {
+            match claim::due(&self.pool, &self.settings.clock, shard).await {
                 Ok((due, next)) => {
                     found.push((shard, due));
                     later = [later, next].into_iter().flatten().min();
@@ -271,7 +280,7 @@ impl Worker {
     }
 
     async fn claim(self, shard: ShardId, wants: Vec<Want>) -> Answer {
-        match claim::claim(&self.pool, &self.keyring, &self.targets, shard, &wants, self.lease()).await {
+        match self.take(shard, &wants).await {
             Ok(claimed) => Answer::Claimed(wants, claimed),
             Err(error) => Answer::Refused(shard, error),
         }

@@ -306,8 +306,10 @@ impl Batch {
             batch.kept_lines = orphans::kept(conn, shard, &needs.fingerprints).await?;
         }
         if !needs.retried.is_empty() {
-            let loaded = deliveries::retryable(conn, shard, &needs.retried).await?;
-            batch.retryable = loaded.into_iter().map(|(id, account, webhook, d)| (id, (account, webhook, d))).collect();
+            for (id, account, webhook, delivery, version) in deliveries::retryable(conn, shard, &needs.retried).await? {
+                let later = reader::webhook_events_after(&mut *conn, shard, webhook, version).await?;
+                batch.retryable.insert(id, (account, webhook, delivery.after(&later)));
+            }
         }
         if !needs.ip_blocks.is_empty() {
             batch.ip_blocks = blocks::lock(conn, &needs.ip_blocks).await?;

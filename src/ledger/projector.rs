@@ -166,7 +166,7 @@ impl Projector {
         let Some(last) = events.last() else { return Ok(Step::Idle) };
         let made = reader::fold_deliveries(&mut tx, shard, &events).await?;
         if !deliveries::silence(&mut tx, shard, &made).await? {
-            // Much was pending for a webhook that is switched off: the batch is made when all of it has failed.
+            // Much was pending for a webhook that is switched off, or of a replay: the batch is made when all of it has failed.
             tx.commit().await?;
             return Ok(Step::Applied { events: 0, is_more: true });
         }

@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use ledger_events::leaf::Leaf;
 use ledger_events::order::Order;
 use ledger_events::payout::Payout;
+use ledger_events::webhook::WebhookEvent;
 use ledger_events::{
     AccountId, CodecError, Event, Metadata, Moment, OrderId, PayoutId, Position, Recorded, ReplayId, ShardId, StreamType,
     TransactionId, WalletId, WebhookId,
@@ -299,6 +300,23 @@ pub async fn stream_after(
     .bind(limit)
     .fetch_all(db)
     .await
+}
+
+/// The events of a webhook after a version.
+pub async fn webhook_events_after(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    id: WebhookId,
+    version: i64,
+) -> Result<Vec<WebhookEvent>, sqlx::Error> {
+    let mut events = vec![];
+    for stored in stream_after(db, shard, "webhook", id, version, i64::MAX, i64::MAX).await? {
+        let recorded = stored.decode().map_err(|error| sqlx::Error::Decode(error.into()))?;
+        if let Event::Webhook(event) = recorded.event {
+            events.push(event);
+        }
+    }
+    Ok(events)
 }
 
 /// The events of these wallet movements, in the log's order.

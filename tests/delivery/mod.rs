@@ -4,6 +4,7 @@ mod bounds;
 mod fairness;
 mod hostile;
 mod records;
+mod resources;
 mod schedule;
 mod signatures;
 
@@ -45,17 +46,8 @@ async fn count(pool: &PgPool, sql: &'static str) -> i64 {
     sqlx::query_scalar(sql).fetch_one(pool).await.unwrap()
 }
 
-/// As if so much time had passed.
-async fn pass(pool: &PgPool, minutes: i32) {
-    sqlx::query(
-        "WITH attempts AS (UPDATE delivery_attempts SET started_at = started_at - make_interval(mins => $1))
-         UPDATE delivery_state SET next_attempt_at = next_attempt_at - make_interval(mins => $1), leased_until = leased_until - make_interval(mins => $1)",
-    )
-    .bind(minutes)
-    .execute(pool)
-    .await
-    .unwrap();
-}
+/// Longer than a few steps of a test take.
+const WHILE: TimeDelta = TimeDelta::seconds(30);
 
 async fn send_all(worker: &Worker) -> Round {
     worker.once().await.unwrap()
@@ -109,21 +101,32 @@ async fn failures_are_retried_by_the_schedule_and_the_fifth_is_the_last() {
     shop.order(1).await;
     shop.project().await;
     let worker = shop.worker(&receiver, DEADLINE);
+    let clock = worker.settings.clock.clone();
+    let mut started: Vec<DateTime<Utc>> = vec![];
     for (attempt, minutes) in [(1, 1), (2, 2), (3, 4), (4, 8)] {
         assert_eq!(send_all(&worker).await.failed, 1);
-        assert_eq!(send_all(&worker).await.claimed, 0, "not due yet");
-        let started: DateTime<Utc> =
-            sqlx::query_scalar("SELECT max(started_at) FROM delivery_attempts").fetch_one(shop.pool()).await.unwrap();
+        started.push(sqlx::query_scalar("SELECT max(started_at) FROM delivery_attempts").fetch_one(shop.pool()).await.unwrap());
         let state = state(shop.pool()).await;
         assert_eq!((&*state.status, state.attempt_count), ("pending", attempt));
-        assert_eq!(state.next_attempt_at - started, TimeDelta::minutes(minutes));
-        pass(shop.pool(), i32::try_from(minutes).unwrap()).await;
+        let wait = TimeDelta::minutes(minutes);
+        assert_eq!(state.next_attempt_at - started.last().unwrap(), wait);
+        // Some of it passes while this runs.
+        clock.advance(wait - WHILE);
+        assert_eq!(send_all(&worker).await.claimed, 0, "not due yet");
+        clock.advance(WHILE);
     }
     assert_eq!(send_all(&worker).await.failed, 1);
-    let state = state(shop.pool()).await;
-    assert_eq!((&*state.status, state.attempt_count), ("failed", 5));
-    pass(shop.pool(), 60).await;
+    assert_eq!(state(shop.pool()).await.status, "failed");
+    clock.advance(TimeDelta::days(1));
     assert_eq!(send_all(&worker).await, Round::default());
+    let id: i64 = sqlx::query_scalar("SELECT id FROM deliveries").fetch_one(shop.pool()).await.unwrap();
+    let (_, attempts) = deliveries::find(shop.pool(), SHARD, shop.customer.account_id, id).await.unwrap().unwrap();
+    assert_eq!(attempts.iter().map(|a| a.attempt).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+    assert_eq!(attempts[..4].iter().map(|a| a.started_at).collect::<Vec<_>>(), started);
+    for (pair, minutes) in attempts.windows(2).zip([1, 2, 4, 8]) {
+        let apart = pair[1].started_at - pair[0].started_at;
+        assert!((TimeDelta::minutes(minutes)..TimeDelta::minutes(minutes) + WHILE).contains(&apart), "{apart}");
+    }
     let mut requests = HashSet::new();
     let mut events = HashSet::new();
     while let Ok(received) = arrived.try_recv() {
@@ -179,8 +182,9 @@ async fn a_lost_lease_records_nothing_and_its_attempt_is_shown_as_unknown() {
     shop.project().await;
     let worker = shop.worker(&receiver, DEADLINE);
     let lost = worker.claim_once(SHARD, 1).await.unwrap().remove(0);
+    let claimed_at = lost.moment.at;
     assert!(worker.claim_once(SHARD, 1).await.unwrap().is_empty(), "the lease holds");
-    pass(shop.pool(), 1).await;
+    worker.settings.clock.advance(TimeDelta::minutes(1));
     let again = worker.claim_once(SHARD, 1).await.unwrap().remove(0);
     assert_eq!((again.attempt, again.fence), (1, lost.fence + 1));
     assert_ne!(again.request_id, lost.request_id);
@@ -198,6 +202,59 @@ async fn a_lost_lease_records_nothing_and_its_attempt_is_shown_as_unknown() {
     assert_eq!((delivery.status, delivery.attempt_count), ("delivered", 1));
     let shown: Vec<_> = attempts.iter().map(|a| (a.attempt, a.finished_at.is_some())).collect();
     assert_eq!(shown, [(1, false), (1, true)]);
+    assert_eq!(attempts[0].started_at, claimed_at, "what was written ahead");
+}
+
+#[tokio::test]
+async fn an_attempt_begins_when_it_is_sent_and_the_next_one_is_due_from_then() {
+    let shop = Shop::open().await;
+    let (receiver, _arrived) = receiver(|_| Answer::Status(500)).await;
+    shop.webhook(&receiver.url()).await;
+    shop.order(1).await;
+    shop.project().await;
+    let worker = shop.worker(&receiver, DEADLINE);
+    let claimed = worker.claim_once(SHARD, 1).await.unwrap().remove(0);
+    // It waits for its turn.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let later: DateTime<Utc> = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(shop.pool()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let ended = worker.send(claimed).await.unwrap();
+    assert_eq!(worker.record(SHARD, &[ended]).await.unwrap(), 1);
+    let started_at: DateTime<Utc> =
+        sqlx::query_scalar("SELECT started_at FROM delivery_attempts").fetch_one(shop.pool()).await.unwrap();
+    assert!(started_at > later, "{started_at} {later}");
+    assert_eq!(state(shop.pool()).await.next_attempt_at - started_at, TimeDelta::minutes(1));
+}
+
+#[tokio::test]
+async fn what_a_node_dies_with_is_taken_over_when_its_lease_ends() {
+    let shop = Shop::open().await;
+    let (receiver, mut arrived) = receiver(|_| Answer::Status(500)).await;
+    shop.webhook(&receiver.url()).await;
+    shop.order(1).await;
+    shop.project().await;
+    let dying = shop.worker(&receiver, DEADLINE);
+    let mut other = shop.worker(&receiver, DEADLINE);
+    other.settings = dying.settings.clone();
+    let clock = &other.settings.clock;
+    for attempt in 1..=5 {
+        let lost = dying.claim_once(SHARD, 1).await.unwrap().remove(0);
+        assert_eq!(lost.attempt, attempt);
+        let lease = state(shop.pool()).await.leased_until.unwrap() - lost.moment.at;
+        assert!(lease > TimeDelta::from_std(DEADLINE).unwrap());
+        clock.advance(lease / 2);
+        assert_eq!(send_all(&other).await, Round::default(), "the lease holds");
+        clock.advance(lease / 2);
+        assert_eq!(send_all(&other).await, Round { claimed: 1, delivered: 0, failed: 1, recorded: 1 });
+        let received = arrived.recv().await.unwrap();
+        assert_ne!(received.request_id(), Some(&*lost.request_id.to_string()), "it is an attempt of its own");
+        let after = state(shop.pool()).await;
+        assert_eq!((after.attempt_count, after.unknown_count), (attempt, 0), "under the same number");
+        clock.advance(TimeDelta::minutes(8));
+    }
+    assert_eq!(state(shop.pool()).await.status, "failed");
+    let unknown = "SELECT count(*) FROM delivery_attempts WHERE finished_at IS NULL";
+    assert_eq!((count(shop.pool(), unknown).await, arrived.try_recv().is_err()), (5, true));
 }
 
 #[tokio::test]
@@ -208,11 +265,12 @@ async fn attempts_of_unknown_outcome_end() {
     shop.order(1).await;
     shop.project().await;
     let worker = shop.worker(&receiver, DEADLINE);
+    let clock = &worker.settings.clock;
     let mut numbers = vec![];
     for _ in 0..40 {
-        record::write_off(shop.pool(), SHARD, Duration::from_secs(60)).await.unwrap();
+        record::write_off(shop.pool(), clock, SHARD, Duration::from_secs(60)).await.unwrap();
         numbers.extend(worker.claim_once(SHARD, 1).await.unwrap().iter().map(|c| c.attempt));
-        pass(shop.pool(), 10).await;
+        clock.advance(TimeDelta::minutes(10));
     }
     // Each attempt and its five repetitions; what is lost after that counts as failed.
     assert_eq!(numbers, (1..=5).flat_map(|attempt| [attempt; 6]).collect::<Vec<_>>());

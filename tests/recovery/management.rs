@@ -1,20 +1,15 @@
 //! Test, statistics and retry, over HTTP and with real HTTPS receivers.
 
-use std::time::Duration;
-
 use chrono::Utc;
 use rewards_ledger::audit::{Rebuild, rebuild};
-use rewards_ledger::ledger::FIRST_SHARD;
-use rewards_ledger::receiver::{Answer, Received};
+use rewards_ledger::receiver::Answer;
 use serde_json::{Value, json};
-use tokio::sync::mpsc::UnboundedReceiver;
-use tokio_util::sync::CancellationToken;
 
 use super::{be_due, order, send, sound, switch, webhook};
 use crate::support::node::{Client, Node};
-use crate::support::shop::{DEADLINE, receiver, worker};
+use crate::support::shop::receiver;
 
-async fn detail(node: &Node, client: &Client, delivery: &Value) -> Value {
+pub(super) async fn detail(node: &Node, client: &Client, delivery: &Value) -> Value {
     node.client(client, "GET", &format!("/webhooks/deliveries/{delivery}"), Value::Null).await.data(200)
 }
 
@@ -392,72 +387,4 @@ async fn who_is_told_of_an_event_is_what_the_log_says_at_its_position() {
     sound(&node).await;
     let rebuilt = rebuild(&node.options, Rebuild::All, |_| {}).await.unwrap();
     assert!(rebuilt.was_clean(), "{:#?}", rebuilt.differences);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_retry_is_picked_up_by_a_worker_that_runs_whether_it_is_told_or_not() {
-    let node = Node::start().await;
-    let (receiver, mut arrived) = receiver(|r| Answer::Status(if r.path == "/later" { 200 } else { 500 })).await;
-    let setup = node.setup().await;
-    let client = &setup.client;
-    for is_told in [true, false] {
-        let (id, _) = webhook(&node, client, &receiver.url(), &["order.created"]).await;
-        order(&node, &setup).await;
-        node.project().await;
-        assert_eq!(send(&node, &receiver).await, 1);
-        let failed = arrived.recv().await.unwrap().event_id().unwrap().to_owned();
-        switch(&node, client, id, false).await;
-        let later = json!({"url": format!("{}/later", receiver.url())});
-        node.client(client, "PUT", &format!("/webhooks/{id}"), later).await.data(200);
-        switch(&node, client, id, true).await;
-
-        let mut worker = worker(node.ledger.pool(), &receiver, DEADLINE);
-        if is_told {
-            worker.made = node.ledger.wake().deliveries();
-            worker.settings.idle = Duration::from_secs(3_600);
-        }
-        let stop = CancellationToken::new();
-        let running = tokio::spawn(worker.run(stop.clone()));
-        // It runs, and has nothing more to do.
-        order(&node, &setup).await;
-        node.project().await;
-        let within_a_minute = async |arrived: &mut UnboundedReceiver<Received>| {
-            tokio::time::timeout(Duration::from_secs(60), arrived.recv()).await.expect("within the minute").unwrap()
-        };
-        within_a_minute(&mut arrived).await;
-        let list = node.client(client, "GET", "/webhooks/deliveries?status=failed", Value::Null).await.data(200);
-        let path = format!("/webhooks/deliveries/{}/retry", list["deliveries"][0]["id"]);
-        node.client(client, "POST", &path, Value::Null).await.data(200);
-        node.project().await;
-        assert_eq!(within_a_minute(&mut arrived).await.event_id(), Some(&*failed), "is told: {is_told}");
-        stop.cancel();
-        running.await.unwrap();
-        node.client(client, "DELETE", &format!("/webhooks/{id}"), Value::Null).await.data(200);
-    }
-}
-
-#[tokio::test]
-async fn a_retry_that_is_asked_for_during_an_attempt_keeps_its_time() {
-    let node = Node::start().await;
-    let (receiver, _arrived) = receiver(|_| Answer::Status(500)).await;
-    let setup = node.setup().await;
-    let client = &setup.client;
-    let (id, _) = webhook(&node, client, &receiver.url(), &["order.created"]).await;
-    order(&node, &setup).await;
-    node.project().await;
-    let worker = worker(node.ledger.pool(), &receiver, DEADLINE);
-    let mut claimed = worker.claim_once(FIRST_SHARD, 1).await.unwrap();
-    // It is on its way; meanwhile the webhook is switched off and on, and the delivery, failed by that, retried.
-    switch(&node, client, id, false).await;
-    switch(&node, client, id, true).await;
-    let list = node.client(client, "GET", "/webhooks/deliveries?status=failed", Value::Null).await.data(200);
-    let delivery = list["deliveries"][0]["id"].clone();
-    node.client(client, "POST", &format!("/webhooks/deliveries/{delivery}/retry"), Value::Null).await.data(200);
-    node.project().await;
-    let ended = worker.send(claimed.remove(0)).await.unwrap();
-    assert_eq!(worker.record(FIRST_SHARD, &[ended]).await.unwrap(), 1);
-    let after = detail(&node, client, &delivery).await;
-    assert_eq!((&after["status"], &after["attempt_count"]), (&json!("pending"), &json!(1)));
-    assert_eq!(send(&node, &receiver).await, 1, "it is due at once, not only after a minute");
-    sound(&node).await;
 }

@@ -4,6 +4,7 @@ mod health;
 mod management;
 mod replay;
 mod retention;
+mod retry;
 mod silence;
 
 use rewards_ledger::audit::verify;

@@ -1,9 +1,10 @@
-//! A webhook is switched off, however much is pending for it.
+//! A webhook is switched off, or a replay ended, however much is pending.
 
-use ledger_projections::deliveries::{MOST_SILENCED, SILENCE};
+use ledger_projections::deliveries::{MOST_SILENCED, SILENCE, STOP};
 use rewards_ledger::ledger::FIRST_SHARD;
 use rewards_ledger::ledger::connect;
 use rewards_ledger::ledger::projector::{Projector, Step};
+use serde_json::Value;
 use serde_json::json;
 use sqlx::AssertSqlSafe;
 
@@ -60,6 +61,31 @@ async fn what_is_pending_fails_in_short_transactions_and_then_the_projection_goe
 }
 
 #[tokio::test]
+async fn what_is_pending_of_a_replay_fails_in_short_transactions_too() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let (id, _) = webhook(&node, &setup.client, "https://example.com/one", &["order.created"]).await;
+    let path = format!("/webhooks/{id}/replays");
+    let replay = node.operator("POST", &path, json!({"kind": "missed"})).await.data(201)["replay"]["id"].as_i64().unwrap();
+    node.project().await;
+    let left = 2_000;
+    backlog(&node, id, (MOST_SILENCED + left).try_into().unwrap()).await;
+    // All but ten are the replay's.
+    let made = "INSERT INTO deliveries (shard_id, id, event_id, webhook_id, replay_id, account_id, order_id, event_type, created_at)
+         SELECT 1, delivery_id, gen_random_uuid(), $1, CASE WHEN delivery_id % 1000000 > 10 THEN $2 ELSE 0 END, $3, 1, 'order.created', now()
+         FROM delivery_state";
+    sqlx::query(made).bind(id).bind(replay).bind(setup.client.account_id).execute(node.ledger.pool()).await.unwrap();
+    node.operator("POST", &format!("/replays/{replay}/cancel"), Value::Null).await.data(200);
+    order(&node, &setup).await;
+
+    let projector = Projector::new(&node.ledger, &node.options, node.metrics.clone());
+    assert_eq!(projector.step(FIRST_SHARD).await.unwrap(), Step::Applied { events: 0, is_more: true });
+    assert_eq!(pending(&node, id).await, left);
+    let Step::Applied { events: 2.., is_more: false } = projector.step(FIRST_SHARD).await.unwrap() else { panic!("not all") };
+    assert_eq!(pending(&node, id).await, 10 + 1, "what the replay has not made");
+}
+
+#[tokio::test]
 async fn it_is_found_by_the_indexes_of_what_is_due() {
     let node = Node::start().await;
     for webhook in 1..=3 {
@@ -74,7 +100,8 @@ async fn it_is_found_by_the_indexes_of_what_is_due() {
         if analyzed {
             sqlx::raw_sql("ANALYZE delivery_state").execute(&mut node.admin().await).await.unwrap();
         }
-        for (statement, index) in SILENCE.into_iter().zip(["delivery_state_due_first", "delivery_state_due_retry"]) {
+        let indexes = ["delivery_state_due_first", "delivery_state_due_retry"].into_iter().cycle();
+        for (statement, index) in SILENCE.into_iter().chain(STOP).zip(indexes) {
             let explain = format!(
                 "DEALLOCATE ALL; PREPARE silence (smallint, bigint[], bigint) AS {statement}; EXPLAIN EXECUTE silence (1, '{{2}}', 100)"
             );

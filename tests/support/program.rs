@@ -52,6 +52,11 @@ pub async fn run(command: &mut Command) -> std::process::Output {
     tokio::time::timeout(DEADLINE, command.output()).await.expect("in time").expect("the program runs")
 }
 
+/// How many descriptors a process has open.
+pub fn descriptors(id: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{id}/fd")).unwrap().count()
+}
+
 /// The most memory that a process has had until now, in KiB; none once it has ended.
 pub fn peak_memory(id: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
@@ -67,6 +72,28 @@ impl Program {
 
     /// One that logs this, as `RUST_LOG` says it.
     pub async fn logging(log_level: &str, database_url: &str, arguments: &[&str]) -> Program {
+        Program::starting(log_level, database_url, arguments, |command| command).await
+    }
+
+    /// One that may have only so many descriptors, until it is started again.
+    pub async fn with_descriptors(most: usize, database_url: &str, arguments: &[&str]) -> Program {
+        let limited = |command: Command| {
+            let command = command.as_std();
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &format!("ulimit -n {most} && exec \"$0\" \"$@\"")]).arg(command.get_program());
+            shell.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            shell.stdin(Stdio::null()).kill_on_drop(true);
+            shell
+        };
+        Program::starting(LOG_LEVEL, database_url, arguments, limited).await
+    }
+
+    async fn starting(
+        log_level: &str,
+        database_url: &str,
+        arguments: &[&str],
+        prepare: impl FnOnce(Command) -> Command,
+    ) -> Program {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("master.key"), MASTER_KEY).unwrap();
         std::fs::write(directory.path().join("log.key"), LOG_KEY).unwrap();
@@ -74,7 +101,7 @@ impl Program {
         let (log_level, log) = (log_level.to_owned(), Log::default());
         let mut command = command(directory.path(), database_url);
         command.env("RUST_LOG", &log_level);
-        let (process, address) = serve(command, &arguments, &log).await;
+        let (process, address) = serve(prepare(command), &arguments, &log).await;
         let http = reqwest::Client::builder().timeout(Duration::from_secs(20)).build().unwrap();
         Program { process, address, database_url: database_url.to_owned(), directory, arguments, log_level, log, http }
     }

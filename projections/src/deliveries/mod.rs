@@ -22,7 +22,7 @@ use crate::webhooks::{self, WebhookRow};
 use crate::{ProjectionError, envelope, orders};
 pub use read::{Attempt, Delivery, DeliveryFilter, STATUSES, Statistics, find, list, list_by, retryable, statistics};
 pub use told::{Told, of_order};
-pub use write::{MOST_SILENCED, SILENCE, forget_payloads, silence, write, write_shadow};
+pub use write::{MOST_SILENCED, SILENCE, STOP, forget_payloads, silence, write, write_shadow};
 
 pub const NAME: &str = "deliveries";
 pub const TABLES: &[&str] = &["webhook_audience", "webhook_envelopes", "deliveries"];

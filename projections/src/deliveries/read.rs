@@ -317,23 +317,25 @@ pub async fn statistics(pool: &PgPool, shard: ShardId, account: AccountId) -> Re
     })
 }
 
-/// Deliveries with their accounts and webhooks, and what a retry of them is decided on.
+/// Deliveries with their accounts and webhooks, what a retry of them is decided on, and up to which
+/// version of the webhook that is so.
 pub async fn retryable(
     conn: &mut PgConnection,
     shard: ShardId,
     ids: &[i64],
-) -> Result<Vec<(i64, AccountId, WebhookId, Retryable)>, sqlx::Error> {
-    let rows: Vec<(i64, AccountId, WebhookId, Uuid, i64, bool, i16)> = sqlx::query_as(
-        "SELECT d.id, d.account_id, d.webhook_id, d.event_id, d.replay_id, s.status = 'failed', s.attempt_count
+) -> Result<Vec<(i64, AccountId, WebhookId, Retryable, i64)>, sqlx::Error> {
+    let rows: Vec<(i64, AccountId, WebhookId, Uuid, i64, bool, i16, i64)> = sqlx::query_as(
+        "SELECT d.id, d.account_id, d.webhook_id, d.event_id, d.replay_id, s.status = 'failed', s.attempt_count, a.version
          FROM unnest($2::bigint[]) AS wanted (id) JOIN deliveries d ON d.shard_id = $1 AND d.id = wanted.id
-         JOIN delivery_state s ON s.shard_id = $1 AND s.delivery_id = wanted.id",
+         JOIN delivery_state s ON s.shard_id = $1 AND s.delivery_id = wanted.id
+         JOIN webhook_audience a ON a.shard_id = $1 AND a.webhook_id = d.webhook_id",
     )
     .bind(shard)
     .bind(ids)
     .fetch_all(conn)
     .await?;
-    let delivery = |(id, account_id, webhook_id, event_id, replay_id, has_failed, attempt_count)| {
-        (id, account_id, webhook_id, Retryable { event_id, replay_id, has_failed, attempt_count })
+    let delivery = |(id, account_id, webhook_id, event_id, replay_id, has_failed, attempt_count, version)| {
+        (id, account_id, webhook_id, Retryable { event_id, replay_id, has_failed, attempt_count }, version)
     };
     Ok(rows.into_iter().map(delivery).collect())
 }

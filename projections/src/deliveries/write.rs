@@ -11,34 +11,54 @@ use super::{EnvelopeRow, Made, NAME, Retried};
 use crate::listing::derive;
 use crate::{ProjectionError, webhooks};
 
-/// Most deliveries of webhooks that were switched off that one transaction fails.
+/// Most deliveries of webhooks that were switched off, and of replays that were stopped, that one transaction fails.
 pub const MOST_SILENCED: usize = 5_000;
 
-/// Fails some of what webhooks (`$2`) have pending: first attempts, then retries. One for each
-/// index of what is due, in that index's words: no other one finds it.
-pub const SILENCE: [&str; 2] = [
-    "UPDATE delivery_state SET status = 'failed'
-     WHERE shard_id = $1 AND status = 'pending' AND delivery_id = ANY (ARRAY (
-        SELECT delivery_id FROM delivery_state
-        WHERE shard_id = $1 AND webhook_id = ANY ($2) AND status = 'pending' AND attempt_count = 0 LIMIT $3))",
-    "UPDATE delivery_state SET status = 'failed'
-     WHERE shard_id = $1 AND status = 'pending' AND delivery_id = ANY (ARRAY (
-        SELECT delivery_id FROM delivery_state
-        WHERE shard_id = $1 AND webhook_id = ANY ($2) AND status = 'pending' AND attempt_count > 0 LIMIT $3))",
+/// Fails some of what is pending, for which an index of what is due is walked, in its words: no other one finds it.
+macro_rules! fail_pending {
+    ($webhooks:literal, $attempts:literal, $which:literal) => {
+        concat!(
+            "UPDATE delivery_state SET status = 'failed'
+             WHERE shard_id = $1 AND status = 'pending' AND delivery_id = ANY (ARRAY (
+                SELECT delivery_id FROM delivery_state s
+                WHERE shard_id = $1 AND webhook_id = ANY (",
+            $webhooks,
+            ") AND status = 'pending' AND attempt_count ",
+            $attempts,
+            $which,
+            " LIMIT $3))"
+        )
+    };
+}
+
+/// Fails some of what webhooks (`$2`) have pending: first attempts, then retries.
+pub const SILENCE: [&str; 2] = [fail_pending!("$2", "= 0", ""), fail_pending!("$2", "> 0", "")];
+
+/// The same for what replays (`$2`) have pending, each among what its webhook has.
+pub const STOP: [&str; 2] = [
+    fail_pending!(
+        "ARRAY (SELECT webhook_id FROM webhook_replays WHERE shard_id = $1 AND id = ANY ($2))",
+        "= 0",
+        " AND (SELECT replay_id = ANY ($2) FROM deliveries d WHERE d.shard_id = $1 AND d.id = s.delivery_id)"
+    ),
+    fail_pending!(
+        "ARRAY (SELECT webhook_id FROM webhook_replays WHERE shard_id = $1 AND id = ANY ($2))",
+        "> 0",
+        " AND (SELECT replay_id = ANY ($2) FROM deliveries d WHERE d.shard_id = $1 AND d.id = s.delivery_id)"
+    ),
 ];
 
-/// Fails what is pending for webhooks that a batch switches off, up to [`MOST_SILENCED`]. Returns
-/// whether that was all: if not, the caller commits this and has the batch made again.
+/// Fails what is pending for webhooks that a batch switches off and of replays that it stops, up to
+/// [`MOST_SILENCED`]. Returns whether that was all: if not, the caller commits this and has the batch made again.
 pub async fn silence(conn: &mut PgConnection, shard: ShardId, made: &Made) -> Result<bool, sqlx::Error> {
-    if made.silenced.is_empty() {
-        return Ok(true);
-    }
-    let webhooks: Vec<_> = made.silenced.iter().copied().collect();
     let mut left = i64::try_from(MOST_SILENCED).unwrap_or(i64::MAX);
-    // What is sent meanwhile goes from the first to the second. A send that is in flight keeps its
+    let webhooks: Vec<_> = made.silenced.iter().copied().collect();
+    let replays: Vec<_> = made.stopped.iter().copied().collect();
+    let all = SILENCE.map(|statement| (statement, &webhooks)).into_iter().chain(STOP.map(|statement| (statement, &replays)));
+    // What is sent meanwhile goes from first attempts to retries. A send that is in flight keeps its
     // fence: a 2xx still counts.
-    for statement in SILENCE {
-        let failed = sqlx::query(statement).bind(shard).bind(&webhooks).bind(left).execute(&mut *conn).await?;
+    for (statement, whose) in all.filter(|(_, whose)| !whose.is_empty()) {
+        let failed = sqlx::query(statement).bind(shard).bind(whose).bind(left).execute(&mut *conn).await?;
         left -= i64::try_from(failed.rows_affected()).unwrap_or(i64::MAX);
         if left <= 0 {
             return Ok(false);
@@ -51,17 +71,6 @@ pub async fn silence(conn: &mut PgConnection, shard: ShardId, made: &Made) -> Re
 /// each delivery starts as due now.
 pub async fn write(conn: &mut PgConnection, shard: ShardId, made: &Made) -> Result<(), ProjectionError> {
     webhooks::write_audience(conn, shard, made.changed.values()).await?;
-    if !made.stopped.is_empty() {
-        sqlx::query(
-            "UPDATE delivery_state s SET status = 'failed' FROM deliveries d
-             WHERE d.shard_id = $1 AND d.replay_id = ANY($2) AND d.replay_id > 0
-               AND s.shard_id = $1 AND s.delivery_id = d.id AND s.status = 'pending'",
-        )
-        .bind(shard)
-        .bind(made.stopped.iter().copied().collect::<Vec<_>>())
-        .execute(&mut *conn)
-        .await?;
-    }
     write_envelopes(conn, shard, made).await?;
     if !made.deliveries.is_empty() {
         bind_deliveries(

@@ -6,7 +6,7 @@ use chrono::{TimeDelta, Utc};
 use uuid::Uuid;
 
 const SHARD: ShardId = 1;
-const LIMITS: Limits = Limits { in_flight: 100, per_webhook: 10, first: 4 };
+const LIMITS: Limits = Limits { in_flight: 100, per_webhook: 10, new: 1, first: 4 };
 
 fn due(webhook_id: WebhookId, account_id: AccountId) -> Due {
     Due { webhook_id, account_id, has_first_attempts: true, has_retries: false }
@@ -62,7 +62,7 @@ fn who_answers_quickly_is_claimed_ahead_and_still_sent_no_more_at_once() {
     queue.found(SHARD, vec![due(1, 1)], now);
     for round in 0..20 {
         claim(&mut queue, now);
-        let count = [4, 8].get(round).copied().unwrap_or(10);
+        let count = [1, 4, 8].get(round).copied().unwrap_or(10);
         assert_eq!(send(&mut queue, now), HashMap::from([(1, count)]));
         assert!(send(&mut queue, now).is_empty(), "as many are in flight as may be");
         end(&mut queue, 1, count, Duration::from_millis(20), true, now);
@@ -75,6 +75,9 @@ fn who_answers_quickly_is_claimed_ahead_and_still_sent_no_more_at_once() {
 fn who_hangs_gets_less_and_less_and_then_one_at_a_time() {
     let (mut queue, mut now) = (Queue::new(LIMITS), Instant::now());
     queue.found(SHARD, vec![due(1, 1)], now);
+    claim(&mut queue, now);
+    assert_eq!(send(&mut queue, now)[&1], 1);
+    end(&mut queue, 1, 1, Duration::from_millis(20), true, now);
     let mut sent = vec![];
     for _ in 0..4 {
         claim(&mut queue, now);
@@ -119,7 +122,7 @@ fn however_many_hang_half_is_for_those_that_answer() {
 fn one_that_falls_silent_is_not_quick_any_more_before_any_deadline() {
     let (mut queue, mut now) = (Queue::new(Limits::new(8, 8)), Instant::now());
     queue.found(SHARD, vec![due(1, 1)], now);
-    for _ in 0..3 {
+    for _ in 0..4 {
         claim(&mut queue, now);
         let count = send(&mut queue, now)[&1];
         end(&mut queue, 1, count, Duration::from_millis(20), true, now);
@@ -166,7 +169,7 @@ fn one_that_is_new_is_sent_beside_those_that_hang_or_take_their_time() {
         queue.stale(QUICK, now).iter().for_each(|claimed| queue.left(claimed.webhook_id));
         claim(&mut queue, now);
         let beside = send(&mut queue, now);
-        assert_eq!(beside.get(&new), Some(&4), "{sent:?} {beside:?}");
+        assert_eq!(beside.get(&new), Some(&1), "{sent:?} {beside:?}");
         end_of_others(&mut queue, &beside, now);
         end(&mut queue, 3, sent.get(&3).copied().unwrap_or_default(), Duration::from_secs(29), true, now);
     }
@@ -193,6 +196,23 @@ fn one_that_is_new_is_sent_beside_hundreds_that_are_known_to_hang() {
     claim(&mut queue, now);
     assert_eq!(send(&mut queue, now).values().sum::<usize>(), 25);
     queue.found(SHARD, vec![due(1_000, 1_000)], now);
+    assert_eq!(claim(&mut queue, now), HashMap::from([(1_000, 1)]));
+    assert_eq!(send(&mut queue, now), HashMap::from([(1_000, 1)]));
+}
+
+#[test]
+fn one_that_is_new_is_sent_beside_dozens_that_are_new_and_hang() {
+    let (mut queue, mut now) = (Queue::new(LIMITS), Instant::now());
+    let hanging: Vec<Due> = (0..40).map(|n| due(n, n)).collect();
+    queue.found(SHARD, hanging.clone(), now);
+    claim(&mut queue, now);
+    assert_eq!(send(&mut queue, now).values().sum::<usize>(), 40, "one to each");
+    // None of them answers for long; nobody gets more before its first answer.
+    now += Duration::from_secs(5);
+    queue.found(SHARD, hanging.iter().copied().chain([due(1_000, 1_000)]).collect(), now);
+    assert_eq!(claim(&mut queue, now), HashMap::from([(1_000, 1)]));
+    assert_eq!(send(&mut queue, now), HashMap::from([(1_000, 1)]));
+    end(&mut queue, 1_000, 1, Duration::from_millis(20), true, now);
     assert_eq!(claim(&mut queue, now), HashMap::from([(1_000, 4)]));
     assert_eq!(send(&mut queue, now), HashMap::from([(1_000, 4)]));
 }
@@ -250,7 +270,7 @@ fn one_accounts_flood_does_not_stand_before_anothers_delivery() {
 
 #[test]
 fn retries_get_their_turn_and_no_more() {
-    let (mut queue, now) = (Queue::new(LIMITS), Instant::now());
+    let (mut queue, now) = (Queue::new(Limits { new: 4, ..LIMITS }), Instant::now());
     queue.found(SHARD, vec![Due { has_retries: true, ..due(1, 1) }], now);
     let (mut first_attempts, mut retries) = (0, 0);
     for _ in 0..40 {
@@ -268,7 +288,7 @@ fn retries_get_their_turn_and_no_more() {
 
 #[test]
 fn what_did_not_come_is_not_asked_for_again_until_it_is_found() {
-    let (mut queue, now) = (Queue::new(LIMITS), Instant::now());
+    let (mut queue, now) = (Queue::new(Limits { new: 4, ..LIMITS }), Instant::now());
     queue.found(SHARD, vec![due(1, 1)], now);
     let wants = queue.wanted(SHARD, now);
     queue.claimed(&wants, vec![claimed(1, 1, now)]);

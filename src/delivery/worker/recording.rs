@@ -12,9 +12,13 @@ use crate::delivery::retention::Bodies;
 use crate::ledger::connect;
 
 impl Worker {
+    pub(super) async fn write_off_of(&self, shard: ShardId) -> Result<u64, sqlx::Error> {
+        record::write_off(&self.pool, &self.settings.clock, shard, self.settings.retry_base).await
+    }
+
     async fn write_off(&self) {
         for &shard in &self.shards {
-            match record::write_off(&self.pool, shard, self.settings.retry_base).await {
+            match self.write_off_of(shard).await {
                 Ok(0) => {}
                 Ok(deliveries) => tracing::warn!(shard, deliveries, "attempts of unknown outcome were counted as failed"),
                 Err(error) => tracing::warn!(shard, %error, "attempts of unknown outcome cannot be looked for"),
@@ -72,7 +76,7 @@ impl Worker {
                 let (here, elsewhere): (Vec<_>, _) = cut.into_iter().partition(|lease: &Lease| lease.shard == shard);
                 cut = elsewhere;
                 if !here.is_empty()
-                    && let Err(error) = until_done(|| record::end_leases(&self.pool, shard, &here)).await
+                    && let Err(error) = until_done(|| record::end_leases(&self.pool, &self.settings.clock, shard, &here)).await
                 {
                     tracing::warn!(shard, %error, "the leases of cut sends were not ended: they will run out");
                 }

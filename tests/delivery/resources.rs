@@ -1,0 +1,126 @@
+//! What a running program holds, however much there is to send and to however many: descriptors, memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{Datelike, Utc};
+use futures::future::join_all;
+use ledger_events::webhook::WebhookEventType;
+use rewards_ledger::receiver::{Answer, Certificate, Receiver, ReceiverSettings};
+use serde_json::Value;
+use sqlx::ConnectOptions;
+
+use super::count;
+use crate::support::program::{self, Program, peak_memory};
+use crate::support::shop::{Shop, receiver};
+
+const DELIVERED: &str = "SELECT count(*) FROM delivery_state WHERE status = 'delivered'";
+
+/// The arguments that let a program reach a receiver, and the file that one of them names.
+fn reach(receiver: &Receiver) -> (tempfile::NamedTempFile, Vec<String>) {
+    let ca = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(ca.path(), receiver.ca_pem()).unwrap();
+    let arguments = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];
+    let arguments = arguments.map(str::to_owned).to_vec();
+    (ca, arguments)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_endpoints_than_descriptors_are_all_told() {
+    const DESCRIPTORS: usize = 700;
+    const ACCOUNTS: usize = 40;
+    let shop = Shop::open().await;
+    // Each address is somebody else to a sender, and one receiver listens on all of them.
+    let addresses: Vec<String> = (0..20 * ACCOUNTS).map(|n| format!("127.1.{}.{}", n / 200, n % 200 + 1)).collect();
+    let names: Vec<&str> = addresses.iter().map(String::as_str).collect();
+    let settings = ReceiverSettings {
+        listen: ([0, 0, 0, 0], 0).into(),
+        service_name: "SERVICE".to_owned(),
+        certificate: Certificate::generate_for(&names, Utc::now().year() - 1, Utc::now().year() + 1).unwrap(),
+        respond: Arc::new(|_| Answer::Delayed(Duration::from_millis(100), 200)),
+    };
+    let (receiver, _) = Receiver::start(settings).await.unwrap();
+    let port = receiver.address().port();
+    for (n, addresses) in addresses.chunks(20).enumerate() {
+        let (account, _) = shop.account(&format!("account {n}")).await;
+        let urls: Vec<String> = addresses.iter().map(|address| format!("https://{address}:{port}")).collect();
+        join_all(urls.iter().map(|url| shop.webhook_for(account, url, &[WebhookEventType::OrderCreated]))).await;
+        shop.orders(account, 2).await;
+    }
+    shop.project().await;
+    let deliveries = i64::try_from(2 * addresses.len()).unwrap();
+    assert_eq!(count(shop.pool(), "SELECT count(*) FROM delivery_state").await, deliveries);
+
+    let (_ca, reach) = reach(&receiver);
+    let arguments: Vec<&str> = reach.iter().map(String::as_str).chain(["--roles", "api,delivery"]).collect();
+    let program = Program::with_descriptors(DESCRIPTORS, shop.options.to_url_lossy().as_str(), &arguments).await;
+    // Who comes meanwhile over a connection of its own is answered, from the database.
+    let visitor = reqwest::Client::builder().pool_max_idle_per_host(0).timeout(Duration::from_secs(20)).build().unwrap();
+    let mut most = 0;
+    let done = tokio::time::timeout(program::DEADLINE, async {
+        while count(shop.pool(), DELIVERED).await < deliveries {
+            most = most.max(program::descriptors(program.id()));
+            let ready = visitor.get(format!("{}/readyz", program.url())).send().await.unwrap();
+            assert_eq!(ready.status(), 200);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    done.await.expect("all are delivered");
+    assert!(most > DESCRIPTORS / 5, "what there is is made use of: {most}");
+    let attempts = "SELECT count(*) FROM delivery_attempts WHERE attempt = 1 AND error IS NULL AND response_status = 200";
+    assert_eq!(count(shop.pool(), attempts).await, deliveries, "each at its first attempt");
+    assert_eq!(count(shop.pool(), "SELECT count(*) FROM delivery_attempts").await, deliveries);
+    let log = program.log();
+    let told: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect("JSON: no panic")).collect();
+    let told: Vec<&Value> = told.iter().filter(|line| line["level"] != "INFO").collect();
+    assert!(told.len() == 1 && told[0]["needed"].as_i64() > told[0]["allowed"].as_i64(), "that there are few: {told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_does_not_grow_with_the_backlog() {
+    /// In KiB.
+    const PAYLOAD: i64 = 10;
+    let shop = Shop::open().await;
+    let (receiver, _) = receiver(|_| Answer::Status(200)).await;
+    for _ in 0..8 {
+        shop.webhook(&receiver.url()).await;
+    }
+    shop.project().await;
+    let backlog = async |from: i64, to: i64| {
+        sqlx::raw_sql(sqlx::AssertSqlSafe(format!(
+            "CREATE TEMPORARY TABLE made ON COMMIT DROP AS
+                 SELECT n, gen_random_uuid() AS event_id, n % 8 + 1 AS webhook_id FROM generate_series({from}, {to} - 1) AS n;
+             INSERT INTO webhook_envelopes (shard_id, event_id, position, account_id, order_id, event_type, payload, created_at)
+                 SELECT 1, event_id, 1000000 + n, {account}, 1, 'order.created', repeat('{{\"a\": 0}}', {PAYLOAD} * 1024 / 8), now() FROM made;
+             INSERT INTO deliveries (shard_id, id, event_id, webhook_id, account_id, order_id, event_type, created_at)
+                 SELECT 1, 1000000 + n, event_id, webhook_id, {account}, 1, 'order.created', now() FROM made;
+             INSERT INTO delivery_state (shard_id, delivery_id, webhook_id, next_attempt_at)
+                 SELECT 1, 1000000 + n, webhook_id, now() FROM made",
+            account = shop.customer.account_id,
+        )))
+        .execute(&mut shop.admin().await)
+        .await
+        .unwrap();
+    };
+    let (_ca, reach) = reach(&receiver);
+    let arguments: Vec<&str> = reach.iter().map(String::as_str).chain(["--roles", "api,delivery"]).collect();
+    let program = Program::start(shop.options.to_url_lossy().as_str(), &arguments).await;
+    let memory_after = async |wanted: i64| {
+        let done = tokio::time::timeout(program::DEADLINE, async {
+            while count(shop.pool(), DELIVERED).await < wanted {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+        done.await.expect("they are delivered");
+        peak_memory(program.id()).unwrap()
+    };
+    backlog(0, 2_000).await;
+    let after_few = memory_after(2_000).await;
+    backlog(2_000, 42_000).await;
+    // By then it has claimed as far ahead as it ever does.
+    let amid_many = memory_after(10_000).await;
+    assert!(count(shop.pool(), DELIVERED).await < 30_000, "most of it is still due");
+    // In KiB: a tenth of what is due, and more than what is held of it (a thousand) at any time.
+    let (grown, bound) = (amid_many - after_few, 40 * 1_000 * u64::try_from(PAYLOAD).unwrap() / 10);
+    assert!(grown < bound, "{after_few} KiB, then {amid_many} KiB");
+}

@@ -1,0 +1,136 @@
+//! Retries: what one is refused for, and when it is sent.
+
+use std::time::Duration;
+
+use rewards_ledger::ledger::FIRST_SHARD;
+use rewards_ledger::receiver::{Answer, Received};
+use serde_json::{Value, json};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio_util::sync::CancellationToken;
+
+use super::management::detail;
+use super::{order, send, sound, switch, webhook};
+use crate::support::node::Node;
+use crate::support::shop::{DEADLINE, receiver, worker};
+
+#[tokio::test]
+async fn a_second_retry_is_refused_before_anything_came_of_the_first() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let client = &setup.client;
+    let (id, _) = webhook(&node, client, "https://example.com/hook", &["order.created"]).await;
+    order(&node, &setup).await;
+    order(&node, &setup).await;
+    switch(&node, client, id, false).await;
+    switch(&node, client, id, true).await;
+    let list = node.client(client, "GET", "/webhooks/deliveries", Value::Null).await.data(200);
+    let [first, other] = [0, 1].map(|n| format!("/webhooks/deliveries/{}/retry", list["deliveries"][n]["id"]));
+    let retry = async |path: &str| node.client(client, "POST", path, Value::Null).await;
+    retry(&first).await.data(200);
+    retry(&first).await.refused(409, "E_DELIVERY_NOT_FAILED");
+    retry(&other).await.data(200);
+    // Switched off it fails once more, and can be retried, though nobody has done anything of all that.
+    for is_active in [false, true] {
+        node.client(client, "PUT", &format!("/webhooks/{id}"), json!({"is_active": is_active})).await.data(200);
+    }
+    retry(&first).await.data(200);
+    retry(&first).await.refused(409, "E_DELIVERY_NOT_FAILED");
+    node.project().await;
+    for (n, status) in ["pending", "failed"].into_iter().enumerate() {
+        assert_eq!(detail(&node, client, &list["deliveries"][n]["id"]).await["status"], status);
+    }
+    retry(&first).await.refused(409, "E_DELIVERY_NOT_FAILED");
+    retry(&other).await.data(200);
+    node.project().await;
+    sound(&node).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_retries_beside_each_other_one_is_taken() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let client = &setup.client;
+    let (id, _) = webhook(&node, client, "https://example.com/hook", &["order.created"]).await;
+    order(&node, &setup).await;
+    for _ in 0..5 {
+        switch(&node, client, id, false).await;
+        switch(&node, client, id, true).await;
+        let list = node.client(client, "GET", "/webhooks/deliveries?status=failed", Value::Null).await.data(200);
+        let path = format!("/webhooks/deliveries/{}/retry", list["deliveries"][0]["id"]);
+        let retry = || node.client(client, "POST", &path, Value::Null);
+        let mut statuses =
+            futures::future::join_all([retry(), retry(), retry()]).await.into_iter().map(|a| a.status).collect::<Vec<_>>();
+        statuses.sort_unstable();
+        assert_eq!(statuses, [200, 409, 409]);
+    }
+    let requested = "SELECT count(*) FROM events WHERE type = 'DeliveryRetryRequested'";
+    assert_eq!(sqlx::query_scalar::<_, i64>(requested).fetch_one(node.ledger.pool()).await.unwrap(), 5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_is_picked_up_by_a_worker_that_runs_whether_it_is_told_or_not() {
+    let node = Node::start().await;
+    let (receiver, mut arrived) = receiver(|r| Answer::Status(if r.path == "/later" { 200 } else { 500 })).await;
+    let setup = node.setup().await;
+    let client = &setup.client;
+    for is_told in [true, false] {
+        let (id, _) = webhook(&node, client, &receiver.url(), &["order.created"]).await;
+        order(&node, &setup).await;
+        node.project().await;
+        assert_eq!(send(&node, &receiver).await, 1);
+        let failed = arrived.recv().await.unwrap().event_id().unwrap().to_owned();
+        switch(&node, client, id, false).await;
+        let later = json!({"url": format!("{}/later", receiver.url())});
+        node.client(client, "PUT", &format!("/webhooks/{id}"), later).await.data(200);
+        switch(&node, client, id, true).await;
+
+        let mut worker = worker(node.ledger.pool(), &receiver, DEADLINE);
+        if is_told {
+            worker.made = node.ledger.wake().deliveries();
+            worker.settings.idle = Duration::from_secs(3_600);
+        }
+        let stop = CancellationToken::new();
+        let running = tokio::spawn(worker.run(stop.clone()));
+        // It runs, and has nothing more to do.
+        order(&node, &setup).await;
+        node.project().await;
+        let within_a_minute = async |arrived: &mut UnboundedReceiver<Received>| {
+            tokio::time::timeout(Duration::from_secs(60), arrived.recv()).await.expect("within the minute").unwrap()
+        };
+        within_a_minute(&mut arrived).await;
+        let list = node.client(client, "GET", "/webhooks/deliveries?status=failed", Value::Null).await.data(200);
+        let path = format!("/webhooks/deliveries/{}/retry", list["deliveries"][0]["id"]);
+        node.client(client, "POST", &path, Value::Null).await.data(200);
+        node.project().await;
+        assert_eq!(within_a_minute(&mut arrived).await.event_id(), Some(&*failed), "is told: {is_told}");
+        stop.cancel();
+        running.await.unwrap();
+        node.client(client, "DELETE", &format!("/webhooks/{id}"), Value::Null).await.data(200);
+    }
+}
+
+#[tokio::test]
+async fn a_retry_that_is_asked_for_during_an_attempt_keeps_its_time() {
+    let node = Node::start().await;
+    let (receiver, _arrived) = receiver(|_| Answer::Status(500)).await;
+    let setup = node.setup().await;
+    let client = &setup.client;
+    let (id, _) = webhook(&node, client, &receiver.url(), &["order.created"]).await;
+    order(&node, &setup).await;
+    node.project().await;
+    let worker = worker(node.ledger.pool(), &receiver, DEADLINE);
+    let mut claimed = worker.claim_once(FIRST_SHARD, 1).await.unwrap();
+    // It is on its way; meanwhile the webhook is switched off and on, and the delivery, failed by that, retried.
+    switch(&node, client, id, false).await;
+    switch(&node, client, id, true).await;
+    let list = node.client(client, "GET", "/webhooks/deliveries?status=failed", Value::Null).await.data(200);
+    let delivery = list["deliveries"][0]["id"].clone();
+    node.client(client, "POST", &format!("/webhooks/deliveries/{delivery}/retry"), Value::Null).await.data(200);
+    node.project().await;
+    let ended = worker.send(claimed.remove(0)).await.unwrap();
+    assert_eq!(worker.record(FIRST_SHARD, &[ended]).await.unwrap(), 1);
+    let after = detail(&node, client, &delivery).await;
+    assert_eq!((&after["status"], &after["attempt_count"]), (&json!("pending"), &json!(1)));
+    assert_eq!(send(&node, &receiver).await, 1, "it is due at once, not only after a minute");
+    sound(&node).await;
+}
