@@ -69,7 +69,7 @@ enum Log {
     /// Copy checkpoint and tiles into a directory, as they are served; goes on where it was
     Mirror {
         directory: PathBuf,
-        /// The entries too, with an operator's token: the events themselves
+        /// The entries too, with an auditor's or an admin's token: the events themselves
         #[arg(long)]
         entries: bool,
         #[command(flatten)]

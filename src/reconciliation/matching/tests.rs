@@ -16,6 +16,7 @@ fn line(direction: Direction, amount: &str, reference: &str, on: u32) -> Line {
         is_reversal: false,
         references: vec![reference.to_owned()],
         text: None,
+        account: None,
     }
 }
 
