@@ -69,6 +69,11 @@ pub(super) fn account(text: &str) -> Option<String> {
     if account.is_empty() { None } else { Some(account.to_uppercase()) }
 }
 
+/// Whether lines of these accounts may be of one: where either is not known, they may.
+pub(super) fn may_be_one_account(one: Option<&str>, other: Option<&str>) -> bool {
+    one.is_none() || other.is_none() || one == other
+}
+
 /// The identities of lines; of those that are the same in one file and on one account, each counts.
 pub fn identities(lines: &[Line]) -> Vec<String> {
     let mut seen: HashMap<(Option<&str>, String), usize> = HashMap::new();

@@ -184,11 +184,12 @@ fn mark_duplicates(all: &mut [Kept]) {
     for Kept { statement, line, identity, decided, is_duplicate } in all {
         let account = line.account.as_deref();
         let earlier = seen.entry(identity).or_default();
-        let same =
-            earlier.iter_mut().find(|(other, on)| *other != *statement && (on.is_none() || account.is_none() || *on == account));
-        match same {
-            Some((_, on)) => {
-                *on = on.or(account);
+        let of_another = |same: fn(Option<&str>, Option<&str>) -> bool| {
+            earlier.iter().position(|(other, on)| *other != *statement && same(*on, account))
+        };
+        match of_another(|on, account| on == account).or_else(|| of_another(lines::may_be_one_account)) {
+            Some(at) => {
+                earlier[at].1 = earlier[at].1.or(account);
                 *is_duplicate = decided.is_none();
             }
             None => earlier.push((*statement, account)),

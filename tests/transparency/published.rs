@@ -183,8 +183,8 @@ async fn an_entry_that_is_too_long_for_a_bundle_is_served_elsewhere() {
     });
     node.operator("POST", "/products", product).await.data(201);
     node.publish().await;
-    let auditor = node.token(Role::Auditor).await;
     let size = node.head().await;
+    let auditor = node.token(Role::Auditor).await;
     let get = |path: String| node.request("GET", &path).bearer_auth(auditor.expose());
     let refused = node.send(get(format!("/log/1/tile/entries/000.p/{size}"))).await.refused(404, "E_NOT_FOUND");
     assert!(refused["message"].as_str().unwrap().contains("tile/entries32"), "{refused}");
