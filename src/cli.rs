@@ -22,6 +22,7 @@ mod replay;
 mod serve;
 mod show;
 mod tokens;
+mod writing;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

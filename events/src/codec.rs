@@ -11,6 +11,7 @@ use crate::account::CredentialEvent;
 use crate::beneficiary::BeneficiaryEvent;
 use crate::catalogue::{CategoryEvent, ProductEvent};
 use crate::ip_block::IpBlockEvent;
+use crate::operator::OperatorEvent;
 use crate::order::OrderEvent;
 use crate::payout::PayoutEvent;
 use crate::reconciliation::ReconciliationEvent;
@@ -175,6 +176,7 @@ streams! {
     Product(ProductEvent) = "product",
     Category(CategoryEvent) = "category",
     IpBlock(IpBlockEvent) = "ip_block",
+    Operator(OperatorEvent) = "operator",
     Beneficiary(BeneficiaryEvent) = "beneficiary",
     Payout(PayoutEvent) = "payout",
     Reconciliation(ReconciliationEvent) = "reconciliation",

@@ -14,6 +14,7 @@ pub mod ip_block;
 pub mod leaf;
 pub mod merkle;
 mod money;
+pub mod operator;
 pub mod order;
 pub mod payout;
 pub mod placement;

@@ -1,38 +1,15 @@
-//! Operator tokens: `Authorization: Bearer`, each with a role.
+//! Operator tokens: `Authorization: Bearer`, each with a role. One is made and revoked by a command, and is an event; that
+//! of the configuration is neither a row nor an event: whoever configures the service runs it.
 
 use chrono::{DateTime, Utc};
-use ledger_events::Actor;
+pub use ledger_events::operator::OperatorRole as Role;
+use ledger_events::{Actor, ShardId};
 use sha2::{Digest, Sha256};
-use sqlx::PgPool;
+use sqlx::{PgConnection, PgPool};
 use subtle::ConstantTimeEq;
 
 use super::AccessError;
-use super::seal::{Private, random_secret};
-
-/// What an operator may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// Everything.
-    Admin,
-    /// Money: funding, adjusting, reconciling; and reading.
-    Finance,
-    /// Reading, and the log.
-    Auditor,
-}
-
-impl Role {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Admin => "admin",
-            Self::Finance => "finance",
-            Self::Auditor => "auditor",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Role> {
-        [Self::Admin, Self::Finance, Self::Auditor].into_iter().find(|role| role.as_str() == text)
-    }
-}
+use super::seal::Private;
 
 /// An authenticated operator. Id 0 is the one whose token is in the configuration.
 #[derive(Clone, Copy, Debug)]
@@ -46,13 +23,9 @@ impl Operator {
         Actor::Operator(self.id)
     }
 
-    /// Whether the operator may do what `role` may.
+    /// Whether the operator may do what is for `role` alone: who has it, and an admin.
     pub fn may(&self, role: Role) -> bool {
-        match self.role {
-            Role::Admin => true,
-            Role::Finance => role != Role::Admin,
-            Role::Auditor => role == Role::Auditor,
-        }
+        self.role == Role::Admin || self.role == role
     }
 }
 
@@ -86,29 +59,11 @@ impl Operators {
         Ok(Operator { id, role: Role::parse(&role).ok_or(AccessError::Unknown)? })
     }
 
-    /// A new token, shown once.
-    pub async fn issue(&self, name: &str, role: Role) -> Result<Private, sqlx::Error> {
-        let token = random_secret();
-        sqlx::query("INSERT INTO vault.operators (name, role, token_hash) VALUES ($1, $2, $3)")
-            .bind(name)
-            .bind(role.as_str())
-            .bind(&hash(token.expose())[..])
-            .execute(&self.pool)
-            .await?;
-        Ok(token)
-    }
-
     /// Every token that was issued, oldest first; never the tokens themselves.
     pub async fn list(&self) -> Result<Vec<IssuedToken>, sqlx::Error> {
         sqlx::query_as("SELECT id, name, role, created_at, revoked_at FROM vault.operators ORDER BY id")
             .fetch_all(&self.pool)
             .await
-    }
-
-    /// Revokes a token; false when there is none of this id that is not revoked.
-    pub async fn revoke(&self, id: i64) -> Result<bool, sqlx::Error> {
-        let revoke = "UPDATE vault.operators SET revoked_at = clock_timestamp() WHERE id = $1 AND revoked_at IS NULL";
-        Ok(sqlx::query(revoke).bind(id).execute(&self.pool).await?.rows_affected() == 1)
     }
 }
 
@@ -135,6 +90,65 @@ pub struct IssuedToken {
     pub revoked_at: Option<DateTime<Utc>>,
 }
 
-fn hash(token: &str) -> [u8; 32] {
+/// What the writer knows of a token.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Known {
+    /// How many events it has; one that is older than these events, none.
+    pub version: i64,
+    pub is_revoked: bool,
+}
+
+/// What becomes of a token.
+#[derive(Debug)]
+pub enum Change {
+    Issue { id: i64, name: Private, role: Role, token_hash: [u8; 32], issued_at: DateTime<Utc> },
+    Revoke { id: i64, revoked_at: DateTime<Utc> },
+}
+
+/// These tokens, kept from others until the transaction ends.
+pub async fn lock(conn: &mut PgConnection, shard: ShardId, ids: &[i64]) -> Result<Vec<(i64, Known)>, sqlx::Error> {
+    let found: Vec<(i64, bool, i64)> = sqlx::query_as(
+        "SELECT id, revoked_at IS NOT NULL, (SELECT coalesce(max(version), 0) FROM events
+            WHERE shard_id = $1 AND stream_type = 'operator' AND stream_id = o.id)
+         FROM vault.operators o WHERE id = ANY($2) ORDER BY id FOR UPDATE OF o",
+    )
+    .bind(shard)
+    .bind(ids)
+    .fetch_all(conn)
+    .await?;
+    Ok(found.into_iter().map(|(id, is_revoked, version)| (id, Known { version, is_revoked })).collect())
+}
+
+/// Writes what was decided of tokens, in this order.
+pub async fn write(conn: &mut PgConnection, changes: &[Change]) -> Result<(), sqlx::Error> {
+    for change in changes {
+        match change {
+            Change::Issue { id, name, role, token_hash, issued_at } => {
+                sqlx::query(
+                    "INSERT INTO vault.operators (id, name, role, token_hash, created_at) OVERRIDING SYSTEM VALUE
+                     VALUES ($1, $2, $3, $4, $5)",
+                )
+                .bind(id)
+                .bind(name.expose())
+                .bind(role.as_str())
+                .bind(&token_hash[..])
+                .bind(issued_at)
+                .execute(&mut *conn)
+                .await?
+            }
+            Change::Revoke { id, revoked_at } => {
+                sqlx::query("UPDATE vault.operators SET revoked_at = $2 WHERE id = $1")
+                    .bind(id)
+                    .bind(revoked_at)
+                    .execute(&mut *conn)
+                    .await?
+            }
+        };
+    }
+    Ok(())
+}
+
+/// What is stored of a token, which is 256 random bits.
+pub fn hash(token: &str) -> [u8; 32] {
     Sha256::digest(token.as_bytes()).into()
 }

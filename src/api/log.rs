@@ -1,7 +1,7 @@
 //! `/log`: the transparency log as C2SP `tlog-tiles` publishes it, one below `/log/<shard>` for each
 //! shard; proofs for who keeps no tiles; and the witnesses' way in.
 //!
-//! Hashes are for everyone. Entries are for operators of any role: they are the events.
+//! Hashes are for everyone. Entries are for auditors (and admins): they are the events.
 
 mod answers;
 
@@ -20,10 +20,9 @@ use sha2::{Digest, Sha256};
 
 use super::conditional::{Conditional, ETag, IfNoneMatch};
 use super::error::{ApiError, Code};
-use super::principal::Caller;
+use super::principal::{Auditor, Caller};
 use super::reply::Reply;
 use super::state::{ApiState, State, Tag, not_found};
-use crate::access::Operator;
 use crate::access::limits::is_under;
 use crate::ledger::reader;
 use crate::transparency::cosignature::{self, CosignatureError, Quorum, witness};
@@ -197,11 +196,11 @@ impl Log {
     /// Get a bundle of entries
     ///
     /// The canonical bytes of the events of a tile of level 0, each behind its length in two bytes,
-    /// as C2SP `tlog-tiles` has it. For operators of any role.
+    /// as C2SP `tlog-tiles` has it. For auditors and admins.
     #[oai(path = "/:shard/tile/entries/*place", method = "get", operation_id = "get_log_entries")]
     async fn entries(
         &self,
-        _caller: Caller<Operator>,
+        _caller: Caller<Auditor>,
         state: State<'_>,
         request: &Request,
         /// Whose log; 1 unless there are several.
@@ -215,11 +214,11 @@ impl Log {
     /// Get a bundle of entries, however long
     ///
     /// As `tile/entries`, with lengths of four bytes: for the bundles that have an event of more than
-    /// 65,535 bytes, such as a delivery of thousands of vouchers.
+    /// 65,535 bytes, such as a delivery of thousands of vouchers. For auditors and admins.
     #[oai(path = "/:shard/tile/entries32/*place", method = "get", operation_id = "get_long_log_entries")]
     async fn long_entries(
         &self,
-        _caller: Caller<Operator>,
+        _caller: Caller<Auditor>,
         state: State<'_>,
         request: &Request,
         /// Whose log; 1 unless there are several.

@@ -9,7 +9,8 @@
 //! | `Caller<ClientOperator>` | an API key, or a user who is operator or owner |
 //! | `Caller<ClientOwner>` | an API key, or a user who is owner |
 //! | `Caller<PortalUser>`, `Caller<PortalOwner>` | a user, by portal cookie or access token |
-//! | `Caller<Operator>`, `Caller<Finance>`, `Caller<Admin>` | an operator of the service |
+//! | `Caller<Operator>` | an operator of the service, of any role |
+//! | `Caller<Auditor>`, `Caller<Finance>`, `Caller<Admin>` | an operator of that role, or an admin |
 
 use std::ops::Deref;
 
@@ -138,6 +139,10 @@ pub struct Admin(pub Operator);
 #[derive(Debug, Clone, Copy)]
 pub struct Finance(pub Operator);
 
+/// An operator who may read the log's own entries.
+#[derive(Debug, Clone, Copy)]
+pub struct Auditor(pub Operator);
+
 macro_rules! role {
     ($identity:ident, $role:expr) => {
         impl Identity for $identity {
@@ -154,6 +159,7 @@ macro_rules! role {
 
 role!(Admin, Role::Admin);
 role!(Finance, Role::Finance);
+role!(Auditor, Role::Auditor);
 
 /// The caller: `caller: Caller`, as the first argument, so that an unknown one learns nothing from
 /// how the rest of the request is read.

@@ -60,10 +60,10 @@ const OPERATOR_TEXT: &str =
     "Run the ledger: accounts, users, credentials, wallets, products, stock, and any account's orders and payouts.
 
 Every request carries `Authorization: Bearer <operator token>`. An admin may do everything; finance funds and adjusts \
-wallets, and reads; an auditor reads. Every change is an event in the log.
+wallets, and reads; an auditor reads, the entries of the log too. Every change is an event in the log.
 
 What is under `/log` proves that the log was not changed: see [The transparency log](/docs/guides/transparency). It is for \
-everyone, without a token, but for the entries themselves.";
+everyone, without a token, but for the entries themselves: those are for auditors and admins.";
 
 fn client_api() -> ClientApi {
     (

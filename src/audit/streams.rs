@@ -58,7 +58,7 @@ fn table_of(stream: StreamType) -> Option<&'static Table> {
         StreamType::User => "users",
         StreamType::Product => "products",
         StreamType::Category => "categories",
-        StreamType::IpBlock => return None,
+        StreamType::IpBlock | StreamType::Operator => return None,
         StreamType::Beneficiary => "beneficiaries",
         StreamType::Payout => "payouts",
         StreamType::Reconciliation => "bank_statements",
@@ -198,7 +198,7 @@ impl Folded {
                 accounts::fold(&mut self.accounts, &mut self.credentials, recorded);
                 begins(self.accounts.contains_key(&id) || self.credentials.contains_key(&id), recorded)
             }
-            Event::IpBlock(_) => None,
+            Event::IpBlock(_) | Event::Operator(_) => None,
             Event::User(_) => {
                 users::fold(&mut self.users, recorded);
                 begins(self.users.contains_key(&id), recorded)

@@ -114,13 +114,17 @@ impl Client {
         }
         let no_answer = || format!("no answer from {}", self.base);
         let response = request.send().await.map_err(reqwest::Error::without_url).with_context(no_answer)?;
-        match response.status() {
-            StatusCode::NOT_FOUND => return Ok(None),
-            status if !status.is_success() => bail!("the service answers {} at {path}", status.as_u16()),
-            _ => {}
-        }
+        let (status, headers) = (response.status(), response.headers().clone());
         let bytes = response.bytes().await.map_err(reqwest::Error::without_url).with_context(no_answer)?;
-        Ok(Some(bytes.into()))
+        match status {
+            StatusCode::NOT_FOUND => Ok(None),
+            status if status.is_success() => Ok(Some(bytes.into())),
+            status => {
+                let refused = Reply { status, headers, body: String::from_utf8_lossy(&bytes).into_owned() };
+                refused.data().with_context(|| format!("{path} cannot be fetched"))?;
+                Ok(None)
+            }
+        }
     }
 
     /// Sends JSON and answers `data`, or the body itself where there is no wrapper.

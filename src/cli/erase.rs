@@ -4,21 +4,18 @@ use std::io::{BufRead, IsTerminal, Write};
 
 use anyhow::bail;
 use clap::{Args, Subcommand};
-use ledger_events::Actor;
 use serde_json::{Value, json};
 use sqlx::{ConnectOptions, Connection};
-use tokio_util::task::TaskTracker;
 
 use super::output::{Output, with_progress};
-use crate::access::operators;
+use super::writing::{ByArgs, Writing};
 use crate::access::seal::{Keyring, Private};
 use crate::config::{DatabaseSettings, MasterKeySettings};
 use crate::ledger::erasure::run::{self, Preview, Report};
 use crate::ledger::erasure::wipe::{self, Remains};
 use crate::ledger::erasure::{Counts, Subject, orphans};
 use crate::ledger::{Ledger, Origin};
-use crate::node::{self, Database};
-use crate::telemetry::Metrics;
+use crate::node::Database;
 
 #[derive(Args, Debug)]
 pub struct EraseArgs {
@@ -58,9 +55,8 @@ struct One {
     /// Why; sealed, and told by `show`. Names nobody, or it would have to be erased, too
     #[arg(long)]
     reason: String,
-    /// Who erases: the name of an operator's token, see `admin token list` [default: the operator of the configuration]
-    #[arg(long, value_name = "NAME")]
-    by: Option<String>,
+    #[command(flatten)]
+    by: ByArgs,
     /// Only count what there is
     #[arg(long)]
     dry_run: bool,
@@ -93,15 +89,9 @@ async fn on(args: &EraseArgs, database: &Database, output: &Output) -> anyhow::R
             return Ok(output.facts(&facts)?);
         }
     };
-    let keyring = node::keyring(&args.master_key, &args.database.data_dir, database.is_embedded())?;
-    let tasks = TaskTracker::new();
-    let ledger = Ledger::open(database.options(), keyring.clone(), Metrics::default(), &tasks).await?;
-    let erased = erase(&ledger, &keyring, subject, one, output).await;
-    let wake = ledger.wake().clone();
-    drop(ledger);
-    wake.stop();
-    tasks.close();
-    tasks.wait().await;
+    let writing = Writing::open(database, &args.master_key, &args.database.data_dir).await?;
+    let erased = erase(&writing.ledger, &writing.keyring, subject, one, output).await;
+    writing.close().await;
     let Some(report) = erased? else { return Ok(()) };
     if one.later {
         return Ok(output.facts(&facts(subject, &report, &[], remains(database).await?))?);
@@ -119,7 +109,7 @@ async fn erase(
     one: &One,
     output: &Output,
 ) -> anyhow::Result<Option<Report>> {
-    let actor = actor(ledger, one.by.as_deref()).await?;
+    let actor = one.by.actor(ledger.pool()).await?;
     let Preview { counts, obstacle } = with_progress("counting", run::preview(ledger, keyring, subject)).await?;
     if one.dry_run {
         let mut found = counted(counts);
@@ -138,16 +128,6 @@ async fn erase(
     let reason = Private::new(one.reason.trim());
     let erasing = run::erase(ledger, subject, &reason, &origin, |_| {});
     Ok(Some(with_progress("erasing", erasing).await?))
-}
-
-/// The operator of a name, who has a token. Without a name the configured one, who has the id 0.
-async fn actor(ledger: &Ledger, name: Option<&str>) -> anyhow::Result<Actor> {
-    let Some(name) = name else { return Ok(Actor::Operator(0)) };
-    match &*operators::named(ledger.pool(), name).await? {
-        [id] => Ok(Actor::Operator(*id)),
-        [] => bail!("no operator {name} has a token: `admin token list` shows who has one"),
-        _ => bail!("several operators are called {name}: revoke all but one of their tokens, or give one another name"),
-    }
 }
 
 /// Has the id typed, since nothing brings back what is erased.

@@ -67,7 +67,7 @@ impl ExportArgs {
     /// What is to be exported. A file ends where the checkpoint of its manifest does, once there is one of all that the
     /// log has now: then all of it can be proven.
     async fn plan(&self, pool: &PgPool, shard_id: ShardId, is_file: bool) -> anyhow::Result<Plan> {
-        let quorum = self.quorum.quorum();
+        let quorum = self.quorum.of_named()?;
         // In this order: the checkpoint is of what the log has.
         let newest = store::newest_cosigned(pool, shard_id, &quorum).await?;
         if newest.is_none() && quorum.count > 0 {
@@ -107,7 +107,7 @@ async fn head(pool: &PgPool, shard: ShardId) -> anyhow::Result<(Position, i64)> 
 pub async fn export(pool: &PgPool, shard: ShardId, args: &ExportArgs, output: &Output) -> anyhow::Result<()> {
     if let Some(directory) = &args.tiles {
         let bar = Bar::new();
-        let copied = tiles::copy(pool, shard, directory, &args.quorum.quorum(), |progress| bar.show(progress)).await;
+        let copied = tiles::copy(pool, shard, directory, &args.quorum.of_named()?, |progress| bar.show(progress)).await;
         bar.end();
         let (size, directory) = (copied?, directory.display());
         match output.json {

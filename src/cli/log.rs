@@ -66,10 +66,13 @@ enum Log {
         /// [default: the newest checkpoint's]
         to: Option<i64>,
     },
-    /// Copy checkpoint and tiles into a directory, as they are served; goes on where it was
+    /// Copy checkpoint and tiles into a directory, as they are served; goes on where it was, and fails unless the log does
     Mirror {
         directory: PathBuf,
-        /// The entries too, with an operator's token: the events themselves
+        /// The log's verifier key, from elsewhere than the log: fails unless it has signed; more than one of a handover
+        #[arg(long, value_name = "KEY")]
+        key: Vec<VerifierKey>,
+        /// The entries too, with an auditor's or an admin's token: the events themselves
         #[arg(long)]
         entries: bool,
         #[command(flatten)]
@@ -104,12 +107,16 @@ pub async fn run(args: LogArgs, output: &Output) -> anyhow::Result<()> {
             Consistency::deserialize(&data).context(NO_PROOF)?.check()?;
             Ok(output.facts(&data)?)
         }
-        Log::Mirror { directory, entries, quorum, operator_token } => {
+        Log::Mirror { directory, key, entries, quorum, operator_token } => {
+            let quorum = quorum.quorum();
             let client = if entries { admin::client(&args.url, &operator_token)? } else { client };
-            let note = client.bytes(&asking(&format!("{prefix}/checkpoint"), &quorum.quorum())).await?;
+            let note = client.bytes(&asking(&format!("{prefix}/checkpoint"), &quorum)).await?;
             let note = note.context("there is no such checkpoint")?;
             let note = String::from_utf8(note).context("the checkpoint is no text")?;
-            if quorum.quorum().count == 0 {
+            if !key.is_empty() {
+                Trust { keys: key, witnesses: quorum.witnesses, quorum: quorum.count }.open(&note)?;
+            }
+            if quorum.count == 0 {
                 let size = Checkpoint::parse(Note::parse(&note)?.text())?.size;
                 tiles::not_smaller(&directory, size)?;
             }

@@ -1,5 +1,6 @@
 //! Asking for a checkpoint that witnesses have cosigned.
 
+use anyhow::bail;
 use clap::Args;
 
 use crate::transparency::cosignature::{Quorum, witness};
@@ -10,7 +11,7 @@ pub struct QuorumArgs {
     /// Take the newest checkpoint that so many witnesses have cosigned, instead of the newest
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     quorum: usize,
-    /// A witness that counts, by its verifier key; may be repeated [default: each that the log knows; of a database, each that it has a cosignature of]
+    /// A witness that counts, by its verifier key; may be repeated [default: each that the service knows; who reads a database names them]
     #[arg(long = "witness", value_name = "KEY", value_parser = witness, requires = "quorum")]
     witnesses: Vec<VerifierKey>,
 }
@@ -18,6 +19,19 @@ pub struct QuorumArgs {
 impl QuorumArgs {
     pub fn quorum(&self) -> Quorum {
         Quorum { count: self.quorum, witnesses: self.witnesses.clone() }
+    }
+
+    /// For what reads a database: that has cosignatures of whoever was once configured, and nobody says which of them
+    /// still count.
+    ///
+    /// # Errors
+    /// When fewer witnesses are named than must have cosigned.
+    pub fn of_named(&self) -> anyhow::Result<Quorum> {
+        let quorum = self.quorum();
+        if !quorum.can_be_met() {
+            bail!("--quorum is {}, and --witness names {}", quorum.count, quorum.distinct());
+        }
+        Ok(quorum)
     }
 }
 

@@ -1,21 +1,27 @@
 //! `admin token`: operator tokens, directly on the database, since the first one cannot be had by
-//! calling the API.
+//! calling the API. What they change is an event as everything is.
 
 use anyhow::bail;
 use clap::{Args, Subcommand};
+use ledger_events::Rejection;
 use ledger_projections::envelope::iso8601;
 use serde_json::json;
 
 use super::output::{Output, with_progress};
+use super::writing::{ByArgs, Writing};
+use crate::access::seal::random_secret;
 use crate::access::{Operators, Role};
-use crate::config::DatabaseSettings;
-use crate::ledger::connect;
+use crate::config::{DatabaseSettings, MasterKeySettings};
+use crate::ledger::command::{IssueOperatorToken, WriteError};
+use crate::ledger::{Answer, Command, FIRST_SHARD, Origin, connect};
 use crate::node::Database;
 
 #[derive(Args, Debug)]
 pub struct TokenArgs {
     #[command(flatten)]
     database: DatabaseSettings,
+    #[command(flatten)]
+    master_key: MasterKeySettings,
     #[command(subcommand)]
     what: Token,
 }
@@ -29,11 +35,17 @@ enum Token {
         /// admin, finance or auditor
         #[arg(long, value_parser = role)]
         role: Role,
+        #[command(flatten)]
+        by: ByArgs,
     },
     /// The tokens that were made, without themselves
     List,
     /// A revoked token opens nothing any more
-    Revoke { id: i64 },
+    Revoke {
+        id: i64,
+        #[command(flatten)]
+        by: ByArgs,
+    },
 }
 
 fn role(text: &str) -> Result<Role, &'static str> {
@@ -42,36 +54,62 @@ fn role(text: &str) -> Result<Role, &'static str> {
 
 pub async fn run(args: TokenArgs, output: &Output) -> anyhow::Result<()> {
     let database = with_progress("starting the embedded Postgres", Database::open(&args.database)).await?;
-    let pool = connect::pool(database.options());
-    let operators = Operators::new(pool.clone(), None);
-    let done = async {
-        database.migrate_if_allowed().await?;
-        match args.what {
-            Token::Create { name, role } => {
-                let token = operators.issue(&name, role).await?;
-                match output.json {
-                    true => output.json_line(&json!({"name": name, "role": role.as_str(), "token": token.expose()}))?,
-                    false => output.line(token.expose())?,
-                }
-            }
-            Token::List => {
-                let tokens = operators.list().await?.into_iter().map(|token| {
-                    json!({"id": token.id, "name": token.name, "role": token.role,
-                           "created_at": iso8601(token.created_at), "revoked_at": token.revoked_at.map(iso8601)})
-                });
-                output.facts(&json!({"tokens": tokens.collect::<Vec<_>>()}))?;
-            }
-            Token::Revoke { id } => {
-                if !operators.revoke(id).await? {
-                    bail!("no token {id} that is not revoked already");
-                }
-                output.facts(&json!({"id": id, "is_revoked": true}))?;
-            }
-        }
-        Ok(())
-    };
-    let done = done.await;
-    pool.close().await;
+    let done = on(&args, &database, output).await;
     database.close().await?;
     done
+}
+
+async fn on(args: &TokenArgs, database: &Database, output: &Output) -> anyhow::Result<()> {
+    database.migrate_if_allowed().await?;
+    match &args.what {
+        Token::Create { name, role, by } => {
+            let token = random_secret();
+            let command = Command::IssueOperatorToken(IssueOperatorToken::of(name, *role, &token));
+            let id = write(args, database, command, by, "admin token create").await??;
+            match output.json {
+                true => output.json_line(&json!({"id": id, "name": name, "role": role.as_str(), "token": token.expose()}))?,
+                false => output.line(token.expose())?,
+            }
+        }
+        Token::List => {
+            let pool = connect::pool(database.options());
+            let tokens = Operators::new(pool.clone(), None).list().await;
+            pool.close().await;
+            let tokens = tokens?.into_iter().map(|token| {
+                json!({"id": token.id, "name": token.name, "role": token.role,
+                       "created_at": iso8601(token.created_at), "revoked_at": token.revoked_at.map(iso8601)})
+            });
+            output.facts(&json!({"tokens": tokens.collect::<Vec<_>>()}))?;
+        }
+        Token::Revoke { id, by } => {
+            match write(args, database, Command::RevokeOperatorToken { id: *id }, by, "admin token revoke").await? {
+                Err(WriteError::Rejected(Rejection::NotFound)) => bail!("no token {id} that is not revoked already"),
+                revoked => _ = revoked?,
+            }
+            output.facts(&json!({"id": id, "is_revoked": true}))?;
+        }
+    }
+    Ok(())
+}
+
+/// The token's id, or why the ledger did not take the command.
+async fn write(
+    args: &TokenArgs,
+    database: &Database,
+    command: Command,
+    by: &ByArgs,
+    request: &str,
+) -> anyhow::Result<Result<i64, WriteError>> {
+    let writing = Writing::open(database, &args.master_key, &args.database.data_dir).await?;
+    let done = async {
+        let origin = Origin { actor: by.actor(writing.ledger.pool()).await?, request_id: request.to_owned() };
+        anyhow::Ok(writing.ledger.execute(FIRST_SHARD, command, origin).await)
+    };
+    let done = done.await;
+    writing.close().await;
+    match done? {
+        Ok(Answer::OperatorToken { id }) => Ok(Ok(id)),
+        Ok(_) => bail!("the ledger answers with something else than a token"),
+        Err(error) => Ok(Err(error)),
+    }
 }

@@ -214,6 +214,7 @@ impl Survey {
             StreamType::Product => "product_ids",
             StreamType::Category => "category_ids",
             StreamType::IpBlock => "ip_blocks_id_seq",
+            StreamType::Operator => "vault.operators_id_seq",
             StreamType::Beneficiary => "beneficiary_ids",
             StreamType::Payout => "payout_ids",
             StreamType::Reconciliation => "bank_statement_ids",

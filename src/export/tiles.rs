@@ -102,17 +102,25 @@ pub fn sizes(directory: &Path) -> Result<Vec<u64>, ExportError> {
     Ok(sizes)
 }
 
+/// The checkpoint that a directory is a copy of; none if it is none yet.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn own(directory: &Path) -> Result<Option<Checkpoint>, ExportError> {
+    let path = directory.join(CHECKPOINT);
+    match fs::read_to_string(&path) {
+        Ok(note) => Ok(Note::parse(&note).ok().and_then(|note| Checkpoint::parse(note.text()).ok())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(ExportError::File { path, source }),
+    }
+}
+
 /// A log only grows: a copy of it is gone on with by no smaller tree than it has had.
 ///
 /// # Errors
 /// With [`ExportError::Shrunk`], and when the directory cannot be read.
 pub fn not_smaller(directory: &Path, size: u64) -> Result<(), ExportError> {
-    let path = directory.join(CHECKPOINT);
-    let own = match fs::read_to_string(&path) {
-        Ok(note) => Note::parse(&note).ok().and_then(|note| Checkpoint::parse(note.text()).ok()).map(|own| own.size),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(source) => return Err(ExportError::File { path, source }),
-    };
+    let own = own(directory)?.map(|own| own.size);
     match own.max(sizes(directory)?.last().copied()).filter(|greatest| *greatest > size) {
         Some(greatest) => Err(ExportError::Shrunk { directory: directory.to_owned(), greatest, size }),
         None => Ok(()),

@@ -31,7 +31,7 @@ use super::keys::{self, NewKey, Owner};
 use super::reader::Stored;
 use super::stock;
 use crate::access::seal::{DataKey, Private, SealError, salted_hash};
-use crate::access::{blocks, sessions};
+use crate::access::{blocks, operators, sessions};
 
 /// What belongs to every event of one command.
 #[derive(Debug)]
@@ -91,6 +91,11 @@ impl Batch {
             Event::Product(e) => evolve_in!(self.products, self.touched.products, stream_id, evolve_product, e, &moment),
             Event::Category(e) => evolve_in!(self.categories, self.touched.categories, stream_id, evolve_category, e, &moment),
             Event::IpBlock(_) => {} // no state beside the event
+            Event::Operator(_) => {
+                if let Some(known) = self.operators.get_mut(&stream_id) {
+                    known.version = moment.version;
+                }
+            }
             Event::Beneficiary(e) => {
                 evolve_in!(self.beneficiaries, self.touched.beneficiaries, stream_id, evolve_beneficiary, e, &moment)
             }
@@ -123,6 +128,7 @@ impl Batch {
             Event::Product(_) => self.products.get(&id).map(|s| s.version),
             Event::Category(_) => self.categories.get(&id).map(|s| s.version),
             Event::IpBlock(_) => None,
+            Event::Operator(_) => self.operators.get(&id).map(|s| s.version),
             Event::Beneficiary(_) => self.beneficiaries.get(&id).map(|s| s.version),
             Event::Payout(_) => self.payouts.get(&id).map(|s| s.version),
             Event::Reconciliation(_) => self.statements.get(&id).map(|s| s.version),
@@ -319,6 +325,7 @@ impl Batch {
                 .await?;
         }
         blocks::end(conn, &rows.lifted).await?;
+        operators::write(conn, &rows.operators).await?;
         for change in &rows.users {
             match change {
                 UserChange::Admit { id, email_lookup, password_hash } => {

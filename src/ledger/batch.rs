@@ -36,8 +36,8 @@ use super::needs::Needs;
 use super::reader;
 use super::stock::{self, Shelves, Voucher};
 use super::texts::{self, CANCEL_REASON, FAILURE_REASON, METADATA, VaultError};
-use crate::access::blocks;
 use crate::access::seal::{DataKey, Keyring, Private, SealError};
+use crate::access::{blocks, operators};
 
 /// A text in the vault, sealed.
 #[derive(Clone, Debug)]
@@ -93,6 +93,8 @@ pub struct VaultRows {
     pub credentials: Vec<(CredentialId, [u8; 32], [u8; 32])>,
     pub signing_secrets: Vec<(CredentialId, Vec<u8>)>,
     pub lifted: Vec<IpAddr>,
+    /// In the order in which they were decided.
+    pub operators: Vec<operators::Change>,
     /// In the order in which they were decided: a removed user's email is free again.
     pub users: Vec<UserChange>,
     pub vouchers: Vec<stock::NewRow>,
@@ -117,6 +119,8 @@ pub struct Batch {
     pub data_keys: DataKeys,
     pub signing_secrets: HashMap<CredentialId, Vec<u8>>,
     pub ip_blocks: HashMap<IpAddr, i64>,
+    /// Operators' tokens, by their ids.
+    pub operators: HashMap<i64, operators::Known>,
     pub users: HashMap<UserId, User>,
     /// Who has an email, by its keyed hash: of those that the batch asks for.
     pub user_of: HashMap<[u8; 32], UserId>,
@@ -314,6 +318,10 @@ impl Batch {
         if !needs.ip_blocks.is_empty() {
             batch.ip_blocks = blocks::lock(conn, &needs.ip_blocks).await?;
         }
+        let operators = missing(&needs.operators, &batch.operators);
+        if !operators.is_empty() {
+            batch.operators.extend(operators::lock(conn, shard, &operators).await?);
+        }
         if !needs.signing_secrets.is_empty() {
             batch.load_signing_secrets(conn, &list(&needs.signing_secrets)).await?;
         }
@@ -364,6 +372,7 @@ impl Batch {
             recent,
             signing_secrets: HashMap::new(),
             ip_blocks: HashMap::new(),
+            operators: HashMap::new(),
             user_of: HashMap::new(),
             categories: HashMap::new(),
             webhooks: HashMap::new(),

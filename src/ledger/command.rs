@@ -10,6 +10,7 @@ use chrono::{DateTime, NaiveDate, Utc};
 use ledger_events::account::{Account, AccountStatus, Credential, DiscountRule};
 use ledger_events::beneficiary::{Beneficiary, BeneficiaryKind};
 use ledger_events::catalogue::{Category, Product, ProductChange, ProductDetails, ProductImageSet};
+use ledger_events::operator::OperatorRole;
 use ledger_events::order::Order;
 use ledger_events::payout::Payout;
 use ledger_events::placement::Quote;
@@ -28,6 +29,7 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::erasure::{Erased, Part, Subject};
+use crate::access::operators;
 use crate::access::seal::Private;
 
 /// A command, imperative. Every one is decided on what the writer reads under the head lock.
@@ -77,6 +79,12 @@ pub enum Command {
     RemoveUser {
         account_id: AccountId,
         user_id: UserId,
+    },
+    /// Somebody may run the service from now on.
+    IssueOperatorToken(IssueOperatorToken),
+    /// And may not any more.
+    RevokeOperatorToken {
+        id: i64,
     },
     /// Ends the block of an IP that logged in too often.
     LiftIpBlock {
@@ -327,6 +335,21 @@ pub struct WebhookChange {
 }
 
 /// A voucher to add to the stock.
+/// A token for an operator. The token itself stays with who made it.
+#[derive(Clone, Debug)]
+pub struct IssueOperatorToken {
+    /// Whose it is.
+    pub name: Private,
+    pub role: OperatorRole,
+    pub token_hash: [u8; 32],
+}
+
+impl IssueOperatorToken {
+    pub fn of(name: &str, role: OperatorRole, token: &Private) -> IssueOperatorToken {
+        IssueOperatorToken { name: Private::new(name), role, token_hash: operators::hash(token.expose()) }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct NewVoucher {
     /// Where it stood in what was uploaded, for naming it in an answer.
@@ -350,6 +373,9 @@ pub enum Answer {
         signing_secret: Option<Private>,
     },
     IpBlockLifted,
+    OperatorToken {
+        id: i64,
+    },
     User(User),
     Wallet(Wallet),
     /// `is_new` is false when the reference had brought the same amount before.

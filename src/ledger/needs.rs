@@ -35,6 +35,7 @@ pub struct Ids {
     pub statements: VecDeque<i64>,
     pub decisions: VecDeque<i64>,
     pub data_keys: VecDeque<i64>,
+    pub operators: VecDeque<i64>,
 }
 
 /// Which rows the commands of a batch need.
@@ -45,6 +46,8 @@ pub struct Needs<'a> {
     pub credentials: HashSet<CredentialId>,
     pub signing_secrets: HashSet<CredentialId>,
     pub ip_blocks: Vec<IpAddr>,
+    /// Ids of operators' tokens.
+    pub operators: HashSet<i64>,
     pub users: HashSet<UserId>,
     /// Keyed hashes of emails that are to be given to users.
     pub emails: Vec<[u8; 32]>,
@@ -97,7 +100,8 @@ impl<'a> Needs<'a> {
     const STATEMENTS: usize = 14;
     const DECISIONS: usize = 15;
     const DATA_KEYS: usize = 16;
-    const KINDS: usize = 17;
+    const OPERATORS: usize = 17;
+    const KINDS: usize = 18;
 
     pub fn of(submissions: &'a [Submission]) -> Needs<'a> {
         let mut needs = Needs::default();
@@ -140,6 +144,8 @@ impl<'a> Needs<'a> {
                 self.accounts.insert(*account_id);
                 self.credentials.insert(*credential_id);
             }
+            Command::IssueOperatorToken(_) => self.counts[Self::OPERATORS] += 1,
+            Command::RevokeOperatorToken { id } => _ = self.operators.insert(*id),
             Command::LiftIpBlock { ip } => self.ip_blocks.push(*ip),
             Command::CreateUser(user) => {
                 self.accounts.insert(user.account_id);
@@ -321,6 +327,7 @@ impl Ids {
             (Needs::STATEMENTS, &mut self.statements, "bank_statement_ids", 0),
             (Needs::DECISIONS, &mut self.decisions, "match_decision_ids", 0),
             (Needs::DATA_KEYS, &mut self.data_keys, "vault.data_key_ids", BLOCK),
+            (Needs::OPERATORS, &mut self.operators, "vault.operators_id_seq", 0),
         ];
         for (kind, left, sequence, block) in kinds {
             let missing = counts[kind] - i64::try_from(left.len()).unwrap_or(i64::MAX);

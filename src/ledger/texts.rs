@@ -25,6 +25,8 @@ pub const FAILURE_REASON: &str = "payout.failure_reason";
 pub const WEBHOOK_NAME: &str = "webhook.name";
 pub const WEBHOOK_URL: &str = "webhook.url";
 pub const WEBHOOK_TOKEN: &str = "webhook.token";
+/// Whose an operator's token is.
+pub const OPERATOR_NAME: &str = "operator.name";
 /// Why something was erased; its id is the position of the event.
 pub const ERASURE_REASON: &str = "erasure.reason";
 

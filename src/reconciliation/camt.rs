@@ -8,18 +8,26 @@ use ledger_events::{Currency, Money};
 use super::lines::{Line, LineError};
 use super::xml::{Element, XmlError, each};
 
-/// From the document's root to a booking.
-const ENTRY: [&str; 4] = ["Document", "BkToCstmrStmt", "Stmt", "Ntry"];
+/// From the document's root to a statement, and what of it is read: the bookings, and the account that they are on.
+const STATEMENT: [&str; 3] = ["Document", "BkToCstmrStmt", "Stmt"];
+const PARTS: [&str; 2] = ["Acct", "Ntry"];
 /// What a bank writes where nobody gave a reference.
 const NOT_PROVIDED: &str = "NOTPROVIDED";
 
 /// The booked lines, one for each payment of a batch. Pending and informational entries are left out.
 pub fn lines(text: &str) -> Result<Vec<Line>, LineError> {
     let (mut lines, mut entries) = (vec![], 0);
-    let is_statement = each(text.trim_start_matches('\u{feff}'), &ENTRY, |entry| {
+    // The account stands before the bookings; a statement that names none has not that of the one before it.
+    let mut account_of = (0, None);
+    let is_statement = each(text.trim_start_matches('\u{feff}'), &STATEMENT, &PARTS, |statement, part| {
+        if part.name == "Acct" {
+            account_of = (statement, account(&part));
+            return Ok(());
+        }
         entries += 1;
-        let of_entry = of_entry(&entry).map_err(|problem| LineError::Row { row: entries, problem })?;
-        lines.extend(of_entry);
+        let of_entry = of_entry(&part).map_err(|problem| LineError::Row { row: entries, problem })?;
+        let account = if account_of.0 == statement { account_of.1.clone() } else { None };
+        lines.extend(of_entry.into_iter().map(|line| Line { account: account.clone(), ..line }));
         super::lines::bounded(&lines)
     })?;
     if !is_statement {
@@ -32,6 +40,12 @@ impl From<XmlError> for LineError {
     fn from(error: XmlError) -> LineError {
         LineError::Xml(error)
     }
+}
+
+/// An account's IBAN, or what else it is known by.
+fn account(element: &Element) -> Option<String> {
+    let id = element.text_at(&["Id", "IBAN"]).or_else(|| element.text_at(&["Id", "Othr", "Id"]));
+    id.and_then(super::lines::account)
 }
 
 fn of_entry(entry: &Element) -> Result<Vec<Line>, &'static str> {
@@ -56,6 +70,7 @@ fn of_entry(entry: &Element) -> Result<Vec<Line>, &'static str> {
         is_reversal,
         references: references(entry, &["AcctSvcrRef"]),
         text: entry.text_at(&["AddtlNtryInf"]).map(str::to_owned),
+        account: None,
     };
     let details: Vec<&Element> = entry.all("NtryDtls").flat_map(|details| details.all("TxDtls")).collect();
     let parts = details.iter().map(|details| part(details, &whole)).collect::<Result<Vec<_>, _>>()?;

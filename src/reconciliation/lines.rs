@@ -44,10 +44,14 @@ pub struct Line {
     pub references: Vec<String>,
     /// What the payer wrote.
     pub text: Option<String>,
+    /// The account at the bank that it was booked on, as [`account`] writes it, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
 }
 
 impl Line {
-    /// What makes it the same line in two files: everything but its number.
+    /// What makes it the same line in two files: everything but its number, and its account, which not every line
+    /// knows: whoever compares identities compares accounts beside them.
     fn identity(&self) -> String {
         let Line { booked_on, amount, currency, direction, is_reversal, references, text, .. } = self;
         let direction = direction.as_str();
@@ -59,16 +63,28 @@ impl Line {
     }
 }
 
-/// The identities of lines; of those that are the same in one file, each counts.
+/// How a bank account is written, however a file writes it: without spaces, in capitals. None for nothing.
+pub(super) fn account(text: &str) -> Option<String> {
+    let account: String = text.chars().filter(|c| !c.is_whitespace() && *c != '\0').take(MAX_TEXT).collect();
+    if account.is_empty() { None } else { Some(account.to_uppercase()) }
+}
+
+/// Whether lines of these accounts may be of one: where either is not known, they may.
+pub(super) fn may_be_one_account(one: Option<&str>, other: Option<&str>) -> bool {
+    one.is_none() || other.is_none() || one == other
+}
+
+/// The identities of lines; of those that are the same in one file and on one account, each counts.
 pub fn identities(lines: &[Line]) -> Vec<String> {
-    let mut seen: HashMap<String, usize> = HashMap::new();
-    let identity = |line: &Line| {
+    let mut seen: HashMap<(Option<&str>, String), usize> = HashMap::new();
+    let mut identities = Vec::with_capacity(lines.len());
+    for line in lines {
         let identity = line.identity();
-        let times = seen.entry(identity.clone()).or_default();
+        let times = seen.entry((line.account.as_deref(), identity.clone())).or_default();
         *times += 1;
-        format!("{times}\n{identity}")
-    };
-    lines.iter().map(identity).collect()
+        identities.push(format!("{times}\n{identity}"));
+    }
+    identities
 }
 
 /// # Errors
@@ -108,8 +124,12 @@ pub struct Columns {
     /// `CREDIT`/`DEBIT` and what means the same; without the column the amount's sign decides.
     pub direction: String,
     pub text: String,
+    /// Of the bank account that a line was booked on; read where it is named.
+    pub account: Option<String>,
     /// The currency of lines that name none.
     pub default_currency: Option<Currency>,
+    /// The bank account of lines that name none.
+    pub default_account: Option<String>,
     /// As `%Y-%m-%d`.
     pub date_format: String,
     /// Amounts such as `1.234,56`.
@@ -127,7 +147,9 @@ impl Default for Columns {
             reference: "reference".to_owned(),
             direction: "direction".to_owned(),
             text: "text".to_owned(),
+            account: None,
             default_currency: None,
+            default_account: None,
             date_format: "%Y-%m-%d".to_owned(),
             is_decimal_comma: false,
             delimiter: None,
@@ -152,6 +174,7 @@ pub fn from_csv(text: &str, columns: &Columns) -> Result<Vec<Line>, LineError> {
         reference: needed(&columns.reference)?,
         direction: place(&columns.direction),
         text: place(&columns.text),
+        account: columns.account.as_ref().map(needed).transpose()?,
     };
     let mut lines = vec![];
     for (record, row) in reader.records().zip(1..) {
@@ -170,6 +193,7 @@ struct Places {
     reference: usize,
     direction: Option<usize>,
     text: Option<usize>,
+    account: Option<usize>,
 }
 
 /// None for a line over nothing.
@@ -209,6 +233,7 @@ fn line(record: &StringRecord, places: &Places, columns: &Columns) -> Result<Opt
         is_reversal: false,
         references: value(places.reference).map(str::to_owned).into_iter().collect(),
         text: places.text.and_then(value).map(str::to_owned),
+        account: places.account.and_then(value).or(columns.default_account.as_deref()).and_then(account),
     }))
 }
 
@@ -281,5 +306,29 @@ mod tests {
         let first = identities(&lines);
         assert_ne!(first[0], first[1]);
         assert_eq!(first[..1], identities(&lines[1..2])[..]);
+    }
+
+    #[test]
+    fn a_csvs_accounts_are_those_of_its_column_or_the_one_that_is_named() {
+        let text =
+            "date,amount,currency,reference,account\n2026-01-31,1,EUR,,de89 3704\n2026-01-31,1,EUR,,\n2026-01-31,1,EUR,,\n";
+        let read = |account: Option<&str>, default_account: Option<&str>| {
+            let columns = Columns {
+                account: account.map(str::to_owned),
+                default_account: default_account.map(str::to_owned),
+                ..Columns::default()
+            };
+            from_csv(text, &columns)
+        };
+        let accounts = |lines: &[Line]| lines.iter().map(|line| line.account.clone().unwrap_or_default()).collect::<Vec<_>>();
+        assert_eq!(accounts(&read(None, None).unwrap()), ["", "", ""]);
+        assert_eq!(accounts(&read(Some("Account"), None).unwrap()), ["DE893704", "", ""]);
+        let both = read(Some("account"), Some("x 1")).unwrap();
+        assert_eq!(accounts(&both), ["DE893704", "X1", "X1"]);
+        assert_eq!(read(Some("iban"), None), Err(LineError::Column("iban".to_owned())));
+        // Each account counts its own; what is hashed names none, as before accounts were read.
+        let [one, first, second] = &*identities(&both) else { panic!("three lines") };
+        assert!(one == first && first != second);
+        assert_eq!(one, &identities(&read(None, None).unwrap())[0]);
     }
 }

@@ -11,7 +11,7 @@ use ledger_events::reconciliation::Decision;
 use ledger_events::wallet::Direction;
 use ledger_events::{AccountId, Currency, Money, Position, WalletId};
 
-use super::lines::Line;
+use super::lines::{Line, may_be_one_account};
 
 /// How far a line may be from what it is matched with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +148,7 @@ pub fn outcomes(lines: &[Open<'_>], candidates: &[Candidate], tolerance: Toleran
 }
 
 /// Lines that take each other back: a reversal, and the one line before it of the other direction,
-/// the same amount and a common reference.
+/// the same amount, a common reference, and as far as is known the same account.
 fn reversals(lines: &[Open<'_>]) -> HashMap<usize, usize> {
     let mut pairs = HashMap::new();
     let is_open = |open: &Open<'_>| open.decided.is_none() && !open.is_duplicate;
@@ -161,7 +161,8 @@ fn reversals(lines: &[Open<'_>]) -> HashMap<usize, usize> {
         let is_reversed = |other: &&usize| {
             let line = lines[**other].line;
             let shares = line.references.iter().any(|reference| reversal.references.contains(reference));
-            !line.is_reversal && line.direction != reversal.direction && line.booked_on <= reversal.booked_on && shares
+            let is_before = line.direction != reversal.direction && line.booked_on <= reversal.booked_on;
+            !line.is_reversal && is_before && shares && may_be_one_account(line.account.as_deref(), reversal.account.as_deref())
         };
         let others = by_amount.get(&(reversal.currency, reversal.amount)).into_iter().flatten();
         let mut others = others.filter(is_reversed).filter(|other| !pairs.contains_key(*other));

@@ -4,7 +4,7 @@
 //! written before the event that imports it. So the same file is imported once, whoever sends it again and however
 //! often, and an import that was cut off leaves nothing that counts.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 
 use chrono::{NaiveDate, NaiveTime, TimeDelta};
@@ -98,15 +98,19 @@ pub async fn store(
     let (Some(first_day), Some(last_day)) = (days.clone().min(), days.max()) else {
         return Err(LineError::File("has no booked lines").into());
     };
-    let plain = lines.iter().map(serde_json::to_vec).collect::<Result<Vec<_>, _>>()?;
-    // Of the file as it was read: with other columns it is another statement.
-    let content = plain.iter().fold(Sha256::new_with_prefix(bytes), |content, line| content.chain_update(line));
+    // Of the file as it was read: with other columns it is another statement. The account that a document names is in its
+    // bytes; and without it a document has the fingerprint that it had before accounts were read.
+    let mut content = Sha256::new_with_prefix(bytes);
+    for line in lines {
+        let account = line.account.clone().filter(|_| format == StatementFormat::Csv);
+        content.update(serde_json::to_vec(&Line { account, ..line.clone() })?);
+    }
     let fingerprint = hex::encode(keyring.fingerprint("statement", hex::encode(content.finalize())));
     let identities = lines::identities(lines);
     let kind = kind(&fingerprint);
     let mut rows = Vec::with_capacity(lines.len());
-    for ((line, plain), identity) in lines.iter().zip(&plain).zip(&identities) {
-        let sealed = keyring.seal(&kind, line.number.into(), plain)?;
+    for (line, identity) in lines.iter().zip(&identities) {
+        let sealed = keyring.seal(&kind, line.number.into(), &serde_json::to_vec(line)?)?;
         rows.push((line.number, keyring.fingerprint("statement.line", identity), sealed));
     }
     let mut tx = pool.begin().await?;
@@ -171,6 +175,26 @@ async fn load(
         lines.push(Kept { statement: statement.id, line, identity, decided, is_duplicate: false });
     }
     Ok(())
+}
+
+/// Marks the lines that an earlier statement has, too, on the same account. A line whose account is not known is on
+/// any, but on one alone: the first that repeats it.
+fn mark_duplicates(all: &mut [Kept]) {
+    let mut seen: HashMap<&[u8], Vec<(StatementId, Option<&str>)>> = HashMap::new();
+    for Kept { statement, line, identity, decided, is_duplicate } in all {
+        let account = line.account.as_deref();
+        let earlier = seen.entry(identity).or_default();
+        let of_another = |same: fn(Option<&str>, Option<&str>) -> bool| {
+            earlier.iter().position(|(other, on)| *other != *statement && same(*on, account))
+        };
+        match of_another(|on, account| on == account).or_else(|| of_another(lines::may_be_one_account)) {
+            Some(at) => {
+                earlier[at].1 = earlier[at].1.or(account);
+                *is_duplicate = decided.is_none();
+            }
+            None => earlier.push((*statement, account)),
+        }
+    }
 }
 
 /// A statement's lines, each with what became of it, and what of the ledger has no line.
@@ -245,10 +269,7 @@ pub async fn run(
             (begin, end) = (known, all.len());
         }
     }
-    let mut seen: HashSet<Vec<u8>> = HashSet::new();
-    for kept in &mut all {
-        kept.is_duplicate = !seen.insert(kept.identity.clone()) && kept.decided.is_none();
-    }
+    mark_duplicates(&mut all);
     // What other lines were decided to be: of statements of any days, and lines that were erased since.
     let here: HashSet<(StatementId, i32)> =
         all.iter().filter(|kept| kept.decided.is_some()).map(|kept| (kept.statement, kept.line.number)).collect();

@@ -51,14 +51,20 @@ impl Element {
     }
 }
 
-/// Reads a document whose elements lead along `path`, and hands each element of that path's end over;
-/// others are passed by. Returns whether the path's beginning, without its end, was there.
-pub fn each<E: From<XmlError>>(text: &str, path: &[&str], mut found: impl FnMut(Element) -> Result<(), E>) -> Result<bool, E> {
+/// Reads a document whose elements lead along `path`, and hands the elements of these names that stand there over, each
+/// with how many elements of the whole path there have been; others are passed by. Returns whether there was any of the
+/// whole path.
+pub fn each<E: From<XmlError>>(
+    text: &str,
+    path: &[&str],
+    names: &[&str],
+    mut found: impl FnMut(usize, Element) -> Result<(), E>,
+) -> Result<bool, E> {
     let mut reader = Reader::from_str(text);
     reader.config_mut().expand_empty_elements = true;
     // The names of all open elements, and those of the entry in hand.
     let (mut open, mut entry): (Vec<String>, Vec<Element>) = (vec![], vec![]);
-    let (mut elements, mut is_there) = (0, false);
+    let (mut elements, mut parents) = (0, 0);
     loop {
         match reader.read_event().map_err(|_| XmlError::Malformed)? {
             Event::Start(start) => {
@@ -66,8 +72,10 @@ pub fn each<E: From<XmlError>>(text: &str, path: &[&str], mut found: impl FnMut(
                     return Err(XmlError::TooDeep.into());
                 }
                 open.push(start.local_name().as_ref().to_owned());
-                is_there |= open.len() + 1 == path.len() && open.iter().zip(path).all(|(name, wanted)| name == wanted);
-                let begins = open.len() == path.len() && open.iter().zip(path).all(|(name, wanted)| name == wanted);
+                let is_on_path = open.iter().zip(path).all(|(name, wanted)| name == wanted);
+                parents += usize::from(is_on_path && open.len() == path.len());
+                let begins =
+                    is_on_path && open.len() == path.len() + 1 && open.last().is_some_and(|n| names.contains(&n.as_str()));
                 if begins || !entry.is_empty() {
                     elements = if begins { 1 } else { elements + 1 };
                     if elements > MAX_ELEMENTS {
@@ -82,7 +90,7 @@ pub fn each<E: From<XmlError>>(text: &str, path: &[&str], mut found: impl FnMut(
                     ended.text = ended.text.trim().to_owned();
                     match entry.last_mut() {
                         Some(parent) => parent.children.push(ended),
-                        None => found(ended)?,
+                        None => found(parents, ended)?,
                     }
                 }
             }
@@ -103,7 +111,7 @@ pub fn each<E: From<XmlError>>(text: &str, path: &[&str], mut found: impl FnMut(
                 append(&mut entry, character.encode_utf8(&mut [0; 4]));
             }
             Event::DocType(_) => return Err(XmlError::DocumentType.into()),
-            Event::Eof if open.is_empty() => return Ok(is_there),
+            Event::Eof if open.is_empty() => return Ok(parents > 0),
             Event::Eof => return Err(XmlError::Malformed.into()),
             Event::Empty(_) | Event::Comment(_) | Event::Decl(_) | Event::PI(_) => {}
         }
@@ -133,7 +141,7 @@ mod tests {
 
     fn read(text: &str) -> Result<(Vec<Element>, bool), XmlError> {
         let mut found = vec![];
-        let is_there = each(text, &["a", "b", "c"], |element| {
+        let is_there = each(text, &["a", "b"], &["c"], |_, element| {
             found.push(element);
             Ok::<_, XmlError>(())
         })?;

@@ -47,8 +47,8 @@ impl From<CheckpointError> for CosignatureError {
     }
 }
 
-/// How many witnesses must have cosigned a checkpoint, and which ones count: all whose cosignatures were ever
-/// taken where none is named. The default asks for none.
+/// How many witnesses must have cosigned a checkpoint, and which ones count: nobody who is not named, whatever
+/// cosignatures there are. The default asks for none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quorum {
     pub count: usize,
@@ -61,9 +61,9 @@ impl Quorum {
         self.witnesses.iter().map(VerifierKey::bytes).collect::<HashSet<_>>().len()
     }
 
-    /// Whether the named witnesses, if any are, are as many as must have cosigned.
+    /// Whether the named witnesses are as many as must have cosigned.
     pub fn can_be_met(&self) -> bool {
-        self.witnesses.is_empty() || self.distinct() >= self.count
+        self.distinct() >= self.count
     }
 }
 

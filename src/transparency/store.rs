@@ -219,7 +219,7 @@ pub async fn newest_cosigned(pool: &PgPool, shard: ShardId, quorum: &Quorum) -> 
     while seen < MOST_COSIGNATURES {
         let page: Vec<(i64, String)> = sqlx::query_as(
             "SELECT size, witness FROM log_cosignatures WHERE shard_id = $1 AND origin = $2 AND size <= $3 AND (size, witness) < ($3, $4)
-                AND (cardinality($5::text[]) = 0 OR witness = ANY($5)) ORDER BY size DESC, witness DESC LIMIT $6",
+                AND witness = ANY($5) ORDER BY size DESC, witness DESC LIMIT $6",
         )
         .bind(shard)
         .bind(&origin)

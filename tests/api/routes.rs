@@ -29,6 +29,7 @@ pub const LOGOUT: &str = "POST /auth/logout";
 /// Roles of users, each with what those before it may.
 pub const USER_ROLES: [&str; 3] = ["viewer", "operator", "owner"];
 const ANY: Who = Who::Operators(&[Role::Admin, Role::Finance, Role::Auditor]);
+const AUDITOR: Who = Who::Operators(&[Role::Admin, Role::Auditor]);
 const FINANCE: Who = Who::Operators(&[Role::Admin, Role::Finance]);
 const ADMIN: Who = Who::Operators(&[Role::Admin]);
 
@@ -161,8 +162,8 @@ pub fn table() -> Vec<Row> {
         shared(read("GET /log/{shard}/proof/consistency", Anyone)),
         shared(read("GET /log/{shard}/proof/inclusion", Anyone)),
         shared(read("GET /log/{shard}/tile/{place}", Anyone)),
-        of_operators("GET /log/{shard}/tile/entries/{place}", ANY),
-        of_operators("GET /log/{shard}/tile/entries32/{place}", ANY),
+        of_operators("GET /log/{shard}/tile/entries/{place}", AUDITOR),
+        of_operators("GET /log/{shard}/tile/entries32/{place}", AUDITOR),
         shared(read("POST /log/{shard}/cosignatures", Anyone)),
         of_operators("GET /admin/v1/reconciliation", ANY),
         of_operators("GET /admin/v1/reconciliation/statements", ANY),

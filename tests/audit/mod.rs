@@ -1,3 +1,4 @@
+mod beside;
 mod reach;
 mod rebuild;
 mod verify;

@@ -10,6 +10,7 @@ mod roles;
 mod secrets;
 mod serve;
 mod terminal;
+mod tokens;
 mod webhooks;
 
 use std::process::Output;

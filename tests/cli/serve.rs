@@ -96,25 +96,6 @@ async fn an_operator_works_from_the_shell_and_the_log_tells_it() {
 }
 
 #[tokio::test]
-async fn operator_tokens_are_made_listed_and_revoked() {
-    let (directory, database) = (directory(), postgres::database().await);
-    let token = |arguments: &[&str]| {
-        let mut command = program(directory.path());
-        command.args(["admin", "token"]).args(arguments).args(["--json", "--database-url", &database.url]);
-        command
-    };
-    let made = out(&run(&mut token(&["create", "Ada", "--role", "finance"])).await);
-    let made: serde_json::Value = serde_json::from_str(&made).unwrap();
-    let listed = out(&run(&mut token(&["list"])).await);
-    assert!(listed.contains("Ada") && !listed.contains(made["token"].as_str().unwrap()), "{listed}");
-    assert!(run(&mut token(&["revoke", "1"])).await.status.success());
-    let again = run(&mut token(&["revoke", "1"])).await;
-    assert_eq!(err(&again), "error: no token 1 that is not revoked already\n");
-    let role = run(&mut token(&["create", "Ada", "--role", "king"])).await;
-    assert_eq!(err(&role), "error: --role cannot be \"king\": expected admin, finance or auditor\n");
-}
-
-#[tokio::test]
 async fn what_was_accepted_before_sigterm_is_answered() {
     let database = postgres::database().await;
     let mut served = Program::start(&database.url, &[]).await;

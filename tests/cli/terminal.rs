@@ -54,6 +54,35 @@ async fn the_demo_is_in_colour_at_a_terminal_unless_nobody_wants_it() {
     assert!(codes.into_iter().all(|code| code != 'm'), "{told:?}");
 }
 
+/// Into a file, and by a pipe; where the lines themselves go to the terminal, there is no bar between them.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_that_takes_its_time_shows_a_bar() {
+    if !has_terminals() {
+        return;
+    }
+    let (directory, shop) = (directory(), Shop::open().await);
+    shop.history().await;
+    let url = shop.options.to_url_lossy().to_string();
+    let file = directory.path().join("log.ndjson");
+    let path = file.to_str().unwrap();
+    for (arguments, has_bar) in [
+        (format!("events export --out {path}"), true),
+        (format!("events export > {path}"), true),
+        ("events export".to_owned(), false),
+    ] {
+        let held = shop.tamper("LOCK TABLE events IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(3)");
+        let mut command = at_a_terminal(directory.path(), &arguments);
+        let ((), exported) = tokio::join!(held, run(command.env("DATABASE_URL", &url)));
+        let told = out(&exported);
+        assert!(exported.status.success(), "{told}");
+        assert_eq!(told.contains("shard 1 export") && told.contains('█'), has_bar, "{arguments}: {told:?}");
+        let written = if has_bar { std::fs::read_to_string(&file).unwrap() } else { told };
+        assert!(written.lines().count() > 10 && written.starts_with("{\""), "{arguments}");
+        _ = std::fs::remove_file(&file);
+        _ = std::fs::remove_file(format!("{path}.manifest.json"));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rebuild_that_takes_its_time_shows_a_bar() {
     if !has_terminals() {

@@ -75,13 +75,19 @@ async fn exports_and_tiles_are_bound_to_what_a_quorum_has_cosigned() {
     // Who asks for no quorum misses the end.
     let (is_well, report) = kept.verify(&["--tiles", "copy"]).await;
     assert!(!is_well && report["first_bad"] == serde_json::json!([cosigned + 1, cosigned + 1]), "{report:#}");
-    let refusal = super::fails(
-        kept.directory.path(),
-        &kept.shop.options,
-        &["events", "export", "--quorum", "3", "--out", kept.path("none.ndjson").to_str().unwrap()],
-    )
-    .await;
-    assert!(refusal.contains("has been cosigned by 3 witnesses"), "{refusal}");
+    // Those that are named count, and nobody else who has cosigned.
+    let (none, third) = (kept.path("none"), witness(3).to_string());
+    for (arguments, problem) in [
+        (&["--quorum", "1", "--witness", &third][..], "has been cosigned by 1 witnesses"),
+        (&["--quorum", "1"], "--quorum is 1, and --witness names 0"),
+        (&["--quorum", "2", "--witness", &first, "--witness", &first], "--quorum is 2, and --witness names 1"),
+    ] {
+        for to in ["--out", "--tiles"] {
+            let command = [&["events", "export", to, none.to_str().unwrap()], arguments].concat();
+            let refusal = super::fails(kept.directory.path(), &kept.shop.options, &command).await;
+            assert!(refusal.contains(problem) && !none.exists(), "{command:?}: {refusal}");
+        }
+    }
 }
 
 /// Bundles are for auditors alone: a copy may have none, which is said; but not some.

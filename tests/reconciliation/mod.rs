@@ -1,6 +1,7 @@
 //! Reconciliation: totals, what does not add up, and banks' statements.
 
 mod account;
+mod accounts;
 mod apart;
 mod faults;
 mod statements;

@@ -8,7 +8,7 @@ use rewards_ledger::access::seal::{Private, random_secret};
 use rewards_ledger::access::{Gate, Operators, Role, Sessions};
 use rewards_ledger::api::{self, ApiState};
 use rewards_ledger::config::RateLimits;
-use rewards_ledger::ledger::command::Command;
+use rewards_ledger::ledger::command::{Command, IssueOperatorToken};
 use rewards_ledger::ledger::projector::{Projector, Step};
 use rewards_ledger::ledger::{FIRST_SHARD, Ledger, Origin, connect};
 use rewards_ledger::telemetry::Metrics;
@@ -22,7 +22,7 @@ use tokio::task::AbortHandle;
 use tokio_util::task::TaskTracker;
 
 use super::documented;
-use super::ledger::keyring;
+use super::ledger::{keyring, run};
 use super::postgres::{self, TestDatabase};
 use super::proxy::Proxy;
 use super::tree::{self, Tree};
@@ -35,7 +35,6 @@ pub struct Node {
     pub metrics: Metrics,
     pub sessions: Sessions,
     pub public_log: PublicLog,
-    operators: Operators,
     url: String,
     token: Private,
     http: reqwest::Client,
@@ -165,13 +164,12 @@ impl Node {
         let address = acceptor.local_addr()[0].as_socket_addr().unwrap().to_string();
         let url = format!("http://{address}");
         let sessions = Sessions::start(ledger.pool().clone(), ledger.pool().clone(), keyring.clone(), &tasks);
-        let operators = Operators::new(ledger.pool().clone(), Some(&token));
         let public_log = PublicLog { witnesses: [tree::witness(1), tree::witness(2)].into(), standing: Standing::default() };
         let state = ApiState {
             ledger: ledger.clone(),
             gate: Gate::start(connect::gate(&options), ledger.pool().clone(), limits, &tasks),
             sessions: sessions.clone(),
-            operators: operators.clone(),
+            operators: Operators::new(ledger.pool().clone(), Some(&token)),
             keyring,
             lifecycle: api::Lifecycle::default(),
             trusted_proxies: Arc::new(["127.0.0.1/32".parse().unwrap()]),
@@ -182,20 +180,7 @@ impl Node {
         };
         let server = tokio::spawn(poem::Server::new_with_acceptor(acceptor).run(api::app(state))).abort_handle();
         let http = reqwest::Client::new();
-        Node {
-            ledger,
-            options,
-            metrics,
-            sessions,
-            public_log,
-            operators,
-            url,
-            token,
-            http,
-            server,
-            is_sandbox,
-            _database: database,
-        }
+        Node { ledger, options, metrics, sessions, public_log, url, token, http, server, is_sandbox, _database: database }
     }
 
     pub fn request(&self, method: &str, path: &str) -> RequestBuilder {
@@ -248,7 +233,9 @@ impl Node {
 
     /// A token of another operator.
     pub async fn token(&self, role: Role) -> Private {
-        self.operators.issue(role.as_str(), role).await.unwrap()
+        let token = random_secret();
+        run(&self.ledger, Command::IssueOperatorToken(IssueOperatorToken::of(role.as_str(), role, &token))).await;
+        token
     }
 
     /// An operator's request, to be given a body.

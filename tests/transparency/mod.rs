@@ -2,6 +2,8 @@
 
 mod growth;
 mod interoperability;
+mod mirror;
+mod processes;
 mod proofs;
 mod published;
 mod refusals;

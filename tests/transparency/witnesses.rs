@@ -241,6 +241,7 @@ async fn a_quorum_is_of_the_origin_and_found_behind_many_others() {
     assert_eq!(found(2, &witnesses).await, Some((own.origin.clone(), own.size)));
     assert_eq!(found(1, &witnesses).await, Some((own.origin, opened.size + 2_500)));
     assert_eq!(found(3, &witnesses).await, None);
+    assert_eq!(found(1, &[]).await, None, "who is not named does not count");
 }
 
 /// A witness as C2SP `tlog-witness` has it: its last checkpoint, and the statuses that it has answered.

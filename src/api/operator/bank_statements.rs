@@ -180,14 +180,17 @@ impl FromFields for RevokeDecision {
 }
 
 /// A column's name or a form, as a query gives it.
-fn named(name: &str, value: Option<String>, default: String) -> Result<String, ApiError> {
+fn optional(name: &str, value: Option<String>) -> Result<Option<String>, ApiError> {
     match value {
         Some(text) if text.is_empty() || text.chars().count() > 100 => {
             Err(ApiError::invalid(name, "must be 1 to 100 characters long"))
         }
-        Some(text) => Ok(text),
-        None => Ok(default),
+        value => Ok(value),
     }
+}
+
+fn named(name: &str, value: Option<String>, default: String) -> Result<String, ApiError> {
+    Ok(optional(name, value)?.unwrap_or(default))
 }
 
 async fn statement_of(state: &State<'_>, id: i64) -> Result<Statement, ApiError> {
@@ -233,8 +236,12 @@ impl BankStatements {
         direction_column: Query<Option<String>>,
         /// CSV: the column of the payer's words, by default `text`, if it is there.
         text_column: Query<Option<String>>,
+        /// CSV: the column of the bank account that a line was booked on, such as its IBAN; by default there is none.
+        account_column: Query<Option<String>>,
         /// CSV: the currency of lines that name none, ISO 4217.
         currency: Query<Option<String>>,
+        /// CSV: the bank account of lines that name none. Only lines of one account are the same line in two files.
+        account: Query<Option<String>>,
         /// CSV: how days are written, by default `%Y-%m-%d`.
         date_format: Query<Option<String>>,
         /// CSV: whether amounts are written as 1.234,56.
@@ -249,7 +256,9 @@ impl BankStatements {
             reference: named("reference_column", reference_column.0, default.reference)?,
             direction: named("direction_column", direction_column.0, default.direction)?,
             text: named("text_column", text_column.0, default.text)?,
+            account: optional("account_column", account_column.0)?,
             default_currency: currency.map_err(|problem: &str| ApiError::invalid("currency", problem))?,
+            default_account: optional("account", account.0)?,
             date_format: named("date_format", date_format.0, default.date_format)?,
             is_decimal_comma: decimal_comma.0.unwrap_or_default(),
             delimiter: None,

@@ -1,12 +1,19 @@
 //! `log mirror`: the published log as files, laid out as it is served, for who verifies it offline.
+//!
+//! A file is there when it is proved: whatever the service answers, what the copy has does not change, and nothing comes
+//! into it that is not in the tree of the checkpoint.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
-use ledger_events::merkle::{Hash, Node, root};
+use indicatif::ProgressBar;
+use ledger_events::merkle::{Frontier, Hash, Node, leaf_hash, root, verify_consistency};
 use ledger_events::tile::{FULL, Tile};
+use serde::Deserialize;
 
+use super::{Consistency, NO_PROOF, ask, hashes};
 use crate::cli::client::Client;
 use crate::cli::output::progress_bar;
 use crate::export::tiles;
@@ -28,36 +35,38 @@ pub struct Mirrored {
 /// comes last, so that a directory that has one is whole. Those of before stay under their sizes.
 ///
 /// # Errors
-/// When something cannot be fetched or written, the tiles do not have the checkpoint's root, or the directory has
-/// another checkpoint of its size. A smaller one than it has is for the caller to refuse.
+/// When something cannot be fetched or written, or is not in the checkpoint's tree, or the checkpoint does not go on from
+/// the one that the directory has. A smaller one than it has is for the caller to refuse.
 pub async fn mirror(client: &Client, prefix: &str, note: &str, directory: &Path, with_entries: bool) -> anyhow::Result<Mirrored> {
     let parsed = Note::parse(note)?;
     let checkpoint = Checkpoint::parse(parsed.text())?;
-    let mut wanted: Vec<(String, Tile)> = vec![];
-    for tile in Tile::all(checkpoint.size) {
-        wanted.push((tile.path(), tile));
-        if with_entries && tile.level == 0 {
-            wanted.push((tile.entries_path(), tile));
-        }
+    continues(client, prefix, directory, &checkpoint).await?;
+
+    let mirror = Mirror { client, prefix, directory };
+    // What is there was proved before it got its name.
+    let missing = |tile: &Tile| !directory.join(tile.path()).exists();
+    let edge: Vec<Tile> = Tile::all(checkpoint.size).filter(|tile| tile.width < FULL).collect();
+    let full: Vec<Tile> = Tile::all(checkpoint.size).filter(|tile| tile.width == FULL && missing(tile)).collect();
+    let leaves = Tile::all(checkpoint.size).filter(|tile| with_entries && tile.level == 0);
+    let bundles: Vec<Tile> = leaves
+        .filter(|tile| {
+            let path = tile.entries_path();
+            !directory.join(&path).exists() && !directory.join(long(&path)).exists()
+        })
+        .collect();
+    let fetched = edge.iter().filter(|tile| missing(tile)).count() + full.len() + bundles.len();
+    let bar = progress_bar(fetched as u64);
+    mirror.edge(&edge, &checkpoint, &bar).await?;
+    // From the top: the hash of a full tile stands in the one above.
+    for level in (0..=Tile::MOST_LEVEL).rev() {
+        let tiles = full.iter().filter(|tile| tile.level == level);
+        let fetches = tiles.map(|tile| mirror.full(*tile, checkpoint.size, &bar));
+        stream::iter(fetches).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
     }
-    // What is there is whole: a file gets its name when it is.
-    wanted.retain(|(path, _)| !directory.join(path).exists() && !directory.join(long(path)).exists());
-    let bar = progress_bar(wanted.len() as u64);
-    let fetched = wanted.len();
-    let fetch = |(path, tile): (String, Tile)| {
-        let bar = bar.clone();
-        async move {
-            one(client, prefix, directory, &path, tile).await?;
-            bar.inc(1);
-            anyhow::Ok(())
-        }
-    };
-    stream::iter(wanted).map(fetch).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+    let fetches = bundles.iter().map(|tile| mirror.bundle(*tile, &bar));
+    stream::iter(fetches).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
     bar.finish_and_clear();
-    let found = root(checkpoint.size, |node| hash(directory, node, checkpoint.size))?;
-    if found != checkpoint.root {
-        bail!("the tiles do not have the root of the checkpoint");
-    }
+
     // Without the witnesses' signatures, which come one by one.
     let of_log = parsed.signatures.iter().filter(|signature| signature.name == checkpoint.origin).cloned().collect();
     let kept = Note::new(parsed.text().to_owned(), of_log)?.to_string();
@@ -66,21 +75,114 @@ pub async fn mirror(client: &Client, prefix: &str, note: &str, directory: &Path,
     Ok(Mirrored { size: checkpoint.size, fetched })
 }
 
+/// Whether the log and the directory's copy of it have one past.
+async fn continues(client: &Client, prefix: &str, directory: &Path, checkpoint: &Checkpoint) -> anyhow::Result<()> {
+    let Some(own) = tiles::own(directory)? else { return Ok(()) };
+    let (from, to) = if own.size <= checkpoint.size { (&own, checkpoint) } else { (checkpoint, &own) };
+    let proof = if from.size == to.size || from.size == 0 {
+        vec![]
+    } else {
+        let path = format!("{prefix}/proof/consistency?from={}&to={}", from.size, to.size);
+        hashes(&Consistency::deserialize(&ask(client, &path).await?).context(NO_PROOF)?.proof)?
+    };
+    verify_consistency(from.size, &from.root, to.size, &to.root, &proof).with_context(|| {
+        let (directory, own, new) = (directory.display(), own.size, checkpoint.size);
+        format!("{directory} has a tree of {own} events, and the log's of {new} is of another past: one of the two was changed")
+    })
+}
+
+struct Mirror<'a> {
+    client: &'a Client,
+    prefix: &'a str,
+    directory: &'a Path,
+}
+
+impl Mirror<'_> {
+    /// The tiles that are not full. Together they make the tree's root.
+    async fn edge(&self, tiles: &[Tile], checkpoint: &Checkpoint, bar: &ProgressBar) -> anyhow::Result<()> {
+        let (mut found, mut new) = (HashMap::new(), vec![]);
+        for tile in tiles {
+            let hashes = if self.directory.join(tile.path()).exists() {
+                self.read(*tile)?
+            } else {
+                new.push(*tile);
+                self.fetch(*tile).await?
+            };
+            found.insert(*tile, hashes);
+        }
+        let hash = |node: Node| {
+            let tile = Tile::holding(node, checkpoint.size);
+            let hash = found.get(&tile).and_then(|hashes| Tile::hash(node, hashes));
+            hash.with_context(|| format!("{} is too short", tile.path()))
+        };
+        ensure!(root(checkpoint.size, hash)? == checkpoint.root, "the tiles do not have the root of the checkpoint");
+        for tile in new {
+            write(&self.directory.join(tile.path()), found[&tile].as_flattened())?;
+            bar.inc(1);
+        }
+        Ok(())
+    }
+
+    /// A full tile, whose hash the one above it has.
+    async fn full(&self, tile: Tile, size: u64, bar: &ProgressBar) -> anyhow::Result<()> {
+        let above = Node { level: (tile.level + 1) * 8, index: tile.index };
+        let expected = Tile::hash(above, &self.read(Tile::holding(above, size))?);
+        let hashes = self.fetch(tile).await?;
+        let mut found = Frontier::default();
+        hashes.iter().for_each(|hash| found.append(*hash));
+        ensure!(Some(found.root()) == expected, "{} is not in the tree of the checkpoint", tile.path());
+        write(&self.directory.join(tile.path()), hashes.as_flattened())?;
+        bar.inc(1);
+        Ok(())
+    }
+
+    /// The entries that a tile of level 0 has the hashes of.
+    async fn bundle(&self, tile: Tile, bar: &ProgressBar) -> anyhow::Result<()> {
+        let (short, long) = (tile.entries_path(), long(&tile.entries_path()));
+        let (path, bytes, length) = match self.client.bytes(&format!("{}/{short}", self.prefix)).await? {
+            Some(bytes) => (short, bytes, 2),
+            None => {
+                let bytes = self.client.bytes(&format!("{}/{long}", self.prefix)).await?;
+                (long, bytes.with_context(|| format!("the log does not have {short}"))?, 4)
+            }
+        };
+        let mut rest = &bytes[..];
+        for hash in self.read(tile)? {
+            let entry = rest.split_at_checked(length).and_then(|(length, after)| {
+                after.split_at_checked(length.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)))
+            });
+            let (entry, after) = entry.with_context(|| format!("{path} ends too soon"))?;
+            ensure!(leaf_hash(entry) == hash, "{path} has an event that is not in the tree of the checkpoint");
+            rest = after;
+        }
+        ensure!(rest.is_empty(), "{path} goes on after its end");
+        write(&self.directory.join(path), &bytes)?;
+        bar.inc(1);
+        Ok(())
+    }
+
+    async fn fetch(&self, tile: Tile) -> anyhow::Result<Vec<Hash>> {
+        let path = tile.path();
+        let bytes = self.client.bytes(&format!("{}/{path}", self.prefix)).await?;
+        hashes_of(tile, &bytes.with_context(|| format!("the log does not have {path}"))?)
+    }
+
+    fn read(&self, tile: Tile) -> anyhow::Result<Vec<Hash>> {
+        let path = self.directory.join(tile.path());
+        hashes_of(tile, &std::fs::read(&path).with_context(|| format!("{} cannot be read", path.display()))?)
+    }
+}
+
+fn hashes_of(tile: Tile, bytes: &[u8]) -> anyhow::Result<Vec<Hash>> {
+    match bytes.as_chunks::<32>() {
+        (hashes, []) if hashes.len() == usize::from(tile.width) => Ok(hashes.to_vec()),
+        _ => bail!("{} has {} bytes", tile.path(), bytes.len()),
+    }
+}
+
 /// Where a bundle with an entry that is too long for it is served instead.
 fn long(path: &str) -> String {
     path.replacen("tile/entries/", "tile/entries32/", 1)
-}
-
-async fn one(client: &Client, prefix: &str, directory: &Path, path: &str, tile: Tile) -> anyhow::Result<()> {
-    let Some(bytes) = client.bytes(&format!("{prefix}/{path}")).await? else {
-        let long = long(path);
-        let bytes = if long == path { None } else { client.bytes(&format!("{prefix}/{long}")).await? };
-        return write(&directory.join(&long), &bytes.with_context(|| format!("the log does not have {path}"))?);
-    };
-    if path == tile.path() && bytes.len() != usize::from(tile.width) * size_of::<Hash>() {
-        bail!("{path} has {} bytes", bytes.len());
-    }
-    write(&directory.join(path), &bytes)
 }
 
 /// Whole or not at all.
@@ -94,12 +196,4 @@ fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
         std::io::Result::Ok(())
     };
     write().with_context(|| format!("{} cannot be written", path.display()))
-}
-
-fn hash(directory: &Path, node: Node, size: u64) -> anyhow::Result<Hash> {
-    let tile = Tile::holding(node, size);
-    let bytes = std::fs::read(directory.join(tile.path())).with_context(|| format!("{} cannot be read", tile.path()))?;
-    let hashes = bytes.as_chunks::<32>().0;
-    let found = if hashes.len() <= usize::from(FULL) { Tile::hash(node, hashes) } else { None };
-    found.with_context(|| format!("{} is too short", tile.path()))
 }

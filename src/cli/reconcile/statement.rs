@@ -107,9 +107,15 @@ struct ImportArgs {
     /// CSV: the column of the payer's words [default: text]
     #[arg(long, value_name = "NAME")]
     text_column: Option<String>,
+    /// CSV: the column of the bank account that a line was booked on, such as its IBAN [default: none]
+    #[arg(long, value_name = "NAME")]
+    account_column: Option<String>,
     /// CSV: the currency of lines that name none
     #[arg(long, value_name = "CODE")]
     currency: Option<String>,
+    /// CSV: the bank account of lines that name none
+    #[arg(long, value_name = "ACCOUNT")]
+    account: Option<String>,
     /// CSV: how days are written [default: %Y-%m-%d]
     #[arg(long, value_name = "FORMAT")]
     date_format: Option<String>,
@@ -128,7 +134,9 @@ impl ImportArgs {
             ("reference_column", &self.reference_column),
             ("direction_column", &self.direction_column),
             ("text_column", &self.text_column),
+            ("account_column", &self.account_column),
             ("currency", &self.currency),
+            ("account", &self.account),
             ("date_format", &self.date_format),
         ];
         for (name, value) in named {

@@ -7,6 +7,7 @@ mod blocks;
 mod catalogue;
 mod credentials;
 mod erasure;
+mod operators;
 mod orders;
 mod payouts;
 mod reconciliation;
@@ -147,6 +148,8 @@ fn decide(batch: &mut Batch, command: &Command, story: Story<'_>) -> Decided {
         Command::RotateSigningSecret { account_id, credential_id, new_secret } => {
             credentials::rotate_signing_secret(batch, *account_id, *credential_id, new_secret, story)
         }
+        Command::IssueOperatorToken(token) => operators::issue(batch, token, story),
+        Command::RevokeOperatorToken { id } => operators::revoke(batch, *id, story),
         Command::LiftIpBlock { ip } => blocks::lift(batch, *ip, story),
         Command::CreateUser(user) => users::create(batch, user, story),
         Command::ChangeUser(change) => users::change(batch, change, story),

@@ -16,6 +16,7 @@ fn line(direction: Direction, amount: &str, reference: &str, on: u32) -> Line {
         is_reversal: false,
         references: vec![reference.to_owned()],
         text: None,
+        account: None,
     }
 }
 
@@ -125,7 +126,14 @@ fn a_reversal_takes_its_booking_back() {
     let reversal = Line { is_reversal: true, ..debit("100.00", "A-1", 12) };
     let outcomes = matched(&[credit("100.00", "A-1", 10), reversal.clone()], &candidates);
     assert_eq!(outcomes, [Outcome::Reversed(1), Outcome::Reversed(0)]);
-    assert_eq!(matched(&[reversal], &candidates), [Outcome::Unmatched]);
+    assert_eq!(matched(std::slice::from_ref(&reversal), &candidates), [Outcome::Unmatched]);
+    // A booking of another account stays as it is.
+    let on = |account: &str, line: &Line| Line { account: Some(account.to_owned()), ..line.clone() };
+    let (booking, other) = (on("A", &credit("100.00", "A-1", 10)), on("B", &reversal));
+    assert_eq!(matched(&[booking.clone(), other], &candidates), [Outcome::Matched(0), Outcome::Unmatched]);
+    for same in [on("A", &reversal), reversal] {
+        assert_eq!(matched(&[booking.clone(), same], &candidates), [Outcome::Reversed(1), Outcome::Reversed(0)]);
+    }
 }
 
 #[test]

@@ -1,0 +1,29 @@
+//! Operators' tokens.
+
+use ledger_events::Rejection;
+use ledger_events::operator::{OperatorEvent, OperatorTokenIssued, OperatorTokenRevoked};
+
+use super::{Decided, Story, new_salt, next};
+use crate::access::operators::{Change, Known};
+use crate::ledger::batch::Batch;
+use crate::ledger::command::{Answer, IssueOperatorToken};
+use crate::ledger::texts::OPERATOR_NAME;
+
+pub(super) fn issue(batch: &mut Batch, token: &IssueOperatorToken, story: Story<'_>) -> Decided {
+    let IssueOperatorToken { name, role, token_hash } = token;
+    let id = next(batch.ids.operators.pop_front(), "operator")?;
+    let name_hash = batch.keep_text(OPERATOR_NAME, id, new_salt(), name)?;
+    batch.operators.insert(id, Known::default());
+    batch.append(id, OperatorEvent::from(OperatorTokenIssued { role: *role, name_hash }), &story);
+    let issued_at = batch.recorded_at;
+    batch.vault.operators.push(Change::Issue { id, name: name.clone(), role: *role, token_hash: *token_hash, issued_at });
+    Ok(Answer::OperatorToken { id })
+}
+
+pub(super) fn revoke(batch: &mut Batch, id: i64, story: Story<'_>) -> Decided {
+    let known = batch.operators.get_mut(&id).filter(|known| !known.is_revoked).ok_or(Rejection::NotFound)?;
+    known.is_revoked = true;
+    batch.append(id, OperatorEvent::from(OperatorTokenRevoked {}), &story);
+    batch.vault.operators.push(Change::Revoke { id, revoked_at: batch.recorded_at });
+    Ok(Answer::OperatorToken { id })
+}
