@@ -25,14 +25,15 @@ pub const FAILURE_REASON: &str = "payout.failure_reason";
 pub const WEBHOOK_NAME: &str = "webhook.name";
 pub const WEBHOOK_URL: &str = "webhook.url";
 pub const WEBHOOK_TOKEN: &str = "webhook.token";
-/// Whose an operator's token is.
-pub const OPERATOR_NAME: &str = "operator.name";
 /// Why something was erased; its id is the position of the event.
 pub const ERASURE_REASON: &str = "erasure.reason";
 
 /// Why somebody decided what a line of a bank's statement is, and took that back.
 pub const DECISION_REASON: &str = "match.decision_reason";
 pub const REVOCATION_REASON: &str = "match.revocation_reason";
+
+/// Whose an operator's token is. It is not erased: the log says who did what.
+pub const OPERATOR_NAME: &str = "operator.name";
 
 /// Why something in the vault could not be read.
 #[derive(Debug, thiserror::Error)]
