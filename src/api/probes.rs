@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::error::{ApiError, Code};
 use super::reply::render;
 use super::state::State;
-use crate::ledger::check_schema;
+use crate::ledger::{SchemaError, check_schema};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -39,6 +39,10 @@ async fn readyz(state: State<'_>) -> poem::Result<Response> {
                 Err(ApiError::new(Code::Unavailable).message(reason).into())
             }
         },
+        Err(SchemaError::Database(error)) => {
+            tracing::warn!(%error, "this node is not ready: the database does not answer");
+            Err(ApiError::new(Code::Unavailable).message("The database does not answer.").into())
+        }
         Err(reason) => Err(ApiError::new(Code::Unavailable).message(reason.to_string()).into()),
     }
 }

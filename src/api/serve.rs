@@ -63,7 +63,10 @@ Every request carries `Authorization: Bearer <operator token>`. An admin may do 
 wallets, and reads; an auditor reads, the entries of the log too. Every change is an event in the log.
 
 What is under `/log` proves that the log was not changed: see [The transparency log](/docs/guides/transparency). It is for \
-everyone, without a token, but for the entries themselves: those are for auditors and admins.";
+everyone, without a token, but for the entries themselves: those are for auditors and admins.
+
+`/healthz` answers 200 while the process lives, `/readyz` while it can work (else 503 with the reason), and `/metrics` is for \
+Prometheus. They need no token and are outside of this contract: keep them from the public.";
 
 fn client_api() -> ClientApi {
     (

@@ -108,7 +108,7 @@ pub async fn run(args: LogArgs, output: &Output) -> anyhow::Result<()> {
             Ok(output.facts(&data)?)
         }
         Log::Mirror { directory, key, entries, quorum, operator_token } => {
-            let quorum = quorum.quorum();
+            let quorum = if key.is_empty() { quorum.quorum() } else { quorum.of_named()? };
             let client = if entries { admin::client(&args.url, &operator_token)? } else { client };
             let note = client.bytes(&asking(&format!("{prefix}/checkpoint"), &quorum)).await?;
             let note = note.context("there is no such checkpoint")?;

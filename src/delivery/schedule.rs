@@ -16,7 +16,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// How far it is ahead of the database's: every statement that asks for the time adds this.
+    /// How far it is ahead of the database's: every statement of the worker that asks for the time adds this.
     pub fn ahead(&self) -> TimeDelta {
         TimeDelta::milliseconds(self.milliseconds_ahead.load(Ordering::SeqCst))
     }

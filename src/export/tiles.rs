@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ledger_events::tile::{FULL, Tile};
 use ledger_events::{Position, ShardId};
@@ -102,17 +102,28 @@ pub fn sizes(directory: &Path) -> Result<Vec<u64>, ExportError> {
     Ok(sizes)
 }
 
-/// The checkpoint that a directory is a copy of; none if it is none yet.
+/// The checkpoint of the greatest tree that a directory has ever had; none if it has none yet.
 ///
 /// # Errors
-/// When it cannot be read.
-pub fn own(directory: &Path) -> Result<Option<Checkpoint>, ExportError> {
-    let path = directory.join(CHECKPOINT);
-    match fs::read_to_string(&path) {
-        Ok(note) => Ok(Note::parse(&note).ok().and_then(|note| Checkpoint::parse(note.text()).ok())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(ExportError::File { path, source }),
-    }
+/// When one cannot be read.
+pub fn greatest(directory: &Path) -> Result<Option<Checkpoint>, ExportError> {
+    let kept = match sizes(directory)?.last() {
+        Some(size) => checkpoint(directory.join(format!("{CHECKPOINTS}/{size}")))?,
+        None => None,
+    };
+    let own = checkpoint(directory.join(CHECKPOINT))?;
+    Ok(own.into_iter().chain(kept).max_by_key(|checkpoint| checkpoint.size))
+}
+
+fn checkpoint(path: PathBuf) -> Result<Option<Checkpoint>, ExportError> {
+    let read = match fs::read_to_string(&path) {
+        Ok(note) => {
+            Note::parse(&note).map_err(io::Error::other).and_then(|note| Checkpoint::parse(note.text()).map_err(io::Error::other))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => Err(error),
+    };
+    read.map(Some).map_err(|source| ExportError::File { path, source })
 }
 
 /// A log only grows: a copy of it is gone on with by no smaller tree than it has had.
@@ -120,8 +131,7 @@ pub fn own(directory: &Path) -> Result<Option<Checkpoint>, ExportError> {
 /// # Errors
 /// With [`ExportError::Shrunk`], and when the directory cannot be read.
 pub fn not_smaller(directory: &Path, size: u64) -> Result<(), ExportError> {
-    let own = own(directory)?.map(|own| own.size);
-    match own.max(sizes(directory)?.last().copied()).filter(|greatest| *greatest > size) {
+    match greatest(directory)?.map(|greatest| greatest.size).filter(|greatest| *greatest > size) {
         Some(greatest) => Err(ExportError::Shrunk { directory: directory.to_owned(), greatest, size }),
         None => Ok(()),
     }

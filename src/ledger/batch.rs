@@ -1,6 +1,7 @@
 //! What a batch of commands is decided on: loaded under the head lock with one statement per
 //! table, then changed in memory by each command in turn, so that each sees those before it.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -310,9 +311,12 @@ impl Batch {
             batch.kept_lines = orphans::kept(conn, shard, &needs.fingerprints).await?;
         }
         if !needs.retried.is_empty() {
+            let mut later = HashMap::new();
             for (id, account, webhook, delivery, version) in deliveries::retryable(conn, shard, &needs.retried).await? {
-                let later = reader::webhook_events_after(&mut *conn, shard, webhook, version).await?;
-                batch.retryable.insert(id, (account, webhook, delivery.after(&later)));
+                if let Entry::Vacant(unread) = later.entry(webhook) {
+                    unread.insert(reader::webhook_events_after(&mut *conn, shard, webhook, version).await?);
+                }
+                batch.retryable.insert(id, (account, webhook, delivery.after(&later[&webhook])));
             }
         }
         if !needs.ip_blocks.is_empty() {

@@ -334,7 +334,6 @@ pub struct WebhookChange {
     pub is_active: Option<bool>,
 }
 
-/// A voucher to add to the stock.
 /// A token for an operator. The token itself stays with who made it.
 #[derive(Clone, Debug)]
 pub struct IssueOperatorToken {
@@ -350,6 +349,7 @@ impl IssueOperatorToken {
     }
 }
 
+/// A voucher to add to the stock.
 #[derive(Clone, Debug)]
 pub struct NewVoucher {
     /// Where it stood in what was uploaded, for naming it in an answer.

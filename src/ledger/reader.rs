@@ -416,7 +416,7 @@ pub async fn payouts_before(
     Ok(states)
 }
 
-/// What happened to these streams up to a position, a stream after the other.
+/// What happened to these streams, each named once, up to a position; a stream after the other.
 async fn streams_upto(
     conn: &mut PgConnection,
     shard: ShardId,

@@ -52,7 +52,7 @@ pub struct Line {
 impl Line {
     /// What makes it the same line in two files: everything but its number, and its account, which not every line
     /// knows: whoever compares identities compares accounts beside them.
-    fn identity(&self) -> String {
+    pub(super) fn identity(&self) -> String {
         let Line { booked_on, amount, currency, direction, is_reversal, references, text, .. } = self;
         let direction = direction.as_str();
         format!(

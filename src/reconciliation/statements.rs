@@ -137,8 +137,6 @@ pub async fn store(
 struct Kept {
     statement: StatementId,
     line: Line,
-    /// What finds it in another file.
-    identity: Vec<u8>,
     decided: Option<Decision>,
     /// The same line was in an earlier statement.
     is_duplicate: bool,
@@ -156,14 +154,13 @@ async fn load(
 ) -> Result<(), StatementError> {
     let fingerprint = &statement.imported.fingerprint;
     let kind = kind(fingerprint);
-    let mut rows = sqlx::query_as(
-        "SELECT line, line_fingerprint, sealed FROM vault.statement_lines WHERE shard_id = $1 AND fingerprint = $2 ORDER BY line",
-    )
-    .bind(FIRST_SHARD)
-    .bind(fingerprint)
-    .fetch(pool);
-    while let Some((number, identity, sealed)) = rows.try_next().await? {
-        let (number, identity, sealed): (i32, Vec<u8>, Vec<u8>) = (number, identity, sealed);
+    let mut rows =
+        sqlx::query_as("SELECT line, sealed FROM vault.statement_lines WHERE shard_id = $1 AND fingerprint = $2 ORDER BY line")
+            .bind(FIRST_SHARD)
+            .bind(fingerprint)
+            .fetch(pool);
+    while let Some((number, sealed)) = rows.try_next().await? {
+        let (number, sealed): (i32, Vec<u8>) = (number, sealed);
         let line: Line = serde_json::from_slice(&keyring.open(&kind, number.into(), &sealed)?)?;
         if !days.contains(&line.booked_on) {
             continue;
@@ -172,27 +169,40 @@ async fn load(
             return Err(StatementError::TooManyLines(most));
         }
         let decided = statement.decisions.get(&number).map(|decided| decided.decision);
-        lines.push(Kept { statement: statement.id, line, identity, decided, is_duplicate: false });
+        lines.push(Kept { statement: statement.id, line, decided, is_duplicate: false });
     }
     Ok(())
 }
 
-/// Marks the lines that an earlier statement has, too, on the same account. A line whose account is not known is on
-/// any, but on one alone: the first that repeats it.
+/// Marks the lines that an earlier statement has, too, on the same account; each repeats one line, and no two of a
+/// statement the same one. A line whose account is not known is on any, but on one alone: the first that repeats it.
 fn mark_duplicates(all: &mut [Kept]) {
-    let mut seen: HashMap<&[u8], Vec<(StatementId, Option<&str>)>> = HashMap::new();
-    for Kept { statement, line, identity, decided, is_duplicate } in all {
-        let account = line.account.as_deref();
-        let earlier = seen.entry(identity).or_default();
-        let of_another = |same: fn(Option<&str>, Option<&str>) -> bool| {
-            earlier.iter().position(|(other, on)| *other != *statement && same(*on, account))
-        };
-        match of_another(|on, account| on == account).or_else(|| of_another(lines::may_be_one_account)) {
-            Some(at) => {
-                earlier[at].1 = earlier[at].1.or(account);
+    /// A booking, in how many statements it may be: on which account, and which statement had it last.
+    struct Booking {
+        account: Option<String>,
+        last: StatementId,
+    }
+    let mut bookings: HashMap<String, Vec<Booking>> = HashMap::new();
+    for statement in all.chunk_by_mut(|one, other| one.statement == other.statement) {
+        let mut new: Vec<(usize, String)> = (0..).zip(statement.iter().map(|kept| kept.line.identity())).collect();
+        // Those whose accounts are known to be the same first: another line may be any of the rest.
+        for is_same in [(|on, account| on == account) as fn(Option<&str>, Option<&str>) -> bool, lines::may_be_one_account] {
+            new.retain(|(at, identity)| {
+                let Kept { statement, line, decided, is_duplicate, .. } = &mut statement[*at];
+                let earlier = bookings.get_mut(identity).into_iter().flatten();
+                let mut repeated =
+                    earlier.filter(|one| one.last != *statement && is_same(one.account.as_deref(), line.account.as_deref()));
+                let Some(booking) = repeated.next() else { return true };
+                booking.last = *statement;
+                booking.account = booking.account.take().or_else(|| line.account.clone());
                 *is_duplicate = decided.is_none();
-            }
-            None => earlier.push((*statement, account)),
+                false
+            });
+        }
+        for (at, identity) in new {
+            let Kept { statement, line, .. } = &statement[at];
+            let booking = Booking { account: line.account.clone(), last: *statement };
+            bookings.entry(identity).or_default().push(booking);
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ledger_events::Actor;
+use rewards_ledger::api::error::Code;
 use rewards_ledger::ledger::{Command, FIRST_SHARD, Origin};
 use serde_json::{Value, json};
 use sqlx::ConnectOptions;
@@ -43,7 +44,9 @@ async fn nothing_happens_and_503_says_when_to_ask_again() {
     );
     for (what, answer) in [("readyz", ready), ("a read", read), ("an order", place), ("an account", create)] {
         assert_eq!(answer.status, 503, "{what}: {}", answer.text);
-        answer.refused(503, "E_UNAVAILABLE");
+        let message = answer.refused(503, "E_UNAVAILABLE")["message"].take();
+        let told = if what == "readyz" { "The database does not answer." } else { Code::Unavailable.message() };
+        assert_eq!(message, told, "{what}: in our words, not the database's");
         let seconds: u32 = answer.header("retry-after").parse().unwrap_or_else(|_| panic!("{what}: Retry-After"));
         assert!(seconds >= 1, "{what}");
     }

@@ -1,5 +1,7 @@
 //! Every route with every kind of caller: each may what the table of routes says, and no more.
 
+use std::collections::BTreeSet;
+
 use chrono::{TimeDelta, Utc};
 use rewards_ledger::access::Role;
 use rewards_ledger::access::request_signature::{canonical_string, header, sign};
@@ -185,6 +187,60 @@ async fn to_another_account_it_is_not_there() {
     }
     assert!(walked > 15, "{walked}");
     assert_eq!(node.head().await, head);
+}
+
+/// Every `id` in an answer.
+fn ids(value: &Value) -> BTreeSet<i64> {
+    match value {
+        Value::Array(items) => items.iter().flat_map(ids).collect(),
+        Value::Object(fields) => {
+            let own = fields.get("id").and_then(Value::as_i64);
+            own.into_iter().chain(fields.values().flat_map(ids)).collect()
+        }
+        _ => BTreeSet::new(),
+    }
+}
+
+#[tokio::test]
+async fn a_list_has_nothing_of_another_account() {
+    let node = Node::sandbox().await;
+    let world = world(&node).await;
+    let (owner, other) = (&world.users[2], node.account("Other").await);
+    let stranger = node.user(other.account_id, "owner").await;
+    let mut walked = 0;
+    for row in table().iter().filter(|row| row.route.starts_with("GET ") && !row.route.contains('{') && !row.is_shared) {
+        let callers = match row.who {
+            Who::Client(_) => vec![
+                (Caller::Key(&world.key), Caller::Key(&other)),
+                (Caller::Token(&owner.access_token), Caller::Token(&stranger.access_token)),
+            ],
+            Who::Portal(_) => vec![
+                (Caller::Token(&owner.access_token), Caller::Token(&stranger.access_token)),
+                (Caller::Cookie(&owner.cookie), Caller::Cookie(&stranger.cookie)),
+            ],
+            Who::Anyone | Who::Operators(_) => continue,
+        };
+        for (own, foreign) in callers {
+            let path = row.path(&world.things);
+            let own = call(&node, &own, "GET", &path, Value::Null).await;
+            let foreign = call(&node, &foreign, "GET", &path, Value::Null).await;
+            let total = foreign.header("x-total-count").to_owned();
+            let (own, foreign) = (own.data(200), foreign.data(200));
+            walked += 1;
+            if row.route.ends_with("/stats") {
+                let something = |data: &Value| data.as_object().unwrap().values().any(|n| n.as_f64().is_some_and(|n| n > 0.0));
+                assert!(something(&own) && !something(&foreign), "{}: {own} {foreign}", row.route);
+                continue;
+            }
+            assert!(!ids(&own).is_empty(), "{}: {own}", row.route);
+            assert!(ids(&own).is_disjoint(&ids(&foreign)), "{}: {foreign}", row.route);
+            // The stranger has one key of its own, and nothing else.
+            let is_keys = row.route.ends_with("/api-keys");
+            assert_eq!(ids(&foreign).len(), usize::from(is_keys), "{}: {foreign}", row.route);
+            assert!(is_keys || ["", "0"].contains(&&*total), "{}: {total}", row.route);
+        }
+    }
+    assert!(walked >= 18, "{walked}");
 }
 
 #[tokio::test]

@@ -85,16 +85,18 @@ async fn the_alerts_and_the_dashboard_ask_for_what_there_is() {
     node.client(&setup.client, "GET", "/orders", Value::Null).await.data(200);
     let stop = CancellationToken::new();
     let watching = health::run(node.ledger.pool().clone(), vec![FIRST_SHARD], node.metrics.clone(), stop.clone());
-    let told = async {
+    let told = tokio::time::timeout(DEADLINE, async {
         loop {
             let told = node.send(node.request("GET", "/metrics")).await.text;
             if told.contains("ledger_delivery_health_missing{") {
                 stop.cancel();
                 return told;
             }
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
-    };
+    });
     let (told, ()) = tokio::join!(told, watching);
+    let told = told.expect("the figure is shown");
     let told: BTreeSet<&str> = told.lines().filter_map(|line| line.split(['{', ' ']).next()).collect();
     let (alerts, dashboard) = (include_str!("../../deploy/alerts.yml"), include_str!("../../deploy/dashboard.json"));
     serde_json::from_str::<Value>(dashboard).unwrap();

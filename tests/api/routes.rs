@@ -41,7 +41,7 @@ pub struct Row {
     pub who: Who,
     /// Of a change: a body that would do.
     pub change: Option<Body>,
-    /// What its path names belongs to no account.
+    /// What it shows, or its path names, belongs to no account.
     pub is_shared: bool,
 }
 
@@ -85,15 +85,15 @@ pub fn table() -> Vec<Row> {
         read("GET /api/v1/orders/{id}", Client("viewer")),
         read("GET /api/v1/orders/{id}/vouchers", Client("operator")),
         change("POST /api/v1/orders/{id}/cancel", Client("operator"), nothing),
-        read("GET /api/v1/products", Client("viewer")),
+        shared(read("GET /api/v1/products", Client("viewer"))),
         shared(read("GET /api/v1/products/{id}", Client("viewer"))),
         shared(read("GET /api/v1/products/images", Client("viewer"))),
         shared(read("GET /api/v1/products/{id}/image", Client("viewer"))),
         shared(read("GET /api/v1/products/{id}/image/{version}", Client("viewer"))),
         read("POST /api/v1/charges", Client("viewer")),
-        read("GET /api/v1/countries", Client("viewer")),
-        read("GET /api/v1/currencies", Client("viewer")),
-        read("GET /api/v1/categories", Client("viewer")),
+        shared(read("GET /api/v1/countries", Client("viewer"))),
+        shared(read("GET /api/v1/currencies", Client("viewer"))),
+        shared(read("GET /api/v1/categories", Client("viewer"))),
         read("GET /api/v1/wallets", Client("viewer")),
         read("GET /api/v1/wallets/{id}/statement", Client("viewer")),
         read("GET /api/v1/transactions", Client("viewer")),

@@ -4,17 +4,30 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::process::Stdio;
 
 use futures::FutureExt;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use crate::support::node::Node;
+use crate::support::program::DEADLINE;
 
-/// Chromium without a window, driven by WebDriver (W3C). Ends by [`Browser::quit`].
+/// A process that ends with this value, and with it whatever it has started.
+struct Group(Child);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let Some(id) = self.0.id() else { return };
+        _ = killpg(Pid::from_raw(i32::try_from(id).unwrap()), Signal::SIGKILL); // it may have ended
+    }
+}
+
+/// Chromium without a window, driven by WebDriver (W3C). Ends by [`Browser::quit`], and at the latest with this value.
 struct Browser {
     http: reqwest::Client,
     session: String,
-    driver: Child,
+    _driver: Group,
     _profile: tempfile::TempDir,
 }
 
@@ -22,15 +35,17 @@ impl Browser {
     /// None where there is no browser.
     async fn start() -> Option<Browser> {
         let mut driver = Command::new("chromedriver");
-        driver.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+        driver.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
         let Ok(mut driver) = driver.spawn() else {
             assert!(std::env::var_os("CI").is_none(), "chromedriver is needed");
             eprintln!("SKIPPED: the pages were not opened, for there is no chromedriver here");
             return None;
         };
         let mut said = BufReader::new(driver.stdout.take().unwrap()).lines();
+        let driver = Group(driver);
         let port = loop {
-            let line = said.next_line().await.unwrap().expect("chromedriver says where it listens");
+            let line = tokio::time::timeout(DEADLINE, said.next_line()).await.expect("in time");
+            let line = line.unwrap().expect("chromedriver says where it listens");
             if let Some((_, port)) = line.split_once("started successfully on port ") {
                 break port.trim_end_matches('.').to_owned();
             }
@@ -49,8 +64,9 @@ impl Browser {
         ];
         let options = json!({"browserName": "chrome", "goog:chromeOptions": {"args": arguments},
             "goog:loggingPrefs": {"browser": "ALL"}, "timeouts": {"implicit": 30_000}});
-        let http = reqwest::Client::new();
-        let mut browser = Browser { http, session: format!("http://127.0.0.1:{port}/session"), driver, _profile: profile };
+        let http = reqwest::Client::builder().no_proxy().timeout(DEADLINE).build().unwrap();
+        let mut browser =
+            Browser { http, session: format!("http://127.0.0.1:{port}/session"), _driver: driver, _profile: profile };
         let begun = browser.ask("", json!({"capabilities": {"alwaysMatch": options}})).await;
         browser.session = format!("{}/{}", browser.session, begun["sessionId"].as_str().unwrap());
         Some(browser)
@@ -101,9 +117,9 @@ impl Browser {
         said.as_array().unwrap().iter().filter(|line| line["level"] == "SEVERE").cloned().collect()
     }
 
-    async fn quit(mut self) {
+    /// The browser ends with its session.
+    async fn quit(self) {
         self.http.delete(&self.session).send().await.unwrap();
-        self.driver.kill().await.unwrap();
     }
 }
 

@@ -278,7 +278,15 @@ async fn no_bad_input_is_answered_in_foreign_words() {
             }
         }
         let Some(fields) = fields else { continue };
-        for content_type in ["application/json", "text/csv", "image/png", "text/plain", "application/json; charset=latin1", "/"] {
+        for content_type in [
+            "application/json",
+            "text/csv",
+            "application/xml",
+            "image/png",
+            "text/plain",
+            "application/json; charset=latin1",
+            "/",
+        ] {
             for body in BODIES {
                 let request = hurler.request(&method, &path).header("Content-Type", content_type).body(body);
                 hurler.hurl(&format!("{method} {path} {content_type} {}", body.escape_ascii()), request).await;

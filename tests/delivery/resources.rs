@@ -72,7 +72,10 @@ async fn more_endpoints_than_descriptors_are_all_told() {
     assert_eq!(count(shop.pool(), "SELECT count(*) FROM delivery_attempts").await, deliveries);
     let log = program.log();
     let told: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect("JSON: no panic")).collect();
-    let told: Vec<&Value> = told.iter().filter(|line| line["level"] != "INFO").collect();
+    // A slow statement, on a slow machine, is sqlx's to tell.
+    let ours =
+        |line: &&Value| line["level"] != "INFO" && line["target"].as_str().is_some_and(|at| at.starts_with("rewards_ledger"));
+    let told: Vec<&Value> = told.iter().filter(ours).collect();
     assert!(told.len() == 1 && told[0]["needed"].as_i64() > told[0]["allowed"].as_i64(), "that there are few: {told:?}");
 }
 

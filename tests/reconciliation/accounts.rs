@@ -77,6 +77,24 @@ async fn a_line_whose_account_is_not_known_is_on_one_account_alone() {
     assert_eq!(long["messages"], json!({"account": ["must be 1 to 100 characters long"]}));
 }
 
+#[tokio::test]
+async fn each_line_repeats_one_and_no_two_of_a_statement_the_same() {
+    let bank = Bank::open().await;
+    let (seven, eight) = (bank.entry("7.00"), bank.entry("8.00"));
+    // Two bookings of which nobody knows the accounts, and then both are known.
+    let unnamed = bank.camt(&statement("", &(seven.clone() + &seven))).await;
+    let named = bank.camt(&(statement(ONE, &seven) + &statement(OTHER, &seven))).await;
+    assert_eq!(statuses(&bank.show(&unnamed, "").await), ["UNMATCHED", "UNMATCHED"]);
+    assert_eq!(statuses(&bank.show(&named, "").await), ["DUPLICATE", "DUPLICATE"]);
+    // One booking that is known, and then two: the one without an account is another one.
+    bank.camt(&statement(ONE, &eight)).await;
+    let two = bank.camt(&(statement("", &eight) + &statement(ONE, &eight))).await;
+    assert_eq!(statuses(&bank.show(&two, "").await), ["UNMATCHED", "DUPLICATE"]);
+    // And the other way round: what is known stays so when it is repeated without an account.
+    let again = bank.camt(&statement("", &(eight.clone() + &eight + &eight))).await;
+    assert_eq!(statuses(&bank.show(&again, "").await), ["DUPLICATE", "DUPLICATE", "UNMATCHED"]);
+}
+
 /// A document that was imported before accounts were read is still the same document.
 #[tokio::test]
 async fn a_documents_fingerprint_does_not_depend_on_its_account() {

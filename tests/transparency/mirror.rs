@@ -160,11 +160,20 @@ async fn what_is_not_in_the_tree_does_not_come_into_the_copy() {
         let mut changed = sound.clone();
         *changed.get_mut(&place).unwrap().last_mut().unwrap() ^= 1;
         let copy = directory.path().join(place.replace('/', "-"));
+        let wrong = changed[&place].clone();
         let refused = mirror(&serve(changed).await, OPERATOR_TOKEN, &copy, &arguments).await.unwrap_err();
         assert!(refused.contains(problem), "{place}: {refused}");
         let copied = files(&copy);
         assert!(copied.iter().all(|(place, bytes)| sound[place] == *bytes), "{place}: {:?}", copied.keys());
         assert!(!copied.contains_key(&place) && !copied.contains_key("checkpoint"), "{:?}", copied.keys());
+        mirror(node.url(), token.expose(), &copy, &arguments).await.unwrap();
+        assert!(files(&copy) == sound, "{place}");
+
+        // What is there is proved, too, and fetched again when it is gone.
+        std::fs::write(copy.join(&place), wrong).unwrap();
+        let refused = mirror(node.url(), token.expose(), &copy, &arguments).await.unwrap_err();
+        assert!(refused.contains(problem), "{place}: {refused}");
+        std::fs::remove_file(copy.join(&place)).unwrap();
         mirror(node.url(), token.expose(), &copy, &arguments).await.unwrap();
         assert!(files(&copy) == sound, "{place}");
     }

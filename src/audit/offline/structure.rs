@@ -20,7 +20,7 @@ pub struct Structure {
 }
 
 /// The last version of every stream. Ids of a kind are drawn one after the other, so that neighbours share a page:
-/// that is 9 bytes a stream at most, where entries of their own would take up to 80.
+/// that is 9 bytes a stream where no id is left out, and one page a stream at worst.
 #[derive(Debug, Default)]
 struct Versions(HashMap<(StreamType, i64), Box<[i64; Versions::PAGE]>>);
 

@@ -1,10 +1,11 @@
 //! `log mirror`: the published log as files, laid out as it is served, for who verifies it offline.
 //!
-//! A file is there when it is proved: whatever the service answers, what the copy has does not change, and nothing comes
-//! into it that is not in the tree of the checkpoint.
+//! Every file is proved, those that are there already, too: whatever the service answers, what the copy has does not
+//! change, and nothing comes into it that is not in the tree of the checkpoint.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, bail, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -42,42 +43,32 @@ pub async fn mirror(client: &Client, prefix: &str, note: &str, directory: &Path,
     let checkpoint = Checkpoint::parse(parsed.text())?;
     continues(client, prefix, directory, &checkpoint).await?;
 
-    let mirror = Mirror { client, prefix, directory };
-    // What is there was proved before it got its name.
-    let missing = |tile: &Tile| !directory.join(tile.path()).exists();
-    let edge: Vec<Tile> = Tile::all(checkpoint.size).filter(|tile| tile.width < FULL).collect();
-    let full: Vec<Tile> = Tile::all(checkpoint.size).filter(|tile| tile.width == FULL && missing(tile)).collect();
-    let leaves = Tile::all(checkpoint.size).filter(|tile| with_entries && tile.level == 0);
-    let bundles: Vec<Tile> = leaves
-        .filter(|tile| {
-            let path = tile.entries_path();
-            !directory.join(&path).exists() && !directory.join(long(&path)).exists()
-        })
-        .collect();
-    let fetched = edge.iter().filter(|tile| missing(tile)).count() + full.len() + bundles.len();
-    let bar = progress_bar(fetched as u64);
-    mirror.edge(&edge, &checkpoint, &bar).await?;
+    let tiles: Vec<Tile> = Tile::all(checkpoint.size).collect();
+    let leaves = tiles.iter().filter(|tile| with_entries && tile.level == 0);
+    let (edge, full): (Vec<&Tile>, Vec<&Tile>) = tiles.iter().partition(|tile| tile.width < FULL);
+    let bar = progress_bar((tiles.len() + leaves.clone().count()) as u64);
+    let mirror = Mirror { client, prefix, directory, bar, fetched: AtomicUsize::new(0) };
+    mirror.edge(&edge, &checkpoint).await?;
     // From the top: the hash of a full tile stands in the one above.
     for level in (0..=Tile::MOST_LEVEL).rev() {
         let tiles = full.iter().filter(|tile| tile.level == level);
-        let fetches = tiles.map(|tile| mirror.full(*tile, checkpoint.size, &bar));
-        stream::iter(fetches).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+        let proofs = tiles.map(|tile| mirror.full(**tile, checkpoint.size));
+        stream::iter(proofs).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
     }
-    let fetches = bundles.iter().map(|tile| mirror.bundle(*tile, &bar));
-    stream::iter(fetches).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
-    bar.finish_and_clear();
+    stream::iter(leaves.map(|tile| mirror.bundle(*tile))).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+    mirror.bar.finish_and_clear();
 
     // Without the witnesses' signatures, which come one by one.
     let of_log = parsed.signatures.iter().filter(|signature| signature.name == checkpoint.origin).cloned().collect();
     let kept = Note::new(parsed.text().to_owned(), of_log)?.to_string();
     tiles::keep_checkpoint(directory, checkpoint.size, &kept)?;
     write(&directory.join(tiles::CHECKPOINT), note.as_bytes())?;
-    Ok(Mirrored { size: checkpoint.size, fetched })
+    Ok(Mirrored { size: checkpoint.size, fetched: mirror.fetched.into_inner() })
 }
 
-/// Whether the log and the directory's copy of it have one past.
+/// Whether the log and all that the directory ever had of it have one past.
 async fn continues(client: &Client, prefix: &str, directory: &Path, checkpoint: &Checkpoint) -> anyhow::Result<()> {
-    let Some(own) = tiles::own(directory)? else { return Ok(()) };
+    let Some(own) = tiles::greatest(directory)? else { return Ok(()) };
     let (from, to) = if own.size <= checkpoint.size { (&own, checkpoint) } else { (checkpoint, &own) };
     let proof = if from.size == to.size || from.size == 0 {
         vec![]
@@ -95,56 +86,53 @@ struct Mirror<'a> {
     client: &'a Client,
     prefix: &'a str,
     directory: &'a Path,
+    bar: ProgressBar,
+    fetched: AtomicUsize,
 }
 
 impl Mirror<'_> {
     /// The tiles that are not full. Together they make the tree's root.
-    async fn edge(&self, tiles: &[Tile], checkpoint: &Checkpoint, bar: &ProgressBar) -> anyhow::Result<()> {
-        let (mut found, mut new) = (HashMap::new(), vec![]);
+    async fn edge(&self, tiles: &[&Tile], checkpoint: &Checkpoint) -> anyhow::Result<()> {
+        let mut found = HashMap::new();
         for tile in tiles {
-            let hashes = if self.directory.join(tile.path()).exists() {
-                self.read(*tile)?
-            } else {
-                new.push(*tile);
-                self.fetch(*tile).await?
-            };
-            found.insert(*tile, hashes);
+            found.insert(**tile, self.tile(**tile).await?);
         }
         let hash = |node: Node| {
             let tile = Tile::holding(node, checkpoint.size);
-            let hash = found.get(&tile).and_then(|hashes| Tile::hash(node, hashes));
+            let hash = found.get(&tile).and_then(|(hashes, _)| Tile::hash(node, hashes));
             hash.with_context(|| format!("{} is too short", tile.path()))
         };
         ensure!(root(checkpoint.size, hash)? == checkpoint.root, "the tiles do not have the root of the checkpoint");
-        for tile in new {
-            write(&self.directory.join(tile.path()), found[&tile].as_flattened())?;
-            bar.inc(1);
+        for (tile, (hashes, is_new)) in &found {
+            self.proved(&tile.path(), hashes.as_flattened(), *is_new)?;
         }
         Ok(())
     }
 
     /// A full tile, whose hash the one above it has.
-    async fn full(&self, tile: Tile, size: u64, bar: &ProgressBar) -> anyhow::Result<()> {
+    async fn full(&self, tile: Tile, size: u64) -> anyhow::Result<()> {
         let above = Node { level: (tile.level + 1) * 8, index: tile.index };
         let expected = Tile::hash(above, &self.read(Tile::holding(above, size))?);
-        let hashes = self.fetch(tile).await?;
+        let (hashes, is_new) = self.tile(tile).await?;
         let mut found = Frontier::default();
         hashes.iter().for_each(|hash| found.append(*hash));
         ensure!(Some(found.root()) == expected, "{} is not in the tree of the checkpoint", tile.path());
-        write(&self.directory.join(tile.path()), hashes.as_flattened())?;
-        bar.inc(1);
-        Ok(())
+        self.proved(&tile.path(), hashes.as_flattened(), is_new)
     }
 
     /// The entries that a tile of level 0 has the hashes of.
-    async fn bundle(&self, tile: Tile, bar: &ProgressBar) -> anyhow::Result<()> {
+    async fn bundle(&self, tile: Tile) -> anyhow::Result<()> {
         let (short, long) = (tile.entries_path(), long(&tile.entries_path()));
-        let (path, bytes, length) = match self.client.bytes(&format!("{}/{short}", self.prefix)).await? {
-            Some(bytes) => (short, bytes, 2),
-            None => {
-                let bytes = self.client.bytes(&format!("{}/{long}", self.prefix)).await?;
-                (long, bytes.with_context(|| format!("the log does not have {short}"))?, 4)
-            }
+        let (path, length, bytes, is_new) = match (self.kept(&short)?, self.kept(&long)?) {
+            (Some(bytes), _) => (short, 2, bytes, false),
+            (None, Some(bytes)) => (long, 4, bytes, false),
+            (None, None) => match self.client.bytes(&format!("{}/{short}", self.prefix)).await? {
+                Some(bytes) => (short, 2, bytes, true),
+                None => {
+                    let bytes = self.client.bytes(&format!("{}/{long}", self.prefix)).await?;
+                    (long, 4, bytes.with_context(|| format!("the log does not have {short}"))?, true)
+                }
+            },
         };
         let mut rest = &bytes[..];
         for hash in self.read(tile)? {
@@ -156,9 +144,35 @@ impl Mirror<'_> {
             rest = after;
         }
         ensure!(rest.is_empty(), "{path} goes on after its end");
-        write(&self.directory.join(path), &bytes)?;
-        bar.inc(1);
-        Ok(())
+        self.proved(&path, &bytes, is_new)
+    }
+
+    /// A file that was proved, and is written if it is new.
+    fn proved(&self, path: &str, bytes: &[u8], is_new: bool) -> anyhow::Result<()> {
+        self.bar.inc(1);
+        if !is_new {
+            return Ok(());
+        }
+        self.fetched.fetch_add(1, Ordering::Relaxed);
+        write(&self.directory.join(path), bytes)
+    }
+
+    /// The tile that is there, or the log's; and whether it is new.
+    async fn tile(&self, tile: Tile) -> anyhow::Result<(Vec<Hash>, bool)> {
+        match self.directory.join(tile.path()).exists() {
+            true => Ok((self.read(tile)?, false)),
+            false => Ok((self.fetch(tile).await?, true)),
+        }
+    }
+
+    /// A file, if it is there.
+    fn kept(&self, path: &str) -> anyhow::Result<Option<Vec<u8>>> {
+        let path = self.directory.join(path);
+        match std::fs::read(&path) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("{} cannot be read", path.display())),
+        }
     }
 
     async fn fetch(&self, tile: Tile) -> anyhow::Result<Vec<Hash>> {
@@ -192,6 +206,7 @@ fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
         std::fs::create_dir_all(&parent)?;
         let mut file = tempfile::NamedTempFile::new_in(&parent)?;
         std::io::Write::write_all(&mut file, bytes)?;
+        file.as_file().sync_all()?;
         file.persist(path).map_err(|error| error.error)?;
         std::io::Result::Ok(())
     };
