@@ -10,10 +10,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use chrono::{DateTime, Utc};
 use rewards_ledger::access::seal::Keyring;
 use rewards_ledger::ledger::projector::{Projector, Step};
 use rewards_ledger::ledger::{FIRST_SHARD, Ledger};
 use rewards_ledger::telemetry::Metrics;
+use rust_decimal::Decimal;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection};
 use support::table::{self, millis, thousands};
@@ -45,12 +47,13 @@ async fn main() -> Result<()> {
     }
 
     let mut rows = vec![plain(&mut admin, "everybody's movements of the month", "").await?];
-    for (what, query) in [
-        ("the month of everybody's wallets", MONTH.to_owned()),
-        ("the same, but for its first and last hours", EDGES.to_owned()),
-        ("the whole log", String::new()),
-        ("the month of one account", format!("{MONTH}&account_id={account}")),
-    ] {
+    let periods = [
+        ("the month of everybody's wallets", MONTH.to_owned(), None),
+        ("the same, but for its first and last hours", EDGES.to_owned(), None),
+        ("the whole log", String::new(), None),
+        ("the month of one account", format!("{MONTH}&account_id={account}"), Some(account)),
+    ];
+    for (what, query, _) in &periods {
         let path = format!("/admin/v1/reconciliation?{query}");
         rows.push(row(&format!("GET /admin/v1/reconciliation: {what}"), ask(&serve, None, &path, JSON).await?));
     }
@@ -76,6 +79,9 @@ async fn main() -> Result<()> {
     ] {
         let path = format!("/api/v1/wallets/{wallet}/statement?{query}");
         rows.push(row(&format!("GET /api/v1/wallets/:id/statement: {what}"), ask(&serve, Some(&client), &path, accept).await?));
+    }
+    for (_, query, account) in &periods {
+        adds_up(&serve, &mut admin, &format!("/admin/v1/reconciliation?{query}"), *account).await?;
     }
     agree(&serve, &client, &mut admin, wallet).await?;
     table::print(
@@ -152,6 +158,50 @@ async fn ask(serve: &Serve, client: Option<&load::Client>, path: &str, accept: &
         times.push(serve.get(client, path, accept).await?.0);
     }
     Ok(times)
+}
+
+/// What is fast has to be right: a report has no difference, and its sums by currency, by day and by wallet are those of
+/// the movements.
+async fn adds_up(serve: &Serve, admin: &mut PgConnection, path: &str, account: Option<i64>) -> Result<()> {
+    let (_, text) = serve.get(None, path, JSON).await?;
+    let told = serde_json::from_str::<serde_json::Value>(&text)?["data"].take();
+    ensure!(told["found"] == 0, "{path}: {}", told["differences"]);
+    ensure!(told["wallets_left_out"] == 0, "{path}: {} wallets are not listed", told["wallets_left_out"]);
+    let plain: (Decimal, Decimal, Decimal, Decimal, i64) = sqlx::query_as(
+        "SELECT coalesce(sum(amount) FILTER (WHERE category = 'FUNDING'), 0), coalesce(sum(amount) FILTER (WHERE category = 'ORDER'), 0),
+            coalesce(sum(amount) FILTER (WHERE category = 'PAYOUT'), 0), coalesce(sum(CASE type WHEN 'CREDIT' THEN amount ELSE -amount END), 0),
+            count(*)
+         FROM wallet_transactions WHERE shard_id = 1 AND ($1 IS NULL OR created_at >= $1) AND ($2 IS NULL OR created_at < $2)
+           AND ($3 IS NULL OR account_id = $3)",
+    )
+    .bind(time(&told["from"])?)
+    .bind(time(&told["to"])?)
+    .bind(account)
+    .fetch_one(admin)
+    .await?;
+    for list in ["currencies", "days", "wallets"] {
+        let rows = told[list].as_array().context("a list of figures")?;
+        let mut sums = <(Decimal, Decimal, Decimal, Decimal, i64)>::default();
+        for row in rows {
+            let figure = |name: &str| -> Result<Decimal> { Ok(row[name].as_str().context("an amount")?.parse()?) };
+            sums.0 += figure("funding")?;
+            sums.1 += figure("order_debits")?;
+            sums.2 += figure("payout_debits")?;
+            // Between the balances where there are some, which is what moved.
+            sums.3 += match list {
+                "days" => figure("funding")? - figure("debits")? + figure("refunds")? + figure("adjustments")?,
+                _ => figure("closing_balance")? - figure("opening_balance")?,
+            };
+            sums.4 += row["movements"].as_i64().context("how many movements")?;
+        }
+        ensure!(sums == plain, "{path}: {list}: {sums:?}, and in plain SQL {plain:?}");
+    }
+    Ok(())
+}
+
+/// One end of a report's period.
+fn time(value: &serde_json::Value) -> Result<Option<DateTime<Utc>>> {
+    Ok(value.as_str().map(str::parse).transpose()?)
 }
 
 /// What is fast has to be right: the statement's sums are those of the movements.

@@ -1,6 +1,7 @@
 //! `log`: the published transparency log. Nothing here needs a token, but for the entries.
 
 mod mirror;
+mod proof;
 
 use std::path::PathBuf;
 
@@ -9,9 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Subcommand};
 use ledger_events::ShardId;
-use ledger_events::merkle::{Hash, verify_consistency, verify_inclusion};
 use reqwest::{Method, Url};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::admin;
@@ -41,30 +40,38 @@ pub struct LogArgs {
 enum Log {
     /// Print the newest checkpoint, or the newest that a quorum has cosigned; with a key, fails unless it is signed by it
     Checkpoint {
-        /// The log's verifier key, from elsewhere than the log; more than one of a handover
-        #[arg(long, value_name = "KEY")]
-        key: Vec<VerifierKey>,
-        /// Verifier keys of witnesses that are believed
-        #[arg(long, value_name = "KEY", value_parser = witness, requires = "key")]
-        witness: Vec<VerifierKey>,
-        /// How many of them must have cosigned
-        #[arg(long, value_name = "COUNT", default_value_t = 0, requires = "key")]
-        quorum: usize,
+        #[command(flatten)]
+        trust: TrustArgs,
     },
     /// The log's public keys, and the witnesses that it takes cosignatures of
     Keys,
-    /// Prove that an event is in the log; fails unless the proof holds
+    /// Prove that an event is in the log; fails unless the proof holds, with a key in a tree that the log has signed
     Inclusion {
-        position: i64,
-        /// Of the tree [default: the newest checkpoint's]
-        #[arg(long, value_name = "SIZE")]
-        size: Option<i64>,
+        position: u64,
+        /// Of the tree [default: the checkpoint's]
+        #[arg(long, value_name = "SIZE", conflicts_with = "key")]
+        size: Option<u64>,
+        /// A signed checkpoint that was kept: of its tree [default: the newest]
+        #[arg(long, value_name = "FILE", requires = "key")]
+        checkpoint: Option<PathBuf>,
+        #[command(flatten)]
+        trust: TrustArgs,
     },
-    /// Prove that the log has only grown between two sizes; fails unless the proof holds
+    /// Prove that the log has only grown between two sizes; fails unless the proof holds, with a key between trees that the log has signed
     Consistency {
-        from: i64,
-        /// [default: the newest checkpoint's]
-        to: Option<i64>,
+        #[arg(required_unless_present = "from_checkpoint")]
+        from: Option<u64>,
+        /// [default: the checkpoint's]
+        #[arg(conflicts_with = "key")]
+        to: Option<u64>,
+        /// A signed checkpoint that was kept: from its tree on
+        #[arg(long, value_name = "FILE", requires = "key", conflicts_with = "from")]
+        from_checkpoint: Option<PathBuf>,
+        /// A later one: up to its tree [default: the newest]
+        #[arg(long, value_name = "FILE", requires = "key")]
+        checkpoint: Option<PathBuf>,
+        #[command(flatten)]
+        trust: TrustArgs,
     },
     /// Copy checkpoint and tiles into a directory, as they are served; goes on where it was, and fails unless the log does
     Mirror {
@@ -87,25 +94,43 @@ enum Log {
     },
 }
 
+/// Whom to believe about checkpoints.
+#[derive(Args, Debug)]
+struct TrustArgs {
+    /// The log's verifier key, from elsewhere than the log; more than one of a handover
+    #[arg(long, value_name = "KEY")]
+    key: Vec<VerifierKey>,
+    /// Verifier keys of witnesses that are believed
+    #[arg(long, value_name = "KEY", value_parser = witness, requires = "key")]
+    witness: Vec<VerifierKey>,
+    /// How many of them must have cosigned each checkpoint
+    #[arg(long, value_name = "COUNT", default_value_t = 0, requires = "key")]
+    quorum: usize,
+}
+
+impl TrustArgs {
+    fn trust(self) -> Trust {
+        Trust { keys: self.key, witnesses: self.witness, quorum: self.quorum }
+    }
+}
+
 pub async fn run(args: LogArgs, output: &Output) -> anyhow::Result<()> {
     let client = Client::new(&args.url, None)?;
     let prefix = format!("/log/{}", args.shard);
     match args.what {
-        Log::Checkpoint { key, witness, quorum } => {
-            checkpoint(&client, &prefix, Trust { keys: key, witnesses: witness, quorum }, output).await
-        }
+        Log::Checkpoint { trust } => checkpoint(&client, &prefix, &trust.trust(), output).await,
         Log::Keys => Ok(output.facts(&ask(&client, &format!("{prefix}/keys")).await?)?),
-        Log::Inclusion { position, size } => {
-            let size = size.map(|size| format!("&size={size}")).unwrap_or_default();
-            let data = ask(&client, &format!("{prefix}/proof/inclusion?position={position}{size}")).await?;
-            Inclusion::deserialize(&data).context(NO_PROOF)?.check()?;
-            Ok(output.facts(&data)?)
+        Log::Inclusion { position, size, checkpoint, trust } => {
+            let signed = proof::signed(&client, &prefix, &trust.trust(), checkpoint.as_deref()).await?;
+            Ok(output.facts(&proof::inclusion(&client, &prefix, position, size, signed.as_ref()).await?)?)
         }
-        Log::Consistency { from, to } => {
-            let to = to.map(|to| format!("&to={to}")).unwrap_or_default();
-            let data = ask(&client, &format!("{prefix}/proof/consistency?from={from}{to}")).await?;
-            Consistency::deserialize(&data).context(NO_PROOF)?.check()?;
-            Ok(output.facts(&data)?)
+        Log::Consistency { from, to, from_checkpoint, checkpoint, trust } => {
+            let trust = trust.trust();
+            let signed = proof::signed(&client, &prefix, &trust, checkpoint.as_deref()).await?;
+            let earlier = from_checkpoint.map(|path| proof::kept(&path, &trust)).transpose()?;
+            let from = earlier.as_ref().map(|earlier| earlier.size).or(from).context("there is no size to begin with")?;
+            let trees = [earlier.as_ref(), signed.as_ref()];
+            Ok(output.facts(&proof::consistency(&client, &prefix, from, to, trees).await?)?)
         }
         Log::Mirror { directory, key, entries, quorum, operator_token } => {
             let quorum = if key.is_empty() { quorum.quorum() } else { quorum.of_named()? };
@@ -132,22 +157,26 @@ pub async fn run(args: LogArgs, output: &Output) -> anyhow::Result<()> {
     }
 }
 
-const NO_PROOF: &str = "the service answers with something else than a proof";
-
 async fn ask(client: &Client, path: &str) -> anyhow::Result<Value> {
     with_progress("waiting for the answer", client.json(Method::GET, path, None)).await
 }
 
-async fn checkpoint(client: &Client, prefix: &str, trust: Trust, output: &Output) -> anyhow::Result<()> {
+/// The newest checkpoint, or the newest that as many witnesses as are needed have cosigned; not opened yet.
+async fn newest(client: &Client, prefix: &str, trust: &Trust) -> anyhow::Result<String> {
     let path = asking(&format!("{prefix}/checkpoint"), &Quorum { count: trust.quorum, witnesses: trust.witnesses.clone() });
     let reply = with_progress("waiting for the answer", client.send(Method::GET, &path, None, &[])).await?;
     if !reply.status.is_success() {
         reply.data()?;
         bail!("there is no checkpoint");
     }
-    let opened = if trust.keys.is_empty() { None } else { Some(trust.open(&reply.body)?) };
+    Ok(reply.body)
+}
+
+async fn checkpoint(client: &Client, prefix: &str, trust: &Trust, output: &Output) -> anyhow::Result<()> {
+    let note = newest(client, prefix, trust).await?;
+    let opened = if trust.keys.is_empty() { None } else { Some(trust.open(&note)?) };
     if !output.json {
-        return Ok(output.line(reply.body.trim_end())?);
+        return Ok(output.line(note.trim_end())?);
     }
     let names = |keys: &[VerifierKey]| keys.iter().map(|key| key.name().to_owned()).collect::<Vec<_>>();
     let verified = opened.map(|opened| {
@@ -155,46 +184,5 @@ async fn checkpoint(client: &Client, prefix: &str, trust: Trust, output: &Output
         json!({"size": opened.checkpoint.size, "root": STANDARD.encode(opened.checkpoint.root),
             "signed_by": names(&opened.signed_by), "cosigned_by": names(&witnesses)})
     });
-    Ok(output.json_line(&json!({"checkpoint": reply.body, "verified": verified}))?)
-}
-
-fn hash(text: &str) -> anyhow::Result<Hash> {
-    STANDARD.decode(text).ok().and_then(|bytes| bytes.try_into().ok()).context(NO_PROOF)
-}
-
-fn hashes(texts: &[String]) -> anyhow::Result<Vec<Hash>> {
-    texts.iter().map(|text| hash(text)).collect()
-}
-
-#[derive(Deserialize)]
-struct Inclusion {
-    size: u64,
-    root: String,
-    position: u64,
-    leaf_hash: String,
-    proof: Vec<String>,
-}
-
-impl Inclusion {
-    fn check(&self) -> anyhow::Result<()> {
-        let index = self.position.checked_sub(1).context(NO_PROOF)?;
-        verify_inclusion(&hash(&self.leaf_hash)?, index, self.size, &hashes(&self.proof)?, &hash(&self.root)?)?;
-        Ok(())
-    }
-}
-
-#[derive(Deserialize)]
-struct Consistency {
-    from: u64,
-    from_root: String,
-    to: u64,
-    to_root: String,
-    proof: Vec<String>,
-}
-
-impl Consistency {
-    fn check(&self) -> anyhow::Result<()> {
-        verify_consistency(self.from, &hash(&self.from_root)?, self.to, &hash(&self.to_root)?, &hashes(&self.proof)?)?;
-        Ok(())
-    }
+    Ok(output.json_line(&json!({"checkpoint": note, "verified": verified}))?)
 }

@@ -315,6 +315,8 @@ pub struct Report {
     pub days: Vec<DayFigures>,
     /// By shard and wallet.
     pub wallets: Vec<WalletFigures>,
+    /// How many more wallets there are, which are in everything else.
+    pub wallets_left_out: usize,
     #[serde(flatten)]
     pub differences: Differences,
 }
@@ -327,5 +329,11 @@ fn time<S: Serializer>(time: &Option<DateTime<Utc>>, serializer: S) -> Result<S:
 impl Report {
     pub fn is_clean(&self) -> bool {
         self.differences.found == 0
+    }
+
+    /// Lists at most so many wallets.
+    pub fn list_wallets(&mut self, most: usize) {
+        self.wallets_left_out += self.wallets.len().saturating_sub(most);
+        self.wallets.truncate(most);
     }
 }

@@ -6,7 +6,7 @@ use super::{DayFigures, Difference, Moved, Report, WalletFigures};
 use crate::spreadsheet::{inert, rows};
 
 /// The columns of the CSV. `record` is `REPORT`, `AS_OF`, `CURRENCY`, `DAY`, `WALLET` or `DIFFERENCE`.
-const COLUMNS: [&str; 31] = [
+const COLUMNS: [&str; 32] = [
     "record",
     "shard_id",
     "account_id",
@@ -41,6 +41,8 @@ const COLUMNS: [&str; 31] = [
     "checkpoint_root",
     // How many events were looked at one by one.
     "checked_events",
+    // How many wallets are not listed.
+    "wallets_left_out",
 ];
 
 fn text(value: Option<impl ToString>) -> String {
@@ -80,6 +82,7 @@ pub fn csv(report: &Report) -> Result<Vec<u8>, csv::Error> {
             ("to", text(report.to.map(iso8601))),
             ("checked", report.checked.name().to_owned()),
             ("checked_events", report.checked_events.to_string()),
+            ("wallets_left_out", report.wallets_left_out.to_string()),
             ("found", report.differences.found.to_string()),
         ]))?;
         for as_of in &report.as_of {

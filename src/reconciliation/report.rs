@@ -44,6 +44,7 @@ pub async fn report(
         currencies: vec![],
         days: vec![],
         wallets: vec![],
+        wallets_left_out: 0,
         differences: Differences::keeping(most_differences),
     };
     let mut currencies: BTreeMap<String, (i64, Decimal, Sums)> = BTreeMap::new();

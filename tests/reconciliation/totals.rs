@@ -359,6 +359,51 @@ async fn one_account_is_checked_in_full_in_a_long_log() {
     assert_eq!((&found["found"], &found["differences"][0]["kind"]), (&json!(1), &json!("MOVEMENT_DIFFERS")), "{found:#}");
     assert_eq!(report(of(&second)).await["found"], 0);
     let csv = node.send(node.by_operator("GET", &format!("/reconciliation{}", of(&first))).header("Accept", "text/csv")).await;
-    assert!(csv.text.lines().next().unwrap().trim().ends_with(",checked_events"), "{}", csv.text);
-    assert!(csv.text.lines().nth(1).unwrap().trim().ends_with(",6"), "{}", csv.text);
+    assert!(csv.text.lines().next().unwrap().trim().ends_with(",checked_events,wallets_left_out"), "{}", csv.text);
+    assert!(csv.text.lines().nth(1).unwrap().trim().ends_with(",6,0"), "{}", csv.text);
+}
+
+/// However many wallets there are, the API answers what they add up to, and says how many it does not list.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_wallets_the_api_lists_the_first_and_adds_up_all() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let first = 1_000_000;
+    let wallets = |count: i64| {
+        format!(
+            "INSERT INTO wallets SELECT 1, n, 1, n, 'EUR', 0, '2026-01-01', '2026-01-01'
+             FROM generate_series({first}, {first} - 1 + {count}) AS n ON CONFLICT DO NOTHING"
+        )
+    };
+    let mut admin = sqlx::ConnectOptions::connect(&node.options).await.unwrap();
+    let report = async |query: &str| node.operator("GET", &format!("/reconciliation{query}"), Value::Null).await.data(200);
+    for (more, left_out) in [(9_999, 0), (10_001, 2)] {
+        sqlx::raw_sql(AssertSqlSafe(wallets(more))).execute(&mut admin).await.unwrap();
+        let report = report("").await;
+        assert_eq!((&report["wallets_left_out"], &report["found"]), (&json!(left_out), &json!(0)));
+        let listed: Vec<i64> = report["wallets"].as_array().unwrap().iter().map(|w| w["wallet_id"].as_i64().unwrap()).collect();
+        let expected: Vec<i64> = [setup.wallet_id].into_iter().chain(first..first + 9_999).collect();
+        assert_eq!(listed, expected);
+        assert_eq!(report["currencies"][0]["wallets"], more + 1);
+    }
+    // One that is not listed counts, and what is wrong with it is told.
+    let last = first + 10_000;
+    let moved = format!(
+        "UPDATE wallets SET balance = 7 WHERE id = {last};
+         INSERT INTO wallet_transactions SELECT shard_id, id + 1000000, position, {last}, {last}, type, category, 5, 5, currency, order_id, 'r', created_at
+         FROM wallet_transactions WHERE wallet_id = {}",
+        setup.wallet_id
+    );
+    sqlx::raw_sql(AssertSqlSafe(moved)).execute(&mut admin).await.unwrap();
+    let told = report("").await;
+    let of_all = &told["currencies"][0];
+    assert_eq!((&of_all["funding"], &of_all["closing_balance"]), (&json!("1005.00"), &json!("1005.00")), "{of_all}");
+    assert_eq!((&told["days"][0]["funding"], &told["wallets_left_out"]), (&json!("1005.00"), &json!(2)));
+    let balance = told["differences"].as_array().unwrap().iter().find(|found| found["kind"] == "WALLET_BALANCE").unwrap();
+    assert_eq!(balance["wallet_id"], last);
+    let csv = node.send(node.by_operator("GET", "/reconciliation").header("Accept", "text/csv")).await;
+    assert!(csv.text.lines().nth(1).unwrap().trim().ends_with(",2"), "{}", csv.text.lines().nth(1).unwrap());
+    assert_eq!(csv.text.lines().filter(|line| line.starts_with("WALLET,")).count(), 10_000);
+    let own = report(&format!("?account_id={}", setup.client.account_id)).await;
+    assert_eq!((&own["wallets"][0]["wallet_id"], &own["wallets_left_out"]), (&json!(setup.wallet_id), &json!(0)));
 }

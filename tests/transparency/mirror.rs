@@ -19,10 +19,10 @@ use crate::support::node::Node;
 use crate::support::program::{OPERATOR_TOKEN, program, run};
 use crate::support::tree;
 
-const STRANGER: &str = "bmV3IGtleSBuZXcga2V5IG5ldyBrZXkgbmV3IGtleS4=";
+pub(super) const STRANGER: &str = "bmV3IGtleSBuZXcga2V5IG5ldyBrZXkgbmV3IGtleS4=";
 
 /// Every file below a directory, by its path there.
-type Files = BTreeMap<String, Vec<u8>>;
+pub(super) type Files = BTreeMap<String, Vec<u8>>;
 
 fn files(directory: &Path) -> Files {
     let mut files = Files::new();
@@ -50,7 +50,7 @@ async fn mirror(url: &str, token: &str, copy: &Path, arguments: &[&str]) -> Resu
     if done.status.success() { Ok(()) } else { Err(String::from_utf8(done.stderr).unwrap()) }
 }
 
-async fn orders(node: &Node, count: usize) {
+pub(super) async fn orders(node: &Node, count: usize) {
     for from in (0..count).step_by(50) {
         let setup = node.setup().await;
         let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
@@ -129,7 +129,7 @@ fn file(Data(files): Data<&Arc<Files>>, request: &Request) -> Result<Vec<u8>, St
 }
 
 /// Serves these files as a log; where.
-async fn serve(files: Files) -> String {
+pub(super) async fn serve(files: Files) -> String {
     let acceptor = TcpListener::bind("127.0.0.1:0").into_acceptor().await.unwrap();
     let url = format!("http://{}", acceptor.local_addr()[0].as_socket_addr().unwrap());
     tokio::spawn(Server::new_with_acceptor(acceptor).run(file.data(Arc::new(files))));

@@ -7,5 +7,6 @@ mod processes;
 mod proofs;
 mod published;
 mod refusals;
+mod signed;
 mod tampering;
 mod witnesses;

@@ -146,9 +146,13 @@ async fn a_running_node_publishes_and_the_program_checks() {
         (vec!["log", "keys"], true),
         (vec!["log", "inclusion", "3"], true),
         (vec!["log", "inclusion", "3", "--size", "4"], true),
+        (vec!["log", "inclusion", "3", "--key", &key], true),
+        (vec!["log", "inclusion", "3", "--key", &stranger], false),
         (vec!["log", "inclusion", "1000000"], false),
         (vec!["log", "consistency", "2"], true),
         (vec!["log", "consistency", "2", "3"], true),
+        (vec!["log", "consistency", "2", "--key", &key], true),
+        (vec!["log", "consistency", "2", "--key", &stranger], false),
         (vec!["log", "consistency", "3", "2"], false),
         (vec!["receipt", "order", "999999999"], false),
     ] {

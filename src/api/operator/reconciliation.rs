@@ -216,8 +216,10 @@ struct ReconciliationReport {
     currencies: Vec<CurrencyTotals>,
     /// By day and currency, without the days on which nothing moved.
     days: Vec<DayTotals>,
-    /// By wallet.
+    /// By wallet, the first 10,000: by shard, then by id. `rewards-ledger reconcile` lists all.
     wallets: Vec<WalletTotals>,
+    /// How many more wallets there are: they are not listed, and in everything else.
+    wallets_left_out: u64,
     /// How many differences there are.
     found: u64,
     /// The first 1,000 of them; `rewards-ledger reconcile` lists all.
@@ -226,6 +228,7 @@ struct ReconciliationReport {
 
 impl From<figures::Report> for ReconciliationReport {
     fn from(report: figures::Report) -> Self {
+        let wallets_left_out = u64::try_from(report.wallets_left_out).unwrap_or(u64::MAX);
         let as_of = |as_of: figures::AsOf| AsOfPosition {
             shard_id: as_of.shard_id,
             position: as_of.position,
@@ -272,6 +275,7 @@ impl From<figures::Report> for ReconciliationReport {
             currencies: report.currencies.into_iter().map(currency).collect(),
             days: report.days.into_iter().map(day).collect(),
             wallets: report.wallets.into_iter().map(wallet).collect(),
+            wallets_left_out,
             found: report.differences.found,
             differences: report.differences.differences.into_iter().map(difference).collect(),
         }
@@ -335,7 +339,8 @@ impl Reconciliation {
     /// closing balances are compared with the wallets' rows and their last movements. Where the
     /// period has at most 20,000 events, or with `account_id` the account at most 100,000 in it (and has at
     /// most as many orders and payouts in all), each movement, order and payout is looked at, too; `checked` says whether it was, `checked_events` at
-    /// how many. `rewards-ledger reconcile` does so for any period. As JSON, or with `Accept: text/csv` as CSV.
+    /// how many. `rewards-ledger reconcile` does so for any period. Of more than 10,000 wallets the first are listed, and
+    /// `wallets_left_out` says how many more there are; currencies, days and differences are always of all. As JSON, or with `Accept: text/csv` as CSV.
     #[oai(path = "/reconciliation", method = "get", operation_id = "reconcile")]
     async fn reconcile(
         &self,
@@ -359,10 +364,7 @@ impl Reconciliation {
         };
         let pool = state.ledger.pool();
         let (mut report, bounds) = figures::report(pool, &shards, period, MOST_DIFFERENCES).await?;
-        if report.wallets.len() > MOST_WALLETS {
-            let problem = "is required: there are more than 10,000 wallets; `rewards-ledger reconcile` reports all of them";
-            return Err(ApiError::invalid("account_id", problem));
-        }
+        report.list_wallets(MOST_WALLETS);
         if bounds.iter().map(|(_, bounds)| bounds.upto - bounds.after).sum::<i64>() <= MOST_EVENTS {
             figures::walk_all(pool, &mut report, &bounds, |_| {}).await?;
         } else if let (Some(account), Some(bounds)) = (account_id.0, bounds.first()) {

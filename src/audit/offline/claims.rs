@@ -97,6 +97,16 @@ impl Tree {
         self.agreed
     }
 
+    /// The same, leaving aside what it differs from and another tree, of the same claims, agrees with: where the two part,
+    /// each may have been signed.
+    pub fn agreed_apart_from(&self, other: &Tree) -> u64 {
+        let is_aside = |at: usize| other.compared.get(at).is_some_and(|theirs| theirs.outcome == Outcome::Agrees);
+        let mut differing = self.compared.iter().enumerate().filter(|(_, compared)| compared.outcome == Outcome::Differs);
+        let end = differing.find(|(at, _)| !is_aside(*at)).map(|(_, compared)| compared.size);
+        let agreeing = self.compared.iter().filter(|compared| compared.outcome == Outcome::Agrees).map(|compared| compared.size);
+        agreeing.filter(|size| end.is_none_or(|end| *size < end)).max().unwrap_or_default()
+    }
+
     /// The greatest size at which it was compared with what was signed, whatever came of it.
     pub fn compared_upto(&self) -> u64 {
         self.compared.last().map_or(0, |compared| compared.size)
@@ -170,5 +180,25 @@ mod tests {
         let (outcomes, found) = grown(&[claim(3, leaf), claim(9, changed), claim(9, leaf)], 9, changed);
         assert_eq!(outcomes, [Agrees, Agrees, Differs]);
         assert!(found[0].ends_with("it differs somewhere in positions 4 to 9"), "{found:?}");
+    }
+
+    /// Each tree is what was signed as far as the other one vouches for what it is not.
+    #[test]
+    fn where_two_trees_part_each_may_have_been_signed() {
+        let changed = |from: u64| move |n| leaf(if n >= from { n + 99 } else { n });
+        let (kept, once, twice) = (changed(99), changed(4), changed(7));
+        let claims = [claim(3, kept), claim(9, kept), claim(9, once)];
+        let tree = |leaf: &dyn Fn(u64) -> Hash| {
+            let mut findings = Findings::default();
+            let mut tree = Tree::new(1, "the export".into(), &claims, &mut findings);
+            (0..9).for_each(|n| tree.append(leaf(n), &mut findings, |_, _| {}));
+            tree
+        };
+        let (sound, forged, again) = (tree(&kept), tree(&once), tree(&twice));
+        assert_eq!([&sound, &forged, &again].map(Tree::agreed), [3, 3, 3]);
+        assert_eq!((sound.agreed_apart_from(&forged), forged.agreed_apart_from(&sound)), (9, 9));
+        // What neither of them is stays, and a tree does not vouch for itself.
+        assert_eq!((sound.agreed_apart_from(&again), forged.agreed_apart_from(&again)), (3, 3));
+        assert_eq!([&sound, &forged, &again].map(|tree| tree.agreed_apart_from(tree)), [3, 3, 3]);
     }
 }

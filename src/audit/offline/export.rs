@@ -280,13 +280,16 @@ impl Verification {
         // After a hole nothing can be said of the checkpoints beyond it but that there is the hole.
         let is_whole = !self.is_part && self.is_unbroken;
         let (root, proven) = (self.tree.root(), self.tree.agreed());
-        let mut checkpoints = self.tree.end(is_whole, &mut findings);
         let (mut same, mut signed) = (proven, 0);
-        for mut reference in self.references {
+        for reference in &mut self.references {
             // To its end, to see up to where it is what was signed.
             while reference.at(u64::MAX)?.is_some() {}
             signed = signed.max(reference.tree.compared_upto());
-            same = same.max(reference.same.min(reference.tree.agreed()));
+            // A history that was signed anew contradicts what was kept, and not what is the same in both.
+            same = same.max(reference.same.min(reference.tree.agreed_apart_from(&self.tree)));
+        }
+        let mut checkpoints = self.tree.end(is_whole, &mut findings);
+        for reference in self.references {
             findings.extend(reference.own.differences);
             // Where the export is what was signed, it is the reference that is not.
             let is_unproven =

@@ -12,9 +12,8 @@ use futures::{StreamExt, TryStreamExt, stream};
 use indicatif::ProgressBar;
 use ledger_events::merkle::{Frontier, Hash, Node, leaf_hash, root, verify_consistency};
 use ledger_events::tile::{FULL, Tile};
-use serde::Deserialize;
 
-use super::{Consistency, NO_PROOF, ask, hashes};
+use super::proof;
 use crate::cli::client::Client;
 use crate::cli::output::progress_bar;
 use crate::export::tiles;
@@ -70,12 +69,8 @@ pub async fn mirror(client: &Client, prefix: &str, note: &str, directory: &Path,
 async fn continues(client: &Client, prefix: &str, directory: &Path, checkpoint: &Checkpoint) -> anyhow::Result<()> {
     let Some(own) = tiles::greatest(directory)? else { return Ok(()) };
     let (from, to) = if own.size <= checkpoint.size { (&own, checkpoint) } else { (checkpoint, &own) };
-    let proof = if from.size == to.size || from.size == 0 {
-        vec![]
-    } else {
-        let path = format!("{prefix}/proof/consistency?from={}&to={}", from.size, to.size);
-        hashes(&Consistency::deserialize(&ask(client, &path).await?).context(NO_PROOF)?.proof)?
-    };
+    let proof =
+        if from.size == to.size || from.size == 0 { vec![] } else { proof::between(client, prefix, from.size, to.size).await? };
     verify_consistency(from.size, &from.root, to.size, &to.root, &proof).with_context(|| {
         let (directory, own, new) = (directory.display(), own.size, checkpoint.size);
         format!("{directory} has a tree of {own} events, and the log's of {new} is of another past: one of the two was changed")
