@@ -324,7 +324,8 @@ pub async fn retryable(
     shard: ShardId,
     ids: &[i64],
 ) -> Result<Vec<(i64, AccountId, WebhookId, Retryable, i64)>, sqlx::Error> {
-    let rows: Vec<(i64, AccountId, WebhookId, Uuid, i64, bool, i16, i64)> = sqlx::query_as(
+    type Row = (i64, AccountId, WebhookId, Uuid, i64, bool, i16, i64);
+    let rows: Vec<Row> = sqlx::query_as(
         "SELECT d.id, d.account_id, d.webhook_id, d.event_id, d.replay_id, s.status = 'failed', s.attempt_count, a.version
          FROM unnest($2::bigint[]) AS wanted (id) JOIN deliveries d ON d.shard_id = $1 AND d.id = wanted.id
          JOIN delivery_state s ON s.shard_id = $1 AND s.delivery_id = wanted.id
