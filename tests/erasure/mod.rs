@@ -2,6 +2,7 @@
 
 mod keys;
 mod proofs;
+mod receivers;
 mod statements;
 mod traces;
 
