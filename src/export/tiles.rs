@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use ledger_events::tile::{FULL, Tile};
@@ -32,9 +33,9 @@ const TILES: usize = 16;
 /// leaves, and those that it was called with before stay.
 ///
 /// # Errors
-/// When nothing was signed yet, or not cosigned, when a tile or an event is missing in the database, and when the
-/// directory has something else than the database, or more of it: somebody has changed one of them. What a quorum has
-/// cosigned may be less.
+/// When nothing was signed yet, or not cosigned, when a tile or an event is missing in the database (with the first
+/// position that is), and when the directory has something else than the database, or more of it: somebody has changed
+/// one of them. What a quorum has cosigned may be less.
 pub async fn copy(
     pool: &PgPool,
     shard: ShardId,
@@ -64,6 +65,7 @@ pub async fn copy(
             let after = position(first.index);
             let upto = position(last.index) + Position::from(last.width);
             let events = reader::stored_after(pool, shard, after, upto - after).await?;
+            whole(shard, &events, after + 1..=upto)?;
             for (tile, events) in leaves.into_iter().zip(events.chunks(usize::from(FULL))) {
                 entries(directory, tile, events)?;
             }
@@ -150,12 +152,17 @@ fn position(index: u64) -> Position {
     Position::try_from(index).unwrap_or(Position::MAX).saturating_mul(FULL.into())
 }
 
+/// Errors with the first of these positions that has no event.
+fn whole(shard: ShardId, events: &[Stored], positions: RangeInclusive<Position>) -> Result<(), ExportError> {
+    let mut found = events.iter().map(|stored| stored.position);
+    match positions.into_iter().find(|position| found.next() != Some(*position)) {
+        Some(missing) => Err(ExportError::Missing(format!("position {missing} of shard {shard}"))),
+        None => Ok(()),
+    }
+}
+
 /// The bundle of a tile: lengths of two bytes, or of four in `entries32` where one is longer.
 fn entries(directory: &Path, tile: &Tile, events: &[Stored]) -> Result<(), ExportError> {
-    let is_whole = (position(tile.index) + 1..).zip(events).all(|(expected, stored)| stored.position == expected);
-    if !is_whole || events.len() != usize::from(tile.width) {
-        return Err(ExportError::Missing(tile.entries_path()));
-    }
     let leaves: Vec<Vec<u8>> = events.iter().map(|stored| stored.leaf().to_bytes()).collect();
     let is_long = leaves.iter().any(|leaf| leaf.len() > usize::from(u16::MAX));
     let mut bundle = vec![];

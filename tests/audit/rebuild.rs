@@ -35,9 +35,9 @@ const TABLES: [&str; 22] = [
     "delivery_marks",
 ];
 
-/// A bit of everything, and the counts of lists as far as the log.
+/// Everything that can happen, and the counts of lists as far as the log.
 async fn history(shop: &Shop) {
-    shop.history().await;
+    shop.eventful().await;
     while shop.projector().count(SHARD).await.unwrap() != derive::Step::Idle {}
 }
 

@@ -14,7 +14,7 @@ async fn lines(shop: &Shop) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_untouched_ledger_is_clean() {
     let shop = Shop::open().await;
-    shop.history().await;
+    shop.eventful().await;
     let report = verify(&shop.options, |_| {}).await.unwrap();
     assert!(report.is_clean(), "{:#?}", report.differences);
     assert!(report.counts.events > 20 && report.counts.deliveries > 5 && report.counts.vouchers == 5, "{:?}", report.counts);

@@ -2,6 +2,7 @@
 
 mod keys;
 mod proofs;
+mod receivers;
 mod statements;
 mod traces;
 
@@ -120,8 +121,9 @@ async fn an_erased_beneficiary_is_in_no_table_and_no_file_and_every_proof_holds(
     assert_eq!(told["rewritten"], json!(["public.idempotency_keys", "vault.data_keys", "vault.texts"]));
     let remains = told["remains"].as_array().unwrap();
     assert!(remains[0].as_str().unwrap().contains("backup") && remains[1].as_str().unwrap().contains("write-ahead log"));
-    let plain = [MARKER, IBAN, "no such account"].map(|text| (text.to_owned(), text.as_bytes().to_vec()));
-    traces.and(Traces(plain.into())).are_gone(&node).await;
+    let plain = Traces::plain(&[MARKER, IBAN, "no such account"]);
+    plain.were_sealed(&node).await;
+    traces.and(plain).are_gone(&node).await;
 
     // The log is what it was, and says what was done, by whom, and why; not what it was.
     assert_eq!(log_up_to(&node, head).await, before);
@@ -201,8 +203,9 @@ async fn an_erased_order_keeps_its_numbers_and_loses_its_texts_and_codes() {
     let told = erase(&node, "order", cancelled, &[]).await;
     let counts = [&told["texts"], &told["vouchers"], &told["answers"], &told["data_keys"]];
     assert_eq!(counts, [&json!(2), &json!(0), &json!(3), &json!(0)]);
-    let plain = [MARKER, "nobody in particular", "card-1\""].map(|text| (text.to_owned(), text.as_bytes().to_vec()));
-    traces.and(Traces(plain.into())).are_gone(&node).await;
+    let plain = Traces::plain(&[MARKER, "nobody in particular", "card-1\""]);
+    plain.were_sealed(&node).await;
+    traces.and(plain).are_gone(&node).await;
     assert_eq!(log_up_to(&node, head).await, before);
     sound(&node).await;
     proofs.hold(&node).await;
@@ -249,7 +252,9 @@ async fn an_erased_user_cannot_log_in_and_no_session_goes_on() {
     node.bearer(&user.access_token, "GET", "/api/v1/orders", Value::Null).await.data(200);
     let told = erase(&node, "user", user.id, &[]).await;
     assert_eq!((&told["texts"], &told["data_keys"]), (&json!(1), &json!(1)));
-    traces.and(Traces([("plain".to_owned(), user.email.clone().into_bytes())].into())).are_gone(&node).await;
+    let plain = Traces::plain(&[&user.email]);
+    plain.were_sealed(&node).await;
+    traces.and(plain).are_gone(&node).await;
 
     let login = json!({"email": user.email, "password": PASSWORD});
     node.anyone("POST", "/auth/login", login).await.refused(401, "E_INVALID_CREDENTIALS");
@@ -300,7 +305,9 @@ async fn an_erased_account_leaves_ids_amounts_and_references() {
     let (head, before) = (node.head().await, log_up_to(&node, node.head().await).await);
     let told = erase(&node, "account", client.account_id, &[]).await;
     assert_eq!((&told["texts"], &told["vouchers"]), (&json!(texts), &json!(3)));
-    traces.and(Traces([("plain".to_owned(), MARKER.as_bytes().to_vec())].into())).are_gone(&node).await;
+    let plain = Traces::plain(&[MARKER]);
+    plain.were_sealed(&node).await;
+    traces.and(plain).are_gone(&node).await;
     assert_eq!(log_up_to(&node, head).await, before);
     // Orders, movements with a note, payouts, and the rest: each with something is a step.
     assert_eq!(told["positions"].as_array().unwrap().len(), 4, "{told}");

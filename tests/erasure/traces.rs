@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use rewards_ledger::access::seal::random_secret;
 use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection};
 
 use crate::support::node::Node;
@@ -25,6 +26,11 @@ impl Traces {
         assert!(known > 0 && traces.0.len() == known, "{:?}", traces.0.keys());
         assert!(traces.0.values().all(|bytes| bytes.len() >= 16), "too short to be recognised");
         traces
+    }
+
+    /// Texts as people write them.
+    pub fn plain(texts: &[&str]) -> Traces {
+        Traces(texts.iter().map(|text| ((*text).to_owned(), text.as_bytes().to_vec())).collect())
     }
 
     pub fn and(mut self, other: Traces) -> Traces {
@@ -57,6 +63,35 @@ impl Traces {
         assert!(files > 100, "{files}");
         found.sort();
         found.dedup();
+        found
+    }
+
+    /// What was written to the write-ahead log since the node's database was made.
+    async fn in_wal(&self, node: &Node) -> Vec<String> {
+        let mut conn = admin(node).await;
+        // A text that is certainly there, on the disk with all before it; more than once, for a page may begin within one.
+        let known = random_secret();
+        let write =
+            format!("SET synchronous_commit = on; SELECT pg_logical_emit_message(true, '', repeat('{}', 3))", known.expose());
+        sqlx::raw_sql(AssertSqlSafe(write)).execute(&mut conn).await.unwrap();
+        let mut found = vec![];
+        for (name, bytes) in self.0.iter().map(|(name, bytes)| (&**name, &**bytes)).chain([("known", known.expose().as_bytes())])
+        {
+            let is_there: bool = sqlx::query_scalar(
+                "SELECT EXISTS (SELECT FROM pg_ls_waldir() AS wal,
+                    pg_stat_file((SELECT format('base/%s/PG_VERSION', oid) FROM pg_database WHERE datname = current_database())) AS made
+                 WHERE wal.modification >= made.modification
+                    AND position($1 IN pg_read_binary_file('pg_wal/' || wal.name, 0, wal.size, true)) > 0)",
+            )
+            .bind(bytes)
+            .fetch_one(&mut conn)
+            .await
+            .unwrap();
+            if is_there {
+                found.push(name.to_owned());
+            }
+        }
+        assert_eq!(found.pop().as_deref(), Some("known"), "the search finds what is there");
         found
     }
 
@@ -99,6 +134,11 @@ impl Traces {
         let all: Vec<String> = self.0.keys().cloned().collect();
         assert_eq!(self.in_files(node).await, all);
         assert_eq!(self.in_tables(node).await.len(), all.len());
+    }
+
+    /// They were never written but sealed: what is left of the write-ahead log opens with keys alone.
+    pub async fn were_sealed(&self, node: &Node) {
+        assert_eq!(self.in_wal(node).await, Vec::<String>::new());
     }
 
     pub async fn are_gone(&self, node: &Node) {

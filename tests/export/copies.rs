@@ -11,7 +11,7 @@ use rewards_ledger::transparency::note::Note;
 use rewards_ledger::transparency::signer::Signer;
 use serde_json::Value;
 
-use super::offline::{Kept, kept};
+use super::offline::{Kept, TAMPERINGS, kept};
 use super::succeeds;
 use crate::support::ledger::{LOG_KEY, SHARD};
 use crate::support::program::{program, run};
@@ -205,6 +205,47 @@ async fn tiles_copied_after_the_database_was_changed_tell_of_it() {
     let (is_well, report) = kept.verify(&["--export", "changed.ndjson", "--tiles", "tiles"]).await;
     assert!(!is_well && report["first_bad"] == serde_json::json!([position, position]), "{report:#}");
     assert!(Trust::in_keys(vec![key()]).open(&std::fs::read_to_string(kept.path("fitted/checkpoint")).unwrap()).is_ok());
+}
+
+/// What was taken out, put in or put elsewhere, and then copied.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_of_a_log_that_was_changed_names_the_first_bad_position_or_what_is_missing() {
+    for (tampering, position, _, shows) in TAMPERINGS {
+        let kept = kept().await;
+        kept.shop.tamper(tampering).await;
+        let fresh = kept.path("fresh");
+        let copy = async || tiles::copy(kept.shop.pool(), SHARD, &fresh, &Quorum::default(), |_| {}).await;
+        if shows {
+            let refused = copy().await.unwrap_err().to_string();
+            assert_eq!(refused, format!("position {position} of shard 1 is missing in the database: run `verify`"));
+            assert!(!fresh.join("checkpoint").exists(), "a part of it is no copy");
+            continue;
+        }
+        // Where a hole was closed, the log is soon as long as the tree again.
+        kept.shop.order(1).await;
+        let size = copy().await.unwrap();
+        let (is_well, report) = kept.verify(&["--tiles", "fresh"]).await;
+        if u64::try_from(position).unwrap() > size {
+            assert!(is_well, "its checkpoint does not reach that far: {report:#}");
+        } else {
+            assert!(!is_well && report["first_bad"] == serde_json::json!([position, position]), "{tampering}: {report:#}");
+        }
+    }
+}
+
+/// All events of a tile, or of the log: what is left is no copy without entries.
+#[tokio::test(flavor = "multi_thread")]
+async fn bundles_whose_events_are_gone_are_not_left_out() {
+    let kept = kept().await;
+    kept.shop.orders(kept.shop.customer.account_id, 150).await;
+    assert!(kept.tree.grow().await > 256);
+    for last in [256, 0] {
+        kept.shop.tamper(&format!("DELETE FROM events WHERE position > {last}; UPDATE log_head SET position = {last}")).await;
+        let refused = tiles::copy(kept.shop.pool(), SHARD, &kept.path("fresh"), &Quorum::default(), |_| {}).await;
+        let missing = format!("position {} of shard 1 is missing in the database", last + 1);
+        assert!(refused.unwrap_err().to_string().starts_with(&missing), "{last}");
+        assert!(!kept.path("fresh/checkpoint").exists());
+    }
 }
 
 /// The end of the log cut off, with its checkpoints: a copy that had it is not gone on with, and tells.

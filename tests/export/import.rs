@@ -1,13 +1,17 @@
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::TryStreamExt;
+use ledger_events::Event;
+use ledger_events::operator::OperatorRole;
+use ledger_events::replay::ReplayKind;
 use ledger_events::webhook::WebhookEventType;
 use rewards_ledger::access::seal::{Private, random_secret};
 use rewards_ledger::audit::{Progress, verify};
 use rewards_ledger::export::{import, import::import_in_pages};
-use rewards_ledger::ledger::command::RegisterWebhook;
+use rewards_ledger::ledger::command::{IssueOperatorToken, RegisterWebhook, RequestReplay};
 use rewards_ledger::ledger::projector::{Projector, Step};
 use rewards_ledger::ledger::{Answer, Command, Ledger, SchemaError};
 use rewards_ledger::telemetry::Metrics;
@@ -59,10 +63,10 @@ struct World {
     file: PathBuf,
 }
 
-/// A rich ledger, and its export.
+/// A ledger in which everything has happened that can, and its export.
 async fn world() -> World {
     let (directory, shop) = (tempfile::tempdir().unwrap(), Shop::open().await);
-    shop.history().await;
+    shop.eventful().await;
     // What the counts of lists are behind of depends on when they were counted.
     while !matches!(shop.projector().count(SHARD).await.unwrap(), ledger_projections::listing::derive::Step::Idle) {}
     let file = directory.path().join("events.ndjson");
@@ -99,6 +103,17 @@ async fn derived(options: &PgConnectOptions) -> Vec<String> {
 
 async fn verified(options: &PgConnectOptions) -> Vec<String> {
     verify(options, |_| {}).await.unwrap().differences.iter().map(ToString::to_string).collect()
+}
+
+/// What an import, a rebuild or a verification has not met in these tests, it would meet in production first.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_that_is_imported_has_every_event_in_every_version() {
+    let World { shop, .. } = world().await;
+    let found: Vec<(String, String, i16)> =
+        sqlx::query_as("SELECT DISTINCT stream_type, type, schema_version FROM events").fetch_all(shop.pool()).await.unwrap();
+    let versions = |(stream, name, newest)| (1..=newest).map(move |version| (format!("{stream}"), String::from(name), version));
+    let known: BTreeSet<_> = Event::types().flat_map(versions).collect();
+    assert_eq!(BTreeSet::from_iter(found), known);
 }
 
 async fn count(options: &PgConnectOptions, sql: &'static str) -> i64 {
@@ -171,6 +186,12 @@ async fn the_service_goes_on_where_the_imported_log_ends() {
     imported.payout(beneficiary, "1.00").await;
     let other = Customer::with(&imported.ledger, "5.00").await;
     assert!(account < other.account_id);
+    let account_id = imported.customer.account_id;
+    let (api_key, api_secret) = (Private::new("qrstuvwx-rest"), Private::new("secret"));
+    imported.run(Command::IssueCredential { account_id, name: "new".into(), api_key, api_secret }).await;
+    imported.run(Command::IssueOperatorToken(IssueOperatorToken::of("new", OperatorRole::Auditor, &Private::new("new")))).await;
+    let (webhook_id, kind) = (webhook.webhook.id, ReplayKind::Missed);
+    imported.run(Command::RequestReplay(RequestReplay { account_id, webhook_id, kind, from: 1, per_second: 1 })).await;
     imported.run(Command::TestWebhook { account_id: imported.customer.account_id, webhook_id: webhook.webhook.id }).await;
     imported.project().await;
     let pending = "SELECT count(*) FROM delivery_state WHERE status = 'pending'";

@@ -1,6 +1,7 @@
 //! The log outside of the database: written, gone on with, served, and brought in again.
 
 mod copies;
+mod doubled;
 mod files;
 mod http;
 mod import;

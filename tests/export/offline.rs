@@ -138,7 +138,7 @@ async fn what_nobody_has_changed_is_what_was_signed() {
 
 /// What is done to the database at a position, what a line says, and whether the position shows by
 /// itself.
-const TAMPERINGS: [(&str, i64, &str, bool); 12] = [
+pub(super) const TAMPERINGS: [(&str, i64, &str, bool); 12] = [
     ("UPDATE events SET data = replace(data::text, ':', ': ')::json WHERE position = 10", 10, "does not agree with the checkpoint", false),
     ("UPDATE events SET data = replace(data::text, 'Acme', 'Acne')::json WHERE position = 1", 1, "does not agree with", false),
     ("UPDATE events SET metadata = replace(metadata::text, ':', ': ')::json WHERE position = 60", 60, "does not agree with", false),

@@ -19,7 +19,7 @@ use crate::support::shop::{SHARD, Shop};
 #[tokio::test]
 async fn an_order_and_a_wallet_as_of_every_position_are_the_fold_of_the_log_up_to_it() {
     let shop = Shop::open().await;
-    shop.history().await;
+    shop.eventful().await;
     let pool = shop.pool();
     let log = reader::after(pool, SHARD, 0, 10_000).await.unwrap();
     let (mut placed, mut opened) = (HashMap::new(), HashMap::new());

@@ -1,15 +1,18 @@
 //! Known faults, each found and named with the positions involved.
 
-use serde_json::Value;
+use rewards_ledger::audit::{Difference, verify};
+use rewards_ledger::ledger::reader;
+use serde_json::json;
 use sqlx::Connection;
 
 use super::{reconcile, report, text};
+use crate::support::history::REFUNDED_AGAIN;
 use crate::support::shop::{SHARD, Shop};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clean_history_adds_up() {
     let shop = Shop::open().await;
-    shop.history().await;
+    shop.eventful().await;
     let output = reconcile(&shop, &[]).await;
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
     assert!(text(&output).ends_with("everything adds up\n"), "{}", text(&output));
@@ -35,7 +38,7 @@ async fn a_clean_history_adds_up() {
         (&whole["currencies"], &whole["wallets"], &whole["days"]),
         (&without["currencies"], &without["wallets"], &without["days"])
     );
-    assert_eq!((&whole["checked"], &without["checked"]), (&serde_json::json!("MOVEMENTS"), &serde_json::json!("TOTALS")));
+    assert_eq!((&whole["checked"], &without["checked"]), (&json!("MOVEMENTS"), &json!("TOTALS")));
 }
 
 /// What is done to the database, past its triggers; the kind of the difference; a part of what is
@@ -84,7 +87,7 @@ const FAULTS: &[Fault] = &[
         positions: "SELECT position + 1 FROM events WHERE type = 'WalletDebited' AND data->>'order_id' = '1'",
     },
     Fault {
-        // The refund of an order, once more, in the log and in its row.
+        // The refund of an order once more in the log, word for word.
         deed: "INSERT INTO events SELECT shard_id, (SELECT max(position) + 1 FROM events), gen_random_uuid(), stream_type, stream_id,
                 (SELECT max(version) + 1 FROM events WHERE stream_type = 'wallet' AND stream_id = e.stream_id), type, schema_version, data,
                 metadata, (SELECT max(recorded_at) FROM events) FROM events e WHERE type = 'WalletRefunded' AND data->>'order_id' = '2';
@@ -191,14 +194,44 @@ async fn every_fault_is_named_with_its_positions() {
         assert!(!is_content, "{}", fault.deed);
         let found = report["differences"].as_array().unwrap();
         assert_eq!(report["found"], found.len(), "{report:#}");
-        let is_named = |difference: &&Value| {
+        let is_named = |difference: &&serde_json::Value| {
             difference["kind"] == fault.kind
                 && difference["problem"].as_str().unwrap().contains(fault.problem)
-                && difference["positions"] == serde_json::json!(positions)
+                && difference["positions"] == json!(positions)
                 && difference["shard_id"] == SHARD
         };
         assert!(found.iter().any(|d| is_named(&d)), "{}\nshould be {} at {positions:?}\n{found:#?}", fault.deed, fault.kind);
     }
+}
+
+/// A refund that was given twice by somebody who made everything else fit: what is wrong is that it was not due.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refund_doubled_with_its_rows_is_the_one_difference() {
+    let shop = Shop::open().await;
+    shop.history().await;
+    shop.tamper(REFUNDED_AGAIN).await;
+    shop.project().await;
+    let positions: Vec<i64> = sqlx::query_scalar(
+        "SELECT position FROM events WHERE (type IN ('OrderPlaced', 'OrderCancelled') AND stream_id = 2)
+            OR (type IN ('WalletDebited', 'WalletRefunded') AND data->>'order_id' = '2') ORDER BY position",
+    )
+    .fetch_all(shop.pool())
+    .await
+    .unwrap();
+    let head = reader::head(shop.pool(), SHARD).await.unwrap();
+    assert!(positions.len() == 5 && positions[4] == head, "{positions:?}");
+    for of in [&[][..], &["--account", &shop.customer.account_id.to_string()]] {
+        let (report, _) = report(&shop, of).await;
+        let [found] = &report["differences"].as_array().unwrap()[..] else { panic!("{report:#}") };
+        assert_eq!((&found["kind"], &found["order_id"]), (&json!("ORDER_REFUND"), &json!(2)), "{found:#}");
+        assert_eq!(found["positions"], json!(positions), "{found:#}");
+        assert!(found["problem"].as_str().unwrap().contains("which was not cancelled right before"), "{found:#}");
+    }
+    // All that is derived from the log is as the log says, and the log breaks its rule.
+    let found = verify(&shop.options, |_| {}).await.unwrap().differences;
+    let [Difference::Rule { stream: "wallet", id, position, problem, .. }] = &found[..] else { panic!("{found:#?}") };
+    assert_eq!((*id, *position), (shop.customer.wallet_id, head));
+    assert!(problem.contains("for order 2, which was not cancelled right before"), "{problem}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -293,7 +326,7 @@ async fn the_command_lists_every_difference() {
     let (report, is_content) = report(&shop, &[]).await;
     assert!(!is_content);
     let listed = report["differences"].as_array().unwrap();
-    assert_eq!((&report["found"], listed.len()), (&serde_json::json!(1_010), 1_010));
+    assert_eq!((&report["found"], listed.len()), (&json!(1_010), 1_010));
     assert!(listed.iter().all(|difference| difference["kind"] == "MOVEMENT_DIFFERS"));
     let table = reconcile(&shop, &[]).await;
     let lines = text(&table);

@@ -1,26 +1,42 @@
 //! What auditors have to find sound, and what they have to find.
 
-use ledger_events::account::DiscountRule;
+use ledger_events::account::{AccountStatus, DiscountRule};
 use ledger_events::catalogue::{ImageType, ProductChange, ProductImageSet};
+use ledger_events::operator::OperatorRole;
 use ledger_events::reconciliation::{Decision, StatementFormat};
 use ledger_events::replay::ReplayKind;
 use ledger_events::user::UserRole;
+use ledger_events::wallet::Direction;
 use ledger_events::webhook::WebhookEventType;
+use ledger_events::{AccountId, OrderId, ReplayId, StatementId, UserId, WebhookId};
 use rewards_ledger::access::seal::Private;
 use rewards_ledger::delivery::replay::Replayer;
 use rewards_ledger::ledger::command::{
-    ChangeUser, CreateUser, DecideMatch, ImportStatement, PayoutOutcome, RequestReplay, WebhookChange,
+    ChangeUser, CreateUser, DecideMatch, ImportStatement, IssueOperatorToken, PayoutOutcome, RequestReplay, WebhookChange,
 };
+use rewards_ledger::ledger::erasure::{Subject, run};
 use rewards_ledger::ledger::{Answer, Command, images};
 use rewards_ledger::reconciliation::lines::Columns;
 use rewards_ledger::reconciliation::statements::{self, Source};
 use sha2::{Digest, Sha256};
 use sqlx::{AssertSqlSafe, PgConnection};
 
-use super::ledger::money;
+use super::ledger::{money, origin};
 use super::shop::{SHARD, Shop};
 
 const URL: &str = "https://example.com/hook";
+
+/// What a history has left to go on with.
+#[derive(Clone, Copy, Debug)]
+pub struct Left {
+    delivered: OrderId,
+    statement: StatementId,
+    /// It hears all types, and is told of them.
+    all: WebhookId,
+    /// It has a replay that has not ended.
+    late: WebhookId,
+    replay: ReplayId,
+}
 
 /// A user who cannot log in.
 fn create_user(account_id: i64, email: &str) -> Command {
@@ -36,7 +52,7 @@ fn create_user(account_id: i64, email: &str) -> Command {
 impl Shop {
     /// A bit of everything: delivered, partly delivered, delayed, cancelled; webhooks that come,
     /// change and go; a suspended account; a discount; an image.
-    pub async fn history(&self) {
+    pub async fn history(&self) -> Left {
         let (account, order) = (self.customer.account_id, |denomination, quantity| self.customer.order(denomination, quantity));
         self.run(Command::AddCategory { name: "Games".into(), parent_id: None }).await;
         let issue = Command::IssueCredential {
@@ -51,17 +67,13 @@ impl Shop {
         let is_required = true;
         self.run(Command::SetHmacRequired { account_id, credential_id, is_required, new_secret: new_secret.clone() }).await;
         self.run(Command::RotateSigningSecret { account_id, credential_id, new_secret }).await;
-        let Answer::User(user) = self.run(create_user(account_id, "a@example.com")).await else { panic!() };
-        self.run(create_user(account_id, "b@example.com")).await;
-        let change = ChangeUser {
-            account_id,
-            user_id: user.id,
-            role: Some(UserRole::Owner),
-            password_hash: Some(Private::new("$argon2id$")),
-        };
+        let user_id = self.user(account_id, "a@example.com").await;
+        self.user(account_id, "b@example.com").await;
+        let change =
+            ChangeUser { account_id, user_id, role: Some(UserRole::Owner), password_hash: Some(Private::new("$argon2id$")) };
         self.run(Command::ChangeUser(change)).await;
-        self.run(Command::EndSessions { account_id, user_id: user.id }).await;
-        self.run(Command::RemoveUser { account_id, user_id: user.id }).await;
+        self.run(Command::EndSessions { account_id, user_id }).await;
+        self.run(Command::RemoveUser { account_id, user_id }).await;
         let all = self.webhook_for(account, URL, &WebhookEventType::ALL).await.0;
         let some = self.webhook_for(account, URL, &[WebhookEventType::OrderDelivered]).await.0;
         let delivered = self.place(order("10.00", 2)).await;
@@ -75,8 +87,7 @@ impl Shop {
         self.run(Command::SetDiscount { account_id: self.customer.account_id, rule }).await;
         let partial = self.place(order("10.00", 5)).await;
         self.fulfil(partial).await;
-        let change = WebhookChange { is_active: Some(false), ..WebhookChange::default() };
-        self.run(Command::UpdateWebhook { account_id: self.customer.account_id, webhook_id: some, change }).await;
+        self.listens(some, false).await;
         let delayed = self.place(order("25.00", 1)).await;
         self.fulfil(delayed).await;
         for order_id in [partial, delayed] {
@@ -91,20 +102,120 @@ impl Shop {
         self.project().await;
         self.run(Command::DeleteWebhook { account_id: self.customer.account_id, webhook_id: some }).await;
         let Answer::Account(other) = self.run(Command::CreateAccount { name: "Other".into() }).await else { panic!() };
-        let status = ledger_events::account::AccountStatus::Suspended;
-        self.run(Command::SetAccountStatus { account_id: other.id, status }).await;
+        self.suspend(other.id).await;
         self.payouts().await;
         for _ in 0..5 {
             self.place(order("25.00", 3)).await;
         }
         self.image().await;
-        self.statement().await;
+        let statement = self.statement().await;
         self.project().await;
         self.run(Command::TestWebhook { account_id: account, webhook_id: all }).await;
         // One that is told of what was before it, one step of several.
         let late = self.webhook_for(account, URL, &[WebhookEventType::OrderCreated]).await.0;
-        let replay = RequestReplay { account_id: account, webhook_id: late, kind: ReplayKind::Missed, from: 1, per_second: 2 };
-        self.run(Command::RequestReplay(replay)).await;
+        let replay = self.replay(late, 2).await;
+        self.advance().await;
+        Left { delivered, statement, all, late, replay }
+    }
+
+    /// The same, and whatever else can happen: every event in every version that can be read.
+    pub async fn eventful(&self) {
+        let left = self.history().await;
+        let Left { all, late, .. } = left;
+        for direction in [Direction::Credit, Direction::Debit] {
+            let (wallet_id, amount, reason) = (self.customer.wallet_id, money("1.50"), Private::new("a correction"));
+            self.run(Command::AdjustWallet { wallet_id, direction, amount, reason }).await;
+        }
+        self.access().await;
+        // What is pending for who stops listening fails, and is tried again.
+        self.listens(all, false).await;
+        self.project().await;
+        self.listens(all, true).await;
+        let failed = "SELECT delivery_id FROM delivery_state WHERE webhook_id = $1 AND status = 'failed' ORDER BY 1 DESC LIMIT 2";
+        let failed: Vec<i64> = sqlx::query_scalar(failed).bind(all).fetch_all(self.pool()).await.unwrap();
+        assert_eq!(failed.len(), 2);
+        for delivery_id in failed {
+            self.run(Command::RetryDelivery { account_id: self.customer.account_id, delivery_id }).await;
+        }
+        // Replays: ended by an operator, by its end, and by a webhook that is switched off.
+        self.run(Command::CancelReplay { replay_id: left.replay }).await;
+        self.replay(all, 500).await;
+        self.advance().await;
+        self.replay(late, 1).await;
+        self.listens(late, false).await;
+        self.advance().await;
+        self.erasures(&left).await;
+        self.project().await;
+        // What orders moved is read as it was written before there were payouts.
+        self.tamper("UPDATE events SET schema_version = 1 WHERE schema_version = 2 AND data->>'order_id' IS NOT NULL").await;
+    }
+
+    /// An API key and an operator's token that are revoked, and an address that was blocked.
+    async fn access(&self) {
+        let account_id = self.customer.account_id;
+        let (api_key, api_secret) = (Private::new("ijklmnop-rest"), Private::new("secret"));
+        let issue = Command::IssueCredential { account_id, name: "another".into(), api_key, api_secret };
+        let Answer::Credential(credential) = self.run(issue).await else { panic!() };
+        self.run(Command::RevokeCredential { account_id, credential_id: credential.id }).await;
+        for (name, is_revoked) in [("ada", true), ("grace", false)] {
+            let token = IssueOperatorToken::of(name, OperatorRole::Finance, &Private::new(name));
+            let Answer::OperatorToken { id } = self.run(Command::IssueOperatorToken(token)).await else { panic!() };
+            if is_revoked {
+                self.run(Command::RevokeOperatorToken { id }).await;
+            }
+        }
+        let block = "INSERT INTO ip_blocks (ip, started_at, ends_at) VALUES ('192.0.2.1', now(), now() + interval '15 min')";
+        sqlx::raw_sql(block).execute(self.pool()).await.unwrap();
+        self.run(Command::LiftIpBlock { ip: "192.0.2.1".parse().unwrap() }).await;
+    }
+
+    /// One of each kind of subject; of the statement a line, and then the rest.
+    async fn erasures(&self, left: &Left) {
+        let beneficiary = self.beneficiary().await;
+        let user = self.user(self.customer.account_id, "c@example.com").await;
+        let (account, _) = self.account("Gone").await;
+        self.user(account, "d@example.com").await;
+        self.webhook_for(account, URL, &[WebhookEventType::OrderCreated]).await;
+        self.suspend(account).await;
+        let id = left.statement;
+        for subject in [
+            Subject::Order(left.delivered),
+            Subject::Beneficiary(beneficiary),
+            Subject::User(user),
+            Subject::Account(account),
+            Subject::Statement { id, line: Some(1) },
+            Subject::Statement { id, line: None },
+        ] {
+            let reason = Private::new("they asked for it");
+            let report = run::erase(&self.ledger, subject, &reason, &origin(), |_| {}).await.unwrap();
+            assert_eq!(report.events.len(), 1, "{subject:?}");
+        }
+    }
+
+    async fn user(&self, account_id: AccountId, email: &str) -> UserId {
+        let Answer::User(user) = self.run(create_user(account_id, email)).await else { panic!() };
+        user.id
+    }
+
+    async fn suspend(&self, account_id: AccountId) {
+        self.run(Command::SetAccountStatus { account_id, status: AccountStatus::Suspended }).await;
+    }
+
+    async fn listens(&self, webhook_id: WebhookId, is_active: bool) {
+        let change = WebhookChange { is_active: Some(is_active), ..WebhookChange::default() };
+        self.run(Command::UpdateWebhook { account_id: self.customer.account_id, webhook_id, change }).await;
+    }
+
+    /// Asks for a webhook to be told of what it missed.
+    async fn replay(&self, webhook_id: WebhookId, per_second: i32) -> ReplayId {
+        let account_id = self.customer.account_id;
+        let replay = RequestReplay { account_id, webhook_id, kind: ReplayKind::Missed, from: 1, per_second };
+        let Answer::Replay(replay) = self.run(Command::RequestReplay(replay)).await else { panic!() };
+        replay.id
+    }
+
+    /// Takes the step of the one replay that is due.
+    async fn advance(&self) {
         self.project().await;
         let replayer = Replayer { ledger: self.ledger.clone(), pool: self.pool().clone() };
         assert_eq!(replayer.once(SHARD).await.unwrap(), 1);
@@ -112,7 +223,7 @@ impl Shop {
     }
 
     /// A bank's statement, with a decision that stands and one that was revoked.
-    async fn statement(&self) {
+    async fn statement(&self) -> StatementId {
         let day = chrono::Utc::now().date_naive();
         let csv = format!("date,amount,currency,reference\n{day},1.00,EUR,one\n{day},2.00,EUR,two\n");
         let lines = statements::read(csv.as_bytes(), &Source::Csv(&Columns::default())).unwrap();
@@ -126,6 +237,7 @@ impl Shop {
             self.run(Command::DecideMatch(DecideMatch { statement_id, line, decision, reason })).await;
         }
         self.run(Command::RevokeMatchDecision { statement_id, line: 2, reason: Private::new("no") }).await;
+        statement_id
     }
 
     /// Gives the product an image, and changes the product.
@@ -170,6 +282,23 @@ pub async fn tamper(admin: &mut PgConnection, sql: &str) {
     );
     sqlx::raw_sql(AssertSqlSafe(script)).execute(admin).await.unwrap();
 }
+
+/// SQL of a superuser: the first refund of an order once more at the log's end, as a movement of its own that
+/// fits the wallet's row and its last balance.
+pub const REFUNDED_AGAIN: &str = "
+    CREATE TEMP TABLE again ON COMMIT DROP AS
+        SELECT t.id AS of, t.position AS after, t.amount, w.id AS wallet, w.version + 1 AS version, w.balance + t.amount AS balance,
+            h.position + 1 AS position, h.recorded_at, (SELECT max(id) + 1 FROM wallet_transactions) AS id
+        FROM wallet_transactions t JOIN wallets w ON w.id = t.wallet_id, log_head h
+        WHERE t.category = 'ORDER_REFUND' ORDER BY t.position LIMIT 1;
+    INSERT INTO events (shard_id, position, event_id, stream_type, stream_id, version, type, schema_version, data, metadata, recorded_at)
+        SELECT e.shard_id, a.position, gen_random_uuid(), e.stream_type, e.stream_id, a.version, e.type, e.schema_version,
+            (e.data::jsonb || jsonb_build_object('transaction_id', a.id, 'balance_after', a.balance::text))::json, e.metadata, a.recorded_at
+        FROM events e JOIN again a ON a.after = e.position;
+    INSERT INTO wallet_transactions SELECT (jsonb_populate_record(t, jsonb_build_object('id', a.id, 'position', a.position,
+            'balance_after', a.balance, 'created_at', a.recorded_at))).* FROM wallet_transactions t JOIN again a ON a.of = t.id;
+    UPDATE wallets w SET balance = a.balance, version = a.version, updated_at = a.recorded_at FROM again a WHERE w.id = a.wallet;
+    UPDATE log_head SET position = position + 1";
 
 /// SQL of a superuser: so many more events of an order, as if its codes had been read so often.
 pub fn revealed(order: i64, count: i64) -> String {

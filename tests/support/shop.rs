@@ -177,9 +177,10 @@ impl Shop {
         let projector = self.projector();
         // The first step makes the checkpoint.
         _ = projector.step(SHARD).await.unwrap();
-        while matches!(projector.step(SHARD).await.unwrap(), Step::Applied { .. }) {}
+        // The one before may hold the projection until its connection has ended.
+        while projector.step(SHARD).await.unwrap() != Step::Idle {}
         _ = projector.total(SHARD).await.unwrap();
-        while matches!(projector.total(SHARD).await.unwrap(), Step::Applied { .. }) {}
+        while projector.total(SHARD).await.unwrap() != Step::Idle {}
     }
 
     pub fn worker(&self, receiver: &Receiver, deadline: Duration) -> Worker {

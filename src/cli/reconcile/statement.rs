@@ -31,7 +31,7 @@ pub struct StatementArgs {
 #[derive(Subcommand, Debug)]
 enum Statement {
     /// Import a file, CSV or camt.053, and match it; fails while anything is left to look at
-    Import(ImportArgs),
+    Import(Box<ImportArgs>),
     /// Imported statements, newest first
     List {
         #[arg(long, default_value_t = 1)]

@@ -1,0 +1,57 @@
+//! What receivers of webhooks have answered.
+
+use rewards_ledger::receiver::{Answer, Received};
+use serde_json::{Value, json};
+
+use super::traces::Traces;
+use super::{erase, sound};
+use crate::support::node::{Client, Node};
+use crate::support::shop::{DEADLINE, receiver, worker};
+
+async fn webhook(node: &Node, client: &Client, url: &str) -> i64 {
+    let hook = json!({"name": "hook", "url": url, "events": ["order.created"]});
+    node.client(client, "POST", "/webhooks", hook).await.json()["id"].as_i64().unwrap()
+}
+
+async fn detail(node: &Node, client: &Client, delivery: &Value) -> Value {
+    node.client(client, "GET", &format!("/webhooks/deliveries/{delivery}"), Value::Null).await.data(200)
+}
+
+/// A body may name whoever it is about, so it goes with its account; that it was answered stays.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_erased_accounts_receivers_answered_goes_with_it() {
+    let node = Node::start().await;
+    let (setup, other) = (node.setup().await, node.account("Other").await);
+    let answer = |received: &Received| {
+        let webhook = received.webhook_id().unwrap_or_default();
+        Answer::StatusWithBody(200, format!("the customer of webhook {webhook} was told"))
+    };
+    let (receiver, _arrived) = receiver(answer).await;
+    let hook = webhook(&node, &setup.client, &receiver.url()).await;
+    let others = webhook(&node, &other, &receiver.url()).await;
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    let order = node.client(&setup.client, "POST", "/orders", order).await.data(201)["id"].as_i64().unwrap();
+    node.fulfil(order).await;
+    let tested = node.client(&other, "POST", &format!("/webhooks/{others}/test"), Value::Null).await.data(200);
+    node.project().await;
+    let sent = worker(node.ledger.pool(), &receiver, DEADLINE).once().await.unwrap();
+    assert_eq!((sent.claimed, sent.recorded), (2, 2));
+    let listed = node.client(&setup.client, "GET", "/webhooks/deliveries", Value::Null).await.data(200);
+    let delivery = &listed["deliveries"][0]["id"];
+    let before = detail(&node, &setup.client, delivery).await;
+    assert_eq!(before["response_body"], format!("the customer of webhook {hook} was told"));
+
+    let answered = Traces::plain(&[before["response_body"].as_str().unwrap()]);
+    answered.are_there(&node).await;
+    node.operator("PUT", &format!("/accounts/{}", setup.client.account_id), json!({"status": "SUSPENDED"})).await.data(200);
+    let told = erase(&node, "account", setup.client.account_id, &[]).await;
+    assert!(told["rewritten"].as_array().unwrap().contains(&json!("public.delivery_state")), "{told}");
+    answered.are_gone(&node).await;
+    let mut expected = before.clone();
+    expected["response_body"] = Value::Null;
+    assert_eq!(detail(&node, &setup.client, delivery).await, expected);
+    let kept = detail(&node, &other, &tested["delivery_id"]).await;
+    assert_eq!(kept["response_body"], format!("the customer of webhook {others} was told"));
+    node.project().await;
+    sound(&node).await;
+}
