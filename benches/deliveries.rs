@@ -5,6 +5,7 @@
 //! cargo bench --bench deliveries                # 200,000 deliveries a backlog, two minutes end to end
 //! cargo bench --bench deliveries -- quick       # a twentieth of that
 //! cargo bench --bench deliveries -- quick drain # only what the words name: drain, cost, latency, fair, whole
+//! cargo bench --bench deliveries -- drain 10    # and of drain and latency only what goes to so many endpoints
 //! ```
 
 mod support;
@@ -77,8 +78,11 @@ struct Size {
 #[tokio::main]
 async fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
+    let (endpoints, words): (Vec<String>, Vec<String>) = words.into_iter().partition(|word| word.parse::<usize>().is_ok());
     let is_quick = words.iter().any(|word| word == "quick");
     let named = |word: &str| words.iter().all(|w| w == "quick") || words.iter().any(|w| w == word);
+    let scenarios =
+        SCENARIOS.into_iter().filter(|(_, webhooks, _)| endpoints.is_empty() || endpoints.contains(&webhooks.to_string()));
     let size = match is_quick {
         true => Size { backlog: 10_000, period: Duration::from_secs(6), whole: Duration::from_secs(20) },
         false => Size { backlog: 200_000, period: Duration::from_secs(30), whole: Duration::from_secs(120) },
@@ -93,7 +97,7 @@ async fn main() -> Result<()> {
 
     if named("drain") {
         let mut rows = vec![];
-        for (name, webhooks, behaviour) in SCENARIOS {
+        for (name, webhooks, behaviour) in scenarios.clone() {
             let url = database(&format!("drain_{}", rows.len())).await?;
             let backlog = make_backlog(&url, webhooks, size.backlog, behaviour).await?;
             // Around it, for a machine is not as fast at all times.
@@ -158,7 +162,7 @@ async fn main() -> Result<()> {
     }
     if named("latency") {
         let mut rows = Vec::new();
-        for (name, webhooks, behaviour) in SCENARIOS {
+        for (name, webhooks, behaviour) in scenarios.clone() {
             let url = database(&format!("latency_{}", rows.len())).await?;
             let measured = latency(&url, webhooks, behaviour, 500, size.period, Beside::Nobody).await?;
             rows.push(vec![name.to_owned(), thousands(measured.per_second), millis(measured.p50), millis(measured.p99)]);

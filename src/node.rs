@@ -216,7 +216,7 @@ impl Node {
                 ..WorkerSettings::default()
             };
             let worker = Worker {
-                pool: connect::delivery(self.database.options()),
+                database: connect::delivery(self.database.options()),
                 shards: ledger.shards().collect(),
                 keyring: keyring.clone(),
                 sender: Arc::new(sender),

@@ -1,6 +1,6 @@
--- A million orders of one account over ten products, as the log says it: of twenty each, one was
+-- A million orders of one account over a hundred products, as the log says it: of twenty each, one was
 -- cancelled and refunded, one still waits to be taken up, two are delayed and sixteen delivered.
--- Their ids begin at 1; {account}, {wallet}, {product} (the first of ten) and {head} are filled in.
+-- Their ids begin at 1; {account}, {wallet}, {product} (the first of a hundred) and {head} are filled in.
 
 CREATE FUNCTION pg_temp.id(kind int, n bigint) RETURNS uuid LANGUAGE sql IMMUTABLE AS
     $$ SELECT format('01900000-0000-7000-800%s-%s', kind, lpad(to_hex(n), 12, '0'))::uuid $$;
@@ -11,7 +11,7 @@ CREATE FUNCTION pg_temp.who(actor text, correlation uuid, causation uuid) RETURN
 
 -- Four events each, but for those not taken up, which have two.
 CREATE TEMP TABLE story AS
-SELECT n, n % 20 AS kind, {product} + n % 10 AS product, 'ORD-' || lpad(n::text, 10, '0') AS reference,
+SELECT n, n % 20 AS kind, {product} + (n / 20 + n) % 100 AS product, 'ORD-' || lpad(n::text, 10, '0') AS reference,
     {head} + 4 * (n - 1) - 2 * ((n + 18) / 20) AS before, 2 + n + (n - 1) / 20 AS version,
     1000000000 - 10 * n + 10 * ((n - 1) / 20) AS balance, (SELECT recorded_at FROM log_head) + n * interval '1 millisecond' AS at,
     pg_temp.id(1, n) AS e1, pg_temp.id(2, n) AS e2, pg_temp.id(3, n) AS e3, pg_temp.id(4, n) AS e4

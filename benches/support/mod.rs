@@ -133,6 +133,12 @@ impl Serve {
         self.data(request, body).await.with_context(|| format!("POST /admin/v1{path}"))
     }
 
+    /// Sets a rule for what an account pays.
+    pub async fn discount(&self, account: i64, rule: Value) -> Result<Value> {
+        let request = self.http.put(format!("http://{}/admin/v1/accounts/{account}/discounts", self.address));
+        self.data(request.bearer_auth(OPERATOR_TOKEN), rule).await.context("a discount")
+    }
+
     pub async fn client(&self, client: &load::Client, path: &str, body: Value) -> Result<Value> {
         let request = self.http.post(format!("http://{}/api/v1{path}", self.address));
         let request = request.header("X-API-Key", &client.api_key).header("X-API-Secret", &client.api_secret);
@@ -190,7 +196,8 @@ impl Serve {
             .operator(
                 "/products",
                 json!({"name": "Voucher", "brand": "Bench", "country": "DE", "currency": "EUR", "denomination_type": "FIXED",
-                       "denominations": ["10.00"], "max_quantity": 100, "description": "", "terms": "", "is_active": true}),
+                       "denominations": ["10.00", "25.00", "50.00"], "max_quantity": 100, "description": "Spend it in any shop. ".repeat(15),
+                       "terms": "Valid for three years; not exchanged for cash. ".repeat(15), "is_active": true}),
             )
             .await?;
         product["id"].as_i64().context("a product's id")

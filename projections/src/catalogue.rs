@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
+use futures::TryStreamExt;
 use ledger_events::catalogue::{Category, Product, evolve, evolve_category};
 use ledger_events::{CategoryId, Event, ProductId, Recorded, ShardId};
 use sqlx::postgres::PgRow;
@@ -189,9 +190,15 @@ pub async fn list(pool: &PgPool, filter: &ProductFilter, page: Page) -> Result<L
     filter.write(&mut query);
     query.push(" ORDER BY id DESC LIMIT ").push_bind(page.size);
     query.push(" OFFSET ").push_bind((page.number - 1).saturating_mul(page.size));
-    let found = query.build().fetch_all(pool).await?;
-    let total = match found.first() {
-        Some(row) => row.try_get("total")?,
+    // Each is parsed while the database sends those behind it.
+    let (mut rows, mut total) = (vec![], None);
+    let mut found = query.build().fetch(pool);
+    while let Some(row) = found.try_next().await? {
+        total = Some(row.try_get("total")?);
+        rows.push(ProductRow::from_row(&row)?.0);
+    }
+    let total = match total {
+        Some(total) => total,
         None if page.number == 1 => 0,
         // Beyond the last page no row tells.
         None => {
@@ -200,7 +207,6 @@ pub async fn list(pool: &PgPool, filter: &ProductFilter, page: Page) -> Result<L
             count.build_query_scalar().fetch_one(pool).await?
         }
     };
-    let rows = found.iter().map(|row| Ok(ProductRow::from_row(row)?.0)).collect::<Result<_, sqlx::Error>>()?;
     Ok(Listed { rows, total })
 }
 

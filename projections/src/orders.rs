@@ -1,6 +1,6 @@
 //! `orders`: the state of every order, written inline.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use ledger_events::order::{self, Order, OrderPlaced, OrderStatus, evolve};
@@ -10,7 +10,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
 use uuid::Uuid;
 
-use crate::listing::pages::{self, ORDER_GROUPS, ORDERS, Span, Thresholds};
+use crate::listing::pages::{self, Group, ORDER_GROUPS, ORDERS, Span, Thresholds};
 use crate::page::{self, Listed, Page};
 use crate::write::Write;
 use crate::{ProjectionError, known, money, percent};
@@ -203,21 +203,26 @@ async fn list_of_account(
     if let Some(to) = filter.created_to {
         (span.upto, span.upto_key) = pages::orders_before(&mut tx, shard, account, to).await?;
     }
-    let (total, keys) = if filter.status.is_none() && filter.product_id.is_none() {
-        if filter.created_to.is_none() {
-            span.upto = ORDERS.total(&mut tx, shard, account).await?;
+    let is_dated = filter.created_from.is_some() || filter.created_to.is_some();
+    let status = filter.status.map(OrderStatus::as_str);
+    if filter.created_to.is_none() && filter.product_id.is_none() && (is_dated || status.is_none()) {
+        span.upto = ORDERS.total(&mut tx, shard, account).await?;
+    }
+    let (owner, within) = ((shard, account), (span.after_key, span.upto_key));
+    let (total, keys) = match (filter.product_id, status) {
+        (None, None) => (span.rows(), ORDERS.keys(&mut tx, shard, account, span, page).await?),
+        (None, Some(status)) => {
+            let total = count_of_status(&mut tx, owner, status, is_dated.then_some(span), thresholds).await?;
+            (total, pages::keys_of_status(&mut tx, owner, status, within, (total, page)).await?)
         }
-        (span.rows(), ORDERS.keys(&mut tx, shard, account, span, page).await?)
-    } else {
-        let status = filter.status.map(OrderStatus::as_str);
-        let groups = pages::order_groups(&mut tx, shard, account, filter.product_id, status, thresholds).await?;
-        let (owner, within) = ((shard, account), (span.after_key, span.upto_key));
-        let total = if filter.created_from.is_none() && filter.created_to.is_none() {
-            groups.iter().map(|group| group.rows).sum()
-        } else {
-            ORDER_GROUPS.count(&mut tx, owner, &groups, within).await?
-        };
-        (total, ORDER_GROUPS.keys(&mut tx, owner, &groups, within, (total, page), thresholds).await?)
+        (product, status) => {
+            let groups = pages::order_groups(&mut tx, owner, product, status, thresholds).await?;
+            let total = match is_dated {
+                true => ORDER_GROUPS.count(&mut tx, owner, &groups, within).await?,
+                false => Group::rows_of(&groups),
+            };
+            (total, ORDER_GROUPS.keys(&mut tx, owner, &groups, within, (total, page), thresholds).await?)
+        }
     };
     let found = rows(
         sqlx::query_as(
@@ -233,6 +238,27 @@ async fn list_of_account(
     )?;
     tx.commit().await?;
     Ok(Listed { rows: found, total })
+}
+
+/// How many orders of one status an account has: of a span the fewer are counted, those of the status or the others.
+async fn count_of_status(
+    conn: &mut PgConnection,
+    owner: (ShardId, AccountId),
+    status: &str,
+    span: Option<Span>,
+    thresholds: &Thresholds,
+) -> Result<i64, sqlx::Error> {
+    let Some(span) = span else {
+        return Ok(Group::rows_of(&pages::order_groups(conn, owner, None, Some(status), thresholds).await?));
+    };
+    let groups = pages::order_groups(&mut *conn, owner, None, None, thresholds).await?;
+    let (of_status, others): (Vec<Group>, Vec<Group>) = groups.into_iter().partition(|group| group.kind == status);
+    let within = (span.after_key, span.upto_key);
+    if Group::rows_of(&of_status) <= Group::rows_of(&others) {
+        return pages::count_of_statuses(conn, owner, &[status], within).await;
+    }
+    let others: Vec<&str> = others.iter().map(|group| &*group.kind).collect::<BTreeSet<_>>().into_iter().collect();
+    Ok(span.rows() - pages::count_of_statuses(conn, owner, &others, within).await?)
 }
 
 /// Of all accounts, for operators: the newest of each, as far as the page goes. Without dates, how

@@ -146,6 +146,7 @@ struct State {
     is_claimed: bool,
     is_in_log: bool,
     has_payload: bool,
+    is_of_its_type: Option<bool>,
 }
 
 /// Every delivery has a state that is final or scheduled, and an event in the log.
@@ -155,7 +156,8 @@ async fn states(conn: &mut PgConnection, shard: ShardId, counts: &mut Counts, fi
         let page: Vec<State> = sqlx::query_as(
             "SELECT d.id, s.status, s.attempt_count, s.next_attempt_at IS NOT NULL AS is_scheduled, s.leased_until IS NOT NULL AS is_claimed,
                 EXISTS (SELECT FROM events e WHERE e.shard_id = d.shard_id AND e.event_id = d.event_id) AS is_in_log,
-                EXISTS (SELECT FROM public.webhook_envelopes w WHERE w.shard_id = d.shard_id AND w.event_id = d.event_id AND w.payload IS NOT NULL) AS has_payload
+                EXISTS (SELECT FROM public.webhook_envelopes w WHERE w.shard_id = d.shard_id AND w.event_id = d.event_id AND w.payload IS NOT NULL) AS has_payload,
+                s.event_type = d.event_type AS is_of_its_type
              FROM (SELECT * FROM public.deliveries WHERE shard_id = $1 AND id > $2 ORDER BY id LIMIT $3) AS d
              LEFT JOIN delivery_state s ON s.shard_id = d.shard_id AND s.delivery_id = d.id ORDER BY d.id",
         )
@@ -171,6 +173,7 @@ async fn states(conn: &mut PgConnection, shard: ShardId, counts: &mut Counts, fi
             let problem = match (state.status.as_deref(), state.attempt_count.unwrap_or_default()) {
                 _ if !state.is_in_log => "its event is not in the log",
                 (None, _) => "has no state: it will never be sent",
+                _ if state.is_of_its_type == Some(false) => "has a state of another event type",
                 (_, 6..) => "has more than five attempts",
                 (Some("pending"), _) if !state.is_scheduled => "is pending without a next attempt",
                 (Some("pending"), _) if !state.has_payload => "is pending without a payload",

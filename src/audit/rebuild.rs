@@ -142,6 +142,7 @@ pub async fn rebuild(options: &PgConnectOptions, which: Rebuild, progress: impl 
     }
     if work.parts.contains(&Part::Deliveries) {
         for shard in work.shards.clone() {
+            retype(&mut conn, shard).await?;
             work.strays.extend(strays(&mut conn, shard).await?.into_iter().map(|id| (shard, id)));
         }
     }
@@ -433,10 +434,10 @@ impl Work {
 /// leaves them alone, as it finds no delivery to them.
 async fn adopt(conn: &mut PgConnection, shard: ShardId, after: i64) -> Result<Option<i64>, sqlx::Error> {
     sqlx::query_scalar(
-        "WITH page AS MATERIALIZED (SELECT id, webhook_id FROM shadow.deliveries WHERE shard_id = $1 AND id > $2 ORDER BY id LIMIT $3),
+        "WITH page AS MATERIALIZED (SELECT id, webhook_id, event_type FROM shadow.deliveries WHERE shard_id = $1 AND id > $2 ORDER BY id LIMIT $3),
          adopted AS (
-            INSERT INTO delivery_state (shard_id, delivery_id, webhook_id, status, next_attempt_at)
-            SELECT $1, d.id, d.webhook_id, CASE WHEN a.is_active THEN 'pending' ELSE 'failed' END, clock_timestamp()
+            INSERT INTO delivery_state (shard_id, delivery_id, webhook_id, event_type, status, next_attempt_at)
+            SELECT $1, d.id, d.webhook_id, d.event_type, CASE WHEN a.is_active THEN 'pending' ELSE 'failed' END, clock_timestamp()
             FROM page d JOIN shadow.webhook_audience a ON a.shard_id = $1 AND a.webhook_id = d.webhook_id
             ON CONFLICT DO NOTHING)
          SELECT max(id) FROM page",
@@ -446,6 +447,26 @@ async fn adopt(conn: &mut PgConnection, shard: ShardId, after: i64) -> Result<Op
     .bind(ADOPTED_ROWS)
     .fetch_one(conn)
     .await
+}
+
+/// Tells the worker's record which event type each delivery is of, where it says another one.
+async fn retype(conn: &mut PgConnection, shard: ShardId) -> Result<(), sqlx::Error> {
+    let mut after = Some(i64::MIN);
+    while let Some(from) = after {
+        after = sqlx::query_scalar(
+            "WITH page AS MATERIALIZED (SELECT id, event_type FROM shadow.deliveries WHERE shard_id = $1 AND id > $2 ORDER BY id LIMIT $3),
+             told AS (
+                UPDATE delivery_state s SET event_type = page.event_type FROM page
+                WHERE s.shard_id = $1 AND s.delivery_id = page.id AND s.event_type <> page.event_type)
+             SELECT max(id) FROM page",
+        )
+        .bind(shard)
+        .bind(from)
+        .bind(COMPARED_ROWS)
+        .fetch_one(&mut *conn)
+        .await?;
+    }
+    Ok(())
 }
 
 /// States without a delivery in the copy: what was not copied yet is among them.

@@ -10,12 +10,13 @@ use hyper::body::Bytes;
 use ledger_events::{AccountId, CredentialId, ShardId, WebhookId};
 use sha2::{Digest, Sha256};
 use sqlx::postgres::PgRow;
-use sqlx::{AssertSqlSafe, FromRow, PgConnection, PgPool, Row};
+use sqlx::{Connection, FromRow, PgConnection, PgPool, Row};
 use uuid::Uuid;
 
 use super::schedule::Clock;
 use crate::access::SIGNING_SECRET;
 use crate::access::seal::{Keyring, Private, SealError, salted_hash};
+use crate::ledger::connect::Line;
 
 /// How often an attempt whose outcome is unknown is repeated.
 pub const MAX_UNKNOWN: i16 = 5;
@@ -168,7 +169,7 @@ pub async fn due(pool: &PgPool, clock: &Clock, shard: ShardId) -> Result<(Vec<Du
 /// Claims deliveries that are due, each with its attempt written ahead: of every webhook as many
 /// as are wanted, and no more than may be leased of it over all nodes.
 pub async fn claim(
-    pool: &PgPool,
+    line: &Line,
     clock: &Clock,
     keyring: &Keyring,
     targets: &Targets,
@@ -176,9 +177,10 @@ pub async fn claim(
     wants: &[Want],
     lease: Duration,
 ) -> Result<Vec<Claimed>, sqlx::Error> {
-    // The lock is a statement of its own: what follows sees what the claimer before has committed.
-    let begin = format!("BEGIN; SELECT pg_advisory_xact_lock({CLAIM_LOCK}, {shard})");
-    let mut tx = pool.begin_with(AssertSqlSafe(begin)).await?;
+    let mut connection = line.acquire().await?;
+    let mut tx = connection.begin().await?;
+    // A statement of its own: what follows sees what the claimer before has committed.
+    sqlx::query("SELECT pg_advisory_xact_lock($1, $2::smallint)").bind(CLAIM_LOCK).bind(shard).execute(&mut *tx).await?;
     let began = Instant::now();
     let webhooks = wants.iter().map(|want| want.webhook_id).collect();
     let Some((at, targets)) = targets.open(&mut tx, clock, keyring, shard, webhooks).await? else {
@@ -223,8 +225,8 @@ async fn take(
     let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     // What was chosen is looked at again under its lock, in words that fit no index but the primary
     // key: one on what is due would be read whole for each row. A state without its delivery or
-    // envelope cannot be sent, and must not stand in the way of what can; a scalar subquery asks
-    // for them row by row, whatever the planner believes.
+    // envelope cannot be sent, and must not stand in the way of what can; OFFSET 0 has them asked
+    // for row by row, whatever the planner believes.
     sqlx::query_as(
         "WITH want AS MATERIALIZED (
             SELECT w.*, greatest(0, w.most - live.n) AS room
@@ -234,28 +236,29 @@ async fn take(
                 (SELECT count(*) AS n FROM delivery_state l
                  WHERE l.shard_id = $1 AND l.webhook_id = w.webhook_id AND l.leased_until > $2) AS live),
          chosen AS MATERIALIZED (
-            SELECT candidate.delivery_id, want.url_hash, want.secret_hash
+            SELECT candidate.*, want.url_hash, want.secret_hash
             FROM want CROSS JOIN LATERAL
-                (SELECT delivery_id FROM
-                    (SELECT delivery_id FROM
-                        (SELECT delivery_id FROM delivery_state s
+                (SELECT * FROM
+                    (SELECT * FROM
+                        (SELECT s.delivery_id, sent.* FROM delivery_state s CROSS JOIN LATERAL
+                            (SELECT d.event_id, d.event_type, e.payload FROM deliveries d
+                             JOIN webhook_envelopes e ON e.shard_id = $1 AND e.event_id = d.event_id AND e.payload IS NOT NULL
+                             WHERE d.shard_id = $1 AND d.id = s.delivery_id OFFSET 0) AS sent
                          WHERE shard_id = $1 AND webhook_id = want.webhook_id AND status = 'pending' AND attempt_count > 0
                            AND next_attempt_at <= $2 AND (leased_until IS NULL OR (leased_until < $2 AND unknown_count < $10))
-                           AND (SELECT true FROM deliveries d JOIN webhook_envelopes e ON e.shard_id = $1 AND e.event_id = d.event_id AND e.payload IS NOT NULL
-                                WHERE d.shard_id = $1 AND d.id = s.delivery_id)
                          ORDER BY next_attempt_at LIMIT want.retries) AS retries
                      UNION ALL
-                     SELECT delivery_id FROM
-                        (SELECT delivery_id FROM delivery_state s
+                     SELECT * FROM
+                        (SELECT s.delivery_id, sent.* FROM delivery_state s CROSS JOIN LATERAL
+                            (SELECT d.event_id, d.event_type, e.payload FROM deliveries d
+                             JOIN webhook_envelopes e ON e.shard_id = $1 AND e.event_id = d.event_id AND e.payload IS NOT NULL
+                             WHERE d.shard_id = $1 AND d.id = s.delivery_id OFFSET 0) AS sent
                          WHERE shard_id = $1 AND webhook_id = want.webhook_id AND status = 'pending' AND attempt_count = 0
                            AND next_attempt_at <= $2 AND (leased_until IS NULL OR (leased_until < $2 AND unknown_count < $10))
-                           AND (SELECT true FROM deliveries d JOIN webhook_envelopes e ON e.shard_id = $1 AND e.event_id = d.event_id AND e.payload IS NOT NULL
-                                WHERE d.shard_id = $1 AND d.id = s.delivery_id)
                          ORDER BY next_attempt_at LIMIT want.first_attempts) AS first_attempts) AS both_lanes
                  LIMIT want.room) AS candidate),
          locked AS MATERIALIZED (
-            SELECT s.delivery_id, chosen.url_hash, chosen.secret_hash
-            FROM chosen JOIN delivery_state s ON s.shard_id = $1 AND s.delivery_id = chosen.delivery_id
+            SELECT chosen.* FROM chosen JOIN delivery_state s ON s.shard_id = $1 AND s.delivery_id = chosen.delivery_id
             WHERE s.status NOT IN ('delivered', 'failed') AND greatest(s.next_attempt_at, $2) = $2
               AND (s.leased_until IS NULL OR (s.leased_until < $2 AND s.unknown_count < $10))
             FOR UPDATE OF s SKIP LOCKED),
@@ -264,14 +267,11 @@ async fn take(
             SET fence = s.fence + 1, leased_until = $9, unknown_count = s.unknown_count + (s.leased_until IS NOT NULL)::int::smallint
             FROM locked WHERE s.shard_id = $1 AND s.delivery_id = locked.delivery_id
             RETURNING s.delivery_id, s.webhook_id, s.fence, (s.attempt_count + 1)::smallint AS attempt, gen_random_uuid() AS request_id,
-                locked.url_hash, locked.secret_hash),
+                locked.url_hash, locked.secret_hash, locked.event_id, locked.event_type, locked.payload),
          written AS (
             INSERT INTO delivery_attempts (shard_id, delivery_id, request_id, attempt, started_at, url_hash, secret_hash)
             SELECT $1, delivery_id, request_id, attempt, $2, url_hash, secret_hash FROM claimed)
-         SELECT c.delivery_id, c.webhook_id, c.fence, c.attempt, c.request_id, d.event_id, d.event_type, e.payload
-         FROM claimed c
-         JOIN deliveries d ON d.shard_id = $1 AND d.id = c.delivery_id
-         JOIN webhook_envelopes e ON e.shard_id = $1 AND e.event_id = d.event_id",
+         SELECT delivery_id, webhook_id, fence, attempt, request_id, event_id, event_type, payload FROM claimed",
     )
     .bind(shard)
     .bind(at)

@@ -10,6 +10,7 @@ use sqlx::PgPool;
 use super::claim::{Claimed, MAX_UNKNOWN};
 use super::schedule::{Clock, MAX_ATTEMPTS, next_attempt_at};
 use super::sender::Outcome;
+use crate::ledger::connect::Line;
 
 /// An attempt that has ended, by the database's clock.
 #[derive(Debug)]
@@ -55,7 +56,7 @@ impl Lease {
 ///
 /// A 2xx counts also when the webhook was switched off meanwhile; a failure then leaves the
 /// delivery failed, with the attempt counted.
-pub async fn record(pool: &PgPool, shard: ShardId, results: &[Ended], base: Duration) -> Result<u64, sqlx::Error> {
+pub async fn record(line: &Line, shard: ShardId, results: &[Ended], base: Duration) -> Result<u64, sqlx::Error> {
     // "Is leased" is put so that it fits no index but the primary key.
     // In one order everywhere, so that no two statements wait for each other.
     let mut results: Vec<&Ended> = results.iter().collect();
@@ -98,7 +99,7 @@ pub async fn record(pool: &PgPool, shard: ShardId, results: &[Ended], base: Dura
     .bind(results.iter().map(|r| r.outcome.error.as_deref()).collect::<Vec<_>>())
     .bind(results.iter().map(|r| r.claimed.moment.at).collect::<Vec<_>>())
     .bind(results.iter().map(|r| r.started_at).collect::<Vec<_>>())
-    .execute(pool)
+    .execute(&mut *line.acquire().await?)
     .await?;
     Ok(recorded.rows_affected())
 }

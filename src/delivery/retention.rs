@@ -270,7 +270,8 @@ impl Bodies {
         while self.trims.try_join_next().is_some() {}
         let stored = self.stored.entry((shard, webhook)).or_default();
         *stored += (bytes as u64).max(SMALLEST_BODY.unsigned_abs());
-        if *stored <= self.quota.max(LEAST_TRIMMED) {
+        // One at a time: others of this worker ask for connections, too.
+        if *stored <= self.quota.max(LEAST_TRIMMED) || !self.trims.is_empty() {
             return;
         }
         self.stored.remove(&(shard, webhook));

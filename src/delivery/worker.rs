@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ledger_events::ShardId;
-use sqlx::PgPool;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -17,7 +16,7 @@ use super::schedule::Clock;
 use super::sender::{Delivery, Outcome, Sender};
 use super::share::Free;
 use crate::access::seal::Keyring;
-use crate::ledger::NewDeliveries;
+use crate::ledger::{NewDeliveries, connect};
 use crate::telemetry::Metrics;
 
 mod recording;
@@ -86,7 +85,7 @@ pub struct Round {
 /// Sends the deliveries of every shard. Any number of them work beside each other.
 #[derive(Clone, Debug)]
 pub struct Worker {
-    pub pool: PgPool,
+    pub database: connect::Delivery,
     pub shards: Vec<ShardId>,
     pub keyring: Arc<Keyring>,
     pub sender: Arc<Sender>,
@@ -133,7 +132,7 @@ impl Worker {
         let now = Instant::now();
         let limits = self.limits();
         let mut queue = Queue::new(Limits { new: limits.per_webhook, ..limits });
-        let (due, _) = claim::due(&self.pool, &self.settings.clock, shard).await?;
+        let (due, _) = claim::due(&self.database.pool, &self.settings.clock, shard).await?;
         queue.found(shard, due, now);
         let wants = queue.wanted_of(shard, Free { all: free, unproven: usize::MAX, silent: usize::MAX }, now);
         self.take(shard, &wants).await
@@ -141,7 +140,7 @@ impl Worker {
 
     async fn take(&self, shard: ShardId, wants: &[Want]) -> Result<Vec<Claimed>, sqlx::Error> {
         let clock = &self.settings.clock;
-        claim::claim(&self.pool, clock, &self.keyring, &self.targets, shard, wants, self.lease()).await
+        claim::claim(&self.database.claims, clock, &self.keyring, &self.targets, shard, wants, self.lease()).await
     }
 
     /// Sends one claimed delivery, within the deadline; none when too little of its lease is left.
@@ -182,7 +181,7 @@ impl Worker {
 
     /// Records results of one shard; returns how many counted.
     pub async fn record(&self, shard: ShardId, results: &[Ended]) -> Result<u64, sqlx::Error> {
-        record::record(&self.pool, shard, results, self.settings.retry_base).await
+        record::record(&self.database.results, shard, results, self.settings.retry_base).await
     }
 
     /// Claims, sends and records once, for every shard.
@@ -206,7 +205,7 @@ impl Worker {
                 round.recorded += self.record(shard, &ended).await?;
             }
             if !unsent.is_empty() {
-                record::give_back(&self.pool, shard, &unsent).await?;
+                record::give_back(&self.database.pool, shard, &unsent).await?;
             }
         }
         Ok(round)
@@ -268,7 +267,7 @@ impl Worker {
     async fn look(self) -> Answer {
         let (mut found, mut later) = (vec![], None::<Duration>);
         for &shard in &self.shards {
-            match claim::due(&self.pool, &self.settings.clock, shard).await {
+            match claim::due(&self.database.pool, &self.settings.clock, shard).await {
                 Ok((due, next)) => {
                     found.push((shard, due));
                     later = [later, next].into_iter().flatten().min();

@@ -1,14 +1,12 @@
 //! Follows the log for the catching-up projections: exactly once, one node at a time.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use ledger_events::{Position, ShardId};
 use ledger_projections::listing::derive;
 use ledger_projections::{deliveries, totals};
-use sqlx::pool::PoolConnection;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{Connection, PgConnection, PgPool, Postgres};
+use sqlx::{Connection, PgConnection};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -42,36 +40,16 @@ pub enum Step {
 #[derive(Clone, Debug)]
 pub struct Projector {
     ledger: Ledger,
-    deliveries: Line,
-    derived: Line,
+    deliveries: connect::Line,
+    derived: connect::Line,
     metrics: Metrics,
     idle: Duration,
 }
 
-/// The one connection of a loop.
-#[derive(Clone, Debug)]
-struct Line {
-    pool: PgPool,
-    plans: Arc<connect::Plans>,
-}
-
-impl Line {
-    fn new(options: &PgConnectOptions) -> Line {
-        Line { pool: connect::projector(options), plans: Arc::default() }
-    }
-
-    async fn acquire(&self) -> Result<PoolConnection<Postgres>, sqlx::Error> {
-        let mut conn = self.pool.acquire().await?;
-        if self.plans.are_stale() {
-            sqlx::raw_sql("DISCARD PLANS").execute(&mut *conn).await?;
-        }
-        Ok(conn)
-    }
-}
-
 impl Projector {
     pub fn new(ledger: &Ledger, options: &PgConnectOptions, metrics: Metrics) -> Projector {
-        Projector { ledger: ledger.clone(), deliveries: Line::new(options), derived: Line::new(options), metrics, idle: IDLE }
+        let line = || connect::projector(options);
+        Projector { ledger: ledger.clone(), deliveries: line(), derived: line(), metrics, idle: IDLE }
     }
 
     /// With another slow timer.

@@ -8,7 +8,7 @@ use ledger_events::ShardId;
 use ledger_events::merkle::leaf_hash;
 use ledger_events::tile::Edge;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{Connection, PgConnection, PgPool};
+use sqlx::{Connection, PgConnection};
 use tokio_util::sync::CancellationToken;
 
 use super::checkpoint::{Checkpoint, Trust};
@@ -43,8 +43,7 @@ pub enum Step {
 #[derive(Clone, Debug)]
 pub struct TreeProjector {
     ledger: Ledger,
-    pool: PgPool,
-    plans: Arc<connect::Plans>,
+    line: connect::Line,
     signer: Arc<Signer>,
     origin: Origin,
     memory: Memory,
@@ -62,8 +61,8 @@ impl TreeProjector {
         standing: Standing,
         metrics: Metrics,
     ) -> TreeProjector {
-        let (ledger, pool, plans) = (ledger.clone(), connect::projector(options), Arc::default());
-        TreeProjector { ledger, pool, plans, signer, origin, memory, standing, metrics }
+        let (ledger, line) = (ledger.clone(), connect::projector(options));
+        TreeProjector { ledger, line, signer, origin, memory, standing, metrics }
     }
 
     pub async fn run(self, stop: CancellationToken) {
@@ -120,12 +119,9 @@ impl TreeProjector {
     /// [`TreeError::Refused`] when what is there is not what was signed before.
     pub async fn step(&self, shard: ShardId) -> Result<Step, TreeError> {
         let origin = self.origin.of(shard);
-        let mut conn = self.pool.acquire().await?;
+        let mut conn = self.line.acquire().await?;
         let mut tx = conn.begin().await?;
         let held = store::hold(&mut tx, shard).await?;
-        if self.plans.are_stale() {
-            sqlx::raw_sql("DISCARD PLANS").execute(&mut *tx).await?;
-        }
         // With the tree in hand: what is there now is what everything is compared with.
         let remembered = self.recall(&origin).await?;
         let (newest, epoch) = self.consistent(&mut tx, shard, remembered.as_ref(), held).await?;

@@ -51,8 +51,9 @@ async fn what_is_counted_and_what_waits() {
     node.fulfil(waiting["id"].as_i64().unwrap()).await;
     // Three states of which one is due now.
     sqlx::raw_sql(
-        "INSERT INTO delivery_state (shard_id, delivery_id, webhook_id, next_attempt_at, leased_until)
-         VALUES (1, 1, 1, now(), NULL), (1, 2, 1, now() + interval '1 hour', NULL), (1, 3, 1, now(), now() + interval '1 hour')",
+        "INSERT INTO delivery_state (shard_id, delivery_id, webhook_id, event_type, next_attempt_at, leased_until)
+         SELECT 1, id, 1, 'order.created', next_attempt_at, leased_until FROM (VALUES
+            (1, now(), NULL), (2, now() + interval '1 hour', NULL), (3, now(), now() + interval '1 hour')) AS s (id, next_attempt_at, leased_until)",
     )
     .execute(node.ledger.pool())
     .await
@@ -146,7 +147,7 @@ async fn every_count_counts_what_happened() {
         node.client(&setup.client, "POST", "/orders", order).await.data(201);
     }
     node.project().await;
-    let worker = Worker { metrics: node.metrics.clone(), ..worker(node.ledger.pool(), &receiver, DEADLINE) };
+    let worker = Worker { metrics: node.metrics.clone(), ..worker(&node.options, &receiver, DEADLINE) };
     assert_eq!(worker.once().await.unwrap().claimed, 6);
     let after = counted(&node, names).await;
     let grown: Vec<f64> = after.iter().zip(before).map(|(after, before)| after - before).collect();

@@ -190,7 +190,7 @@ async fn no_test_first_attempt_or_retry_dials_what_is_not_allowed() {
     let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
     node.client(client, "POST", "/orders", order).await.data(201);
     node.project().await;
-    let mut worker = worker(node.ledger.pool(), &receiver, DEADLINE);
+    let mut worker = worker(&node.options, &receiver, DEADLINE);
     worker.sender = sender(SenderSettings { allowed_nets: vec![], ..trusting(receiver.ca_pem(), DEADLINE) });
     for _ in 0..2 {
         assert_eq!(worker.once().await.unwrap().failed, 2);

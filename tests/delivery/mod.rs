@@ -344,7 +344,7 @@ async fn small_claims_are_shared_by_accounts_and_by_retries() {
 
 /// Runs the worker until the query says that nothing is left.
 async fn run_until_none(worker: Worker, sql: &'static str) {
-    let pool = worker.pool.clone();
+    let pool = worker.database.pool.clone();
     let stop = CancellationToken::new();
     let running = tokio::spawn(worker.run(stop.clone()));
     let done = tokio::time::timeout(Duration::from_secs(120), async {

@@ -23,8 +23,8 @@ async fn states_without_a_delivery_stand_in_nobodys_way_and_go_with_a_rebuild() 
     shop.project().await;
     // Older than everything, first attempts and retries, more than may be in flight.
     sqlx::raw_sql(
-        "INSERT INTO delivery_state (shard_id, delivery_id, webhook_id, attempt_count, next_attempt_at)
-         SELECT 1, 1000000 + n, 1, n % 2, 'epoch' FROM generate_series(1, 20) AS n",
+        "INSERT INTO delivery_state (shard_id, delivery_id, webhook_id, event_type, attempt_count, next_attempt_at)
+         SELECT 1, 1000000 + n, 1, 'order.created', n % 2, 'epoch' FROM generate_series(1, 20) AS n",
     )
     .execute(shop.pool())
     .await
@@ -133,4 +133,31 @@ async fn what_was_claimed_slowly_is_sent_all_the_same() {
     running.await.unwrap();
     let claims: i64 = sqlx::query_scalar("SELECT fence FROM delivery_state").fetch_one(shop.pool()).await.unwrap();
     assert_eq!(claims, 1);
+}
+
+/// The worker has one connection for claims: what went wrong on it must not stay.
+#[tokio::test]
+async fn a_claim_that_was_cut_off_while_it_waited_stops_no_other() {
+    let shop = Shop::open().await;
+    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    shop.webhook(&receiver.url()).await;
+    shop.orders(shop.customer.account_id, 3).await;
+    shop.project().await;
+    let worker = shop.worker(&receiver, DEADLINE);
+    let mut elsewhere = shop.admin().await;
+    // As another node's claim holds it.
+    sqlx::raw_sql("SELECT pg_advisory_lock(7825508, 1)").execute(&mut elsewhere).await.unwrap();
+    let cut_off = tokio::time::timeout(DEADLINE, async {
+        let cancel = "SELECT pg_cancel_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+        let mut admin = shop.admin().await;
+        while sqlx::raw_sql(cancel).fetch_optional(&mut admin).await.unwrap().is_none() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    let (claimed, cut_off) = tokio::join!(worker.claim_once(SHARD, 8), cut_off);
+    cut_off.expect("it waits, and is cancelled");
+    assert!(claimed.is_err(), "{claimed:?}");
+    sqlx::raw_sql("SELECT pg_advisory_unlock(7825508, 1)").execute(&mut elsewhere).await.unwrap();
+    assert_eq!(worker.claim_once(SHARD, 8).await.unwrap().len(), 3);
 }

@@ -97,8 +97,8 @@ async fn memory_does_not_grow_with_the_backlog() {
                  SELECT 1, event_id, 1000000 + n, {account}, 1, 'order.created', repeat('{{\"a\": 0}}', {PAYLOAD} * 1024 / 8), now() FROM made;
              INSERT INTO deliveries (shard_id, id, event_id, webhook_id, account_id, order_id, event_type, created_at)
                  SELECT 1, 1000000 + n, event_id, webhook_id, {account}, 1, 'order.created', now() FROM made;
-             INSERT INTO delivery_state (shard_id, delivery_id, webhook_id, next_attempt_at)
-                 SELECT 1, 1000000 + n, webhook_id, now() FROM made",
+             INSERT INTO delivery_state (shard_id, delivery_id, webhook_id, event_type, next_attempt_at)
+                 SELECT 1, 1000000 + n, webhook_id, 'order.created', now() FROM made",
             account = shop.customer.account_id,
         )))
         .execute(&mut shop.admin().await)

@@ -34,7 +34,7 @@ async fn what_an_erased_accounts_receivers_answered_goes_with_it() {
     node.fulfil(order).await;
     let tested = node.client(&other, "POST", &format!("/webhooks/{others}/test"), Value::Null).await.data(200);
     node.project().await;
-    let sent = worker(node.ledger.pool(), &receiver, DEADLINE).once().await.unwrap();
+    let sent = worker(&node.options, &receiver, DEADLINE).once().await.unwrap();
     assert_eq!((sent.claimed, sent.recorded), (2, 2));
     let listed = node.client(&setup.client, "GET", "/webhooks/deliveries", Value::Null).await.data(200);
     let delivery = &listed["deliveries"][0]["id"];

@@ -44,6 +44,47 @@ async fn exported(program: &Program, directory: &std::path::Path, upto: i64) -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_export_that_is_killed_is_gone_on_with_to_the_same_file() {
+    let (database, directory) = (postgres::database().await, tempfile::tempdir().unwrap());
+    let program = Program::start(&database.url, &["--roles", "api"]).await;
+    let head = fill(&database.url).await;
+    let (whole, _) = exported(&program, directory.path(), head).await;
+    let expected = std::fs::read(directory.path().join(format!("{head}.ndjson"))).unwrap();
+
+    let path = directory.path().join("killed.ndjson");
+    let partial = directory.path().join("killed.ndjson.partial");
+    let (mut killed, mut written) = (0, 0);
+    // Again and again, each time as soon as it has written more; so it ends at some time.
+    let ended = tokio::time::timeout(DEADLINE, async {
+        loop {
+            let mut command = program.command();
+            command.args(["events", "export", "--to", &head.to_string(), "--out"]).arg(&path).kill_on_drop(true);
+            let mut child = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+            let (before, kills_at) = (written, written + whole / 4);
+            let ended = loop {
+                written = std::fs::metadata(&partial).map_or(0, |file| file.len());
+                if written > kills_at {
+                    break None;
+                }
+                tokio::select! {
+                    ended = child.wait() => break Some(ended.unwrap()),
+                    () = tokio::time::sleep(Duration::from_millis(1)) => {}
+                }
+            };
+            match ended {
+                Some(ended) => return ended,
+                None => child.kill().await.unwrap(),
+            }
+            assert!(written > before, "what was written is not written again");
+            killed += 1;
+        }
+    });
+    assert!(ended.await.expect("in time").success());
+    assert!(killed > 0, "it was killed while it wrote");
+    assert!(std::fs::read(&path).unwrap() == expected, "the same bytes, {killed} times killed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_large_log_takes_the_memory_of_a_page() {
     let (database, directory) = (postgres::database().await, tempfile::tempdir().unwrap());
     let program = Program::start(&database.url, &["--roles", "api"]).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rewards_ledger::delivery::replay::Replayer;
-use rewards_ledger::ledger::{FIRST_SHARD, connect};
+use rewards_ledger::ledger::FIRST_SHARD;
 use rewards_ledger::receiver::{Answer, Receiver};
 use serde_json::{Value, json};
 use sqlx::ConnectOptions;
@@ -15,7 +15,7 @@ use crate::support::program::{program, run};
 use crate::support::shop::{self, DEADLINE, receiver};
 
 async fn send(node: &Node, receiver: &Receiver) -> u64 {
-    shop::worker(&connect::delivery(&node.options), receiver, DEADLINE).once().await.unwrap().recorded
+    shop::worker(&node.options, receiver, DEADLINE).once().await.unwrap().recorded
 }
 
 /// Told, failed, cut off, told again, replayed; placed by a user, cancelled by an operator.
@@ -35,7 +35,7 @@ async fn eventful(node: &Node) -> (Setup, i64) {
     // The next attempt's worker dies.
     let pool = node.ledger.pool();
     sqlx::raw_sql("UPDATE delivery_state SET next_attempt_at = 'epoch'").execute(pool).await.unwrap();
-    let worker = shop::worker(&connect::delivery(&node.options), &receiver, DEADLINE);
+    let worker = shop::worker(&node.options, &receiver, DEADLINE);
     assert_eq!(worker.claim_once(FIRST_SHARD, 1).await.unwrap().len(), 1);
     sqlx::raw_sql("UPDATE delivery_state SET leased_until = now() - interval '1 second'").execute(pool).await.unwrap();
     // Switched off and on, it is failed, and asked for again.

@@ -291,9 +291,31 @@ async fn pages_of_deliveries_hold_each_delivery_once_and_totals_are_true() {
     shop.sound().await;
 }
 
-/// As the service itself has it, nothing lowered: more groups than are merged, over HTTP.
+/// What stood in the worker's record before it had event types is told its own.
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_of_more_products_and_statuses_than_are_merged_are_the_same() {
+async fn a_migration_tells_each_state_its_event_type() {
+    let shop = Shop::open().await;
+    let both = [WebhookEventType::OrderCreated, WebhookEventType::OrderCancelled];
+    shop.webhook_for(shop.customer.account_id, "https://example.com/hook", &both).await;
+    shop.orders(shop.customer.account_id, 3).await;
+    let order = shop.order(1).await;
+    shop.cancel(order).await;
+    shop.project().await;
+    let before = "ALTER TABLE delivery_state DROP COLUMN event_type; -- and the indexes that have it
+        CREATE INDEX delivery_state_delivered ON delivery_state (shard_id, webhook_id, delivery_id) WHERE status = 'delivered';
+        CREATE INDEX delivery_state_failed ON delivery_state (shard_id, webhook_id, delivery_id) WHERE status = 'failed';
+        DROP INDEX orders_status";
+    sqlx::raw_sql(before).execute(&mut shop.admin().await).await.unwrap();
+    shop.tamper_with(include_str!("../../migrations/0014_lists_by_status.sql")).await;
+    let told = "SELECT s.event_type, count(*) FROM delivery_state s JOIN deliveries d ON d.id = s.delivery_id AND d.event_type = s.event_type
+        GROUP BY 1 ORDER BY 1";
+    let told: Vec<(String, i64)> = sqlx::query_as(told).fetch_all(shop.pool()).await.unwrap();
+    assert_eq!(told, [("order.cancelled".to_owned(), 1), ("order.created".to_owned(), 4)]);
+}
+
+/// More products than groups are merged, over HTTP.
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_a_status_hold_the_orders_of_all_products() {
     let node = Node::start().await;
     let client = node.setup().await.client;
     let mut products = vec![];
@@ -305,7 +327,7 @@ async fn pages_of_more_products_and_statuses_than_are_merged_are_the_same() {
         let order = json!({"product_id": product_id, "denomination": 10, "quantity": 1});
         placed.push(node.client(&client, "POST", "/orders", order).await.data(201)["id"].clone());
     }
-    // One is of another status, so that not every group is asked for.
+    // One is of another status.
     let cancelled = placed.remove(20);
     node.client(&client, "POST", &format!("/orders/{cancelled}/cancel"), Value::Null).await.data(200);
     placed.reverse();
@@ -340,6 +362,11 @@ async fn a_wrong_count_or_mark_is_found_and_derived_again() {
         ("DELETE FROM order_counts", Rebuild::All, "PENDING is none, its rows say 511"),
         ("UPDATE order_marks SET key = key + 1", Rebuild::Inline(ledger_projections::Inline::Orders), "position of order 500"),
         ("UPDATE delivery_marks SET ordinal = 400", Rebuild::Deliveries, "id of delivery 400"),
+        (
+            "UPDATE delivery_state SET event_type = 'order.failed' WHERE delivery_id = 7",
+            Rebuild::Deliveries,
+            "another event type",
+        ),
         ("UPDATE delivery_counts SET deliveries = 3", Rebuild::Deliveries, "is 3, its rows say 510"),
     ] {
         shop.tamper_with(tampering).await;

@@ -32,7 +32,7 @@ async fn switch(node: &Node, client: &Client, webhook: i64, is_active: bool) {
 }
 
 async fn send(node: &Node, receiver: &Receiver) -> usize {
-    worker(node.ledger.pool(), receiver, DEADLINE).once().await.unwrap().claimed
+    worker(&node.options, receiver, DEADLINE).once().await.unwrap().claimed
 }
 
 /// As if so much time had passed that every pending delivery is due.

@@ -243,7 +243,7 @@ async fn attempts_that_a_node_died_with_are_forgotten_too() {
     let (id, _) = webhook(&node, &setup.client, &receiver.url(), &["order.created"]).await;
     order(&node, &setup).await;
     node.project().await;
-    let claimed = worker(node.ledger.pool(), &receiver, DEADLINE).claim_once(FIRST_SHARD, 1).await.unwrap();
+    let claimed = worker(&node.options, &receiver, DEADLINE).claim_once(FIRST_SHARD, 1).await.unwrap();
     assert_eq!(claimed.len(), 1);
     switch(&node, &setup.client, id, false).await;
     let mut short = retention(&node, AT_ONCE, DAY, 1 << 20);

@@ -84,7 +84,7 @@ async fn a_retry_is_picked_up_by_a_worker_that_runs_whether_it_is_told_or_not() 
         node.client(client, "PUT", &format!("/webhooks/{id}"), later).await.data(200);
         switch(&node, client, id, true).await;
 
-        let mut worker = worker(node.ledger.pool(), &receiver, DEADLINE);
+        let mut worker = worker(&node.options, &receiver, DEADLINE);
         if is_told {
             worker.made = node.ledger.wake().deliveries();
             worker.settings.idle = Duration::from_secs(3_600);
@@ -118,7 +118,7 @@ async fn a_retry_that_is_asked_for_during_an_attempt_keeps_its_time() {
     let (id, _) = webhook(&node, client, &receiver.url(), &["order.created"]).await;
     order(&node, &setup).await;
     node.project().await;
-    let worker = worker(node.ledger.pool(), &receiver, DEADLINE);
+    let worker = worker(&node.options, &receiver, DEADLINE);
     let mut claimed = worker.claim_once(FIRST_SHARD, 1).await.unwrap();
     // It is on its way; meanwhile the webhook is switched off and on, and the delivery, failed by that, retried.
     switch(&node, client, id, false).await;

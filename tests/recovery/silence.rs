@@ -14,8 +14,8 @@ use crate::support::node::Node;
 /// Adds so many pending deliveries of a webhook, of which every other one was attempted.
 async fn backlog(node: &Node, webhook: i64, count: i64) {
     sqlx::query(
-        "INSERT INTO delivery_state (shard_id, delivery_id, webhook_id, attempt_count, next_attempt_at)
-         SELECT 1, $1 * 1000000 + n, $1, n % 2, now() FROM generate_series(1, $2) AS n",
+        "INSERT INTO delivery_state (shard_id, delivery_id, webhook_id, event_type, attempt_count, next_attempt_at)
+         SELECT 1, $1 * 1000000 + n, $1, 'order.created', n % 2, now() FROM generate_series(1, $2) AS n",
     )
     .bind(webhook)
     .bind(count)
@@ -95,7 +95,7 @@ async fn it_is_found_by_the_indexes_of_what_is_due() {
         .execute(node.ledger.pool())
         .await
         .unwrap();
-    let pool = connect::projector(&node.options);
+    let mut connection = connect::projector(&node.options).acquire().await.unwrap();
     for analyzed in [false, true] {
         if analyzed {
             sqlx::raw_sql("ANALYZE delivery_state").execute(&mut node.admin().await).await.unwrap();
@@ -105,7 +105,7 @@ async fn it_is_found_by_the_indexes_of_what_is_due() {
             let explain = format!(
                 "DEALLOCATE ALL; PREPARE silence (smallint, bigint[], bigint) AS {statement}; EXPLAIN EXECUTE silence (1, '{{2}}', 100)"
             );
-            let rows = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_all(&pool).await.unwrap();
+            let rows = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_all(&mut *connection).await.unwrap();
             let plan: Vec<String> = rows.iter().map(|row| sqlx::Row::get(row, 0)).collect();
             let plan = plan.join("\n");
             assert!(plan.contains(index) && plan.contains("delivery_state_pkey") && !plan.contains("Seq Scan"), "{plan}");

@@ -184,15 +184,18 @@ impl Shop {
     }
 
     pub fn worker(&self, receiver: &Receiver, deadline: Duration) -> Worker {
-        let pool = connect::delivery(&self.options);
-        Worker { metrics: self.metrics.clone(), made: self.ledger.wake().deliveries(), ..worker(&pool, receiver, deadline) }
+        Worker {
+            metrics: self.metrics.clone(),
+            made: self.ledger.wake().deliveries(),
+            ..worker(&self.options, receiver, deadline)
+        }
     }
 }
 
 /// A worker that trusts these receivers and may dial this machine.
-pub fn worker(pool: &PgPool, receiver: &Receiver, deadline: Duration) -> Worker {
+pub fn worker(database: &PgConnectOptions, receiver: &Receiver, deadline: Duration) -> Worker {
     Worker {
-        pool: pool.clone(),
+        database: connect::delivery(database),
         shards: vec![SHARD],
         keyring: ledger::keyring(),
         sender: sender(trusting(receiver.ca_pem(), deadline)),

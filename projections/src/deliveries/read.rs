@@ -108,9 +108,10 @@ pub async fn list_by(
         of_order(&mut tx, shard, filter, page).await?
     } else {
         let groups = pages::delivery_groups(&mut tx, shard, account, filter.webhook_id, event_type).await?;
-        let total = groups.iter().map(|group| group.rows).sum();
+        let total = Group::rows_of(&groups);
         match filter.status {
-            None if filter.webhook_id.is_none() && event_type.is_none() => {
+            // A filter that leaves nothing out is none.
+            None if total == DELIVERIES.total(&mut tx, shard, account).await? => {
                 let span = Span { after: 0, upto: total, after_key: 0, upto_key: i64::MAX };
                 (total, DELIVERIES.keys(&mut tx, shard, account, span, page).await?)
             }
@@ -174,21 +175,24 @@ async fn of_status(
         "failed" => count_state(conn, shard, &webhooks, FAILED, event_type).await?,
         _ => count_state(conn, shard, &webhooks, PENDING, event_type).await?,
     };
-    let states: &[&'static str] = match status {
-        "delivered" => &["status = 'delivered'"],
-        "failed" => FAILED,
-        _ if total > thresholds.pending => return Ok((total, pending_among_all(conn, shard, filter, (total, page)).await?)),
-        _ => PENDING,
+    let keys = match status {
+        "pending" if total > thresholds.pending => pending_among_all(conn, shard, filter, (total, page)).await?,
+        "pending" => {
+            let branches: Vec<_> = webhooks.iter().flat_map(|webhook| PENDING.iter().map(|state| (*webhook, *state))).collect();
+            let branch = |query: &mut QueryBuilder<Postgres>, (webhook, state): &(WebhookId, &'static str)| {
+                query.push("SELECT delivery_id AS key FROM delivery_state WHERE shard_id = ").push_bind(shard);
+                query.push(" AND webhook_id = ").push_bind(*webhook).push(" AND ").push(*state);
+                page::equals(query, "event_type", event_type);
+            };
+            pages::merged(conn, &branches, branch, total, page).await?
+        }
+        status => {
+            let grouped = if status == "failed" { pages::FAILED } else { pages::DELIVERED };
+            let owner = (shard, filter.account_id);
+            grouped.keys(conn, owner, groups, (0, i64::MAX), (total, page), thresholds).await?
+        }
     };
-    let branches: Vec<(WebhookId, &'static str)> =
-        webhooks.iter().flat_map(|webhook| states.iter().map(|state| (*webhook, *state))).collect();
-    let branch = |query: &mut QueryBuilder<Postgres>, (webhook, state): &(WebhookId, &'static str)| {
-        query.push("SELECT s.delivery_id AS key FROM delivery_state s");
-        of_event_type(query, shard, event_type);
-        query.push(" WHERE s.shard_id = ").push_bind(shard).push(" AND s.webhook_id = ").push_bind(*webhook);
-        query.push(" AND s.").push(*state);
-    };
-    Ok((total, pages::merged(conn, &branches, branch, total, page).await?))
+    Ok((total, keys))
 }
 
 fn webhooks_of(groups: &[Group]) -> Vec<WebhookId> {
@@ -199,15 +203,8 @@ fn webhooks_of(groups: &[Group]) -> Vec<WebhookId> {
 }
 
 /// As the partial indexes of the worker's record say it.
-const PENDING: &[&str] = &["status = 'pending' AND s.attempt_count = 0", "status = 'pending' AND s.attempt_count > 0"];
+const PENDING: &[&str] = &["status = 'pending' AND attempt_count = 0", "status = 'pending' AND attempt_count > 0"];
 const FAILED: &[&str] = &["status = 'failed'"];
-
-fn of_event_type(query: &mut QueryBuilder<Postgres>, shard: ShardId, event_type: Option<&'static str>) {
-    if let Some(event_type) = event_type {
-        query.push(" JOIN deliveries d ON d.shard_id = ").push_bind(shard).push(" AND d.id = s.delivery_id");
-        query.push(" AND d.event_type = ").push_bind(event_type);
-    }
-}
 
 async fn count_state(
     conn: &mut PgConnection,
@@ -218,10 +215,9 @@ async fn count_state(
 ) -> Result<i64, sqlx::Error> {
     let mut counted = 0;
     for state in states {
-        let mut query = QueryBuilder::new("SELECT count(*) FROM delivery_state s");
-        of_event_type(&mut query, shard, event_type);
-        query.push(" WHERE s.shard_id = ").push_bind(shard).push(" AND s.webhook_id = ANY (").push_bind(webhooks.to_vec());
-        query.push(") AND s.").push(*state);
+        let mut query = QueryBuilder::new("SELECT count(*) FROM delivery_state WHERE shard_id = ");
+        query.push_bind(shard).push(" AND webhook_id = ANY (").push_bind(webhooks.to_vec()).push(") AND ").push(*state);
+        page::equals(&mut query, "event_type", event_type);
         counted += query.build_query_scalar::<i64>().persistent(false).fetch_one(&mut *conn).await?;
     }
     Ok(counted)
@@ -280,7 +276,7 @@ pub struct Statistics {
 pub async fn statistics(pool: &PgPool, shard: ShardId, account: AccountId) -> Result<Statistics, sqlx::Error> {
     let mut tx = page::snapshot(pool).await?;
     let groups = pages::delivery_groups(&mut tx, shard, account, None, None).await?;
-    let total_count: i64 = groups.iter().map(|group| group.rows).sum();
+    let total_count = Group::rows_of(&groups);
     let webhooks = webhooks_of(&groups);
     let pending_count = count_state(&mut tx, shard, &webhooks, PENDING, None).await?;
     let failed_count = count_state(&mut tx, shard, &webhooks, FAILED, None).await?;

@@ -82,8 +82,8 @@ pub async fn write(conn: &mut PgConnection, shard: ShardId, made: &Made) -> Resu
                  made AS (
                     INSERT INTO deliveries (shard_id, id, event_id, webhook_id, replay_id, account_id, order_id, event_type, created_at)
                     SELECT $1, id, event_id, webhook_id, replay_id, account_id, order_id, event_type, created_at FROM new)
-                 INSERT INTO delivery_state (shard_id, delivery_id, webhook_id, status, next_attempt_at)
-                 SELECT $1, id, webhook_id, status, clock_timestamp() FROM new",
+                 INSERT INTO delivery_state (shard_id, delivery_id, webhook_id, event_type, status, next_attempt_at)
+                 SELECT $1, id, webhook_id, event_type, status, clock_timestamp() FROM new",
             ),
             shard,
             made,

@@ -150,11 +150,17 @@ pub struct Group {
     pub rows: i64,
 }
 
+impl Group {
+    /// How many rows these have together.
+    pub fn rows_of(groups: &[Group]) -> i64 {
+        groups.iter().map(|group| group.rows).sum()
+    }
+}
+
 /// An account's orders by product and status: those counted, and what has changed since.
 pub async fn order_groups(
     conn: &mut PgConnection,
-    shard: ShardId,
-    account: AccountId,
+    (shard, account): (ShardId, AccountId),
     product: Option<ProductId>,
     status: Option<&str>,
     thresholds: &Thresholds,
@@ -191,6 +197,44 @@ pub async fn order_groups(
         .await?
     };
     Ok(groups)
+}
+
+/// The keys on a page of an account's orders of one status, of whatever products, that lie after the first and up
+/// to the second of `within`. `total` is how many there are.
+pub async fn keys_of_status(
+    conn: &mut PgConnection,
+    owner: (ShardId, AccountId),
+    status: &str,
+    within: (i64, i64),
+    (total, page): (i64, Page),
+) -> Result<Vec<i64>, sqlx::Error> {
+    let branch = |query: &mut QueryBuilder<Postgres>, status: &&str| {
+        query.push("SELECT placed_position AS key FROM orders WHERE shard_id = ").push_bind(owner.0);
+        query.push(" AND account_id = ").push_bind(owner.1).push(" AND status = ").push_bind(status.to_string());
+        query.push(" AND placed_position > ").push_bind(within.0).push(" AND placed_position <= ").push_bind(within.1);
+    };
+    merged(conn, &[status], branch, total, page).await
+}
+
+/// How many orders of some statuses an account has there.
+pub async fn count_of_statuses(
+    conn: &mut PgConnection,
+    (shard, account): (ShardId, AccountId),
+    statuses: &[&str],
+    within: (i64, i64),
+) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(
+        "SELECT count(*) FROM orders WHERE shard_id = $1 AND account_id = $2 AND status = ANY ($3)
+         AND placed_position > $4 AND placed_position <= $5",
+    )
+    .bind(shard)
+    .bind(account)
+    .bind(statuses)
+    .bind(within.0)
+    .bind(within.1)
+    .persistent(false)
+    .fetch_one(conn)
+    .await
 }
 
 /// The position up to which orders are counted, and where the log ends.
@@ -256,28 +300,46 @@ pub struct Grouped {
     pub id: &'static str,
     pub kind: &'static str,
     pub key: &'static str,
+    /// Whether it names the account; else the id does.
+    pub has_account: bool,
+    /// What else the index asks for.
+    pub only: &'static str,
 }
 
-pub const ORDER_GROUPS: Grouped = Grouped { table: "orders", id: "product_id", kind: "status", key: "placed_position" };
-pub const DELIVERY_GROUPS: Grouped = Grouped { table: "deliveries", id: "webhook_id", kind: "event_type", key: "id" };
+pub const ORDER_GROUPS: Grouped =
+    Grouped { table: "orders", id: "product_id", kind: "status", key: "placed_position", has_account: true, only: "" };
+pub const DELIVERY_GROUPS: Grouped =
+    Grouped { table: "deliveries", id: "webhook_id", kind: "event_type", key: "id", has_account: true, only: "" };
+/// Deliveries by their states.
+const STATES: Grouped =
+    Grouped { table: "delivery_state", id: "webhook_id", kind: "event_type", key: "delivery_id", has_account: false, only: "" };
+pub const DELIVERED: Grouped = Grouped { only: " AND status = 'delivered'", ..STATES };
+pub const FAILED: Grouped = Grouped { only: " AND status = 'failed'", ..STATES };
 
 impl Grouped {
+    fn push_where(self, query: &mut QueryBuilder<Postgres>, (shard, account): (ShardId, AccountId)) {
+        query.push(" FROM ").push(self.table).push(" WHERE shard_id = ").push_bind(shard).push(self.only);
+        if self.has_account {
+            query.push(" AND account_id = ").push_bind(account);
+        }
+    }
+
     /// The keys on a page of an account's groups, newest first, of rows whose keys lie after the
     /// first and up to the second of `within`. `total` is how many there are.
     pub async fn keys(
         self,
         conn: &mut PgConnection,
-        (shard, account): (ShardId, AccountId),
+        owner: (ShardId, AccountId),
         groups: &[Group],
         within: (i64, i64),
         (total, page): (i64, Page),
         thresholds: &Thresholds,
     ) -> Result<Vec<i64>, sqlx::Error> {
-        let Grouped { table, id, kind, key } = self;
+        let Grouped { id, kind, key, .. } = self;
         if groups.len() <= thresholds.merged_groups {
             let branch = |query: &mut QueryBuilder<Postgres>, group: &Group| {
-                query.push("SELECT ").push(key).push(" AS key FROM ").push(table);
-                query.push(" WHERE shard_id = ").push_bind(shard).push(" AND account_id = ").push_bind(account);
+                query.push("SELECT ").push(key).push(" AS key");
+                self.push_where(query, owner);
                 query.push(" AND ").push(id).push(" = ").push_bind(group.id);
                 query.push(" AND ").push(kind).push(" = ").push_bind(group.kind.clone());
                 query.push(" AND ").push(key).push(" > ").push_bind(within.0);
@@ -290,15 +352,9 @@ impl Grouped {
         let kinds: Vec<&str> = groups.iter().map(|group| &*group.kind).collect();
         let mut query = QueryBuilder::new("SELECT r.key FROM unnest(");
         query.push_bind(ids).push("::bigint[], ").push_bind(kinds).push("::text[]) AS g (id, kind) CROSS JOIN LATERAL (SELECT ");
-        query.push(key).push(" AS key FROM ").push(table).push(" WHERE shard_id = ").push_bind(shard);
-        query
-            .push(" AND account_id = ")
-            .push_bind(account)
-            .push(" AND ")
-            .push(id)
-            .push(" = g.id AND ")
-            .push(kind)
-            .push(" = g.kind");
+        query.push(key).push(" AS key");
+        self.push_where(&mut query, owner);
+        query.push(" AND ").push(id).push(" = g.id AND ").push(kind).push(" = g.kind");
         query.push(" AND ").push(key).push(" > ").push_bind(within.0).push(" AND ").push(key).push(" <= ").push_bind(within.1);
         query.push(" ORDER BY ").push(key).push(" DESC LIMIT ").push_bind(page.offset().saturating_add(page.size));
         query.push(") AS r ORDER BY r.key DESC OFFSET ").push_bind(page.offset()).push(" LIMIT ").push_bind(page.size);
@@ -309,26 +365,17 @@ impl Grouped {
     pub async fn count(
         self,
         conn: &mut PgConnection,
-        (shard, account): (ShardId, AccountId),
+        owner: (ShardId, AccountId),
         groups: &[Group],
         within: (i64, i64),
     ) -> Result<i64, sqlx::Error> {
-        let Grouped { table, id, kind, key } = self;
+        let Grouped { id, kind, key, .. } = self;
         let ids: Vec<i64> = groups.iter().map(|group| group.id).collect();
         let kinds: Vec<&str> = groups.iter().map(|group| &*group.kind).collect();
         let mut query = QueryBuilder::new("SELECT coalesce(sum(r.n), 0)::bigint FROM unnest(");
-        query
-            .push_bind(ids)
-            .push("::bigint[], ")
-            .push_bind(kinds)
-            .push("::text[]) AS g (id, kind) CROSS JOIN LATERAL (SELECT count(*) AS n");
-        query
-            .push(" FROM ")
-            .push(table)
-            .push(" WHERE shard_id = ")
-            .push_bind(shard)
-            .push(" AND account_id = ")
-            .push_bind(account);
+        query.push_bind(ids).push("::bigint[], ").push_bind(kinds);
+        query.push("::text[]) AS g (id, kind) CROSS JOIN LATERAL (SELECT count(*) AS n");
+        self.push_where(&mut query, owner);
         query.push(" AND ").push(id).push(" = g.id AND ").push(kind).push(" = g.kind");
         query.push(" AND ").push(key).push(" > ").push_bind(within.0).push(" AND ").push(key).push(" <= ").push_bind(within.1);
         query.push(") AS r");

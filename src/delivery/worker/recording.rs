@@ -13,7 +13,7 @@ use crate::ledger::connect;
 
 impl Worker {
     pub(super) async fn write_off_of(&self, shard: ShardId) -> Result<u64, sqlx::Error> {
-        record::write_off(&self.pool, &self.settings.clock, shard, self.settings.retry_base).await
+        record::write_off(&self.database.pool, &self.settings.clock, shard, self.settings.retry_base).await
     }
 
     async fn write_off(&self) {
@@ -35,7 +35,7 @@ impl Worker {
     ) {
         let mut batch = Vec::with_capacity(BATCH_RESULTS);
         let mut swept: Option<Instant> = None;
-        let mut bodies = Bodies::new(self.pool.clone(), self.settings.response_bodies);
+        let mut bodies = Bodies::new(self.database.pool.clone(), self.settings.response_bodies);
         loop {
             if swept.is_none_or(|at| at.elapsed() >= self.settings.idle) {
                 self.write_off().await;
@@ -69,14 +69,15 @@ impl Worker {
                 let (here, elsewhere): (Vec<_>, _) = unsent.into_iter().partition(|c: &Claimed| c.shard == shard);
                 unsent = elsewhere;
                 if !here.is_empty()
-                    && let Err(error) = until_done(|| record::give_back(&self.pool, shard, &here)).await
+                    && let Err(error) = until_done(|| record::give_back(&self.database.pool, shard, &here)).await
                 {
                     tracing::warn!(shard, %error, "unsent deliveries were not given back: their leases will run out");
                 }
                 let (here, elsewhere): (Vec<_>, _) = cut.into_iter().partition(|lease: &Lease| lease.shard == shard);
                 cut = elsewhere;
                 if !here.is_empty()
-                    && let Err(error) = until_done(|| record::end_leases(&self.pool, &self.settings.clock, shard, &here)).await
+                    && let Err(error) =
+                        until_done(|| record::end_leases(&self.database.pool, &self.settings.clock, shard, &here)).await
                 {
                     tracing::warn!(shard, %error, "the leases of cut sends were not ended: they will run out");
                 }
