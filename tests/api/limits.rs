@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::support::node::{AMPLE_LIMITS, Answer, Client, Node};
 use crate::support::postgres::database;
+use crate::support::wait::until_locked_out;
 
 fn limits(text: &str) -> RateLimits {
     format!("{AMPLE_LIMITS},{text}").parse().unwrap()
@@ -201,12 +202,7 @@ async fn all_that_wait_are_asked_for_in_one_statement() {
     sqlx::raw_sql("BEGIN; SELECT FROM rate_windows FOR UPDATE").execute(&mut holder).await.unwrap();
     let mut first = ask(0);
     assert!(futures::poll!(&mut first).is_pending());
-    let waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
-                    AND application_name = 'rewards-ledger gate' AND wait_event_type = 'Lock')";
-    let mut admin = options.connect().await.unwrap();
-    while !sqlx::query_scalar::<_, bool>(waits).fetch_one(&mut admin).await.unwrap() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until_locked_out(&options, "rewards-ledger gate").await;
     let mut others: Vec<_> = (1..=1_000).map(ask).collect();
     for other in &mut others {
         assert!(futures::poll!(other).is_pending());
