@@ -12,7 +12,8 @@ use super::writing::{ByArgs, Writing};
 use crate::access::seal::random_secret;
 use crate::access::{Operators, Role};
 use crate::config::{DatabaseSettings, MasterKeySettings};
-use crate::ledger::command::{IssueOperatorToken, WriteError};
+use crate::ledger::command::IssueOperatorToken;
+use crate::ledger::submission::WriteError;
 use crate::ledger::{Answer, Command, FIRST_SHARD, Origin, connect};
 use crate::node::Database;
 
@@ -90,7 +91,9 @@ async fn on(args: &TokenArgs, database: &Database, output: &Output) -> anyhow::R
             match write(args, database, Command::RevokeOperatorToken { id: *id }, by, "admin token revoke").await? {
                 Err(WriteError::Rejected(Rejection::NotFound)) => bail!("no token {id} that is not revoked already"),
                 Err(WriteError::OutcomeUnknown) => {
-                    bail!("it is not known whether token {id} is revoked: see `admin token list`, and revoke it again if it is not")
+                    bail!(
+                        "it is not known whether token {id} is revoked: see `admin token list`, and revoke it again if it is not"
+                    )
                 }
                 revoked => _ = revoked?,
             }

@@ -292,7 +292,10 @@ async fn dates_cut_between_two_movements() {
     };
     let all = found("").await;
     let times: Vec<&str> = all.iter().map(|movement| movement["created_at"].as_str().unwrap()).collect();
-    assert!(times.len() == 7 && times.windows(2).all(|pair| pair[0] > pair[1]), "newest first, each at a time of its own: {times:?}");
+    assert!(
+        times.len() == 7 && times.windows(2).all(|pair| pair[0] > pair[1]),
+        "newest first, each at a time of its own: {times:?}"
+    );
     for (n, time) in times.iter().enumerate() {
         // From is in the period, to is not.
         assert_eq!(found(&format!("created_from={time}")).await, all[..=n], "from {n}");

@@ -67,10 +67,8 @@ async fn deliveries_are_rebuilt_while_a_worker_sends_and_retries_them() {
     });
 
     for _ in 0..4 {
-        until("some are being sent, and some wait for another attempt", async || {
-            matches!(under_way(&shop).await, (1.., 1..))
-        })
-        .await;
+        until("some are being sent, and some wait for another attempt", async || matches!(under_way(&shop).await, (1.., 1..)))
+            .await;
         let before = ids(&shop).await;
         let rebuilt = rebuild(&shop.options, Rebuild::Deliveries, |_| {}).await.unwrap();
         assert!(rebuilt.was_clean(), "{:#?}", rebuilt.differences);

@@ -160,7 +160,10 @@ async fn who_does_not_know_whether_a_token_was_made_is_told_what_to_do() {
     let told = err(&created);
     let (unknown, to_do) = told.lines().last().unwrap().split_once(": if ").unwrap_or_else(|| panic!("{told}"));
     assert_eq!(unknown, "error: it is not known whether the token was made, and nobody has it");
-    assert!(["`admin token list`", "new one of Ada", "`admin token revoke ID`"].iter().all(|what| to_do.contains(what)), "{told}");
+    assert!(
+        ["`admin token list`", "new one of Ada", "`admin token revoke ID`"].iter().all(|what| to_do.contains(what)),
+        "{told}"
+    );
     assert_eq!(tokens.events().await.len(), 1, "it was made");
 
     let listed = tokens.succeeds(&["list"]).await;
