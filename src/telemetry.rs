@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use crate::access::limits::Rule;
 use crate::ledger::backlog::{self, Backlog, Lag};
-use crate::ledger::command::Submission;
+use crate::ledger::submission::Submission;
 
 /// However often it is scraped, the database is asked no more often than this.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);

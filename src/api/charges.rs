@@ -19,7 +19,7 @@ use super::reply::{Data, Stored, render};
 use super::scalars::{Money, Number, Timestamp};
 use super::state::{State, Tag, amounts, money, not_found, origin};
 use crate::access::Principal;
-use crate::ledger::command::Charge as Quoted;
+use crate::ledger::answer::Charge as Quoted;
 use crate::ledger::{Answer, Command, Rendered, Reply};
 
 /// An order to be priced.

@@ -20,7 +20,8 @@ use super::reply::{Data, Listed, Plural, Reply, Stored, render};
 use super::scalars::{JsonObject, Money, Number, Timestamp};
 use super::state::{ApiState, State, Tag, amounts, listed, money, not_found, origin, rows_of, time};
 use crate::access::seal::Private;
-use crate::ledger::command::{self, OrderView};
+use crate::ledger::answer::OrderView;
+use crate::ledger::command;
 use crate::ledger::texts::{self, CANCEL_REASON, METADATA, Texts};
 use crate::ledger::{Answer, Command, Rendered};
 

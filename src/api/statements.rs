@@ -2,33 +2,25 @@
 //!
 //! It is read and sent page by page, however long it is.
 
-use std::io;
+mod sending;
 
-use chrono::{DateTime, SecondsFormat, Utc};
-use futures::stream::try_unfold;
-use ledger_events::wallet::Wallet;
-use ledger_events::{Money as Amount, MoneyError};
-use ledger_projections::totals::Sums;
+use chrono::{DateTime, Utc};
 use ledger_projections::wallets;
-use poem::http::header;
 use poem::web::Accept;
-use poem::{Body, IntoResponse, Response};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::registry::{MetaHeader, MetaMediaType, MetaResponse, MetaResponses, MetaSchema, MetaSchemaRef, Registry};
 use poem_openapi::types::Type;
 use poem_openapi::{ApiResponse, Object, OpenApi};
 use serde::Serialize;
-use sqlx::PgPool;
 
 use super::error::{ApiError, JSON, documented_header};
 use super::principal::Caller;
 use super::reply::Data;
 use super::scalars::{Money, Timestamp};
 use super::state::{State, Tag, not_found, time};
-use super::transactions::{Transaction, description};
-use crate::ledger::reader::ReadError;
+use super::transactions::Transaction;
 use crate::ledger::statement::Statement as Movements;
-use crate::spreadsheet::{self, inert};
+pub(super) use sending::{Form, Of, Sending};
 
 /// A wallet's statement: `opening_balance` + `total_credits` + `total_refunds` − `total_debits` =
 /// `closing_balance`.
@@ -56,138 +48,6 @@ pub(super) struct Statement {
     closing_balance: Money,
 }
 
-/// The beginning of a statement, without its last brace.
-#[derive(Serialize)]
-struct Head<'a> {
-    #[serde(flatten)]
-    of: Option<Of>,
-    wallet_id: i64,
-    currency: &'a str,
-    from: Option<Timestamp>,
-    to: Option<Timestamp>,
-    opening_balance: Money,
-}
-
-/// What only operators are told of a statement.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Of {
-    pub account_id: i64,
-    /// None: as it is now.
-    pub as_of_position: Option<i64>,
-}
-
-/// The end of a statement, without its first brace.
-#[derive(Serialize)]
-struct Tail {
-    total_credits: Money,
-    total_debits: Money,
-    total_refunds: Money,
-    closing_balance: Money,
-}
-
-/// Sums over the movements that were read.
-#[derive(Clone, Copy, Debug)]
-struct Totals {
-    opening: Amount,
-    credits: Amount,
-    debits: Amount,
-    refunds: Amount,
-    /// As the latest movement has it.
-    closing: Amount,
-}
-
-impl Totals {
-    fn beginning_at(opening: Amount) -> Self {
-        Self { opening, credits: Amount::ZERO, debits: Amount::ZERO, refunds: Amount::ZERO, closing: opening }
-    }
-
-    /// Sums that were added up before.
-    fn of(opening: Amount, sums: &Sums, closing: Amount) -> Result<Self, MoneyError> {
-        Ok(Self {
-            opening,
-            credits: (sums.funding + sums.adjustment_credits).try_into()?,
-            debits: (sums.debits() + sums.adjustment_debits).try_into()?,
-            refunds: sums.refunds().try_into()?,
-            closing,
-        })
-    }
-
-    fn add(&mut self, movement: &wallets::Transaction) -> Result<(), MoneyError> {
-        let total = match (movement.direction, movement.category) {
-            ("DEBIT", _) => &mut self.debits,
-            (_, "ORDER_REFUND" | "PAYOUT_REFUND") => &mut self.refunds,
-            _ => &mut self.credits,
-        };
-        *total = total.checked_add(movement.amount)?;
-        self.closing = movement.balance_after;
-        Ok(())
-    }
-
-    /// Whether the sums lead from one balance to the other.
-    fn add_up(&self) -> bool {
-        let Self { opening, credits, debits, refunds, closing } = *self;
-        let sum = opening.checked_add(credits).and_then(|sum| sum.checked_add(refunds)).and_then(|sum| sum.checked_sub(debits));
-        sum == Ok(closing)
-    }
-}
-
-/// The two forms of a statement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
-    Json,
-    Csv,
-}
-
-impl Form {
-    /// The first of the caller's wishes that can be met; JSON if there is none.
-    pub(super) fn wanted(accept: &Accept) -> Self {
-        let wish = accept.0.iter().find_map(|wish| match (wish.type_().as_str(), wish.subtype().as_str()) {
-            _ if wish.get_param("q").is_some_and(|q| q.as_str().parse() == Ok(0.0_f32)) => None,
-            ("text", "csv" | "*") => Some(Self::Csv),
-            ("*" | "application", "*" | "json") => Some(Self::Json),
-            _ => None,
-        });
-        wish.unwrap_or(Self::Json)
-    }
-}
-
-/// A statement on its way.
-#[derive(Debug)]
-pub(super) struct Sending {
-    form: Form,
-    pool: PgPool,
-    of: Option<Of>,
-    movements: Movements,
-    from: Option<DateTime<Utc>>,
-    to: Option<DateTime<Utc>>,
-    totals: Totals,
-    next: Part,
-    is_first: bool,
-    /// Without the movements; the sums are known.
-    is_totals_only: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    Head,
-    Movements,
-    End,
-}
-
-#[derive(Debug, thiserror::Error)]
-enum SendError {
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    #[error(transparent)]
-    Json(#[from] serde_json::Error),
-    #[error(transparent)]
-    Csv(#[from] csv::Error),
-    #[error(transparent)]
-    Money(#[from] MoneyError),
-    #[error("the movements of wallet {0} do not add up to its balance")]
-    DoesNotAddUp(i64),
-}
-
 /// From one time, up to another one; either may be open.
 type Period = (Option<DateTime<Utc>>, Option<DateTime<Utc>>);
 
@@ -201,184 +61,6 @@ pub(super) fn period(from: Option<DateTime<Utc>>, to: Option<DateTime<Utc>>) -> 
         return Err(ApiError::invalid("to", "must not be before from"));
     }
     Ok((from, to))
-}
-
-impl Sending {
-    /// A statement in the form that the caller wishes.
-    pub(super) fn new(accept: &Accept, pool: &PgPool, movements: Movements, (from, to): Period, of: Option<Of>) -> Self {
-        let (form, totals) = (Form::wanted(accept), Totals::beginning_at(movements.opening));
-        Self {
-            form,
-            pool: pool.clone(),
-            of,
-            movements,
-            from,
-            to,
-            totals,
-            next: Part::Head,
-            is_first: true,
-            is_totals_only: false,
-        }
-    }
-
-    /// The next part of the body; none after the last.
-    async fn next(mut self) -> Result<Option<(Vec<u8>, Self)>, SendError> {
-        let mut part = Vec::new();
-        match self.next {
-            Part::Head => {
-                self.head(&mut part)?;
-                self.next = Part::Movements;
-                if self.is_totals_only {
-                    self.tail(&mut part)?;
-                    self.next = Part::End;
-                }
-            }
-            Part::Movements => {
-                let page = self.movements.next_page(&self.pool).await?;
-                if page.is_empty() {
-                    if !self.totals.add_up() {
-                        return Err(SendError::DoesNotAddUp(self.movements.wallet.id));
-                    }
-                    self.tail(&mut part)?;
-                    self.next = Part::End;
-                }
-                self.write(page, &mut part)?;
-            }
-            Part::End => return Ok(None),
-        }
-        Ok(Some((part, self)))
-    }
-
-    fn head(&self, out: &mut Vec<u8>) -> Result<(), SendError> {
-        let (wallet, opening) = (&self.movements.wallet, self.movements.opening);
-        match self.form {
-            Form::Json => {
-                out.extend_from_slice(br#"{"success":true,"data":"#);
-                let (from, to) = (self.from.map(Into::into), self.to.map(Into::into));
-                let currency = wallet.currency.as_str();
-                let head = Head { of: self.of, wallet_id: wallet.id, currency, from, to, opening_balance: opening.into() };
-                serde_json::to_writer(&mut *out, &head)?;
-                out.pop();
-                out.extend_from_slice(br#","transactions":["#);
-            }
-            Form::Csv => spreadsheet::rows(&mut *out, |csv| {
-                csv.write_record(COLUMNS)?;
-                csv.write_record(total("OPENING_BALANCE", None, Some(opening), wallet))
-            })?,
-        }
-        Ok(())
-    }
-
-    fn write(&mut self, page: Vec<wallets::Transaction>, out: &mut Vec<u8>) -> Result<(), SendError> {
-        for movement in &page {
-            self.totals.add(movement)?;
-        }
-        match self.form {
-            Form::Json => {
-                for movement in page {
-                    if !self.is_first {
-                        out.push(b',');
-                    }
-                    self.is_first = false;
-                    serde_json::to_writer(&mut *out, &Transaction::from(movement))?;
-                }
-            }
-            Form::Csv => spreadsheet::rows(&mut *out, |csv| {
-                page.into_iter().try_for_each(|movement| csv.write_record(row(movement).iter().map(|cell| cell.as_bytes())))
-            })?,
-        }
-        Ok(())
-    }
-
-    fn tail(&self, out: &mut Vec<u8>) -> Result<(), SendError> {
-        let Totals { credits, debits, refunds, closing, .. } = self.totals;
-        match self.form {
-            Form::Json => {
-                out.extend_from_slice(b"],");
-                let at = out.len();
-                let tail = Tail {
-                    total_credits: credits.into(),
-                    total_debits: debits.into(),
-                    total_refunds: refunds.into(),
-                    closing_balance: closing.into(),
-                };
-                serde_json::to_writer(&mut *out, &tail)?;
-                out.remove(at);
-                out.push(b'}');
-            }
-            Form::Csv => spreadsheet::rows(&mut *out, |csv| {
-                let wallet = &self.movements.wallet;
-                csv.write_record(total("TOTAL_CREDITS", Some(credits), None, wallet))?;
-                csv.write_record(total("TOTAL_DEBITS", Some(debits), None, wallet))?;
-                csv.write_record(total("TOTAL_REFUNDS", Some(refunds), None, wallet))?;
-                csv.write_record(total("CLOSING_BALANCE", None, Some(closing), wallet))
-            })?,
-        }
-        Ok(())
-    }
-}
-
-/// The columns of the CSV. `record` is `MOVEMENT`, or names a balance or a sum.
-const COLUMNS: [&str; 11] = [
-    "record",
-    "id",
-    "created_at",
-    "type",
-    "category",
-    "amount",
-    "balance_after",
-    "currency",
-    "order_id",
-    "reference",
-    "description",
-];
-
-fn row(movement: wallets::Transaction) -> [String; 11] {
-    let description = description(&movement);
-    let text = |text: &str| inert(text).into_owned();
-    [
-        "MOVEMENT".to_owned(),
-        movement.id.to_string(),
-        movement.created_at.to_rfc3339_opts(SecondsFormat::Millis, true),
-        movement.direction.to_owned(),
-        movement.category.to_owned(),
-        movement.amount.to_string(),
-        movement.balance_after.to_string(),
-        movement.currency.to_string(),
-        movement.order_id.map(|id| id.to_string()).unwrap_or_default(),
-        text(movement.reference.as_deref().unwrap_or_default()),
-        text(&description),
-    ]
-}
-
-fn total(record: &str, amount: Option<Amount>, balance: Option<Amount>, wallet: &Wallet) -> [String; 11] {
-    let shown = |amount: Option<Amount>| amount.map(|amount| amount.to_string()).unwrap_or_default();
-    let empty = String::new;
-    let currency = wallet.currency.to_string();
-    [record.to_owned(), empty(), empty(), empty(), empty(), shown(amount), shown(balance), currency, empty(), empty(), empty()]
-}
-
-impl IntoResponse for Sending {
-    fn into_response(self) -> Response {
-        let response = Response::builder();
-        let response = match self.form {
-            Form::Json => response.content_type(JSON),
-            Form::Csv => {
-                let name = format!("attachment; filename=\"statement-{}.csv\"", self.movements.wallet.id);
-                response.content_type("text/csv; charset=utf-8; header=present").header(header::CONTENT_DISPOSITION, name)
-            }
-        };
-        let wallet_id = self.movements.wallet.id;
-        let parts = try_unfold(self, move |sending| async move {
-            sending.next().await.map_err(|error| {
-                // The status is sent; that the body breaks off is all that the caller can be told.
-                tracing::error!(wallet_id, %error, "a statement broke off");
-                io::Error::other("the statement broke off")
-            })
-        });
-        // What the caller accepts decides which of the two it is.
-        response.header(header::VARY, "Accept").body(Body::from_bytes_stream(parts))
-    }
 }
 
 /// Both forms as the document shows them, and the headers that go with them.
@@ -438,44 +120,10 @@ impl Statements {
         let wallet = wallets::find(pool, caller.shard_id, id.0).await?;
         let wallet = wallet.filter(|wallet| wallet.account_id == caller.account_id).ok_or_else(not_found)?;
         let movements = Movements::of(pool, caller.shard_id, wallet, from, to, None).await?;
-        let is_totals_only = totals_only.0.unwrap_or_default();
-        let totals = match is_totals_only {
-            true => {
-                let (sums, closing) = movements.totals(pool).await?;
-                let totals = Totals::of(movements.opening, &sums, closing).map_err(ApiError::internal)?;
-                if !totals.add_up() {
-                    return Err(ApiError::internal(SendError::DoesNotAddUp(id.0)));
-                }
-                totals
-            }
-            false => Totals::beginning_at(movements.opening),
-        };
-        Ok(Sending { totals, is_totals_only, ..Sending::new(&accept, pool, movements, (from, to), None) })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use poem::FromRequest;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn the_first_wish_that_can_be_met_counts() {
-        for (accept, form) in [
-            ("", Form::Json),
-            ("text/csv", Form::Csv),
-            ("text/csv; charset=utf-8", Form::Csv),
-            ("application/json, text/csv;q=0.5", Form::Json),
-            ("application/json;q=0.4, text/csv;q=0.5", Form::Csv),
-            ("text/csv;q=0", Form::Json),
-            ("text/*", Form::Csv),
-            ("*/*", Form::Json),
-            ("image/png", Form::Json),
-        ] {
-            let request = poem::Request::builder().header("Accept", accept).finish();
-            let wishes = Accept::from_request_without_body(&request).await.unwrap();
-            assert_eq!(Form::wanted(&wishes), form, "{accept}");
+        let sending = Sending::new(&accept, pool, movements, (from, to), None);
+        match totals_only.0.unwrap_or_default() {
+            true => sending.totals_only().await,
+            false => Ok(sending),
         }
     }
 }

@@ -21,7 +21,8 @@ use super::scalars::Timestamp;
 use super::state::{State, Tag, listed, not_found, origin, rows_of};
 use crate::access::seal::{Private, random_secret};
 use crate::delivery::address::{MAX_URL_CHARACTERS, check_url};
-use crate::ledger::command::{self, WebhookChange, WebhookView};
+use crate::ledger::answer::WebhookView;
+use crate::ledger::command::{self, WebhookChange};
 use crate::ledger::texts::{self, Texts, WEBHOOK_NAME as NAME, WEBHOOK_URL as URL};
 use crate::ledger::{Answer, Command, Rendered};
 

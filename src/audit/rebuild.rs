@@ -5,8 +5,9 @@
 //! lost deliveries before, as nobody looks at a record without its delivery. What a rebuild that was
 //! killed leaves of them and in `shadow`, the next one drops.
 
+mod swap;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use ledger_events::{Position, Recorded, ShardId};
 use ledger_projections::listing::derive;
@@ -25,10 +26,6 @@ const COMPARED_ROWS: i64 = 5_000;
 const NEAR: i64 = 2_000;
 /// How often a busy log is caught up with before the rest is left to the locked part.
 const CATCH_UPS: usize = 20;
-/// Lost deliveries that the worker is given at once.
-const ADOPTED_ROWS: i64 = 10_000;
-const SWAP_ATTEMPTS: usize = 40;
-const SWAP_PAUSE: Duration = Duration::from_millis(250);
 
 /// What to rebuild.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,8 +139,8 @@ pub async fn rebuild(options: &PgConnectOptions, which: Rebuild, progress: impl 
     }
     if work.parts.contains(&Part::Deliveries) {
         for shard in work.shards.clone() {
-            retype(&mut conn, shard).await?;
-            work.strays.extend(strays(&mut conn, shard).await?.into_iter().map(|id| (shard, id)));
+            swap::retype(&mut conn, shard).await?;
+            work.strays.extend(swap::strays(&mut conn, shard).await?.into_iter().map(|id| (shard, id)));
         }
     }
     let positions = work.swap_in(options, &mut conn, &progress).await?;
@@ -315,190 +312,4 @@ impl Work {
             }
         }
     }
-
-    /// The locked part, tried until the locks are there for the asking.
-    async fn swap_in(
-        &mut self,
-        options: &PgConnectOptions,
-        conn: &mut PgConnection,
-        progress: &impl Fn(Progress),
-    ) -> Result<BTreeMap<ShardId, Position>, AuditError> {
-        for attempt in 0..SWAP_ATTEMPTS {
-            // Before, so that it need not be done under the lock.
-            if self.parts.contains(&Part::Deliveries) {
-                self.adopt_all(conn).await?;
-            }
-            let before = (self.found.clone(), self.adopted.clone());
-            self.announce(conn).await?;
-            match self.try_swap(conn, attempt >= SWAP_ATTEMPTS / 4).await {
-                // Not locked in time, stepped back from a deadlock, or too much to do under the lock.
-                Err(AuditError::Database(sqlx::Error::Database(refusal)))
-                    if matches!(refusal.code().as_deref(), Some("55P03" | "40P01" | "57014")) =>
-                {
-                    sqlx::raw_sql("ROLLBACK").execute(&mut *conn).await?;
-                    (self.found, self.adopted) = before;
-                    tokio::time::sleep(SWAP_PAUSE).await;
-                    self.catch_up(options, conn, progress).await?;
-                }
-                outcome => return outcome,
-            }
-        }
-        shadow::discard(conn, &self.tables).await?;
-        for (shard, last) in &self.adopted {
-            let without_delivery = "DELETE FROM delivery_state s WHERE shard_id = $1 AND delivery_id > $2 AND delivery_id <= $3
-                AND NOT EXISTS (SELECT FROM deliveries d WHERE d.shard_id = $1 AND d.id = s.delivery_id)";
-            sqlx::query(without_delivery).bind(shard).bind(self.first_id).bind(last).execute(&mut *conn).await?;
-        }
-        Err(AuditError::NotLocked)
-    }
-
-    /// Adopts what was not yet.
-    async fn adopt_all(&mut self, conn: &mut PgConnection) -> Result<(), sqlx::Error> {
-        for shard in self.shards.clone() {
-            while let Some(last) = adopt(conn, shard, self.adopted.get(&shard).copied().unwrap_or(self.first_id)).await? {
-                self.adopted.insert(shard, last);
-            }
-        }
-        Ok(())
-    }
-
-    /// Has writers lock the head first for a while, which they do when it is not as they left it:
-    /// so none waits for the head with locks on the tables that are to go.
-    async fn announce(&self, conn: &mut PgConnection) -> Result<(), sqlx::Error> {
-        if self.parts.iter().any(|part| !part.catches_up()) {
-            // On disk before anybody sees it: whoever signs the log remembers that the epoch only grows.
-            sqlx::raw_sql("BEGIN; SET LOCAL synchronous_commit = on; UPDATE log_head SET epoch = epoch + 1; COMMIT")
-                .execute(conn)
-                .await?;
-        }
-        Ok(())
-    }
-
-    async fn try_swap(&mut self, conn: &mut PgConnection, is_patient: bool) -> Result<BTreeMap<ShardId, Position>, AuditError> {
-        // A rebuild that freezes while it holds the head loses it, like any writer.
-        sqlx::raw_sql(
-            "BEGIN; SET LOCAL synchronous_commit = on; SET LOCAL statement_timeout = '5s'; SET LOCAL idle_in_transaction_session_timeout = '2s'",
-        )
-        .execute(&mut *conn)
-        .await?;
-        // Shorter than deadlock_timeout it is the rebuild that steps back; longer, Postgres sends
-        // an autovacuum away that is in the way.
-        let timeout = if is_patient { "1500ms" } else { "500ms" };
-        sqlx::query("SELECT set_config('lock_timeout', $1, true)").bind(timeout).execute(&mut *conn).await?;
-        let catching_up: Vec<&str> = self.parts.iter().filter(|part| part.catches_up()).map(|part| part.name()).collect();
-        if !catching_up.is_empty() {
-            sqlx::query("SELECT FROM projection_checkpoints WHERE projection = ANY($1) ORDER BY projection, shard_id FOR UPDATE")
-                .bind(catching_up)
-                .execute(&mut *conn)
-                .await?;
-        }
-        // What catches up is written by its projector alone, which the checkpoint stops.
-        if self.parts.iter().any(|part| !part.catches_up()) {
-            sqlx::query("SELECT FROM log_head ORDER BY shard_id FOR UPDATE").execute(&mut *conn).await?;
-            // Writers forget what they remember of the tables that go.
-            sqlx::query("UPDATE log_head SET epoch = epoch + 1").execute(&mut *conn).await?;
-        }
-        shadow::lock_tables(conn, &self.tables).await?;
-        let mut positions = BTreeMap::new();
-        for shard in self.shards.clone() {
-            for part in self.parts.clone() {
-                let to = Work::target(conn, shard, part).await?;
-                let mut at = self.reached(part, shard);
-                while at < to {
-                    let page = reader::after(&mut *conn, shard, at, COMPARED_ROWS.min(to - at)).await?;
-                    let Some(last) = page.last() else { return Err(AuditError::Gap { shard, position: at + 1 }) };
-                    at = last.moment.position;
-                    part.apply(conn, shard, &page).await?;
-                    self.remember(shard, part, &page)?;
-                }
-                positions.entry(shard).and_modify(|p: &mut Position| *p = (*p).max(to)).or_insert(to);
-            }
-        }
-        for ((name, shard), keys) in std::mem::take(&mut self.found.touched) {
-            let keys: Vec<String> = keys.into_iter().collect();
-            let differing = find(name)?.differing(conn, "shadow", shard, Rows::Keys(&keys)).await?;
-            self.report(differing.into_iter());
-        }
-        if self.parts.contains(&Part::Deliveries) {
-            self.adopt_all(conn).await?;
-            disown(conn, &self.strays).await?;
-        }
-        shadow::swap(conn, &self.tables).await?;
-        sqlx::raw_sql("COMMIT").execute(&mut *conn).await?;
-        Ok(positions)
-    }
-}
-
-/// Deliveries that had been lost, and so got a new id after this one, are the worker's again: due now, or
-/// failed where nobody listens any more. A page of them; the last id of the page. Before the swap the worker
-/// leaves them alone, as it finds no delivery to them.
-async fn adopt(conn: &mut PgConnection, shard: ShardId, after: i64) -> Result<Option<i64>, sqlx::Error> {
-    sqlx::query_scalar(
-        "WITH page AS MATERIALIZED (SELECT id, webhook_id, event_type FROM shadow.deliveries WHERE shard_id = $1 AND id > $2 ORDER BY id LIMIT $3),
-         adopted AS (
-            INSERT INTO delivery_state (shard_id, delivery_id, webhook_id, event_type, status, next_attempt_at)
-            SELECT $1, d.id, d.webhook_id, d.event_type, CASE WHEN a.is_active THEN 'pending' ELSE 'failed' END, clock_timestamp()
-            FROM page d JOIN shadow.webhook_audience a ON a.shard_id = $1 AND a.webhook_id = d.webhook_id
-            ON CONFLICT DO NOTHING)
-         SELECT max(id) FROM page",
-    )
-    .bind(shard)
-    .bind(after)
-    .bind(ADOPTED_ROWS)
-    .fetch_one(conn)
-    .await
-}
-
-/// Tells the worker's record which event type each delivery is of, where it says another one.
-async fn retype(conn: &mut PgConnection, shard: ShardId) -> Result<(), sqlx::Error> {
-    let mut after = Some(i64::MIN);
-    while let Some(from) = after {
-        after = sqlx::query_scalar(
-            "WITH page AS MATERIALIZED (SELECT id, event_type FROM shadow.deliveries WHERE shard_id = $1 AND id > $2 ORDER BY id LIMIT $3),
-             told AS (
-                UPDATE delivery_state s SET event_type = page.event_type FROM page
-                WHERE s.shard_id = $1 AND s.delivery_id = page.id AND s.event_type <> page.event_type)
-             SELECT max(id) FROM page",
-        )
-        .bind(shard)
-        .bind(from)
-        .bind(COMPARED_ROWS)
-        .fetch_one(&mut *conn)
-        .await?;
-    }
-    Ok(())
-}
-
-/// States without a delivery in the copy: what was not copied yet is among them.
-async fn strays(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<i64>, sqlx::Error> {
-    let (mut strays, mut after) = (vec![], i64::MIN);
-    loop {
-        let page: Vec<(i64, bool)> = sqlx::query_as(
-            "SELECT s.delivery_id, EXISTS (SELECT FROM shadow.deliveries d WHERE d.shard_id = s.shard_id AND d.id = s.delivery_id)
-             FROM delivery_state s WHERE s.shard_id = $1 AND s.delivery_id > $2 ORDER BY s.delivery_id LIMIT $3",
-        )
-        .bind(shard)
-        .bind(after)
-        .bind(COMPARED_ROWS)
-        .fetch_all(&mut *conn)
-        .await?;
-        let Some((last, _)) = page.last() else { return Ok(strays) };
-        after = *last;
-        strays.extend(page.into_iter().filter(|(_, has_delivery)| !has_delivery).map(|(id, _)| id));
-    }
-}
-
-/// Forgets the worker's record of deliveries that the log does not make: it could send none.
-async fn disown(conn: &mut PgConnection, strays: &[(ShardId, i64)]) -> Result<(), sqlx::Error> {
-    let (shards, ids): (Vec<ShardId>, Vec<i64>) = strays.iter().copied().unzip();
-    sqlx::query(
-        "DELETE FROM delivery_state s USING unnest($1::smallint[], $2::bigint[]) AS stray (shard_id, delivery_id)
-         WHERE s.shard_id = stray.shard_id AND s.delivery_id = stray.delivery_id
-           AND NOT EXISTS (SELECT FROM shadow.deliveries d WHERE d.shard_id = s.shard_id AND d.id = s.delivery_id)",
-    )
-    .bind(shards)
-    .bind(ids)
-    .execute(conn)
-    .await?;
-    Ok(())
 }

@@ -1,16 +1,15 @@
 //! `admin …`: the operator API's operations from the shell.
 
+mod products;
 mod stock;
 mod users;
-
-use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use reqwest::{Method, Url};
 use serde_json::{Map, Value, json};
 
-use super::client::{Body, Caller, Client};
+use super::client::{Caller, Client};
 use super::output::{Output, with_progress};
 use super::tokens::{self, TokenArgs};
 use crate::config::OperatorTokenSettings;
@@ -45,7 +44,7 @@ enum Admin {
     Category(Category),
     /// What can be ordered
     #[command(subcommand)]
-    Product(Product),
+    Product(products::Product),
     /// What an account pays less
     #[command(subcommand)]
     Discount(Discount),
@@ -145,94 +144,6 @@ enum Category {
 }
 
 #[derive(Subcommand, Debug)]
-enum Product {
-    Create(Box<ProductArgs>),
-    List(PageArgs),
-    /// Change what is given; the rest stays
-    Change {
-        product: i64,
-        #[command(flatten)]
-        change: Box<ProductChange>,
-    },
-    /// Set the image: a PNG, JPEG or WebP file of at most 2 MiB
-    Image {
-        product: i64,
-        file: PathBuf,
-    },
-}
-
-#[derive(Args, Debug)]
-#[group(required = true, multiple = true)]
-struct ProductChange {
-    #[arg(long)]
-    name: Option<String>,
-    #[arg(long)]
-    brand: Option<String>,
-    /// ISO 3166-1 alpha-2
-    #[arg(long)]
-    country: Option<String>,
-    /// The face values, such as 10,25,50
-    #[arg(long, value_delimiter = ',', value_name = "AMOUNTS", conflicts_with = "min")]
-    denominations: Option<Vec<String>>,
-    /// The smallest face value, if any between two can be ordered
-    #[arg(long, value_name = "AMOUNT", requires = "max")]
-    min: Option<String>,
-    /// The largest
-    #[arg(long, value_name = "AMOUNT", requires = "min")]
-    max: Option<String>,
-    #[arg(long, value_name = "ID")]
-    category: Option<i64>,
-    /// In no category
-    #[arg(long, conflicts_with = "category")]
-    no_category: bool,
-    /// The most units of one order
-    #[arg(long, value_name = "COUNT")]
-    max_quantity: Option<i32>,
-    #[arg(long)]
-    description: Option<String>,
-    #[arg(long)]
-    terms: Option<String>,
-    /// Whether it can be ordered
-    #[arg(long, value_name = "BOOL")]
-    active: Option<bool>,
-}
-
-#[derive(Args, Debug)]
-#[command(group(clap::ArgGroup::new("face_values").required(true).args(["denominations", "min"])))]
-struct ProductArgs {
-    name: String,
-    #[arg(long)]
-    brand: String,
-    /// ISO 3166-1 alpha-2
-    #[arg(long)]
-    country: String,
-    /// ISO 4217
-    #[arg(long)]
-    currency: String,
-    /// The face values, such as 10,25,50
-    #[arg(long, value_delimiter = ',', value_name = "AMOUNTS")]
-    denominations: Vec<String>,
-    /// The smallest face value, if any between two can be ordered
-    #[arg(long, value_name = "AMOUNT", requires = "max")]
-    min: Option<String>,
-    /// The largest
-    #[arg(long, value_name = "AMOUNT", requires = "min")]
-    max: Option<String>,
-    #[arg(long, value_name = "ID")]
-    category: Option<i64>,
-    /// The most units of one order
-    #[arg(long, value_name = "COUNT", default_value_t = 100)]
-    max_quantity: i32,
-    #[arg(long, default_value = "")]
-    description: String,
-    #[arg(long, default_value = "")]
-    terms: String,
-    /// Not to be ordered yet
-    #[arg(long)]
-    inactive: bool,
-}
-
-#[derive(Subcommand, Debug)]
 enum Discount {
     /// Set an account's discount in percent: on a product, on a category, or on everything
     Set {
@@ -310,12 +221,9 @@ pub async fn run(args: AdminArgs, output: &Output) -> anyhow::Result<()> {
             post("/categories", filled([("name", Some(json!(name))), ("parent_id", parent.map(Value::from))]))
         }
         Admin::Category(Category::List(page)) => list("/categories", &page),
-        Admin::Product(Product::Create(product)) => post("/products", product_body(*product)),
-        Admin::Product(Product::List(page)) => list("/products", &page),
-        Admin::Product(Product::Change { product, change }) => put(&format!("/products/{product}"), product_change(*change)),
-        Admin::Product(Product::Image { product, file }) => {
+        Admin::Product(product) => {
             let client = client(&args.url, &args.operator_token)?;
-            return set_image(product, &file, &client, output).await;
+            return products::run(product, &client, output).await;
         }
         Admin::Discount(Discount::Set { account, discount, product, category }) => put(
             &format!("/accounts/{account}/discounts"),
@@ -333,11 +241,13 @@ pub async fn run(args: AdminArgs, output: &Output) -> anyhow::Result<()> {
         }
         Admin::Payout(payout) => payout_operation(payout),
     };
-    let client = client(&args.url, &args.operator_token)?;
-    let (method, path, body) = operation;
+    ask(&client(&args.url, &args.operator_token)?, operation, output).await
+}
+
+/// Makes the request, and prints what is answered.
+async fn ask(client: &Client, (method, path, body): Operation, output: &Output) -> anyhow::Result<()> {
     let data = with_progress("waiting for the answer", client.json(method, &path, body.as_ref())).await?;
-    output.facts(&data)?;
-    Ok(())
+    Ok(output.facts(&data)?)
 }
 
 pub(super) fn client(url: &Url, token: &OperatorTokenSettings) -> anyhow::Result<Client> {
@@ -402,33 +312,6 @@ fn wallet_operation(wallet: Wallet) -> Operation {
     }
 }
 
-/// Which kind of image it is, and whether it is one, is the service's to judge.
-async fn set_image(product: i64, file: &Path, client: &Client, output: &Output) -> anyhow::Result<()> {
-    let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let path = format!("/admin/v1/products/{product}/image");
-    let reply = client.send(Method::PUT, &path, Some(Body::bytes(bytes)), &[]);
-    let data = with_progress("waiting for the answer", reply).await?.data()?;
-    Ok(output.facts(&data)?)
-}
-
-fn product_change(change: ProductChange) -> Value {
-    let kind = change.denominations.as_ref().map(|_| "FIXED").or(change.min.as_ref().map(|_| "RANGE"));
-    filled([
-        ("name", change.name.map(Value::from)),
-        ("brand", change.brand.map(Value::from)),
-        ("category_id", if change.no_category { Some(Value::Null) } else { change.category.map(Value::from) }),
-        ("country", change.country.map(Value::from)),
-        ("denomination_type", kind.map(Value::from)),
-        ("denominations", change.denominations.map(Value::from)),
-        ("min_denomination", change.min.map(Value::from)),
-        ("max_denomination", change.max.map(Value::from)),
-        ("max_quantity", change.max_quantity.map(Value::from)),
-        ("description", change.description.map(Value::from)),
-        ("terms", change.terms.map(Value::from)),
-        ("is_active", change.active.map(Value::from)),
-    ])
-}
-
 fn payout_operation(payout: Payout) -> Operation {
     let settle = |payout: i64, status: &str, reason: Option<String>| {
         let body = filled([("status", Some(json!(status))), ("failure_reason", reason.map(Value::from))]);
@@ -446,23 +329,4 @@ fn payout_operation(payout: Payout) -> Operation {
         Payout::Paid { payout } => settle(payout, "PAID", None),
         Payout::Failed { payout, reason } => settle(payout, "FAILED", reason),
     }
-}
-
-fn product_body(product: ProductArgs) -> Value {
-    let is_range = product.min.is_some();
-    filled([
-        ("name", Some(product.name.into())),
-        ("brand", Some(product.brand.into())),
-        ("category_id", product.category.map(Value::from)),
-        ("country", Some(product.country.into())),
-        ("currency", Some(product.currency.into())),
-        ("denomination_type", Some(if is_range { "RANGE" } else { "FIXED" }.into())),
-        ("denominations", (!is_range).then(|| product.denominations.into())),
-        ("min_denomination", product.min.map(Value::from)),
-        ("max_denomination", product.max.map(Value::from)),
-        ("max_quantity", Some(product.max_quantity.into())),
-        ("description", Some(product.description.into())),
-        ("terms", Some(product.terms.into())),
-        ("is_active", Some((!product.inactive).into())),
-    ])
 }

@@ -12,7 +12,8 @@ use super::writing::{ByArgs, Writing};
 use crate::access::seal::random_secret;
 use crate::access::{Operators, Role};
 use crate::config::{DatabaseSettings, MasterKeySettings};
-use crate::ledger::command::{IssueOperatorToken, WriteError};
+use crate::ledger::command::IssueOperatorToken;
+use crate::ledger::submission::WriteError;
 use crate::ledger::{Answer, Command, FIRST_SHARD, Origin, connect};
 use crate::node::Database;
 
@@ -65,7 +66,12 @@ async fn on(args: &TokenArgs, database: &Database, output: &Output) -> anyhow::R
         Token::Create { name, role, by } => {
             let token = random_secret();
             let command = Command::IssueOperatorToken(IssueOperatorToken::of(name, *role, &token));
-            let id = write(args, database, command, by, "admin token create").await??;
+            let id = match write(args, database, command, by, "admin token create").await? {
+                Err(WriteError::OutcomeUnknown) => bail!(
+                    "it is not known whether the token was made, and nobody has it: if `admin token list` shows a new one of {name}, revoke that with `admin token revoke ID`; then make another"
+                ),
+                created => created?,
+            };
             match output.json {
                 true => output.json_line(&json!({"id": id, "name": name, "role": role.as_str(), "token": token.expose()}))?,
                 false => output.line(token.expose())?,
@@ -84,6 +90,11 @@ async fn on(args: &TokenArgs, database: &Database, output: &Output) -> anyhow::R
         Token::Revoke { id, by } => {
             match write(args, database, Command::RevokeOperatorToken { id: *id }, by, "admin token revoke").await? {
                 Err(WriteError::Rejected(Rejection::NotFound)) => bail!("no token {id} that is not revoked already"),
+                Err(WriteError::OutcomeUnknown) => {
+                    bail!(
+                        "it is not known whether token {id} is revoked: see `admin token list`, and revoke it again if it is not"
+                    )
+                }
                 revoked => _ = revoked?,
             }
             output.facts(&json!({"id": id, "is_revoked": true}))?;
@@ -106,7 +117,10 @@ async fn write(
         anyhow::Ok(writing.ledger.execute(FIRST_SHARD, command, origin).await)
     };
     let done = done.await;
-    writing.close().await;
+    // Without an outcome the writer looks for it until the database is back.
+    if !matches!(done, Ok(Err(WriteError::OutcomeUnknown))) {
+        writing.close().await;
+    }
     match done? {
         Ok(Answer::OperatorToken { id }) => Ok(Ok(id)),
         Ok(_) => bail!("the ledger answers with something else than a token"),

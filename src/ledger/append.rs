@@ -26,10 +26,10 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::batch::{Appended, Batch, SealedText, UserChange, answer_kind};
-use super::command::{Idempotency, Origin};
 use super::keys::{self, NewKey, Owner};
 use super::reader::Stored;
 use super::stock;
+use super::submission::{Idempotency, Origin};
 use crate::access::seal::{DataKey, Private, SealError, salted_hash};
 use crate::access::{blocks, operators, sessions};
 

@@ -1,34 +1,24 @@
-//! What the writer can be asked, and what it answers.
+//! What the writer can be asked.
 
-use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Instant;
 
-use chrono::{DateTime, NaiveDate, Utc};
-use ledger_events::account::{Account, AccountStatus, Credential, DiscountRule};
-use ledger_events::beneficiary::{Beneficiary, BeneficiaryKind};
-use ledger_events::catalogue::{Category, Product, ProductChange, ProductDetails, ProductImageSet};
+use chrono::NaiveDate;
+use ledger_events::account::{AccountStatus, DiscountRule};
+use ledger_events::beneficiary::BeneficiaryKind;
+use ledger_events::catalogue::{ProductChange, ProductDetails, ProductImageSet};
 use ledger_events::operator::OperatorRole;
-use ledger_events::order::Order;
-use ledger_events::payout::Payout;
-use ledger_events::placement::Quote;
-use ledger_events::price::Price;
-use ledger_events::reconciliation::{Decision, Statement, StatementImported};
-use ledger_events::replay::{Replay, ReplayKind};
-use ledger_events::user::{User, UserRole};
-use ledger_events::wallet::{Direction, Wallet};
-use ledger_events::webhook::{Webhook, WebhookEventType};
+use ledger_events::reconciliation::{Decision, StatementImported};
+use ledger_events::replay::ReplayKind;
+use ledger_events::user::UserRole;
+use ledger_events::wallet::Direction;
+use ledger_events::webhook::WebhookEventType;
 use ledger_events::{
-    AccountId, Actor, BeneficiaryId, CategoryId, CredentialId, Currency, Money, OrderId, PayoutId, Position, ProductId,
-    Rejection, ReplayId, StatementId, UserId, WalletId, WebhookId,
+    AccountId, BeneficiaryId, CategoryId, CredentialId, Currency, Money, OrderId, PayoutId, Position, ProductId, ReplayId,
+    StatementId, UserId, WalletId, WebhookId,
 };
-use ledger_projections::wallets::Transaction;
-use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::erasure::{Erased, Part, Subject};
+use super::erasure::{Part, Subject};
 use crate::access::operators;
 use crate::access::seal::Private;
 
@@ -360,227 +350,4 @@ pub struct NewVoucher {
     /// Made from the voucher's own id when absent.
     pub reference: Option<String>,
     pub expires_on: Option<NaiveDate>,
-}
-
-/// What a command did.
-#[derive(Clone, Debug)]
-pub enum Answer {
-    Account(Account),
-    Credential(Credential),
-    /// The signing secret only if it was made now.
-    Signing {
-        credential: Credential,
-        signing_secret: Option<Private>,
-    },
-    IpBlockLifted,
-    OperatorToken {
-        id: i64,
-    },
-    User(User),
-    Wallet(Wallet),
-    /// `is_new` is false when the reference had brought the same amount before.
-    Funding {
-        transaction: Transaction,
-        is_new: bool,
-    },
-    Transaction(Transaction),
-    Category(Category),
-    Product(Product),
-    Stock(StockLoaded),
-    Charge(Charge),
-    Order(Box<OrderView>),
-    Webhook(WebhookView),
-    /// A test was asked for: its delivery, and its event.
-    Test {
-        delivery_id: i64,
-        event_id: Uuid,
-    },
-    /// A delivery will be tried again.
-    Retry {
-        delivery_id: i64,
-    },
-    Replay(Replay),
-    Beneficiary(BeneficiaryView),
-    Payout(PayoutView),
-    /// `is_new` is false when the file was imported before, and after a decision.
-    Statement {
-        statement: Statement,
-        is_new: bool,
-    },
-    Erased(Erased),
-}
-
-/// What an order would cost.
-#[derive(Clone, Debug)]
-pub struct Charge {
-    pub product_id: ProductId,
-    pub denomination: Money,
-    pub quantity: i32,
-    pub currency: Currency,
-    pub price: Price,
-    pub wallet_balance: Money,
-    pub quoted_at: DateTime<Utc>,
-}
-
-impl Charge {
-    pub fn of(quote: &Quote<'_>, denomination: Money, quantity: i32, quoted_at: DateTime<Utc>) -> Charge {
-        Charge {
-            product_id: quote.product.id,
-            denomination,
-            quantity,
-            currency: quote.product.details.currency,
-            price: quote.price,
-            wallet_balance: quote.wallet.balance,
-            quoted_at,
-        }
-    }
-}
-
-#[derive(Clone, Debug, Default)]
-pub struct StockLoaded {
-    pub accepted: i32,
-    pub duplicates: i32,
-    pub rejected: Vec<(i64, &'static str)>,
-}
-
-/// An order with the texts that stand in the vault.
-#[derive(Clone, Debug)]
-pub struct OrderView {
-    pub order: Order,
-    pub metadata: Option<Private>,
-    pub cancel_reason: Option<Private>,
-    /// False when the same `client_reference` and payload had made it before.
-    pub is_new: bool,
-}
-
-/// A webhook with the texts that stand in the vault; the token only right after registration.
-#[derive(Clone, Debug)]
-pub struct WebhookView {
-    pub webhook: Webhook,
-    pub name: Private,
-    pub url: Private,
-    pub token: Option<Private>,
-}
-
-/// A beneficiary with what is shown of the person.
-#[derive(Clone, Debug)]
-pub struct BeneficiaryView {
-    pub beneficiary: Beneficiary,
-    pub profile: Option<Private>,
-}
-
-/// A payout with the text that stands in the vault.
-#[derive(Clone, Debug)]
-pub struct PayoutView {
-    pub payout: Payout,
-    pub failure_reason: Option<Private>,
-    /// False when the same `client_reference` and payload had made it before.
-    pub is_new: bool,
-}
-
-/// An HTTP answer as it is stored under an idempotency key: an answer to a later request with the
-/// same key is this one, byte for byte.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Rendered {
-    pub status: u16,
-    pub body: String,
-    /// It shows a secret once, so it is sealed at rest.
-    pub is_secret: bool,
-}
-
-impl fmt::Debug for Rendered {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rendered").field("status", &self.status).finish_non_exhaustive()
-    }
-}
-
-/// An `Idempotency-Key`, and how the answer is put down.
-#[derive(Clone, Copy, Debug)]
-pub struct Idempotency {
-    /// SHA-256 over account, method, path and key.
-    pub key_hash: [u8; 32],
-    /// SHA-256 over the parsed request.
-    pub fingerprint: [u8; 32],
-    pub render: fn(&Answer) -> Result<Rendered, serde_json::Error>,
-}
-
-/// What a caller gets back.
-#[derive(Clone, Debug)]
-pub enum Reply {
-    /// The command had no idempotency key.
-    Answer(Box<Answer>),
-    Rendered {
-        rendered: Rendered,
-        is_replay: bool,
-    },
-}
-
-/// Why a caller gets no reply.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum WriteError {
-    #[error(transparent)]
-    Rejected(#[from] Rejection),
-    /// Nothing happened: the queue is full, or the database is away.
-    #[error("the ledger cannot take this now; nothing happened")]
-    Unavailable,
-    /// Nothing happened: an earlier request with the same idempotency key is still undecided.
-    #[error("a request with the same idempotency key is still undecided")]
-    InProgress,
-    /// The commit's answer never came.
-    #[error("the commit's answer never came")]
-    OutcomeUnknown,
-    /// Nothing happened: the database refused this very command.
-    #[error("the database refused the command")]
-    Refused,
-}
-
-/// Who asks, and within which request.
-#[derive(Clone, Debug)]
-pub struct Origin {
-    pub actor: Actor,
-    pub request_id: String,
-}
-
-/// A command in the writer's queue.
-#[derive(Debug)]
-pub struct Submission {
-    pub command: Command,
-    pub origin: Origin,
-    pub idempotency: Option<Idempotency>,
-    pub deadline: Instant,
-    pub claim: Claim,
-    /// None once it was answered.
-    pub reply: Option<oneshot::Sender<Result<Reply, WriteError>>>,
-}
-
-/// Who decides what becomes of a queued command: the writer that takes it up, or the caller that
-/// gives it up at its deadline. Whoever is first.
-#[derive(Clone, Debug, Default)]
-pub struct Claim(Arc<AtomicU8>);
-
-impl Claim {
-    const TAKEN: u8 = 1;
-    const GIVEN_UP: u8 = 2;
-
-    /// For the writer: false when the caller has given the command up, so that it must not run.
-    pub fn take(&self) -> bool {
-        self.settle(Self::TAKEN)
-    }
-
-    /// For the caller: false when the writer is at it, so that its verdict has to be waited for.
-    pub fn give_up(&self) -> bool {
-        self.settle(Self::GIVEN_UP)
-    }
-
-    /// For the writer: the command was not run, and its caller may give it up again.
-    pub fn give_back(&self) {
-        _ = self.0.compare_exchange(Self::TAKEN, 0, Ordering::AcqRel, Ordering::Acquire);
-    }
-
-    fn settle(&self, wanted: u8) -> bool {
-        match self.0.compare_exchange(0, wanted, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => true,
-            Err(settled) => settled == wanted,
-        }
-    }
 }

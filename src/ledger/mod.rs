@@ -1,5 +1,6 @@
 //! The log and its writer, its readers, and the projectors that follow it.
 
+pub mod answer;
 pub(crate) mod append;
 pub mod backlog;
 mod batch;
@@ -20,6 +21,7 @@ mod schema;
 pub mod statement;
 pub mod stock;
 pub mod story;
+pub mod submission;
 pub mod texts;
 mod wake;
 mod writer;
@@ -37,9 +39,11 @@ use tokio_util::task::TaskTracker;
 
 use crate::access::seal::Keyring;
 use crate::telemetry::Metrics;
-pub use command::{Answer, Command, Idempotency, Origin, Rendered, Reply, WriteError};
-use command::{Claim, Submission};
+pub use answer::Answer;
+pub use command::Command;
 pub use schema::{IMPORT, SchemaError, check as check_schema, half_imported, migrate, pending};
+use submission::{Claim, Submission};
+pub use submission::{Idempotency, Origin, Rendered, Reply, WriteError};
 pub use wake::{Addressee, NewDeliveries, Wake};
 use writer::Writer;
 

@@ -10,9 +10,10 @@ use ledger_events::{
 };
 use sqlx::PgConnection;
 
-use super::command::{Command, NewVoucher, Submission};
+use super::command::{Command, NewVoucher};
 use super::erasure::{Part, Subject};
 use super::keys::Owner;
+use super::submission::Submission;
 use super::texts::{FAILURE_REASON, METADATA, WEBHOOK_NAME, WEBHOOK_URL};
 
 /// Ids that may be handed out.

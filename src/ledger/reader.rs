@@ -1,25 +1,25 @@
 //! Reading the log: pages by position, in short statements, never under one long snapshot.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use ledger_events::leaf::Leaf;
-use ledger_events::order::Order;
-use ledger_events::payout::Payout;
 use ledger_events::webhook::WebhookEvent;
 use ledger_events::{
-    AccountId, CodecError, Event, Metadata, Moment, OrderId, PayoutId, Position, Recorded, ReplayId, ShardId, StreamType,
-    TransactionId, WalletId, WebhookId,
+    AccountId, CodecError, Event, Metadata, Moment, Position, Recorded, ReplayId, ShardId, StreamType, WebhookId,
 };
-use ledger_projections::deliveries::{self, Inputs, Made, Past};
-use ledger_projections::{ProjectionError, orders, payouts};
+use ledger_projections::ProjectionError;
 use serde::{Deserialize, Serialize};
-use sqlx::{FromRow, PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
+use sqlx::{FromRow, PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 mod account;
+mod money;
+mod states;
 
 pub use account::money_positions;
+pub use money::{money_events, movements, wallet_events, wallets_before, wallets_between};
+pub use states::{fold_deliveries, orders_before, past, payouts_before};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -117,6 +117,7 @@ macro_rules! select_events {
         )
     };
 }
+use select_events;
 
 /// The events after a position, in order, as they are stored. Positions are gapless and in
 /// commit order, so a reader that goes on from the last one it saw misses nothing.
@@ -200,85 +201,6 @@ pub async fn after(db: impl PgExecutor<'_>, shard: ShardId, after: Position, lim
     stored_after(db, shard, after, limit).await?.iter().map(Stored::decode).collect()
 }
 
-/// What happened to wallets after a position and up to another one, in order.
-pub async fn wallet_events(
-    db: impl PgExecutor<'_>,
-    shard: ShardId,
-    after: Position,
-    upto: Position,
-) -> Result<Vec<Recorded>, ReadError> {
-    let found: Vec<Stored> = sqlx::query_as(select_events!(
-        "WHERE shard_id = $1 AND position > $2 AND position <= $3 AND stream_type = 'wallet' ORDER BY position"
-    ))
-    .bind(shard)
-    .bind(after)
-    .bind(upto)
-    .fetch_all(db)
-    .await?;
-    found.iter().map(Stored::decode).collect()
-}
-
-/// The wallets that have events after a position and up to another one.
-pub async fn wallets_between(
-    db: impl PgExecutor<'_>,
-    shard: ShardId,
-    (after, upto): (Position, Position),
-) -> Result<HashSet<WalletId>, sqlx::Error> {
-    let ids: Vec<WalletId> = sqlx::query_scalar(
-        "SELECT DISTINCT stream_id FROM events WHERE shard_id = $1 AND position > $2 AND position <= $3 AND stream_type = 'wallet'",
-    )
-    .bind(shard)
-    .bind(after)
-    .bind(upto)
-    .fetch_all(db)
-    .await?;
-    Ok(ids.into_iter().collect())
-}
-
-/// What happened to orders, payouts and wallets after a position and up to another one, of one account
-/// or of all, in order.
-pub async fn money_events(
-    db: impl PgExecutor<'_>,
-    shard: ShardId,
-    account: Option<AccountId>,
-    after: Position,
-    upto: Position,
-    limit: i64,
-) -> Result<Vec<Stored>, sqlx::Error> {
-    let mut query: QueryBuilder<Postgres> = QueryBuilder::new(select_events!("WHERE shard_id = "));
-    query.push_bind(shard).push(" AND position > ").push_bind(after).push(" AND position <= ").push_bind(upto);
-    query.push(" AND stream_type IN ('order', 'payout', 'wallet')");
-    if let Some(account) = account {
-        query.push(" AND metadata->>'account_id' = ").push_bind(account.to_string());
-    }
-    query.push(" ORDER BY position LIMIT ").push_bind(limit);
-    query.build_query_as().fetch_all(db).await
-}
-
-/// The first event of each of these wallets' streams, and the last one before a version.
-pub async fn wallets_before(
-    db: impl PgExecutor<'_>,
-    shard: ShardId,
-    wallets: &[(WalletId, i64)],
-) -> Result<Vec<Stored>, sqlx::Error> {
-    let (ids, versions): (Vec<WalletId>, Vec<i64>) = wallets.iter().copied().unzip();
-    sqlx::query_as(
-        "SELECT e.shard_id, e.position, e.event_id, e.stream_type, e.stream_id, e.version, e.type, e.schema_version,
-            e.data::text AS data, e.metadata::text AS metadata, e.recorded_at
-         FROM unnest($2::bigint[], $3::bigint[]) AS w (id, version) CROSS JOIN LATERAL (
-            (SELECT * FROM events WHERE shard_id = $1 AND stream_type = 'wallet' AND stream_id = w.id AND version < w.version
-               AND version = 1)
-            UNION ALL
-            (SELECT * FROM events WHERE shard_id = $1 AND stream_type = 'wallet' AND stream_id = w.id AND version < w.version
-               AND version > 1 ORDER BY version DESC LIMIT 1)) AS e ORDER BY e.stream_id, e.version",
-    )
-    .bind(shard)
-    .bind(ids)
-    .bind(versions)
-    .fetch_all(db)
-    .await
-}
-
 /// The events of one stream after a version and up to another one, in order, as they are stored.
 pub async fn stream_after(
     db: impl PgExecutor<'_>,
@@ -317,18 +239,6 @@ pub async fn webhook_events_after(
         }
     }
     Ok(events)
-}
-
-/// The events of these wallet movements, in the log's order.
-pub async fn movements(db: impl PgExecutor<'_>, shard: ShardId, ids: &[TransactionId]) -> Result<Vec<Stored>, sqlx::Error> {
-    sqlx::query_as(select_events!(
-        "WHERE shard_id = $1 AND position = ANY(ARRAY(SELECT position FROM wallet_transactions WHERE shard_id = $1 AND id = ANY($2)))
-         ORDER BY position"
-    ))
-    .bind(shard)
-    .bind(ids)
-    .fetch_all(db)
-    .await
 }
 
 /// The events of one stream that make these versions, in order, as they are stored.
@@ -383,112 +293,6 @@ pub async fn retries_of(
 /// Where a shard's log ends now.
 pub async fn head(db: impl PgExecutor<'_>, shard: ShardId) -> Result<Position, sqlx::Error> {
     sqlx::query_scalar("SELECT position FROM log_head WHERE shard_id = $1").bind(shard).fetch_one(db).await
-}
-
-/// These orders as they were right before a position: their streams, folded.
-pub async fn orders_before(
-    conn: &mut PgConnection,
-    shard: ShardId,
-    ids: &[OrderId],
-    before: Position,
-) -> Result<HashMap<OrderId, Order>, ReadError> {
-    let mut states = HashMap::with_capacity(ids.len());
-    for stored in &streams_upto(conn, shard, StreamType::Order, ids, before - 1).await? {
-        let recorded = stored.decode()?;
-        if let Event::Order(event) = &recorded.event {
-            orders::fold(&mut states, &recorded, event);
-        }
-    }
-    Ok(states)
-}
-
-/// These payouts as they were right before a position.
-pub async fn payouts_before(
-    conn: &mut PgConnection,
-    shard: ShardId,
-    ids: &[PayoutId],
-    before: Position,
-) -> Result<HashMap<PayoutId, Payout>, ReadError> {
-    let mut states = HashMap::with_capacity(ids.len());
-    for stored in &streams_upto(conn, shard, StreamType::Payout, ids, before - 1).await? {
-        payouts::fold(&mut states, &stored.decode()?);
-    }
-    Ok(states)
-}
-
-/// What happened to these streams, each named once, up to a position; a stream after the other.
-async fn streams_upto(
-    conn: &mut PgConnection,
-    shard: ShardId,
-    stream_type: StreamType,
-    ids: &[i64],
-    upto: Position,
-) -> Result<Vec<Stored>, sqlx::Error> {
-    if ids.is_empty() {
-        return Ok(vec![]);
-    }
-    // A look for each stream, whatever the statistics: with `= ANY` and stale ones, all streams of the type are read.
-    sqlx::query_as(concat!(
-        "SELECT e.* FROM unnest($3::bigint[]) AS wanted (id) CROSS JOIN LATERAL (",
-        select_events!("WHERE shard_id = $1 AND stream_type = $2 AND stream_id = wanted.id AND position <= $4 ORDER BY version"),
-        ") AS e ORDER BY e.stream_id, e.version"
-    ))
-    .bind(shard)
-    .bind(stream_type.as_str())
-    .bind(ids)
-    .bind(upto)
-    .fetch_all(conn)
-    .await
-}
-
-/// These events of the past, each with its order as it was right after it. What is not in the log,
-/// or cannot be read there, is left out: whoever needs it says so.
-pub async fn past(conn: &mut PgConnection, shard: ShardId, events: &[Uuid]) -> Result<HashMap<Uuid, Past>, ReadError> {
-    let mut past = HashMap::with_capacity(events.len());
-    if events.is_empty() {
-        return Ok(past);
-    }
-    let wanted: Vec<Stored> = sqlx::query_as(select_events!("WHERE shard_id = $1 AND event_id = ANY($2)"))
-        .bind(shard)
-        .bind(events)
-        .fetch_all(&mut *conn)
-        .await?;
-    let last = wanted.iter().map(|stored| stored.position).max().unwrap_or_default();
-    let mut orders: Vec<OrderId> = vec![];
-    for stored in &wanted {
-        let Ok(recorded) = stored.decode() else { continue };
-        if recorded.stream_type == StreamType::Order {
-            orders.push(recorded.stream_id);
-        }
-        past.insert(stored.event_id, Past { recorded, order: None });
-    }
-    orders.sort_unstable();
-    orders.dedup();
-    let history = streams_upto(conn, shard, StreamType::Order, &orders, last).await?;
-    let mut states: HashMap<OrderId, Order> = HashMap::new();
-    let mut unreadable = HashSet::new();
-    for stored in &history {
-        let Ok(recorded) = stored.decode() else {
-            unreadable.insert(stored.stream_id);
-            continue;
-        };
-        if let Event::Order(event) = &recorded.event {
-            orders::fold(&mut states, &recorded, event);
-        }
-        if let Some(wanted) = past.get_mut(&stored.event_id) {
-            wanted.order = states.get(&stored.stream_id).filter(|_| !unreadable.contains(&stored.stream_id)).cloned();
-        }
-    }
-    Ok(past)
-}
-
-/// Folds the next events of the log into deliveries, with what that needs of the log before them.
-pub async fn fold_deliveries(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) -> Result<Made, ReadError> {
-    let plan = deliveries::plan(conn, shard, events).await?;
-    let first = events.first().map(|recorded| recorded.moment.position).unwrap_or_default();
-    let before = orders_before(conn, shard, &plan.orders, first).await?;
-    let past = past(conn, shard, &plan.past).await?;
-    Ok(deliveries::fold(plan, Inputs { before, past }, events)?)
 }
 
 /// The ids of each replay's first and last event.

@@ -18,10 +18,10 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::batch::Batch;
-use super::command::{Reply, Submission, WriteError};
 use super::connect;
 use super::decide::{DecideError, decide_all};
 use super::memory::{Memory, Recent};
+use super::submission::{Reply, Submission, WriteError};
 use super::wake::Wake;
 use crate::access::seal::Keyring;
 use crate::batching;

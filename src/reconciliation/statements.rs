@@ -4,15 +4,16 @@
 //! written before the event that imports it. So the same file is imported once, whoever sends it again and however
 //! often, and an import that was cut off leaves nothing that counts.
 
+mod candidates;
+
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 
-use chrono::{NaiveDate, NaiveTime, TimeDelta};
+use chrono::{NaiveDate, TimeDelta};
 use futures::TryStreamExt;
 use ledger_events::reconciliation::{Decision, Statement, StatementFormat, StatementImported};
-use ledger_events::{AccountId, Currency, Money, Position, ShardId, StatementId, WalletId, payout};
+use ledger_events::{Currency, ShardId, StatementId};
 use ledger_projections::{ProjectionError, statements};
-use rust_decimal::Decimal;
 use sha2::{Digest, Sha256};
 use sqlx::PgPool;
 
@@ -21,7 +22,7 @@ use super::lines::{self, Columns, Line, LineError};
 use super::matching::{self, Candidate, Open, Outcome, Tolerance};
 use crate::access::seal::{Keyring, SealError};
 use crate::ledger::FIRST_SHARD;
-use crate::ledger::reader;
+pub use candidates::exists;
 
 /// The limit of a file, in bytes.
 pub const MAX_BYTES: usize = 16 << 20;
@@ -288,7 +289,7 @@ pub async fn run(
         elsewhere.filter(|(id, line, _)| !here.contains(&(*id, *line))).map(|(.., decision)| decision).collect();
     let booked = all.iter().map(|kept| kept.line.booked_on);
     let (from, to) = (booked.clone().min().unwrap_or(first) - days, booked.max().unwrap_or(last) + days);
-    let mut candidates = candidates(pool, shards, from, to, limits.candidates).await?;
+    let mut candidates = candidates::on_days(pool, shards, from, to, limits.candidates).await?;
     candidates.retain(|candidate| !elsewhere.contains(&candidate.is));
     // It may take a second: other requests go on meanwhile.
     let matched = tokio::task::spawn_blocking(move || {
@@ -327,127 +328,4 @@ pub async fn run(
     let unmatched = candidates.iter().enumerate().filter(|(_, candidate)| is_missing(candidate));
     let unmatched = unmatched.map(|(at, candidate)| (candidate.clone(), named.contains(&at))).collect();
     Ok(Matching { lines, unmatched })
-}
-
-/// The fundings that came in and the payouts that were paid on these days, in the order of their days.
-async fn candidates(
-    pool: &PgPool,
-    shards: &[ShardId],
-    first: NaiveDate,
-    last: NaiveDate,
-    most: usize,
-) -> Result<Vec<Candidate>, StatementError> {
-    let (from, to) = (first.and_time(NaiveTime::MIN).and_utc(), (last + TimeDelta::days(1)).and_time(NaiveTime::MIN).and_utc());
-    let limit = i64::try_from(most).unwrap_or(i64::MAX).saturating_add(1);
-    let mut candidates = vec![];
-    for shard in shards {
-        let (after, end) = (reader::position_at(pool, *shard, from).await?, reader::position_at(pool, *shard, to).await?);
-        let fundings: Vec<FundingRow> = sqlx::query_as(
-            "SELECT id, position, account_id, wallet_id, amount, currency, reference, (created_at AT TIME ZONE 'UTC')::date AS day
-             FROM wallet_transactions WHERE shard_id = $1 AND category = 'FUNDING' AND position >= $2 AND position < $3 ORDER BY position LIMIT $4",
-        )
-        .bind(shard)
-        .bind(after)
-        .bind(end)
-        .bind(limit)
-        .fetch_all(pool)
-        .await?;
-        let payouts: Vec<PayoutRow> = sqlx::query_as(
-            "SELECT id, account_id, wallet_id, amount, currency, client_reference, (settled_at AT TIME ZONE 'UTC')::date AS day
-             FROM payouts WHERE shard_id = $1 AND status = 'PAID' AND settled_at >= $2 AND settled_at < $3 ORDER BY settled_at LIMIT $4",
-        )
-        .bind(shard)
-        .bind(from)
-        .bind(to)
-        .bind(limit)
-        .fetch_all(pool)
-        .await?;
-        for funding in fundings {
-            candidates.push(funding.candidate()?);
-        }
-        for payout in payouts {
-            candidates.push(payout.candidate()?);
-        }
-        if candidates.len() > most {
-            return Err(StatementError::TooMany(most));
-        }
-    }
-    candidates.sort_by_key(|candidate| candidate.day);
-    Ok(candidates)
-}
-
-fn decoded<T, E: std::error::Error + Send + Sync + 'static>(value: Result<T, E>) -> Result<T, sqlx::Error> {
-    value.map_err(|error| sqlx::Error::Decode(Box::new(error)))
-}
-
-fn currency(text: &str) -> Result<Currency, sqlx::Error> {
-    text.parse().map_err(|problem: &str| sqlx::Error::Decode(problem.into()))
-}
-
-#[derive(sqlx::FromRow)]
-struct FundingRow {
-    id: i64,
-    position: Position,
-    account_id: AccountId,
-    wallet_id: WalletId,
-    amount: Decimal,
-    currency: String,
-    reference: Option<String>,
-    day: NaiveDate,
-}
-
-impl FundingRow {
-    fn candidate(self) -> Result<Candidate, sqlx::Error> {
-        Ok(Candidate {
-            is: Decision::Funding { transaction_id: self.id },
-            account_id: self.account_id,
-            wallet_id: self.wallet_id,
-            position: Some(self.position),
-            amount: decoded(Money::try_from(self.amount))?,
-            currency: currency(&self.currency)?,
-            day: self.day,
-            references: self.reference.into_iter().collect(),
-        })
-    }
-}
-
-#[derive(sqlx::FromRow)]
-struct PayoutRow {
-    id: i64,
-    account_id: AccountId,
-    wallet_id: WalletId,
-    amount: Decimal,
-    currency: String,
-    client_reference: Option<String>,
-    day: NaiveDate,
-}
-
-impl PayoutRow {
-    fn candidate(self) -> Result<Candidate, sqlx::Error> {
-        Ok(Candidate {
-            is: Decision::Payout { payout_id: self.id },
-            account_id: self.account_id,
-            wallet_id: self.wallet_id,
-            position: None,
-            amount: decoded(Money::try_from(self.amount))?,
-            currency: currency(&self.currency)?,
-            day: self.day,
-            references: [payout::reference_code(self.id)].into_iter().chain(self.client_reference).collect(),
-        })
-    }
-}
-
-/// Whether there is what a person says a line is, in any of these shards.
-pub async fn exists(pool: &PgPool, shards: &[ShardId], decision: Decision) -> Result<bool, sqlx::Error> {
-    let (sql, id) = match decision {
-        Decision::Ignored => return Ok(true),
-        Decision::Funding { transaction_id } => (
-            "SELECT EXISTS (SELECT FROM wallet_transactions WHERE shard_id = ANY($1) AND id = $2 AND category = 'FUNDING')",
-            transaction_id,
-        ),
-        Decision::Payout { payout_id } => {
-            ("SELECT EXISTS (SELECT FROM payouts WHERE shard_id = ANY($1) AND id = $2 AND status = 'PAID')", payout_id)
-        }
-    };
-    sqlx::query_scalar(sql).bind(shards).bind(id).fetch_one(pool).await
 }

@@ -10,16 +10,17 @@ use sqlx::ConnectOptions;
 
 use crate::support::node::{Answer, Node, Setup};
 use crate::support::proxy::NextCommit;
+use crate::support::wait::{until, until_locked_out};
 
 fn order(setup: &Setup) -> Value {
     json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1})
 }
 
 /// Places the order under its key as a client would: again, until it is told what became of it.
-async fn insist(node: &Node, setup: &Setup) -> Answer {
+async fn insist(node: &Node, setup: &Setup, key: &str) -> Answer {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
-        let answer = node.keyed(&setup.client, "/orders", "key", &order(setup)).await;
+        let answer = node.keyed(&setup.client, "/orders", key, &order(setup)).await;
         if ![409, 503, 504].contains(&answer.status) {
             return answer;
         }
@@ -53,7 +54,7 @@ async fn nothing_happens_and_503_says_when_to_ask_again() {
     assert_eq!(node.send(node.request("GET", "/healthz")).await.status, 200);
 
     proxy.set_away(false);
-    insist(&node, &setup).await.data(201);
+    insist(&node, &setup, "key").await.data(201);
     assert_eq!(node.send(node.request("GET", "/readyz")).await.status, 200);
     assert_eq!(node.head().await, head + 2, "of all that was refused, nothing happened");
 }
@@ -69,21 +70,22 @@ async fn a_full_queue_is_503_and_says_when_to_ask_again() {
     let origin = || Origin { actor: Actor::Operator(0), request_id: "waits".to_owned() };
     // What has been taken up leaves room once more: until it is full and stays so.
     let (mut waiting, body) = (vec![], order(&setup));
-    let refused = loop {
+    let mut refused = None;
+    until("it is full, and stays so", async || {
         while let Ok(reply) = node.ledger.enqueue(FIRST_SHARD, create.clone(), origin(), None) {
             waiting.push(reply);
         }
         let place = node.keyed(&setup.client, "/orders", "key", &body);
-        match tokio::time::timeout(Duration::from_secs(1), place).await {
-            Ok(answer) => break answer,
-            Err(_) => continue,
-        }
-    };
+        refused = tokio::time::timeout(Duration::from_secs(1), place).await.ok();
+        refused.is_some()
+    })
+    .await;
+    let refused = refused.unwrap();
     refused.refused(503, "E_UNAVAILABLE");
     assert!(refused.header("retry-after").parse::<u32>().unwrap() >= 1);
     sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
     drop(waiting);
-    insist(&node, &setup).await.data(201);
+    insist(&node, &setup, "key").await.data(201);
     let orders = "SELECT count(*) FROM events WHERE position > $1 AND type = 'OrderPlaced'";
     let placed: i64 = sqlx::query_scalar(orders).bind(head).fetch_one(node.ledger.pool()).await.unwrap();
     assert_eq!(placed, 1, "the refused one did not happen");
@@ -100,7 +102,7 @@ async fn a_commit_of_unknown_outcome_is_504_and_its_key_tells_later() {
     assert!(unknown.header("retry-after").parse::<u32>().unwrap() >= 1);
 
     proxy.set_away(false);
-    let told = insist(&node, &setup).await;
+    let told = insist(&node, &setup, "key").await;
     told.data(201);
     assert_eq!(told.header("idempotent-replayed"), "true");
     assert_eq!(node.head().await, head + 2);
@@ -117,28 +119,12 @@ async fn what_was_answered_504_and_never_committed_is_not_run_later() {
 
     proxy.set_away(false);
     // The writer is back when it takes something else; the batch that was lost comes before it.
-    let other = loop {
-        let other = node.keyed(&setup.client, "/orders", "other", &order(&setup)).await;
-        if other.status != 503 {
-            break other;
-        }
-    };
-    other.data(201);
+    insist(&node, &setup, "other").await.data(201);
     assert_eq!(node.head().await, head + 2, "only the other order is in the log");
     let again = node.keyed(&setup.client, "/orders", "key", &order(&setup)).await;
     again.data(201);
     assert_eq!(again.headers.get("idempotent-replayed"), None, "the key stood for nothing yet");
     assert_eq!(node.head().await, head + 4);
-}
-
-/// Until a writer waits for the head.
-async fn head_is_wanted(node: &Node) {
-    let wanted = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
-                    AND application_name = 'rewards-ledger writer' AND wait_event_type = 'Lock')";
-    let mut admin = node.options.connect().await.unwrap();
-    while !sqlx::query_scalar::<_, bool>(wanted).fetch_one(&mut admin).await.unwrap() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -151,7 +137,7 @@ async fn who_asks_again_too_long_before_the_first_is_decided_is_told_so() {
     let mut holder = node.options.connect().await.unwrap();
     sqlx::raw_sql("BEGIN; SELECT position FROM log_head FOR UPDATE").execute(&mut holder).await.unwrap();
     let second = async {
-        head_is_wanted(&node).await;
+        until_locked_out(&node.options, "rewards-ledger writer").await;
         let second = node.keyed(&setup.client, "/orders", "key", &body).await;
         sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
         second

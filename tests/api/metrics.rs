@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::node::Node;
 use crate::support::shop::{DEADLINE, receiver, worker};
+use crate::support::wait::until;
 
 const NAMES: [&str; 25] = [
     "ledger_http_requests_total{",
@@ -170,9 +171,7 @@ async fn what_waits_for_the_head_stands_in_the_queue() {
     let mut waiting = vec![put("first")];
     // It is taken up, and waits for the head.
     let depth = [r#"ledger_writer_queue_depth{shard="1"}"#];
-    while counted(&node, depth).await != [0.0] {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until("it is taken up", async || counted(&node, depth).await == [0.0]).await;
     waiting.extend((0..5).map(|n| put(&n.to_string())));
     assert_eq!(counted(&node, depth).await, [5.0]);
     sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();

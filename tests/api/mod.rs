@@ -9,6 +9,7 @@ mod bodies;
 mod callers;
 mod charges;
 mod documents;
+mod gate;
 mod idempotency;
 mod images;
 mod limits;

@@ -1,7 +1,5 @@
 //! Users of accounts: logging in, tokens, the portal, and what ends a session.
 
-use std::time::Duration;
-
 use chrono::{DateTime, TimeDelta, Utc};
 use rewards_ledger::access::seal::Private;
 use rewards_ledger::access::tokens::{AccessTokens, Claims};
@@ -11,6 +9,7 @@ use sqlx::ConnectOptions;
 
 use crate::support::ledger::keyring;
 use crate::support::node::{AMPLE_LIMITS, Answer, Node, PASSWORD, User};
+use crate::support::wait::until_locked_out;
 
 const KEYS: &str = "/client/api/api-keys";
 
@@ -154,16 +153,11 @@ async fn of_concurrent_refreshes_with_one_token_at_most_one_succeeds() {
 async fn a_refresh_that_broke_off_before_its_commit_did_not_happen() {
     let (node, user) = with_user("viewer").await;
     let mut killed = node.options.connect().await.unwrap();
-    let mut superuser = node.options.connect().await.unwrap();
     sqlx::raw_sql("BEGIN; UPDATE vault.refresh_tokens SET used_at = now()").execute(&mut killed).await.unwrap();
     let waiting = refresh(&node, &user.refresh_token);
     let kill = async {
         // As soon as the refresh waits for the lock.
-        let waits =
-            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%FOR UPDATE OF t, s%')";
-        while !sqlx::query_scalar::<_, bool>(waits).fetch_one(&mut superuser).await.unwrap() {
-            tokio::task::yield_now().await;
-        }
+        until_locked_out(&node.options, "rewards-ledger").await;
         drop(killed);
     };
     let (answer, ()) = tokio::join!(waiting, kill);
@@ -440,12 +434,8 @@ async fn a_login_with_a_password_that_is_being_changed_begins_nothing() {
     let changed = sqlx::query("UPDATE vault.users SET password_hash = 'another' WHERE user_id = $1").bind(user.id);
     assert_eq!(changed.execute(&mut *change).await.unwrap().rows_affected(), 1);
     let login = node.anyone("POST", "/auth/login", json!({"email": user.email, "password": PASSWORD}));
-    let mut admin = node.options.connect().await.unwrap();
     let commit = async {
-        let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        while sqlx::query_scalar::<_, i64>(waits).fetch_one(&mut admin).await.unwrap() == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        until_locked_out(&node.options, "rewards-ledger").await;
         change.commit().await.unwrap();
     };
     let (answer, ()) = tokio::join!(login, commit);

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::support::shop::{DEADLINE, Shop, receiver};
+use crate::support::wait::{until, until_true};
 
 /// What a delivery is: its event and its webhook.
 type Made = (Uuid, i64);
@@ -66,12 +67,8 @@ async fn deliveries_are_rebuilt_while_a_worker_sends_and_retries_them() {
     });
 
     for _ in 0..4 {
-        let mixed = async {
-            while !matches!(under_way(&shop).await, (1.., 1..)) {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        tokio::time::timeout(DEADLINE, mixed).await.expect("some are being sent, and some wait for another attempt");
+        until("some are being sent, and some wait for another attempt", async || matches!(under_way(&shop).await, (1.., 1..)))
+            .await;
         let before = ids(&shop).await;
         let rebuilt = rebuild(&shop.options, Rebuild::Deliveries, |_| {}).await.unwrap();
         assert!(rebuilt.was_clean(), "{:#?}", rebuilt.differences);
@@ -84,13 +81,7 @@ async fn deliveries_are_rebuilt_while_a_worker_sends_and_retries_them() {
     shop.project().await;
 
     let all = ids(&shop).await;
-    let done = async {
-        let left = "SELECT count(*) FROM delivery_state WHERE status <> 'delivered'";
-        while sqlx::query_scalar::<_, i64>(left).fetch_one(shop.pool()).await.unwrap() > 0 {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(DEADLINE, done).await.expect("all are delivered");
+    until_true("all are delivered", shop.pool(), "SELECT bool_and(status = 'delivered') FROM delivery_state").await;
     stop.cancel();
     running.await.unwrap();
 

@@ -6,7 +6,8 @@ use nix::sys::signal::Signal;
 
 use super::{directory, err, out, program, run};
 use crate::support::postgres;
-use crate::support::program::{DEADLINE, OPERATOR_TOKEN, Program};
+use crate::support::program::{OPERATOR_TOKEN, Program};
+use crate::support::wait::{until, until_locked_out};
 
 #[tokio::test]
 async fn a_database_is_migrated_once() {
@@ -112,31 +113,18 @@ async fn what_was_accepted_before_sigterm_is_answered() {
         tokio::spawn(request.header("Content-Type", "application/json").body(body).send())
     };
     let mut creating = vec![create(0)];
-    waiting_for_the_head(&database.url).await;
+    until_locked_out(&options, "rewards-ledger writer").await;
     creating.extend((1..8).map(create));
     // The first one is with the writer, the others in its queue.
-    tokio::time::timeout(DEADLINE, async {
-        let metrics = format!("{served_url}/metrics");
-        let seven = "\nledger_writer_queue_depth{shard=\"1\"} 7\n";
-        while !reqwest::get(&metrics).await.unwrap().text().await.unwrap().contains(seven) {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await
-    .expect("all are accepted");
+    let (metrics, seven) = (format!("{served_url}/metrics"), "\nledger_writer_queue_depth{shard=\"1\"} 7\n");
+    until("all are accepted", async || reqwest::get(&metrics).await.unwrap().text().await.unwrap().contains(seven)).await;
     // A connection that was kept open from before.
     let kept = reqwest::Client::new();
     let alive = format!("{served_url}/healthz");
     assert_eq!(kept.get(&alive).send().await.unwrap().status(), 200);
     served.signal(Signal::SIGTERM);
     // From when the signal arrives nobody else is let in, while those who were wait for their answers.
-    tokio::time::timeout(DEADLINE, async {
-        while reqwest::get(&alive).await.is_ok() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await
-    .expect("no new requests");
+    until("no new requests are let in", async || reqwest::get(&alive).await.is_err()).await;
     let create_late = create(8).await.unwrap();
     assert!(create_late.is_err_and(|error| error.is_connect()), "a request that comes later is refused");
     assert!(kept.get(&alive).send().await.is_err(), "on a connection of before, too");
@@ -165,7 +153,7 @@ async fn a_second_signal_ends_at_once() {
     let mut command = program(directory.path());
     command.args(["admin", "--url", &served.url(), "account", "create", "Acme"]).env("LEDGER_OPERATOR_TOKEN", OPERATOR_TOKEN);
     let creating = tokio::spawn(async move { run(&mut command).await });
-    waiting_for_the_head(&database.url).await;
+    until_locked_out(&options, "rewards-ledger writer").await;
     served.signal(Signal::SIGTERM);
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(!served.has_ended(), "it still owes an answer");
@@ -173,18 +161,4 @@ async fn a_second_signal_ends_at_once() {
     let status = tokio::time::timeout(Duration::from_secs(10), served.ended()).await.expect("at once");
     assert_eq!(status.code(), Some(128 + 15));
     assert!(!creating.await.unwrap().status.success());
-}
-
-/// Until the node's writer waits for the lock that the test holds.
-async fn waiting_for_the_head(url: &str) {
-    let options: sqlx::postgres::PgConnectOptions = url.parse().unwrap();
-    let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
-    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'rewards-ledger writer' AND wait_event_type = 'Lock' AND datname = current_database()";
-    tokio::time::timeout(DEADLINE, async {
-        while sqlx::query_scalar::<_, i64>(waiting).fetch_one(&mut connection).await.unwrap() == 0 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await
-    .expect("the writer waits");
 }

@@ -1,12 +1,15 @@
 //! The same commands at a terminal: in colour, and with a bar for what takes its time. `script` gives them one.
 
 use std::path::Path;
+use std::process::Output;
+use std::time::Duration;
 
 use sqlx::ConnectOptions;
 use tokio::process::Command;
 
 use super::{directory, out, program, run};
 use crate::support::shop::Shop;
+use crate::support::wait::until;
 
 /// The program at a terminal of its own; both of its outputs come out of `script`'s.
 fn at_a_terminal(data_dir: &Path, arguments: &str) -> Command {
@@ -54,6 +57,24 @@ async fn the_demo_is_in_colour_at_a_terminal_unless_nobody_wants_it() {
     assert!(codes.into_iter().all(|code| code != 'm'), "{told:?}");
 }
 
+/// What takes less than this is shown no bar.
+const BAR: Duration = Duration::from_secs(1);
+
+/// Runs a command that nobody lets read the log, until it has waited for that as long as a bar does, however late it began.
+async fn run_held_up(shop: &Shop, command: &mut Command) -> Output {
+    let mut holder = shop.admin().await;
+    sqlx::raw_sql("BEGIN; LOCK TABLE events IN ACCESS EXCLUSIVE MODE").execute(&mut holder).await.unwrap();
+    let hold = async {
+        let waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'events'::regclass AND NOT granted
+                        AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))";
+        until("it reads the log", async || sqlx::query_scalar(waits).fetch_one(&mut holder).await.unwrap()).await;
+        tokio::time::sleep(BAR).await;
+        sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
+    };
+    let ((), done) = tokio::join!(hold, run(command));
+    done
+}
+
 /// Into a file, and by a pipe; where the lines themselves go to the terminal, there is no bar between them.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_export_that_takes_its_time_shows_a_bar() {
@@ -70,9 +91,8 @@ async fn an_export_that_takes_its_time_shows_a_bar() {
         (format!("events export > {path}"), true),
         ("events export".to_owned(), false),
     ] {
-        let held = shop.tamper("LOCK TABLE events IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(3)");
         let mut command = at_a_terminal(directory.path(), &arguments);
-        let ((), exported) = tokio::join!(held, run(command.env("DATABASE_URL", &url)));
+        let exported = run_held_up(&shop, command.env("DATABASE_URL", &url)).await;
         let told = out(&exported);
         assert!(exported.status.success(), "{told}");
         assert_eq!(told.contains("shard 1 export") && told.contains('█'), has_bar, "{arguments}: {told:?}");
@@ -91,10 +111,8 @@ async fn a_rebuild_that_takes_its_time_shows_a_bar() {
     let (directory, shop) = (directory(), Shop::open().await);
     shop.history().await;
     let url = shop.options.to_url_lossy().to_string();
-    // Nobody reads the log for three seconds: somebody at a terminal wants to know how far it is.
-    let held = shop.tamper("LOCK TABLE events IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(3)");
     let mut command = at_a_terminal(directory.path(), "rebuild --all");
-    let ((), rebuilt) = tokio::join!(held, run(command.env("DATABASE_URL", &url)));
+    let rebuilt = run_held_up(&shop, command.env("DATABASE_URL", &url)).await;
     let told = out(&rebuilt);
     assert!(rebuilt.status.success(), "{told}");
     assert!(told.contains("shard 1 fold") && told.contains('█'), "{told:?}");

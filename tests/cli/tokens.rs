@@ -6,12 +6,13 @@ use rewards_ledger::access::operators;
 use rewards_ledger::access::seal::{Private, random_secret, salted_hash};
 use rewards_ledger::audit::verify;
 use serde_json::{Value, json};
-use sqlx::PgPool;
+use sqlx::{ConnectOptions, PgPool};
 use tokio::process::Command;
 
 use super::{directory, err, out, program, run};
 use crate::support::ledger::MASTER_KEY;
 use crate::support::postgres;
+use crate::support::proxy::{NextCommit, Proxy};
 
 struct Tokens {
     directory: tempfile::TempDir,
@@ -28,8 +29,13 @@ impl Tokens {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
+        self.command_by(&self.database.url, arguments)
+    }
+
+    /// One that comes to the database this way.
+    fn command_by(&self, url: &str, arguments: &[&str]) -> Command {
         let mut command = program(self.directory.path());
-        command.args(["admin", "token"]).args(arguments).args(["--json", "--database-url", &self.database.url]);
+        command.args(["admin", "token"]).args(arguments).args(["--json", "--database-url", url]);
         command.env("LEDGER_MASTER_KEY_FILE", self.directory.path().join("master.key"));
         command
     }
@@ -138,4 +144,37 @@ async fn a_token_that_is_older_than_its_events_can_be_revoked() {
     // And the next one has an id of its own.
     assert_eq!(tokens.succeeds(&["create", "Jo", "--role", "admin"]).await["id"], id + 1);
     assert!(verify(&tokens.database.url.parse().unwrap(), |_| {}).await.unwrap().is_clean());
+}
+
+/// The connection is lost with the COMMIT's answer, and the database stays away: what is told to do then leaves no
+/// token that opens something and that nobody has.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_does_not_know_whether_a_token_was_made_is_told_what_to_do() {
+    let tokens = Tokens::open().await;
+    assert_eq!(tokens.succeeds(&["list"]).await, json!({"tokens": []}));
+    let (proxy, through) = Proxy::before(&tokens.database.url).await;
+    let through = through.to_url_lossy();
+    proxy.set(NextCommit::LosesItsAnswerForLong);
+    let created = run(&mut tokens.command_by(through.as_str(), &["create", "Ada", "--role", "admin"])).await;
+    assert!(!created.status.success() && created.stdout.is_empty(), "{}", out(&created));
+    let told = err(&created);
+    let (unknown, to_do) = told.lines().last().unwrap().split_once(": if ").unwrap_or_else(|| panic!("{told}"));
+    assert_eq!(unknown, "error: it is not known whether the token was made, and nobody has it");
+    assert!(
+        ["`admin token list`", "new one of Ada", "`admin token revoke ID`"].iter().all(|what| to_do.contains(what)),
+        "{told}"
+    );
+    assert_eq!(tokens.events().await.len(), 1, "it was made");
+
+    let listed = tokens.succeeds(&["list"]).await;
+    let id = listed["tokens"][0]["id"].to_string();
+    proxy.set_away(false);
+    proxy.set(NextCommit::LosesItsAnswerForLong);
+    let revoked = run(&mut tokens.command_by(through.as_str(), &["revoke", &id])).await;
+    assert!(!revoked.status.success() && revoked.stdout.is_empty(), "{}", out(&revoked));
+    let told = err(&revoked);
+    let last = told.lines().last().unwrap();
+    assert!(last.starts_with(&format!("error: it is not known whether token {id} is revoked: see `admin token list`")), "{told}");
+    assert!(tokens.succeeds(&["list"]).await["tokens"][0]["revoked_at"].is_string(), "it is");
+    assert_eq!(tokens.fails(&["revoke", &id]).await, format!("error: no token {id} that is not revoked already\n"));
 }

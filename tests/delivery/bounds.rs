@@ -13,9 +13,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{count, run_until_none};
 use crate::support::postgres;
-use crate::support::program::{self, Program};
+use crate::support::program::Program;
 use crate::support::relay::Relay;
 use crate::support::shop::{DEADLINE, Shop, receiver};
+use crate::support::wait::until;
 
 const PENDING: &str = "SELECT count(*) FROM delivery_state WHERE status = 'pending'";
 
@@ -107,12 +108,8 @@ async fn the_flags_bound_what_a_running_node_sends_and_opens_at_once() {
         for placed in futures::future::join_all(orders).await {
             assert_eq!(placed.unwrap().0, 201);
         }
-        let done = tokio::time::timeout(program::DEADLINE, async {
-            while count(&pool, "SELECT count(*) FROM delivery_state WHERE status = 'delivered'").await < deliveries {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        });
-        done.await.expect("all are delivered");
+        let delivered = "SELECT count(*) FROM delivery_state WHERE status = 'delivered'";
+        until("all are delivered", async || count(&pool, delivered).await >= deliveries).await;
     }
     let (in_all, of_one) = counting.most();
     assert!(in_all <= 6 && of_one <= 4, "{in_all} in all, {of_one} of one webhook");

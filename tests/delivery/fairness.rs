@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::bounds::Counting;
 use super::count;
 use crate::support::shop::{Shop, receiver};
+use crate::support::wait::{until, until_within};
 
 /// A receiver that answers nothing under `/hang`, and counts what comes there.
 async fn hanging_receiver() -> (Receiver, Arc<AtomicUsize>) {
@@ -47,13 +48,9 @@ async fn one_endpoint_that_hangs_with_a_thousand_due_holds_up_nobody() {
     worker.settings.max_in_flight_per_webhook = 24;
     let stop = CancellationToken::new();
     let running = tokio::spawn(worker.run(stop.clone()));
-    let all = "SELECT count(*) FROM delivery_state WHERE webhook_id > 1 AND status <> 'delivered'";
-    let done = tokio::time::timeout(HANGING / 2, async {
-        while count(shop.pool(), all).await > 0 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    });
-    done.await.expect("everybody else's is delivered before one hanging send has ended");
+    let left = "SELECT count(*) FROM delivery_state WHERE webhook_id > 1 AND status <> 'delivered'";
+    let what = "everybody else's is delivered before one hanging send has ended";
+    until_within(HANGING / 2, what, async || count(shop.pool(), left).await == 0).await;
     // It has never answered: so one is sent to it, and nothing of it waits in memory.
     assert_eq!(hanging.load(Ordering::SeqCst), 1);
     let held = "SELECT count(*) FROM delivery_state WHERE webhook_id = 1 AND leased_until IS NOT NULL";
@@ -68,18 +65,12 @@ async fn one_endpoint_that_hangs_with_a_thousand_due_holds_up_nobody() {
     let (late, _) = shop.account("late").await;
     let (good, _) = shop.webhook_for(late, &format!("{}/good", receiver.url()), &[WebhookEventType::OrderCreated]).await;
     assert_eq!(good, 14);
-    while hanging.load(Ordering::SeqCst) < 11 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until_within(HANGING / 2, "one is sent to each of them", async || hanging.load(Ordering::SeqCst) >= 11).await;
     shop.orders(late, 20).await;
     shop.project().await;
-    let done = tokio::time::timeout(HANGING / 2, async {
-        while count(shop.pool(), "SELECT count(*) FROM delivery_state WHERE webhook_id = 14 AND status = 'delivered'").await < 20
-        {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    });
-    done.await.expect("theirs are delivered before one hanging send has ended");
+    let delivered = "SELECT count(*) FROM delivery_state WHERE webhook_id = 14 AND status = 'delivered'";
+    let what = "theirs are delivered before one hanging send has ended";
+    until_within(HANGING / 2, what, async || count(shop.pool(), delivered).await >= 20).await;
     stop.cancel();
     running.await.unwrap();
 }
@@ -102,13 +93,9 @@ async fn however_many_endpoints_hang_the_others_are_served() {
     worker.settings.max_in_flight_per_webhook = 16;
     let stop = CancellationToken::new();
     let running = tokio::spawn(worker.run(stop.clone()));
-    let done = tokio::time::timeout(HANGING / 2, async {
-        while count(shop.pool(), "SELECT count(*) FROM delivery_state WHERE webhook_id = 61 AND status <> 'delivered'").await > 0
-        {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    });
-    done.await.expect("the good one's are delivered while sixty hang");
+    let left = "SELECT count(*) FROM delivery_state WHERE webhook_id = 61 AND status <> 'delivered'";
+    let what = "the good one's are delivered while sixty hang";
+    until_within(HANGING / 2, what, async || count(shop.pool(), left).await == 0).await;
     stop.cancel();
     running.await.unwrap();
 }
@@ -121,12 +108,7 @@ async fn hundreds_of_new_endpoints_that_hang_hold_up_nobody_who_is_well() {
     assert_eq!(good, 1);
     let delivered = "SELECT count(*) FROM delivery_state WHERE webhook_id = 1 AND status = 'delivered'";
     let until_delivered = async |wanted: i64| {
-        let done = tokio::time::timeout(HANGING, async {
-            while count(shop.pool(), delivered).await < wanted {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        });
-        done.await.expect("the good one's are delivered");
+        until_within(HANGING, "the good one's are delivered", async || count(shop.pool(), delivered).await >= wanted).await;
     };
     let mut worker = shop.worker(&receiver, HANGING);
     worker.settings.max_in_flight = 64;
@@ -146,9 +128,7 @@ async fn hundreds_of_new_endpoints_that_hang_hold_up_nobody_who_is_well() {
     .await;
     shop.project().await;
     // As many as may be, with others behind them.
-    while hanging.load(Ordering::SeqCst) < 32 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until_within(HANGING, "as many hang as may", async || hanging.load(Ordering::SeqCst) >= 32).await;
     shop.orders(shop.customer.account_id, 300).await;
     shop.project().await;
     until_delivered(320).await;
@@ -182,10 +162,8 @@ async fn one_accounts_flood_does_not_delay_anothers_delivery() {
     worker.settings.max_in_flight_per_webhook = 8;
     let stop = CancellationToken::new();
     let running = tokio::spawn(worker.run(stop.clone()));
-    // In the middle of the flood, when as much is claimed ahead as may be.
-    while order.lock().unwrap().len() < 400 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    // As much is claimed ahead as may be.
+    until("it is in the middle of the flood", async || order.lock().unwrap().len() >= 400).await;
     shop.orders(other, 1).await;
     shop.project().await;
     let before = order.lock().unwrap().len();
@@ -216,7 +194,7 @@ async fn one_accounts_flood_does_not_delay_anothers_delivery() {
 #[tokio::test(flavor = "multi_thread")]
 async fn retries_do_not_starve_first_attempts_and_get_their_turn() {
     let shop = Shop::open().await;
-    let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
     shop.webhook(&receiver.url()).await;
     shop.orders(shop.customer.account_id, 600).await;
     shop.project().await;
@@ -232,12 +210,8 @@ async fn retries_do_not_starve_first_attempts_and_get_their_turn() {
     worker.settings.max_in_flight_per_webhook = 8;
     let stop = CancellationToken::new();
     let running = tokio::spawn(worker.run(stop.clone()));
-    for _ in 0..600 {
-        arrived.recv().await.unwrap();
-    }
-    while count(shop.pool(), "SELECT count(*) FROM delivery_state WHERE status = 'pending'").await > 0 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let delivered = "SELECT count(*) FROM delivery_state WHERE status = 'delivered'";
+    until("all are delivered", async || count(shop.pool(), delivered).await == 600).await;
     stop.cancel();
     running.await.unwrap();
     let numbers: Vec<i16> = sqlx::query_scalar("SELECT attempt FROM delivery_attempts ORDER BY started_at LIMIT 200")

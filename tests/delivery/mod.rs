@@ -23,6 +23,7 @@ use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 
 use crate::support::shop::{DEADLINE, SHARD, Shop, receiver};
+use crate::support::wait::until;
 
 /// The worker's record of a delivery.
 #[derive(Debug, sqlx::FromRow)]
@@ -347,12 +348,7 @@ async fn run_until_none(worker: Worker, sql: &'static str) {
     let pool = worker.database.pool.clone();
     let stop = CancellationToken::new();
     let running = tokio::spawn(worker.run(stop.clone()));
-    let done = tokio::time::timeout(Duration::from_secs(120), async {
-        while count(&pool, sql).await > 0 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    });
-    done.await.unwrap();
+    until("nothing is left", async || count(&pool, sql).await == 0).await;
     stop.cancel();
     running.await.unwrap();
 }

@@ -101,7 +101,7 @@ async fn a_stop_waits_for_what_is_being_sent() {
     shop.project().await;
     let stop = CancellationToken::new();
     let running = tokio::spawn(shop.worker(&receiver, DEADLINE).run(stop.clone()));
-    arrived.recv().await.unwrap();
+    tokio::time::timeout(DEADLINE, arrived.recv()).await.expect("it is sent").unwrap();
     stop.cancel();
     // Another node goes on meanwhile.
     let beside_stop = CancellationToken::new();
@@ -128,7 +128,7 @@ async fn what_was_claimed_slowly_is_sent_all_the_same() {
     let running = tokio::spawn(shop.worker(&receiver, DEADLINE).run(stop.clone()));
     tokio::time::sleep(Duration::from_secs(3)).await;
     blocking.commit().await.unwrap();
-    arrived.recv().await.unwrap();
+    tokio::time::timeout(DEADLINE, arrived.recv()).await.expect("it is sent").unwrap();
     stop.cancel();
     running.await.unwrap();
     let claims: i64 = sqlx::query_scalar("SELECT fence FROM delivery_state").fetch_one(shop.pool()).await.unwrap();

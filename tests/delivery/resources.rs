@@ -13,6 +13,7 @@ use sqlx::ConnectOptions;
 use super::count;
 use crate::support::program::{self, Program, peak_memory};
 use crate::support::shop::{Shop, receiver};
+use crate::support::wait::until;
 
 const DELIVERED: &str = "SELECT count(*) FROM delivery_state WHERE status = 'delivered'";
 
@@ -109,12 +110,7 @@ async fn memory_does_not_grow_with_the_backlog() {
     let arguments: Vec<&str> = reach.iter().map(String::as_str).chain(["--roles", "api,delivery"]).collect();
     let program = Program::start(shop.options.to_url_lossy().as_str(), &arguments).await;
     let memory_after = async |wanted: i64| {
-        let done = tokio::time::timeout(program::DEADLINE, async {
-            while count(shop.pool(), DELIVERED).await < wanted {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        });
-        done.await.expect("they are delivered");
+        until("they are delivered", async || count(shop.pool(), DELIVERED).await >= wanted).await;
         peak_memory(program.id()).unwrap()
     };
     backlog(0, 2_000).await;

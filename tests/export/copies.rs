@@ -5,13 +5,15 @@ use std::collections::BTreeSet;
 use chrono::Utc;
 use ledger_events::merkle::empty_root;
 use rewards_ledger::export::tiles;
+use rewards_ledger::ledger::connect;
 use rewards_ledger::transparency::checkpoint::{Checkpoint, Trust};
 use rewards_ledger::transparency::cosignature::{self, Quorum};
 use rewards_ledger::transparency::note::Note;
 use rewards_ledger::transparency::signer::Signer;
 use serde_json::Value;
 
-use super::offline::{Kept, TAMPERINGS, kept};
+use super::kept::{Kept, kept};
+use super::offline::TAMPERINGS;
 use super::succeeds;
 use crate::support::ledger::{LOG_KEY, SHARD};
 use crate::support::program::{program, run};
@@ -278,4 +280,53 @@ async fn a_copy_that_had_more_is_not_gone_on_with_and_tells() {
     }
     let said = kept.said(&["--tiles", "cut"]).await;
     assert!(said.contains(&format!("positions {} to {second} are missing", first + 1)), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_of_the_tiles_is_verified_by_itself() {
+    let kept = kept().await;
+    kept.shop.orders(kept.shop.customer.account_id, 300).await;
+    let size = kept.tree.grow().await;
+    succeeds(kept.directory.path(), &kept.shop.options, &["events", "export", "--tiles", kept.path("tiles").to_str().unwrap()])
+        .await;
+    let (is_well, report) = kept.verify(&["--tiles", "tiles", "--checkpoint", "first.note", "--checkpoint", "second.note"]).await;
+    assert!(is_well && report["proven"].as_u64() == Some(size), "{report:#}");
+    assert!(kept.path("tiles/tile/0/001").exists() && kept.path("tiles/tile/entries/000").exists());
+    assert!(kept.path(&format!("tiles/checkpoints/{}", kept.sizes[1])).exists());
+
+    let flipped = |name: &str, at: usize| {
+        let path = kept.path("tiles").join(name);
+        let intact = std::fs::read(&path).unwrap();
+        let mut bytes = intact.clone();
+        bytes[at] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        (path, intact)
+    };
+    // The seventh entry's last byte: find it behind six lengths.
+    let bundle = std::fs::read(kept.path("tiles/tile/entries/000")).unwrap();
+    let mut at = 0;
+    for _ in 0..7 {
+        at += 2 + usize::from(u16::from_be_bytes([bundle[at], bundle[at + 1]]));
+    }
+    for (name, at, expected) in [
+        ("tile/entries/000", at - 1, "the first bad position is 7\n".to_owned()),
+        ("tile/0/000", 32 * 9, "the first bad position is one of 1 to 10\n".to_owned()),
+        ("tile/0/001", 0, format!("the first bad position is one of {} to ", kept.sizes[1] + 1)),
+        ("tile/1/000.p/2", 32, "tile/1/000.p/2: the tile is not made of those below it".to_owned()),
+        ("checkpoint", 0, "checkpoint: ".to_owned()),
+    ] {
+        let (path, intact) = flipped(name, at);
+        let said = kept.said(&["--tiles", "tiles", "--checkpoint", "first.note", "--checkpoint", "second.note"]).await;
+        assert!(said.contains(&expected), "{name}: {said}");
+        std::fs::write(path, intact).unwrap();
+    }
+    std::fs::remove_file(kept.path("tiles/tile/0/001")).unwrap();
+    let said = kept.said(&["--tiles", "tiles"]).await;
+    assert!(said.contains("tile/0/001: the tile is missing"), "{said}");
+    // A database that was changed does not grow it.
+    sqlx::raw_sql("ALTER TABLE log_tiles DISABLE TRIGGER ALL").execute(&mut kept.shop.admin().await).await.unwrap();
+    let sql = "UPDATE log_tiles SET hashes = set_byte(hashes, 5, (get_byte(hashes, 5) + 1) % 256) WHERE level = 0 AND index = 0";
+    sqlx::raw_sql(sql).execute(&mut kept.shop.admin().await).await.unwrap();
+    let copied = tiles::copy(&connect::pool(&kept.shop.options), SHARD, &kept.path("tiles"), &Quorum::default(), |_| {}).await;
+    assert!(copied.unwrap_err().to_string().contains("tile/0/000 is not what the database has"));
 }

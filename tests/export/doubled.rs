@@ -6,7 +6,7 @@ use rewards_ledger::transparency::Standing;
 use rewards_ledger::transparency::cosignature::Quorum;
 use serde_json::json;
 
-use super::offline::kept;
+use super::kept::kept;
 use super::succeeds;
 use crate::support::history::REFUNDED_AGAIN;
 use crate::support::ledger::SHARD;

@@ -5,8 +5,10 @@ mod doubled;
 mod files;
 mod http;
 mod import;
+mod kept;
 mod large;
 mod offline;
+mod parts;
 mod receipts;
 
 use std::path::Path;

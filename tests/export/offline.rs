@@ -1,94 +1,22 @@
 //! A database changed by its superuser, past the triggers, is found out with nothing but an export of
 //! it, the log's public key, and what was kept before.
 
-use std::path::{Path, PathBuf};
-
 use ledger_events::merkle::empty_root;
 use rewards_ledger::export::{import, tiles};
-use rewards_ledger::ledger::connect;
+use rewards_ledger::transparency::Standing;
 use rewards_ledger::transparency::checkpoint::Checkpoint;
 use rewards_ledger::transparency::cosignature::Quorum;
-use rewards_ledger::transparency::issue::order_receipt;
 use rewards_ledger::transparency::signer::Signer;
-use rewards_ledger::transparency::{Standing, store};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use super::kept::{Kept, export, kept, with};
 use super::succeeds;
 use crate::support::ledger::{LOG_KEY, SHARD};
 use crate::support::postgres::{TestDatabase, database};
 use crate::support::program::{program, run};
 use crate::support::shop::Shop;
 use crate::support::tree::{Signing, Tree, key};
-
-/// A ledger that was signed twice, and what an auditor has kept of it.
-pub(super) struct Kept {
-    pub directory: tempfile::TempDir,
-    pub shop: Shop,
-    pub tree: Tree,
-    /// Of the two checkpoints.
-    pub sizes: [u64; 2],
-}
-
-pub(super) async fn kept() -> Kept {
-    let (directory, shop) = (tempfile::tempdir().unwrap(), Shop::open().await);
-    let tree = Tree::of(&shop.ledger, &shop.options, &shop.metrics, &Standing::default());
-    let mut sizes = [0; 2];
-    for (size, name) in sizes.iter_mut().zip(["first.note", "second.note"]) {
-        shop.orders(shop.customer.account_id, 20).await;
-        *size = tree.grow().await;
-        std::fs::write(directory.path().join(name), tree.newest().await.note).unwrap();
-        if name == "first.note" {
-            export(&shop, directory.path(), "first.ndjson").await;
-        }
-    }
-    std::fs::write(directory.path().join("log.pub"), format!("# the log's key\n{}\n", key())).unwrap();
-    let kept = Kept { directory, shop, tree, sizes };
-    kept.export("kept.ndjson").await;
-    tiles::copy(kept.shop.pool(), SHARD, &kept.path("tiles"), &Quorum::default(), |_| {}).await.unwrap();
-    kept
-}
-
-async fn export(shop: &Shop, directory: &Path, name: &str) {
-    succeeds(directory, &shop.options, &["events", "export", "--out", directory.join(name).to_str().unwrap()]).await;
-}
-
-impl Kept {
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    pub async fn export(&self, name: &str) {
-        export(&self.shop, self.directory.path(), name).await;
-    }
-
-    /// `verify` where there is no database and no setting: its report, and whether all is well.
-    pub async fn verify(&self, arguments: &[&str]) -> (bool, Value) {
-        let mut command = program(self.directory.path());
-        command.current_dir(self.directory.path()).args(["verify", "--json", "--key", "log.pub"]).args(arguments);
-        let output = run(&mut command).await;
-        let text = String::from_utf8(output.stdout).unwrap();
-        let report = serde_json::from_str(&text);
-        let report = report.unwrap_or_else(|_| panic!("{arguments:?}: {text}{}", String::from_utf8_lossy(&output.stderr)));
-        assert!(matches!(output.status.code(), Some(0 | 1)));
-        (output.status.success(), report)
-    }
-
-    /// In words.
-    pub async fn said(&self, arguments: &[&str]) -> String {
-        let mut command = program(self.directory.path());
-        command.current_dir(self.directory.path()).args(["verify", "--key", "log.pub"]).args(arguments);
-        let output = run(&mut command).await;
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
-        String::from_utf8(output.stdout).unwrap() + &String::from_utf8_lossy(&output.stderr)
-    }
-}
-
-const NOTES: [&str; 4] = ["--checkpoint", "first.note", "--checkpoint", "second.note"];
-
-fn with<'a>(export: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    ["--export", export].into_iter().chain(NOTES).chain(more.iter().copied()).collect()
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_nobody_has_changed_is_what_was_signed() {
@@ -337,140 +265,6 @@ async fn an_imported_log_is_signed_on_under_the_same_memory() {
     assert!(kept.verify(&with("grown.ndjson", &["--tiles", "tiles"])).await.0);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_part_is_verified_by_the_tiles_of_the_whole() {
-    let kept = kept().await;
-    let command = |name: &str, more: &[&str]| {
-        let path = kept.path(name);
-        let all: Vec<String> =
-            ["events", "export", "--out", path.to_str().unwrap()].iter().chain(more).map(|&a| a.to_owned()).collect();
-        all
-    };
-    for (name, more) in [("part.ndjson", &["--from", "20", "--to", "40"][..]), ("type.ndjson", &["--type", "OrderPlaced"])] {
-        let arguments = command(name, more);
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        succeeds(kept.directory.path(), &kept.shop.options, &arguments).await;
-        let said = kept.said(&["--export", name]).await;
-        assert!(said.contains("give them with --tiles"), "{said}");
-        let (is_well, report) = kept.verify(&["--export", name, "--tiles", "tiles"]).await;
-        assert!(is_well, "{report:#}");
-        let text = std::fs::read_to_string(kept.path(name)).unwrap();
-        let lines: Vec<&str> = text.lines().collect();
-        assert!(lines.len() > 10);
-        let position = serde_json::from_str::<Value>(lines[5]).unwrap()["position"].clone();
-        let changed = text.replacen(
-            lines[5],
-            &lines[5].replacen("\"EUR\"", "\"USD\"", 1).replacen("\"reference\":\"", "\"reference\":\"X", 1),
-            1,
-        );
-        assert_ne!(changed, text);
-        std::fs::write(kept.path("changed.ndjson"), changed).unwrap();
-        let (is_well, report) = kept.verify(&["--export", "changed.ndjson", "--tiles", "tiles", "--part"]).await;
-        assert!(!is_well && report["first_bad"] == json!([position, position]), "{report:#}");
-    }
-    // Of a range by positions alone it is known what belongs there; the manifest tells which it was.
-    let text = std::fs::read_to_string(kept.path("part.ndjson")).unwrap();
-    let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines.len(), 21);
-    let without = |left_out: std::ops::Range<usize>| {
-        let kept = lines.iter().enumerate().filter(|(at, _)| !left_out.contains(at));
-        kept.map(|(_, line)| format!("{line}\n")).collect::<String>()
-    };
-    for (left_out, missing) in [(10..11, 30), (0..3, 20), (18..21, 38), (0..21, 20)] {
-        std::fs::write(kept.path("part.ndjson"), without(left_out)).unwrap();
-        let (is_well, report) = kept.verify(&["--export", "part.ndjson", "--tiles", "tiles"]).await;
-        assert!(!is_well, "{report:#}");
-        let gap = report["differences"].as_array().unwrap().iter().find(|found| found["kind"] == "gap").cloned();
-        assert_eq!(gap.unwrap_or_else(|| panic!("{report:#}"))["after"], missing - 1);
-    }
-    // Who leaves events out of the whole log can write into the manifest that they were not asked for: what it says
-    // is said to be nobody's word, and what is there must be what it says.
-    let text = std::fs::read_to_string(kept.path("kept.ndjson")).unwrap();
-    let types = ["WalletDebited", "OrderPlaced"];
-    let fitting = |kept: &dyn Fn(&str) -> bool| {
-        let is_kept = |line: &&str| kept(serde_json::from_str::<Value>(line).unwrap()["type"].as_str().unwrap());
-        text.lines().filter(is_kept).map(|line| format!("{line}\n")).collect::<String>()
-    };
-    let (part, more) = (fitting(&|name| name == types[0]), fitting(&|name| types.contains(&name)));
-    for (edited, is_fitting) in [(&part, true), (&more, false)] {
-        let mut manifest: Value =
-            serde_json::from_slice(&std::fs::read(kept.path("kept.ndjson.manifest.json")).unwrap()).unwrap();
-        let edits = json!({"types": [types[0]], "bytes": edited.len(), "sha256": hex::encode(Sha256::digest(edited))});
-        manifest.as_object_mut().unwrap().extend(edits.as_object().unwrap().clone());
-        std::fs::write(kept.path("edited.ndjson"), edited).unwrap();
-        std::fs::write(kept.path("edited.ndjson.manifest.json"), manifest.to_string()).unwrap();
-        let (is_well, report) = kept.verify(&["--export", "edited.ndjson", "--tiles", "tiles"]).await;
-        assert_eq!(is_well, is_fitting, "{report:#}");
-        let unchecked = report["unchecked"][0].as_str().unwrap();
-        assert!(unchecked.contains("of the types WalletDebited), which nobody has signed"), "{unchecked}");
-        assert_eq!(report.to_string().contains("it is not of the part that the manifest describes"), !is_fitting);
-    }
-    // And what is beyond the tiles' checkpoint is not said to be proved, whatever an earlier export has of it.
-    kept.shop.orders(kept.shop.customer.account_id, 30).await;
-    let head: i64 = sqlx::query_scalar("SELECT max(position) FROM events").fetch_one(kept.shop.pool()).await.unwrap();
-    let head = head.to_string();
-    succeeds(
-        kept.directory.path(),
-        &kept.shop.options,
-        &["events", "export", "--from", &head, "--out", kept.path("beyond.ndjson").to_str().unwrap()],
-    )
-    .await;
-    kept.export("all.ndjson").await;
-    for more in [&[][..], &["--earlier", "all.ndjson"]] {
-        let (is_well, report) = kept.verify(&[&["--export", "beyond.ndjson", "--tiles", "tiles"], more].concat()).await;
-        assert!(!is_well && report["differences"][0]["problem"].as_str().unwrap().contains("take newer tiles"), "{report:#}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_copy_of_the_tiles_is_verified_by_itself() {
-    let kept = kept().await;
-    kept.shop.orders(kept.shop.customer.account_id, 300).await;
-    let size = kept.tree.grow().await;
-    succeeds(kept.directory.path(), &kept.shop.options, &["events", "export", "--tiles", kept.path("tiles").to_str().unwrap()])
-        .await;
-    let (is_well, report) = kept.verify(&["--tiles", "tiles", "--checkpoint", "first.note", "--checkpoint", "second.note"]).await;
-    assert!(is_well && report["proven"].as_u64() == Some(size), "{report:#}");
-    assert!(kept.path("tiles/tile/0/001").exists() && kept.path("tiles/tile/entries/000").exists());
-    assert!(kept.path(&format!("tiles/checkpoints/{}", kept.sizes[1])).exists());
-
-    let flipped = |name: &str, at: usize| {
-        let path = kept.path("tiles").join(name);
-        let intact = std::fs::read(&path).unwrap();
-        let mut bytes = intact.clone();
-        bytes[at] ^= 1;
-        std::fs::write(&path, bytes).unwrap();
-        (path, intact)
-    };
-    // The seventh entry's last byte: find it behind six lengths.
-    let bundle = std::fs::read(kept.path("tiles/tile/entries/000")).unwrap();
-    let mut at = 0;
-    for _ in 0..7 {
-        at += 2 + usize::from(u16::from_be_bytes([bundle[at], bundle[at + 1]]));
-    }
-    for (name, at, expected) in [
-        ("tile/entries/000", at - 1, "the first bad position is 7\n".to_owned()),
-        ("tile/0/000", 32 * 9, "the first bad position is one of 1 to 10\n".to_owned()),
-        ("tile/0/001", 0, format!("the first bad position is one of {} to ", kept.sizes[1] + 1)),
-        ("tile/1/000.p/2", 32, "tile/1/000.p/2: the tile is not made of those below it".to_owned()),
-        ("checkpoint", 0, "checkpoint: ".to_owned()),
-    ] {
-        let (path, intact) = flipped(name, at);
-        let said = kept.said(&["--tiles", "tiles", "--checkpoint", "first.note", "--checkpoint", "second.note"]).await;
-        assert!(said.contains(&expected), "{name}: {said}");
-        std::fs::write(path, intact).unwrap();
-    }
-    std::fs::remove_file(kept.path("tiles/tile/0/001")).unwrap();
-    let said = kept.said(&["--tiles", "tiles"]).await;
-    assert!(said.contains("tile/0/001: the tile is missing"), "{said}");
-    // A database that was changed does not grow it.
-    sqlx::raw_sql("ALTER TABLE log_tiles DISABLE TRIGGER ALL").execute(&mut kept.shop.admin().await).await.unwrap();
-    let sql = "UPDATE log_tiles SET hashes = set_byte(hashes, 5, (get_byte(hashes, 5) + 1) % 256) WHERE level = 0 AND index = 0";
-    sqlx::raw_sql(sql).execute(&mut kept.shop.admin().await).await.unwrap();
-    let copied = tiles::copy(&connect::pool(&kept.shop.options), SHARD, &kept.path("tiles"), &Quorum::default(), |_| {}).await;
-    assert!(copied.unwrap_err().to_string().contains("tile/0/000 is not what the database has"));
-}
-
 /// Compressed it is the same log, to whoever verifies it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_compressed_export_is_verified_as_it_is() {
@@ -559,56 +353,4 @@ async fn nothing_is_proven_by_what_nobody_has_signed() {
         command.current_dir(kept.directory.path()).arg("verify").args(arguments);
         assert_eq!(run(&mut command).await.status.code(), Some(2), "{arguments:?}");
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_receipt_is_verified_with_the_key_alone() {
-    let kept = kept().await;
-    let receipt = order_receipt(kept.shop.pool(), SHARD, 3, &Quorum::default()).await.unwrap();
-    let text = serde_json::to_string(&receipt).unwrap();
-    std::fs::write(kept.path("receipt.json"), &text).unwrap();
-    let (is_well, facts) = kept.verify(&["--receipt", "receipt.json"]).await;
-    assert!(is_well && facts["events"] == 2 && facts["order_id"] == 3, "{facts}");
-    std::fs::write(kept.path("receipt.json"), text.replacen("\"10.00\"", "\"1.00\"", 1)).unwrap();
-    let (is_well, facts) = kept.verify(&["--receipt", "receipt.json"]).await;
-    assert!(!is_well && facts["problem"].as_str().unwrap().contains("the readable fields are not what the leaf says"), "{facts}");
-    assert!(store::newest(kept.shop.pool(), SHARD).await.unwrap().is_some());
-}
-
-/// A receipt that the service makes of a database that was changed proves nothing, and says where.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_receipt_of_what_was_changed_in_the_database_fails() {
-    let kept = kept().await;
-    let orders: Vec<(i64, i64)> =
-        sqlx::query_as("SELECT stream_id, position FROM events WHERE type = 'OrderPlaced' ORDER BY position LIMIT 5")
-            .fetch_all(kept.shop.pool())
-            .await
-            .unwrap();
-    let [price, time, debit, gone, sound] = orders[..] else { panic!("{orders:?}") };
-    kept.shop
-        .tamper(&format!(
-            "UPDATE events SET data = replace(data::text, '10.00', '1.00')::json WHERE position = {};
-             UPDATE events SET recorded_at = recorded_at + interval '1 ms' WHERE position = {};
-             UPDATE events SET data = replace(data::text, '10.00', '1.00')::json WHERE position = {};
-             DELETE FROM events WHERE position = {}",
-            price.1,
-            time.1,
-            debit.1 + 1,
-            gone.1 + 1
-        ))
-        .await;
-    for ((order, _), expected) in [
-        (price, format!("position {}: ", price.1)),
-        (time, format!("position {}: ", time.1)),
-        (debit, format!("position {}: ", debit.1 + 1)),
-        (gone, "of the order is left out".to_owned()),
-    ] {
-        let receipt = order_receipt(kept.shop.pool(), SHARD, order, &Quorum::default()).await.unwrap();
-        std::fs::write(kept.path("receipt.json"), serde_json::to_vec(&receipt).unwrap()).unwrap();
-        let (is_well, facts) = kept.verify(&["--receipt", "receipt.json"]).await;
-        assert!(!is_well && facts["problem"].as_str().unwrap().contains(&expected), "{expected}: {facts}");
-    }
-    let receipt = order_receipt(kept.shop.pool(), SHARD, sound.0, &Quorum::default()).await.unwrap();
-    std::fs::write(kept.path("receipt.json"), serde_json::to_vec(&receipt).unwrap()).unwrap();
-    assert!(kept.verify(&["--receipt", "receipt.json"]).await.0, "what was not changed is proven as ever");
 }

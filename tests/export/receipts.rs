@@ -6,8 +6,9 @@ use rewards_ledger::transparency::cosignature::Quorum;
 use rewards_ledger::transparency::issue::{IssueError, MOST_EVENTS, order_receipt};
 use rewards_ledger::transparency::receipt::{Receipt, ReceiptError};
 use rewards_ledger::transparency::signer::Signer;
+use rewards_ledger::transparency::store;
 
-use super::offline::kept;
+use super::kept::kept;
 use crate::support::history::revealed;
 use crate::support::ledger::SHARD;
 use crate::support::tree::key;
@@ -62,4 +63,56 @@ async fn a_receipt_has_all_events_of_its_order_or_is_refused() {
     kept.shop.tamper(&revealed(3, MOST_EVENTS - 6_000)).await;
     let refused = order_receipt(kept.shop.pool(), SHARD, 3, &Quorum::default()).await;
     assert!(matches!(refused, Err(IssueError::TooMany)), "{:?}", refused.map(|receipt| receipt.events.len()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receipt_is_verified_with_the_key_alone() {
+    let kept = kept().await;
+    let receipt = order_receipt(kept.shop.pool(), SHARD, 3, &Quorum::default()).await.unwrap();
+    let text = serde_json::to_string(&receipt).unwrap();
+    std::fs::write(kept.path("receipt.json"), &text).unwrap();
+    let (is_well, facts) = kept.verify(&["--receipt", "receipt.json"]).await;
+    assert!(is_well && facts["events"] == 2 && facts["order_id"] == 3, "{facts}");
+    std::fs::write(kept.path("receipt.json"), text.replacen("\"10.00\"", "\"1.00\"", 1)).unwrap();
+    let (is_well, facts) = kept.verify(&["--receipt", "receipt.json"]).await;
+    assert!(!is_well && facts["problem"].as_str().unwrap().contains("the readable fields are not what the leaf says"), "{facts}");
+    assert!(store::newest(kept.shop.pool(), SHARD).await.unwrap().is_some());
+}
+
+/// A receipt that the service makes of a database that was changed proves nothing, and says where.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receipt_of_what_was_changed_in_the_database_fails() {
+    let kept = kept().await;
+    let orders: Vec<(i64, i64)> =
+        sqlx::query_as("SELECT stream_id, position FROM events WHERE type = 'OrderPlaced' ORDER BY position LIMIT 5")
+            .fetch_all(kept.shop.pool())
+            .await
+            .unwrap();
+    let [price, time, debit, gone, sound] = orders[..] else { panic!("{orders:?}") };
+    kept.shop
+        .tamper(&format!(
+            "UPDATE events SET data = replace(data::text, '10.00', '1.00')::json WHERE position = {};
+             UPDATE events SET recorded_at = recorded_at + interval '1 ms' WHERE position = {};
+             UPDATE events SET data = replace(data::text, '10.00', '1.00')::json WHERE position = {};
+             DELETE FROM events WHERE position = {}",
+            price.1,
+            time.1,
+            debit.1 + 1,
+            gone.1 + 1
+        ))
+        .await;
+    for ((order, _), expected) in [
+        (price, format!("position {}: ", price.1)),
+        (time, format!("position {}: ", time.1)),
+        (debit, format!("position {}: ", debit.1 + 1)),
+        (gone, "of the order is left out".to_owned()),
+    ] {
+        let receipt = order_receipt(kept.shop.pool(), SHARD, order, &Quorum::default()).await.unwrap();
+        std::fs::write(kept.path("receipt.json"), serde_json::to_vec(&receipt).unwrap()).unwrap();
+        let (is_well, facts) = kept.verify(&["--receipt", "receipt.json"]).await;
+        assert!(!is_well && facts["problem"].as_str().unwrap().contains(&expected), "{expected}: {facts}");
+    }
+    let receipt = order_receipt(kept.shop.pool(), SHARD, sound.0, &Quorum::default()).await.unwrap();
+    std::fs::write(kept.path("receipt.json"), serde_json::to_vec(&receipt).unwrap()).unwrap();
+    assert!(kept.verify(&["--receipt", "receipt.json"]).await.0, "what was not changed is proven as ever");
 }

@@ -9,6 +9,7 @@ use rewards_ledger::ledger::{Command, Ledger};
 
 use crate::support::ledger;
 use crate::support::shop::{DEADLINE, SHARD, Shop};
+use crate::support::wait::{until, until_true};
 
 fn fulfilment(shop: &Shop) -> Fulfilment {
     Fulfilment::new(shop.ledger.clone(), shop.metrics.clone())
@@ -123,15 +124,7 @@ async fn running_fulfilment_takes_up_more_than_a_batch_and_ends_when_told() {
     let stop = tokio_util::sync::CancellationToken::new();
     let running = tokio::spawn(fulfilment(&shop).run(stop.clone()));
     shop.orders(shop.customer.account_id, 1_500).await;
-    let mut grown = shop.ledger.wake().subscribe();
-    loop {
-        let open: i64 =
-            sqlx::query_scalar("SELECT count(*) FROM orders WHERE status <> 'DELIVERED'").fetch_one(shop.pool()).await.unwrap();
-        if open == 0 {
-            break;
-        }
-        grown.changed().await.unwrap();
-    }
+    until_true("all are delivered", shop.pool(), "SELECT count(*) = 0 FROM orders WHERE status <> 'DELIVERED'").await;
     stop.cancel();
     running.await.unwrap();
 }
@@ -144,12 +137,7 @@ async fn wakes_at_stock_from(shop: &Shop, node: &Ledger) {
     let running = tokio::spawn(fulfilment(shop).idling(NEVER).run(stop.clone()));
     let (first, second) = (shop.order(1).await, shop.order(1).await);
     let becomes = async |order, status: OrderStatus| {
-        let waited = tokio::time::timeout(DEADLINE, async {
-            while shop.find(order).await.status != status {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        });
-        waited.await.unwrap_or_else(|_| panic!("{status:?}"));
+        until(&format!("{status:?}"), async || shop.find(order).await.status == status).await;
     };
     becomes(second, OrderStatus::Delayed).await;
     for (order, card) in [(first, "one"), (second, "other")] {

@@ -21,6 +21,7 @@ use tokio::sync::RwLock;
 
 use crate::support::postgres;
 use crate::support::program::{Client, DEADLINE, Program};
+use crate::support::wait::until;
 
 /// What a webhook hears of, by the event of the log.
 const HEARD: [(&str, &str); 5] = [
@@ -297,16 +298,15 @@ async fn survives(database_url: &str, times: usize, mut harm: impl AsyncFnMut(&R
         // On a machine that has much else to do, too, they get somewhere in between.
         let enough = acknowledged.load(Ordering::Relaxed) + 10;
         tokio::time::sleep(Duration::from_millis(600)).await;
-        while acknowledged.load(Ordering::Relaxed) < enough {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        until("the clients get on", async || acknowledged.load(Ordering::Relaxed) >= enough).await;
         harm(&program, &hangs).await;
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
     stop.store(true, Ordering::Relaxed);
     let mut orders = Vec::new();
     for lane in lanes {
-        orders.extend(lane.await.unwrap());
+        let placed = tokio::time::timeout(DEADLINE, lane).await.expect("a client is told what became of its last order");
+        orders.extend(placed.unwrap());
     }
     assert!(orders.len() > 20, "the clients got somewhere: {}", orders.len());
     assert!(orders.iter().any(|order| order.is_cancelled), "some orders were cancelled");
@@ -337,11 +337,10 @@ async fn postgres_is_killed_again_and_again() {
         kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).unwrap();
         // Until it is back.
         let options: sqlx::postgres::PgConnectOptions = server.url().parse().unwrap();
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while [0, pid].contains(&server.pid()) || sqlx::ConnectOptions::connect(&options).await.is_err() {
-            assert!(Instant::now() < deadline, "Postgres did not come back");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        until("Postgres is back", async || {
+            ![0, pid].contains(&server.pid()) && sqlx::ConnectOptions::connect(&options).await.is_ok()
+        })
+        .await;
     })
     .await;
     assert!(retries > 0, "the harm was felt");
@@ -358,16 +357,11 @@ async fn postgres_is_stopped_for_half_a_minute_over_a_backlog() {
         hangs.store(true, Ordering::SeqCst);
         let pool = PgPool::connect(&url).await.unwrap();
         let backlog = "SELECT count(*) FILTER (WHERE leased_until IS NULL), count(leased_until) FROM delivery_state WHERE status = 'pending'";
-        let grown = tokio::time::timeout(DEADLINE, async {
-            loop {
-                let (waiting, in_flight): (i64, i64) = sqlx::query_as(backlog).fetch_one(&pool).await.unwrap();
-                if waiting >= 50 && in_flight > 0 {
-                    return;
-                }
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        });
-        grown.await.expect("a backlog, some of it in flight");
+        until("there is a backlog, some of it in flight", async || {
+            let (waiting, in_flight): (i64, i64) = sqlx::query_as(backlog).fetch_one(&pool).await.unwrap();
+            waiting >= 50 && in_flight > 0
+        })
+        .await;
         pool.close().await;
         server.take().unwrap().stop().await.unwrap();
         // What was claimed may still arrive, and nothing of it be recorded; all else waits.

@@ -11,8 +11,9 @@ use serde_json::json;
 use sqlx::PgPool;
 
 use crate::support::postgres;
-use crate::support::program::{DEADLINE, Program};
+use crate::support::program::Program;
 use crate::support::relay::Relay;
+use crate::support::wait::{until, until_true};
 
 const WEBHOOKS: usize = 4;
 
@@ -39,15 +40,6 @@ async fn receiver(respond: impl Fn(&Received) -> Answer + Send + Sync + 'static)
     (receiver, counts, ca)
 }
 
-async fn until(pool: &PgPool, what: &str, sql: &'static str) {
-    let waited = tokio::time::timeout(DEADLINE, async {
-        while !sqlx::query_scalar::<_, bool>(sql).fetch_one(pool).await.unwrap() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    });
-    waited.await.unwrap_or_else(|_| panic!("{what}"));
-}
-
 /// Webhooks that hear of orders, and so many orders, projected and not sent.
 async fn backlog(database_url: &str, url: &str, orders: usize) {
     let maker = Program::start(database_url, &["--roles", "api,projector"]).await;
@@ -64,7 +56,7 @@ async fn backlog(database_url: &str, url: &str, orders: usize) {
     let pool = PgPool::connect(database_url).await.unwrap();
     let projected =
         "SELECT (SELECT position FROM projection_checkpoints WHERE projection = 'deliveries') = (SELECT position FROM log_head)";
-    until(&pool, "everything is projected", projected).await;
+    until_true("everything is projected", &pool, projected).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -83,7 +75,7 @@ async fn they_share_the_work_and_send_nothing_twice() {
     ];
     relay.hold(false);
     let pool = PgPool::connect(&database.url).await.unwrap();
-    until(&pool, "everything is delivered", "SELECT bool_and(status = 'delivered') FROM delivery_state").await;
+    until_true("everything is delivered", &pool, "SELECT bool_and(status = 'delivered') FROM delivery_state").await;
     {
         let counts = counts.lock().unwrap();
         assert_eq!(counts.len(), 90 * WEBHOOKS);
@@ -114,17 +106,11 @@ async fn when_one_dies_the_other_takes_its_leases_over_when_they_end() {
     let first = Program::start(&database.url, &delivery).await;
     let pool = PgPool::connect(&database.url).await.unwrap();
     let all = WEBHOOKS;
-    tokio::time::timeout(DEADLINE, async {
-        while counts.lock().unwrap().len() < all {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await
-    .expect("all are in flight");
+    until("all are in flight", async || counts.lock().unwrap().len() >= all).await;
     let other = Program::start(&database.url, &delivery).await;
     first.signal(Signal::SIGKILL);
     hangs.store(false, Ordering::SeqCst);
-    until(&pool, "everything is delivered", "SELECT bool_and(status = 'delivered') FROM delivery_state").await;
+    until_true("everything is delivered", &pool, "SELECT bool_and(status = 'delivered') FROM delivery_state").await;
     drop((first, other));
 
     let attempts: Vec<(i64, i16, bool, f64)> = sqlx::query_as(

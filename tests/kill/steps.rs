@@ -6,7 +6,6 @@ mod attempts;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use rewards_ledger::receiver::{Answer, Certificate, Receiver, ReceiverSettings};
@@ -15,8 +14,9 @@ use sqlx::{Connection, PgConnection, PgPool};
 
 use crate::support::node::Client;
 use crate::support::postgres::{self, TestDatabase};
-use crate::support::program::{DEADLINE, Program};
+use crate::support::program::Program;
 use crate::support::relay::Relay;
+use crate::support::wait::{until, until_locked_out, until_true};
 
 /// A delivery as the client is shown it: status, count, and of each attempt its number, request id,
 /// status and error.
@@ -83,35 +83,13 @@ impl Scene {
     }
 
     async fn until(&self, what: &str, sql: &'static str) {
-        self.until_so(what, async || sqlx::query_scalar(sql).fetch_one(&self.pool).await.unwrap()).await;
-    }
-
-    async fn until_so(&self, what: &str, is_so: impl AsyncFn() -> bool) {
-        let waited = tokio::time::timeout(DEADLINE, async {
-            while !is_so().await {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        });
-        waited.await.unwrap_or_else(|_| panic!("{what}"));
+        until_true(what, &self.pool, sql).await;
     }
 
     /// How many requests arrived, and for how many events.
     fn counted(&self) -> (usize, usize) {
         let arrived = self.arrived.lock().unwrap();
         (arrived.values().map(Vec::len).sum(), arrived.len())
-    }
-
-    async fn is_waiting_for_a_lock(&self, name: &'static str) {
-        self.until_so("it waits for the lock", async || {
-            sqlx::query_scalar(
-                "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock' AND datname = current_database())",
-            )
-            .bind(name)
-            .fetch_one(&self.pool)
-            .await
-            .unwrap()
-        })
-        .await;
     }
 
     /// Kills the program, and what it had begun in the database, which else would go on by itself.
@@ -201,7 +179,7 @@ async fn after_the_commit_before_the_projection() {
     let mut lock = conn.begin().await.unwrap();
     sqlx::query("LOCK TABLE webhook_envelopes IN EXCLUSIVE MODE").execute(&mut *lock).await.unwrap();
     scene.order().await;
-    scene.is_waiting_for_a_lock("rewards-ledger projector").await;
+    until_locked_out(&scene.pool.connect_options(), "rewards-ledger projector").await;
     scene.kill().await;
     lock.rollback().await.unwrap();
     scene.program.restart().await;
@@ -234,7 +212,7 @@ async fn after_the_send_before_the_answer() {
     let mut scene = Scene::open().await;
     scene.hangs.store(true, Ordering::SeqCst);
     scene.order().await;
-    scene.until_so("it arrives", async || scene.counted() == (1, 1)).await;
+    until("it arrives", async || scene.counted() == (1, 1)).await;
     scene.kill().await;
     scene.hangs.store(false, Ordering::SeqCst);
     scene.program.restart().await;
@@ -255,8 +233,8 @@ async fn after_the_answer_before_the_record() {
     let mut lock = conn.begin().await.unwrap();
     sqlx::query("LOCK TABLE delivery_attempts IN SHARE MODE").execute(&mut *lock).await.unwrap();
     scene.relay.hold(false);
-    scene.until_so("it arrives", async || scene.counted() == (1, 1)).await;
-    scene.is_waiting_for_a_lock("rewards-ledger delivery").await;
+    until("it arrives", async || scene.counted() == (1, 1)).await;
+    until_locked_out(&scene.pool.connect_options(), "rewards-ledger delivery").await;
     scene.kill().await;
     lock.rollback().await.unwrap();
     scene.program.restart().await;

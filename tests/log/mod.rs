@@ -13,6 +13,7 @@ use crate::support::node::Node;
 use crate::support::postgres;
 use crate::support::program::{DEADLINE, Program, run};
 use crate::support::shop::Shop;
+use crate::support::wait::until_true;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_beside_two_writing_processes_neither_skip_nor_repeat() {
@@ -107,16 +108,6 @@ async fn the_service_cannot_say_which_migrations_are_applied() {
     }
 }
 
-/// Waits until the database says so.
-async fn until(what: &str, pool: &PgPool, sql: &'static str) {
-    let waited = tokio::time::timeout(DEADLINE, async {
-        while !sqlx::query_scalar::<_, bool>(sql).fetch_one(pool).await.unwrap() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    });
-    waited.await.unwrap_or_else(|_| panic!("{what}"));
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_node_gives_the_head_up() {
     let database = postgres::database().await;
@@ -133,7 +124,7 @@ async fn a_frozen_node_gives_the_head_up() {
     sqlx::query("LOCK TABLE accounts IN EXCLUSIVE MODE").execute(&mut *lock).await.unwrap();
     let account = json!({"name": "Frozen"});
     let (answer, elapsed) = tokio::join!(frozen.try_operator("/accounts", &account), async {
-        until(
+        until_true(
             "the node holds the head and waits",
             &pool,
             "SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE a.application_name = 'rewards-ledger writer'

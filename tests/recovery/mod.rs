@@ -2,6 +2,7 @@
 
 mod health;
 mod management;
+mod processes;
 mod replay;
 mod retention;
 mod retry;

@@ -1,21 +1,16 @@
 //! Replays: what they deliver, what they count, how they end.
 
 use std::collections::{HashMap, HashSet};
-use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
 use rewards_ledger::access::Role;
 use rewards_ledger::audit::{Rebuild, rebuild};
 use rewards_ledger::delivery::replay::Replayer;
 use rewards_ledger::ledger::FIRST_SHARD;
 use rewards_ledger::receiver::Answer;
 use serde_json::{Value, json};
-use sqlx::PgPool;
 
 use super::{be_due, order, send, sound, switch, webhook};
 use crate::support::node::{Node, Setup};
-use crate::support::postgres;
-use crate::support::program::{DEADLINE, OPERATOR_TOKEN, Program, run};
 use crate::support::shop::receiver;
 
 /// Takes a step of what is due now, and makes its deliveries.
@@ -375,145 +370,4 @@ async fn what_is_replayed_since_a_time_has_five_attempts_of_its_own() {
     let times: Vec<usize> = before.iter().map(|(event, ..)| received[&event.to_string()]).collect();
     assert_eq!(times, [5, 10, 10]);
     sound(&node).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_command_replays_since_a_time_or_a_position_and_shows_how_far_it_is() {
-    let database = postgres::database().await;
-    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
-    let ca = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(ca.path(), receiver.ca_pem()).unwrap();
-    let arguments = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];
-    let program = Program::start(&database.url, &arguments).await;
-    let client = program.client("100.00").await;
-    let product = program.product(0).await;
-    let hook = json!({"name": "all", "url": receiver.url(), "events": ["order.created"]});
-    let (_, hook) = program.call(&client, "POST", "/webhooks", None, &hook).await.unwrap();
-    for _ in 0..4 {
-        let body = json!({"product_id": product, "denomination": 10, "quantity": 1});
-        assert_eq!(program.call(&client, "POST", "/orders", None, &body).await.unwrap().0, 201);
-    }
-    let pool = PgPool::connect(&database.url).await.unwrap();
-    let deadline = Instant::now() + DEADLINE;
-    let all = "SELECT count(*) FROM delivery_state WHERE status = 'delivered'";
-    while sqlx::query_scalar::<_, i64>(all).fetch_one(&pool).await.unwrap() < 4 {
-        assert!(Instant::now() < deadline, "all are delivered");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    let second: (i64, chrono::DateTime<chrono::Utc>) =
-        sqlx::query_as("SELECT position, recorded_at FROM events WHERE type = 'OrderPlaced' ORDER BY position OFFSET 1 LIMIT 1")
-            .fetch_one(&pool)
-            .await
-            .unwrap();
-    let replay = async |arguments: &[&str]| {
-        let mut command = program.command();
-        command.arg("replay").args(arguments).args(["--json", "--url", &program.url()]);
-        let done = run(command.env("LEDGER_OPERATOR_TOKEN", OPERATOR_TOKEN)).await;
-        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-        serde_json::from_slice::<Value>(&done.stdout).unwrap()
-    };
-    let (hook, position, since) = (hook["id"].to_string(), second.0.to_string(), second.1.to_rfc3339());
-    for which in [["--since", &since], ["--from-position", &position]] {
-        let start = [&["start", &hook, "--per-second", "1"][..], &which].concat();
-        assert_eq!(replay(&[&start[..], &["--dry-run"]].concat()).await, json!({"found": 3}), "{which:?}");
-        let id = replay(&start).await["id"].to_string();
-        let mut seen = HashSet::new();
-        loop {
-            let shown = replay(&["show", &id]).await;
-            seen.insert((shown["status"].as_str().unwrap().to_owned(), shown["deliveries"].as_i64().unwrap()));
-            if shown["status"] == "COMPLETED" && shown["delivered_count"] == 3 {
-                break;
-            }
-            assert!(Instant::now() < deadline, "{shown}");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        assert!(seen.iter().any(|(status, made)| status == "RUNNING" && (1..3).contains(made)), "half way: {seen:?}");
-        assert!(seen.contains(&("COMPLETED".to_owned(), 3)), "{seen:?}");
-    }
-    let times: Vec<i64> = sqlx::query_scalar(
-        "SELECT count(*) FROM deliveries d JOIN delivery_state s ON s.delivery_id = d.id WHERE s.status = 'delivered' AND s.attempt_count = 1
-         GROUP BY event_id ORDER BY event_id",
-    )
-    .fetch_all(&pool)
-    .await
-    .unwrap();
-    assert_eq!(times, [1, 3, 3, 3], "each a delivery of its own");
-}
-
-const ORDERS: usize = 60;
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_replay_survives_the_program_being_killed_and_delivers_each_event_once() {
-    let database = postgres::database().await;
-    let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
-    let ca = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(ca.path(), receiver.ca_pem()).unwrap();
-    let arguments = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];
-    let mut program = Program::start(&database.url, &[&arguments[..], &["--retry-base", "1s"]].concat()).await;
-    let client = program.client("100000.00").await;
-    let product = program.product(0).await;
-    for _ in 0..ORDERS {
-        let body = json!({"product_id": product, "denomination": 10, "quantity": 1});
-        assert_eq!(program.call(&client, "POST", "/orders", None, &body).await.unwrap().0, 201);
-    }
-    let hook = json!({"name": "late", "url": receiver.url(), "events": ["order.created"]});
-    let (_, hook) = program.call(&client, "POST", "/webhooks", None, &hook).await.unwrap();
-    let path = format!("/webhooks/{}/replays", hook["id"]);
-    let started = program.operator(&path, json!({"kind": "missed", "per_second": 10})).await;
-    assert_eq!(started["found"].as_u64().unwrap(), ORDERS as u64);
-
-    let pool = PgPool::connect(&database.url).await.unwrap();
-    let made = async || -> (String, i64) {
-        sqlx::query_as("SELECT status, deliveries FROM webhook_replays").fetch_one(&pool).await.unwrap()
-    };
-    let deadline = Instant::now() + Duration::from_secs(120);
-    for kills in 1..=3 {
-        while made().await.1 < 12 * kills {
-            assert!(Instant::now() < deadline, "the replay goes on: {:?}", made().await);
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        program.signal(Signal::SIGKILL);
-        assert_eq!(made().await.0, "RUNNING");
-        program.restart().await;
-    }
-    let pending = "SELECT count(*) FROM delivery_state WHERE status <> 'delivered'";
-    while made().await.0 != "COMPLETED" || sqlx::query_scalar::<_, i64>(pending).fetch_one(&pool).await.unwrap() > 0 {
-        assert!(Instant::now() < deadline, "the replay ends: {:?}", made().await);
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    let (rows, events): (i64, i64) =
-        sqlx::query_as("SELECT count(*), count(DISTINCT (event_id, replay_id)) FROM deliveries").fetch_one(&pool).await.unwrap();
-    assert_eq!((rows, events, made().await.1), (ORDERS as i64, ORDERS as i64, ORDERS as i64));
-    let mut received = HashSet::new();
-    while let Ok(one) = arrived.try_recv() {
-        received.insert(one.event_id().unwrap().to_owned());
-    }
-    assert_eq!(received.len(), ORDERS);
-    let verified = run(program.command().arg("verify")).await;
-    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
-
-    // The same by the command.
-    let replay = async |arguments: &[&str]| {
-        let mut command = program.command();
-        command.arg("replay").args(arguments).args(["--json", "--url", &program.url()]);
-        let done = run(command.env("LEDGER_OPERATOR_TOKEN", OPERATOR_TOKEN)).await;
-        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-        serde_json::from_slice::<Value>(&done.stdout).unwrap()
-    };
-    let hook = hook["id"].to_string();
-    assert_eq!(replay(&["start", &hook, "--missed", "--dry-run"]).await, json!({"found": 0}));
-    assert_eq!(
-        replay(&["start", &hook, "--from-position", "1", "--dry-run"]).await,
-        json!({"found": ORDERS}),
-        "each that it was told by the first replay"
-    );
-    let ended = replay(&["start", &hook, "--missed", "--wait"]).await;
-    assert_eq!((&ended["status"], &ended["deliveries"]), (&json!("COMPLETED"), &json!(0)));
-    assert_eq!(replay(&["show", &ended["id"].to_string()]).await["status"], "COMPLETED");
-    assert_eq!(replay(&["list", &hook]).await["replays"].as_array().unwrap().len(), 2);
-    let mut cancel = program.command();
-    cancel.args(["replay", "cancel", &ended["id"].to_string(), "--url", &program.url()]);
-    let refused = run(cancel.env("LEDGER_OPERATOR_TOKEN", OPERATOR_TOKEN)).await;
-    assert_eq!(refused.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("409 E_CONFLICT"));
 }

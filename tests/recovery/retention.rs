@@ -1,7 +1,7 @@
 //! What is forgotten after its time, and what that takes from nobody.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rewards_ledger::audit::{Rebuild, rebuild};
 use rewards_ledger::delivery::replay::Replayer;
@@ -18,6 +18,7 @@ use crate::support::node::{Client, Node};
 use crate::support::postgres;
 use crate::support::program::{DEADLINE, Program};
 use crate::support::shop::{receiver, worker};
+use crate::support::wait::{until, until_true};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -159,21 +160,15 @@ async fn the_projector_goes_on_as_soon_as_retention_lets_go_of_it() {
     // Nothing but news wakes it.
     let projector = Projector::new(&node.ledger, &node.options, node.metrics.clone()).idling(DAY);
     let free = "SELECT FROM projection_checkpoints WHERE projection = 'deliveries' FOR UPDATE SKIP LOCKED";
-    while sqlx::raw_sql(free).fetch_optional(&mut node.admin().await).await.unwrap().is_some() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let mut admin = node.admin().await;
+    until("retention holds it", async || sqlx::raw_sql(free).fetch_optional(&mut admin).await.unwrap().is_none()).await;
     assert_eq!(projector.step(FIRST_SHARD).await.unwrap(), Step::Elsewhere);
     let stop = CancellationToken::new();
     let running = tokio::spawn(projector.run(stop.clone()));
     tokio::time::sleep(Duration::from_millis(500)).await; // until it has looked
     sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
     assert_eq!(forgetting.await.unwrap().unwrap().payloads, 1);
-    let made = "SELECT count(*) FROM deliveries";
-    let deadline = Instant::now() + DEADLINE;
-    while sqlx::query_scalar::<_, i64>(made).fetch_one(node.ledger.pool()).await.unwrap() < 2 {
-        assert!(Instant::now() < deadline, "it is not told");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until_true("it is told", node.ledger.pool(), "SELECT count(*) = 2 FROM deliveries").await;
     stop.cancel();
     running.await.unwrap();
 }
@@ -329,13 +324,7 @@ async fn the_program_keeps_what_its_flags_say() {
     let body = json!({"product_id": product, "denomination": 10, "quantity": 1});
     assert_eq!(program.call(&client, "POST", "/orders", None, &body).await.unwrap().0, 201);
     let pool = PgPool::connect(&database.url).await.unwrap();
-    let until = async |what: &str, sql: &'static str| {
-        let deadline = Instant::now() + DEADLINE;
-        while !sqlx::query_scalar::<_, bool>(sql).fetch_one(&pool).await.unwrap() {
-            assert!(Instant::now() < deadline, "{what}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
+    let until = async |what: &str, sql: &str| until_true(what, &pool, sql).await;
     until("it is delivered", "SELECT count(*) = 1 FROM delivery_state WHERE status = 'delivered'").await;
     drop(program);
     let kept = "SELECT count(*) = 1 FROM delivery_attempts, webhook_envelopes WHERE payload IS NOT NULL";

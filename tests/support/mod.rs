@@ -8,3 +8,4 @@ pub mod proxy;
 pub mod relay;
 pub mod shop;
 pub mod tree;
+pub mod wait;

@@ -9,38 +9,30 @@ use serde_json::json;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, PgPool};
 
 use crate::support::postgres;
-use crate::support::program::{DEADLINE, Program, run};
+use crate::support::program::{Program, run};
 use crate::support::shop::receiver;
+use crate::support::wait::{is_true, until, until_true, until_within};
 
 /// "Within seconds".
 const SECONDS: Duration = Duration::from_secs(5);
 /// A frozen node's transaction is ended after so long; a killed one's at once.
 const HELD: Duration = Duration::from_secs(3);
 
-async fn comes_true(pool: &PgPool, sql: &str) {
-    while !sqlx::query_scalar::<_, bool>(AssertSqlSafe(sql.to_owned())).fetch_one(pool).await.unwrap() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
-async fn until(patience: Duration, what: &str, pool: &PgPool, sql: &str) {
-    let waited = tokio::time::timeout(patience, comes_true(pool, sql)).await;
-    waited.unwrap_or_else(|_| panic!("{what} within {patience:?}"));
-}
-
 /// Freezes a node between two of its steps, so that it loses nothing by it.
 async fn frozen_at_rest(node: &Program, pool: &PgPool) {
     let at_rest = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name LIKE 'rewards-ledger%'
         AND xact_start IS NOT NULL AND datname = current_database())";
-    loop {
+    until("it is frozen at rest", async || {
         node.signal(Signal::SIGSTOP);
         // Steps of nodes that are not frozen are short.
-        if tokio::time::timeout(Duration::from_secs(1), comes_true(pool, at_rest)).await.is_ok() {
-            return;
+        let rests = tokio::time::timeout(Duration::from_secs(1), until_true("it rests", pool, at_rest)).await.is_ok();
+        if !rests {
+            node.signal(Signal::SIGCONT);
+            until_true("it comes to rest", pool, at_rest).await;
         }
-        node.signal(Signal::SIGCONT);
-        until(DEADLINE, "it comes to rest", pool, at_rest).await;
-    }
+        rests
+    })
+    .await;
 }
 
 /// Work that one node at a time does.
@@ -114,7 +106,7 @@ async fn taken_over(work: Work, harm: Signal) {
     if roles == "projector" {
         let all =
             "SELECT count(*) = 3 FROM projection_checkpoints c JOIN log_head h USING (shard_id) WHERE c.position = h.position";
-        until(DEADLINE, "the first projects", &pool, all).await;
+        until_true("the first projects", &pool, all).await;
     }
     // The other one is there, and looks on.
     let other = Program::start(&database.url, &arguments).await;
@@ -134,12 +126,12 @@ async fn taken_over(work: Work, harm: Signal) {
         "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = '{writes}'::regclass AND NOT granted AND mode <> 'AccessShareLock'
             AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))"
     );
-    until(DEADLINE, "the first waits for the lock", &pool, &waits).await;
+    until_true("the first waits for the lock", &pool, &waits).await;
     first.signal(harm);
     other.signal(Signal::SIGCONT);
     lock.commit().await.unwrap();
     let patience = if harm == Signal::SIGSTOP { HELD + SECONDS } else { SECONDS };
-    until(patience, "the other goes on", &pool, is_done).await;
+    until_within(patience, "the other goes on", async || is_true(&pool, is_done).await).await;
 
     if harm == Signal::SIGSTOP {
         // What it still wanted to write, it cannot; and it goes on beside the other.
@@ -150,7 +142,7 @@ async fn taken_over(work: Work, harm: Signal) {
         assert!(first.ended().await.success());
     }
     drop(first);
-    until(DEADLINE, "nothing is done twice", &pool, is_done).await;
+    until_true("nothing is done twice", &pool, is_done).await;
     let verified = run(other.command().arg("verify")).await;
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
 }

@@ -14,8 +14,9 @@ use sqlx::PgPool;
 use crate::support::ledger::SHARD;
 use crate::support::node::Client;
 use crate::support::postgres;
-use crate::support::program::{DEADLINE, Program};
+use crate::support::program::Program;
 use crate::support::tree;
+use crate::support::wait::until;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_with_memories_of_their_own_sign_one_tree() {
@@ -76,12 +77,7 @@ async fn grow_together(memory: Option<&Path>) {
             order(&programs[alive], &client, &wanted).await;
         }
         let head = u64::try_from(reader::head(&pool, SHARD).await.unwrap()).unwrap();
-        let signed = async {
-            while served.by(&programs[alive]).await < head {
-                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-            }
-        };
-        tokio::time::timeout(DEADLINE, signed).await.expect("it is signed");
+        until("it is signed", async || served.by(&programs[alive]).await >= head).await;
         programs[killed].restart().await;
     }
 

@@ -15,8 +15,9 @@ use sqlx::PgPool;
 
 use crate::support::node::Node;
 use crate::support::postgres;
-use crate::support::program::{DEADLINE, OPERATOR_TOKEN, Program, run};
+use crate::support::program::{OPERATOR_TOKEN, Program, run};
 use crate::support::tree;
+use crate::support::wait::until;
 
 fn hash(value: &Value) -> Hash {
     STANDARD.decode(value.as_str().unwrap()).unwrap().try_into().unwrap()
@@ -217,12 +218,7 @@ async fn a_running_node_publishes_within_a_second() {
         let committed = Instant::now();
         assert_eq!(status, 201, "{placed}");
         let head = reader::head(&pool, FIRST_SHARD).await.unwrap();
-        let published = tokio::time::timeout(DEADLINE, async {
-            while size().await < head {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        });
-        published.await.expect("it is published");
+        until("it is published", async || size().await >= head).await;
         *took = committed.elapsed();
     }
     took.sort_unstable();

@@ -4,8 +4,8 @@ use ledger_events::account::{AccountCreated, AccountEvent, AccountStatus, Accoun
 use ledger_events::{AccountId, Rejection};
 
 use super::{Decided, Story, next, unknown};
+use crate::ledger::answer::Answer;
 use crate::ledger::batch::Batch;
-use crate::ledger::command::Answer;
 
 pub(super) fn create(batch: &mut Batch, name: &str, story: Story<'_>) -> Decided {
     let id = next(batch.ids.accounts.pop_front(), "account")?;

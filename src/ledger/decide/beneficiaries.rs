@@ -4,8 +4,9 @@ use ledger_events::beneficiary::{self, BeneficiaryAdded, BeneficiaryEvent};
 use ledger_events::{AccountId, BeneficiaryId, Rejection};
 
 use super::{Decided, Story, active, new_salt, next};
+use crate::ledger::answer::{Answer, BeneficiaryView};
 use crate::ledger::batch::Batch;
-use crate::ledger::command::{AddBeneficiary, Answer, BeneficiaryView};
+use crate::ledger::command::AddBeneficiary;
 use crate::ledger::keys::Owner;
 use crate::ledger::texts::{ACCOUNT_NUMBER, PROFILE};
 

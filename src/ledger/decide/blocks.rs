@@ -7,8 +7,8 @@ use ledger_events::ip_block::{IpBlockEvent, IpBlockLifted};
 
 use super::{Decided, Story, new_salt};
 use crate::access::seal::Private;
+use crate::ledger::answer::Answer;
 use crate::ledger::batch::Batch;
-use crate::ledger::command::Answer;
 
 pub(super) fn lift(batch: &mut Batch, ip: IpAddr, story: Story<'_>) -> Decided {
     let id = batch.ip_blocks.remove(&ip).ok_or(Rejection::NotFound)?;

@@ -8,8 +8,9 @@ use ledger_events::{CategoryId, Money, ProductId, Rejection};
 
 use super::{Decided, Story, next, unknown};
 use crate::access::seal::Private;
+use crate::ledger::answer::{Answer, StockLoaded};
 use crate::ledger::batch::Batch;
-use crate::ledger::command::{Answer, NewVoucher, StockLoaded};
+use crate::ledger::command::NewVoucher;
 use crate::ledger::keys::Owner;
 use crate::ledger::stock;
 

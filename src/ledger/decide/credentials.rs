@@ -10,8 +10,8 @@ use uuid::Uuid;
 use super::{Decided, Story, active, next};
 use crate::access::SIGNING_SECRET;
 use crate::access::seal::{Private, SealError};
+use crate::ledger::answer::Answer;
 use crate::ledger::batch::Batch;
-use crate::ledger::command::Answer;
 
 pub(super) fn issue(
     batch: &mut Batch,

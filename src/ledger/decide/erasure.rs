@@ -11,8 +11,8 @@ use ledger_events::{AccountId, Event, Rejection};
 
 use super::{Decided, Stop, Story, new_salt};
 use crate::access::seal::Private;
+use crate::ledger::answer::Answer;
 use crate::ledger::batch::{Batch, UserChange};
-use crate::ledger::command::Answer;
 use crate::ledger::erasure::{Erasable, Erased, Subject};
 use crate::ledger::texts::ERASURE_REASON;
 

@@ -19,10 +19,12 @@ mod webhooks;
 use ledger_events::account::AccountStatus;
 use ledger_events::{AccountId, Actor, Rejection};
 
+use super::answer::Answer;
 use super::append::Story;
 use super::batch::{Batch, StoredAnswer};
-use super::command::{Answer, Command, Idempotency, Reply, Submission, WriteError};
+use super::command::Command;
 use super::keys::Owner;
+use super::submission::{Idempotency, Reply, Submission, WriteError};
 use crate::access::seal::{Keyring, SealError};
 
 /// What makes the whole batch unusable, as opposed to a refusal of one command. Nothing is

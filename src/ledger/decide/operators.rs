@@ -5,8 +5,9 @@ use ledger_events::operator::{OperatorEvent, OperatorTokenIssued, OperatorTokenR
 
 use super::{Decided, Story, new_salt, next};
 use crate::access::operators::{Change, Known};
+use crate::ledger::answer::Answer;
 use crate::ledger::batch::Batch;
-use crate::ledger::command::{Answer, IssueOperatorToken};
+use crate::ledger::command::IssueOperatorToken;
 use crate::ledger::texts::OPERATOR_NAME;
 
 pub(super) fn issue(batch: &mut Batch, token: &IssueOperatorToken, story: Story<'_>) -> Decided {

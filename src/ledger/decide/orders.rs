@@ -7,8 +7,9 @@ use ledger_events::{AccountId, Money, OrderId, ProductId, Rejection};
 
 use super::{Decided, Story, active, new_salt, next};
 use crate::access::seal::{Private, salted_hash};
+use crate::ledger::answer::{Answer, Charge, OrderView};
 use crate::ledger::batch::{Batch, pair};
-use crate::ledger::command::{Answer, Charge, OrderView, PlaceOrder};
+use crate::ledger::command::PlaceOrder;
 use crate::ledger::keys::Owner;
 use crate::ledger::texts::{CANCEL_REASON, METADATA};
 

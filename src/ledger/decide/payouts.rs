@@ -5,8 +5,9 @@ use ledger_events::{AccountId, PayoutId, Rejection};
 
 use super::{Decided, Story, active, new_salt, next};
 use crate::access::seal::salted_hash;
+use crate::ledger::answer::{Answer, PayoutView};
 use crate::ledger::batch::Batch;
-use crate::ledger::command::{Answer, PayoutOutcome, PayoutView, RequestPayout};
+use crate::ledger::command::{PayoutOutcome, RequestPayout};
 use crate::ledger::keys::Owner;
 use crate::ledger::texts::FAILURE_REASON;
 

@@ -5,8 +5,9 @@ use ledger_events::{Rejection, StatementId};
 
 use super::{Decided, Story, new_salt, next};
 use crate::access::seal::{Private, salted_hash};
+use crate::ledger::answer::Answer;
 use crate::ledger::batch::Batch;
-use crate::ledger::command::{Answer, DecideMatch, ImportStatement};
+use crate::ledger::command::{DecideMatch, ImportStatement};
 use crate::ledger::texts::{DECISION_REASON, REVOCATION_REASON};
 
 /// The same file again answers the statement that it became.

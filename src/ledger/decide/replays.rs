@@ -6,8 +6,9 @@ use ledger_events::replay::{Replay, ReplayEvent, ReplayStatus, WebhookReplayRequ
 use ledger_events::{Rejection, ReplayId};
 
 use super::{Decided, Story, next};
+use crate::ledger::answer::Answer;
 use crate::ledger::batch::Batch;
-use crate::ledger::command::{AdvanceReplay, Answer, RequestReplay};
+use crate::ledger::command::{AdvanceReplay, RequestReplay};
 
 pub(super) fn request(batch: &mut Batch, command: &RequestReplay, story: Story<'_>) -> Decided {
     let webhook = batch.webhooks.get(&command.webhook_id).filter(|w| w.account_id == command.account_id);

@@ -4,8 +4,9 @@ use ledger_events::user::{User, UserCreated, UserEvent, UserPasswordReset, UserR
 use ledger_events::{AccountId, Rejection, UserId};
 
 use super::{Decided, Story, new_salt, next};
+use crate::ledger::answer::Answer;
 use crate::ledger::batch::{Batch, UserChange};
-use crate::ledger::command::{Answer, ChangeUser, CreateUser};
+use crate::ledger::command::{ChangeUser, CreateUser};
 use crate::ledger::keys::Owner;
 use crate::ledger::texts::EMAIL;
 

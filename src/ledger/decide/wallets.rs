@@ -6,8 +6,8 @@ use ledger_projections::wallets::Transaction;
 
 use super::{Decided, Story, active, new_salt, next};
 use crate::access::seal::{Private, salted_hash};
+use crate::ledger::answer::Answer;
 use crate::ledger::batch::Batch;
-use crate::ledger::command::Answer;
 use crate::ledger::keys::Owner;
 use crate::ledger::texts::NOTE;
 

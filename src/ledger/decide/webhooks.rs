@@ -8,8 +8,9 @@ use super::credentials::keep_signing_secret;
 use super::{Decided, Stop, Story, active, new_salt, next};
 use crate::access::SIGNING_SECRET;
 use crate::access::seal::{Private, SealError, salted_hash};
+use crate::ledger::answer::{Answer, WebhookView};
 use crate::ledger::batch::Batch;
-use crate::ledger::command::{Answer, RegisterWebhook, WebhookChange, WebhookView};
+use crate::ledger::command::{RegisterWebhook, WebhookChange};
 use crate::ledger::texts::{WEBHOOK_NAME, WEBHOOK_TOKEN, WEBHOOK_URL};
 
 pub(super) fn register(batch: &mut Batch, command: &RegisterWebhook, story: Story<'_>) -> Decided {

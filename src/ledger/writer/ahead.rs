@@ -10,11 +10,11 @@ use uuid::Uuid;
 
 use super::{BatchError, PHASE_DEADLINE, Replies, Run, SHARED, Writer, give_up_expired, parts, unanswered};
 use crate::ledger::batch::Batch;
-use crate::ledger::command::Submission;
 use crate::ledger::connect;
 use crate::ledger::decide::decide_all;
 use crate::ledger::memory::Memory;
 use crate::ledger::needs::Needs;
+use crate::ledger::submission::Submission;
 
 /// A batch that takes more commands while the one before it is being written.
 #[derive(Debug)]

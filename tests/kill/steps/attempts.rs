@@ -16,11 +16,11 @@ async fn no_kill_gives_or_takes_an_attempt() {
         }
         // New ones fail, older ones again.
         let (before, _) = scene.counted();
-        scene.until_so("some fail", async || scene.counted().0 >= before + 3).await;
+        until("some fail", async || scene.counted().0 >= before + 3).await;
         scene.hangs.store(true, Ordering::SeqCst);
         let (before, _) = scene.counted();
         scene.order().await;
-        scene.until_so("some are in flight", async || scene.counted().0 > before).await;
+        until("some are in flight", async || scene.counted().0 > before).await;
         scene.kill().await;
         let most = "SELECT max(attempt_count) FROM delivery_state";
         let most: i16 = sqlx::query_scalar(most).fetch_one(&scene.pool).await.unwrap();

@@ -1,0 +1,99 @@
+//! The events that move money, of all accounts or of one.
+
+use std::collections::HashSet;
+
+use ledger_events::{AccountId, Position, Recorded, ShardId, TransactionId, WalletId};
+use sqlx::{PgExecutor, Postgres, QueryBuilder};
+
+use super::{ReadError, Stored, select_events};
+
+/// What happened to wallets after a position and up to another one, in order.
+pub async fn wallet_events(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    after: Position,
+    upto: Position,
+) -> Result<Vec<Recorded>, ReadError> {
+    let found: Vec<Stored> = sqlx::query_as(select_events!(
+        "WHERE shard_id = $1 AND position > $2 AND position <= $3 AND stream_type = 'wallet' ORDER BY position"
+    ))
+    .bind(shard)
+    .bind(after)
+    .bind(upto)
+    .fetch_all(db)
+    .await?;
+    found.iter().map(Stored::decode).collect()
+}
+
+/// The wallets that have events after a position and up to another one.
+pub async fn wallets_between(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    (after, upto): (Position, Position),
+) -> Result<HashSet<WalletId>, sqlx::Error> {
+    let ids: Vec<WalletId> = sqlx::query_scalar(
+        "SELECT DISTINCT stream_id FROM events WHERE shard_id = $1 AND position > $2 AND position <= $3 AND stream_type = 'wallet'",
+    )
+    .bind(shard)
+    .bind(after)
+    .bind(upto)
+    .fetch_all(db)
+    .await?;
+    Ok(ids.into_iter().collect())
+}
+
+/// What happened to orders, payouts and wallets after a position and up to another one, of one account
+/// or of all, in order.
+pub async fn money_events(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    account: Option<AccountId>,
+    after: Position,
+    upto: Position,
+    limit: i64,
+) -> Result<Vec<Stored>, sqlx::Error> {
+    let mut query: QueryBuilder<Postgres> = QueryBuilder::new(select_events!("WHERE shard_id = "));
+    query.push_bind(shard).push(" AND position > ").push_bind(after).push(" AND position <= ").push_bind(upto);
+    query.push(" AND stream_type IN ('order', 'payout', 'wallet')");
+    if let Some(account) = account {
+        query.push(" AND metadata->>'account_id' = ").push_bind(account.to_string());
+    }
+    query.push(" ORDER BY position LIMIT ").push_bind(limit);
+    query.build_query_as().fetch_all(db).await
+}
+
+/// The first event of each of these wallets' streams, and the last one before a version.
+pub async fn wallets_before(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    wallets: &[(WalletId, i64)],
+) -> Result<Vec<Stored>, sqlx::Error> {
+    let (ids, versions): (Vec<WalletId>, Vec<i64>) = wallets.iter().copied().unzip();
+    sqlx::query_as(
+        "SELECT e.shard_id, e.position, e.event_id, e.stream_type, e.stream_id, e.version, e.type, e.schema_version,
+            e.data::text AS data, e.metadata::text AS metadata, e.recorded_at
+         FROM unnest($2::bigint[], $3::bigint[]) AS w (id, version) CROSS JOIN LATERAL (
+            (SELECT * FROM events WHERE shard_id = $1 AND stream_type = 'wallet' AND stream_id = w.id AND version < w.version
+               AND version = 1)
+            UNION ALL
+            (SELECT * FROM events WHERE shard_id = $1 AND stream_type = 'wallet' AND stream_id = w.id AND version < w.version
+               AND version > 1 ORDER BY version DESC LIMIT 1)) AS e ORDER BY e.stream_id, e.version",
+    )
+    .bind(shard)
+    .bind(ids)
+    .bind(versions)
+    .fetch_all(db)
+    .await
+}
+
+/// The events of these wallet movements, in the log's order.
+pub async fn movements(db: impl PgExecutor<'_>, shard: ShardId, ids: &[TransactionId]) -> Result<Vec<Stored>, sqlx::Error> {
+    sqlx::query_as(select_events!(
+        "WHERE shard_id = $1 AND position = ANY(ARRAY(SELECT position FROM wallet_transactions WHERE shard_id = $1 AND id = ANY($2)))
+         ORDER BY position"
+    ))
+    .bind(shard)
+    .bind(ids)
+    .fetch_all(db)
+    .await
+}

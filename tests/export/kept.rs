@@ -1,0 +1,85 @@
+//! A ledger that was signed twice, what an auditor has kept of it, and `verify` with nothing else at hand.
+
+use std::path::{Path, PathBuf};
+
+use rewards_ledger::export::tiles;
+use rewards_ledger::transparency::Standing;
+use rewards_ledger::transparency::cosignature::Quorum;
+use serde_json::Value;
+
+use super::succeeds;
+use crate::support::ledger::SHARD;
+use crate::support::program::{program, run};
+use crate::support::shop::Shop;
+use crate::support::tree::{Tree, key};
+
+/// A ledger that was signed twice, and what an auditor has kept of it.
+pub struct Kept {
+    pub directory: tempfile::TempDir,
+    pub shop: Shop,
+    pub tree: Tree,
+    /// Of the two checkpoints.
+    pub sizes: [u64; 2],
+}
+
+pub async fn kept() -> Kept {
+    let (directory, shop) = (tempfile::tempdir().unwrap(), Shop::open().await);
+    let tree = Tree::of(&shop.ledger, &shop.options, &shop.metrics, &Standing::default());
+    let mut sizes = [0; 2];
+    for (size, name) in sizes.iter_mut().zip(["first.note", "second.note"]) {
+        shop.orders(shop.customer.account_id, 20).await;
+        *size = tree.grow().await;
+        std::fs::write(directory.path().join(name), tree.newest().await.note).unwrap();
+        if name == "first.note" {
+            export(&shop, directory.path(), "first.ndjson").await;
+        }
+    }
+    std::fs::write(directory.path().join("log.pub"), format!("# the log's key\n{}\n", key())).unwrap();
+    let kept = Kept { directory, shop, tree, sizes };
+    kept.export("kept.ndjson").await;
+    tiles::copy(kept.shop.pool(), SHARD, &kept.path("tiles"), &Quorum::default(), |_| {}).await.unwrap();
+    kept
+}
+
+pub async fn export(shop: &Shop, directory: &Path, name: &str) {
+    succeeds(directory, &shop.options, &["events", "export", "--out", directory.join(name).to_str().unwrap()]).await;
+}
+
+impl Kept {
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub async fn export(&self, name: &str) {
+        export(&self.shop, self.directory.path(), name).await;
+    }
+
+    /// `verify` where there is no database and no setting: its report, and whether all is well.
+    pub async fn verify(&self, arguments: &[&str]) -> (bool, Value) {
+        let mut command = program(self.directory.path());
+        command.current_dir(self.directory.path()).args(["verify", "--json", "--key", "log.pub"]).args(arguments);
+        let output = run(&mut command).await;
+        let text = String::from_utf8(output.stdout).unwrap();
+        let report = serde_json::from_str(&text);
+        let report = report.unwrap_or_else(|_| panic!("{arguments:?}: {text}{}", String::from_utf8_lossy(&output.stderr)));
+        assert!(matches!(output.status.code(), Some(0 | 1)));
+        (output.status.success(), report)
+    }
+
+    /// In words.
+    pub async fn said(&self, arguments: &[&str]) -> String {
+        let mut command = program(self.directory.path());
+        command.current_dir(self.directory.path()).args(["verify", "--key", "log.pub"]).args(arguments);
+        let output = run(&mut command).await;
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        String::from_utf8(output.stdout).unwrap() + &String::from_utf8_lossy(&output.stderr)
+    }
+}
+
+/// Both checkpoints, as they were published.
+const NOTES: [&str; 4] = ["--checkpoint", "first.note", "--checkpoint", "second.note"];
+
+/// The arguments that verify an export by both checkpoints, and by these.
+pub fn with<'a>(export: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    ["--export", export].into_iter().chain(NOTES).chain(more.iter().copied()).collect()
+}
