@@ -1,6 +1,7 @@
 -- January 2026 of ten million movements: 1,000 rounds, each at one time, in which one hot wallet moves a
 -- thousand times and then 9,000 wallets once. All movements have their rows. In the log are the hot wallet's
--- events, and everybody's of the last ten rounds, which the projection folds itself; the rows of
+-- events, the last one of each round, so that times are found where it ends, and everybody's of the last ten rounds,
+-- which the projection folds itself; the rows of
 -- daily_totals up to there are added up in SQL.
 CREATE TEMP TABLE step AS
 SELECT round, slot, {head} + round * 10000 + slot + 1 AS position,
@@ -30,7 +31,7 @@ SELECT 1, position, gen_random_uuid(), 'wallet', wallet, nth + CASE WHEN slot >=
         CASE WHEN nth % 10 = 9 THEN 'payout_id' ELSE 'order_id' END, position)::json,
     format('{"actor":{"credential":1},"account_id":%s,"request_id":"bench","correlation_id":"01900000-0000-7000-8000-000000000000"}', account)::json,
     date_trunc('milliseconds', at)
-FROM step WHERE slot < 1000 OR round >= 990 ORDER BY position;
+FROM step WHERE slot < 1000 OR slot = 9999 OR round >= 990 ORDER BY position;
 
 INSERT INTO daily_totals
 SELECT 1, wallet_id, (created_at AT TIME ZONE 'UTC')::date, account_id, 'EUR',
