@@ -242,9 +242,10 @@ fn all_works_as_an_ordinary_user() {
     }
     let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
     let directory = tempfile::Builder::new().permissions(PermissionsExt::from_mode(0o777)).tempdir_in("/tmp").unwrap();
-    // The build's directory may be closed to that user.
+    // The build's directory may be closed to that user. Another program copies: what a test beside this one starts
+    // meanwhile would have inherited our descriptor for writing, and no one may run what is written ("text file busy").
     let copy = directory.path().join("tests");
-    std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    assert!(Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&copy).status().unwrap().success());
     let output = Command::new(&copy)
         .arg(test_name(""))
         .env("TMPDIR", "/tmp")
