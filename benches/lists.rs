@@ -52,10 +52,13 @@ const PAGES: &[(&str, u64)] = &[
     ("/webhooks/deliveries?webhook_url_id={webhook}&status=failed&event_type=order.created", 50),
     ("/webhooks/deliveries?page=40000", 50),
     ("/webhooks/deliveries?status=delivered&page=20000", 250),
+    ("/webhooks/deliveries?status=delivered&page=44000", 250),
     ("/webhooks/deliveries?status=failed&page=1000", 250),
     ("/webhooks/deliveries?event_type=order.delivered&page=20000", 250),
+    ("/webhooks/deliveries?event_type=order.created&page=25000", 250),
     ("/webhooks/deliveries?status=delivered&event_type=order.delivered&page=20000", 250),
-    ("/webhooks/deliveries?webhook_url_id={webhook}&page=40000", 250),
+    ("/webhooks/deliveries?webhook_url_id={webhook}&page=46000", 250),
+    ("/webhooks/deliveries?webhook_url_id={webhook}&status=delivered&page=40000", 250),
     ("/products?limit=10000", 150),
 ];
 
@@ -77,6 +80,9 @@ async fn main() -> Result<()> {
     let events = json!(["order.created", "order.delivered", "order.cancelled"]);
     let webhook = json!({"name": "bench", "url": "https://example.com/hook", "events": events});
     let webhook = serve.client(&client, "/webhooks", webhook).await?["id"].as_i64().context("a webhook's id")?;
+    // So that the other one's deliveries are not all there are.
+    let other = json!({"name": "other", "url": "https://example.com/other", "events": ["order.cancelled"]});
+    serve.client(&client, "/webhooks", other).await?;
     seed(&mut admin, product).await?;
     rebuild(&options, Rebuild::All, |_| {}).await.context("the rebuild")?;
     // What a worker would have made of them, all but the newest.

@@ -10,7 +10,8 @@ use sqlx::postgres::PgRow;
 use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
 use uuid::Uuid;
 
-use crate::listing::pages::{self, Group, ORDER_GROUPS, ORDERS, Span, Thresholds};
+use crate::listing::marks::{self, ORDERS, Span};
+use crate::listing::pages::{self, Group, ORDER_GROUPS, Thresholds};
 use crate::page::{self, Listed, Page};
 use crate::write::Write;
 use crate::{ProjectionError, known, money, percent};
@@ -198,10 +199,10 @@ async fn list_of_account(
     let mut tx = page::snapshot(pool).await?;
     let mut span = Span { after: 0, upto: 0, after_key: 0, upto_key: Position::MAX };
     if let Some(from) = filter.created_from {
-        (span.after, span.after_key) = pages::orders_before(&mut tx, shard, account, from).await?;
+        (span.after, span.after_key) = marks::orders_before(&mut tx, shard, account, from).await?;
     }
     if let Some(to) = filter.created_to {
-        (span.upto, span.upto_key) = pages::orders_before(&mut tx, shard, account, to).await?;
+        (span.upto, span.upto_key) = marks::orders_before(&mut tx, shard, account, to).await?;
     }
     let is_dated = filter.created_from.is_some() || filter.created_to.is_some();
     let status = filter.status.map(OrderStatus::as_str);
@@ -210,10 +211,10 @@ async fn list_of_account(
     }
     let (owner, within) = ((shard, account), (span.after_key, span.upto_key));
     let (total, keys) = match (filter.product_id, status) {
-        (None, None) => (span.rows(), ORDERS.keys(&mut tx, shard, account, span, page).await?),
+        (None, None) => (span.rows(), ORDERS.keys(&mut tx, shard, account, span, page.rows()).await?),
         (None, Some(status)) => {
             let total = count_of_status(&mut tx, owner, status, is_dated.then_some(span), thresholds).await?;
-            (total, pages::keys_of_status(&mut tx, owner, status, within, (total, page)).await?)
+            (total, pages::keys_of_status(&mut tx, owner, status, within, (total, page.rows())).await?)
         }
         (product, status) => {
             let groups = pages::order_groups(&mut tx, owner, product, status, thresholds).await?;
@@ -221,7 +222,7 @@ async fn list_of_account(
                 true => ORDER_GROUPS.count(&mut tx, owner, &groups, within).await?,
                 false => Group::rows_of(&groups),
             };
-            (total, ORDER_GROUPS.keys(&mut tx, owner, &groups, within, (total, page), thresholds).await?)
+            (total, ORDER_GROUPS.keys(&mut tx, owner, &groups, within, (total, page.rows()), thresholds).await?)
         }
     };
     let found = rows(

@@ -1,5 +1,7 @@
 //! Pages of lists: newest first, by number, with the true count.
 
+use std::ops::Range;
+
 use chrono::{DateTime, Utc};
 use sqlx::postgres::PgRow;
 use sqlx::{Encode, FromRow, PgPool, Postgres, QueryBuilder, Transaction, Type};
@@ -15,6 +17,11 @@ impl Page {
     /// How many rows come before it.
     pub fn offset(self) -> i64 {
         (self.number - 1).saturating_mul(self.size)
+    }
+
+    /// Its rows of the list, from 0.
+    pub fn rows(self) -> Range<i64> {
+        self.offset()..self.offset().saturating_add(self.size)
     }
 }
 

@@ -26,7 +26,7 @@ const STATUSES: [OrderStatus; 5] =
 
 /// As it is, and as with more of everything than is found in the usual way.
 fn ways() -> [Thresholds; 2] {
-    [Thresholds::default(), Thresholds { uncounted: -1, merged_groups: 0, pending: 0 }]
+    [Thresholds::default(), Thresholds { uncounted: -1, merged_groups: 0, pending: 0, skipped: -1_000_000 }]
 }
 
 impl Shop {

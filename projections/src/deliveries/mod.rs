@@ -4,6 +4,7 @@
 //! delivery's audience is what the log says it was at the event's position. What the worker does
 //! with a delivery is its own record (`delivery_state`, `delivery_attempts`).
 
+mod deep;
 mod read;
 mod told;
 mod write;

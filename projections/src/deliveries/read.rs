@@ -1,5 +1,7 @@
 //! Reading deliveries, each with the worker's record of it.
 
+use std::ops::Range;
+
 use chrono::{DateTime, Utc};
 use ledger_events::webhook::{Retryable, WebhookEventType};
 use ledger_events::{AccountId, OrderId, ShardId, WebhookId};
@@ -7,9 +9,11 @@ use sqlx::postgres::PgRow;
 use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
 use uuid::Uuid;
 
+use super::deep::{Wanted, nearer};
 use super::told;
 use crate::known;
-use crate::listing::pages::{self, DELIVERIES, DELIVERY_GROUPS, Group, Span, Thresholds};
+use crate::listing::marks::{DELIVERIES, Span};
+use crate::listing::pages::{self, DELIVERY_GROUPS, Group, Thresholds};
 use crate::page::{self, Listed, Page};
 
 /// A delivery with the worker's record of it (specification, "Webhook delivery").
@@ -102,25 +106,26 @@ pub async fn list_by(
     thresholds: &Thresholds,
 ) -> Result<Listed<Delivery>, sqlx::Error> {
     let (account, event_type) = (filter.account_id, filter.event_type.map(WebhookEventType::as_str));
-    let owner = (shard, account);
     let mut tx = page::snapshot(pool).await?;
     let (total, keys) = if filter.order_id.is_some() {
         of_order(&mut tx, shard, filter, page).await?
     } else {
         let groups = pages::delivery_groups(&mut tx, shard, account, filter.webhook_id, event_type).await?;
-        let total = Group::rows_of(&groups);
-        match filter.status {
+        let of_groups = Group::rows_of(&groups);
+        let of_account = DELIVERIES.total(&mut tx, shard, account).await?;
+        let total = match filter.status {
+            None => of_groups,
+            Some(status) => count_of_status(&mut tx, shard, (status, event_type), of_groups, &webhooks_of(&groups)).await?,
+        };
+        let keys = if total == of_account {
             // A filter that leaves nothing out is none.
-            None if total == DELIVERIES.total(&mut tx, shard, account).await? => {
-                let span = Span { after: 0, upto: total, after_key: 0, upto_key: i64::MAX };
-                (total, DELIVERIES.keys(&mut tx, shard, account, span, page).await?)
-            }
-            None => {
-                let keys = DELIVERY_GROUPS.keys(&mut tx, owner, &groups, (0, i64::MAX), (total, page), thresholds).await?;
-                (total, keys)
-            }
-            Some(status) => of_status(&mut tx, shard, filter, (status, total), &groups, page, thresholds).await?,
-        }
+            let span = Span { after: 0, upto: total, after_key: 0, upto_key: i64::MAX };
+            DELIVERIES.keys(&mut tx, shard, account, span, page.rows()).await?
+        } else {
+            let wanted = Wanted { total, rows: page.rows() };
+            keys(&mut tx, shard, filter, (&groups, of_account), wanted, thresholds).await?
+        };
+        (total, keys)
     };
     let mut select = QueryBuilder::new(COLUMNS);
     select.push(" FROM unnest(").push_bind(keys).push("::bigint[]) AS wanted (id) JOIN deliveries d ON d.id = wanted.id");
@@ -154,45 +159,56 @@ async fn of_order(
     Ok((total, select.build_query_scalar().fetch_all(conn).await?))
 }
 
-/// Of one status. What is pending or failed is counted by the indexes that hold nothing else;
-/// what is delivered is the rest of the `(status, total)` asked for and counted without a status.
-async fn of_status(
+/// How many have a status, of the `of_groups` that have any. What is pending or failed is counted by the indexes that
+/// hold nothing else; what is delivered is the rest.
+async fn count_of_status(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    (status, event_type): (&'static str, Option<&'static str>),
+    of_groups: i64,
+    webhooks: &[WebhookId],
+) -> Result<i64, sqlx::Error> {
+    match status {
+        "delivered" => {
+            let pending = count_state(conn, shard, webhooks, PENDING, event_type).await?;
+            Ok(of_groups - pending - count_state(conn, shard, webhooks, FAILED, event_type).await?)
+        }
+        "failed" => count_state(conn, shard, webhooks, FAILED, event_type).await,
+        _ => count_state(conn, shard, webhooks, PENDING, event_type).await,
+    }
+}
+
+/// The keys of what is wanted of a filter's deliveries. They are in `groups`, and the account has `of_account`.
+async fn keys(
     conn: &mut PgConnection,
     shard: ShardId,
     filter: &DeliveryFilter,
-    (status, total): (&'static str, i64),
-    groups: &[Group],
-    page: Page,
+    (groups, of_account): (&[Group], i64),
+    wanted: Wanted,
     thresholds: &Thresholds,
-) -> Result<(i64, Vec<i64>), sqlx::Error> {
-    let webhooks = webhooks_of(groups);
-    let event_type = filter.event_type.map(WebhookEventType::as_str);
-    let total = match status {
-        "delivered" => {
-            let pending = count_state(conn, shard, &webhooks, PENDING, event_type).await?;
-            total - pending - count_state(conn, shard, &webhooks, FAILED, event_type).await?
-        }
-        "failed" => count_state(conn, shard, &webhooks, FAILED, event_type).await?,
-        _ => count_state(conn, shard, &webhooks, PENDING, event_type).await?,
-    };
-    let keys = match status {
-        "pending" if total > thresholds.pending => pending_among_all(conn, shard, filter, (total, page)).await?,
-        "pending" => {
+) -> Result<Vec<i64>, sqlx::Error> {
+    let owner = (shard, filter.account_id);
+    let is_backlog = wanted.total > thresholds.pending;
+    let (upto, Wanted { total, rows }) = nearer(conn, owner, filter.status, (groups, of_account), wanted, thresholds).await?;
+    let grouped = match filter.status {
+        None => DELIVERY_GROUPS,
+        Some("delivered") => pages::DELIVERED,
+        Some("failed") => pages::FAILED,
+        Some(_) if is_backlog => return pending_among_all(conn, shard, filter, upto, (total, rows)).await,
+        Some(_) => {
+            let event_type = filter.event_type.map(WebhookEventType::as_str);
+            let webhooks = webhooks_of(groups);
             let branches: Vec<_> = webhooks.iter().flat_map(|webhook| PENDING.iter().map(|state| (*webhook, *state))).collect();
             let branch = |query: &mut QueryBuilder<Postgres>, (webhook, state): &(WebhookId, &'static str)| {
                 query.push("SELECT delivery_id AS key FROM delivery_state WHERE shard_id = ").push_bind(shard);
                 query.push(" AND webhook_id = ").push_bind(*webhook).push(" AND ").push(*state);
+                query.push(" AND delivery_id <= ").push_bind(upto);
                 page::equals(query, "event_type", event_type);
             };
-            pages::merged(conn, &branches, branch, total, page).await?
-        }
-        status => {
-            let grouped = if status == "failed" { pages::FAILED } else { pages::DELIVERED };
-            let owner = (shard, filter.account_id);
-            grouped.keys(conn, owner, groups, (0, i64::MAX), (total, page), thresholds).await?
+            return pages::merged(conn, &branches, branch, total, rows).await;
         }
     };
-    Ok((total, keys))
+    grouped.keys(conn, owner, groups, (0, upto), (total, rows), thresholds).await
 }
 
 fn webhooks_of(groups: &[Group]) -> Vec<WebhookId> {
@@ -203,7 +219,7 @@ fn webhooks_of(groups: &[Group]) -> Vec<WebhookId> {
 }
 
 /// As the partial indexes of the worker's record say it.
-const PENDING: &[&str] = &["status = 'pending' AND attempt_count = 0", "status = 'pending' AND attempt_count > 0"];
+pub(super) const PENDING: &[&str] = &["status = 'pending' AND attempt_count = 0", "status = 'pending' AND attempt_count > 0"];
 const FAILED: &[&str] = &["status = 'failed'"];
 
 async fn count_state(
@@ -227,9 +243,10 @@ async fn pending_among_all(
     conn: &mut PgConnection,
     shard: ShardId,
     filter: &DeliveryFilter,
-    (total, page): (i64, Page),
+    upto: i64,
+    (total, rows): (i64, Range<i64>),
 ) -> Result<Vec<i64>, sqlx::Error> {
-    if page.offset() >= total {
+    if rows.start >= total {
         return Ok(vec![]);
     }
     let mut query = QueryBuilder::new("SELECT d.id FROM deliveries d");
@@ -237,7 +254,8 @@ async fn pending_among_all(
     page::equals(&mut query, "d.account_id", Some(filter.account_id));
     page::equals(&mut query, "d.event_type", filter.event_type.map(WebhookEventType::as_str));
     page::equals(&mut query, "d.webhook_id", filter.webhook_id);
-    query.push(" ORDER BY d.id DESC LIMIT ").push_bind(page.size).push(" OFFSET ").push_bind(page.offset());
+    query.push(" AND d.id <= ").push_bind(upto).push(" ORDER BY d.id DESC LIMIT ").push_bind(rows.end - rows.start);
+    query.push(" OFFSET ").push_bind(rows.start);
     query.build_query_scalar().persistent(false).fetch_all(conn).await
 }
 

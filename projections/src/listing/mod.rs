@@ -6,6 +6,7 @@
 //! ordinal, once given, stands; and the counts of orders follow the log.
 
 pub mod derive;
+pub mod marks;
 pub mod pages;
 
 /// Rows from one mark to the next.

@@ -3,11 +3,12 @@
 //! Everything here is to be asked in one snapshot: what is counted and what is shown agree. Plans
 //! are not kept, so that each fits the values it is made for.
 
-use chrono::{DateTime, Utc};
+use std::ops::Range;
+
 use ledger_events::{AccountId, Position, ProductId, ShardId, WebhookId};
 use sqlx::{PgConnection, Postgres, QueryBuilder};
 
-use crate::page::{self, Page};
+use crate::page;
 
 /// Beyond these a page is found in another way, which costs less for so many. What it says is the same.
 #[derive(Clone, Copy, Debug)]
@@ -18,126 +19,14 @@ pub struct Thresholds {
     pub merged_groups: usize,
     /// More pending deliveries are looked for among all, the newest first: a backlog is new.
     pub pending: i64,
+    /// With more rows before a page, what is left out is counted, where that is less work.
+    pub skipped: i64,
 }
 
 impl Default for Thresholds {
     fn default() -> Self {
-        Self { uncounted: 20_000, merged_groups: 64, pending: 10_000 }
+        Self { uncounted: 20_000, merged_groups: 64, pending: 10_000, skipped: 20_000 }
     }
-}
-
-/// A table whose rows are marked.
-#[derive(Clone, Copy, Debug)]
-pub struct Marked {
-    pub table: &'static str,
-    pub marks: &'static str,
-    /// By which rows are newer.
-    pub key: &'static str,
-}
-
-pub const ORDERS: Marked = Marked { table: "orders", marks: "order_marks", key: "placed_position" };
-pub const DELIVERIES: Marked = Marked { table: "deliveries", marks: "delivery_marks", key: "id" };
-
-/// Rows of an account, from after one ordinal up to another one; and the keys they lie between.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    pub after: i64,
-    pub upto: i64,
-    pub after_key: i64,
-    pub upto_key: i64,
-}
-
-impl Span {
-    pub fn rows(self) -> i64 {
-        (self.upto - self.after).max(0)
-    }
-}
-
-impl Marked {
-    /// How many rows an account has.
-    pub async fn total(self, conn: &mut PgConnection, shard: ShardId, account: AccountId) -> Result<i64, sqlx::Error> {
-        let (ordinal, key) = self.mark(conn, shard, account, i64::MAX).await?;
-        let mut query = QueryBuilder::new("SELECT count(*) FROM ");
-        query.push(self.table).push(" WHERE shard_id = ").push_bind(shard).push(" AND account_id = ").push_bind(account);
-        query.push(" AND ").push(self.key).push(" > ").push_bind(key);
-        let more: i64 = query.build_query_scalar().fetch_one(conn).await?;
-        Ok(ordinal + more)
-    }
-
-    /// The last mark up to an ordinal: its ordinal and key, or zeros.
-    async fn mark(
-        self,
-        conn: &mut PgConnection,
-        shard: ShardId,
-        account: AccountId,
-        upto: i64,
-    ) -> Result<(i64, i64), sqlx::Error> {
-        let mut query = QueryBuilder::new("SELECT ordinal, key FROM ");
-        query.push(self.marks).push(" WHERE shard_id = ").push_bind(shard).push(" AND account_id = ").push_bind(account);
-        query.push(" AND ordinal <= ").push_bind(upto).push(" ORDER BY ordinal DESC LIMIT 1");
-        Ok(query.build_query_as().fetch_optional(conn).await?.unwrap_or_default())
-    }
-
-    /// The keys on a page of a span, newest first.
-    pub async fn keys(
-        self,
-        conn: &mut PgConnection,
-        shard: ShardId,
-        account: AccountId,
-        span: Span,
-        page: Page,
-    ) -> Result<Vec<i64>, sqlx::Error> {
-        let offset = page.offset();
-        if offset >= span.rows() {
-            return Ok(vec![]);
-        }
-        let upto = span.upto - offset;
-        let after = (upto - page.size).max(span.after);
-        let (ordinal, key) = self.mark(conn, shard, account, after).await?;
-        let mut query = QueryBuilder::new("SELECT ");
-        query.push(self.key).push(" FROM ").push(self.table);
-        query.push(" WHERE shard_id = ").push_bind(shard).push(" AND account_id = ").push_bind(account);
-        // From the span's end or from the mark, whichever is nearer.
-        if offset <= after - ordinal {
-            query.push(" AND ").push(self.key).push(" <= ").push_bind(span.upto_key);
-            query.push(" ORDER BY ").push(self.key).push(" DESC OFFSET ").push_bind(offset);
-        } else {
-            query.push(" AND ").push(self.key).push(" > ").push_bind(key);
-            query.push(" ORDER BY ").push(self.key).push(" OFFSET ").push_bind(after - ordinal);
-        }
-        query.push(" LIMIT ").push_bind(upto - after);
-        let mut keys: Vec<i64> = query.build_query_scalar().persistent(false).fetch_all(conn).await?;
-        keys.sort_unstable_by(|a, b| b.cmp(a));
-        Ok(keys)
-    }
-}
-
-/// How many orders an account placed before a time, and the position of the last of them. Time
-/// never runs against position, so they are the oldest ones.
-pub async fn orders_before(
-    conn: &mut PgConnection,
-    shard: ShardId,
-    account: AccountId,
-    time: DateTime<Utc>,
-) -> Result<(i64, Position), sqlx::Error> {
-    sqlx::query_as(
-        "WITH low AS MATERIALIZED (
-            SELECT ordinal, key FROM order_marks WHERE shard_id = $1 AND account_id = $2 AND created_at < $3
-            ORDER BY created_at DESC, ordinal DESC LIMIT 1),
-         bounds AS MATERIALIZED (
-            SELECT coalesce((SELECT ordinal FROM low), 0) AS ordinal, coalesce((SELECT key FROM low), 0) AS after,
-                   coalesce((SELECT m.key FROM order_marks m WHERE m.shard_id = $1 AND m.account_id = $2
-                             AND m.ordinal > coalesce((SELECT ordinal FROM low), 0) ORDER BY m.ordinal LIMIT 1), 9223372036854775807) AS upto)
-         SELECT bounds.ordinal + o.n, coalesce(o.last, bounds.after)
-         FROM bounds CROSS JOIN LATERAL
-            (SELECT count(*) AS n, max(placed_position) AS last FROM orders
-             WHERE shard_id = $1 AND account_id = $2 AND placed_position > bounds.after AND placed_position <= bounds.upto AND created_at < $3) AS o",
-    )
-    .bind(shard)
-    .bind(account)
-    .bind(time)
-    .fetch_one(conn)
-    .await
 }
 
 /// Rows of an account that an index holds together, and how many there are.
@@ -200,20 +89,20 @@ pub async fn order_groups(
 }
 
 /// The keys on a page of an account's orders of one status, of whatever products, that lie after the first and up
-/// to the second of `within`. `total` is how many there are.
+/// to the second of `within`: `rows` of the `total` that are there.
 pub async fn keys_of_status(
     conn: &mut PgConnection,
     owner: (ShardId, AccountId),
     status: &str,
     within: (i64, i64),
-    (total, page): (i64, Page),
+    (total, rows): (i64, Range<i64>),
 ) -> Result<Vec<i64>, sqlx::Error> {
     let branch = |query: &mut QueryBuilder<Postgres>, status: &&str| {
         query.push("SELECT placed_position AS key FROM orders WHERE shard_id = ").push_bind(owner.0);
         query.push(" AND account_id = ").push_bind(owner.1).push(" AND status = ").push_bind(status.to_string());
         query.push(" AND placed_position > ").push_bind(within.0).push(" AND placed_position <= ").push_bind(within.1);
     };
-    merged(conn, &[status], branch, total, page).await
+    merged(conn, &[status], branch, total, rows).await
 }
 
 /// How many orders of some statuses an account has there.
@@ -325,14 +214,14 @@ impl Grouped {
     }
 
     /// The keys on a page of an account's groups, newest first, of rows whose keys lie after the
-    /// first and up to the second of `within`. `total` is how many there are.
+    /// first and up to the second of `within`: `rows` of the `total` that are there.
     pub async fn keys(
         self,
         conn: &mut PgConnection,
         owner: (ShardId, AccountId),
         groups: &[Group],
         within: (i64, i64),
-        (total, page): (i64, Page),
+        (total, rows): (i64, Range<i64>),
         thresholds: &Thresholds,
     ) -> Result<Vec<i64>, sqlx::Error> {
         let Grouped { id, kind, key, .. } = self;
@@ -345,7 +234,7 @@ impl Grouped {
                 query.push(" AND ").push(key).push(" > ").push_bind(within.0);
                 query.push(" AND ").push(key).push(" <= ").push_bind(within.1);
             };
-            return merged(conn, groups, branch, total, page).await;
+            return merged(conn, groups, branch, total, rows).await;
         }
         // Too many to plan one by one: the newest of each, as far as the page goes.
         let ids: Vec<i64> = groups.iter().map(|group| group.id).collect();
@@ -356,8 +245,8 @@ impl Grouped {
         self.push_where(&mut query, owner);
         query.push(" AND ").push(id).push(" = g.id AND ").push(kind).push(" = g.kind");
         query.push(" AND ").push(key).push(" > ").push_bind(within.0).push(" AND ").push(key).push(" <= ").push_bind(within.1);
-        query.push(" ORDER BY ").push(key).push(" DESC LIMIT ").push_bind(page.offset().saturating_add(page.size));
-        query.push(") AS r ORDER BY r.key DESC OFFSET ").push_bind(page.offset()).push(" LIMIT ").push_bind(page.size);
+        query.push(" ORDER BY ").push(key).push(" DESC LIMIT ").push_bind(rows.end);
+        query.push(") AS r ORDER BY r.key DESC OFFSET ").push_bind(rows.start).push(" LIMIT ").push_bind(rows.end - rows.start);
         query.build_query_scalar().persistent(false).fetch_all(conn).await
     }
 
@@ -383,29 +272,28 @@ impl Grouped {
     }
 }
 
-/// The keys on a page of what the branches select as `key`, newest first. Each branch is in the
+/// The keys of some rows, of the `total` that the branches select as `key`, newest first. Each branch is in the
 /// order of an index, from either end, and they are merged from the nearer one.
 pub async fn merged<T>(
     conn: &mut PgConnection,
     branches: &[T],
     branch: impl Fn(&mut QueryBuilder<Postgres>, &T),
     total: i64,
-    page: Page,
+    rows: Range<i64>,
 ) -> Result<Vec<i64>, sqlx::Error> {
-    let offset = page.offset();
-    let rows = page.size.min(total - offset);
-    if branches.is_empty() || rows <= 0 {
+    let (before, beyond) = (rows.start, (total - rows.end).max(0));
+    let wanted = total - beyond - before;
+    if branches.is_empty() || wanted <= 0 {
         return Ok(vec![]);
     }
-    let beyond = total - offset - rows;
-    let (order, skipped) = if offset <= beyond { (" ORDER BY key DESC", offset) } else { (" ORDER BY key", beyond) };
+    let (order, skipped) = if before <= beyond { (" ORDER BY key DESC", before) } else { (" ORDER BY key", beyond) };
     let mut query = QueryBuilder::new("SELECT key FROM (");
     for (n, part) in branches.iter().enumerate() {
         query.push(if n > 0 { " UNION ALL (" } else { "(" });
         branch(&mut query, part);
         query.push(order).push(")");
     }
-    query.push(") AS merged").push(order).push(" OFFSET ").push_bind(skipped).push(" LIMIT ").push_bind(rows);
+    query.push(") AS merged").push(order).push(" OFFSET ").push_bind(skipped).push(" LIMIT ").push_bind(wanted);
     let mut keys: Vec<i64> = query.build_query_scalar().persistent(false).fetch_all(conn).await?;
     keys.sort_unstable_by(|a, b| b.cmp(a));
     Ok(keys)

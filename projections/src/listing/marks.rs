@@ -1,0 +1,123 @@
+//! Marks: the ordinals of some of an account's rows, so that a row's key is found by its number.
+//!
+//! Everything here is to be asked in one snapshot, as in [`super::pages`].
+
+use std::ops::Range;
+
+use chrono::{DateTime, Utc};
+use ledger_events::{AccountId, Position, ShardId};
+use sqlx::{PgConnection, QueryBuilder};
+
+/// A table whose rows are marked.
+#[derive(Clone, Copy, Debug)]
+pub struct Marked {
+    pub table: &'static str,
+    pub marks: &'static str,
+    /// By which rows are newer.
+    pub key: &'static str,
+}
+
+pub const ORDERS: Marked = Marked { table: "orders", marks: "order_marks", key: "placed_position" };
+pub const DELIVERIES: Marked = Marked { table: "deliveries", marks: "delivery_marks", key: "id" };
+
+/// Rows of an account, from after one ordinal up to another one; and the keys they lie between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    pub after: i64,
+    pub upto: i64,
+    pub after_key: i64,
+    pub upto_key: i64,
+}
+
+impl Span {
+    pub fn rows(self) -> i64 {
+        (self.upto - self.after).max(0)
+    }
+}
+
+impl Marked {
+    /// How many rows an account has.
+    pub async fn total(self, conn: &mut PgConnection, shard: ShardId, account: AccountId) -> Result<i64, sqlx::Error> {
+        let (ordinal, key) = self.mark(conn, shard, account, i64::MAX).await?;
+        let mut query = QueryBuilder::new("SELECT count(*) FROM ");
+        query.push(self.table).push(" WHERE shard_id = ").push_bind(shard).push(" AND account_id = ").push_bind(account);
+        query.push(" AND ").push(self.key).push(" > ").push_bind(key);
+        let more: i64 = query.build_query_scalar().fetch_one(conn).await?;
+        Ok(ordinal + more)
+    }
+
+    /// The last mark up to an ordinal: its ordinal and key, or zeros.
+    pub async fn mark(
+        self,
+        conn: &mut PgConnection,
+        shard: ShardId,
+        account: AccountId,
+        upto: i64,
+    ) -> Result<(i64, i64), sqlx::Error> {
+        let mut query = QueryBuilder::new("SELECT ordinal, key FROM ");
+        query.push(self.marks).push(" WHERE shard_id = ").push_bind(shard).push(" AND account_id = ").push_bind(account);
+        query.push(" AND ordinal <= ").push_bind(upto).push(" ORDER BY ordinal DESC LIMIT 1");
+        Ok(query.build_query_as().fetch_optional(conn).await?.unwrap_or_default())
+    }
+
+    /// The keys of some rows of a span, newest first.
+    pub async fn keys(
+        self,
+        conn: &mut PgConnection,
+        shard: ShardId,
+        account: AccountId,
+        span: Span,
+        rows: Range<i64>,
+    ) -> Result<Vec<i64>, sqlx::Error> {
+        let offset = rows.start;
+        if offset >= span.rows() {
+            return Ok(vec![]);
+        }
+        let upto = span.upto - offset;
+        let after = (span.upto.saturating_sub(rows.end)).max(span.after);
+        let (ordinal, key) = self.mark(conn, shard, account, after).await?;
+        let mut query = QueryBuilder::new("SELECT ");
+        query.push(self.key).push(" FROM ").push(self.table);
+        query.push(" WHERE shard_id = ").push_bind(shard).push(" AND account_id = ").push_bind(account);
+        // From the span's end or from the mark, whichever is nearer.
+        if offset <= after - ordinal {
+            query.push(" AND ").push(self.key).push(" <= ").push_bind(span.upto_key);
+            query.push(" ORDER BY ").push(self.key).push(" DESC OFFSET ").push_bind(offset);
+        } else {
+            query.push(" AND ").push(self.key).push(" > ").push_bind(key);
+            query.push(" ORDER BY ").push(self.key).push(" OFFSET ").push_bind(after - ordinal);
+        }
+        query.push(" LIMIT ").push_bind(upto - after);
+        let mut keys: Vec<i64> = query.build_query_scalar().persistent(false).fetch_all(conn).await?;
+        keys.sort_unstable_by(|a, b| b.cmp(a));
+        Ok(keys)
+    }
+}
+
+/// How many orders an account placed before a time, and the position of the last of them. Time
+/// never runs against position, so they are the oldest ones.
+pub async fn orders_before(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    account: AccountId,
+    time: DateTime<Utc>,
+) -> Result<(i64, Position), sqlx::Error> {
+    sqlx::query_as(
+        "WITH low AS MATERIALIZED (
+            SELECT ordinal, key FROM order_marks WHERE shard_id = $1 AND account_id = $2 AND created_at < $3
+            ORDER BY created_at DESC, ordinal DESC LIMIT 1),
+         bounds AS MATERIALIZED (
+            SELECT coalesce((SELECT ordinal FROM low), 0) AS ordinal, coalesce((SELECT key FROM low), 0) AS after,
+                   coalesce((SELECT m.key FROM order_marks m WHERE m.shard_id = $1 AND m.account_id = $2
+                             AND m.ordinal > coalesce((SELECT ordinal FROM low), 0) ORDER BY m.ordinal LIMIT 1), 9223372036854775807) AS upto)
+         SELECT bounds.ordinal + o.n, coalesce(o.last, bounds.after)
+         FROM bounds CROSS JOIN LATERAL
+            (SELECT count(*) AS n, max(placed_position) AS last FROM orders
+             WHERE shard_id = $1 AND account_id = $2 AND placed_position > bounds.after AND placed_position <= bounds.upto AND created_at < $3) AS o",
+    )
+    .bind(shard)
+    .bind(account)
+    .bind(time)
+    .fetch_one(conn)
+    .await
+}
