@@ -29,10 +29,18 @@ impl Wanted {
     }
 }
 
-/// The work of reading a pending delivery's key beside that of counting another row. Skipping one costs
-/// [`SKIPPING`].
+/// The work of reading a pending delivery's key beside that of counting another row, or of skipping one.
 const PENDING_KEY: i64 = 10;
-const SKIPPING: i64 = 3;
+/// So many places are guessed; what is left is halved.
+const GUESSES: usize = 6;
+
+/// A place among an account's deliveries: how many there are up to its key, and how many of the filter's have greater ones.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    ordinal: i64,
+    key: i64,
+    newer: i64,
+}
 
 /// A key that what is wanted does not lie above, and what is wanted of the filter's rows up to it. `groups` are the
 /// filter's, without its status; `of_account` is how many deliveries the account has.
@@ -44,29 +52,55 @@ pub(super) async fn nearer(
     wanted: Wanted,
     thresholds: &Thresholds,
 ) -> Result<(i64, Wanted), sqlx::Error> {
-    let work = wanted.skipped().saturating_sub(thresholds.skipped).saturating_mul(SKIPPING);
-    if wanted.rows.start >= wanted.total || work <= 0 || of_account - wanted.total > work {
+    let worth = wanted.skipped().saturating_sub(thresholds.skipped);
+    if wanted.rows.start >= wanted.total || worth <= 0 {
         return Ok((i64::MAX, wanted));
     }
-    let Some(left_out) = LeftOut::find(conn, (shard, account), status, groups, work / PENDING_KEY).await? else {
-        return Ok((i64::MAX, wanted));
+    // About the same part of what is left out has to be counted as of the filter's rows would be skipped.
+    let counted = (of_account - wanted.total).saturating_mul(wanted.skipped()) / wanted.total;
+    let most_pending = (worth - counted) / PENDING_KEY;
+    let left_out = match most_pending {
+        ..0 => None,
+        _ => LeftOut::find(conn, (shard, account), status, groups, most_pending).await?,
     };
+    let Some(left_out) = left_out else { return Ok((i64::MAX, wanted)) };
     // Above the upper one there are not more of the filter's rows than come before the page; above the lower one there are.
-    let mut lower = 0;
-    let (mut upper, mut upto, mut newer) = (of_account, i64::MAX, 0);
-    while upper - lower > thresholds.skipped {
-        let (ordinal, key) = DELIVERIES.mark(conn, shard, account, lower + (upper - lower) / 2).await?;
-        if ordinal <= lower {
+    let mut lower = Place { ordinal: 0, key: 0, newer: wanted.total };
+    let mut upper = Place { ordinal: of_account, key: i64::MAX, newer: 0 };
+    let width = thresholds.skipped.max(0);
+    for round in 0.. {
+        if upper.ordinal - lower.ordinal <= width {
             break;
         }
-        let between = upper - ordinal - left_out.between(conn, (key, upto)).await?;
-        if newer + between > wanted.rows.start {
-            lower = ordinal;
+        let guess = if round < GUESSES {
+            guess(lower, upper, wanted.rows.start, width)
         } else {
-            (upper, upto, newer) = (ordinal, key, newer + between);
+            i64::midpoint(lower.ordinal, upper.ordinal)
+        };
+        let (ordinal, key) = DELIVERIES.mark(conn, shard, account, guess).await?;
+        if ordinal <= lower.ordinal {
+            break;
         }
+        // From the nearer one.
+        let newer = if upper.ordinal - ordinal <= ordinal - lower.ordinal {
+            upper.newer + (upper.ordinal - ordinal) - left_out.between(conn, (key, upper.key)).await?
+        } else {
+            lower.newer - (ordinal - lower.ordinal) + left_out.between(conn, (lower.key, key)).await?
+        };
+        let place = Place { ordinal, key, newer };
+        *if newer > wanted.rows.start { &mut lower } else { &mut upper } = place;
     }
-    Ok((upto, wanted.after(newer)))
+    Ok((upper.key, wanted.after(upper.newer)))
+}
+
+/// Where a row of the filter would lie if they were spread evenly: somewhat beyond it, seen from the nearer place, so that
+/// the next two places are close to it.
+fn guess(lower: Place, upper: Place, row: i64, width: i64) -> i64 {
+    let spread = (upper.ordinal - lower.ordinal) as f64 / (lower.newer - upper.newer).max(1) as f64;
+    let beyond = |rows: i64| (rows as f64 * spread * 1.1) as i64 + width / 2;
+    let (ahead, behind) = (row - upper.newer, lower.newer - row);
+    let guess = if ahead <= behind { upper.ordinal - beyond(ahead) } else { lower.ordinal + beyond(behind) };
+    guess.clamp(lower.ordinal, upper.ordinal - 1)
 }
 
 /// What a filter leaves out.
