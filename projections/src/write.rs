@@ -77,6 +77,11 @@ impl Write {
         self.parts == 0
     }
 
+    /// Whether rows are looked for, so that its plan depends on statistics.
+    pub fn joins(&self) -> bool {
+        !self.expected.is_empty()
+    }
+
     /// Inserts rows, if there are any. `into` is the table with its columns, in the order of the
     /// row's type; `on_conflict` the clause of that name, or nothing.
     pub fn insert<'q, R>(&mut self, into: &'static str, rows: &[R], on_conflict: &'static str)

@@ -21,12 +21,15 @@ use super::limits::{Block, Quota, Rule, Window};
 use super::{AccessError, Principal, Who, blocks};
 use crate::batching;
 use crate::config::{RateLimit, RateLimits};
+use crate::ledger::connect::{self, Line};
 
 /// Most requests in one statement, and most that may wait.
 const BATCH_QUESTIONS: usize = 1_024;
 const QUEUE_QUESTIONS: usize = 8_192;
 /// How long a request waits for the database before it is refused.
 const DEADLINE: Duration = Duration::from_secs(10);
+/// How long the database may take to answer: a little longer than it lets a statement run.
+const ANSWERED: Duration = Duration::from_secs(6);
 
 type Hash = [u8; 32];
 
@@ -130,7 +133,7 @@ pub struct Gate {
 impl Gate {
     /// Starts the task that asks the database; it ends when the last handle is dropped. What
     /// `counting` commits need not be on the disk, what `durable` commits must.
-    pub fn start(counting: PgPool, durable: PgPool, limits: RateLimits, tasks: &TaskTracker) -> Gate {
+    pub fn start(counting: Line, durable: PgPool, limits: RateLimits, tasks: &TaskTracker) -> Gate {
         let (questions, waiting) = mpsc::channel(QUEUE_QUESTIONS);
         tasks.spawn(answer_all(counting, waiting));
         Gate { questions, durable, limits }
@@ -178,12 +181,12 @@ fn of_ip(ip: IpAddr) -> String {
     format!("ip {ip}")
 }
 
-async fn answer_all(pool: PgPool, mut waiting: mpsc::Receiver<Waiting>) {
+async fn answer_all(line: Line, mut waiting: mpsc::Receiver<Waiting>) {
     let mut batch = Vec::with_capacity(BATCH_QUESTIONS);
     while waiting.recv_many(&mut batch, BATCH_QUESTIONS).await > 0 {
         batching::gather(&mut waiting, &mut batch, BATCH_QUESTIONS).await;
         let questions: Vec<Question> = batch.iter().map(|waiting| waiting.question).collect();
-        match answer(&pool, &questions, None).await {
+        match connect::within(ANSWERED, answer(&line, &questions, None)).await {
             Ok(verdicts) => {
                 for (waiting, verdict) in batch.drain(..).zip(verdicts) {
                     _ = waiting.reply.send(Ok(verdict)); // the request may have been given up
@@ -207,11 +210,12 @@ async fn answer_all(pool: PgPool, mut waiting: mpsc::Receiver<Waiting>) {
 ///
 /// # Errors
 /// The database's. Whether something was counted is not known then.
-pub async fn answer(pool: &PgPool, questions: &[Question], clock: Option<DateTime<Utc>>) -> Result<Vec<Verdict>, sqlx::Error> {
+pub async fn answer(line: &Line, questions: &[Question], clock: Option<DateTime<Utc>>) -> Result<Vec<Verdict>, sqlx::Error> {
     let (kinds, kind_of) = kinds(questions);
     // Says, without a timing that tells of the hashes, whether two of them are equal.
     let salt: [u8; 16] = rand::random();
     let proof = |hash: &Hash| Sha256::new().chain(salt).chain(hash).finalize().to_vec();
+    let mut connection = line.acquire().await?;
     let rows = sqlx::query(
         "WITH asked AS MATERIALIZED (
             SELECT a.nr, a.ceiling, a.seconds, a.requests, v.secret_hash, v.credential_id, c.account_id, o.shard_id, c.is_revoked,
@@ -260,8 +264,9 @@ pub async fn answer(pool: &PgPool, questions: &[Question], clock: Option<DateTim
     .bind(kinds.iter().map(|(_, requests)| *requests).collect::<Vec<_>>())
     .bind(clock)
     .bind(&salt[..])
-    .fetch_all(pool)
+    .fetch_all(&mut *connection)
     .await?;
+    connection.keep();
     let mut found = Found::of(&rows, kinds.len())?;
     questions.iter().zip(kind_of).map(|(question, kind)| found.verdict(question, kind)).collect()
 }

@@ -185,15 +185,18 @@ pub async fn claim(
     let webhooks = wants.iter().map(|want| want.webhook_id).collect();
     let Some((at, targets)) = targets.open(&mut tx, clock, keyring, shard, webhooks).await? else {
         tx.rollback().await?;
+        connection.keep();
         return Ok(vec![]);
     };
     let mut moment = Moment { at, began, ready: began, lease_ends: began + lease };
     let mut rows = take(&mut tx, shard, wants, &targets, at, lease).await?;
     if rows.is_empty() {
         tx.rollback().await?;
+        connection.keep();
         return Ok(vec![]);
     }
     tx.commit().await?;
+    connection.keep();
     moment.ready = Instant::now();
     rows.sort_unstable_by_key(|row| row.delivery_id); // as the log has them
     let claimed = rows.into_iter().map(|row| Claimed {

@@ -61,6 +61,7 @@ pub async fn record(line: &Line, shard: ShardId, results: &[Ended], base: Durati
     // In one order everywhere, so that no two statements wait for each other.
     let mut results: Vec<&Ended> = results.iter().collect();
     results.sort_unstable_by_key(|r| r.claimed.delivery_id);
+    let mut connection = line.acquire().await?;
     let recorded = sqlx::query(
         "WITH result AS MATERIALIZED (
             SELECT * FROM unnest($2::bigint[], $3::bigint[], $4::uuid[], $5::smallint[], $6::boolean[], $7::timestamptz[], $8::timestamptz[],
@@ -99,8 +100,9 @@ pub async fn record(line: &Line, shard: ShardId, results: &[Ended], base: Durati
     .bind(results.iter().map(|r| r.outcome.error.as_deref()).collect::<Vec<_>>())
     .bind(results.iter().map(|r| r.claimed.moment.at).collect::<Vec<_>>())
     .bind(results.iter().map(|r| r.started_at).collect::<Vec<_>>())
-    .execute(&mut *line.acquire().await?)
+    .execute(&mut *connection)
     .await?;
+    connection.keep();
     Ok(recorded.rows_affected())
 }
 

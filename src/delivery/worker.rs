@@ -34,6 +34,8 @@ const FRESH: Duration = Duration::from_secs(2);
 const LOOK_SELDOM: u32 = 4;
 /// After the database refused or did not answer.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
+/// How long the database may take to answer: a little longer than it lets a statement run.
+const ANSWERED: Duration = Duration::from_secs(35);
 /// How long the database gets when the worker stops: for a claim under way, and for the last results. Sends in flight
 /// get their deadline, or whoever takes its time would be sent the same again.
 const STOP_GRACE: Duration = Duration::from_secs(4);
@@ -140,7 +142,8 @@ impl Worker {
 
     async fn take(&self, shard: ShardId, wants: &[Want]) -> Result<Vec<Claimed>, sqlx::Error> {
         let clock = &self.settings.clock;
-        claim::claim(&self.database.claims, clock, &self.keyring, &self.targets, shard, wants, self.lease()).await
+        let claim = claim::claim(&self.database.claims, clock, &self.keyring, &self.targets, shard, wants, self.lease());
+        connect::within(ANSWERED, claim).await
     }
 
     /// Sends one claimed delivery, within the deadline; none when too little of its lease is left.
@@ -181,7 +184,7 @@ impl Worker {
 
     /// Records results of one shard; returns how many counted.
     pub async fn record(&self, shard: ShardId, results: &[Ended]) -> Result<u64, sqlx::Error> {
-        record::record(&self.database.results, shard, results, self.settings.retry_base).await
+        connect::within(ANSWERED, record::record(&self.database.results, shard, results, self.settings.retry_base)).await
     }
 
     /// Claims, sends and records once, for every shard.

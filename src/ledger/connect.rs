@@ -1,12 +1,13 @@
 //! Connections: their settings do not depend on the server's defaults.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ledger_events::ShardId;
-use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{PgPool, Postgres};
+use sqlx::{ConnectOptions, Connection, PgConnection, PgPool};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 /// The role that the service works under: it may add to the log and read it, no more.
 pub const RUNTIME_ROLE: &str = "ledger_runtime";
@@ -19,6 +20,11 @@ const ACCESS_CONNECTIONS: u32 = 2;
 const WORK_CONNECTIONS: u32 = 4;
 /// Most for what the delivery worker does beside claiming and recording.
 const DELIVERY_CONNECTIONS: u32 = 2;
+
+/// How long connecting may take, and waiting for a connection.
+const TO_CONNECT: Duration = Duration::from_secs(5);
+/// A connection that was used so lately is not asked whether it is still there.
+const TRUSTED: Duration = Duration::from_secs(1);
 
 /// For connections whose every statement finds rows by the whole of a key: plans are made once and
 /// kept, because making them anew costs as much as running them. See [`Plans`]. Nothing is materialized:
@@ -69,12 +75,12 @@ pub struct Delivery {
 /// For the delivery worker.
 pub fn delivery(options: &PgConnectOptions) -> Delivery {
     // One node claims at a time: one that freezes gives that up to another.
-    let connections = |mode, most| {
+    let options = |mode| {
         let options = options.clone().options(BY_KEY).options([("plan_cache_mode", mode), ("jit", "off")]);
-        bounded(&options, "rewards-ledger delivery", most, "3000")
+        patient(&options, "rewards-ledger delivery", "3000")
     };
-    let line = || Line::new(connections("force_generic_plan", 1));
-    Delivery { pool: connections("force_custom_plan", DELIVERY_CONNECTIONS), claims: line(), results: line() }
+    let line = || Line::new(options("force_generic_plan"));
+    Delivery { pool: pool_of(options("force_custom_plan"), DELIVERY_CONNECTIONS), claims: line(), results: line() }
 }
 
 /// For fulfilment, so that slow reads do not keep it from its work.
@@ -84,29 +90,32 @@ pub fn work(options: &PgConnectOptions) -> PgPool {
 
 /// For keys and rate limits, which every request asks for. A crash of the database may forget the
 /// last requests that were counted, a node's nothing: so nobody waits for the disk.
-pub fn gate(options: &PgConnectOptions) -> PgPool {
+pub fn gate(options: &PgConnectOptions) -> Line {
     let options = runtime(options, "rewards-ledger gate").options([
         ("jit", "off"), // it would take longer than the statement
         ("statement_timeout", "5000"),
         ("idle_in_transaction_session_timeout", "3000"),
         ("synchronous_commit", "off"),
     ]);
-    let options = options.options(BY_KEY);
-    PgPoolOptions::new().max_connections(1).acquire_timeout(Duration::from_secs(5)).connect_lazy_with(options)
+    // By whole keys of tables that nothing but the number of clients makes grow: planned once.
+    Line { plans_are_kept: true, ..Line::new(options.options(BY_KEY)) }
 }
 
 fn general(options: &PgConnectOptions, name: &'static str, connections: u32) -> PgPool {
-    bounded(options, name, connections, "10000")
+    pool_of(patient(options, name, "10000"), connections)
 }
 
 /// With how long a transaction may be idle, in milliseconds.
-fn bounded(options: &PgConnectOptions, name: &'static str, connections: u32, idle: &'static str) -> PgPool {
-    let options = runtime(options, name).options([
+fn patient(options: &PgConnectOptions, name: &'static str, idle: &'static str) -> PgConnectOptions {
+    runtime(options, name).options([
         ("statement_timeout", "30000"),
         ("idle_in_transaction_session_timeout", idle),
         ("synchronous_commit", "on"),
-    ]);
-    PgPoolOptions::new().max_connections(connections).acquire_timeout(Duration::from_secs(5)).connect_lazy_with(options)
+    ])
+}
+
+fn pool_of(options: PgConnectOptions, connections: u32) -> PgPool {
+    PgPoolOptions::new().max_connections(connections).acquire_timeout(TO_CONNECT).connect_lazy_with(options)
 }
 
 /// For a catching-up projection. A crash of the database may take its last commits back, rows and
@@ -114,12 +123,12 @@ fn bounded(options: &PgConnectOptions, name: &'static str, connections: u32, idl
 pub fn projector(options: &PgConnectOptions) -> Line {
     let options = runtime(options, "rewards-ledger projector").options([
         ("statement_timeout", "30000"),
+        ("jit", "off"),
         // A frozen node gives its projection up to another one.
         ("idle_in_transaction_session_timeout", "3000"),
         ("synchronous_commit", "off"),
     ]);
-    let options = options.options(BY_KEY);
-    Line::new(PgPoolOptions::new().max_connections(1).acquire_timeout(Duration::from_secs(5)).connect_lazy_with(options))
+    Line::new(options.options(BY_KEY))
 }
 
 /// For a writer. A node that freezes while it holds the head loses it after two seconds.
@@ -132,13 +141,20 @@ pub fn writer(options: &PgConnectOptions, shard: ShardId) -> PgConnectOptions {
             ("lock_timeout", "4000"),
             // Shorter than the writer's own patience, so that no backend works on for nobody.
             ("statement_timeout", "4500"),
+            ("jit", "off"),
         ])
         .options(BY_KEY)
 }
 
-/// For NOTIFY and LISTEN: what it commits need not be on disk.
-pub fn notifier(options: &PgConnectOptions) -> PgConnectOptions {
-    runtime(options, "rewards-ledger notifier").options([("synchronous_commit", "off")])
+/// For NOTIFY: what it commits need not be on disk.
+pub fn notifier(options: &PgConnectOptions) -> Line {
+    let options = runtime(options, "rewards-ledger notifier");
+    Line { plans_are_kept: true, ..Line::new(options.options([("synchronous_commit", "off"), ("statement_timeout", "5000")])) }
+}
+
+/// For LISTEN.
+pub fn listener(options: &PgConnectOptions) -> PgPool {
+    pool_of(runtime(options, "rewards-ledger listener"), 1)
 }
 
 /// Whether the fault lies with the database's state rather than with what was asked of it, so that
@@ -164,11 +180,11 @@ pub fn is_passing(error: &sqlx::Error) -> bool {
 /// `DISCARD PLANS` is due every second. Not when the log has doubled: tables that are new in an old
 /// log kept their first plans for half a minute (16 connections made 441 orders/s instead of 1,955).
 #[derive(Debug)]
-pub struct Plans(Mutex<Instant>);
+pub struct Plans(Instant);
 
 impl Default for Plans {
     fn default() -> Plans {
-        Plans(Mutex::new(Instant::now()))
+        Plans(Instant::now())
     }
 }
 
@@ -176,37 +192,102 @@ impl Plans {
     const KEPT: Duration = Duration::from_secs(1);
 
     /// True once a second: the plans are to be discarded now.
-    pub fn are_stale(&self) -> bool {
-        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_stale = made.elapsed() >= Self::KEPT;
+    pub fn are_stale(&mut self) -> bool {
+        let is_stale = self.0.elapsed() >= Self::KEPT;
         if is_stale {
-            *made = Instant::now();
+            *self = Plans::default();
         }
         is_stale
     }
 }
 
-/// One connection whose statements find rows by key, with plans that are made anew every second.
+/// One connection of its own, for one user at a time. A pool asks its connections before and after each use whether
+/// they are well: two more round trips for a statement. Here one that has not been used for a while is asked before, and
+/// one whose use did not end well is closed.
 #[derive(Clone, Debug)]
 pub struct Line {
-    pool: PgPool,
-    plans: Arc<Plans>,
+    options: Arc<PgConnectOptions>,
+    kept: Arc<Mutex<Option<Kept>>>,
+    /// Whether they are not made anew every second.
+    plans_are_kept: bool,
+}
+
+#[derive(Debug)]
+struct Kept {
+    connection: PgConnection,
+    used_at: Instant,
+    plans: Plans,
+}
+
+/// The connection of a [`Line`], in use. It is closed when this is dropped: say [`keep`](Held::keep) where no
+/// transaction is left open and every answer has been read.
+#[derive(Debug)]
+pub struct Held {
+    place: OwnedMutexGuard<Option<Kept>>,
+    kept: Kept,
 }
 
 impl Line {
-    fn new(pool: PgPool) -> Line {
-        Line { pool, plans: Arc::default() }
+    fn new(options: PgConnectOptions) -> Line {
+        Line { options: Arc::new(options), kept: Arc::default(), plans_are_kept: false }
     }
 
     /// The connection, when nobody else has it.
     ///
     /// # Errors
     /// [`sqlx::Error::PoolTimedOut`] after five seconds, and what connecting ends in.
-    pub async fn acquire(&self) -> Result<PoolConnection<Postgres>, sqlx::Error> {
-        let mut connection = self.pool.acquire().await?;
-        if self.plans.are_stale() {
-            sqlx::raw_sql("DISCARD PLANS").execute(&mut *connection).await?;
-        }
-        Ok(connection)
+    pub async fn acquire(&self) -> Result<Held, sqlx::Error> {
+        tokio::time::timeout(TO_CONNECT, self.hold()).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
     }
+
+    async fn hold(&self) -> Result<Held, sqlx::Error> {
+        let mut place = self.kept.clone().lock_owned().await;
+        let mut kept = place.take();
+        if let Some(idle) = &mut kept
+            && idle.used_at.elapsed() >= TRUSTED
+            && idle.connection.ping().await.is_err()
+        {
+            kept = None;
+        }
+        let mut kept = match kept {
+            Some(kept) => kept,
+            None => Kept { connection: self.options.connect().await?, used_at: Instant::now(), plans: Plans::default() },
+        };
+        if !self.plans_are_kept && kept.plans.are_stale() {
+            sqlx::raw_sql("DISCARD PLANS").execute(&mut kept.connection).await?;
+        }
+        Ok(Held { place, kept })
+    }
+}
+
+impl Held {
+    /// Keeps the connection for who comes next.
+    pub fn keep(mut self) {
+        self.kept.used_at = Instant::now();
+        *self.place = Some(self.kept);
+    }
+}
+
+impl Deref for Held {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        &self.kept.connection
+    }
+}
+
+impl DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        &mut self.kept.connection
+    }
+}
+
+/// What asks the database, but not for longer than this. The server's own limits end a statement; this ends the wait
+/// for a server that is gone without a word.
+///
+/// # Errors
+/// An I/O error when the time is over.
+pub async fn within<T, E: From<sqlx::Error>>(limit: Duration, asking: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    let is_over = |_| E::from(sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, "the database does not answer")));
+    tokio::time::timeout(limit, asking).await.map_err(is_over)?
 }

@@ -24,6 +24,12 @@ const COUNTED_EVENTS: usize = 1_000;
 /// The slow timer, for when no wake-up comes.
 const IDLE: Duration = Duration::from_secs(1);
 
+/// A round that found few events is followed by the next one after this at the least: rounds cost much the same
+/// whether they are of eight events or of thirty.
+const PAUSE: Duration = Duration::from_millis(5);
+/// How long a step may take, of which every statement may take half.
+const DEADLINE: Duration = Duration::from_secs(60);
+
 /// What one step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -69,7 +75,7 @@ impl Projector {
         while !stop.is_cancelled() {
             let (mut is_more, mut is_hindered) = (false, false);
             for shard in self.ledger.shards() {
-                match self.step(shard).await {
+                match connect::within(DEADLINE, self.step(shard)).await {
                     Ok(Step::Applied { events, is_more: more }) => {
                         is_more |= more;
                         new += events;
@@ -88,6 +94,7 @@ impl Projector {
             if is_more {
                 continue;
             }
+            _ = stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await;
             tokio::select! {
                 () = stop.cancelled() => {}
                 // What stopped it is seldom gone with the next commit, and need not be logged for each.
@@ -108,7 +115,7 @@ impl Projector {
                         tracing::warn!(shard, %error, "the counts of lists could not go on; they will try again");
                     }
                 }
-                match self.total(shard).await {
+                match connect::within(DEADLINE, self.total(shard)).await {
                     Ok(Step::Applied { is_more, .. }) => is_behind |= is_more,
                     Ok(Step::Idle | Step::Elsewhere) => {}
                     Err(error) => {
@@ -129,7 +136,13 @@ impl Projector {
 
     /// Counts the orders of the next events, for the pages of lists.
     pub async fn count(&self, shard: ShardId) -> Result<derive::Step, sqlx::Error> {
-        derive::step(&mut *self.derived.acquire().await?, shard).await
+        connect::within(DEADLINE, async {
+            let mut conn = self.derived.acquire().await?;
+            let step = derive::step(&mut conn, shard).await?;
+            conn.keep();
+            Ok(step)
+        })
+        .await
     }
 
     /// Makes the deliveries of the next events: rows and checkpoint in one transaction.
@@ -138,20 +151,27 @@ impl Projector {
         let mut tx = conn.begin().await?;
         let Some(checkpoint) = hold(&mut tx, shard, deliveries::NAME).await? else {
             tx.commit().await?;
+            conn.keep();
             return Ok(Step::Elsewhere);
         };
         let events = reader::after(&mut *tx, shard, checkpoint, BATCH_EVENTS).await?;
-        let Some(last) = events.last() else { return Ok(Step::Idle) };
+        let Some(last) = events.last() else {
+            tx.rollback().await?;
+            conn.keep();
+            return Ok(Step::Idle);
+        };
         let made = reader::fold_deliveries(&mut tx, shard, &events).await?;
         if !deliveries::silence(&mut tx, shard, &made).await? {
             // Much was pending for a webhook that is switched off, or of a replay: the batch is made when all of it has failed.
             tx.commit().await?;
+            conn.keep();
             return Ok(Step::Applied { events: 0, is_more: true });
         }
         deliveries::write(&mut tx, shard, &made).await?;
         let to = last.moment.position;
         advance(&mut tx, shard, deliveries::NAME, to).await?;
         tx.commit().await?;
+        conn.keep();
         let addressee = |(webhook_id, account_id)| Addressee { shard, webhook_id, account_id };
         let addressees: Vec<_> = made.addressees().into_iter().map(addressee).collect();
         if !addressees.is_empty() {
@@ -170,10 +190,13 @@ impl Projector {
         let mut tx = conn.begin().await?;
         let Some(checkpoint) = hold(&mut tx, shard, totals::NAME).await? else {
             tx.commit().await?;
+            conn.keep();
             return Ok(Step::Elsewhere);
         };
         let head = reader::head(&mut *tx, shard).await?;
         if head <= checkpoint {
+            tx.rollback().await?;
+            conn.keep();
             return Ok(Step::Idle);
         }
         let to = head.min(checkpoint + TOTALLED_EVENTS);
@@ -181,6 +204,7 @@ impl Projector {
         totals::apply(&mut tx, shard, &events).await?;
         advance(&mut tx, shard, totals::NAME, to).await?;
         tx.commit().await?;
+        conn.keep();
         Ok(Step::Applied { events: events.len(), is_more: to < head })
     }
 }

@@ -5,17 +5,23 @@ use std::time::Duration;
 
 use ledger_events::{AccountId, ShardId, WebhookId};
 use sqlx::PgPool;
-use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
-use tokio::sync::{broadcast, watch};
+use sqlx::postgres::{PgConnectOptions, PgListener};
+use tokio::sync::{Notify, broadcast, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use super::connect;
+use super::connect::{self, Line};
 
 /// Other nodes hear of news so often at most.
 const NOTIFY_PAUSE: Duration = Duration::from_millis(10);
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
+/// On this channel nodes say that they are there. One that hears of no other has nobody to tell its news.
+const NODES: &str = "ledger_nodes";
+const HELLO_PAUSE: Duration = Duration::from_secs(3);
+/// A node that has said nothing for so long is gone.
+const GONE: Duration = Duration::from_secs(10);
 /// Batches of the projector that a delivery worker may be behind before it has to look by itself.
 const BATCHES_BEHIND: usize = 256;
 
@@ -44,14 +50,37 @@ impl Topic {
 
     /// One NOTIFY for all news since the last, on a connection of its own: inside the writer's
     /// transaction it would take a lock over the whole database at commit.
-    async fn announce(self, pool: PgPool, node: String) {
+    async fn announce(self, line: Line, node: String, others: Others) {
         let mut news = self.news_of_ours.subscribe();
         while news.changed().await.is_ok() {
-            if let Err(error) = sqlx::query("SELECT pg_notify($1, $2)").bind(self.channel).bind(&node).execute(&pool).await {
-                tracing::debug!(%error, self.channel, "other nodes were not notified; their timers will do");
+            if others.are_there() {
+                notify(&line, self.channel, &node).await;
             }
             tokio::time::sleep(NOTIFY_PAUSE).await;
         }
+    }
+}
+
+/// When another node was heard of last.
+#[derive(Clone, Debug)]
+struct Others(watch::Sender<Instant>);
+
+impl Others {
+    /// Whether there are any, as far as is known. A node that has just begun may not have heard of them yet.
+    fn are_there(&self) -> bool {
+        self.0.borrow().elapsed() < GONE
+    }
+}
+
+async fn notify(line: &Line, channel: &'static str, node: &str) {
+    let told = async {
+        let mut connection = line.acquire().await?;
+        sqlx::query("SELECT pg_notify($1, $2)").bind(channel).bind(node).execute(&mut *connection).await?;
+        connection.keep();
+        Ok::<_, sqlx::Error>(())
+    };
+    if let Err(error) = connect::within(GONE, told).await {
+        tracing::debug!(%error, channel, "other nodes were not notified; their timers will do");
     }
 }
 
@@ -62,6 +91,7 @@ pub struct Wake {
     log: Topic,
     deliveries: Topic,
     made_here: broadcast::Sender<Arc<[Addressee]>>,
+    others: Others,
     stop: CancellationToken,
 }
 
@@ -94,17 +124,20 @@ impl Wake {
     pub fn start(options: &PgConnectOptions, tasks: &TaskTracker) -> Wake {
         let (log, deliveries) = (Topic::new("ledger_log"), Topic::new("ledger_deliveries"));
         let made_here = broadcast::Sender::new(BATCHES_BEHIND);
-        let wake = Wake { log, deliveries, made_here, stop: CancellationToken::new() };
-        // One listens, one notifies.
-        let pool = PgPoolOptions::new().max_connections(2).connect_lazy_with(connect::notifier(options));
+        let others = Others(watch::Sender::new(Instant::now()));
+        let wake = Wake { log, deliveries, made_here, others, stop: CancellationToken::new() };
+        let line = connect::notifier(options);
         let node = Uuid::new_v4().to_string();
         for topic in wake.topics() {
-            let (announcing, stop) = (topic.clone().announce(pool.clone(), node.clone()), wake.stop.clone());
-            tasks.spawn(async move { _ = stop.run_until_cancelled(announcing).await });
+            wake.spawn(topic.clone().announce(line.clone(), node.clone(), wake.others.clone()), tasks);
         }
-        let (listening, stop) = (wake.clone().listen(pool, node), wake.stop.clone());
-        tasks.spawn(async move { _ = stop.run_until_cancelled(listening).await });
+        wake.spawn(wake.clone().listen(connect::listener(options), line, node), tasks);
         wake
+    }
+
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static, tasks: &TaskTracker) {
+        let stop = self.stop.clone();
+        tasks.spawn(async move { _ = stop.run_until_cancelled(work).await });
     }
 
     fn topics(&self) -> [&Topic; 2] {
@@ -147,25 +180,47 @@ impl Wake {
         self.stop.cancel();
     }
 
-    async fn listen(self, pool: PgPool, node: String) {
+    async fn listen(self, pool: PgPool, line: Line, node: String) {
         loop {
-            if let Err(error) = self.listen_once(&pool, &node).await {
+            if let Err(error) = self.listen_once(&pool, &line, &node).await {
                 tracing::debug!(%error, "listening for other nodes' news was interrupted");
             }
             tokio::time::sleep(RECONNECT_PAUSE).await;
         }
     }
 
-    async fn listen_once(&self, pool: &PgPool, node: &str) -> Result<(), sqlx::Error> {
+    async fn listen_once(&self, pool: &PgPool, line: &Line, node: &str) -> Result<(), sqlx::Error> {
         let mut listener = PgListener::connect_with(pool).await?;
-        listener.listen_all(self.topics().map(|topic| topic.channel)).await?;
+        listener.listen_all(self.topics().map(|topic| topic.channel).into_iter().chain([NODES])).await?;
+        let is_new = Notify::new();
+        tokio::select! {
+            // Once it listens, so that whoever begins to tell is heard.
+            () = say_hello(line, node, &is_new) => Ok(()),
+            ended = self.hear(&mut listener, node, &is_new) => ended,
+        }
+    }
+
+    async fn hear(&self, listener: &mut PgListener, node: &str, is_new: &Notify) -> Result<(), sqlx::Error> {
         loop {
             let heard = listener.recv().await?;
-            if let Some(topic) =
-                self.topics().into_iter().find(|topic| topic.channel == heard.channel() && heard.payload() != node)
-            {
+            if heard.payload() == node {
+                continue;
+            }
+            if !self.others.are_there() {
+                is_new.notify_one();
+            }
+            self.others.0.send_replace(Instant::now());
+            if let Some(topic) = self.topics().into_iter().find(|topic| topic.channel == heard.channel()) {
                 topic.news.send_modify(|n| *n += 1);
             }
         }
+    }
+}
+
+/// Every few seconds, and at once when another node is heard of that may not know of this one.
+async fn say_hello(line: &Line, node: &str, is_new: &Notify) {
+    loop {
+        notify(line, NODES, node).await;
+        _ = tokio::time::timeout(HELLO_PAUSE, is_new.notified()).await; // either will do
     }
 }

@@ -283,7 +283,7 @@ impl Writer {
 
     /// Everything before COMMIT.
     async fn prepare(
-        &self,
+        &mut self,
         connection: &mut PgConnection,
         memory: Memory,
         submissions: &[Submission],

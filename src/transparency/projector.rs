@@ -25,6 +25,8 @@ const PAGE_EVENTS: u64 = 4_096;
 const PAUSE: Duration = Duration::from_millis(200);
 /// The slow timer, for when no wake-up comes.
 const IDLE: Duration = Duration::from_secs(1);
+/// How long a step may take, of which every statement may take half.
+const DEADLINE: Duration = Duration::from_secs(60);
 /// What is refused needs a person.
 const REFUSED: Duration = Duration::from_secs(5);
 
@@ -94,7 +96,7 @@ impl TreeProjector {
 
     /// One step, and what is to be said of it: in the log, the metrics and `/readyz`.
     pub async fn once(&self, shard: ShardId) -> Result<Step, TreeError> {
-        let outcome = self.step(shard).await;
+        let outcome = connect::within(DEADLINE, self.step(shard)).await;
         match &outcome {
             Ok(_) => {
                 if self.standing.set(shard, None) {
@@ -127,6 +129,7 @@ impl TreeProjector {
         let (newest, epoch) = self.consistent(&mut tx, shard, remembered.as_ref(), held).await?;
         let Some(size) = held else {
             tx.rollback().await?;
+            conn.keep();
             self.learn(&origin, remembered.as_ref(), newest.as_ref(), epoch).await?;
             return Ok(Step::Elsewhere);
         };
@@ -140,6 +143,7 @@ impl TreeProjector {
         let is_published = newest.as_ref().is_some_and(|newest| newest.size == grown.size() && newest.origin == origin);
         if is_published {
             tx.rollback().await?;
+            conn.keep();
             self.learn(&origin, remembered.as_ref(), newest.as_ref(), epoch).await?;
             return Ok(Step::Idle);
         }
@@ -158,6 +162,7 @@ impl TreeProjector {
         let tree = Remembered { size: checkpoint.size, root: checkpoint.root, epoch };
         self.keep(&origin, remembered, tree).await?;
         tx.commit().await?;
+        conn.keep();
         Ok(Step::Signed { size: checkpoint.size, is_more })
     }
 

@@ -10,9 +10,9 @@ use rewards_ledger::access::Gate;
 use rewards_ledger::access::gate::{self, Claim, Question, Verdict};
 use rewards_ledger::access::limits::{Quota, Rule};
 use rewards_ledger::config::{RateLimit, RateLimits};
-use rewards_ledger::ledger::connect;
+use rewards_ledger::ledger::connect::{self, Line};
+use sqlx::ConnectOptions;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, PgPool};
 use tokio_util::task::TaskTracker;
 
 use crate::support::postgres::database;
@@ -72,10 +72,10 @@ impl Model {
     }
 }
 
-async fn ask(pool: &PgPool, user_id: i64, limit: RateLimit, requests: usize, now: DateTime<Utc>) -> Vec<Quota> {
+async fn ask(line: &Line, user_id: i64, limit: RateLimit, requests: usize, now: DateTime<Utc>) -> Vec<Quota> {
     let claim = Claim::User { user_id, account_id: 1 };
     let question = Question::new([192, 0, 2, 1].into(), claim, Some((Rule::General, limit)));
-    let verdicts = gate::answer(pool, &vec![question; requests], Some(now)).await.unwrap();
+    let verdicts = gate::answer(line, &vec![question; requests], Some(now)).await.unwrap();
     let quota = |verdict| match verdict {
         Verdict::Seen { quota: Some(quota), .. } => quota,
         other => panic!("{other:?}"),
@@ -86,10 +86,10 @@ async fn ask(pool: &PgPool, user_id: i64, limit: RateLimit, requests: usize, now
 #[test]
 fn windows_are_fixed_whatever_comes_when() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    let (database, pool) = runtime.block_on(async {
+    let (database, line) = runtime.block_on(async {
         let database = database().await;
-        let pool = connect::gate(&database.url.parse().unwrap());
-        (database, pool)
+        let line = connect::gate(&database.url.parse().unwrap());
+        (database, line)
     });
     let users = AtomicI64::new(0);
     // Milliseconds that pass, now and then backwards, and how many requests come together.
@@ -105,7 +105,7 @@ fn windows_are_fixed_whatever_comes_when() {
         let is_forward = history.iter().all(|(gap, _)| *gap >= 0);
         for (gap, asked) in history {
             now += TimeDelta::milliseconds(gap);
-            let quotas = runtime.block_on(ask(&pool, user, limit, asked, now));
+            let quotas = runtime.block_on(ask(&line, user, limit, asked, now));
             let granted = model.charge(now, limit, asked);
             prop_assert_eq!(quotas.iter().filter(|quota| !quota.is_exceeded).count(), granted);
             let closes = model.closes_at.unwrap();

@@ -38,6 +38,7 @@ pub async fn step(conn: &mut PgConnection, shard: ShardId) -> Result<Step, sqlx:
     let head: Position =
         sqlx::query_scalar("SELECT position FROM log_head WHERE shard_id = $1").bind(shard).fetch_one(&mut *tx).await?;
     if head == from {
+        tx.rollback().await?;
         return Ok(Step::Idle);
     }
     let to = head.min(from + BATCH_EVENTS);

@@ -161,7 +161,8 @@ impl Writer {
         };
         let (first_event, events) = (batch.appended.first().map(|event| event.moment.event_id), batch.appended.len());
         let moves = !batch.is_empty();
-        let discards_plans = self.plans.are_stale();
+        // What only inserts has nothing to plan by statistics.
+        let discards_plans = statement.joins() && self.plans.are_stale();
         let task = tokio::spawn(async move {
             let write = async {
                 if discards_plans {
