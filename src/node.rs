@@ -1,5 +1,6 @@
 //! A node: the parts of the service that the configuration asks for, started and stopped in order.
 
+mod clients;
 pub mod database;
 mod keys;
 
@@ -31,6 +32,7 @@ use crate::sandbox::{self, Sandbox, SandboxError};
 use crate::telemetry::Metrics;
 use crate::transparency::projector::TreeProjector;
 use crate::transparency::{PublicLog, Standing};
+use clients::Clients;
 pub use database::Database;
 pub use keys::keyring;
 
@@ -44,8 +46,12 @@ const STOP_TASKS: Duration = Duration::from_secs(40);
 const PURGE_EVERY: Duration = Duration::from_secs(600);
 /// Connections to receivers that are kept beside those in use.
 const KEPT_CONNECTIONS: usize = 1_024;
-/// Descriptors that are left to everything else: clients, Postgres, files.
-const OTHER_DESCRIPTORS: usize = 512;
+/// Connections that clients may have open at once.
+const CLIENTS: usize = 8_192;
+/// The same where there are few descriptors.
+const FEWEST_CLIENTS: usize = 256;
+/// Descriptors that are left to everything else: Postgres, files.
+const OTHER_DESCRIPTORS: usize = 256;
 /// How often it is looked whether all background tasks still run.
 const LOOK_AFTER_TASKS: Duration = Duration::from_secs(1);
 
@@ -108,7 +114,8 @@ impl Node {
             true => Some(bind(config.listen).await?),
             false => None,
         };
-        let sender = config.roles.include(Role::Delivery).then(|| sender(config)).transpose()?;
+        let (to_receivers, of_clients) = connections(config);
+        let sender = config.roles.include(Role::Delivery).then(|| sender(config, to_receivers)).transpose()?;
         let keyring = keys::keyring(&config.master_key, &config.database.data_dir, database.is_embedded())?;
         let signing = match config.roles.include(Role::Projector) {
             true => Some((keys::signer(config, database.is_embedded())?, keys::memory(config)?)),
@@ -167,7 +174,7 @@ impl Node {
                 is_sandbox: config.sandbox,
                 public_log,
             };
-            node.serve(acceptor, state);
+            node.serve(acceptor, of_clients, state);
             node.address = Some(address);
         }
         node.tasks = node.roles.len() + node.writers.len();
@@ -237,8 +244,8 @@ impl Node {
         self.roles.spawn(purge(ledger.clone(), stop()));
     }
 
-    fn serve(&mut self, acceptor: TcpAcceptor, state: ApiState) {
-        let server = poem::Server::new_with_acceptor(acceptor).idle_timeout(IDLE_CONNECTION);
+    fn serve(&mut self, acceptor: TcpAcceptor, most: usize, state: ApiState) {
+        let server = poem::Server::new_with_acceptor(Clients::new(acceptor, most, IDLE_CONNECTION));
         let stopped = self.no_requests.clone().cancelled_owned();
         self.server = Some(tokio::spawn(server.run_with_graceful_shutdown(app(state), stopped, Some(STOP_REQUESTS))));
     }
@@ -304,7 +311,7 @@ async fn bind(listen: SocketAddr) -> Result<TcpAcceptor, NodeError> {
     bound.map_err(|source| NodeError::Io { action: format!("listen on {listen}"), source })
 }
 
-fn sender(config: &Config) -> Result<Sender, NodeError> {
+fn sender(config: &Config, max_connections: usize) -> Result<Sender, NodeError> {
     let read = |path| {
         std::fs::read(path)
             .map_err(|error| ConfigError(format!("--webhook-ca-file (LEDGER_WEBHOOK_CA_FILE): {path:?} cannot be read: {error}")))
@@ -314,26 +321,35 @@ fn sender(config: &Config) -> Result<Sender, NodeError> {
         deadline: config.delivery_timeout,
         ca_pem: config.webhook_ca_file.as_ref().map(read).transpose()?,
         allowed_nets: config.webhook_allow_nets.clone(),
-        max_connections: connections(config.delivery_in_flight as usize),
+        max_connections,
     })?)
 }
 
-/// How many connections to receivers may be open: as many as sends, and as many again for each to be
-/// kept for the next one; no more than the process may have descriptors beside its others.
-fn connections(in_flight: usize) -> usize {
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    let wanted = in_flight + KEPT_CONNECTIONS;
-    let needed = wanted.saturating_add(OTHER_DESCRIPTORS);
-    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return wanted };
-    let needed = u64::try_from(needed).unwrap_or(u64::MAX);
-    let mut allowed = soft;
-    if soft < needed && setrlimit(Resource::RLIMIT_NOFILE, needed.min(hard), hard).is_ok() {
-        allowed = needed.min(hard);
-    }
+/// How many connections to receivers and of clients may be open: no more than the process may have descriptors beside
+/// its others.
+fn connections(config: &Config) -> (usize, usize) {
+    // To receivers as many as sends, and as many again for each to be kept for the next one.
+    let sends = match config.roles.include(Role::Delivery) {
+        true => config.delivery_in_flight as usize + KEPT_CONNECTIONS,
+        false => 0,
+    };
+    let (clients, fewest_clients) = if config.roles.include(Role::Api) { (CLIENTS, FEWEST_CLIENTS) } else { (0, 0) };
+    let needed = sends + clients;
+    let allowed = descriptors(needed + OTHER_DESCRIPTORS).saturating_sub(OTHER_DESCRIPTORS);
     if allowed < needed {
-        tracing::warn!(allowed, needed, "few descriptors (ulimit -n): fewer connections to receivers are kept");
+        tracing::warn!(allowed, needed, "few descriptors (ulimit -n): there may be fewer connections");
     }
-    wanted.min(usize::try_from(allowed).unwrap_or(usize::MAX).saturating_sub(OTHER_DESCRIPTORS)).max(1)
+    let sends = sends.min(allowed.saturating_sub(fewest_clients)).max(1);
+    (sends, clients.min(allowed.saturating_sub(sends)).max(1))
+}
+
+/// How many descriptors the process may have, once it has asked for as many as are wanted.
+fn descriptors(wanted: usize) -> usize {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return wanted };
+    let enough = u64::try_from(wanted).unwrap_or(u64::MAX).min(hard);
+    let is_raised = soft < enough && setrlimit(Resource::RLIMIT_NOFILE, enough, hard).is_ok();
+    usize::try_from(if is_raised { enough } else { soft }).unwrap_or(usize::MAX)
 }
 
 /// Forgets old idempotency keys and sessions, and windows and blocks that are over: every few minutes, in small
