@@ -26,7 +26,8 @@ use crate::delivery::sender::{Sender, SenderError, SenderSettings};
 use crate::delivery::worker::{Worker, WorkerSettings};
 use crate::fulfilment::Fulfilment;
 use crate::ledger::projector::Projector;
-use crate::ledger::{Ledger, SchemaError, connect, expiry, health};
+use crate::ledger::expiry::{self, KeyWalk};
+use crate::ledger::{Ledger, SchemaError, connect, health};
 use crate::postgres;
 use crate::sandbox::{self, Sandbox, SandboxError};
 use crate::telemetry::Metrics;
@@ -44,6 +45,8 @@ const STOP_REQUESTS: Duration = Duration::from_secs(20);
 /// How long the roles and the writers may take after that.
 const STOP_TASKS: Duration = Duration::from_secs(40);
 const PURGE_EVERY: Duration = Duration::from_secs(600);
+/// After so many times all idempotency keys were looked at: in 16 hours.
+const PURGES_A_WALK: i64 = 100;
 /// Connections to receivers that are kept beside those in use.
 const KEPT_CONNECTIONS: usize = 1_024;
 /// Connections that clients may have open at once.
@@ -357,13 +360,31 @@ fn descriptors(wanted: usize) -> usize {
 async fn purge(ledger: Ledger, stop: CancellationToken) {
     let mut due = tokio::time::interval(PURGE_EVERY);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut keys = KeyWalk::default();
     while stop.run_until_cancelled(due.tick()).await.is_some() {
         let pool = ledger.pool();
         purge_all(&stop, "rate limits' windows", || expiry::purge_rate_windows(pool)).await;
         purge_all(&stop, "sessions", || sessions::purge(pool)).await;
         purge_all(&stop, "blocks", || expiry::purge_ip_blocks(pool)).await;
-        for shard in ledger.shards() {
-            purge_all(&stop, "idempotency keys", || expiry::purge_idempotency_keys(pool, shard)).await;
+        purge_keys(&stop, &mut keys, pool).await;
+    }
+}
+
+/// Some of the table each time, so that all of it is walked over within a day.
+async fn purge_keys(stop: &CancellationToken, walk: &mut KeyWalk, pool: &PgPool) {
+    let mut walked = 0;
+    while !stop.is_cancelled() {
+        match walk.step(pool).await {
+            Ok(step) => {
+                walked += KeyWalk::STEP_PAGES;
+                if step.is_end || walked >= step.pages / PURGES_A_WALK {
+                    return;
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "old idempotency keys could not be deleted; the next time will");
+                return;
+            }
         }
     }
 }

@@ -92,6 +92,26 @@ async fn a_full_queue_is_503_and_says_when_to_ask_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_order_whose_client_hangs_up_is_placed_once() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let head = node.head().await;
+    let body = order(&setup);
+    let mut holder = node.admin().await;
+    sqlx::raw_sql("BEGIN; SELECT position FROM log_head FOR UPDATE").execute(&mut holder).await.unwrap();
+    tokio::select! {
+        answer = node.keyed(&setup.client, "/orders", "key", &body) => panic!("{}", answer.text),
+        () = until_locked_out(&node.options, "rewards-ledger writer") => {} // and the connection is closed
+    }
+    sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
+    until("it is placed", async || node.head().await > head).await;
+    let told = insist(&node, &setup, "key").await;
+    told.data(201);
+    assert_eq!(told.header("idempotent-replayed"), "true");
+    assert_eq!(node.head().await, head + 2, "once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_commit_of_unknown_outcome_is_504_and_its_key_tells_later() {
     let (node, proxy) = Node::behind_a_proxy().await;
     let setup = node.setup().await;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ledger_events::{Money, Rejection};
 use rewards_ledger::ledger::command::PlaceOrder;
+use rewards_ledger::ledger::connect;
 use rewards_ledger::ledger::{Answer, Command, Idempotency, Ledger, Rendered, Reply, WriteError};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, PgPool};
@@ -31,6 +32,35 @@ async fn balance(pool: &PgPool, customer: &Customer) -> String {
         .await
         .unwrap();
     format!("{balance:.2}")
+}
+
+/// What the writer promises does not depend on how the database is set up.
+#[tokio::test]
+async fn the_writers_settings_are_its_own() {
+    let database = postgres::database().await;
+    let options: PgConnectOptions = database.url.parse().unwrap();
+    let name = options.get_database().unwrap().to_owned();
+    let mut admin = options.connect().await.unwrap();
+    let expected = [
+        ("synchronous_commit", "off", "on"),
+        ("default_transaction_isolation", "serializable", "read committed"),
+        ("idle_in_transaction_session_timeout", "0", "2s"),
+        ("lock_timeout", "0", "4s"),
+        ("statement_timeout", "0", "4500ms"),
+        ("plan_cache_mode", "auto", "force_generic_plan"),
+        ("jit", "on", "off"),
+        ("timezone", "Asia/Tokyo", "UTC"),
+        ("role", "none", connect::RUNTIME_ROLE),
+    ];
+    for (setting, theirs, _) in expected {
+        let sql = format!("ALTER DATABASE \"{name}\" SET {setting} = '{theirs}'");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut admin).await.unwrap();
+    }
+    let mut writer = connect::writer(&options, SHARD).connect().await.unwrap();
+    for (setting, _, ours) in expected {
+        let set: String = sqlx::query_scalar("SELECT current_setting($1)").bind(setting).fetch_one(&mut writer).await.unwrap();
+        assert_eq!(set, ours, "{setting}");
+    }
 }
 
 /// A ledger whose every connection goes through a proxy, and one that goes straight.
