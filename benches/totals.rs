@@ -91,11 +91,11 @@ async fn main() -> Result<()> {
         &["", "median", "most"],
         &rows,
     );
-    let (first, took, bytes) = whole;
+    let (first, all, bytes) = whole;
     println!(
         "\nThe month's statement of the hot wallet with its million movements, as CSV: {} to its first bytes, {} in all ({}).",
         millis(first),
-        millis(took),
+        millis(all),
         mebibytes(bytes)
     );
     println!(
