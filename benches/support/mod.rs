@@ -161,6 +161,24 @@ impl Serve {
         Ok((took, total.context("a list's X-Total-Count")?))
     }
 
+    /// How long it takes until the first bytes of a read's body are there, and until all are; how many there are.
+    pub async fn stream(&self, client: &load::Client, path: &str, accept: &str) -> Result<(Duration, Duration, u64)> {
+        let request = self.http.get(format!("http://{}{path}", self.address)).header("Accept", accept);
+        let request = request.header("X-API-Key", &client.api_key).header("X-API-Secret", &client.api_secret);
+        let started = Instant::now();
+        let mut answer = request.send().await?;
+        let (mut first, mut bytes) = (None, 0);
+        while let Some(chunk) = answer.chunk().await? {
+            first.get_or_insert_with(|| started.elapsed());
+            bytes += chunk.len() as u64;
+        }
+        let took = started.elapsed();
+        if !answer.status().is_success() {
+            bail!("GET {path}: {}", answer.status());
+        }
+        Ok((first.context("a body")?, took, bytes))
+    }
+
     /// How long a read takes, whole, and its answer: as a client, or without one as an operator.
     pub async fn get(&self, client: Option<&load::Client>, path: &str, accept: &str) -> Result<(Duration, String)> {
         let request = self.http.get(format!("http://{}{path}", self.address)).header("Accept", accept);

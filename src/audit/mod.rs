@@ -9,6 +9,7 @@ mod images;
 mod lists;
 pub(crate) mod lock;
 pub mod offline;
+mod operators;
 mod pipeline;
 mod positions;
 pub mod rebuild;

@@ -18,7 +18,8 @@ use ledger_projections::{
 use sqlx::PgConnection;
 
 use super::tables::{Rows, Table, table};
-use super::{AuditError, Counts, Difference, Findings, Progress, images, rules, vouchers};
+use super::{AuditError, Counts, Difference, Findings, Progress, images, operators, rules, vouchers};
+use crate::ledger::FIRST_SHARD;
 use crate::ledger::reader::Stored;
 
 const PAGE_EVENTS: i64 = 5_000;
@@ -38,6 +39,7 @@ struct Folded {
     beneficiaries: HashMap<i64, ledger_events::beneficiary::Beneficiary>,
     payouts: HashMap<i64, Payout>,
     statements: HashMap<i64, Statement>,
+    operators: HashMap<i64, operators::Told>,
     totals: totals::Folded,
     /// What the daily totals have not seen, of wallets whose stream goes on in the next page.
     ahead: Vec<Recorded>,
@@ -46,7 +48,7 @@ struct Folded {
     refunds: Vec<(i64, Position, WalletId)>,
 }
 
-/// What a stream's fold is compared with.
+/// The table that a stream's fold is, if it is one.
 fn table_of(stream: StreamType) -> Option<&'static Table> {
     table(match stream {
         StreamType::Order => "orders",
@@ -74,7 +76,7 @@ pub async fn check(
     findings: &mut Findings,
     progress: &impl Fn(Progress),
 ) -> Result<(), AuditError> {
-    let Some(table) = table_of(stream) else { return Ok(()) };
+    let table = table_of(stream);
     let mut folded = Folded::default();
     let (mut at, mut compared) = ((i64::MIN, 0_i64), i64::MIN);
     let mut done = 0;
@@ -118,8 +120,13 @@ pub async fn check(
         let unfinished = if is_last { Folded::default() } else { folded.split_off(at.0) };
         folded.write(conn, shard).await?;
         let (from, upto) = (compared.to_string(), to.to_string());
-        let differing = table.differing(conn, "pg_temp", shard, Rows::Between(&from, Some(&upto))).await?;
-        findings.extend(differing.into_iter().map(Difference::Row));
+        if let Some(table) = table {
+            let differing = table.differing(conn, "pg_temp", shard, Rows::Between(&from, Some(&upto))).await?;
+            findings.extend(differing.into_iter().map(Difference::Row));
+        }
+        if stream == StreamType::Operator && shard == FIRST_SHARD {
+            operators::check(conn, shard, (compared, to), &folded.operators, findings).await?;
+        }
         if stream == StreamType::Wallet {
             let ids: Vec<String> = folded.transactions.iter().map(|t| t.id.to_string()).collect();
             counts.transactions += u64::try_from(ids.len()).unwrap_or_default();
@@ -198,7 +205,8 @@ impl Folded {
                 accounts::fold(&mut self.accounts, &mut self.credentials, recorded);
                 begins(self.accounts.contains_key(&id) || self.credentials.contains_key(&id), recorded)
             }
-            Event::IpBlock(_) | Event::Operator(_) => None,
+            Event::IpBlock(_) => None,
+            Event::Operator(event) => operators::fold(&mut self.operators, recorded, event),
             Event::User(_) => {
                 users::fold(&mut self.users, recorded);
                 begins(self.users.contains_key(&id), recorded)
@@ -254,6 +262,7 @@ impl Folded {
             beneficiaries: one(&mut self.beneficiaries, id),
             payouts: one(&mut self.payouts, id),
             statements: one(&mut self.statements, id),
+            operators: one(&mut self.operators, id),
             totals: self.totals.split_off(id),
             ahead: self.ahead.extract_if(.., |recorded| recorded.stream_id == id).collect(),
             transactions: vec![],

@@ -11,10 +11,10 @@ use super::output::{Output, with_progress};
 use super::writing::{ByArgs, Writing};
 use crate::access::seal::{Keyring, Private};
 use crate::config::{DatabaseSettings, MasterKeySettings};
-use crate::ledger::erasure::run::{self, Preview, Report};
+use crate::ledger::erasure::run::{self, EraseError, Preview, Report};
 use crate::ledger::erasure::wipe::{self, Remains};
 use crate::ledger::erasure::{Counts, Subject, orphans};
-use crate::ledger::{Ledger, Origin};
+use crate::ledger::{Ledger, Origin, WriteError};
 use crate::node::Database;
 
 #[derive(Args, Debug)]
@@ -91,7 +91,17 @@ async fn on(args: &EraseArgs, database: &Database, output: &Output) -> anyhow::R
     };
     let writing = Writing::open(database, &args.master_key, &args.database.data_dir).await?;
     let erased = erase(&writing.ledger, &writing.keyring, subject, one, output).await;
-    writing.close().await;
+    let is_unknown = matches!(
+        erased.as_ref().err().and_then(|error| error.downcast_ref()),
+        Some(EraseError::Write(WriteError::OutcomeUnknown))
+    );
+    writing.close(is_unknown).await;
+    if is_unknown {
+        let (kind, id) = subject.name();
+        bail!(
+            "it is not known whether {kind} {id} is erased: give the same command again when the database is back; it erases what is left, nothing twice, and rewrites the tables, which was not done"
+        );
+    }
     let Some(report) = erased? else { return Ok(()) };
     if one.later {
         return Ok(output.facts(&facts(subject, &report, &[], remains(database).await?))?);

@@ -117,10 +117,7 @@ async fn write(
         anyhow::Ok(writing.ledger.execute(FIRST_SHARD, command, origin).await)
     };
     let done = done.await;
-    // Without an outcome the writer looks for it until the database is back.
-    if !matches!(done, Ok(Err(WriteError::OutcomeUnknown))) {
-        writing.close().await;
-    }
+    writing.close(matches!(done, Ok(Err(WriteError::OutcomeUnknown)))).await;
     match done? {
         Ok(Answer::OperatorToken { id }) => Ok(Ok(id)),
         Ok(_) => bail!("the ledger answers with something else than a token"),

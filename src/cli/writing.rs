@@ -33,8 +33,12 @@ impl Writing {
         Ok(Writing { ledger, keyring, tasks })
     }
 
-    /// Waits until its writer has ended.
-    pub async fn close(self) {
+    /// Waits until its writer has ended; not if the outcome of what was written is not known, for that the writer looks for
+    /// until the database is back.
+    pub async fn close(self, is_unknown: bool) {
+        if is_unknown {
+            return;
+        }
         let wake = self.ledger.wake().clone();
         drop(self.ledger);
         wake.stop();

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use chrono::{DateTime, NaiveDate, NaiveTime, Utc};
+use chrono::{DateTime, NaiveDate, NaiveTime, Timelike, Utc};
 use ledger_events::{AccountId, Position, ShardId};
 use ledger_projections::totals::{self, Bounds, Sums, WalletTotals};
 use rust_decimal::Decimal;
-use sqlx::{PgConnection, PgPool};
+use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres, Transaction};
+use tokio::sync::Mutex;
 
 use super::walk::{walk, walk_over};
 use super::{
@@ -15,6 +16,8 @@ use super::{
 };
 use crate::audit::Progress;
 use crate::ledger::reader;
+
+type Snapshot = Transaction<'static, Postgres>;
 
 /// No event is recorded on another day.
 const FIRST_DAY: NaiveDate = year_day(1, 1, 1);
@@ -51,16 +54,17 @@ pub async fn report(
     let mut days: BTreeMap<(NaiveDate, String), Sums> = BTreeMap::new();
     let mut all_bounds = vec![];
     for shard in shards {
-        let mut tx = pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL jit = off").await?;
+        let (mut tx, mut other) = snapshot(pool).await?;
         let head = reader::head(&mut *tx, *shard).await?;
         let bounds = bounds(&mut tx, *shard, head, period).await?;
-        let wallets = totals::wallets(&mut tx, *shard, period.account_id, &bounds).await?;
-        for day in totals::days(&mut tx, *shard, period.account_id, &bounds).await? {
-            days.entry((day.day, day.currency)).or_default().merge(&day.sums);
+        let found = totals::of_period((&mut tx, &mut other), *shard, period.account_id, &bounds).await?;
+        for (day, sums) in found.days {
+            days.entry(day).or_default().merge(&sums);
         }
         let log_checkpoint = log_checkpoint(&mut tx, *shard, bounds.upto).await?;
         tx.commit().await?;
-        for wallet in wallets {
+        other.commit().await?;
+        for wallet in found.wallets {
             check(*shard, &wallet, bounds.upto == head, &mut report.differences);
             if let Some(currency) = &wallet.currency {
                 let total = currencies.entry(currency.clone()).or_default();
@@ -84,6 +88,25 @@ pub async fn report(
     let day = |((day, currency), sums): ((NaiveDate, String), Sums)| DayFigures { day, currency, moved: (&sums).into() };
     report.days = days.into_iter().filter(|(_, sums)| sums.movements > 0).map(day).collect();
     Ok((report, all_bounds))
+}
+
+/// Two transactions that see the same.
+async fn snapshot(pool: &PgPool) -> Result<(Snapshot, Snapshot), sqlx::Error> {
+    // A plan for any period would look each row of a month up by an index, which takes three times as long as reading all of
+    // them; and workers, each with a part of every wallet's sums, cost more than they save beside the other connection. While
+    // one is read from, the other may have nothing to do.
+    const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL plan_cache_mode = force_custom_plan;
+        SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off; SET LOCAL work_mem = '64MB';
+        SET LOCAL idle_in_transaction_session_timeout = '60s'";
+    // Reports that have one connection each would wait for each other's.
+    static TAKING: Mutex<()> = Mutex::const_new(());
+    let taking = TAKING.lock().await;
+    let (mut one, mut other) = (pool.begin_with(BEGIN).await?, pool.begin_with(BEGIN).await?);
+    drop(taking);
+    let snapshot: String = sqlx::query_scalar("SELECT pg_export_snapshot()").fetch_one(&mut *one).await?;
+    // Safe: the name is the server's.
+    sqlx::raw_sql(AssertSqlSafe(format!("SET TRANSACTION SNAPSHOT '{snapshot}'"))).execute(&mut *other).await?;
+    Ok((one, other))
 }
 
 /// Walks over the events of the period that was reported, and adds what they show to be wrong.
@@ -161,30 +184,32 @@ fn check(shard: ShardId, wallet: &WalletTotals, is_at_head: bool, differences: &
 async fn bounds(conn: &mut PgConnection, shard: ShardId, head: Position, period: Period) -> Result<Bounds, ReconcileError> {
     let checkpoint = totals::checkpoint(&mut *conn, shard).await?;
     let (mut first_day, mut end_day) = (FIRST_DAY, LAST_DAY);
+    let mut whole = (first_day, end_day);
     let (mut after, mut upto) = (0, head);
+    let (mut days_after, mut days_upto) = (0, head);
     if let Some(from) = period.from {
         after = before(conn, shard, head, from).await?;
-        first_day = from.date_naive();
-        if from.time() != NaiveTime::MIN {
-            first_day = first_day.succ_opt().unwrap_or(LAST_DAY);
-        }
+        first_day = nearest_midnight(from);
+        whole.0 = if from.time() == NaiveTime::MIN { from.date_naive() } else { next_day(from.date_naive()) };
+        days_after = before(conn, shard, head, midnight(first_day)).await?;
     }
     if let Some(to) = period.to {
         upto = before(conn, shard, head, to).await?.max(after);
-        end_day = to.date_naive();
+        end_day = nearest_midnight(to).max(first_day);
+        whole.1 = to.date_naive();
+        days_upto = before(conn, shard, head, midnight(end_day)).await?;
     }
-    if end_day < first_day {
-        // Within a day: no row is whole, and those of the days before say how it began.
-        first_day = period.from.map_or(FIRST_DAY, |from| from.date_naive());
-        end_day = first_day;
-    }
-    let days_after = if period.from.is_some() { before(conn, shard, head, midnight(first_day)).await? } else { 0 };
-    let days_upto = match period.to {
-        Some(_) if end_day > first_day => before(conn, shard, head, midnight(end_day)).await?,
-        Some(_) => days_after,
-        None => head,
-    };
-    Ok(Bounds { after, upto, first_day, end_day, days_after, days_upto, checkpoint, end: period.to })
+    Ok(Bounds { after, upto, whole, first_day, end_day, days_after, days_upto, checkpoint, end: period.to })
+}
+
+/// The day that begins nearest to a time.
+fn nearest_midnight(time: DateTime<Utc>) -> NaiveDate {
+    let day = time.date_naive();
+    if time.hour() < 12 { day } else { next_day(day) }
+}
+
+fn next_day(day: NaiveDate) -> NaiveDate {
+    day.succ_opt().unwrap_or(day)
 }
 
 /// The last position before a time.

@@ -94,7 +94,7 @@ impl<'a> Walk<'a> {
             owed: None,
             wallets: HashMap::new(),
             days: Folded::default(),
-            unchecked: bounds.first_day,
+            unchecked: bounds.whole.0,
             events: 0,
             differences,
         }
@@ -322,7 +322,7 @@ impl<'a> Walk<'a> {
     /// nothing moved on the others. What a row says of itself does not decide whether it is compared.
     async fn check_days(&mut self, conn: &mut PgConnection, next: Option<NaiveDate>) -> Result<(), ReconcileError> {
         let days = std::mem::take(&mut self.days.days);
-        let end = next.unwrap_or(self.bounds.end_day).min(self.bounds.end_day);
+        let end = next.unwrap_or(self.bounds.whole.1).min(self.bounds.whole.1);
         let from = self.unchecked;
         self.unchecked = from.max(end);
         let ended_at = days.values().map(|day| day.last_position).max().unwrap_or_default();
@@ -348,7 +348,7 @@ impl<'a> Walk<'a> {
 
     /// The wallets whose last days' rows may have seen events that were recorded after the report's.
     async fn growing(&self, conn: &mut PgConnection) -> Result<HashSet<WalletId>, ReconcileError> {
-        let Bounds { upto, end_day, .. } = *self.bounds;
+        let Bounds { upto, whole: (_, end_day), .. } = *self.bounds;
         let later = reader::stored_after(&mut *conn, self.shard, upto, 1).await?;
         if later.first().is_none_or(|later| later.recorded_at.date_naive() >= end_day) {
             return Ok(HashSet::new());

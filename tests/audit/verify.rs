@@ -135,6 +135,39 @@ async fn every_tampering_is_named() {
     }
 }
 
+/// The same of operators' tokens: the first is revoked, the second is not.
+const OF_OPERATORS: &[(&str, &str)] = &[
+    ("UPDATE vault.operators SET role = 'admin' WHERE id = 2", "vault.operators 2: role is \"admin\", the log says \"finance\""),
+    ("UPDATE vault.operators SET revoked_at = NULL WHERE id = 1", "vault.operators 1: revoked_at is null, the log says \"2"),
+    ("UPDATE vault.operators SET revoked_at = now() WHERE id = 2", "vault.operators 2: revoked_at is \"2…\", the log says null"),
+    ("UPDATE vault.operators SET name = 'mallory' WHERE id = 2", "vault.operators 2: name_hash is \"…\", the log says \""),
+    ("DELETE FROM vault.texts WHERE kind = 'operator.name' AND id = 2", "vault.operators 2: name_hash is null, the log says \""),
+    ("UPDATE vault.operators SET created_at = 'epoch' WHERE id = 2", "vault.operators 2: created_at is \"1970-"),
+    ("INSERT INTO vault.operators (name, role, token_hash) VALUES ('mallory', 'admin', '')", "vault.operators 3 is not in the log"),
+    ("DELETE FROM vault.operators WHERE id = 2", "vault.operators 2 is missing"),
+    ("UPDATE events SET version = 5 WHERE type = 'OperatorTokenRevoked'", "operator 1 has version 5 where 2 is next"),
+    (
+        "INSERT INTO events SELECT shard_id, (SELECT max(position) + 1 FROM events), gen_random_uuid(), stream_type, stream_id, 3, type,
+            schema_version, data, metadata, (SELECT max(recorded_at) FROM events) FROM events WHERE type = 'OperatorTokenRevoked';
+         UPDATE log_head SET position = position + 1",
+        "operator 1: OperatorTokenRevoked does not follow",
+    ),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_change_of_an_operators_token_is_named() {
+    for (tampering, expected) in OF_OPERATORS {
+        let shop = Shop::open().await;
+        shop.access().await;
+        assert_eq!(lines(&shop).await, Vec::<String>::new());
+        shop.tamper(tampering).await;
+        let lines = lines(&shop).await;
+        let is_named = |line: &String| expected.split('…').all(|part| line.contains(part));
+        assert!(lines.iter().any(is_named), "{tampering}\nshould be named as: {expected}\nfound: {lines:#?}");
+        assert!(!lines.iter().any(|line| line.contains("mallory")), "whose it is stays where it is: {lines:#?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn it_is_clean_while_others_write() {
     let shop = Arc::new(Shop::open().await);

@@ -137,6 +137,12 @@ async fn a_token_that_is_older_than_its_events_can_be_revoked() {
             .await
             .unwrap();
     assert_eq!(tokens.role(token.expose()).await, Some(OperatorRole::Auditor));
+    // Nothing in the log speaks for it.
+    let named = verify(&tokens.database.url.parse().unwrap(), |_| {}).await.unwrap().differences;
+    assert_eq!(
+        named.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        [format!("shard 1: vault.operators {id} is not in the log")]
+    );
     tokens.succeeds(&["revoke", &id.to_string()]).await;
     assert_eq!(tokens.role(token.expose()).await, None);
     let events = tokens.events().await;

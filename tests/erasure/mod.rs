@@ -5,6 +5,7 @@ mod proofs;
 mod receivers;
 mod statements;
 mod traces;
+mod unknown;
 
 use rewards_ledger::audit::{Rebuild, rebuild, verify};
 use rewards_ledger::ledger::{FIRST_SHARD, reader};
@@ -23,11 +24,16 @@ const IBAN: &str = "DE89370400440532013000";
 
 /// `rewards-ledger …` on a node's database: its status, what it said on stdout and on stderr.
 async fn shell(node: &Node, arguments: &[&str]) -> (Option<i32>, String, String) {
+    on(node.options.to_url_lossy().as_str(), arguments).await
+}
+
+/// The same on a database that is reached this way.
+async fn on(url: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
     let directory = tempfile::tempdir().unwrap();
     let key = directory.path().join("master.key");
     std::fs::write(&key, MASTER_KEY).unwrap();
     let mut command = program(directory.path());
-    command.args(arguments).env("DATABASE_URL", node.options.to_url_lossy().to_string());
+    command.args(arguments).env("DATABASE_URL", url);
     let done = run(command.env("LEDGER_MASTER_KEY_FILE", &key)).await;
     (done.status.code(), String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap())
 }

@@ -76,19 +76,34 @@ async fn totals_are_exact_for_any_period_and_checkpoint() {
     let shop = Shop::open().await;
     shop.account("Second").await;
     shop.history().await;
+    for name in ["Later", "Later still", "Last but one", "Last"] {
+        shop.account(name).await;
+    }
     spread(&shop).await;
     let head = reader::head(shop.pool(), SHARD).await.unwrap();
     let beginning: DateTime<Utc> = "2026-03-01T00:00:00Z".parse().unwrap();
     let days = head * 2 / 24 + 2;
     let at = |hours: i64| beginning + TimeDelta::hours(hours);
+    // The row of the day on which a wallet is opened is of the period, in the afternoon, and the wallet is not yet.
+    let opened: Option<DateTime<Utc>> = sqlx::query_scalar(
+        "SELECT max(created_at) FROM wallets WHERE extract(hour FROM created_at AT TIME ZONE 'UTC') BETWEEN 14 AND 21",
+    )
+    .fetch_one(shop.pool())
+    .await
+    .unwrap();
+    let opened = opened.expect("four that are opened six hours apart");
     let periods = [
         (None, None),
+        (None, Some(opened - TimeDelta::hours(1))),
         (Some(at(24)), None),
         (None, Some(at(48))),
         (Some(at(24)), Some(at(72))),
         (Some(at(30)), Some(at(77))),
         (Some(at(25)), Some(at(31))),
         (Some(at(47)), Some(at(50))),
+        (Some(at(38)), Some(at(70))),
+        (Some(at(37)), Some(at(41))),
+        (Some(at(28)), Some(at(44))),
         (Some(at(31)), Some(at(31))),
         (Some(at(days * 24 / 2 + 3)), None),
         (Some(at(-100)), Some(at(-50))),

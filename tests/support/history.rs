@@ -151,7 +151,7 @@ impl Shop {
     }
 
     /// An API key and an operator's token that are revoked, and an address that was blocked.
-    async fn access(&self) {
+    pub async fn access(&self) {
         let account_id = self.customer.account_id;
         let (api_key, api_secret) = (Private::new("ijklmnop-rest"), Private::new("secret"));
         let issue = Command::IssueCredential { account_id, name: "another".into(), api_key, api_secret };

@@ -3,6 +3,7 @@
 //! A row needs nothing but the wallet's rows before it, so the table is derived from the log alone,
 //! and stays exact when other tables are damaged.
 
+mod bounds;
 mod read;
 
 use std::collections::{BTreeMap, HashMap};
@@ -14,7 +15,8 @@ use rust_decimal::Decimal;
 use sqlx::{FromRow, PgConnection, PgExecutor};
 
 use crate::{ProjectionError, known};
-pub use read::{Bounds, DayTotals, WalletTotals, between, days, of_wallet, wallets};
+pub use bounds::{Bounds, Piece};
+pub use read::{Totals, WalletTotals, between, of_period, of_wallet};
 
 pub const NAME: &str = "daily_totals";
 pub const TABLES: &[&str] = &["daily_totals"];
@@ -50,14 +52,20 @@ impl Sums {
     }
 
     pub fn merge(&mut self, more: &Sums) {
-        self.funding += more.funding;
-        self.order_debits += more.order_debits;
-        self.payout_debits += more.payout_debits;
-        self.order_refunds += more.order_refunds;
-        self.payout_refunds += more.payout_refunds;
-        self.adjustment_credits += more.adjustment_credits;
-        self.adjustment_debits += more.adjustment_debits;
-        self.movements += more.movements;
+        self.merge_times(more, 1);
+    }
+
+    /// So many times; below zero they are taken off.
+    pub fn merge_times(&mut self, more: &Sums, times: i8) {
+        let factor = Decimal::from(times);
+        self.funding += factor * more.funding;
+        self.order_debits += factor * more.order_debits;
+        self.payout_debits += factor * more.payout_debits;
+        self.order_refunds += factor * more.order_refunds;
+        self.payout_refunds += factor * more.payout_refunds;
+        self.adjustment_credits += factor * more.adjustment_credits;
+        self.adjustment_debits += factor * more.adjustment_debits;
+        self.movements += i64::from(times) * more.movements;
     }
 
     pub fn debits(&self) -> Decimal {

@@ -1,56 +1,17 @@
-//! Reading totals of a period, exact as of one position of the log: whole days from `daily_totals`,
-//! and what lies before, between and after them from the movements.
+//! Reading totals of a period, exact as of one position of the log: days from `daily_totals`, and what lies before and
+//! after them, or is in their rows and not in the period, from the movements.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use chrono::{DateTime, NaiveDate, Utc};
+use chrono::NaiveDate;
 use ledger_events::{AccountId, Position, ShardId, WalletId};
 use rust_decimal::Decimal;
 use sqlx::postgres::PgRow;
 use sqlx::{FromRow, PgConnection, Postgres, QueryBuilder, Row};
 
+use super::bounds::{Bounds, Piece};
 use super::{Day, Sums};
 use crate::known;
-
-/// A period as positions of a shard's log, and which of it whole days cover. All as of one snapshot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
-    /// The last position before the period.
-    pub after: Position,
-    /// The period's last position.
-    pub upto: Position,
-    /// The first day whose rows count, and the first one after them.
-    pub first_day: NaiveDate,
-    pub end_day: NaiveDate,
-    /// The last position before the first day.
-    pub days_after: Position,
-    /// The last position before the end day; that of the log where the period has no end.
-    pub days_upto: Position,
-    /// Where `daily_totals` stands.
-    pub checkpoint: Position,
-    /// Wallets opened from then on are not in the period.
-    pub end: Option<DateTime<Utc>>,
-}
-
-impl Bounds {
-    /// The positions that rows of whole days cover: after the first, up to the second.
-    fn covered(&self) -> (Position, Position) {
-        (self.days_after, self.days_upto.min(self.checkpoint).max(self.days_after))
-    }
-
-    /// What else is in the period, as ranges of the same kind.
-    fn edges(&self) -> [(Position, Position); 2] {
-        match self.covered() {
-            (from, to) if from >= to => [(self.after, self.upto), (0, 0)],
-            (from, to) => [(self.after, from.min(self.upto)), (to, self.upto)],
-        }
-    }
-
-    /// From where the rows of the days before know balances, to where the period begins.
-    fn bridge(&self) -> (Position, Position) {
-        (self.days_after.min(self.checkpoint), self.after)
-    }
-}
 
 /// What moved in a wallet, and what its balance is said to be.
 #[derive(Clone, Debug, PartialEq, FromRow)]
@@ -61,7 +22,7 @@ pub struct WalletTotals {
     pub currency: Option<String>,
     /// When the period begins.
     pub opening: Decimal,
-    #[sqlx(flatten)]
+    #[sqlx(skip)]
     pub sums: Sums,
     /// As the wallet's row has it now.
     pub row_balance: Option<Decimal>,
@@ -76,20 +37,21 @@ impl WalletTotals {
     }
 }
 
-/// What moved on a day, in one currency.
-#[derive(Clone, Debug, PartialEq, FromRow)]
-pub struct DayTotals {
-    pub day: NaiveDate,
-    pub currency: String,
-    #[sqlx(flatten)]
-    pub sums: Sums,
+/// What a period's totals are, as of one snapshot.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// Every wallet that was opened before the period's end, in the order of their ids.
+    pub wallets: Vec<WalletTotals>,
+    /// What moved on each day, by currency.
+    pub days: BTreeMap<(NaiveDate, String), Sums>,
 }
 
-/// The columns of [`Sums`], of rows that are added up.
-const ADDED: &str = "coalesce(sum(funding), 0) AS funding, coalesce(sum(order_debits), 0) AS order_debits,
-    coalesce(sum(payout_debits), 0) AS payout_debits, coalesce(sum(order_refunds), 0) AS order_refunds,
-    coalesce(sum(payout_refunds), 0) AS payout_refunds, coalesce(sum(adjustment_credits), 0) AS adjustment_credits,
-    coalesce(sum(adjustment_debits), 0) AS adjustment_debits, coalesce(sum(movements), 0)::bigint AS movements";
+/// The columns of [`Sums`], of rows that are added up. Most amounts of a row are zero, and need not be.
+const ADDED: &str = "coalesce(sum(nullif(funding, 0)), 0) AS funding, coalesce(sum(nullif(order_debits, 0)), 0) AS order_debits,
+    coalesce(sum(nullif(payout_debits, 0)), 0) AS payout_debits, coalesce(sum(nullif(order_refunds, 0)), 0) AS order_refunds,
+    coalesce(sum(nullif(payout_refunds, 0)), 0) AS payout_refunds,
+    coalesce(sum(nullif(adjustment_credits, 0)), 0) AS adjustment_credits,
+    coalesce(sum(nullif(adjustment_debits, 0)), 0) AS adjustment_debits, coalesce(sum(movements), 0)::bigint AS movements";
 
 /// The same, of movements.
 const MOVED: &str = "coalesce(sum(amount) FILTER (WHERE category = 'FUNDING'), 0) AS funding,
@@ -109,13 +71,6 @@ fn push_account(query: &mut Query, account: Option<AccountId>) {
     }
 }
 
-/// ` FROM daily_totals WHERE …` of the whole days.
-fn push_days(query: &mut Query, shard: ShardId, account: Option<AccountId>, bounds: &Bounds) {
-    query.push(" FROM daily_totals WHERE shard_id = ").push_bind(shard);
-    query.push(" AND day >= ").push_bind(bounds.first_day).push(" AND day < ").push_bind(bounds.end_day);
-    push_account(query, account);
-}
-
 /// ` FROM wallet_transactions WHERE …` of a range of positions.
 fn push_movements(query: &mut Query, shard: ShardId, account: Option<AccountId>, (after, upto): (Position, Position)) {
     query.push(" FROM wallet_transactions WHERE shard_id = ").push_bind(shard);
@@ -123,84 +78,186 @@ fn push_movements(query: &mut Query, shard: ShardId, account: Option<AccountId>,
     push_account(query, account);
 }
 
-/// Whole days and edges together, grouped by what `of_days` and `of_movements` select.
-fn push_moved(
-    query: &mut Query,
+/// The totals of a period, of all wallets or of one account's. Both connections see the snapshot that the bounds are of:
+/// what is added up and what is looked up cost about the same, and are had at once.
+pub async fn of_period(
+    (one, other): (&mut PgConnection, &mut PgConnection),
     shard: ShardId,
     account: Option<AccountId>,
     bounds: &Bounds,
-    of_days: &'static str,
-    of_movements: &'static str,
-    group: &'static str,
-) {
-    query.push("SELECT ").push(of_days).push(", ").push(ADDED);
-    push_days(query, shard, account, bounds);
-    query.push(group);
-    for range in bounds.edges().into_iter().filter(|(after, upto)| after < upto) {
-        query.push(" UNION ALL SELECT ").push(of_movements).push(", ").push(MOVED);
-        push_movements(query, shard, account, range);
-        query.push(group);
+) -> Result<Totals, sqlx::Error> {
+    let rows = rows(one, shard, account, bounds);
+    let beside = async {
+        let mut pieces = vec![];
+        for piece in bounds.pieces() {
+            pieces.push((piece, movements(&mut *other, shard, account, &piece).await?));
+        }
+        Ok::<_, sqlx::Error>((pieces, opened_before(&mut *other, shard, account, bounds).await?))
+    };
+    let (mut moved, (pieces, mut wallets)) = futures::try_join!(rows, beside)?;
+    for (piece, rows) in pieces {
+        rows.iter().for_each(|row| moved.add(&piece, row));
+    }
+    let known: HashSet<WalletId> = wallets.iter().map(|wallet| wallet.wallet_id).collect();
+    let others: Vec<WalletId> = moved.wallets.keys().copied().filter(|id| !known.contains(id)).collect();
+    if !others.is_empty() {
+        let mut others = of_ids(&mut *other, shard, account, bounds, &others).await?;
+        // One that was opened after the period, on a day whose rows are added up.
+        let is_later = |wallet: &WalletTotals| {
+            wallet.row_balance.is_some() && moved.wallets.get(&wallet.wallet_id).is_none_or(|(_, sums)| sums.movements == 0)
+        };
+        others.retain(|wallet| !is_later(wallet));
+        wallets.append(&mut others);
+        wallets.sort_unstable_by_key(|wallet| wallet.wallet_id);
+    }
+    for wallet in &mut wallets {
+        if let Some((before, sums)) = moved.wallets.get(&wallet.wallet_id) {
+            wallet.opening += before;
+            wallet.sums = *sums;
+        }
+    }
+    Ok(Totals { wallets, days: moved.days })
+}
+
+/// What moved.
+#[derive(Default)]
+struct Moved {
+    /// Beyond what rows know of the balance when the period begins, and in the period.
+    wallets: HashMap<WalletId, (Decimal, Sums)>,
+    days: BTreeMap<(NaiveDate, String), Sums>,
+}
+
+/// Rows of days, of a wallet or of a day and currency.
+#[derive(FromRow)]
+struct Rows {
+    wallet_id: Option<WalletId>,
+    day: Option<NaiveDate>,
+    currency: Option<String>,
+    #[sqlx(flatten)]
+    sums: Sums,
+}
+
+/// A wallet's movements of a day.
+#[derive(FromRow)]
+struct Movements {
+    wallet_id: WalletId,
+    day: NaiveDate,
+    currency: String,
+    #[sqlx(flatten)]
+    sums: Sums,
+}
+
+impl Moved {
+    fn add(&mut self, piece: &Piece, row: &Movements) {
+        let (before, sums) = self.wallets.entry(row.wallet_id).or_default();
+        *before += Decimal::from(piece.in_opening) * row.sums.net();
+        sums.merge_times(&row.sums, piece.in_period);
+        if piece.in_period != 0 {
+            self.days.entry((row.day, row.currency.clone())).or_default().merge_times(&row.sums, piece.in_period);
+        }
     }
 }
 
-/// Every wallet, or those of one account, that was opened before the period's end, in the order of their ids.
-/// To be read in one snapshot with the bounds.
-pub async fn wallets(
+/// All that rows tell, in one look at each.
+async fn rows(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    account: Option<AccountId>,
+    bounds: &Bounds,
+) -> Result<Moved, sqlx::Error> {
+    let mut query = Query::new("SELECT wallet_id, day, currency, ");
+    query.push(ADDED).push(" FROM daily_totals WHERE shard_id = ").push_bind(shard);
+    query.push(" AND day >= ").push_bind(bounds.first_day).push(" AND day < ").push_bind(bounds.end_day);
+    push_account(&mut query, account);
+    query.push(" GROUP BY GROUPING SETS ((wallet_id), (day, currency))");
+    let rows: Vec<Rows> = query.build_query_as().fetch_all(conn).await?;
+    let mut moved = Moved::default();
+    for Rows { wallet_id, day, currency, sums } in rows {
+        if let Some(wallet_id) = wallet_id {
+            moved.wallets.insert(wallet_id, (Decimal::ZERO, sums));
+        } else if let Some(of) = day.zip(currency) {
+            moved.days.insert(of, sums);
+        }
+    }
+    Ok(moved)
+}
+
+/// The movements of a piece.
+async fn movements(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    account: Option<AccountId>,
+    piece: &Piece,
+) -> Result<Vec<Movements>, sqlx::Error> {
+    let mut query = Query::new("SELECT wallet_id, currency, ");
+    // The day of each movement costs as much as adding it up.
+    match piece.day {
+        Some(day) => query.push_bind(day).push("::date"),
+        None => query.push("(created_at AT TIME ZONE 'UTC')::date"),
+    };
+    query.push(" AS day, ").push(MOVED);
+    push_movements(&mut query, shard, account, piece.range);
+    query.push(" GROUP BY wallet_id, currency");
+    if piece.day.is_none() {
+        query.push(", (created_at AT TIME ZONE 'UTC')::date");
+    }
+    query.build_query_as().fetch_all(conn).await
+}
+
+/// How wallets stand, without what moved; the opening balance is what rows of the days before know. ` w` and its columns
+/// are to follow.
+const STANDING: &str =
+    "SELECT w.wallet_id, w.account_id, w.currency, coalesce(base.closing_balance, 0) AS opening, w.balance AS row_balance,
+    last.position AS last_position, last.balance_after AS last_balance FROM ";
+
+/// Ends a query that begins with [`STANDING`].
+async fn standing(
+    mut query: Query,
+    conn: &mut PgConnection,
+    shard: ShardId,
+    bounds: &Bounds,
+) -> Result<Vec<WalletTotals>, sqlx::Error> {
+    query.push(" AS w LEFT JOIN LATERAL (SELECT d.closing_balance FROM daily_totals d WHERE d.shard_id = ").push_bind(shard);
+    query.push(" AND d.wallet_id = w.wallet_id AND d.day < ").push_bind(bounds.first_day);
+    query.push(
+        " ORDER BY d.day DESC LIMIT 1) AS base ON true
+         LEFT JOIN LATERAL (SELECT t.position, t.balance_after FROM wallet_transactions t WHERE t.shard_id = ",
+    );
+    query.push_bind(shard).push(" AND t.account_id = w.account_id AND t.wallet_id = w.wallet_id AND t.position <= ");
+    query.push_bind(bounds.upto).push(" ORDER BY t.position DESC LIMIT 1) AS last ON true ORDER BY 1");
+    query.build_query_as().fetch_all(conn).await
+}
+
+async fn opened_before(
     conn: &mut PgConnection,
     shard: ShardId,
     account: Option<AccountId>,
     bounds: &Bounds,
 ) -> Result<Vec<WalletTotals>, sqlx::Error> {
-    let mut query = Query::new("WITH parts AS (");
-    push_moved(&mut query, shard, account, bounds, "wallet_id", "wallet_id", " GROUP BY wallet_id");
-    query.push("), moved AS (SELECT wallet_id, ").push(ADDED).push(" FROM parts GROUP BY wallet_id), bridge AS (");
-    let (known, begin) = bounds.bridge();
-    let sign = if known <= begin { "" } else { "-" };
-    query.push("SELECT wallet_id, ").push(sign).push("sum(CASE type WHEN 'CREDIT' THEN amount ELSE -amount END) AS net");
-    push_movements(&mut query, shard, account, (known.min(begin), known.max(begin)));
-    query.push(
-        " GROUP BY wallet_id)
-         SELECT coalesce(w.id, m.wallet_id) AS wallet_id, w.account_id, w.currency,
-            coalesce(base.closing_balance, 0) + coalesce(bridge.net, 0) AS opening,
-            coalesce(m.funding, 0) AS funding, coalesce(m.order_debits, 0) AS order_debits,
-            coalesce(m.payout_debits, 0) AS payout_debits, coalesce(m.order_refunds, 0) AS order_refunds,
-            coalesce(m.payout_refunds, 0) AS payout_refunds, coalesce(m.adjustment_credits, 0) AS adjustment_credits,
-            coalesce(m.adjustment_debits, 0) AS adjustment_debits, coalesce(m.movements, 0) AS movements,
-            w.balance AS row_balance, last.position AS last_position, last.balance_after AS last_balance
-         FROM (SELECT id, account_id, currency, balance FROM wallets WHERE shard_id = ",
-    );
-    query.push_bind(shard);
+    let mut query = Query::new(STANDING);
+    query.push("(SELECT id AS wallet_id, account_id, currency, balance FROM wallets WHERE shard_id = ").push_bind(shard);
     push_account(&mut query, account);
     if let Some(end) = bounds.end {
         query.push(" AND created_at < ").push_bind(end);
     }
-    query.push(
-        ") AS w FULL JOIN moved m ON m.wallet_id = w.id
-         LEFT JOIN bridge ON bridge.wallet_id = coalesce(w.id, m.wallet_id)
-         LEFT JOIN LATERAL (SELECT d.closing_balance FROM daily_totals d WHERE d.shard_id = ",
-    );
-    query.push_bind(shard).push(" AND d.wallet_id = coalesce(w.id, m.wallet_id) AND d.day < ").push_bind(bounds.first_day);
-    query.push(
-        " ORDER BY d.day DESC LIMIT 1) AS base ON true
-         LEFT JOIN LATERAL (SELECT t.position, t.balance_after FROM wallet_transactions t WHERE t.shard_id = ",
-    );
-    query.push_bind(shard).push(" AND t.account_id = w.account_id AND t.wallet_id = w.id AND t.position <= ");
-    query.push_bind(bounds.upto).push(" ORDER BY t.position DESC LIMIT 1) AS last ON true ORDER BY 1");
-    query.build_query_as().fetch_all(conn).await
+    query.push(")");
+    standing(query, conn, shard, bounds).await
 }
 
-/// What moved on each day, by currency, in their order. To be read in one snapshot with the bounds.
-pub async fn days(
+/// Those of these ids, with or without a row.
+async fn of_ids(
     conn: &mut PgConnection,
     shard: ShardId,
     account: Option<AccountId>,
     bounds: &Bounds,
-) -> Result<Vec<DayTotals>, sqlx::Error> {
-    let mut query = Query::new("WITH parts AS (");
-    let of_movements = "(created_at AT TIME ZONE 'UTC')::date AS day, currency";
-    push_moved(&mut query, shard, account, bounds, "day, currency", of_movements, " GROUP BY 1, 2");
-    query.push(") SELECT day, currency, ").push(ADDED).push(" FROM parts GROUP BY day, currency ORDER BY day, currency");
-    query.build_query_as().fetch_all(conn).await
+    ids: &[WalletId],
+) -> Result<Vec<WalletTotals>, sqlx::Error> {
+    let mut query = Query::new(STANDING);
+    query.push("(SELECT named.id AS wallet_id, account_id, currency, balance FROM unnest(").push_bind(ids);
+    query.push(") AS named (id) LEFT JOIN wallets ON wallets.id = named.id AND wallets.shard_id = ").push_bind(shard);
+    push_account(&mut query, account);
+    query.push(")");
+    standing(query, conn, shard, bounds).await
 }
 
 /// The rows of the days from one on and before another one, of one account or of all.
@@ -269,39 +326,4 @@ pub async fn of_wallet(
         sums.merge(&edge);
     }
     Ok(sums)
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-
-    fn bounds(after: Position, upto: Position, days: (Position, Position), checkpoint: Position) -> Bounds {
-        let day = NaiveDate::from_ymd_opt(2026, 1, 1).unwrap();
-        Bounds { after, upto, first_day: day, end_day: day, days_after: days.0, days_upto: days.1, checkpoint, end: None }
-    }
-
-    /// Every position of the period is in exactly one of the parts, wherever the checkpoint is.
-    #[test]
-    fn the_parts_make_the_period() {
-        for after in 0..6 {
-            for upto in after..9 {
-                for first in after..=upto {
-                    for last in first..=upto {
-                        for checkpoint in 0..10 {
-                            let bounds = bounds(after, upto, (first, last), checkpoint);
-                            let (from, to) = bounds.covered();
-                            let parts = [&[(from, to)][..], &bounds.edges()].concat();
-                            for position in 1..10 {
-                                let times = parts.iter().filter(|(a, b)| *a < position && position <= *b).count();
-                                let is_in = after < position && position <= upto;
-                                assert_eq!(times, usize::from(is_in), "{position}: {bounds:?}");
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
 }

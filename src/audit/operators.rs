@@ -1,0 +1,103 @@
+//! Operators' tokens in the vault against what the log says of them: which there are, what each may do, whose it is, and
+//! whether it still opens anything. The token itself is in no event.
+
+use std::collections::{HashMap, HashSet};
+
+use chrono::{DateTime, Utc};
+use ledger_events::operator::{OperatorEvent, OperatorTokenIssued};
+use ledger_events::{Recorded, ShardId};
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+
+use super::{Difference, FieldDifference, Findings, RowDifference, RowProblem};
+use crate::access::seal::salted_hash;
+use crate::ledger::texts::OPERATOR_NAME;
+
+const TABLE: &str = "vault.operators";
+
+/// What the log says of a token.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    /// None for one that was made before that was an event: it can only be revoked.
+    issued: Option<(OperatorTokenIssued, DateTime<Utc>)>,
+    revoked_at: Option<DateTime<Utc>>,
+}
+
+/// One step of the fold; returns what is wrong with the event.
+pub fn fold(tokens: &mut HashMap<i64, Told>, recorded: &Recorded, event: &OperatorEvent) -> Option<String> {
+    let (is_first, at) = (!tokens.contains_key(&recorded.stream_id), recorded.moment.recorded_at);
+    let token = tokens.entry(recorded.stream_id).or_default();
+    let is_wrong = match event {
+        OperatorEvent::OperatorTokenIssued(_) => !is_first,
+        OperatorEvent::OperatorTokenRevoked(_) => token.revoked_at.is_some(),
+    };
+    match event {
+        OperatorEvent::OperatorTokenIssued(issued) => _ = token.issued.get_or_insert_with(|| (issued.clone(), at)),
+        OperatorEvent::OperatorTokenRevoked(_) => _ = token.revoked_at.get_or_insert(at),
+    }
+    is_wrong.then(|| format!("{} does not follow what was before", event.type_and_version().0))
+}
+
+#[derive(sqlx::FromRow)]
+struct Stored {
+    id: i64,
+    name: String,
+    role: String,
+    created_at: DateTime<Utc>,
+    revoked_at: Option<DateTime<Utc>>,
+    /// Of the name's hash.
+    salt: Option<Vec<u8>>,
+}
+
+/// Compares the tokens with ids after one and up to another, in the caller's snapshot.
+pub async fn check(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    (after, to): (i64, i64),
+    told: &HashMap<i64, Told>,
+    findings: &mut Findings,
+) -> Result<(), sqlx::Error> {
+    let rows: Vec<Stored> = sqlx::query_as(
+        "SELECT o.id, o.name, o.role, o.created_at, o.revoked_at, t.salt FROM vault.operators o
+         LEFT JOIN vault.texts t ON t.shard_id = $1 AND t.kind = $4 AND t.id = o.id
+         WHERE o.id > $2 AND o.id <= $3 ORDER BY o.id",
+    )
+    .bind(shard)
+    .bind(after)
+    .bind(to)
+    .bind(OPERATOR_NAME)
+    .fetch_all(conn)
+    .await?;
+    let mut add = |id: i64, problem| {
+        let (key, part) = (id.to_string(), String::new());
+        findings.add(Difference::Row(RowDifference { table: TABLE, shard, key, part, problem }));
+    };
+    for row in &rows {
+        match told.get(&row.id).map(|told| row.differing(told)) {
+            Some(fields) if fields.is_empty() => {}
+            Some(fields) => add(row.id, RowProblem::Differs { fields }),
+            None => add(row.id, RowProblem::Extra),
+        }
+    }
+    let stored: HashSet<i64> = rows.iter().map(|row| row.id).collect();
+    let mut missing: Vec<i64> = told.keys().copied().filter(|id| !stored.contains(id)).collect();
+    missing.sort_unstable();
+    missing.into_iter().for_each(|id| add(id, RowProblem::Missing));
+    Ok(())
+}
+
+impl Stored {
+    fn differing(&self, told: &Told) -> Vec<FieldDifference> {
+        let mut compared = vec![("revoked_at", json!(self.revoked_at), json!(told.revoked_at))];
+        if let Some((issued, at)) = &told.issued {
+            // Without its salt nothing shows that it is the name that the log has the hash of.
+            let hash = self.salt.as_ref().map(|salt| salted_hash(salt, &self.name));
+            compared.push(("name_hash", json!(hash), json!(issued.name_hash)));
+            compared.push(("role", json!(self.role), json!(issued.role)));
+            compared.push(("created_at", json!(self.created_at), json!(at)));
+        }
+        let differs = |(_, stored, folded): &(&str, Value, Value)| stored != folded;
+        let field = |(field, stored, folded): (&str, Value, Value)| FieldDifference { field: field.to_owned(), stored, folded };
+        compared.into_iter().filter(differs).map(field).collect()
+    }
+}

@@ -1,0 +1,42 @@
+//! An erasure whose COMMIT has no answer, from a database that stays away.
+
+use serde_json::{Value, json};
+use sqlx::ConnectOptions;
+
+use super::traces::Traces;
+use super::{MARKER, beneficiary, erase, on, sound};
+use crate::support::node::Node;
+use crate::support::proxy::{NextCommit, Proxy};
+
+/// Whether it was carried out or not: the command ends, and what it says to do then leaves nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_does_not_know_whether_something_was_erased_is_told_what_to_do() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let (proxy, through) = Proxy::before(node.options.to_url_lossy().as_str()).await;
+    for (next, is_carried_out) in [(NextCommit::LosesItsAnswerForLong, true), (NextCommit::IsLostForLong, false)] {
+        let id = beneficiary(&node, &setup, MARKER, &format!("{next:?}")).await;
+        let head = node.head().await;
+        proxy.set_away(false);
+        proxy.set(next);
+        let arguments = ["erase", "beneficiary", &id.to_string(), "--reason", "they asked for it", "--yes"];
+        let (status, told, problem) = on(through.to_url_lossy().as_str(), &arguments).await;
+        assert_eq!((status, &*told), (Some(1), ""), "{problem}");
+        let last = problem.lines().last().unwrap();
+        let (unknown, to_do) = last.split_once(": give ").unwrap_or_else(|| panic!("{problem}"));
+        assert_eq!(unknown, format!("error: it is not known whether beneficiary {id} is erased"));
+        assert!(to_do.starts_with("the same command again when the database is back"), "{problem}");
+        assert_eq!(node.head().await, head + i64::from(is_carried_out));
+
+        let again = erase(&node, "beneficiary", id, &[]).await;
+        let positions: &[i64] = if is_carried_out { &[] } else { &[head + 1] };
+        assert_eq!(
+            (&again["positions"], &again["rewritten"]),
+            (&json!(positions), &json!(["public.idempotency_keys", "vault.data_keys", "vault.texts"]))
+        );
+        assert_eq!(node.head().await, head + 1, "it is one event");
+        node.client(&setup.client, "GET", &format!("/beneficiaries/{id}"), Value::Null).await.refused(404, "E_NOT_FOUND");
+        Traces::plain(&[MARKER]).are_gone(&node).await;
+    }
+    sound(&node).await;
+}
