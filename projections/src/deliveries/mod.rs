@@ -6,6 +6,7 @@
 
 mod deep;
 mod read;
+mod statistics;
 mod told;
 mod write;
 
@@ -21,7 +22,8 @@ use uuid::Uuid;
 
 use crate::webhooks::{self, WebhookRow};
 use crate::{ProjectionError, envelope, orders};
-pub use read::{Attempt, Delivery, DeliveryFilter, STATUSES, Statistics, find, list, list_by, retryable, statistics};
+pub use read::{Attempt, Delivery, DeliveryFilter, STATUSES, find, list, list_by, retryable};
+pub use statistics::{Statistics, statistics};
 pub use told::{Told, of_order};
 pub use write::{MOST_SILENCED, SILENCE, STOP, forget_payloads, silence, write, write_shadow};
 
