@@ -123,18 +123,25 @@ async fn keep(conn: &mut PgConnection, events: &[String]) -> Result<(), sqlx::Er
 /// An order whose history the log does not hold stops no other: it is left out, and named by the
 /// walk over the streams.
 async fn fold(conn: &mut PgConnection, shard: ShardId, events: &mut Vec<Recorded>) -> Result<(), AuditError> {
-    while !events.is_empty() {
-        match reader::fold_deliveries(conn, shard, events).await {
-            Ok(made) => return Ok(deliveries::write_shadow(conn, shard, &made).await?),
+    let mut folded = 0;
+    loop {
+        let left = events.get(folded..).unwrap_or_default();
+        if left.is_empty() {
+            return Ok(());
+        }
+        match reader::fold_deliveries(conn, shard, left).await {
+            Ok(made) => {
+                deliveries::write_shadow(conn, shard, &made).await?;
+                folded += made.events;
+            }
             Err(ReadError::Projection(ProjectionError::Row { id: position, .. }))
-                if events.iter().any(|r| r.moment.position == position) =>
+                if left.iter().any(|r| r.moment.position == position) =>
             {
                 events.retain(|recorded| recorded.moment.position != position);
             }
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(())
 }
 
 #[derive(sqlx::FromRow)]
