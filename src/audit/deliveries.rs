@@ -79,23 +79,39 @@ pub async fn check(
             break;
         }
     }
-    overdue(conn, shard, at, health).await?;
+    overdue(conn, shard, at, health, findings).await?;
     states(conn, shard, counts, findings).await?;
     orphans(conn, shard, findings).await
 }
 
-/// What the projection should have made by now of the events after a position, and has perhaps not.
-async fn overdue(conn: &mut PgConnection, shard: ShardId, mut at: Position, health: &mut Health) -> Result<(), AuditError> {
+/// What the projection should have made by now of the events after a position, and has not: where it stands still, no
+/// row of its differs, and events are without their deliveries.
+async fn overdue(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    after: Position,
+    health: &mut Health,
+    findings: &mut Findings,
+) -> Result<(), AuditError> {
     let due = health::due(conn, shard).await?;
+    let (mut at, mut overdue) = (after, 0);
     while at < due {
-        sqlx::raw_sql("TRUNCATE webhook_envelopes, deliveries").execute(&mut *conn).await?;
+        // What is made meanwhile is there or not in one snapshot, with all of the page.
+        sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; TRUNCATE webhook_envelopes, deliveries")
+            .execute(&mut *conn)
+            .await?;
         let page = reader::stored_after(&mut *conn, shard, at, PAGE_EVENTS).await?;
-        let Some(last) = page.last() else { return Ok(()) };
-        at = last.position;
+        at = page.last().map_or(due, |last| last.position);
         let mut events: Vec<Recorded> =
             page.iter().filter(|stored| stored.position <= due).filter_map(|stored| stored.decode().ok()).collect();
         fold(conn, shard, &mut events).await?;
-        *health += health::of_folded(conn, shard).await?;
+        let of_page = health::of_folded(conn, shard).await?;
+        *health += of_page;
+        overdue += of_page.missing();
+        sqlx::raw_sql("COMMIT").execute(&mut *conn).await?;
+    }
+    if overdue > 0 {
+        findings.add(Difference::Overdue { shard, after, upto: due, deliveries: overdue });
     }
     Ok(())
 }
