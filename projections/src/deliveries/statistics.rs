@@ -66,7 +66,7 @@ impl Recent {
         since: DateTime<Utc>,
         total: i64,
     ) -> Result<Recent, sqlx::Error> {
-        let mut older = (0, 0);
+        let mut older = (0, i64::MIN);
         let mut newer = (total, i64::MAX);
         while newer.0 - older.0 > EVERY {
             let middle = older.0 + (newer.0 - older.0) / 2;
