@@ -49,6 +49,9 @@ enum Beside {
     OneThatHangs,
     /// An account that places orders as fast as it can, all announced to its webhook.
     AFlood,
+    /// An account with more due to its webhook than can be sent until the end, all placed before: nothing is shared with
+    /// it but the node that sends.
+    ABacklog,
     /// In each account whose deliveries are measured one that hangs, a thousand due to all of them.
     OneThatHangsInEachAccount,
     /// In each account whose deliveries are measured one with more due to it than can be sent until the end.
@@ -176,7 +179,8 @@ async fn main() -> Result<()> {
         let mut rows = vec![vec!["alone".to_owned(), millis(alone.p50), String::new(), millis(alone.p99), String::new()]];
         for (name, database_name, what) in [
             ("beside an endpoint that hangs, 1,000 due to it", "fair_hanging", Beside::OneThatHangs),
-            ("beside an account with a flood", "fair_flood", Beside::AFlood),
+            ("beside an account that places a flood of orders", "fair_flood", Beside::AFlood),
+            ("beside an account with a backlog", "fair_backlog", Beside::ABacklog),
             ("each beside one of its own account that hangs", "fair_hanging_own", Beside::OneThatHangsInEachAccount),
             ("each beside one of its own account with a flood", "fair_flood_own", Beside::AFloodInEachAccount),
         ] {
@@ -412,7 +416,7 @@ async fn latency(
     let due = match beside {
         Beside::Nobody | Beside::AFlood => 0,
         Beside::OneThatHangs | Beside::OneThatHangsInEachAccount => 1_000,
-        Beside::AFloodInEachAccount => FLOOD_PER_SECOND * (warming + period).as_secs(),
+        Beside::ABacklog | Beside::AFloodInEachAccount => FLOOD_PER_SECOND * (warming + period).as_secs(),
     };
     place_all(&preparing.address, &their, product, due, BACKLOG_CONNECTIONS).await?;
     let pool = PgPool::connect(url).await?;
@@ -438,7 +442,7 @@ async fn latency(
         ensure!(!flood.is_finished(), "the flood ended: {:?}", flood.await);
         flood.abort();
     }
-    if beside == Beside::AFloodInEachAccount {
+    if matches!(beside, Beside::ABacklog | Beside::AFloodInEachAccount) {
         let left = "SELECT count(*) FROM delivery_state WHERE status = 'pending'";
         ensure!(count(&pool, left).await? > IN_FLIGHT as u64, "the flood ended");
     }

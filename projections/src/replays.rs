@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use ledger_events::replay::{Replay, ReplayKind, ReplayStatus, evolve};
 use ledger_events::webhook::WebhookEventType;
-use ledger_events::{Event, Recorded, ReplayId, ShardId, WebhookId};
+use ledger_events::{AccountId, Event, Recorded, ReplayId, ShardId, WebhookId};
 use sqlx::postgres::PgRow;
 use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
 
@@ -22,12 +22,12 @@ pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[ReplayId]) -> 
     Ok(rows.into_iter().map(|row| row.0).collect())
 }
 
-/// The replays of these webhooks that have not ended.
-pub async fn load_running(conn: &mut PgConnection, shard: ShardId, webhooks: &[WebhookId]) -> Result<Vec<Replay>, sqlx::Error> {
+/// The replays of these accounts' webhooks that have not ended.
+pub async fn load_running(conn: &mut PgConnection, shard: ShardId, accounts: &[AccountId]) -> Result<Vec<Replay>, sqlx::Error> {
     let rows: Vec<ReplayRow> =
-        sqlx::query_as("SELECT * FROM webhook_replays WHERE shard_id = $1 AND status = 'RUNNING' AND webhook_id = ANY ($2)")
+        sqlx::query_as("SELECT * FROM webhook_replays WHERE shard_id = $1 AND status = 'RUNNING' AND account_id = ANY ($2)")
             .bind(shard)
-            .bind(webhooks)
+            .bind(accounts)
             .fetch_all(conn)
             .await?;
     Ok(rows.into_iter().map(|row| row.0).collect())

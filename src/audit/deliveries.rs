@@ -79,23 +79,39 @@ pub async fn check(
             break;
         }
     }
-    overdue(conn, shard, at, health).await?;
+    overdue(conn, shard, at, health, findings).await?;
     states(conn, shard, counts, findings).await?;
     orphans(conn, shard, findings).await
 }
 
-/// What the projection should have made by now of the events after a position, and has perhaps not.
-async fn overdue(conn: &mut PgConnection, shard: ShardId, mut at: Position, health: &mut Health) -> Result<(), AuditError> {
+/// What the projection should have made by now of the events after a position, and has not: where it stands still, no
+/// row of its differs, and events are without their deliveries.
+async fn overdue(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    after: Position,
+    health: &mut Health,
+    findings: &mut Findings,
+) -> Result<(), AuditError> {
     let due = health::due(conn, shard).await?;
+    let (mut at, mut overdue) = (after, 0);
     while at < due {
-        sqlx::raw_sql("TRUNCATE webhook_envelopes, deliveries").execute(&mut *conn).await?;
+        // What is made meanwhile is there or not in one snapshot, with all of the page.
+        sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; TRUNCATE webhook_envelopes, deliveries")
+            .execute(&mut *conn)
+            .await?;
         let page = reader::stored_after(&mut *conn, shard, at, PAGE_EVENTS).await?;
-        let Some(last) = page.last() else { return Ok(()) };
-        at = last.position;
+        at = page.last().map_or(due, |last| last.position);
         let mut events: Vec<Recorded> =
             page.iter().filter(|stored| stored.position <= due).filter_map(|stored| stored.decode().ok()).collect();
         fold(conn, shard, &mut events).await?;
-        *health += health::of_folded(conn, shard).await?;
+        let of_page = health::of_folded(conn, shard).await?;
+        *health += of_page;
+        overdue += of_page.missing();
+        sqlx::raw_sql("COMMIT").execute(&mut *conn).await?;
+    }
+    if overdue > 0 {
+        findings.add(Difference::Overdue { shard, after, upto: due, deliveries: overdue });
     }
     Ok(())
 }
@@ -123,18 +139,25 @@ async fn keep(conn: &mut PgConnection, events: &[String]) -> Result<(), sqlx::Er
 /// An order whose history the log does not hold stops no other: it is left out, and named by the
 /// walk over the streams.
 async fn fold(conn: &mut PgConnection, shard: ShardId, events: &mut Vec<Recorded>) -> Result<(), AuditError> {
-    while !events.is_empty() {
-        match reader::fold_deliveries(conn, shard, events).await {
-            Ok(made) => return Ok(deliveries::write_shadow(conn, shard, &made).await?),
+    let mut folded = 0;
+    loop {
+        let left = events.get(folded..).unwrap_or_default();
+        if left.is_empty() {
+            return Ok(());
+        }
+        match reader::fold_deliveries(conn, shard, left).await {
+            Ok(made) => {
+                deliveries::write_shadow(conn, shard, &made).await?;
+                folded += made.events;
+            }
             Err(ReadError::Projection(ProjectionError::Row { id: position, .. }))
-                if events.iter().any(|r| r.moment.position == position) =>
+                if left.iter().any(|r| r.moment.position == position) =>
             {
                 events.retain(|recorded| recorded.moment.position != position);
             }
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(())
 }
 
 #[derive(sqlx::FromRow)]

@@ -52,6 +52,9 @@ pub enum Difference {
     Image { shard: ShardId, product_id: ProductId, problem: &'static str },
     /// A delivery without a state that is final or scheduled, or a state without a delivery.
     Delivery { shard: ShardId, delivery_id: i64, problem: String },
+    /// Deliveries of the events after a position and up to another one, all more than a minute old, are not there: the
+    /// projection has not come to them.
+    Overdue { shard: ShardId, after: Position, upto: Position, deliveries: i64 },
     /// A count or a mark, by which the pages of lists are found, is wrong.
     Listing { shard: ShardId, table: String, account_id: AccountId, field: String, stored: Option<i64>, derived: Option<i64> },
 }
@@ -183,6 +186,14 @@ impl fmt::Display for Difference {
             }
             Self::Image { shard, product_id, problem } => write!(f, "shard {shard}: the image of product {product_id} {problem}"),
             Self::Delivery { shard, delivery_id, problem } => write!(f, "shard {shard}: delivery {delivery_id}: {problem}"),
+            Self::Overdue { shard, after, upto, deliveries } => {
+                write!(
+                    f,
+                    "shard {shard}: deliveries of the events in positions {} to {upto} are not made after a minute: ",
+                    after + 1
+                )?;
+                write!(f, "{deliveries} are missing")
+            }
             Self::Listing { shard, table, account_id, field, stored, derived } => {
                 let or_none = |value: &Option<i64>| value.map_or_else(|| "none".to_owned(), |value| value.to_string());
                 let (stored, derived) = (or_none(stored), or_none(derived));

@@ -53,8 +53,12 @@ impl Part {
         match self {
             Self::Inline(inline) => inline.apply(conn, shard, events).await?,
             Self::Deliveries => {
-                let made = reader::fold_deliveries(conn, shard, events).await?;
-                deliveries::write_shadow(conn, shard, &made).await?;
+                let mut left = events;
+                while !left.is_empty() {
+                    let made = reader::fold_deliveries(conn, shard, left).await?;
+                    deliveries::write_shadow(conn, shard, &made).await?;
+                    left = left.get(made.events..).unwrap_or_default();
+                }
             }
             Self::Totals => totals::apply(conn, shard, events).await?,
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
 use reqwest::{Method, Url};
@@ -90,27 +90,49 @@ async fn start(args: StartArgs, client: &Client, output: &Output) -> anyhow::Res
         "since": args.since, "from_position": args.from_position, "per_second": args.per_second, "dry_run": args.dry_run,
     });
     let path = format!("/admin/v1/webhooks/{}/replays", args.webhook);
-    let mut data = with_progress("counting", client.json(Method::POST, &path, Some(&body))).await?;
-    if args.wait {
-        let found = data["found"].as_u64().unwrap_or_default();
-        data["replay"] = ended(client, data["replay"].take(), found).await?;
+    if args.dry_run {
+        let found = counted(client, &path, body).await?;
+        return Ok(output.facts(&json!({"found": found}))?);
     }
-    let facts = if args.dry_run { json!({"found": data["found"]}) } else { data["replay"].take() };
-    output.facts(&facts)?;
-    match facts["status"].as_str() {
+    let mut data = with_progress("waiting for the answer", client.json(Method::POST, &path, Some(&body))).await?;
+    let mut replay = data["replay"].take();
+    if args.wait {
+        replay = ended(client, replay).await?;
+    }
+    output.facts(&replay)?;
+    match replay["status"].as_str() {
         Some(status @ ("FAILED" | "CANCELLED")) => bail!("the replay is {status}: it did not make every delivery"),
         _ => Ok(()),
     }
 }
 
-/// Waits until a replay makes no more deliveries.
-async fn ended(client: &Client, mut replay: Value, found: u64) -> anyhow::Result<Value> {
+/// How many events there are to deliver: a dry run counts some of the log, and the next one goes on where it ended.
+async fn counted(client: &Client, path: &str, mut body: Value) -> anyhow::Result<u64> {
+    let (mut found, mut bar) = (0, None);
+    loop {
+        let part = with_progress("counting", client.json(Method::POST, path, Some(&body))).await?;
+        found += part["found"].as_u64().context("the service has counted nothing")?;
+        let Some(next) = part["next_position"].as_u64() else { break };
+        body["since"] = Value::Null;
+        body["from_position"] = json!(next);
+        bar.get_or_insert_with(|| progress_bar(part["until_position"].as_u64().unwrap_or_default())).set_position(next);
+    }
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    Ok(found)
+}
+
+/// Waits until a replay makes no more deliveries. How far it is, is how much of the log it has looked at.
+async fn ended(client: &Client, mut replay: Value) -> anyhow::Result<Value> {
     let path = format!("/admin/v1/replays/{}", replay["id"]);
-    let bar = progress_bar(found);
+    let position = |replay: &Value, name: &str| replay[name].as_u64().unwrap_or_default();
+    let from = position(&replay, "from_position");
+    let bar = progress_bar(position(&replay, "until_position").saturating_sub(from));
     while replay["status"] == "RUNNING" {
         tokio::time::sleep(ASK_EVERY).await;
         replay = client.json(Method::GET, &path, None).await?;
-        bar.set_position(replay["deliveries"].as_u64().unwrap_or_default());
+        bar.set_position(position(&replay, "next_position").saturating_sub(from));
     }
     bar.finish_and_clear();
     Ok(replay)

@@ -8,19 +8,21 @@ use std::time::Duration;
 
 use ledger_events::replay::{Replay, ReplayKind};
 use ledger_events::webhook::WebhookEventType;
-use ledger_events::{AccountId, Actor, Position, Rejection, ShardId, WebhookId};
+use ledger_events::{AccountId, Actor, Position, Rejection, ShardId, StreamType, WebhookId};
 use ledger_projections::{deliveries, replays};
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::ledger::command::AdvanceReplay;
-use crate::ledger::{Command, Ledger, Origin, WriteError};
+use crate::ledger::{Command, Ledger, Origin, WriteError, reader};
 
 /// Deliveries made in a second, if the operator does not say.
 pub const PER_SECOND: i32 = 50;
 /// Positions that one statement looks through.
 const PAGE_POSITIONS: i64 = 5_000;
+/// Positions that are counted for one request, which so is answered in time however long the log is.
+pub const MOST_COUNTED: Position = 500_000;
 /// Pages in one step, so that a replay with little to find still shows how far it is.
 const PAGES: usize = 20;
 /// How often it is looked whether a step is due.
@@ -78,16 +80,23 @@ impl Search {
         .await
     }
 
-    /// How many events there are between two positions, the second one not included; in short
-    /// statements, however long the log is.
-    pub async fn count(&self, pool: &PgPool, shard: ShardId, from: Position, to: Position) -> Result<i64, sqlx::Error> {
+    /// How many events there are between two positions, the second one not included, and where the count ended: it goes
+    /// over [`MOST_COUNTED`] positions, in short statements.
+    pub async fn count(
+        &self,
+        pool: &PgPool,
+        shard: ShardId,
+        from: Position,
+        to: Position,
+    ) -> Result<(i64, Position), sqlx::Error> {
+        let to = to.min(from.saturating_add(MOST_COUNTED));
         let (mut at, mut count) = (from, 0);
         while at < to {
             let next = (at + PAGE_POSITIONS).min(to);
             count += self.find(pool, shard, (at, next), usize::MAX).await?.len();
             at = next;
         }
-        Ok(i64::try_from(count).unwrap_or(i64::MAX))
+        Ok((i64::try_from(count).unwrap_or(i64::MAX), at))
     }
 }
 
@@ -117,10 +126,13 @@ impl Replayer {
         Ok(taken)
     }
 
-    /// The next step; none until the projection has come to the request: what was delivered before
-    /// it, also by an earlier replay, is only then known.
+    /// The next step; none until the projection has come to the last one, or to the request. What was delivered before
+    /// the request, also by an earlier replay, is only then known; and a projection that is behind is given no more.
     async fn prepare(&self, shard: ShardId, replay: &Replay) -> Result<Option<AdvanceReplay>, sqlx::Error> {
-        if deliveries::checkpoint(&self.pool, shard).await? < replay.until {
+        let checkpoint = deliveries::checkpoint(&self.pool, shard).await?;
+        let stream = StreamType::Replay.as_str();
+        let last = reader::stream_versions(&self.pool, shard, stream, replay.id, &[replay.version]).await?;
+        if last.iter().all(|last| last.position > checkpoint) {
             return Ok(None);
         }
         let search = Search::of(replay);

@@ -355,9 +355,13 @@ async fn write(conn: &mut PgConnection, head: &mut Head, page: &Page, ids: &mut 
     for inline in Inline::ALL {
         inline.apply(&mut tx, shard, &page.decoded).await?;
     }
-    let mut made = reader::fold_deliveries(&mut tx, shard, &page.decoded).await?;
-    made.settle(|| ids.draw());
-    deliveries::write(&mut tx, shard, &made).await?;
+    let mut left = &page.decoded[..];
+    while !left.is_empty() {
+        let mut made = reader::fold_deliveries(&mut tx, shard, left).await?;
+        made.settle(|| ids.draw());
+        deliveries::write(&mut tx, shard, &made).await?;
+        left = left.get(made.events..).unwrap_or_default();
+    }
     sqlx::query(
         "INSERT INTO projection_checkpoints (shard_id, projection, position) VALUES ($1, $2, $3)
          ON CONFLICT (shard_id, projection) DO UPDATE SET position = excluded.position, updated_at = clock_timestamp()",

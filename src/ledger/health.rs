@@ -18,16 +18,28 @@ use uuid::Uuid;
 use super::reader::{self, ReadError};
 use crate::telemetry::Metrics;
 
-/// Events in one look: a page is one short statement.
-const PAGE_EVENTS: i64 = 5_000;
 /// Between looks. So a node that starts checks 50,000 events a second until it has caught up.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Between looks once there is nothing new.
 const IDLE: Duration = Duration::from_secs(5);
 /// An event that is older, and not projected, is without its deliveries. In seconds, by the database's clock.
 const SOON: f64 = 60.0;
-/// So many missing deliveries are looked for again at once; those beyond them when the log is gone over anew.
-const MOST_REMEMBERED: usize = 10_000;
+
+/// How much is looked at at once, and remembered.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Events in one look: a page is one short statement.
+    pub events: i64,
+    /// So many missing deliveries are looked for again at each look. Those beyond them are counted, and looked for again,
+    /// from the first page of theirs, once some of these are there.
+    pub remembered: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { events: 5_000, remembered: 10_000 }
+    }
+}
 
 /// How many deliveries the log calls for, and what has become of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, FromRow)]
@@ -96,10 +108,11 @@ pub async fn due(conn: &mut PgConnection, shard: ShardId) -> Result<Position, sq
 }
 
 /// Follows a shard's log and keeps the figure.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Follower {
     pool: PgPool,
     shard: ShardId,
+    bounds: Bounds,
     /// Up to where it has looked.
     position: Position,
     audience: HashMap<WebhookId, Webhook>,
@@ -108,8 +121,9 @@ pub struct Follower {
     expected: i64,
     /// What was not there, or stuck, when it was last looked at.
     missing: Vec<(Uuid, WebhookId)>,
-    /// Missing ones beyond those that are remembered.
+    /// Missing ones beyond those that are remembered, and this follower as it was before it found the first of them.
     beyond: i64,
+    before_beyond: Option<Box<Follower>>,
 }
 
 /// What the log says of a position, beside what is decoded only for webhooks.
@@ -123,16 +137,18 @@ struct Line {
 }
 
 impl Follower {
-    pub fn new(pool: PgPool, shard: ShardId) -> Follower {
+    pub fn new(pool: PgPool, shard: ShardId, bounds: Bounds) -> Follower {
         Follower {
             pool,
             shard,
+            bounds,
             position: 0,
             audience: HashMap::new(),
             listening: HashSet::new(),
             expected: 0,
             missing: vec![],
             beyond: 0,
+            before_beyond: None,
         }
     }
 
@@ -155,7 +171,7 @@ impl Follower {
     /// Returns whether there may be more.
     pub async fn once(&mut self) -> Result<bool, ReadError> {
         let due = due(&mut *self.pool.acquire().await?, self.shard).await?;
-        let to = due.min(self.position + PAGE_EVENTS);
+        let to = due.min(self.position + self.bounds.events);
         let mut called_for = std::mem::take(&mut self.missing);
         let known = called_for.len();
         let outcome = self.look(to, &mut called_for).await;
@@ -174,14 +190,25 @@ impl Follower {
             self.call_for(to, &mut audience, called_for).await?;
         }
         let mut missing = if called_for.is_empty() { vec![] } else { self.missing_of(called_for).await? };
-        self.expected += i64::try_from(called_for.len() - known).unwrap_or(i64::MAX);
-        self.beyond += i64::try_from(missing.len().saturating_sub(MOST_REMEMBERED)).unwrap_or(i64::MAX);
-        missing.truncate(MOST_REMEMBERED);
+        let beyond = missing.len().saturating_sub(self.bounds.remembered);
+        if beyond > 0 && self.before_beyond.is_none() {
+            let missing = called_for.get(..known).unwrap_or_default().to_vec();
+            self.before_beyond = Some(Box::new(Follower { missing, ..self.clone() }));
+        }
+        self.beyond += i64::try_from(beyond).unwrap_or(i64::MAX);
+        missing.truncate(self.bounds.remembered);
         self.missing = missing;
+        self.expected += i64::try_from(called_for.len() - known).unwrap_or(i64::MAX);
         self.listening = audience.values().map(|w| w.account_id).collect();
         self.audience = audience;
         self.position = self.position.max(to);
         Ok(())
+    }
+
+    /// Where to look again for those beyond, now that some of what is remembered is there.
+    fn where_to_look_again(&mut self) -> Option<Follower> {
+        let is_mended = self.missing.len() < self.bounds.remembered;
+        self.before_beyond.take_if(|_| is_mended).map(|follower| *follower)
     }
 
     /// Which deliveries the events up to a position call for.
@@ -229,7 +256,7 @@ impl Follower {
     async fn missing_of(&self, called_for: &[(Uuid, WebhookId)]) -> Result<Vec<(Uuid, WebhookId)>, sqlx::Error> {
         let (events, webhooks): (Vec<Uuid>, Vec<WebhookId>) = called_for.iter().copied().unzip();
         sqlx::query_as(
-            "SELECT c.event_id, c.webhook_id FROM unnest($2::uuid[], $3::bigint[]) AS c (event_id, webhook_id)
+            "SELECT c.event_id, c.webhook_id FROM unnest($2::uuid[], $3::bigint[]) WITH ORDINALITY AS c (event_id, webhook_id, n)
              -- A look for each, whatever the statistics: there are far more deliveries than are asked for.
              LEFT JOIN LATERAL (SELECT id FROM deliveries WHERE shard_id = $1 AND event_id = c.event_id AND webhook_id = c.webhook_id
                 AND replay_id = 0 LIMIT 1) AS d ON true
@@ -239,7 +266,8 @@ impl Follower {
                 -- Nobody claims it, or could send it.
                 (s.attempt_count >= 5 AND s.leased_until IS NULL)
                 OR NOT EXISTS (SELECT FROM webhook_envelopes e WHERE e.shard_id = $1 AND e.event_id = c.event_id AND e.payload IS NOT NULL)
-                OR NOT EXISTS (SELECT FROM webhook_audience a WHERE a.shard_id = $1 AND a.webhook_id = c.webhook_id)))",
+                OR NOT EXISTS (SELECT FROM webhook_audience a WHERE a.shard_id = $1 AND a.webhook_id = c.webhook_id)))
+             ORDER BY c.n",
         )
         .bind(self.shard)
         .bind(events)
@@ -255,11 +283,14 @@ impl Follower {
 pub struct Watch {
     newest: Follower,
     again: Follower,
+    /// The other one has begun where more was missing than the first one remembers: it is not to take its time.
+    is_recounting: bool,
 }
 
 impl Watch {
-    pub fn new(pool: PgPool, shard: ShardId) -> Watch {
-        Watch { newest: Follower::new(pool.clone(), shard), again: Follower::new(pool, shard) }
+    pub fn new(pool: PgPool, shard: ShardId, bounds: Bounds) -> Watch {
+        let newest = Follower::new(pool, shard, bounds);
+        Watch { again: newest.clone(), newest, is_recounting: false }
     }
 
     /// Up to where the figure goes.
@@ -278,7 +309,7 @@ impl Watch {
     }
 
     /// Looks at the next events, or when there are none again at a page of old ones. Returns whether there may be
-    /// more new ones.
+    /// more that should be looked at soon.
     ///
     /// # Errors
     /// The database's, and a log that cannot be read.
@@ -286,18 +317,27 @@ impl Watch {
         if self.newest.once().await? {
             return Ok(true);
         }
+        if !self.is_recounting
+            && let Some(again) = self.newest.where_to_look_again()
+        {
+            (self.again, self.is_recounting) = (again, true);
+        } else if let Some(again) = self.again.where_to_look_again() {
+            self.again = again;
+        }
         if !self.again.once().await? {
             // It has come as far, so from now on it is the one that follows.
-            let anew = Follower::new(self.again.pool.clone(), self.again.shard);
+            let anew = Follower::new(self.again.pool.clone(), self.again.shard, self.again.bounds);
             self.newest = std::mem::replace(&mut self.again, anew);
+            self.is_recounting = false;
         }
-        Ok(false)
+        Ok(self.is_recounting)
     }
 }
 
 /// Keeps the figure of every shard as a metric, until told to stop.
 pub async fn run(pool: PgPool, shards: Vec<ShardId>, metrics: Metrics, stop: CancellationToken) {
-    let mut watches: Vec<(ShardId, Watch)> = shards.into_iter().map(|shard| (shard, Watch::new(pool.clone(), shard))).collect();
+    let mut watches: Vec<(ShardId, Watch)> =
+        shards.into_iter().map(|shard| (shard, Watch::new(pool.clone(), shard, Bounds::default()))).collect();
     let mut pause = PAUSE;
     while stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
         pause = IDLE;

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use ledger_events::reconciliation::Decision;
 use ledger_events::{
     AccountId, Actor, BeneficiaryId, CategoryId, CredentialId, OrderId, PayoutId, ProductId, ReplayId, StatementId, UserId,
-    WalletId, WebhookId,
+    WalletId,
 };
 use sqlx::PgConnection;
 
@@ -70,8 +70,8 @@ pub struct Needs<'a> {
     pub fulfil: Vec<OrderId>,
     pub retried: Vec<i64>,
     pub replays: HashSet<ReplayId>,
-    /// Webhooks whose running replay counts.
-    pub running_replays_of: HashSet<WebhookId>,
+    /// Accounts whose webhooks' running replays count.
+    pub running_replays_of: HashSet<AccountId>,
     pub beneficiaries: HashSet<BeneficiaryId>,
     pub payouts: HashSet<PayoutId>,
     pub payout_references: Vec<(AccountId, &'a str)>,
@@ -228,6 +228,7 @@ impl<'a> Needs<'a> {
             Command::UpdateWebhook { account_id, webhook_id, .. } | Command::DeleteWebhook { account_id, webhook_id } => {
                 self.accounts.insert(*account_id);
                 self.webhooks_of.insert(*account_id);
+                self.running_replays_of.insert(*account_id);
                 self.texts.extend([(WEBHOOK_NAME, *webhook_id), (WEBHOOK_URL, *webhook_id)]);
             }
             Command::TestWebhook { account_id, .. } => {
@@ -242,7 +243,7 @@ impl<'a> Needs<'a> {
             }
             Command::RequestReplay(replay) => {
                 self.webhooks_of.insert(replay.account_id);
-                self.running_replays_of.insert(replay.webhook_id);
+                self.running_replays_of.insert(replay.account_id);
                 self.counts[Self::REPLAYS] += 1;
             }
             Command::AdvanceReplay(step) => {
@@ -292,6 +293,7 @@ impl<'a> Needs<'a> {
                     Subject::Account(id) => {
                         self.accounts.insert(*id);
                         self.webhooks_of.insert(*id);
+                        self.running_replays_of.insert(*id);
                     }
                     Subject::Beneficiary(id) => _ = self.beneficiaries.insert(*id),
                     Subject::Order(id) => _ = self.orders.insert(*id),

@@ -15,7 +15,7 @@ use super::wake::Addressee;
 use super::{Ledger, connect};
 use crate::telemetry::Metrics;
 
-/// Events in one transaction.
+/// Events in one transaction, fewer where many deliveries are made of them.
 const BATCH_EVENTS: i64 = 1_000;
 /// Positions that daily totals go on by in one transaction; only the wallets' events of them are read.
 const TOTALLED_EVENTS: i64 = 5_000;
@@ -155,11 +155,11 @@ impl Projector {
             return Ok(Step::Elsewhere);
         };
         let events = reader::after(&mut *tx, shard, checkpoint, BATCH_EVENTS).await?;
-        let Some(last) = events.last() else {
+        if events.is_empty() {
             tx.rollback().await?;
             conn.keep();
             return Ok(Step::Idle);
-        };
+        }
         let made = reader::fold_deliveries(&mut tx, shard, &events).await?;
         if !deliveries::silence(&mut tx, shard, &made).await? {
             // Much was pending for a webhook that is switched off, or of a replay: the batch is made when all of it has failed.
@@ -168,7 +168,8 @@ impl Projector {
             return Ok(Step::Applied { events: 0, is_more: true });
         }
         deliveries::write(&mut tx, shard, &made).await?;
-        let to = last.moment.position;
+        let is_more = made.events < events.len() || i64::try_from(events.len()).is_ok_and(|n| n == BATCH_EVENTS);
+        let to = events.iter().take(made.events).last().map_or(checkpoint, |last| last.moment.position);
         advance(&mut tx, shard, deliveries::NAME, to).await?;
         tx.commit().await?;
         conn.keep();
@@ -180,8 +181,8 @@ impl Projector {
         if made.has_retried() {
             self.ledger.wake().retried_deliveries();
         }
-        self.metrics.projected(events.len());
-        Ok(Step::Applied { events: events.len(), is_more: i64::try_from(events.len()).is_ok_and(|n| n == BATCH_EVENTS) })
+        self.metrics.projected(made.events);
+        Ok(Step::Applied { events: made.events, is_more })
     }
 
     /// Adds the movements of the next events to their days: rows and checkpoint in one transaction.

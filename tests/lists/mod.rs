@@ -1,5 +1,7 @@
 //! Pages and totals of long lists: what they say is what the tables hold, at every moment.
 
+mod statistics;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

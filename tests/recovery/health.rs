@@ -2,23 +2,27 @@
 
 use std::time::{Duration, Instant};
 
+use ledger_projections::Inline;
 use rewards_ledger::audit::{Rebuild, rebuild, verify};
-use rewards_ledger::ledger::health::Watch;
+use rewards_ledger::ledger::health::{Bounds, Watch};
 use serde_json::{Value, json};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, PgPool};
 
 use super::{order, switch, webhook};
 use crate::support::history::tamper;
 use crate::support::node::Node;
 use crate::support::postgres;
-use crate::support::program::Program;
+use crate::support::program::{Program, run};
 use crate::support::shop::SHARD;
+use crate::support::wait::until_true;
 
 #[tokio::test]
 async fn it_is_computed_from_the_log_and_follows_it() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let client = &setup.client;
-    let mut watch = Watch::new(node.ledger.pool().clone(), SHARD);
+    let mut watch = Watch::new(node.ledger.pool().clone(), SHARD, Bounds::default());
     let mut figure = async || {
         while watch.once().await.unwrap() {}
         (watch.expected(), watch.missing())
@@ -77,13 +81,19 @@ async fn a_projection_that_stands_still_shows() {
     webhook(&node, &setup.client, "https://example.com/hook", &["order.created"]).await;
     order(&node, &setup).await;
     node.project().await;
-    let mut watch = Watch::new(node.ledger.pool().clone(), SHARD);
+    let mut watch = Watch::new(node.ledger.pool().clone(), SHARD, Bounds::default());
+    let mut overdue = vec![];
     let mut figures = async || {
         while watch.once().await.unwrap() {}
-        let verified = verify(&node.options, |_| {}).await.unwrap().delivery_health;
+        let report = verify(&node.options, |_| {}).await.unwrap();
+        overdue.push(report.differences.iter().map(ToString::to_string).find(|line| line.contains("after a minute")));
+        assert!(report.is_clean() || overdue.iter().any(Option::is_some), "{:#?}", report.differences);
+        let verified = report.delivery_health;
         [(watch.expected(), watch.missing()), (verified.expected, verified.missing())]
     };
+    let first = node.head().await + 1;
     order(&node, &setup).await;
+    let last = node.head().await;
     order(&node, &setup).await;
     assert_eq!(figures().await, [(1, 0); 2], "they are on their way");
     let age = "UPDATE events SET recorded_at = recorded_at - interval '61 seconds'
@@ -92,6 +102,77 @@ async fn a_projection_that_stands_still_shows() {
     assert_eq!(figures().await, [(2, 1); 2], "one for more than a minute");
     node.project().await;
     assert_eq!(figures().await, [(3, 0); 2]);
+    let line =
+        format!("shard 1: deliveries of the events in positions {first} to {last} are not made after a minute: 1 are missing");
+    assert_eq!(overdue, [None, Some(line), None]);
+}
+
+#[tokio::test]
+async fn more_missing_than_are_remembered_are_looked_for_again_once_some_are_there() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    webhook(&node, &setup.client, "https://example.com/one", &["order.created"]).await;
+    webhook(&node, &setup.client, "https://example.com/two", &["order.created"]).await;
+    for _ in 0..6 {
+        order(&node, &setup).await;
+    }
+    node.project().await;
+    let set = async |state: &str| {
+        sqlx::raw_sql(AssertSqlSafe(format!("UPDATE delivery_state SET {state}"))).execute(node.ledger.pool()).await.unwrap();
+    };
+    set("status = 'pending', attempt_count = 5").await;
+    let mut watch = Watch::new(node.ledger.pool().clone(), SHARD, Bounds { events: 3, remembered: 2 });
+    let mut figure = async || {
+        while watch.once().await.unwrap() {}
+        (watch.expected(), watch.missing())
+    };
+    assert_eq!(figure().await, (12, 12));
+    // The first ones are there again, then all.
+    set("status = 'failed' WHERE delivery_id < (SELECT min(delivery_id) + 5 FROM delivery_state)").await;
+    assert_eq!(figure().await, (12, 7));
+    set("status = 'failed'").await;
+    assert_eq!(figure().await, (12, 0));
+}
+
+/// As people and programs are told.
+#[tokio::test(flavor = "multi_thread")]
+async fn verify_fails_while_deliveries_are_overdue() {
+    let database = postgres::database().await;
+    let program = Program::start(&database.url, &["--roles", "api"]).await;
+    let client = program.client("100.00").await;
+    let product = program.product(0).await;
+    let hook = json!({"name": "all", "url": "https://example.com/hook", "events": ["order.created"]});
+    assert_eq!(program.call(&client, "POST", "/webhooks", None, &hook).await.unwrap().0, 201);
+    let body = json!({"product_id": product, "denomination": 10, "quantity": 1});
+    assert_eq!(program.call(&client, "POST", "/orders", None, &body).await.unwrap().0, 201);
+    let verified = async |arguments: &[&str]| {
+        let done = run(program.command().arg("verify").args(arguments)).await;
+        (done.status.code(), String::from_utf8(done.stdout).unwrap())
+    };
+    let (code, told) = verified(&[]).await;
+    assert!(code == Some(0) && told.contains("everything is as the log says"), "not a minute has passed: {told}");
+
+    // Two minutes pass: in the log, and so in all that is derived from it.
+    let options: PgConnectOptions = database.url.parse().unwrap();
+    tamper(&mut options.connect().await.unwrap(), "UPDATE events SET recorded_at = recorded_at - interval '2 minutes'").await;
+    for inline in Inline::ALL {
+        rebuild(&options, Rebuild::Inline(inline), |_| {}).await.unwrap();
+    }
+    let (code, told) = verified(&[]).await;
+    assert!(code == Some(1) && told.contains("after a minute: 1 are missing") && told.contains("1 differences"), "{told}");
+    let (code, told) = verified(&["--json"]).await;
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(
+        (code, &told["differences"][0]["kind"], &told["differences"][0]["deliveries"]),
+        (Some(1), &json!("overdue"), &json!(1))
+    );
+
+    let pool = PgPool::connect(&database.url).await.unwrap();
+    let projector = Program::start(&database.url, &["--roles", "projector"]).await;
+    until_true("it is made", &pool, "SELECT count(*) = 1 FROM deliveries").await;
+    let (code, told) = verified(&[]).await;
+    assert!(code == Some(0) && told.contains("everything is as the log says"), "{told}");
+    drop(projector);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,6 +7,7 @@ mod replay;
 mod retention;
 mod retry;
 mod silence;
+mod weight;
 
 use rewards_ledger::audit::verify;
 use rewards_ledger::receiver::Receiver;

@@ -32,6 +32,14 @@ async fn start(node: &Node, webhook: i64, body: Value) -> Value {
     node.operator("POST", &format!("/webhooks/{webhook}/replays"), body).await.data(201)
 }
 
+/// How many events a replay would deliver.
+async fn found(node: &Node, webhook: i64, mut body: Value) -> i64 {
+    body["dry_run"] = json!(true);
+    let counted = node.operator("POST", &format!("/webhooks/{webhook}/replays"), body).await.data(200);
+    assert_eq!(counted["next_position"], Value::Null, "a short log is counted whole");
+    counted["found"].as_i64().unwrap()
+}
+
 async fn shown(node: &Node, replay: &Value) -> Value {
     node.operator("GET", &format!("/replays/{}", replay["id"]), Value::Null).await.data(200)
 }
@@ -81,16 +89,17 @@ async fn deliveries_since_a_position_are_made_anew_with_the_same_bytes() {
     // First a count, which leaves no trace.
     let head = node.head().await;
     let path = format!("/webhooks/{id}/replays");
-    for (which, found) in [("from_position", json!(position)), ("since", json!(recorded_at))] {
-        let body = json!({"kind": "deliveries", which: found, "dry_run": true});
-        assert_eq!(node.operator("POST", &path, body).await.data(200), json!({"found": 2, "replay": null}), "{which}");
+    for (which, from) in [("from_position", json!(position)), ("since", json!(recorded_at))] {
+        let body = json!({"kind": "deliveries", which: from, "dry_run": true});
+        let counted = json!({"found": 2, "next_position": null, "until_position": head + 1, "replay": null});
+        assert_eq!(node.operator("POST", &path, body).await.data(200), counted, "{which}");
     }
-    let none = json!({"kind": "deliveries", "since": "2100-01-01T00:00:00Z", "dry_run": true});
-    assert_eq!(node.operator("POST", &path, none).await.data(200)["found"], 0);
+    assert_eq!(found(&node, id, json!({"kind": "deliveries", "since": "2100-01-01T00:00:00Z"})).await, 0);
+    assert_eq!(found(&node, id, json!({"kind": "deliveries", "from_position": i64::MAX})).await, 0);
     assert_eq!(node.head().await, head);
 
     let started = start(&node, id, json!({"kind": "deliveries", "from_position": position})).await;
-    assert_eq!((&started["found"], &started["replay"]["webhook_id"]), (&json!(2), &json!(id)));
+    assert_eq!((&started["found"], &started["replay"]["webhook_id"]), (&Value::Null, &json!(id)), "only a dry run counts");
     let replay = started["replay"].clone();
     assert_eq!(counts(&replay), ("RUNNING", [0, 0, 0, 0]));
     node.project().await;
@@ -141,8 +150,8 @@ async fn what_a_webhook_missed_reaches_it_also_from_before_it_existed() {
         sqlx::query_scalar("SELECT count(*) FROM webhook_envelopes").fetch_one(node.ledger.pool()).await.unwrap();
     assert_eq!(never_heard, 2);
     // The second webhook has one pending: that one is not missed.
+    assert_eq!(found(&node, second, json!({"kind": "missed"})).await, 3);
     let started = start(&node, second, json!({"kind": "missed"})).await;
-    assert_eq!(started["found"], 3);
     node.project().await;
     step(&node).await;
     assert_eq!(counts(&shown(&node, &started["replay"]).await), ("COMPLETED", [3, 3, 0, 0]));
@@ -173,8 +182,7 @@ async fn what_a_webhook_missed_reaches_it_also_from_before_it_existed() {
     .execute(node.ledger.pool())
     .await
     .unwrap();
-    let again = json!({"kind": "missed", "dry_run": true});
-    assert_eq!(node.operator("POST", &format!("/webhooks/{second}/replays"), again).await.data(200)["found"], 1);
+    assert_eq!(found(&node, second, json!({"kind": "missed"})).await, 1);
     assert!(rebuild(&node.options, Rebuild::All, |_| {}).await.unwrap().was_clean());
 }
 
@@ -256,13 +264,13 @@ async fn an_ended_replay_leaves_nothing_half_counted() {
     node.operator("POST", &cancel, Value::Null).await.refused(409, "E_CONFLICT");
 
     // The webhook is switched off: the replay ends by itself. All five are still missed.
+    assert_eq!(found(&node, id, missed.clone()).await, 5);
     let started = start(&node, id, missed).await;
-    assert_eq!(started["found"], 5);
     node.project().await;
     step(&node).await;
     switch(&node, &setup.client, id, false).await;
-    next_step(&node).await;
     assert_eq!(counts(&shown(&node, &started["replay"]).await), ("FAILED", [2, 0, 0, 2]));
+    assert_eq!(next_step(&node).await, 0);
     switch(&node, &setup.client, id, true).await;
     let listed = node.client(&setup.client, "GET", "/webhooks/deliveries?status=failed", Value::Null).await;
     assert_eq!(listed.header("x-total-count"), "4");
@@ -274,6 +282,61 @@ async fn an_ended_replay_leaves_nothing_half_counted() {
     sound(&node).await;
     let rebuilt = rebuild(&node.options, Rebuild::All, |_| {}).await.unwrap();
     assert!(rebuilt.was_clean(), "{:#?}", rebuilt.differences);
+}
+
+#[tokio::test]
+async fn a_webhook_that_is_switched_off_ends_its_replay_however_soon_it_is_on_again() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    orders(&node, &setup, 5).await;
+    let (id, _) = webhook(&node, &setup.client, "https://example.com/one", &["order.created"]).await;
+    let (other, _) = webhook(&node, &setup.client, "https://example.com/two", &["order.created"]).await;
+    let missed = json!({"kind": "missed", "per_second": 2});
+    let (replay, others) = (start(&node, id, missed.clone()).await, start(&node, other, missed.clone()).await);
+    node.project().await;
+    assert_eq!(step(&node).await, 2);
+    // Between two steps, and before the projection has come to either.
+    for is_active in [false, true] {
+        node.client(&setup.client, "PUT", &format!("/webhooks/{id}"), json!({"is_active": is_active})).await.data(200);
+    }
+    node.project().await;
+    assert_eq!(next_step(&node).await, 1, "the other one's");
+    assert_eq!(counts(&shown(&node, &replay["replay"]).await), ("FAILED", [2, 0, 0, 2]), "it did not make every delivery");
+    assert_eq!(counts(&shown(&node, &others["replay"]).await), ("RUNNING", [4, 4, 0, 0]));
+    assert_eq!(found(&node, id, missed.clone()).await, 5, "all are still missed");
+    // Another change of it is none of its replay's; its end is.
+    let replay = start(&node, id, missed).await;
+    node.client(&setup.client, "PUT", &format!("/webhooks/{id}"), json!({"name": "other", "is_active": true})).await.data(200);
+    assert_eq!(shown(&node, &replay["replay"]).await["status"], "RUNNING");
+    node.client(&setup.client, "DELETE", &format!("/webhooks/{id}"), Value::Null).await.data(200);
+    assert_eq!(shown(&node, &replay["replay"]).await["status"], "FAILED");
+    node.project().await;
+    sound(&node).await;
+}
+
+#[tokio::test]
+async fn a_replay_waits_for_a_projection_that_is_behind() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    orders(&node, &setup, 5).await;
+    let (id, _) = webhook(&node, &setup.client, "https://example.com/hook", &["order.created"]).await;
+    let replay = start(&node, id, json!({"kind": "missed", "per_second": 2})).await["replay"].clone();
+    let replayer = Replayer { ledger: node.ledger.clone(), pool: node.ledger.pool().clone() };
+    for made in [2, 4, 5] {
+        node.project().await;
+        let mut taken = vec![];
+        for _ in 0..3 {
+            let passed = "UPDATE webhook_replays SET updated_at = updated_at - interval '1 second'";
+            sqlx::raw_sql(passed).execute(node.ledger.pool()).await.unwrap();
+            taken.push(replayer.once(FIRST_SHARD).await.unwrap());
+        }
+        assert_eq!(taken, [1, 0, 0], "one step is ahead of the projection at most");
+        assert_eq!(shown(&node, &replay).await["deliveries"], made);
+    }
+    assert_eq!(shown(&node, &replay).await["status"], "COMPLETED");
+    node.project().await;
+    let events: HashSet<_> = deliveries(&node, id).await.into_iter().map(|(event, ..)| event).collect();
+    assert_eq!(events.len(), 5);
 }
 
 #[tokio::test]
@@ -334,8 +397,8 @@ async fn what_is_replayed_since_a_time_has_five_attempts_of_its_own() {
         .await
         .unwrap();
 
+    assert_eq!(found(&node, id, json!({"kind": "deliveries", "since": since})).await, 2);
     let started = start(&node, id, json!({"kind": "deliveries", "since": since, "per_second": 1})).await;
-    assert_eq!(started["found"], 2);
     node.project().await;
     // How far it is shows while it runs.
     let mut progress = vec![];

@@ -24,6 +24,16 @@ async fn backlog(node: &Node, webhook: i64, count: i64) {
     .unwrap();
 }
 
+/// Makes the deliveries of what is pending: of a replay where the SQL says so, else of none.
+async fn of_replays(node: &Node, replay: i64, which: &str) {
+    let made = format!(
+        "INSERT INTO deliveries (shard_id, id, event_id, webhook_id, replay_id, account_id, order_id, event_type, created_at)
+         SELECT 1, delivery_id, gen_random_uuid(), webhook_id, CASE WHEN {which} THEN {replay} ELSE 0 END, 1, 1, 'order.created', now()
+         FROM delivery_state"
+    );
+    sqlx::raw_sql(AssertSqlSafe(made)).execute(node.ledger.pool()).await.unwrap();
+}
+
 async fn pending(node: &Node, webhook: i64) -> usize {
     let count: i64 = sqlx::query_scalar("SELECT count(*) FROM delivery_state WHERE webhook_id = $1 AND status = 'pending'")
         .bind(webhook)
@@ -71,10 +81,7 @@ async fn what_is_pending_of_a_replay_fails_in_short_transactions_too() {
     let left = 2_000;
     backlog(&node, id, (MOST_SILENCED + left).try_into().unwrap()).await;
     // All but ten are the replay's.
-    let made = "INSERT INTO deliveries (shard_id, id, event_id, webhook_id, replay_id, account_id, order_id, event_type, created_at)
-         SELECT 1, delivery_id, gen_random_uuid(), $1, CASE WHEN delivery_id % 1000000 > 10 THEN $2 ELSE 0 END, $3, 1, 'order.created', now()
-         FROM delivery_state";
-    sqlx::query(made).bind(id).bind(replay).bind(setup.client.account_id).execute(node.ledger.pool()).await.unwrap();
+    of_replays(&node, replay, "delivery_id % 1000000 > 10").await;
     node.operator("POST", &format!("/replays/{replay}/cancel"), Value::Null).await.data(200);
     order(&node, &setup).await;
 
@@ -86,11 +93,54 @@ async fn what_is_pending_of_a_replay_fails_in_short_transactions_too() {
 }
 
 #[tokio::test]
+async fn what_a_replay_has_pending_is_found_among_much_else() {
+    let node = Node::start().await;
+    backlog(&node, 1, 60_000).await;
+    backlog(&node, 2, 60_000).await;
+    // One replay has little, the other one much.
+    of_replays(&node, 7, "webhook_id = 1 AND delivery_id % 200 = 0").await;
+    sqlx::raw_sql("UPDATE deliveries SET replay_id = 8 WHERE webhook_id = 2 AND id % 3 > 0")
+        .execute(node.ledger.pool())
+        .await
+        .unwrap();
+    let of_seventh = 300;
+    let mut connection = connect::projector(&node.options).acquire().await.unwrap();
+    for analyzed in [false, true] {
+        if analyzed {
+            sqlx::raw_sql("ANALYZE delivery_state, deliveries").execute(&mut node.admin().await).await.unwrap();
+        }
+        let explain = format!(
+            "BEGIN; DEALLOCATE ALL; PREPARE stop (smallint, bigint[], bigint) AS {STOP};
+             EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE stop (1, '{{7}}', {MOST_SILENCED}); ROLLBACK"
+        );
+        let rows = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_all(&mut *connection).await.unwrap();
+        let plan: Value = sqlx::Row::get(&rows[0], 0);
+        let most = most_rows(&plan[0]["Plan"]);
+        assert_eq!(most, f64::from(of_seventh), "more than the replay's own is read: {plan:#}");
+    }
+    let failed = sqlx::query(STOP).bind(FIRST_SHARD).bind(vec![7_i64]).bind(i64::MAX).execute(&mut *connection).await.unwrap();
+    assert_eq!(failed.rows_affected(), 300);
+    let failed = "SELECT array_agg(DISTINCT d.replay_id), count(*) FROM delivery_state s JOIN deliveries d ON d.id = s.delivery_id WHERE s.status = 'failed'";
+    let failed: (Vec<i64>, i64) = sqlx::query_as(failed).fetch_one(node.ledger.pool()).await.unwrap();
+    assert_eq!(failed, (vec![7], 300));
+}
+
+/// The most rows that any part of an executed plan has read, over all its loops.
+fn most_rows(plan: &Value) -> f64 {
+    let number = |name: &str| plan[name].as_f64().unwrap_or_default();
+    let read = number("Actual Rows") + number("Rows Removed by Filter") + number("Rows Removed by Index Recheck");
+    let parts = plan["Plans"].as_array().into_iter().flatten().map(most_rows);
+    parts.fold(read * number("Actual Loops"), f64::max)
+}
+
+#[tokio::test]
 async fn it_is_found_by_the_indexes_of_what_is_due() {
     let node = Node::start().await;
     for webhook in 1..=3 {
         backlog(&node, webhook, 2_000).await;
     }
+    // All of the second webhook's is a replay's.
+    of_replays(&node, 1, "delivery_id / 1000000 = 2").await;
     sqlx::raw_sql("UPDATE delivery_state SET status = 'delivered', delivered_at = now() WHERE delivery_id % 10 > 0")
         .execute(node.ledger.pool())
         .await
@@ -98,10 +148,11 @@ async fn it_is_found_by_the_indexes_of_what_is_due() {
     let mut connection = connect::projector(&node.options).acquire().await.unwrap();
     for analyzed in [false, true] {
         if analyzed {
-            sqlx::raw_sql("ANALYZE delivery_state").execute(&mut node.admin().await).await.unwrap();
+            sqlx::raw_sql("ANALYZE delivery_state, deliveries").execute(&mut node.admin().await).await.unwrap();
         }
-        let indexes = ["delivery_state_due_first", "delivery_state_due_retry"].into_iter().cycle();
-        for (statement, index) in SILENCE.into_iter().chain(STOP).zip(indexes) {
+        for (statement, index) in
+            [(SILENCE[0], "delivery_state_due_first"), (SILENCE[1], "delivery_state_due_retry"), (STOP, "deliveries_replay")]
+        {
             let explain = format!(
                 "DEALLOCATE ALL; PREPARE silence (smallint, bigint[], bigint) AS {statement}; EXPLAIN EXECUTE silence (1, '{{2}}', 100)"
             );

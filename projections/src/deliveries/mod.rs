@@ -6,6 +6,7 @@
 
 mod deep;
 mod read;
+mod statistics;
 mod told;
 mod write;
 
@@ -21,12 +22,16 @@ use uuid::Uuid;
 
 use crate::webhooks::{self, WebhookRow};
 use crate::{ProjectionError, envelope, orders};
-pub use read::{Attempt, Delivery, DeliveryFilter, STATUSES, Statistics, find, list, list_by, retryable, statistics};
+pub use read::{Attempt, Delivery, DeliveryFilter, STATUSES, find, list, list_by, retryable};
+pub use statistics::{Statistics, statistics};
 pub use told::{Told, of_order};
 pub use write::{MOST_SILENCED, SILENCE, STOP, forget_payloads, silence, write, write_shadow};
 
 pub const NAME: &str = "deliveries";
 pub const TABLES: &[&str] = &["webhook_audience", "webhook_envelopes", "deliveries"];
+/// Most deliveries that are made of one batch of events: what a batch needs in memory, and the statement that writes it,
+/// are bounded, whatever is replayed.
+pub const MOST_MADE: usize = 5_000;
 
 /// Up to where the projection has come.
 pub async fn checkpoint(db: impl PgExecutor<'_>, shard: ShardId) -> Result<Position, sqlx::Error> {
@@ -41,6 +46,8 @@ pub async fn checkpoint(db: impl PgExecutor<'_>, shard: ShardId) -> Result<Posit
 /// What a batch of events needs before it can be folded.
 #[derive(Debug)]
 pub struct Plan {
+    /// How many of the events are the batch, the first ones: the others come after it.
+    pub events: usize,
     audience: HashMap<WebhookId, Webhook>,
     /// Orders whose events somebody may hear and whose history begins before the batch: the
     /// caller reads their streams up to the batch.
@@ -64,26 +71,27 @@ pub struct Inputs {
     pub past: HashMap<Uuid, Past>,
 }
 
-/// Loads the audience, and tells which orders' histories are needed.
+/// Loads the audience, and tells how many of the events make [`MOST_MADE`] deliveries at most, and which orders'
+/// histories are needed for them.
 pub async fn plan(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) -> Result<Plan, ProjectionError> {
     let accounts: HashSet<AccountId> = events
         .iter()
         .filter(|r| matches!(r.event, Event::Order(_) | Event::Webhook(_)))
         .filter_map(|r| r.metadata.account_id)
         .collect();
-    let past = past(events);
-    if accounts.is_empty() {
-        return Ok(Plan { audience: HashMap::new(), orders: vec![], past });
+    let mut audience: HashMap<WebhookId, Webhook> = HashMap::new();
+    if !accounts.is_empty() {
+        let rows: Vec<WebhookRow> = sqlx::query_as(
+            "SELECT webhook_id AS id, version, account_id, credential_id, events, is_active, is_deleted, created_at, updated_at
+             FROM webhook_audience WHERE shard_id = $1 AND account_id = ANY($2)",
+        )
+        .bind(shard)
+        .bind(accounts.into_iter().collect::<Vec<_>>())
+        .fetch_all(conn)
+        .await?;
+        audience.extend(rows.into_iter().map(|row| (row.0.id, row.0)));
     }
-    let audience: Vec<WebhookRow> = sqlx::query_as(
-        "SELECT webhook_id AS id, version, account_id, credential_id, events, is_active, is_deleted, created_at, updated_at
-         FROM webhook_audience WHERE shard_id = $1 AND account_id = ANY($2)",
-    )
-    .bind(shard)
-    .bind(accounts.into_iter().collect::<Vec<_>>())
-    .fetch_all(conn)
-    .await?;
-    let audience: HashMap<WebhookId, Webhook> = audience.into_iter().map(|row| (row.0.id, row.0)).collect();
+    let events = batch(events, &audience);
 
     // Whoever listens now, or starts to within the batch.
     let mut listening: HashSet<AccountId> = audience.values().map(|w| w.account_id).collect();
@@ -102,7 +110,32 @@ pub async fn plan(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) 
             }
         }
     }
-    Ok(Plan { audience, orders: orders.into_iter().collect(), past })
+    Ok(Plan { events: events.len(), audience, orders: orders.into_iter().collect(), past: past(events) })
+}
+
+/// The first of the events: so many that they make [`MOST_MADE`] deliveries at most, and one at least.
+fn batch<'a>(events: &'a [Recorded], audience: &HashMap<WebhookId, Webhook>) -> &'a [Recorded] {
+    let mut webhooks: HashMap<AccountId, usize> = HashMap::new();
+    for webhook in audience.values().filter(|webhook| !webhook.is_deleted) {
+        *webhooks.entry(webhook.account_id).or_default() += 1;
+    }
+    let mut made = 0;
+    let mut is_room = |recorded: &Recorded| {
+        let of_account = webhooks.entry(recorded.metadata.account_id.unwrap_or_default()).or_default();
+        made += match &recorded.event {
+            Event::Order(event) if WebhookEventType::announcing(event).is_some() => *of_account,
+            Event::Replay(ReplayEvent::WebhookReplayAdvanced(step)) => step.events.len(),
+            Event::Webhook(WebhookEvent::WebhookTested(_) | WebhookEvent::DeliveryRetryRequested(_)) => 1,
+            Event::Webhook(WebhookEvent::WebhookRegistered(_)) => {
+                *of_account += 1;
+                0
+            }
+            _ => 0,
+        };
+        made <= MOST_MADE
+    };
+    let room = events.iter().position(|recorded| !is_room(recorded)).unwrap_or(events.len());
+    events.get(..room.max(1)).unwrap_or(events)
 }
 
 /// The events that a batch has delivered once more.
@@ -121,6 +154,8 @@ fn past(events: &[Recorded]) -> Vec<Uuid> {
 /// What a batch of events makes.
 #[derive(Debug, Default)]
 pub struct Made {
+    /// Of how many events, the first ones of those that it was to be made of.
+    pub events: usize,
     envelopes: Vec<EnvelopeRow>,
     deliveries: Vec<NewDelivery>,
     changed: HashMap<WebhookId, Webhook>,
@@ -270,12 +305,12 @@ pub fn listeners(audience: &HashMap<WebhookId, Webhook>, account: AccountId, eve
     listeners
 }
 
-/// The fold.
+/// The fold of a plan's events.
 pub fn fold(plan: Plan, inputs: Inputs, events: &[Recorded]) -> Result<Made, ProjectionError> {
     let Inputs { mut before, past } = inputs;
     let mut audience = plan.audience;
-    let mut made = Made::default();
-    for recorded in events {
+    let mut made = Made { events: plan.events, ..Made::default() };
+    for recorded in events.iter().take(plan.events) {
         match &recorded.event {
             Event::Webhook(event) => {
                 let id = recorded.stream_id;

@@ -211,7 +211,7 @@ async fn keys(
     grouped.keys(conn, owner, groups, (0, upto), (total, rows), thresholds).await
 }
 
-fn webhooks_of(groups: &[Group]) -> Vec<WebhookId> {
+pub(super) fn webhooks_of(groups: &[Group]) -> Vec<WebhookId> {
     let mut webhooks: Vec<WebhookId> = groups.iter().map(|group| group.id).collect();
     webhooks.sort_unstable();
     webhooks.dedup();
@@ -220,9 +220,9 @@ fn webhooks_of(groups: &[Group]) -> Vec<WebhookId> {
 
 /// As the partial indexes of the worker's record say it.
 pub(super) const PENDING: &[&str] = &["status = 'pending' AND attempt_count = 0", "status = 'pending' AND attempt_count > 0"];
-const FAILED: &[&str] = &["status = 'failed'"];
+pub(super) const FAILED: &[&str] = &["status = 'failed'"];
 
-async fn count_state(
+pub(super) async fn count_state(
     conn: &mut PgConnection,
     shard: ShardId,
     webhooks: &[WebhookId],
@@ -274,61 +274,6 @@ pub async fn find(
     let Some(DeliveryRow(delivery)) = found else { return Ok(None) };
     let attempts = told::attempts(pool, shard, &[id]).await?.remove(&id).unwrap_or_default();
     Ok(Some((delivery, attempts)))
-}
-
-/// How many deliveries an account has, in all and made in the last 24 hours (specification,
-/// "Delivery statistics").
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Statistics {
-    pub total_count: i64,
-    pub pending_count: i64,
-    pub delivered_count: i64,
-    pub failed_count: i64,
-    pub last_24h_total: i64,
-    pub last_24h_delivered: i64,
-    pub last_24h_failed: i64,
-}
-
-/// Counts by the database's clock. What is delivered, in all, is what is neither pending nor failed: no
-/// row of it is read, however long the account's history is.
-pub async fn statistics(pool: &PgPool, shard: ShardId, account: AccountId) -> Result<Statistics, sqlx::Error> {
-    let mut tx = page::snapshot(pool).await?;
-    let groups = pages::delivery_groups(&mut tx, shard, account, None, None).await?;
-    let total_count = Group::rows_of(&groups);
-    let webhooks = webhooks_of(&groups);
-    let pending_count = count_state(&mut tx, shard, &webhooks, PENDING, None).await?;
-    let failed_count = count_state(&mut tx, shard, &webhooks, FAILED, None).await?;
-    // Ids are in the order of making, so the newest one that is not of these hours ends them. Those
-    // of tests are drawn before, however long: each of them is looked at by its time.
-    let (last_24h_total, last_24h_delivered, last_24h_failed) = sqlx::query_as(
-        "WITH bound AS MATERIALIZED (
-            SELECT coalesce(
-                (SELECT id FROM deliveries
-                 WHERE shard_id = $1 AND account_id = $2 AND order_id > 0 AND created_at <= now() - interval '24 hours'
-                 ORDER BY id DESC LIMIT 1), 0) AS id),
-         recent AS (
-            SELECT d.id FROM bound JOIN deliveries d ON d.shard_id = $1 AND d.account_id = $2 AND d.id > bound.id
-            WHERE d.created_at > now() - interval '24 hours'
-            UNION ALL
-            SELECT d.id FROM bound JOIN deliveries d ON d.shard_id = $1 AND d.account_id = $2 AND d.order_id = 0 AND d.id <= bound.id
-            WHERE d.created_at > now() - interval '24 hours')
-         SELECT count(*), count(*) FILTER (WHERE s.status = 'delivered'), count(*) FILTER (WHERE s.status = 'failed')
-         FROM recent JOIN delivery_state s ON s.shard_id = $1 AND s.delivery_id = recent.id",
-    )
-    .bind(shard)
-    .bind(account)
-    .fetch_one(&mut *tx)
-    .await?;
-    tx.commit().await?;
-    Ok(Statistics {
-        total_count,
-        pending_count,
-        delivered_count: total_count - pending_count - failed_count,
-        failed_count,
-        last_24h_total,
-        last_24h_delivered,
-        last_24h_failed,
-    })
 }
 
 /// Deliveries with their accounts and webhooks, what a retry of them is decided on, and up to which

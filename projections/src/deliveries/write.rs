@@ -11,42 +11,41 @@ use super::{EnvelopeRow, Made, NAME, Retried};
 use crate::listing::derive;
 use crate::{ProjectionError, webhooks};
 
-/// Most deliveries of webhooks that were switched off, and of replays that were stopped, that one transaction fails.
-pub const MOST_SILENCED: usize = 5_000;
+/// Most deliveries of webhooks that were switched off, and of replays that were stopped, that one transaction fails. What
+/// a replay has left is looked for among all of its own each time: fewer would make that more work than the failing.
+pub const MOST_SILENCED: usize = 20_000;
 
-/// Fails some of what is pending, for which an index of what is due is walked, in its words: no other one finds it.
+/// Fails so many (`$3`) of the pending deliveries that a query of `$1` and `$2` names.
 macro_rules! fail_pending {
-    ($webhooks:literal, $attempts:literal, $which:literal) => {
+    ($which:literal) => {
         concat!(
-            "UPDATE delivery_state SET status = 'failed'
-             WHERE shard_id = $1 AND status = 'pending' AND delivery_id = ANY (ARRAY (
-                SELECT delivery_id FROM delivery_state s
-                WHERE shard_id = $1 AND webhook_id = ANY (",
-            $webhooks,
-            ") AND status = 'pending' AND attempt_count ",
-            $attempts,
+            "UPDATE delivery_state SET status = 'failed' WHERE shard_id = $1 AND status = 'pending' AND delivery_id = ANY (ARRAY (",
             $which,
             " LIMIT $3))"
         )
     };
 }
 
-/// Fails some of what webhooks (`$2`) have pending: first attempts, then retries.
-pub const SILENCE: [&str; 2] = [fail_pending!("$2", "= 0", ""), fail_pending!("$2", "> 0", "")];
-
-/// The same for what replays (`$2`) have pending, each among what its webhook has.
-pub const STOP: [&str; 2] = [
+/// Fails some of what webhooks (`$2`) have pending: first attempts, then retries, each by the index of what is due, in
+/// its words: no other one finds it.
+pub const SILENCE: [&str; 2] = [
     fail_pending!(
-        "ARRAY (SELECT webhook_id FROM webhook_replays WHERE shard_id = $1 AND id = ANY ($2))",
-        "= 0",
-        " AND (SELECT replay_id = ANY ($2) FROM deliveries d WHERE d.shard_id = $1 AND d.id = s.delivery_id)"
+        "SELECT delivery_id FROM delivery_state
+         WHERE shard_id = $1 AND webhook_id = ANY ($2) AND status = 'pending' AND attempt_count = 0"
     ),
     fail_pending!(
-        "ARRAY (SELECT webhook_id FROM webhook_replays WHERE shard_id = $1 AND id = ANY ($2))",
-        "> 0",
-        " AND (SELECT replay_id = ANY ($2) FROM deliveries d WHERE d.shard_id = $1 AND d.id = s.delivery_id)"
+        "SELECT delivery_id FROM delivery_state
+         WHERE shard_id = $1 AND webhook_id = ANY ($2) AND status = 'pending' AND attempt_count > 0"
     ),
 ];
+
+/// The same for what replays (`$2`) have pending: a look at each delivery of theirs, whatever the statistics, and at no
+/// other.
+pub const STOP: &str = fail_pending!(
+    "SELECT s.delivery_id FROM unnest($2::bigint[]) AS r (id)
+     CROSS JOIN LATERAL (SELECT d.id FROM deliveries d WHERE d.shard_id = $1 AND d.replay_id = r.id AND d.replay_id > 0 OFFSET 0) AS d
+     CROSS JOIN LATERAL (SELECT delivery_id FROM delivery_state WHERE shard_id = $1 AND delivery_id = d.id AND status = 'pending' LIMIT 1) AS s"
+);
 
 /// Fails what is pending for webhooks that a batch switches off and of replays that it stops, up to
 /// [`MOST_SILENCED`]. Returns whether that was all: if not, the caller commits this and has the batch made again.
@@ -54,7 +53,7 @@ pub async fn silence(conn: &mut PgConnection, shard: ShardId, made: &Made) -> Re
     let mut left = i64::try_from(MOST_SILENCED).unwrap_or(i64::MAX);
     let webhooks: Vec<_> = made.silenced.iter().copied().collect();
     let replays: Vec<_> = made.stopped.iter().copied().collect();
-    let all = SILENCE.map(|statement| (statement, &webhooks)).into_iter().chain(STOP.map(|statement| (statement, &replays)));
+    let all = SILENCE.map(|statement| (statement, &webhooks)).into_iter().chain([(STOP, &replays)]);
     // What is sent meanwhile goes from first attempts to retries. A send that is in flight keeps its
     // fence: a 2xx still counts.
     for (statement, whose) in all.filter(|(_, whose)| !whose.is_empty()) {

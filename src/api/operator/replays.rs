@@ -101,7 +101,7 @@ struct StartReplay {
     /// How many deliveries are made in a second at most, by default 50.
     #[oai(validator(minimum(value = "1"), maximum(value = "500")))]
     per_second: Option<i64>,
-    /// Only count what would be delivered.
+    /// Only count what would be delivered, and start nothing.
     dry_run: Option<bool>,
 }
 
@@ -191,8 +191,12 @@ impl Replay {
 /// A replay that was started, or what one would do.
 #[derive(Object, Serialize)]
 struct ReplayStart {
-    /// How many events there are to deliver; counted before the start.
-    found: i64,
+    /// How many events there are to deliver, up to `next_position`. Only a dry run counts them.
+    found: Option<i64>,
+    /// Where a dry run ended that did not come to the end of the log: one from there counts on. Null when all is counted.
+    next_position: Option<i64>,
+    /// Where the log ended when a dry run counted; what is later is no part of it.
+    until_position: Option<i64>,
     /// The replay; null after a dry run.
     replay: Option<Replay>,
 }
@@ -224,8 +228,9 @@ impl Replays {
     /// Replay events to a webhook
     ///
     /// Makes new deliveries of their own five attempts, under the same `event_id` and with the same
-    /// bytes, at a limited rate. With `dry_run` it only counts them, and answers 200. A webhook has one
-    /// replay at a time.
+    /// bytes, at a limited rate. A webhook has one replay at a time. With `dry_run` it only counts them, and answers
+    /// 200: over 500,000 positions of the log at most, so that a long one is counted with several, each from the
+    /// `next_position` of the one before it.
     #[oai(path = "/webhooks/:id/replays", method = "post", operation_id = "start_replay")]
     async fn start(
         &self,
@@ -246,18 +251,21 @@ impl Replays {
         };
         let kind = request.kind.into();
         let (account_id, webhook_id) = (webhook.account_id, webhook.id);
-        let search = Search { account_id, webhook_id, kind, events: webhook.events };
-        let head = reader::head(pool, shard).await?;
-        let found = search.count(pool, shard, from, head + 1).await?;
-        let body = |replay| render(&ReplayStart { found, replay }).map_err(ApiError::internal);
         if request.dry_run == Some(true) {
-            return Ok(Stored::new(200, body(None)?, false));
+            let until = reader::head(pool, shard).await? + 1;
+            let search = Search { account_id, webhook_id, kind, events: webhook.events };
+            let (found, to) = search.count(pool, shard, from, until).await?;
+            let next_position = Some(to).filter(|to| *to < until);
+            let counted = ReplayStart { found: Some(found), next_position, until_position: Some(until), replay: None };
+            return Ok(Stored::new(200, render(&counted).map_err(ApiError::internal)?, false));
         }
         let per_second = request.per_second.and_then(|n| i32::try_from(n).ok()).unwrap_or(PER_SECOND);
         let command = Command::RequestReplay(RequestReplay { account_id, webhook_id, kind, from, per_second });
         let answer = state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
         let replay = answered!(answer, Answer::Replay(replay) => replay)?;
-        Ok(Stored::new(201, body(Some(Replay::of(replay, Outcome::default())))?, false))
+        let replay = Some(Replay::of(replay, Outcome::default()));
+        let started = ReplayStart { found: None, next_position: None, until_position: None, replay };
+        Ok(Stored::new(201, render(&started).map_err(ApiError::internal)?, false))
     }
 
     /// List a webhook's replays

@@ -128,7 +128,9 @@ impl Batch {
         }
         if !needs.running_replays_of.is_empty() {
             let loaded = replays::load_running(conn, shard, &list(&needs.running_replays_of)).await?;
+            let ids: Vec<_> = loaded.iter().map(|replay| replay.id).collect();
             batch.replays.extend(loaded.into_iter().map(|r| (r.id, r)));
+            batch.replay_stories.extend(reader::replay_stories(conn, shard, &ids).await?);
         }
         if !needs.statements.is_empty() {
             let loaded = statements::load(conn, shard, &list(&needs.statements)).await?;

@@ -9,7 +9,7 @@ use ledger_events::user::{UserEvent, UserRemoved};
 use ledger_events::webhook::{WebhookDeleted, WebhookEvent};
 use ledger_events::{AccountId, Event, Rejection};
 
-use super::{Decided, Stop, Story, new_salt};
+use super::{Decided, Stop, Story, new_salt, replays};
 use crate::access::seal::Private;
 use crate::ledger::answer::Answer;
 use crate::ledger::batch::{Batch, UserChange};
@@ -105,6 +105,7 @@ fn close(batch: &mut Batch, id: AccountId, erasable: &Erasable, story: &Story<'_
     webhooks.sort_unstable();
     for webhook in webhooks {
         batch.append(webhook, WebhookEvent::from(WebhookDeleted {}), story);
+        replays::end(batch, webhook, story);
     }
     for user in &erasable.users {
         if batch.users.get(user).is_some_and(|user| !user.is_removed) {

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use ledger_events::replay::{Replay, ReplayEvent, ReplayStatus, WebhookReplayRequested};
-use ledger_events::{Rejection, ReplayId};
+use ledger_events::replay::{Replay, ReplayEvent, ReplayStatus, WebhookReplayFailed, WebhookReplayRequested};
+use ledger_events::{Rejection, ReplayId, WebhookId};
 
 use super::{Decided, Story, next};
 use crate::ledger::answer::Answer;
@@ -42,6 +42,18 @@ pub(super) fn advance(batch: &mut Batch, step: &AdvanceReplay, story: Story<'_>)
         append(batch, &known, event, &story);
     }
     replay(batch, known.id).map(Answer::Replay).map_err(Into::into)
+}
+
+/// Ends what replays to a webhook that listens no longer: nothing is replayed to one that was switched off, however
+/// soon it listens again.
+pub(super) fn end(batch: &mut Batch, webhook_id: WebhookId, story: &Story<'_>) {
+    if batch.webhooks.get(&webhook_id).is_some_and(|webhook| webhook.listening().is_ok()) {
+        return;
+    }
+    let running = batch.replays.values().filter(|r| r.webhook_id == webhook_id && r.status == ReplayStatus::Running);
+    for replay in running.cloned().collect::<Vec<_>>() {
+        append(batch, &replay, WebhookReplayFailed {}.into(), story);
+    }
 }
 
 pub(super) fn cancel(batch: &mut Batch, id: ReplayId, story: Story<'_>) -> Decided {

@@ -5,7 +5,7 @@ use ledger_events::{AccountId, CredentialId, Rejection, WebhookId};
 use uuid::Uuid;
 
 use super::credentials::keep_signing_secret;
-use super::{Decided, Stop, Story, active, new_salt, next};
+use super::{Decided, Stop, Story, active, new_salt, next, replays};
 use crate::access::SIGNING_SECRET;
 use crate::access::seal::{Private, SealError, salted_hash};
 use crate::ledger::answer::{Answer, WebhookView};
@@ -94,7 +94,8 @@ pub(super) fn update(
         name_hash: name.as_ref().map(Hashed::hash),
         url_hash: url.as_ref().map(Hashed::hash),
     };
-    append(batch, account_id, id, WebhookCommand::Update(change), story)?;
+    append(batch, account_id, id, WebhookCommand::Update(change), &story)?;
+    replays::end(batch, id, &story);
     for text in [name, url].into_iter().flatten() {
         text.keep(batch, id)?;
     }
@@ -107,7 +108,7 @@ fn append(
     account_id: AccountId,
     id: WebhookId,
     command: WebhookCommand,
-    story: Story<'_>,
+    story: &Story<'_>,
 ) -> Result<Uuid, Rejection> {
     let webhook = batch.webhooks.get(&id).filter(|w| w.account_id == account_id).ok_or(Rejection::NotFound)?;
     let decided = webhook::decide(webhook, command);
@@ -115,7 +116,7 @@ fn append(
     if decided != Err(Rejection::NotFound) {
         active(batch, account_id)?;
     }
-    Ok(batch.append(id, decided?, &Story { account_id: Some(account_id), ..story }))
+    Ok(batch.append(id, decided?, &Story { account_id: Some(account_id), ..*story }))
 }
 
 fn webhook_view(batch: &Batch, id: WebhookId, token: Option<Private>) -> Decided {
@@ -126,20 +127,21 @@ fn webhook_view(batch: &Batch, id: WebhookId, token: Option<Private>) -> Decided
 }
 
 pub(super) fn delete(batch: &mut Batch, account_id: AccountId, id: WebhookId, story: Story<'_>) -> Decided {
-    append(batch, account_id, id, WebhookCommand::Delete, story)?;
+    append(batch, account_id, id, WebhookCommand::Delete, &story)?;
+    replays::end(batch, id, &story);
     webhook_view(batch, id, None)
 }
 
 pub(super) fn test(batch: &mut Batch, account_id: AccountId, id: WebhookId, story: Story<'_>) -> Decided {
     let delivery_id = next(batch.ids.deliveries.pop_front(), "delivery")?;
-    let event_id = append(batch, account_id, id, WebhookCommand::Test { delivery_id }, story)?;
+    let event_id = append(batch, account_id, id, WebhookCommand::Test { delivery_id }, &story)?;
     Ok(Answer::Test { delivery_id, event_id })
 }
 
 pub(super) fn retry(batch: &mut Batch, account_id: AccountId, delivery_id: i64, story: Story<'_>) -> Decided {
     let known = batch.retryable.get(&delivery_id).filter(|(owner, ..)| *owner == account_id);
     let (_, webhook_id, delivery) = known.cloned().ok_or(Rejection::NotFound)?;
-    append(batch, account_id, webhook_id, WebhookCommand::Retry(delivery), story)?;
+    append(batch, account_id, webhook_id, WebhookCommand::Retry(delivery), &story)?;
     // Another retry in the same batch comes too late.
     if let Some((.., delivery)) = batch.retryable.get_mut(&delivery_id) {
         delivery.has_failed = false;

@@ -109,7 +109,8 @@ pub async fn past(conn: &mut PgConnection, shard: ShardId, events: &[Uuid]) -> R
     Ok(past)
 }
 
-/// Folds the next events of the log into deliveries, with what that needs of the log before them.
+/// Folds the next events of the log into deliveries, with what that needs of the log before them: as many events as
+/// make [`deliveries::MOST_MADE`] at most. [`Made::events`] says how many.
 pub async fn fold_deliveries(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) -> Result<Made, ReadError> {
     let plan = deliveries::plan(conn, shard, events).await?;
     let first = events.first().map(|recorded| recorded.moment.position).unwrap_or_default();

@@ -1,0 +1,166 @@
+//! How many deliveries an account has, by their states and how old they are.
+
+use chrono::{DateTime, Utc};
+use ledger_events::{AccountId, ShardId, WebhookId};
+use sqlx::{PgConnection, PgPool, QueryBuilder};
+
+use super::read::{FAILED, PENDING, count_state, webhooks_of};
+use crate::listing::EVERY;
+use crate::listing::marks::DELIVERIES;
+use crate::listing::pages::{self, Group};
+use crate::page;
+
+/// How many deliveries an account has, in all and made in the last 24 hours (specification,
+/// "Delivery statistics").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Statistics {
+    pub total_count: i64,
+    pub pending_count: i64,
+    pub delivered_count: i64,
+    pub failed_count: i64,
+    pub last_24h_total: i64,
+    pub last_24h_delivered: i64,
+    pub last_24h_failed: i64,
+}
+
+/// Counts by the database's clock. What is delivered is what is neither pending nor failed: no row of it is read, however
+/// many there are, in all or of the last 24 hours.
+pub async fn statistics(pool: &PgPool, shard: ShardId, account: AccountId) -> Result<Statistics, sqlx::Error> {
+    let mut tx = page::snapshot(pool).await?;
+    let groups = pages::delivery_groups(&mut tx, shard, account, None, None).await?;
+    let total_count = Group::rows_of(&groups);
+    let webhooks = webhooks_of(&groups);
+    let since = sqlx::query_scalar("SELECT now() - interval '24 hours'").fetch_one(&mut *tx).await?;
+    let recent = Recent::find(&mut tx, (shard, account), since, total_count).await?;
+    let (pending_count, recent_pending) = pending(&mut tx, shard, &webhooks, recent.first).await?;
+    let failed_count = count_state(&mut tx, shard, &webhooks, FAILED, None).await?;
+    let recent_failed = pages::FAILED.count(&mut tx, (shard, account), &groups, (recent.first - 1, i64::MAX)).await?;
+    let tests = tests_out_of_order(&mut tx, (shard, account), since, recent.first).await?;
+    tx.commit().await?;
+    Ok(Statistics {
+        total_count,
+        pending_count,
+        delivered_count: total_count - pending_count - failed_count,
+        failed_count,
+        last_24h_total: recent.count + tests.total,
+        last_24h_delivered: recent.count - recent_pending - recent_failed + tests.delivered,
+        last_24h_failed: recent_failed + tests.failed,
+    })
+}
+
+/// The deliveries of an account that were made since a time, as far as ids are in the order of making: those of tests are
+/// drawn before, however long.
+#[derive(Clone, Copy, Debug)]
+struct Recent {
+    /// The id of the first one; greater than any if there is none.
+    first: i64,
+    /// How many there are from it on, tests and all.
+    count: i64,
+}
+
+impl Recent {
+    /// Between two marks, which are found by halving; the account has `total` deliveries.
+    async fn find(
+        conn: &mut PgConnection,
+        (shard, account): (ShardId, AccountId),
+        since: DateTime<Utc>,
+        total: i64,
+    ) -> Result<Recent, sqlx::Error> {
+        let mut older = (0, i64::MIN);
+        let mut newer = (total, i64::MAX);
+        while newer.0 - older.0 > EVERY {
+            let middle = older.0 + (newer.0 - older.0) / 2;
+            let (ordinal, key) = DELIVERIES.mark(conn, shard, account, middle).await?;
+            if ordinal <= older.0 {
+                newer.0 = middle; // no mark lies between
+            } else if is_older(conn, (shard, account), key, since).await? {
+                older = (ordinal, key);
+            } else {
+                newer = (ordinal, key);
+            }
+        }
+        let first: Option<i64> = sqlx::query_scalar(
+            "SELECT id FROM deliveries WHERE shard_id = $1 AND account_id = $2 AND id > $3 AND id <= $4 AND order_id > 0 AND created_at > $5
+             ORDER BY id LIMIT 1",
+        )
+        .bind(shard)
+        .bind(account)
+        .bind(older.1)
+        .bind(newer.1)
+        .bind(since)
+        .fetch_optional(&mut *conn)
+        .await?;
+        let Some(first) = first else { return Ok(Recent { first: i64::MAX, count: 0 }) };
+        let before: i64 =
+            sqlx::query_scalar("SELECT count(*) FROM deliveries WHERE shard_id = $1 AND account_id = $2 AND id > $3 AND id < $4")
+                .bind(shard)
+                .bind(account)
+                .bind(older.1)
+                .bind(first)
+                .fetch_one(conn)
+                .await?;
+        Ok(Recent { first, count: total - older.0 - before })
+    }
+}
+
+/// Whether all of an account's deliveries up to an id were made before a time; those of tests do not count.
+async fn is_older(
+    conn: &mut PgConnection,
+    (shard, account): (ShardId, AccountId),
+    upto: i64,
+    time: DateTime<Utc>,
+) -> Result<bool, sqlx::Error> {
+    let last: Option<DateTime<Utc>> = sqlx::query_scalar(
+        "SELECT created_at FROM deliveries WHERE shard_id = $1 AND account_id = $2 AND id <= $3 AND order_id > 0 ORDER BY id DESC LIMIT 1",
+    )
+    .bind(shard)
+    .bind(account)
+    .bind(upto)
+    .fetch_optional(conn)
+    .await?;
+    Ok(last.is_none_or(|last| last <= time))
+}
+
+/// How many deliveries these webhooks have pending, in all and from an id on.
+async fn pending(conn: &mut PgConnection, shard: ShardId, webhooks: &[WebhookId], first: i64) -> Result<(i64, i64), sqlx::Error> {
+    let (mut all, mut recent) = (0, 0);
+    for state in PENDING {
+        let mut query = QueryBuilder::new("SELECT count(*), count(*) FILTER (WHERE delivery_id >= ");
+        query.push_bind(first).push(") FROM delivery_state WHERE shard_id = ").push_bind(shard);
+        query.push(" AND webhook_id = ANY (").push_bind(webhooks.to_vec()).push(") AND ").push(*state);
+        let (n, of_them): (i64, i64) = query.build_query_as().persistent(false).fetch_one(&mut *conn).await?;
+        (all, recent) = (all + n, recent + of_them);
+    }
+    Ok((all, recent))
+}
+
+/// What is to be added to the recent ones.
+#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+struct Correction {
+    total: i64,
+    delivered: i64,
+    failed: i64,
+}
+
+/// Tests that were made since a time and whose ids lie before those of the others, and less those of which it is the other
+/// way round. Tests are asked for one by one: all of them are looked at.
+async fn tests_out_of_order(
+    conn: &mut PgConnection,
+    (shard, account): (ShardId, AccountId),
+    since: DateTime<Utc>,
+    first: i64,
+) -> Result<Correction, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT coalesce(sum(n), 0)::bigint AS total, coalesce(sum(n) FILTER (WHERE status = 'delivered'), 0)::bigint AS delivered,
+            coalesce(sum(n) FILTER (WHERE status = 'failed'), 0)::bigint AS failed
+         FROM (SELECT CASE WHEN d.created_at > $3 THEN 1 ELSE -1 END AS n, s.status
+               FROM deliveries d JOIN delivery_state s ON s.shard_id = d.shard_id AND s.delivery_id = d.id
+               WHERE d.shard_id = $1 AND d.account_id = $2 AND d.order_id = 0 AND (d.created_at > $3) <> (d.id >= $4)) AS tests",
+    )
+    .bind(shard)
+    .bind(account)
+    .bind(since)
+    .bind(first)
+    .fetch_one(conn)
+    .await
+}
