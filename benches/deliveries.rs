@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use rewards_ledger::delivery::sender::{Delivery, Sender, SenderSettings};
+use rewards_ledger::delivery::sender::{CONNECTION_LIFETIME, Delivery, Sender, SenderSettings};
 use serde_json::json;
 use sqlx::PgPool;
 use support::arrivals::{Arrivals, Behaviour};
@@ -223,6 +223,7 @@ async fn bare_loop(period: Duration, endpoints: usize) -> Result<f64> {
         ca_pem: Some(arrivals.ca_pem().as_bytes().to_vec()),
         allowed_nets: vec!["127.0.0.0/8".parse()?],
         max_connections: in_flight + 1_024,
+        connection_lifetime: CONNECTION_LIFETIME,
     };
     let sender = Arc::new(Sender::new(settings)?);
     let urls: Arc<Vec<String>> = Arc::new((0..endpoints).map(|n| arrivals.url(n)).collect());

@@ -22,7 +22,7 @@ use crate::api::{ApiState, Lifecycle, app};
 use crate::config::{Config, ConfigError, Role};
 use crate::delivery::replay::Replayer;
 use crate::delivery::retention::{Retention, RetentionSettings};
-use crate::delivery::sender::{Sender, SenderError, SenderSettings};
+use crate::delivery::sender::{CONNECTION_LIFETIME, Sender, SenderError, SenderSettings};
 use crate::delivery::worker::{Worker, WorkerSettings};
 use crate::fulfilment::Fulfilment;
 use crate::ledger::projector::Projector;
@@ -44,6 +44,8 @@ const IDLE_CONNECTION: Duration = Duration::from_secs(75);
 const STOP_REQUESTS: Duration = Duration::from_secs(20);
 /// How long the roles and the writers may take after that.
 const STOP_TASKS: Duration = Duration::from_secs(40);
+/// A send takes as long as `--delivery-timeout` says, and is recorded within this: what is cut off is sent again.
+const STOP_AFTER_SENDS: Duration = Duration::from_secs(15);
 const PURGE_EVERY: Duration = Duration::from_secs(600);
 /// After so many times all idempotency keys were looked at: in 16 hours.
 const PURGES_A_WALK: i64 = 100;
@@ -92,6 +94,8 @@ pub struct Node {
     /// The HTTP server, which ends when `no_requests` says so.
     server: Option<JoinHandle<io::Result<()>>>,
     no_requests: CancellationToken,
+    /// How long the roles and the writers may take to stop.
+    stops_within: Duration,
     /// The projector, fulfilment, the delivery worker, the purge.
     roles: TaskTracker,
     stop_roles: CancellationToken,
@@ -140,6 +144,7 @@ impl Node {
             database,
             server: None,
             no_requests: CancellationToken::new(),
+            stops_within: STOP_TASKS.max(config.delivery_timeout.saturating_add(STOP_AFTER_SENDS)),
             roles: TaskTracker::new(),
             stop_roles: CancellationToken::new(),
             writers,
@@ -278,7 +283,7 @@ impl Node {
     /// # Errors
     /// When something does not end in time; the embedded server is stopped all the same.
     pub async fn stop(self) -> Result<(), NodeError> {
-        let Node { ledger, database, server, no_requests, roles, stop_roles, writers, .. } = self;
+        let Node { ledger, database, server, no_requests, stops_within, roles, stop_roles, writers, .. } = self;
         no_requests.cancel();
         if let Some(server) = server {
             // Its own deadline ends it; the application's handles go with it.
@@ -287,7 +292,7 @@ impl Node {
         stop_roles.cancel();
         roles.close();
         let pool = ledger.pool().clone();
-        let drained = tokio::time::timeout(STOP_TASKS, async {
+        let drained = tokio::time::timeout(stops_within, async {
             roles.wait().await;
             ledger.wake().stop();
             drop(ledger);
@@ -295,7 +300,7 @@ impl Node {
             writers.wait().await;
             pool.close().await;
         });
-        let drained = drained.await.map_err(|_| NodeError::Unfinished(STOP_TASKS));
+        let drained = drained.await.map_err(|_| NodeError::Unfinished(stops_within));
         database.close().await?;
         drained
     }
@@ -325,6 +330,7 @@ fn sender(config: &Config, max_connections: usize) -> Result<Sender, NodeError> 
         ca_pem: config.webhook_ca_file.as_ref().map(read).transpose()?,
         allowed_nets: config.webhook_allow_nets.clone(),
         max_connections,
+        connection_lifetime: CONNECTION_LIFETIME,
     })?)
 }
 

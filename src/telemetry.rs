@@ -80,6 +80,16 @@ struct Inner {
     sampled: tokio::sync::Mutex<Option<Instant>>,
 }
 
+/// An attempt that is in flight.
+#[derive(Debug)]
+pub struct InFlight(Metrics);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.0.deliveries_in_flight.dec();
+    }
+}
+
 /// What waits in the database, as last looked at.
 #[derive(Debug, Default)]
 struct Waiting {
@@ -264,12 +274,13 @@ impl Metrics {
         self.0.tree_refusals.inc();
     }
 
-    pub fn attempt_started(&self) {
+    /// Counts an attempt as in flight for as long as what is returned is there, however the attempt ends.
+    pub fn attempt_started(&self) -> InFlight {
         self.0.deliveries_in_flight.inc();
+        InFlight(self.clone())
     }
 
     pub fn attempt_ended(&self, outcome: &'static str, took: Duration) {
-        self.0.deliveries_in_flight.dec();
         self.0.deliveries.get_or_create(&OutcomeLabels { outcome }).inc();
         self.0.delivery_seconds.observe(took.as_secs_f64());
     }

@@ -4,7 +4,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ipnet::IpNet;
-use url::Url;
+use rustls::pki_types::DnsName;
+use url::{Host, Url};
 
 /// The longest URL a webhook may have, in characters.
 pub const MAX_URL_CHARACTERS: usize = 2_048;
@@ -29,6 +30,9 @@ pub enum UrlRefused {
     /// Not a URL with a host, or one with white space or control characters.
     #[error("the URL is not valid")]
     Invalid,
+    /// A name that no certificate can be for, such as one with a label of more than 63 characters.
+    #[error("the URL's host is not a valid name")]
+    Host,
     /// Another scheme than `https`.
     #[error("the URL must begin with https://")]
     NotHttps,
@@ -57,6 +61,11 @@ pub fn check_url(text: &str) -> Result<Url, UrlRefused> {
     }
     if url.host_str().is_none_or(str::is_empty) || url.port() == Some(0) {
         return Err(UrlRefused::Invalid);
+    }
+    if let Some(Host::Domain(name)) = url.host()
+        && DnsName::try_from(name).is_err()
+    {
+        return Err(UrlRefused::Host);
     }
     Ok(url)
 }
@@ -373,8 +382,15 @@ mod tests {
             "https://xn--bcher-kva.example/",
             "https://bücher.example/",
             "https://localhost:9999/hook",
+            "https://example.com./hook",
+            "https://a_b.example/",
         ] {
             assert!(check_url(good).is_ok(), "{good}");
+        }
+        let labels = |count| format!("https://{}/", vec!["a".repeat(63); count].join("."));
+        assert!(check_url(&labels(3)).is_ok());
+        for bad in [&labels(4), &labels(1).replace("/a", "/aa"), "https://a-.example/", "https://-a.example/"] {
+            assert_eq!(check_url(bad), Err(UrlRefused::Host), "{bad}");
         }
         for (bad, why) in [
             ("", UrlRefused::Invalid),

@@ -39,9 +39,32 @@ pub struct Want {
     pub webhook_id: WebhookId,
     pub first_attempts: usize,
     pub retries: usize,
-    /// Most that may be leased of this webhook, counted over all nodes: more of one that is quick, which gives it
-    /// back soon.
+    /// So many may be claimed whatever other nodes hold.
+    pub least: usize,
+    /// Most that may be leased of this webhook, counted over all nodes.
     pub most: usize,
+}
+
+impl Want {
+    /// As much of it as there is room for beside what is leased already. Retries keep their part of it, and what
+    /// is less than one of them is one by chance: were it never or always one, either kind would wait for ever where
+    /// there is room for one at a time.
+    fn beside(self, leased: usize) -> Want {
+        let (all, room) = (self.first_attempts + self.retries, self.least.max(self.most.saturating_sub(leased)));
+        if room >= all {
+            return self;
+        }
+        let retries = (self.retries * room + rand::random_range(0..all)) / all;
+        Want { first_attempts: room - retries, retries, ..self }
+    }
+}
+
+/// What came of a claim.
+#[derive(Debug, Default)]
+pub struct Claims {
+    pub claimed: Vec<Claimed>,
+    /// Whether less was claimed than was wanted for what other nodes hold.
+    pub is_short: bool,
 }
 
 /// Where a webhook's deliveries go, and what signs them, at the moment of sending.
@@ -52,6 +75,12 @@ pub struct Target {
     /// The hash by which the log commits to the URL.
     url_hash: String,
     secret_hash: String,
+}
+
+impl PartialEq for Target {
+    fn eq(&self, other: &Target) -> bool {
+        (&self.url_hash, &self.secret_hash) == (&other.url_hash, &other.secret_hash)
+    }
 }
 
 /// One delivery that this node is to send, once.
@@ -176,24 +205,31 @@ pub async fn claim(
     shard: ShardId,
     wants: &[Want],
     lease: Duration,
-) -> Result<Vec<Claimed>, sqlx::Error> {
+) -> Result<Claims, sqlx::Error> {
     let mut connection = line.acquire().await?;
     let mut tx = connection.begin().await?;
     // A statement of its own: what follows sees what the claimer before has committed.
     sqlx::query("SELECT pg_advisory_xact_lock($1, $2::smallint)").bind(CLAIM_LOCK).bind(shard).execute(&mut *tx).await?;
     let began = Instant::now();
-    let webhooks = wants.iter().map(|want| want.webhook_id).collect();
-    let Some((at, targets)) = targets.open(&mut tx, clock, keyring, shard, webhooks).await? else {
+    let Some(Present { at, targets, leased }) = targets.open(&mut tx, clock, keyring, shard, wants).await? else {
         tx.rollback().await?;
         connection.keep();
-        return Ok(vec![]);
+        return Ok(Claims::default());
     };
+    let beside = |want: &Want| want.beside(leased.get(&want.webhook_id).copied().unwrap_or_default());
+    let fitting: Vec<Want> = wants.iter().map(beside).collect();
+    let is_short = fitting != wants;
+    if fitting.iter().all(|want| want.first_attempts + want.retries == 0) {
+        tx.rollback().await?;
+        connection.keep();
+        return Ok(Claims { claimed: vec![], is_short });
+    }
     let mut moment = Moment { at, began, ready: began, lease_ends: began + lease };
-    let mut rows = take(&mut tx, shard, wants, &targets, at, lease).await?;
+    let mut rows = take(&mut tx, shard, &fitting, &targets, at, lease).await?;
     if rows.is_empty() {
         tx.rollback().await?;
         connection.keep();
-        return Ok(vec![]);
+        return Ok(Claims { claimed: vec![], is_short });
     }
     tx.commit().await?;
     connection.keep();
@@ -212,7 +248,7 @@ pub async fn claim(
         target: targets.get(&row.webhook_id).cloned(),
         moment,
     });
-    Ok(claimed.collect())
+    Ok(Claims { claimed: claimed.collect(), is_short })
 }
 
 /// Leases rows and writes their attempts.
@@ -232,42 +268,36 @@ async fn take(
     // for row by row, whatever the planner believes.
     sqlx::query_as(
         "WITH want AS MATERIALIZED (
-            SELECT w.*, greatest(0, w.most - live.n) AS room
-            FROM unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[])
-                AS w (webhook_id, first_attempts, retries, most, url_hash, secret_hash)
-            CROSS JOIN LATERAL
-                (SELECT count(*) AS n FROM delivery_state l
-                 WHERE l.shard_id = $1 AND l.webhook_id = w.webhook_id AND l.leased_until > $2) AS live),
+            SELECT * FROM unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[])
+                AS w (webhook_id, first_attempts, retries, url_hash, secret_hash)),
          chosen AS MATERIALIZED (
             SELECT candidate.*, want.url_hash, want.secret_hash
             FROM want CROSS JOIN LATERAL
                 (SELECT * FROM
-                    (SELECT * FROM
-                        (SELECT s.delivery_id, sent.* FROM delivery_state s CROSS JOIN LATERAL
-                            (SELECT d.event_id, d.event_type, e.payload FROM deliveries d
-                             JOIN webhook_envelopes e ON e.shard_id = $1 AND e.event_id = d.event_id AND e.payload IS NOT NULL
-                             WHERE d.shard_id = $1 AND d.id = s.delivery_id OFFSET 0) AS sent
-                         WHERE shard_id = $1 AND webhook_id = want.webhook_id AND status = 'pending' AND attempt_count > 0
-                           AND next_attempt_at <= $2 AND (leased_until IS NULL OR (leased_until < $2 AND unknown_count < $10))
-                         ORDER BY next_attempt_at LIMIT want.retries) AS retries
-                     UNION ALL
-                     SELECT * FROM
-                        (SELECT s.delivery_id, sent.* FROM delivery_state s CROSS JOIN LATERAL
-                            (SELECT d.event_id, d.event_type, e.payload FROM deliveries d
-                             JOIN webhook_envelopes e ON e.shard_id = $1 AND e.event_id = d.event_id AND e.payload IS NOT NULL
-                             WHERE d.shard_id = $1 AND d.id = s.delivery_id OFFSET 0) AS sent
-                         WHERE shard_id = $1 AND webhook_id = want.webhook_id AND status = 'pending' AND attempt_count = 0
-                           AND next_attempt_at <= $2 AND (leased_until IS NULL OR (leased_until < $2 AND unknown_count < $10))
-                         ORDER BY next_attempt_at LIMIT want.first_attempts) AS first_attempts) AS both_lanes
-                 LIMIT want.room) AS candidate),
+                    (SELECT s.delivery_id, sent.* FROM delivery_state s CROSS JOIN LATERAL
+                        (SELECT d.event_id, d.event_type, e.payload FROM deliveries d
+                         JOIN webhook_envelopes e ON e.shard_id = $1 AND e.event_id = d.event_id AND e.payload IS NOT NULL
+                         WHERE d.shard_id = $1 AND d.id = s.delivery_id OFFSET 0) AS sent
+                     WHERE shard_id = $1 AND webhook_id = want.webhook_id AND status = 'pending' AND attempt_count > 0
+                       AND next_attempt_at <= $2 AND (leased_until IS NULL OR (leased_until < $2 AND unknown_count < $9))
+                     ORDER BY next_attempt_at LIMIT want.retries) AS retries
+                 UNION ALL
+                 SELECT * FROM
+                    (SELECT s.delivery_id, sent.* FROM delivery_state s CROSS JOIN LATERAL
+                        (SELECT d.event_id, d.event_type, e.payload FROM deliveries d
+                         JOIN webhook_envelopes e ON e.shard_id = $1 AND e.event_id = d.event_id AND e.payload IS NOT NULL
+                         WHERE d.shard_id = $1 AND d.id = s.delivery_id OFFSET 0) AS sent
+                     WHERE shard_id = $1 AND webhook_id = want.webhook_id AND status = 'pending' AND attempt_count = 0
+                       AND next_attempt_at <= $2 AND (leased_until IS NULL OR (leased_until < $2 AND unknown_count < $9))
+                     ORDER BY next_attempt_at LIMIT want.first_attempts) AS first_attempts) AS candidate),
          locked AS MATERIALIZED (
             SELECT chosen.* FROM chosen JOIN delivery_state s ON s.shard_id = $1 AND s.delivery_id = chosen.delivery_id
             WHERE s.status NOT IN ('delivered', 'failed') AND greatest(s.next_attempt_at, $2) = $2
-              AND (s.leased_until IS NULL OR (s.leased_until < $2 AND s.unknown_count < $10))
+              AND (s.leased_until IS NULL OR (s.leased_until < $2 AND s.unknown_count < $9))
             FOR UPDATE OF s SKIP LOCKED),
          claimed AS (
             UPDATE delivery_state s
-            SET fence = s.fence + 1, leased_until = $9, unknown_count = s.unknown_count + (s.leased_until IS NOT NULL)::int::smallint
+            SET fence = s.fence + 1, leased_until = $8, unknown_count = s.unknown_count + (s.leased_until IS NOT NULL)::int::smallint
             FROM locked WHERE s.shard_id = $1 AND s.delivery_id = locked.delivery_id
             RETURNING s.delivery_id, s.webhook_id, s.fence, (s.attempt_count + 1)::smallint AS attempt, gen_random_uuid() AS request_id,
                 locked.url_hash, locked.secret_hash, locked.event_id, locked.event_type, locked.payload),
@@ -281,7 +311,6 @@ async fn take(
     .bind(wants.iter().map(|want| want.webhook_id).collect::<Vec<_>>())
     .bind(wants.iter().map(|want| number(want.first_attempts)).collect::<Vec<_>>())
     .bind(wants.iter().map(|want| number(want.retries)).collect::<Vec<_>>())
-    .bind(wants.iter().map(|want| number(want.most)).collect::<Vec<_>>())
     .bind(wants.iter().map(|want| hash(want, |target| &target.url_hash)).collect::<Vec<_>>())
     .bind(wants.iter().map(|want| hash(want, |target| &target.secret_hash)).collect::<Vec<_>>())
     .bind(at + TimeDelta::from_std(lease).unwrap_or(TimeDelta::zero()))
@@ -317,6 +346,14 @@ impl Sealed {
     }
 }
 
+/// What a claim begins with.
+struct Present {
+    at: DateTime<Utc>,
+    targets: HashMap<WebhookId, Arc<Target>>,
+    /// How many deliveries of each webhook are leased, by any node; not counted where it does not matter.
+    leased: HashMap<WebhookId, usize>,
+}
+
 /// Where webhooks' deliveries go, kept opened. What is sealed is read for every claim, so a change
 /// of a URL or a secret counts on the very next one; only opening it again is spared.
 #[derive(Debug, Default)]
@@ -326,32 +363,55 @@ impl Targets {
     /// Most that are kept.
     const MOST: usize = 10_000;
 
-    /// Those of some webhooks, with the present time; none when none of them is there.
+    /// Where these webhooks' deliveries go by now.
+    pub async fn now(
+        &self,
+        pool: &PgPool,
+        clock: &Clock,
+        keyring: &Keyring,
+        shard: ShardId,
+        webhooks: &[WebhookId],
+    ) -> Result<HashMap<WebhookId, Arc<Target>>, sqlx::Error> {
+        let none_of =
+            |webhook_id: &WebhookId| Want { webhook_id: *webhook_id, first_attempts: 0, retries: 0, least: 0, most: usize::MAX };
+        let wants: Vec<Want> = webhooks.iter().map(none_of).collect();
+        let present = self.open(&mut *pool.acquire().await?, clock, keyring, shard, &wants).await?;
+        Ok(present.map(|present| present.targets).unwrap_or_default())
+    }
+
+    /// Those of the webhooks that are wanted; none when none of them is there.
     async fn open(
         &self,
         conn: &mut PgConnection,
         clock: &Clock,
         keyring: &Keyring,
         shard: ShardId,
-        webhooks: Vec<WebhookId>,
-    ) -> Result<Option<(DateTime<Utc>, HashMap<WebhookId, Arc<Target>>)>, sqlx::Error> {
+        wants: &[Want],
+    ) -> Result<Option<Present>, sqlx::Error> {
         let rows = sqlx::query(
             "SELECT a.webhook_id, a.credential_id, url.salt AS url_salt, url.sealed AS url, token.sealed AS token, c.signing_secret,
-                (clock_timestamp() + $3)::timestamptz(3) AS present
-             FROM unnest($2::bigint[]) AS wanted (webhook_id)
+                (clock_timestamp() + $4)::timestamptz(3) AS present, leased.count AS leased
+             FROM unnest($2::bigint[], $3::boolean[]) AS wanted (webhook_id, is_bounded)
              JOIN webhook_audience a ON a.shard_id = $1 AND a.webhook_id = wanted.webhook_id
              LEFT JOIN vault.texts url ON url.shard_id = $1 AND url.kind = 'webhook.url' AND url.id = a.webhook_id
              LEFT JOIN vault.texts token ON token.shard_id = $1 AND token.kind = 'webhook.token' AND token.id = a.webhook_id
-             LEFT JOIN vault.credentials c ON c.credential_id = a.credential_id",
+             LEFT JOIN vault.credentials c ON c.credential_id = a.credential_id
+             CROSS JOIN LATERAL
+                (SELECT count(*) FROM delivery_state l WHERE wanted.is_bounded AND l.shard_id = $1
+                    AND l.webhook_id = wanted.webhook_id AND l.leased_until > statement_timestamp() + $4) AS leased",
         )
         .bind(shard)
-        .bind(webhooks)
+        .bind(wants.iter().map(|want| want.webhook_id).collect::<Vec<_>>())
+        .bind(wants.iter().map(|want| want.most < usize::MAX).collect::<Vec<_>>())
         .bind(clock.ahead())
         .fetch_all(conn)
         .await?;
         let Some(first) = rows.first() else { return Ok(None) };
         let at = first.try_get("present")?;
         let sealed = rows.iter().map(Sealed::from_row).collect::<Result<Vec<_>, _>>()?;
+        let leased = rows.iter().map(|row| Ok((row.try_get("webhook_id")?, row.try_get::<i64, _>("leased")?)));
+        let leased = leased.collect::<Result<Vec<(WebhookId, i64)>, sqlx::Error>>()?;
+        let leased = leased.into_iter().map(|(webhook_id, count)| (webhook_id, usize::try_from(count).unwrap_or(usize::MAX)));
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() > Self::MOST {
             kept.clear();
@@ -377,6 +437,6 @@ impl Targets {
                 }
             }
         }
-        Ok(Some((at, targets)))
+        Ok(Some(Present { at, targets, leased: leased.collect() }))
     }
 }

@@ -1,7 +1,7 @@
 //! Open connections, kept for the next request to the same origin: one pool for the whole process,
 //! bounded in all, so that no number of webhooks exhausts the descriptors.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use futures::StreamExt;
-use futures::stream::FuturesUnordered;
+use futures::FutureExt;
+use futures::future::{BoxFuture, select_all};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{Builder, SendRequest};
@@ -35,6 +35,8 @@ const IDLE_LIFETIME: Duration = Duration::from_secs(45);
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
 /// How long one address may take before the next is tried beside it (RFC 8305, 5).
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
+/// How long one may take when two are dialled, before it gives way to the next one: long enough for a lost packet.
+const GIVES_WAY_AFTER: Duration = Duration::from_secs(1);
 /// How long a connection may still be busy with a request that was answered.
 const FREE_WITHIN: Duration = Duration::from_millis(100);
 /// The most of an answer's headers, in bytes.
@@ -81,6 +83,7 @@ pub struct Lent {
 struct Open {
     sender: SendRequest<Full<Bytes>>,
     task: AbortOnDropHandle<()>,
+    since: Instant,
 }
 
 /// Counts the informational answers to one request.
@@ -102,7 +105,15 @@ impl Flood {
 struct Idle {
     sender: SendRequest<Full<Bytes>>,
     task: JoinHandle<()>,
+    opened: Instant,
     since: Instant,
+}
+
+impl Idle {
+    /// Whether it may be used for another request.
+    fn is_fresh(&self, lifetime: Duration) -> bool {
+        self.since.elapsed() < IDLE_LIFETIME && self.opened.elapsed() < lifetime && !self.sender.is_closed()
+    }
 }
 
 /// The pool.
@@ -110,6 +121,8 @@ pub struct Connections {
     resolver: Resolver,
     tls: TlsConnector,
     open: Arc<Semaphore>,
+    /// How long one is used.
+    lifetime: Duration,
     idle: Mutex<HashMap<Origin, Vec<Idle>>>,
     /// Who needs a new connection and may not open one: nothing is kept as long as there are any.
     waiting: AtomicUsize,
@@ -139,13 +152,14 @@ impl fmt::Debug for Connections {
 }
 
 impl Connections {
-    /// At most `most` connections are open at once; whoever needs another one waits.
-    pub fn new(resolver: Resolver, tls: Arc<rustls::ClientConfig>, most: usize) -> Connections {
+    /// At most `most` connections are open at once, and whoever needs another one waits; each is used for `lifetime`.
+    pub fn new(resolver: Resolver, tls: Arc<rustls::ClientConfig>, most: usize, lifetime: Duration) -> Connections {
         let open = Arc::new(Semaphore::new(most.clamp(1, Semaphore::MAX_PERMITS)));
         Connections {
             resolver,
             tls: tls.into(),
             open,
+            lifetime,
             idle: Mutex::default(),
             waiting: AtomicUsize::new(0),
             is_swept: AtomicBool::new(false),
@@ -198,9 +212,9 @@ impl Connections {
 
     fn keep(self: &Arc<Self>, lent: Lent) {
         let mut idle = self.idle();
-        let Open { sender, task } = lent.open;
-        let unused = Idle { sender, task: task.detach(), since: Instant::now() };
-        if unused.sender.is_closed() || self.waiting.load(Ordering::SeqCst) > 0 {
+        let Open { sender, task, since: opened } = lent.open;
+        let unused = Idle { sender, task: task.detach(), opened, since: Instant::now() };
+        if !unused.is_fresh(self.lifetime) || self.waiting.load(Ordering::SeqCst) > 0 {
             return;
         }
         idle.entry(lent.origin).or_default().push(unused);
@@ -214,9 +228,10 @@ impl Connections {
     fn kept(&self, origin: &Origin) -> Option<Open> {
         let mut idle = self.idle();
         let kept = idle.get_mut(origin)?;
-        while let Some(Idle { sender, task, since }) = kept.pop() {
-            if since.elapsed() < IDLE_LIFETIME && sender.is_ready() && !sender.is_closed() {
-                return Some(Open { sender, task: AbortOnDropHandle::new(task) });
+        while let Some(idle) = kept.pop() {
+            if idle.is_fresh(self.lifetime) && idle.sender.is_ready() {
+                let Idle { sender, task, opened, .. } = idle;
+                return Some(Open { sender, task: AbortOnDropHandle::new(task), since: opened });
             }
         }
         idle.remove(origin);
@@ -229,7 +244,7 @@ impl Connections {
             Err(_) => {
                 let _waiting = Waiting::on(&self.waiting);
                 self.close_oldest();
-                in_time(ends_at, "no connection", self.open.clone().acquire_owned()).await??
+                in_time(ends_at, "no connection of this service was free", self.open.clone().acquire_owned()).await??
             }
         };
         let name = match &origin.host {
@@ -239,7 +254,7 @@ impl Connections {
         };
         let resolved = self.resolver.resolve(&origin.host, origin.port);
         let addresses = in_time(ends_at, "the name could not be resolved", resolved).await??;
-        let stream = in_time(ends_at, "no connection", dial(addresses)).await??;
+        let stream = in_time(ends_at, "no connection", self.dial(addresses)).await??;
         stream.set_nodelay(true)?;
         let stream = in_time(ends_at, "no TLS handshake", self.tls.connect(name, stream)).await??;
         let (sender, connection) = Builder::new().max_buf_size(MAX_HEADER_BYTES).handshake(TokioIo::new(stream)).await?;
@@ -248,7 +263,45 @@ impl Connections {
             // Whoever sends over it is told how it ended.
             _ = connection.await;
         });
-        Ok(Open { sender, task: AbortOnDropHandle::new(task) })
+        Ok(Open { sender, task: AbortOnDropHandle::new(task), since: Instant::now() })
+    }
+
+    /// Connects to the first address that answers. Each gets a moment before the next is tried beside it, and two at
+    /// most are tried at once: with the caller's permit, and with another one if there is one.
+    async fn dial(&self, addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
+        let mut rest = addresses.into_iter();
+        let mut dials: VecDeque<BoxFuture<'static, io::Result<TcpStream>>> = VecDeque::new();
+        let mut beside = None;
+        let mut refused = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        loop {
+            match rest.next() {
+                Some(address) => {
+                    let most = if beside.is_some() { 2 } else { 1 };
+                    if dials.len() == most {
+                        dials.pop_front();
+                    }
+                    dials.push_back(TcpStream::connect(address).boxed());
+                }
+                None if dials.is_empty() => return Err(refused),
+                None => {}
+            }
+            if rest.len() > 0 && beside.is_none() {
+                beside = self.open.clone().try_acquire_owned().ok();
+            }
+            let pause = match (rest.len(), dials.len()) {
+                (0, _) => Duration::MAX,
+                (_, 1) if beside.is_some() => NEXT_ADDRESS_AFTER,
+                _ => GIVES_WAY_AFTER,
+            };
+            match tokio::time::timeout(pause, select_all(dials.iter_mut())).await {
+                Ok((Ok(stream), ..)) => return Ok(stream),
+                Ok((Err(error), index, _)) => {
+                    refused = error;
+                    dials.remove(index);
+                }
+                Err(_) => {}
+            }
+        }
     }
 
     /// Makes room for another origin.
@@ -268,7 +321,7 @@ impl Connections {
 
     fn close_old(&self) {
         self.idle().retain(|_, kept| {
-            kept.retain(|idle| idle.since.elapsed() < IDLE_LIFETIME && !idle.sender.is_closed());
+            kept.retain(|idle| idle.is_fresh(self.lifetime));
             !kept.is_empty()
         });
     }
@@ -292,27 +345,4 @@ async fn sweep(pool: Weak<Connections>) {
 /// What is done by the deadline; else what there was not until then.
 async fn in_time<T>(ends_at: Instant, what: &'static str, work: impl Future<Output = T>) -> Result<T, Trouble> {
     timeout_at(ends_at, work).await.map_err(|_| Trouble::Late(what))
-}
-
-/// Connects to the first address that answers. Each gets a moment before the next is tried beside it.
-async fn dial(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
-    let mut rest = addresses.into_iter();
-    let mut dials = FuturesUnordered::new();
-    let mut refused = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    loop {
-        let is_last = match rest.next() {
-            Some(address) => {
-                dials.push(TcpStream::connect(address));
-                rest.len() == 0
-            }
-            None if dials.is_empty() => return Err(refused),
-            None => true,
-        };
-        let pause = if is_last { Duration::MAX } else { NEXT_ADDRESS_AFTER };
-        match tokio::time::timeout(pause, dials.next()).await {
-            Ok(Some(Ok(stream))) => return Ok(stream),
-            Ok(Some(Err(error))) => refused = error,
-            Ok(None) | Err(_) => {}
-        }
-    }
 }

@@ -1,12 +1,13 @@
 //! What one worker knows of the webhooks it works for: what is due, what it holds, what it is
 //! sending, and how soon each of them answers. Pure: the moment is an argument.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ledger_events::{AccountId, ShardId, WebhookId};
 
-use super::claim::{Claimed, Due, Want};
+use super::claim::{Claimed, Due, Target, Want};
 use super::share::{Candidate, Free, Pace, share};
 use crate::ledger::Addressee;
 
@@ -33,12 +34,14 @@ pub struct Limits {
     pub new: usize,
     /// Most to one when it has answered for the first time.
     pub first: usize,
+    /// What may be claimed of one of which this node holds nothing, however much others hold: they may have died with it.
+    pub beside: usize,
 }
 
 impl Limits {
     /// A webhook is sent one delivery, and when it has answered a quarter of what may be sent to it at once.
     pub fn new(in_flight: usize, per_webhook: usize) -> Limits {
-        Limits { in_flight, per_webhook, new: 1, first: per_webhook.div_ceil(4) }
+        Limits { in_flight, per_webhook, new: 1, first: per_webhook.div_ceil(4), beside: 1 }
     }
 }
 
@@ -52,6 +55,8 @@ struct Line {
     /// Claimed, and to be sent when its turn comes.
     waiting: VecDeque<Claimed>,
     sending: usize,
+    /// Of those, how many were sent while it was quick.
+    sent_quick: usize,
     /// Claimed, and not recorded or given back yet: those that wait or are sent, too.
     held: usize,
     /// How many may be claimed at once: it begins small, grows with quick answers, and halves when none comes.
@@ -141,6 +146,7 @@ impl Queue {
             has_retries: false,
             waiting: VecDeque::new(),
             sending: 0,
+            sent_quick: 0,
             held: 0,
             allowance: self.limits.new,
             last: None,
@@ -179,9 +185,14 @@ impl Queue {
                 (false, true) => count,
                 (_, false) => 0,
             };
-            // Over all nodes: another one may know it better.
-            let most = if line.pace(now) == Pace::Unproven { limits.per_webhook } else { line.allowance(limits, now) };
-            Some(Want { webhook_id, first_attempts: count - retries, retries, most })
+            // Over all nodes: another one may know it better. One that is quick gives back what each of them holds.
+            let most = match line.pace(now) {
+                Pace::Quick => usize::MAX,
+                Pace::Unproven => limits.per_webhook,
+                Pace::Silent => line.allowance(limits, now),
+            };
+            let least = if line.held == 0 { limits.beside } else { 0 };
+            Some(Want { webhook_id, first_attempts: count - retries, retries, least, most })
         })
         .collect()
     }
@@ -227,6 +238,9 @@ impl Queue {
         let mut next = vec![];
         for (webhook_id, count) in shares {
             let Some(line) = self.lines.get_mut(&webhook_id) else { continue };
+            if line.pace(now) == Pace::Quick {
+                line.sent_quick += count;
+            }
             if line.sending == 0 {
                 line.silent_since = now;
             }
@@ -243,9 +257,10 @@ impl Queue {
     pub fn ended(&mut self, webhook_id: WebhookId, took: Option<(Duration, bool)>, now: Instant) {
         let Some(line) = self.lines.get_mut(&webhook_id) else { return };
         line.sending = line.sending.saturating_sub(1);
+        line.sent_quick = line.sent_quick.min(line.sending);
         self.sending = self.sending.saturating_sub(1);
-        line.silent_since = now;
         let Some((took, is_answered)) = took else { return };
+        line.silent_since = now;
         let is_quick = took < QUICK;
         let is_first = line.last.is_none();
         line.last = Some(if is_quick || is_answered { Last::After(took) } else { Last::Silence });
@@ -277,6 +292,27 @@ impl Queue {
         stale
     }
 
+    /// The webhooks of a shard of which something waits to be sent.
+    pub fn waiting_for(&self, shard: ShardId) -> Vec<WebhookId> {
+        let waits = |line: &Line| line.shard == shard && !line.waiting.is_empty();
+        self.lines.iter().filter(|(_, line)| waits(line)).map(|(webhook_id, _)| *webhook_id).collect()
+    }
+
+    /// What waits in a shard and is not due any more, or would go elsewhere by now or be signed with another secret, to
+    /// be given back. `targets` are those of all that wait.
+    pub fn outdated(&mut self, shard: ShardId, due: &[Due], targets: &HashMap<WebhookId, Arc<Target>>) -> Vec<Claimed> {
+        let due: HashSet<WebhookId> = due.iter().map(|due| due.webhook_id).collect();
+        let mut outdated = vec![];
+        for (webhook_id, line) in self.lines.iter_mut().filter(|(_, line)| line.shard == shard && !line.waiting.is_empty()) {
+            let is_current = |claimed: &Claimed| due.contains(webhook_id) && claimed.target.as_ref() == targets.get(webhook_id);
+            let (current, other) = line.waiting.drain(..).partition(is_current);
+            line.waiting = current;
+            outdated.extend::<VecDeque<Claimed>>(other);
+        }
+        self.waiting -= outdated.len();
+        outdated
+    }
+
     /// Everything that still waits to be sent, to be given back.
     pub fn into_waiting(self) -> Vec<Claimed> {
         self.lines.into_values().flat_map(|line| line.waiting).collect()
@@ -290,7 +326,8 @@ impl Queue {
     }
 
     /// Shares out among the webhooks, by what each has already: what they have takes off what there is for their
-    /// pace, and is off `most.all` already.
+    /// pace, and is off `most.all` already. What was sent to one while it was quick, and it is not any more, is
+    /// nobody's part: the others share what is left as if there were no more.
     fn shared(
         &mut self,
         most: Free,
@@ -299,14 +336,16 @@ impl Queue {
         room: impl Fn(&Line) -> usize,
     ) -> Vec<(WebhookId, usize)> {
         let mut accounts: HashMap<AccountId, usize> = HashMap::new();
-        let (mut silent, mut unproven) = (0, 0);
+        let (mut silent, mut unproven, mut stuck) = (0, 0, 0);
         for line in self.lines.values() {
-            *accounts.entry(line.account_id).or_default() += has(line);
+            let (has, sent_quick) = (has(line), line.sent_quick.min(has(line)));
+            *accounts.entry(line.account_id).or_default() += has;
             match line.pace(now) {
-                Pace::Quick => {}
-                Pace::Unproven => unproven += has(line),
-                Pace::Silent => silent += has(line),
+                Pace::Quick => continue,
+                Pace::Unproven => unproven += has - sent_quick,
+                Pace::Silent => silent += has - sent_quick,
             }
+            stuck += sent_quick;
         }
         let mut webhooks = vec![];
         let mut candidates = vec![];
@@ -326,8 +365,8 @@ impl Queue {
         }
         let free = Free {
             all: most.all,
-            unproven: most.unproven.saturating_sub(silent + unproven),
-            silent: most.silent.saturating_sub(silent),
+            unproven: most.unproven.saturating_sub(stuck / 2 + silent + unproven),
+            silent: most.silent.saturating_sub(stuck / 4 + silent),
         };
         let given = share(&candidates, free);
         self.turn += 1;

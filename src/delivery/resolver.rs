@@ -17,6 +17,8 @@ use super::address::{AddressFilter, Refused};
 
 /// A look-up that takes longer is slow.
 const SLOW: Duration = Duration::from_secs(1);
+/// Most addresses of a name that are dialled, one after the other.
+const MOST_ADDRESSES: usize = 8;
 /// Most names of which it is remembered how quick they are.
 const REMEMBERED: usize = 10_000;
 
@@ -60,7 +62,7 @@ impl Resolver {
         Resolver { filter, lookups: Arc::new(lookups) }
     }
 
-    /// Every address of a host, each one allowed.
+    /// The first addresses of a host, every one of which is allowed: those beyond them, too.
     pub async fn resolve(&self, host: &Host<String>, port: u16) -> Result<Vec<SocketAddr>, Unresolved> {
         let addresses = match host {
             Host::Ipv4(v4) => vec![SocketAddr::from((*v4, port))],
@@ -70,7 +72,9 @@ impl Resolver {
                 found.into_iter().map(|address| SocketAddr::new(address.ip(), port)).collect()
             }
         };
-        Ok(self.filter.check_all(addresses)?)
+        let mut addresses = self.filter.check_all(addresses)?;
+        addresses.truncate(MOST_ADDRESSES);
+        Ok(addresses)
     }
 }
 

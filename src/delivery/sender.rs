@@ -15,6 +15,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{Method, Request};
 use ipnet::IpNet;
+use nix::errno::Errno;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{AlertDescription, CertificateError};
@@ -29,6 +30,12 @@ use super::signature::{sign, token_header_name};
 
 /// How much of a response body is read and kept, in bytes.
 pub const MAX_RESPONSE_BODY_BYTES: usize = 64 * 1024;
+
+/// [`SenderSettings::connection_lifetime`] of a node.
+pub const CONNECTION_LIFETIME: Duration = Duration::from_secs(300);
+
+/// What an attempt fails with for want of descriptors, ports or memory here.
+const NONE_TO_SPARE: &str = "this service had no connection to spare: the receiver was not asked";
 
 /// How many TLS sessions are remembered, to be resumed.
 const SESSIONS: usize = 4_096;
@@ -53,6 +60,8 @@ pub struct SenderSettings {
     pub allowed_nets: Vec<IpNet>,
     /// Most connections that are open at once, those that are kept unused included.
     pub max_connections: usize,
+    /// How long a connection is used: what its name resolves to is asked when it is opened, and may change.
+    pub connection_lifetime: Duration,
 }
 
 /// Why a [`Sender`] cannot be made.
@@ -148,7 +157,7 @@ impl Sender {
         let user_agent = HeaderValue::from_str(&format!("{name}-Webhooks/1")).map_err(|_| bad_name())?;
         let token_header = HeaderName::try_from(token_header_name(name)).map_err(|_| bad_name())?;
         let tls = Arc::new(tls(settings.ca_pem.as_deref())?);
-        let connections = Arc::new(Connections::new(resolver, tls, settings.max_connections));
+        let connections = Arc::new(Connections::new(resolver, tls, settings.max_connections, settings.connection_lifetime));
         Ok(Sender { connections, deadline: settings.deadline, user_agent, token_header })
     }
 
@@ -295,15 +304,19 @@ fn storable_text(bytes: &[u8]) -> String {
 /// from the error itself.
 fn describe(trouble: &Trouble, deadline: Duration) -> String {
     let (error, closed, otherwise): (&(dyn StdError + 'static), _, _) = match trouble {
-        Trouble::Connecting(error) => (&**error, "connection closed while connecting", "connection failed"),
-        Trouble::Exchanging(error) => (error, "connection closed before an answer", "the exchange failed"),
+        Trouble::Connecting(error) => (&**error, "connection closed while connecting", "the connection could not be made"),
+        Trouble::Exchanging(error) => (error, "connection closed before an answer", "the connection broke before an answer"),
         Trouble::Informed => return "too many informational answers (1xx)".to_owned(),
         Trouble::Late(what) => return format!("{what} within {} s", deadline.as_secs_f64()),
     };
-    find_cause(error, closed).unwrap_or_else(|| {
+    let cause = find_cause(error, closed).unwrap_or_else(|| {
         tracing::debug!(?error, "a delivery failed in a way that has no words");
         otherwise.to_owned()
-    })
+    });
+    if cause == NONE_TO_SPARE {
+        tracing::warn!(?error, "webhooks cannot be sent for want of descriptors (ulimit -n), ports or memory");
+    }
+    cause
 }
 
 fn find_cause(error: &(dyn StdError + 'static), closed: &str) -> Option<String> {
@@ -333,6 +346,11 @@ fn find_cause(error: &(dyn StdError + 'static), closed: &str) -> Option<String> 
 }
 
 fn describe_io(error: &io::Error, closed: &str) -> Option<String> {
+    let is_ours =
+        |errno: Errno| matches!(errno, Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM | Errno::EADDRNOTAVAIL);
+    if error.raw_os_error().map(Errno::from_raw).is_some_and(is_ours) {
+        return Some(NONE_TO_SPARE.to_owned());
+    }
     let text = match error.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused",
         io::ErrorKind::ConnectionReset
@@ -361,65 +379,25 @@ fn describe_tls(error: &rustls::Error) -> String {
             _ => "certificate is not acceptable",
         },
         rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol) => "the receiver does not speak HTTP/1.1",
+        rustls::Error::AlertReceived(AlertDescription::CertificateRequired) => {
+            "the receiver asks for a certificate of this service"
+        }
+        rustls::Error::AlertReceived(AlertDescription::UnrecognisedName) => "the receiver does not know this name",
+        rustls::Error::AlertReceived(AlertDescription::ProtocolVersion) | rustls::Error::PeerIncompatible(_) => {
+            "no common version or cipher"
+        }
         rustls::Error::AlertReceived(_) => "the receiver refused the handshake",
-        rustls::Error::PeerIncompatible(_) => "no common version or cipher",
+        rustls::Error::NoCertificatesPresented => "the receiver has no certificate",
+        rustls::Error::PeerMisbehaved(_) | rustls::Error::DecryptError | rustls::Error::PeerSentOversizedRecord => {
+            "the receiver does not keep to the protocol"
+        }
         rustls::Error::InvalidMessage(_)
         | rustls::Error::InappropriateMessage { .. }
         | rustls::Error::InappropriateHandshakeMessage { .. } => "the receiver does not speak TLS",
-        _ => "handshake failed",
+        _ => "the handshake failed, and the receiver did not say why",
     };
     format!("TLS: {text}")
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-
-    #[test]
-    fn a_body_becomes_text_that_can_be_stored() {
-        assert_eq!(storable_text(b"a\0b\xffc"), "ab\u{fffd}c");
-        let text = storable_text(&[0xff; MAX_RESPONSE_BODY_BYTES]);
-        assert!(text.len() <= MAX_RESPONSE_BODY_BYTES);
-        assert!(text.chars().all(|c| c == '\u{fffd}'));
-    }
-
-    #[test]
-    fn bad_settings_are_errors() {
-        let settings = SenderSettings {
-            service_name: "SERVICE".to_owned(),
-            deadline: Duration::from_secs(30),
-            ca_pem: None,
-            allowed_nets: Vec::new(),
-            max_connections: 8,
-        };
-        for name in ["A B", "A\n", "A:B", "É"] {
-            let service_name = name.to_owned();
-            let made = Sender::new(SenderSettings { service_name, ..settings.clone() });
-            assert!(matches!(made, Err(SenderError::ServiceName(_))), "{name:?}");
-        }
-        for pem in ["", "no certificate", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
-            let ca_pem = Some(pem.as_bytes().to_vec());
-            assert!(Sender::new(SenderSettings { ca_pem, ..settings.clone() }).is_err(), "{pem:?}");
-        }
-    }
-
-    #[test]
-    fn a_delivery_does_not_show_its_secrets() {
-        let shown = format!(
-            "{:?}",
-            Delivery {
-                url: "https://example.com/?key=hidden",
-                webhook_id: 1,
-                event_id: "evt",
-                event_type: "order.created",
-                request_id: "req",
-                secret: "hidden",
-                timestamp: 0,
-                body: Bytes::from_static(b"hidden"),
-            }
-        );
-        assert!(!shown.contains("hidden"), "{shown}");
-    }
-}
+mod tests;

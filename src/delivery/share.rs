@@ -6,6 +6,10 @@ use std::collections::{BinaryHeap, HashMap};
 
 use ledger_events::AccountId;
 
+/// An account may get more as long as it has less than so many times what is free. So one alone may have three
+/// quarters of all, several together more, and however they keep it there is something left for who has none.
+const OF_WHAT_IS_FREE: usize = 3;
+
 /// A webhook that wants some.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate {
@@ -59,8 +63,9 @@ pub fn share(candidates: &[Candidate], mut free: Free) -> Vec<usize> {
             turns.push(Reverse((candidates[*first].account_has, longest, *account)));
         }
     }
-    while free.all > 0
-        && let Some(Reverse((has, served, account))) = turns.pop()
+    // Who comes next has the fewest: if it may not get more, nobody may.
+    while let Some(Reverse((has, served, account))) = turns.pop()
+        && has < free.all.saturating_mul(OF_WHAT_IS_FREE)
     {
         let Some(webhooks) = accounts.get_mut(&account) else { continue };
         while let Some(Reverse((webhook_has, webhook_served, index))) = webhooks.pop() {
@@ -108,12 +113,24 @@ mod tests {
         let flood: Vec<_> = (0..50).map(|_| one(1, 500, 10, 64)).chain([one(2, 0, 0, 1)]).collect();
         let given = share(&flood, free(1));
         assert_eq!((given[50], given.iter().sum::<usize>()), (1, 1));
-        assert_eq!(share(&[one(1, 0, 0, 64), one(2, 0, 0, 64), one(3, 4, 4, 64)], free(8)), [4, 4, 0]);
+        assert_eq!(share(&[one(1, 0, 0, 64), one(2, 0, 0, 64), one(3, 4, 4, 64)], free(9)), [4, 4, 0]);
+    }
+
+    #[test]
+    fn whoever_has_much_leaves_some_for_who_has_none() {
+        let all_of_one: Vec<_> = (0..20).map(|_| one(1, 0, 0, 64)).collect();
+        assert_eq!(share(&all_of_one, free(256)).iter().sum::<usize>(), 192);
+        // It keeps them; then others come, one after the other.
+        assert_eq!(share(&[one(1, 192, 64, 64), one(2, 0, 0, 64)], free(64)), [0, 48]);
+        assert_eq!(share(&[one(1, 192, 64, 64), one(2, 48, 48, 64), one(3, 0, 0, 64)], free(16)), [0, 0, 12]);
+        // Together they may have all.
+        let of_many: Vec<_> = (0..200).map(|account_id| one(account_id, 0, 0, 64)).collect();
+        assert_eq!(share(&of_many, free(256)).iter().sum::<usize>(), 256);
     }
 
     #[test]
     fn within_an_account_webhooks_are_equal() {
-        assert_eq!(share(&[one(1, 6, 6, 64), one(1, 6, 0, 64), one(1, 6, 0, 2)], free(8)), [0, 6, 2]);
+        assert_eq!(share(&[one(1, 6, 6, 64), one(1, 6, 0, 64), one(1, 6, 0, 2)], free(12)), [0, 6, 2]);
     }
 
     #[test]
@@ -127,7 +144,7 @@ mod tests {
         let silent = |account_id| Candidate { pace: Pace::Silent, ..one(account_id, 0, 0, 64) };
         let mut all: Vec<_> = (0..1_000).map(silent).collect();
         all.push(one(5_000, 900, 900, 64));
-        let given = share(&all, Free { all: 100, unproven: 30, silent: 10 });
+        let given = share(&all, Free { all: 1_000, unproven: 30, silent: 10 });
         assert_eq!((given[..1_000].iter().sum::<usize>(), given[1_000]), (10, 64));
     }
 
@@ -162,12 +179,15 @@ mod tests {
             prop_assert!(candidates.iter().zip(&given).all(|(c, g)| *g <= c.room));
             prop_assert!(total <= all && not_quick <= unproven);
             prop_assert!(sum(Pace::Silent) <= silent);
-            if total < all {
-                prop_assert!(of(Pace::Quick).all(|(c, given)| *given == c.room));
-                if not_quick < unproven {
-                    prop_assert!(of(Pace::Unproven).all(|(c, given)| *given == c.room));
-                    prop_assert!(of(Pace::Silent).all(|(c, given)| *given == c.room || sum(Pace::Silent) >= silent));
-                }
+            // Who gets less than it could has much of what there is.
+            let has_much = |c: &Candidate| {
+                let of_account = candidates.iter().zip(&given).filter(|(other, _)| other.account_id == c.account_id);
+                c.account_has + of_account.map(|(_, given)| given).sum::<usize>() >= (all - total) * OF_WHAT_IS_FREE
+            };
+            prop_assert!(of(Pace::Quick).all(|(c, given)| *given == c.room || has_much(c)));
+            if not_quick < unproven {
+                prop_assert!(of(Pace::Unproven).all(|(c, given)| *given == c.room || has_much(c)));
+                prop_assert!(of(Pace::Silent).all(|(c, given)| *given == c.room || has_much(c) || sum(Pace::Silent) >= silent));
             }
         }
     }

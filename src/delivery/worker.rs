@@ -1,15 +1,16 @@
 //! The delivery worker: claims what is due, sends it, and records what came of it, each while the
 //! others go on. No transaction is open while HTTP is.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ledger_events::ShardId;
+use ledger_events::{ShardId, WebhookId};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::claim::{self, Claimed, Due, Targets, Want};
+use super::claim::{self, Claimed, Claims, Due, Target, Targets, Want};
 use super::queue::{Limits, Queue};
 use super::record::{self, Ended, Lease};
 use super::schedule::Clock;
@@ -30,6 +31,8 @@ const LEASE_MARGIN: Duration = Duration::from_secs(15);
 const RECORDING_MARGIN: Duration = Duration::from_secs(5);
 /// What waited longer for its turn is given back: where it goes, and what signs it, may have changed.
 const FRESH: Duration = Duration::from_secs(2);
+/// What other nodes hold of a webhook that is not quick stands in the way of a claim: then it is looked again so soon.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// After looking for what is due, so many times as long is used for other things.
 const LOOK_SELDOM: u32 = 4;
 /// After the database refused or did not answer.
@@ -50,7 +53,8 @@ pub struct WorkerSettings {
     pub deadline: Duration,
     /// Most deliveries that this node sends at once.
     pub max_in_flight: usize,
-    /// Most that this node sends to one webhook at once; over all nodes, unless it answers quickly.
+    /// Most that this node sends to one webhook at once; over all nodes, unless it answers quickly or a node has
+    /// nothing of it: then it may have one.
     pub max_in_flight_per_webhook: usize,
     /// The slow timer, for when no wake-up comes.
     pub idle: Duration,
@@ -106,15 +110,24 @@ enum Left {
     Cut(Lease),
 }
 
+/// What is due in a shard, and where that goes by now of which something waits.
+#[derive(Debug)]
+struct Found {
+    shard: ShardId,
+    due: Vec<Due>,
+    targets: HashMap<WebhookId, Arc<Target>>,
+}
+
 /// What the database said, while other things went on.
 #[derive(Debug)]
 enum Answer {
     /// What is due in which shard, and when more will be.
     Due {
-        found: Vec<(ShardId, Vec<Due>)>,
+        found: Vec<Found>,
         later: Option<Duration>,
+        refused: Vec<(ShardId, sqlx::Error)>,
     },
-    Claimed(Vec<Want>, Vec<Claimed>),
+    Claimed(Vec<Want>, Claims),
     Refused(ShardId, sqlx::Error),
     /// It was not asked: it is time to.
     None,
@@ -133,14 +146,14 @@ impl Worker {
     pub async fn claim_once(&self, shard: ShardId, free: usize) -> Result<Vec<Claimed>, sqlx::Error> {
         let now = Instant::now();
         let limits = self.limits();
-        let mut queue = Queue::new(Limits { new: limits.per_webhook, ..limits });
+        let mut queue = Queue::new(Limits { new: limits.per_webhook, beside: 0, ..limits });
         let (due, _) = claim::due(&self.database.pool, &self.settings.clock, shard).await?;
         queue.found(shard, due, now);
         let wants = queue.wanted_of(shard, Free { all: free, unproven: usize::MAX, silent: usize::MAX }, now);
-        self.take(shard, &wants).await
+        Ok(self.take(shard, &wants).await?.claimed)
     }
 
-    async fn take(&self, shard: ShardId, wants: &[Want]) -> Result<Vec<Claimed>, sqlx::Error> {
+    async fn take(&self, shard: ShardId, wants: &[Want]) -> Result<Claims, sqlx::Error> {
         let clock = &self.settings.clock;
         let claim = claim::claim(&self.database.claims, clock, &self.keyring, &self.targets, shard, wants, self.lease());
         connect::within(ANSWERED, claim).await
@@ -152,7 +165,7 @@ impl Worker {
         if latest_start.is_none_or(|latest| Instant::now() > latest) {
             return Err(claimed);
         }
-        self.metrics.attempt_started();
+        let _in_flight = self.metrics.attempt_started();
         let (started_at, started) = (claimed.moment.now(), Instant::now());
         let outcome = self.outcome(&claimed).await;
         let took = started.elapsed();
@@ -266,24 +279,34 @@ impl Worker {
         }
     }
 
-    /// Looks what is due, in every shard.
-    async fn look(self) -> Answer {
-        let (mut found, mut later) = (vec![], None::<Duration>);
+    /// Looks what is due, in every shard, and where it goes; one that refuses hides no other.
+    async fn look(self, waiting: HashMap<ShardId, Vec<WebhookId>>) -> Answer {
+        let (mut found, mut later, mut refused) = (vec![], None::<Duration>, vec![]);
         for &shard in &self.shards {
-            match claim::due(&self.database.pool, &self.settings.clock, shard).await {
-                Ok((due, next)) => {
-                    found.push((shard, due));
+            match self.look_into(shard, waiting.get(&shard).map_or(&[], Vec::as_slice)).await {
+                Ok((of_shard, next)) => {
+                    found.push(of_shard);
                     later = [later, next].into_iter().flatten().min();
                 }
-                Err(error) => return Answer::Refused(shard, error),
+                Err(error) => refused.push((shard, error)),
             }
         }
-        Answer::Due { found, later }
+        Answer::Due { found, later, refused }
+    }
+
+    async fn look_into(&self, shard: ShardId, waiting: &[WebhookId]) -> Result<(Found, Option<Duration>), sqlx::Error> {
+        let (pool, clock) = (&self.database.pool, &self.settings.clock);
+        let (due, later) = claim::due(pool, clock, shard).await?;
+        let targets = match waiting {
+            [] => HashMap::new(),
+            webhooks => self.targets.now(pool, clock, &self.keyring, shard, webhooks).await?,
+        };
+        Ok((Found { shard, due, targets }, later))
     }
 
     async fn claim(self, shard: ShardId, wants: Vec<Want>) -> Answer {
         match self.take(shard, &wants).await {
-            Ok(claimed) => Answer::Claimed(wants, claimed),
+            Ok(claims) => Answer::Claimed(wants, claims),
             Err(error) => Answer::Refused(shard, error),
         }
     }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use ledger_events::{Position, ShardId};
+use ledger_events::account::CredentialEvent;
+use ledger_events::webhook::WebhookEvent;
+use ledger_events::{Event, Position, Recorded, ShardId};
 use ledger_projections::listing::derive;
 use ledger_projections::{deliveries, totals};
 use sqlx::postgres::PgConnectOptions;
@@ -178,8 +180,16 @@ impl Projector {
         if !addressees.is_empty() {
             self.ledger.wake().made_deliveries(addressees);
         }
-        if made.has_retried() {
-            self.ledger.wake().retried_deliveries();
+        // What a worker has claimed ahead goes to the URL and with the secret of its claim.
+        let changes_target = |recorded: &Recorded| {
+            matches!(
+                recorded.event,
+                Event::Webhook(WebhookEvent::WebhookUpdated(_) | WebhookEvent::WebhookDeleted(_))
+                    | Event::Credential(CredentialEvent::SigningSecretRotated(_))
+            )
+        };
+        if made.has_retried() || events.iter().any(changes_target) {
+            self.ledger.wake().changed_deliveries();
         }
         self.metrics.projected(made.events);
         Ok(Step::Applied { events: made.events, is_more })

@@ -160,8 +160,8 @@ impl Wake {
         self.deliveries.tell_others();
     }
 
-    /// A projector of this node committed that deliveries are to be tried again.
-    pub fn retried_deliveries(&self) {
+    /// A projector of this node committed that deliveries are to be tried again, or what changes where some go.
+    pub fn changed_deliveries(&self) {
         self.deliveries.tell();
     }
 

@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::*;
-use crate::delivery::sender::{Delivery, MAX_RESPONSE_BODY_BYTES, Outcome, Sender, SenderSettings};
+use crate::delivery::sender::{CONNECTION_LIFETIME, Delivery, MAX_RESPONSE_BODY_BYTES, Outcome, Sender, SenderSettings};
 use crate::delivery::signature::VerifyError;
 
 const SECRET: &str = "whsec_0123456789";
@@ -49,6 +49,7 @@ fn settings(ca_pem: &str, deadline: Duration, allowed: &[&str]) -> SenderSetting
         ca_pem: Some(ca_pem.as_bytes().to_vec()),
         allowed_nets: allowed.iter().map(|net| net.parse().unwrap()).collect(),
         max_connections: 64,
+        connection_lifetime: CONNECTION_LIFETIME,
     }
 }
 

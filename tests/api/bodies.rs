@@ -82,6 +82,7 @@ async fn a_bad_webhook_is_named_and_appends_nothing() {
         (json!("a"), json!("http://example.com"), json!(["order.created"]), "url"),
         (json!("a"), json!("https://me:pw@example.com"), json!(["order.created"]), "url"),
         (json!("a"), json!("example.com"), json!(["order.created"]), "url"),
+        (json!("a"), json!(format!("https://{}.example", "x".repeat(64))), json!(["order.created"]), "url"),
         (json!("a"), json!(long_url), json!(["order.created"]), "url"),
         (json!("a"), json!(null), json!(["order.created"]), "url"),
         (json!("a"), json!("https://example.com"), json!([]), "events"),

@@ -140,6 +140,51 @@ async fn hundreds_of_new_endpoints_that_hang_hold_up_nobody_who_is_well() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn endpoints_that_were_quick_and_fall_silent_together_hold_up_no_other_account() {
+    let shop = Shop::open().await;
+    let (answered, hanging) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (answers, hangs) = (answered.clone(), hanging.clone());
+    let (receiver, _arrived) = receiver(move |r| {
+        // Long enough for all of them to be known as quick.
+        if r.path == "/good" || answers.fetch_add(1, Ordering::SeqCst) < 1_200 {
+            return Answer::Status(200);
+        }
+        hangs.fetch_add(1, Ordering::SeqCst);
+        Answer::Hang
+    })
+    .await;
+    for _ in 0..4 {
+        shop.webhook(&format!("{}/falls-silent", receiver.url())).await;
+    }
+    let (other, _) = shop.account("other").await;
+    let good = format!("{}/good", receiver.url());
+    let (known, _) = shop.webhook_for(other, &good, &[WebhookEventType::OrderCreated]).await;
+    shop.orders(shop.customer.account_id, 500).await;
+    shop.orders(other, 50).await;
+    shop.project().await;
+    // All that the node may send at once is what the four may have each.
+    let mut worker = shop.worker(&receiver, HANGING);
+    worker.settings.max_in_flight = 32;
+    worker.settings.max_in_flight_per_webhook = 8;
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(worker.run(stop.clone()));
+    until_within(HANGING / 2, "they all hang", async || hanging.load(Ordering::SeqCst) >= 24).await;
+    let (new_account, _) = shop.account("new").await;
+    let (new, _) = shop.webhook_for(new_account, &good, &[WebhookEventType::OrderCreated]).await;
+    shop.orders(other, 100).await;
+    shop.orders(new_account, 100).await;
+    shop.project().await;
+    assert_eq!((known, new), (5, 6));
+    let left = "SELECT count(*) FROM delivery_state WHERE webhook_id IN (5, 6) AND status <> 'delivered'";
+    let what = "the others' are delivered before one hanging send has ended, also those of one that is new";
+    until_within(HANGING / 2, what, async || count(shop.pool(), left).await == 0).await;
+    let ended = "SELECT count(*) FROM delivery_attempts WHERE error IS NOT NULL";
+    assert_eq!(count(shop.pool(), ended).await, 0);
+    assert_eq!(hanging.load(Ordering::SeqCst), 24, "three quarters");
+    running.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn one_accounts_flood_does_not_delay_anothers_delivery() {
     let shop = Shop::open().await;
     let order: Arc<Mutex<Vec<String>>> = Arc::default();

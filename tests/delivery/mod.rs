@@ -3,6 +3,7 @@
 mod bounds;
 mod fairness;
 mod hostile;
+mod nodes;
 mod records;
 mod resources;
 mod schedule;

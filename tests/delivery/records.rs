@@ -9,6 +9,7 @@ use rewards_ledger::receiver::Answer;
 use tokio_util::sync::CancellationToken;
 
 use crate::support::shop::{DEADLINE, SHARD, Shop, receiver};
+use crate::support::wait::until;
 
 async fn attempts(shop: &Shop, id: i64) -> Vec<Attempt> {
     deliveries::find(shop.pool(), SHARD, shop.customer.account_id, id).await.unwrap().unwrap().1
@@ -113,6 +114,25 @@ async fn a_stop_waits_for_what_is_being_sent() {
     beside_stop.cancel();
     beside.await.unwrap();
     assert!(arrived.try_recv().is_err(), "nothing was sent twice");
+}
+
+#[tokio::test]
+async fn what_is_cut_off_is_not_shown_as_in_flight() {
+    let shop = Shop::open().await;
+    let (receiver, mut arrived) = receiver(|_| Answer::Hang).await;
+    shop.webhook(&receiver.url()).await;
+    shop.order(1).await;
+    shop.project().await;
+    let in_flight = async || {
+        let text = shop.metrics.scrape(shop.pool()).await.unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("ledger_deliveries_in_flight "));
+        line.unwrap().parse::<i64>().unwrap()
+    };
+    let running = tokio::spawn(shop.worker(&receiver, DEADLINE).run(CancellationToken::new()));
+    tokio::time::timeout(DEADLINE, arrived.recv()).await.expect("it is sent").unwrap();
+    assert_eq!(in_flight().await, 1);
+    running.abort();
+    until("nothing is in flight", async || in_flight().await == 0).await;
 }
 
 #[tokio::test]

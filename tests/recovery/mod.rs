@@ -1,5 +1,6 @@
 //! What clients and operators do about deliveries: test, count, retry, replay; and what is forgotten.
 
+mod changes;
 mod health;
 mod management;
 mod processes;

@@ -11,7 +11,7 @@ use ledger_events::webhook::WebhookEventType;
 use ledger_events::{AccountId, BeneficiaryId, OrderId, PayoutId, WalletId, WebhookId};
 use ledger_projections::orders;
 use rewards_ledger::access::seal::{Private, random_secret};
-use rewards_ledger::delivery::sender::{Sender, SenderSettings};
+use rewards_ledger::delivery::sender::{CONNECTION_LIFETIME, Sender, SenderSettings};
 use rewards_ledger::delivery::worker::{Worker, WorkerSettings};
 use rewards_ledger::ledger::command::{AddBeneficiary, NewVoucher, PlaceOrder, RegisterWebhook, RequestPayout};
 use rewards_ledger::ledger::projector::{Projector, Step};
@@ -214,6 +214,7 @@ pub fn trusting(ca_pem: &str, deadline: Duration) -> SenderSettings {
         ca_pem: Some(ca_pem.as_bytes().to_vec()),
         allowed_nets: vec!["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()],
         max_connections: 2_000,
+        connection_lifetime: CONNECTION_LIFETIME,
     }
 }
 

@@ -10,7 +10,8 @@ use tokio::sync::mpsc;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::{Answer, FRESH, LOOK_SELDOM, Left, RETRY_PAUSE, STOP_GRACE, Worker};
+use super::{Answer, FRESH, Found, LOOK_AGAIN, LOOK_SELDOM, Left, RETRY_PAUSE, STOP_GRACE, Worker};
+use crate::delivery::claim::Claims;
 use crate::delivery::queue::Queue;
 use crate::delivery::record::Lease;
 use crate::ledger::Addressee;
@@ -97,7 +98,8 @@ impl<'w> Running<'w> {
             for claimed in self.queue.stale(FRESH, now) {
                 self.leave(Left::Unsent(claimed));
             }
-            self.asked = Some(self.worker.clone().look().boxed());
+            let waiting = self.worker.shards.iter().map(|shard| (*shard, self.queue.waiting_for(*shard))).collect();
+            self.asked = Some(self.worker.clone().look(waiting).boxed());
             return;
         }
         let shards = &self.worker.shards;
@@ -127,16 +129,29 @@ impl<'w> Running<'w> {
         self.asked = None;
         let now = Instant::now();
         match answer {
-            Answer::Due { found, later } => {
-                for (shard, due) in found {
+            Answer::Due { found, later, refused } => {
+                for Found { shard, due, targets } in found {
+                    for claimed in self.queue.outdated(shard, &due, &targets) {
+                        self.leave(Left::Unsent(claimed));
+                    }
                     self.queue.found(shard, due, now);
                 }
                 self.look_not_before = now + (now - self.asked_at) * LOOK_SELDOM;
                 if let Some(later) = later.and_then(|later| now.checked_add(later)) {
                     self.look_at = self.look_at.min(later);
                 }
+                for (shard, error) in refused {
+                    tracing::warn!(shard, %error, "it cannot be looked which deliveries are due; the worker will try again");
+                    self.look_not_before = self.look_not_before.max(now + RETRY_PAUSE);
+                    self.look_at = now;
+                }
             }
-            Answer::Claimed(wants, claimed) => self.queue.claimed(&wants, claimed),
+            Answer::Claimed(wants, Claims { claimed, is_short }) => {
+                self.queue.claimed(&wants, claimed);
+                if is_short {
+                    self.look_at = self.look_at.min(now + LOOK_AGAIN);
+                }
+            }
             Answer::Refused(shard, error) => {
                 tracing::warn!(shard, %error, "deliveries cannot be claimed; the worker will try again");
                 self.ask_not_before = now + RETRY_PAUSE;
@@ -190,9 +205,9 @@ impl<'w> Running<'w> {
     /// Gives back what was not sent, and waits for what is in flight.
     pub(super) async fn finish(mut self) {
         if let Some(asked) = self.asked.take()
-            && let Ok(Answer::Claimed(wants, claimed)) = tokio::time::timeout(STOP_GRACE, asked).await
+            && let Ok(Answer::Claimed(wants, claims)) = tokio::time::timeout(STOP_GRACE, asked).await
         {
-            self.queue.claimed(&wants, claimed);
+            self.queue.claimed(&wants, claims.claimed);
         }
         for claimed in std::mem::replace(&mut self.queue, Queue::new(self.worker.limits())).into_waiting() {
             self.leave(Left::Unsent(claimed));

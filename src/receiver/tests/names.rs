@@ -156,13 +156,118 @@ async fn names_that_hang_hold_up_no_others() {
     assert!(all <= 256, "and they have no more threads than they may: {all}");
 }
 
+#[tokio::test]
+async fn a_connection_is_not_used_for_ever_for_its_name_may_lead_elsewhere() {
+    let (old, mut at_old) = receiver(Answer::Status(200)).await;
+    let new = ReceiverSettings {
+        listen: SocketAddr::from(([127, 0, 0, 2], old.address().port())),
+        service_name: "SERVICE".to_owned(),
+        certificate: Certificate::generate().unwrap(),
+        respond: Arc::new(|_| Answer::Status(200)),
+    };
+    let (new, mut at_new) = Receiver::start(new).await.unwrap();
+    let settings = settings(&[old.ca_pem(), new.ca_pem()].concat(), LONG, &["127.0.0.0/8"]);
+    let sender = |connection_lifetime| {
+        let filter = AddressFilter { allowed: settings.allowed_nets.clone() };
+        let (lookup, _) = answers(vec![vec!["127.0.0.1"], vec!["127.0.0.2"]]);
+        Sender::with(SenderSettings { connection_lifetime, ..settings.clone() }, Resolver::with(filter, lookup)).unwrap()
+    };
+    let (url, kept) = (old.url(), sender(CONNECTION_LIFETIME));
+    for _ in 0..20 {
+        assert!(kept.send(delivery(&url)).await.succeeded());
+        assert!(at_old.try_recv().is_ok(), "over the connection that there is");
+    }
+    let renewed = sender(Duration::from_millis(100));
+    let moved = tokio::time::timeout(LONG, async {
+        while at_new.try_recv().is_err() {
+            // It is never unused for long.
+            assert!(renewed.send(delivery(&url)).await.succeeded());
+        }
+    });
+    moved.await.expect("it goes where the name leads");
+    assert!(at_old.try_recv().is_ok(), "and first went where it led");
+    old.stop().await;
+    new.stop().await;
+}
+
+/// A look-up that answers with these for any name.
+fn always(addresses: Vec<SocketAddr>) -> Lookup {
+    Arc::new(move |_| std::future::ready(Ok(addresses.clone())).boxed())
+}
+
+/// So many addresses of this machine.
+fn of_this_machine(count: usize) -> Vec<SocketAddr> {
+    (0..count).map(|n| SocketAddr::from(([127, 0, 1 + (n / 250) as u8, 1 + (n % 250) as u8], 0))).collect()
+}
+
+#[tokio::test]
+async fn of_many_addresses_the_first_eight_are_dialled_and_all_are_judged() {
+    let (receiver, mut arrived) = receiver(Answer::Status(200)).await;
+    let (url, settings) = (receiver.url(), settings(receiver.ca_pem(), LONG, &["127.0.0.0/8"]));
+    let send = async |addresses: Vec<SocketAddr>| {
+        let filter = AddressFilter { allowed: settings.allowed_nets.clone() };
+        let sender = Sender::with(settings.clone(), Resolver::with(filter, always(addresses))).unwrap();
+        sender.send(delivery(&url)).await
+    };
+    // Nobody listens there.
+    let dead_before_it = |count| [of_this_machine(count), vec![receiver.address()], of_this_machine(300)].concat();
+    let outcome = send(dead_before_it(7)).await;
+    assert!(outcome.succeeded(), "{outcome:?}");
+    assert_eq!(send(dead_before_it(8)).await.error.as_deref(), Some("connection refused"));
+    let forbidden = SocketAddr::from(([10, 0, 0, 1], 0));
+    let outcome = send([dead_before_it(7), vec![forbidden]].concat()).await;
+    assert_eq!(outcome.error.as_deref(), Some("address 10.0.0.1 is not allowed"));
+    receiver.stop().await;
+    assert_eq!(std::iter::from_fn(|| arrived.try_recv().ok()).count(), 1);
+}
+
+/// The addresses that are being dialled at a port, as the system shows them.
+fn dialled(port: u16) -> Vec<String> {
+    const SYN_SENT: &str = "02";
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let lines = table.lines().skip(1).map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
+    let of_port = lines.filter(|fields| fields[3] == SYN_SENT && fields[2].ends_with(&format!(":{port:04X}")));
+    of_port.map(|fields| fields[2].to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_name_with_hundreds_of_dead_addresses_opens_few_sockets() {
+    // Without a connection to spare it is one after the other.
+    let sends = [(64, 2), (1, 1)].map(async |(max_connections, at_once)| {
+        let (full, _waiting) = full_backlog([0, 0, 0, 0]).await;
+        let port = full.local_addr().unwrap().port();
+        let settings = settings(Certificate::generate().unwrap().ca_pem(), LONG, &["127.0.0.0/8"]);
+        let filter = AddressFilter { allowed: settings.allowed_nets.clone() };
+        let resolver = Resolver::with(filter, always(of_this_machine(300)));
+        let sender = Sender::with(SenderSettings { max_connections, ..settings }, resolver).unwrap();
+        let (mut most, mut seen) = (0, std::collections::HashSet::new());
+        let url = format!("https://many.example:{port}/");
+        let sending = sender.send(delivery(&url));
+        tokio::pin!(sending);
+        let outcome = loop {
+            tokio::select! {
+                outcome = &mut sending => break outcome,
+                () = tokio::time::sleep(Duration::from_millis(20)) => {
+                    let now = dialled(port);
+                    most = most.max(now.len());
+                    seen.extend(now);
+                }
+            }
+        };
+        assert_eq!(outcome.error.as_deref(), Some("no connection within 10 s"));
+        assert_eq!((most, seen.len()), (at_once, 8), "at once and in all, with {max_connections} connections");
+        assert!(dialled(port).is_empty());
+    });
+    futures::future::join_all(sends).await;
+}
+
 /// Where connecting never ends: nobody accepts, and no more may wait for it.
-async fn full_backlog() -> (TcpListener, Vec<TcpStream>) {
+async fn full_backlog(ip: [u8; 4]) -> (TcpListener, Vec<TcpStream>) {
     let socket = TcpSocket::new_v4().unwrap();
-    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    socket.bind(SocketAddr::from((ip, 0))).unwrap();
     let listener = socket.listen(1).unwrap();
     let mut waiting = vec![];
-    let address = listener.local_addr().unwrap();
+    let address = SocketAddr::from(([127, 0, 0, 1], listener.local_addr().unwrap().port()));
     while let Ok(stream) = tokio::time::timeout(SHORT, TcpStream::connect(address)).await {
         waiting.push(stream.unwrap());
     }
@@ -182,7 +287,7 @@ async fn name_connection_handshake_answer_and_body_share_one_deadline() {
     let (late_drip, _late_drip) = receiver(drips_late).await;
     let receivers = [&prompt, &slow, &drip, &late_drip];
     let [prompt_url, slow_url, drip_url, late_drip_url] = receivers.map(Receiver::url);
-    let (full, _waiting) = full_backlog().await;
+    let (full, _waiting) = full_backlog([127, 0, 0, 1]).await;
     let full = format!("https://localhost:{}", full.local_addr().unwrap().port());
     let silent = format!("https://localhost:{}", plain_server(b"", false).await.port());
     let trusted = receivers.map(Receiver::ca_pem).concat();

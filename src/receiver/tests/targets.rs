@@ -57,6 +57,9 @@ async fn what_is_not_tls_is_named() {
         (b"", true, "connection closed while connecting"),
         (b"", false, "no TLS handshake within 0.4 s"),
         (b"\x15\x03\x01\x00\x02\x02\x28", true, "TLS: the receiver refused the handshake"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", true, "TLS: no common version or cipher"),
+        (b"\x15\x03\x03\x00\x02\x02\x70", true, "TLS: the receiver does not know this name"),
+        (b"\x15\x03\x03\x00\x02\x02\x74", true, "TLS: the receiver asks for a certificate of this service"),
     ] {
         let address = plain_server(bytes, closes).await;
         let sender = sender_with(ca.ca_pem(), SHORT, &["127.0.0.1/32"]);

@@ -1,0 +1,117 @@
+//! Nodes beside each other, and beside what one has left behind.
+
+use std::time::Duration;
+
+use rewards_ledger::delivery::record;
+use rewards_ledger::delivery::worker::Worker;
+use rewards_ledger::receiver::Answer;
+use sqlx::AssertSqlSafe;
+use tokio_util::sync::CancellationToken;
+
+use super::{count, run_until_none};
+use crate::support::relay::Relay;
+use crate::support::shop::{DEADLINE, SHARD, Shop, receiver, worker};
+use crate::support::wait::until;
+
+/// Nobody looks what is due twice: whoever takes what others hold for the end of it does nothing more.
+const NEVER: Duration = Duration::from_secs(3_600);
+
+/// As if another node held these, for longer than the test takes.
+async fn held_elsewhere(shop: &Shop, which: &str) {
+    let sql = format!("UPDATE delivery_state SET fence = fence + 1, leased_until = now() + interval '1 hour' WHERE {which}");
+    sqlx::query(AssertSqlSafe(sql)).execute(shop.pool()).await.unwrap();
+}
+
+async fn delivered_by(shop: &Shop, worker: &Worker) -> usize {
+    let text = worker.metrics.scrape(shop.pool()).await.unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(r#"ledger_delivery_attempts_total{outcome="delivered"} "#));
+    line.map_or(0, |count| count.parse().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_drain_one_webhook_together() {
+    let shop = Shop::open().await;
+    let (receiver, _arrived) = receiver(|_| Answer::Delayed(Duration::from_millis(5), 200)).await;
+    let relay = Relay::before(receiver.address()).await;
+    shop.webhook(&relay.url()).await;
+    shop.orders(shop.customer.account_id, 3_000).await;
+    shop.project().await;
+    let stop = CancellationToken::new();
+    let workers = [(); 2].map(|()| {
+        let mut worker = worker(&shop.options, &receiver, DEADLINE);
+        worker.settings.idle = NEVER;
+        worker.settings.max_in_flight = 16;
+        worker.settings.max_in_flight_per_webhook = 16;
+        worker
+    });
+    // Neither gets ahead before the other is there.
+    relay.hold(true);
+    let running = workers.clone().map(|worker| tokio::spawn(worker.run(stop.clone())));
+    until("each sends one", async || relay.accepted() >= 2).await;
+    relay.hold(false);
+    let left = "SELECT count(*) FROM delivery_state WHERE status <> 'delivered'";
+    until("everything is delivered", async || count(shop.pool(), left).await == 0).await;
+    stop.cancel();
+    for running in running {
+        running.await.unwrap();
+    }
+    let sent = [delivered_by(&shop, &workers[0]).await, delivered_by(&shop, &workers[1]).await];
+    assert_eq!(sent.iter().sum::<usize>(), 3_000, "nothing is sent twice");
+    assert!(sent.iter().all(|sent| *sent > 300), "and both go on until the end: {sent:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_node_died_with_does_not_hold_up_what_is_new() {
+    for (pause, orders) in [(Duration::ZERO, 200), (Duration::from_millis(1_100), 5)] {
+        let shop = Shop::open().await;
+        let (receiver, _arrived) = receiver(move |_| Answer::Delayed(pause, 200)).await;
+        shop.webhook(&receiver.url()).await;
+        shop.orders(shop.customer.account_id, 300).await;
+        shop.project().await;
+        held_elsewhere(&shop, "true").await;
+        shop.orders(shop.customer.account_id, orders).await;
+        shop.project().await;
+        let mut worker = worker(&shop.options, &receiver, DEADLINE);
+        worker.settings.idle = NEVER;
+        run_until_none(worker, "SELECT count(*) FROM delivery_state WHERE status = 'pending' AND delivery_id > 300").await;
+        let early = "SELECT count(*) FROM delivery_state WHERE status <> 'pending' AND delivery_id <= 300";
+        assert_eq!(count(shop.pool(), early).await, 0, "and nobody takes what is leased");
+    }
+}
+
+#[tokio::test]
+async fn where_others_hold_most_retries_do_not_take_what_is_left() {
+    let shop = Shop::open().await;
+    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    shop.webhook(&receiver.url()).await;
+    shop.orders(shop.customer.account_id, 400).await;
+    shop.project().await;
+    sqlx::query(
+        "UPDATE delivery_state SET attempt_count = 1, next_attempt_at = now() - interval '1 hour' WHERE delivery_id <= 200",
+    )
+    .execute(shop.pool())
+    .await
+    .unwrap();
+    let worker = shop.worker(&receiver, DEADLINE);
+    let claim = async || {
+        let claimed = worker.claim_once(SHARD, 200).await.unwrap();
+        record::give_back(shop.pool(), SHARD, &claimed).await.unwrap();
+        let retries = claimed.iter().filter(|claimed| claimed.attempt > 1).count();
+        (claimed.len() - retries, retries)
+    };
+    assert_eq!(claim().await, (48, 16));
+    held_elsewhere(&shop, "delivery_id <= 56").await;
+    assert_eq!(claim().await, (6, 2), "where there is room for eight");
+    held_elsewhere(&shop, "delivery_id <= 63").await;
+    let (mut first_attempts, mut retries) = (0, 0);
+    for _ in 0..100 {
+        let claimed = claim().await;
+        assert_eq!(claimed.0 + claimed.1, 1);
+        first_attempts += claimed.0;
+        retries += claimed.1;
+    }
+    // By chance, so one that is never the one has a chance of 3 in 10,000,000,000,000.
+    assert!(first_attempts > 0 && retries > 0, "where there is room for one: {first_attempts} and {retries}");
+    held_elsewhere(&shop, "delivery_id <= 64").await;
+    assert_eq!(claim().await, (0, 0));
+}

@@ -1,0 +1,87 @@
+//! A webhook that changes while much is due to it: what a node has claimed ahead does not go the old way.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rewards_ledger::receiver::Answer;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{order, switch};
+use crate::support::node::Node;
+use crate::support::shop::{DEADLINE, receiver, worker};
+use crate::support::wait::{until, until_true};
+
+/// What is sent at once, and a quarter of what is claimed ahead.
+const AT_ONCE: usize = 8;
+
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Url,
+    Secret,
+    SwitchedOff,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_claimed_ahead_goes_where_and_as_it_should_by_then() {
+    for change in [Change::Url, Change::Secret, Change::SwitchedOff] {
+        let node = Node::start().await;
+        let setup = node.setup().await;
+        let client = &setup.client;
+        let owner = node.user(client.account_id, "owner").await;
+        let credential = node.credential(client.account_id).await.credential_id;
+        // Where each went, and with which secret.
+        let arrivals: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
+        let kept = arrivals.clone();
+        let (receiver, _arrived) = receiver(move |r| {
+            let mut arrivals = kept.lock().unwrap();
+            arrivals.push((r.path.clone(), r.token().unwrap().to_owned()));
+            // Until as much is claimed ahead as may be; then what waits has to wait.
+            if arrivals.len() <= 48 { Answer::Status(200) } else { Answer::Delayed(Duration::from_millis(500), 200) }
+        })
+        .await;
+        let hook = json!({"name": "a", "url": receiver.url(), "events": ["order.created"], "credential_id": credential});
+        let id = node.client(client, "POST", "/webhooks", hook).await.json()["id"].as_i64().unwrap();
+        futures::future::join_all((0..96).map(|_| order(&node, &setup))).await;
+        node.project().await;
+        let mut worker = worker(&node.options, &receiver, DEADLINE);
+        worker.made = node.ledger.wake().deliveries();
+        // By itself it looks when all of that has long been sent.
+        worker.settings.idle = Duration::from_secs(5);
+        worker.settings.max_in_flight = 2 * AT_ONCE;
+        worker.settings.max_in_flight_per_webhook = AT_ONCE;
+        let stop = CancellationToken::new();
+        let running = tokio::spawn(worker.run(stop.clone()));
+        until("what waits has to wait", async || arrivals.lock().unwrap().len() >= 56).await;
+        match change {
+            Change::Url => {
+                let elsewhere = json!({"url": format!("{}/new", receiver.url())});
+                node.client(client, "PUT", &format!("/webhooks/{id}"), elsewhere).await.data(200);
+                node.project().await;
+            }
+            Change::Secret => {
+                let rotate = format!("/client/api/api-keys/{credential}/rotate-signing-secret");
+                node.portal(&owner.cookie, node.url(), "POST", &rotate, Value::Null).await.data(200);
+                node.project().await;
+            }
+            Change::SwitchedOff => switch(&node, client, id, false).await,
+        }
+        let before = arrivals.lock().unwrap().len();
+        let ended = "SELECT count(*) = 96 FROM delivery_state WHERE status <> 'pending' AND leased_until IS NULL";
+        until_true("everything has ended", node.ledger.pool(), ended).await;
+        stop.cancel();
+        running.await.unwrap();
+        let arrivals = arrivals.lock().unwrap();
+        let old = arrivals.iter().filter(|arrival| **arrival == arrivals[0]).count();
+        // Two rounds at most until it has heard of it; three times as many were claimed ahead.
+        assert!(old < before + 3 * AT_ONCE, "{change:?}: {old} went the old way, {before} before it changed");
+        let expected = if matches!(change, Change::SwitchedOff) { old } else { 96 };
+        assert_eq!(arrivals.len(), expected, "{change:?}");
+        // And the attempts say which went how.
+        let counts = "SELECT count(*) FROM delivery_attempts GROUP BY url_hash, secret_hash ORDER BY min(started_at)";
+        let counts: Vec<i64> = sqlx::query_scalar(counts).fetch_all(node.ledger.pool()).await.unwrap();
+        let mut shown = vec![old, arrivals.len() - old];
+        shown.retain(|count| *count > 0);
+        assert_eq!(counts, shown.into_iter().map(|count| count as i64).collect::<Vec<_>>(), "{change:?}");
+    }
+}
