@@ -93,7 +93,9 @@ async fn statistics_read_few_of_many_rows() {
     sqlx::raw_sql("VACUUM ANALYZE deliveries, delivery_state, delivery_marks").execute(&seeding).await.unwrap();
     let ended = async |pool: PgPool, name: &str| -> i64 {
         pool.close().await;
-        let has_ended = format!("SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = '{name}' AND datname = current_database())");
+        let has_ended = format!(
+            "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = '{name}' AND datname = current_database())"
+        );
         until_true("its connection has ended", &looking, &has_ended).await;
         let read = "SELECT ((SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE relname ~ '^deliver')
             + (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname ~ '^deliver'))::bigint";

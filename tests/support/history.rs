@@ -143,7 +143,7 @@ impl Shop {
         self.advance().await;
         self.replay(late, 1).await;
         self.listens(late, false).await;
-        self.advance().await;
+        self.project().await;
         self.erasures(&left).await;
         self.project().await;
         // What orders moved is read as it was written before there were payouts.
