@@ -171,7 +171,7 @@ impl Projector {
         }
         deliveries::write(&mut tx, shard, &made).await?;
         let is_more = made.events < events.len() || i64::try_from(events.len()).is_ok_and(|n| n == BATCH_EVENTS);
-        let to = events.iter().take(made.events).last().map_or(checkpoint, |last| last.moment.position);
+        let to = events.iter().take(made.events).next_back().map_or(checkpoint, |last| last.moment.position);
         advance(&mut tx, shard, deliveries::NAME, to).await?;
         tx.commit().await?;
         conn.keep();

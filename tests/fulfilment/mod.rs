@@ -176,7 +176,9 @@ async fn stock_that_arrives_at_another_node_wakes_it() {
 async fn many_units_are_given_out_oldest_first_in_several_batches() {
     let shop = Shop::open().await;
     // More than one batch asks for, and less than all want.
-    shop.load("a", 4_050, None).await;
+    for part in ["a", "b", "c", "d", "e"] {
+        shop.load(part, 810, None).await;
+    }
     let mut placed = vec![];
     for _ in 0..45 {
         placed.push(shop.order(100).await);

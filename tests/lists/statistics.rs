@@ -89,7 +89,7 @@ async fn statistics_read_few_of_many_rows() {
     let looking = connect(&shop, "looking").await;
     let seeding = connect(&shop, "seeding").await;
     sqlx::raw_sql(AssertSqlSafe(many)).execute(&seeding).await.unwrap();
-    derive::derive_again(&mut *seeding.acquire().await.unwrap(), SHARD, deliveries::NAME).await.unwrap();
+    derive::derive_again(&mut seeding.acquire().await.unwrap(), SHARD, deliveries::NAME).await.unwrap();
     sqlx::raw_sql("VACUUM ANALYZE deliveries, delivery_state, delivery_marks").execute(&seeding).await.unwrap();
     let ended = async |pool: PgPool, name: &str| -> i64 {
         pool.close().await;

@@ -71,7 +71,7 @@ async fn what_is_claimed_ahead_goes_where_and_as_it_should_by_then() {
         until_true("everything has ended", node.ledger.pool(), ended).await;
         stop.cancel();
         running.await.unwrap();
-        let arrivals = arrivals.lock().unwrap();
+        let arrivals = arrivals.lock().unwrap().clone();
         let old = arrivals.iter().filter(|arrival| **arrival == arrivals[0]).count();
         // Two rounds at most until it has heard of it; three times as many were claimed ahead.
         assert!(old < before + 3 * AT_ONCE, "{change:?}: {old} went the old way, {before} before it changed");
