@@ -28,10 +28,6 @@ const BATCHES_AHEAD: usize = 2;
 const IDLE: Duration = Duration::from_secs(1);
 /// How often stock is looked at although none was seen to arrive.
 const RESTOCK_ANYWAY: Duration = Duration::from_secs(5);
-/// A round that took few orders up is followed by the next one after this at the least: rounds cost much the same
-/// whether they are of two orders or of ten.
-const PAUSE: Duration = Duration::from_millis(5);
-const FEW: usize = 64;
 /// After the queue was full or the database away.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// How long an order is left alone after its command was refused, and how often the whole queue is
@@ -123,11 +119,9 @@ impl Fulfilment {
             grown.borrow_and_update();
             let mut is_more = false;
             let mut is_hindered = false;
-            let mut found = 0;
             for &shard in &shards {
                 match self.advance(shard).await {
                     Ok(outcome) => {
-                        found += outcome.taken_up + outcome.restocked;
                         is_more |= outcome.taken_up + outcome.restocked > 0 || outcome.is_under_way;
                         is_hindered |= outcome.is_hindered;
                     }
@@ -136,9 +130,6 @@ impl Fulfilment {
                         is_hindered = true;
                     }
                 }
-            }
-            if found < FEW {
-                _ = stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await;
             }
             let pause = if is_hindered { RETRY_PAUSE } else { self.idle };
             tokio::select! {

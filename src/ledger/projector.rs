@@ -25,10 +25,6 @@ const TOTALLED_EVENTS: i64 = 5_000;
 const COUNTED_EVENTS: usize = 1_000;
 /// The slow timer, for when no wake-up comes.
 const IDLE: Duration = Duration::from_secs(1);
-
-/// A round that found few events is followed by the next one after this at the least: rounds cost much the same
-/// whether they are of eight events or of thirty.
-const PAUSE: Duration = Duration::from_millis(5);
 /// How long a step may take, of which every statement may take half.
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -96,7 +92,6 @@ impl Projector {
             if is_more {
                 continue;
             }
-            _ = stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await;
             tokio::select! {
                 () = stop.cancelled() => {}
                 // What stopped it is seldom gone with the next commit, and need not be logged for each.

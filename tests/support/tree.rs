@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rewards_ledger::ledger::Ledger;
+use rewards_ledger::ledger::connect::is_passing;
 use rewards_ledger::telemetry::Metrics;
 use rewards_ledger::transparency::checkpoint::{Opened, Trust};
 use rewards_ledger::transparency::memory::Memory;
 use rewards_ledger::transparency::note::{Algorithm, SigningKey, VerifierKey};
 use rewards_ledger::transparency::projector::{Step, TreeProjector};
 use rewards_ledger::transparency::signer::{Origin, Signer};
-use rewards_ledger::transparency::{Standing, store};
+use rewards_ledger::transparency::{Refusal, Standing, TreeError, store};
 use sqlx::postgres::PgConnectOptions;
 
 use super::ledger::{LOG_KEY, SHARD};
@@ -60,17 +61,25 @@ impl Tree {
         Tree { projector, state, ledger: ledger.clone(), _directory: directory }
     }
 
-    /// Signs everything in the log; the size of the tree.
+    /// Signs everything in the log; the size of the tree. A step whose connection is found cut is taken again, as a
+    /// node does.
     pub async fn grow(&self) -> u64 {
-        while self.projector.once(SHARD).await.unwrap() != Step::Idle {}
-        self.newest().await.size
+        let mut is_cut = false;
+        loop {
+            match self.projector.once(SHARD).await {
+                Ok(Step::Idle) => return self.newest().await.size,
+                Ok(_) => {}
+                Err(TreeError::Database(error)) if !is_cut && is_passing(&error) => is_cut = true,
+                Err(error) => panic!("the tree does not grow: {error}"),
+            }
+        }
     }
 
     /// What the next step says, which is that it refuses.
     #[track_caller]
-    pub fn refused(outcome: Result<Step, rewards_ledger::transparency::TreeError>) -> rewards_ledger::transparency::Refusal {
+    pub fn refused(outcome: Result<Step, TreeError>) -> Refusal {
         match outcome {
-            Err(rewards_ledger::transparency::TreeError::Refused(refusal)) => refusal,
+            Err(TreeError::Refused(refusal)) => refusal,
             other => panic!("not refused: {other:?}"),
         }
     }
