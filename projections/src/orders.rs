@@ -1,6 +1,6 @@
 //! `orders`: the state of every order, written inline.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use ledger_events::order::{self, Order, OrderPlaced, OrderStatus, evolve};
@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::listing::marks::{self, ORDERS, Span};
 use crate::listing::pages::{self, Group, ORDER_GROUPS, Thresholds};
+use crate::listing::stretches::{self, Stretch};
 use crate::page::{self, Listed, Page};
 use crate::write::Write;
 use crate::{ProjectionError, known, money, percent};
@@ -206,20 +207,21 @@ async fn list_of_account(
     }
     let is_dated = filter.created_from.is_some() || filter.created_to.is_some();
     let status = filter.status.map(OrderStatus::as_str);
-    if filter.created_to.is_none() && filter.product_id.is_none() && (is_dated || status.is_none()) {
+    if filter.created_to.is_none() && (is_dated || (filter.product_id.is_none() && status.is_none())) {
         span.upto = ORDERS.total(&mut tx, shard, account).await?;
     }
     let (owner, within) = ((shard, account), (span.after_key, span.upto_key));
     let (total, keys) = match (filter.product_id, status) {
         (None, None) => (span.rows(), ORDERS.keys(&mut tx, shard, account, span, page.rows()).await?),
         (None, Some(status)) => {
-            let total = count_of_status(&mut tx, owner, status, is_dated.then_some(span), thresholds).await?;
-            (total, pages::keys_of_status(&mut tx, owner, status, within, (total, page.rows())).await?)
+            let stretches = stretches::of_status(&mut tx, owner, status, within, thresholds).await?;
+            let keys = stretches::keys(&mut tx, owner, status, &stretches, page.rows()).await?;
+            (Stretch::orders_of(&stretches), keys)
         }
-        (product, status) => {
-            let groups = pages::order_groups(&mut tx, owner, product, status, thresholds).await?;
+        (Some(product), status) => {
+            let groups = pages::order_groups(&mut tx, owner, Some(product), status, thresholds).await?;
             let total = match is_dated {
-                true => ORDER_GROUPS.count(&mut tx, owner, &groups, within).await?,
+                true => count_of_product(&mut tx, owner, (product, status), &groups, span, thresholds).await?,
                 false => Group::rows_of(&groups),
             };
             (total, ORDER_GROUPS.keys(&mut tx, owner, &groups, within, (total, page.rows()), thresholds).await?)
@@ -241,25 +243,29 @@ async fn list_of_account(
     Ok(Listed { rows: found, total })
 }
 
-/// How many orders of one status an account has: of a span the fewer are counted, those of the status or the others.
-async fn count_of_status(
+/// How many of a product's orders lie in a span, which are of these groups. Where others are fewer, those are counted,
+/// and left out of all.
+async fn count_of_product(
     conn: &mut PgConnection,
     owner: (ShardId, AccountId),
-    status: &str,
-    span: Option<Span>,
+    (product, status): (ProductId, Option<&str>),
+    groups: &[Group],
+    span: Span,
     thresholds: &Thresholds,
 ) -> Result<i64, sqlx::Error> {
-    let Some(span) = span else {
-        return Ok(Group::rows_of(&pages::order_groups(conn, owner, None, Some(status), thresholds).await?));
-    };
-    let groups = pages::order_groups(&mut *conn, owner, None, None, thresholds).await?;
-    let (of_status, others): (Vec<Group>, Vec<Group>) = groups.into_iter().partition(|group| group.kind == status);
     let within = (span.after_key, span.upto_key);
-    if Group::rows_of(&of_status) <= Group::rows_of(&others) {
-        return pages::count_of_statuses(conn, owner, &[status], within).await;
+    if Group::rows_of(groups) > thresholds.skipped {
+        let mut others = pages::order_groups(&mut *conn, owner, None, status, thresholds).await?;
+        others.retain(|group| group.id != product);
+        if Group::rows_of(&others) < Group::rows_of(groups) {
+            let all = match status {
+                Some(status) => Stretch::orders_of(&stretches::of_status(&mut *conn, owner, status, within, thresholds).await?),
+                None => span.rows(),
+            };
+            return Ok(all - ORDER_GROUPS.count(conn, owner, &others, within).await?);
+        }
     }
-    let others: Vec<&str> = others.iter().map(|group| &*group.kind).collect::<BTreeSet<_>>().into_iter().collect();
-    Ok(span.rows() - pages::count_of_statuses(conn, owner, &others, within).await?)
+    ORDER_GROUPS.count(conn, owner, groups, within).await
 }
 
 /// Of all accounts, for operators: the newest of each, as far as the page goes. Without dates, how

@@ -9,7 +9,7 @@ use sqlx::AssertSqlSafe;
 use crate::support::shop::{SHARD, Shop};
 
 /// Every table that is derived from the log, those of the lists among them.
-const TABLES: [&str; 22] = [
+const TABLES: [&str; 23] = [
     "accounts",
     "credentials",
     "users",
@@ -30,6 +30,7 @@ const TABLES: [&str; 22] = [
     // A group that has lost its last order may still be there.
     "(SELECT * FROM order_counts WHERE orders <> 0)",
     "order_marks",
+    "(SELECT * FROM order_mark_counts WHERE orders <> 0)",
     "list_checkpoints",
     "delivery_counts",
     "delivery_marks",

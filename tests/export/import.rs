@@ -26,7 +26,7 @@ use crate::support::postgres::{TestDatabase, database};
 use crate::support::shop::Shop;
 
 /// The log, and everything that is derived from it.
-const DERIVED: [&str; 24] = [
+const DERIVED: [&str; 25] = [
     "events",
     "accounts",
     "credentials",
@@ -48,6 +48,7 @@ const DERIVED: [&str; 24] = [
     // A group that has lost its last order may still be there.
     "(SELECT * FROM order_counts WHERE orders <> 0)",
     "order_marks",
+    "(SELECT * FROM order_mark_counts WHERE orders <> 0)",
     "list_checkpoints",
     "delivery_counts",
     "delivery_marks",

@@ -315,6 +315,30 @@ async fn a_migration_tells_each_state_its_event_type() {
     assert_eq!(told, [("order.cancelled".to_owned(), 1), ("order.created".to_owned(), 4)]);
 }
 
+/// What was counted before there were counts by mark is counted by them, and moved on from there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_migration_counts_orders_by_their_marks() {
+    let shop = Shop::open().await;
+    shop.orders(shop.customer.account_id, 505).await;
+    let order = shop.order(1).await;
+    shop.count().await;
+    shop.cancel(order).await;
+    let before = "DROP TABLE order_mark_counts; DROP FUNCTION order_moves; DROP INDEX order_marks_key;
+        ALTER TABLE list_checkpoints DROP COLUMN marked_position";
+    sqlx::raw_sql(before).execute(&mut shop.admin().await).await.unwrap();
+    sqlx::raw_sql(include_str!("../../migrations/0016_orders_by_marks.sql")).execute(&mut shop.admin().await).await.unwrap();
+    let counted = "SELECT c.status, c.orders FROM order_mark_counts c JOIN order_marks m ON m.key = c.after AND m.ordinal = 500 ORDER BY 1";
+    let counted: Vec<(String, i64)> = sqlx::query_as(counted).fetch_all(shop.pool()).await.unwrap();
+    assert_eq!(counted, [("CANCELLED".to_owned(), 1), ("PENDING".to_owned(), 5)]);
+    shop.sound().await;
+    shop.orders(shop.customer.account_id, 3).await;
+    shop.count().await;
+    shop.sound().await;
+    // A node that counts without them does not go on.
+    let without = sqlx::raw_sql("UPDATE list_checkpoints SET position = position + 1").execute(&mut shop.admin().await).await;
+    assert!(without.unwrap_err().to_string().contains("list_checkpoints_marked_check"));
+}
+
 /// More products than groups are merged, over HTTP.
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_of_a_status_hold_the_orders_of_all_products() {
@@ -362,7 +386,17 @@ async fn a_wrong_count_or_mark_is_found_and_derived_again() {
             "PENDING is 511, its rows say 510",
         ),
         ("DELETE FROM order_counts", Rebuild::All, "PENDING is none, its rows say 511"),
-        ("UPDATE order_marks SET key = key + 1", Rebuild::Inline(ledger_projections::Inline::Orders), "position of order 500"),
+        (
+            "UPDATE order_mark_counts SET orders = orders - 3",
+            Rebuild::Inline(ledger_projections::Inline::Orders),
+            "PENDING is 8, its rows say 11",
+        ),
+        (
+            "UPDATE order_marks SET created_at = created_at + interval '1 second'",
+            Rebuild::Inline(ledger_projections::Inline::Orders),
+            "position of order 500",
+        ),
+        ("DELETE FROM order_mark_counts", Rebuild::All, "PENDING is none, its rows say 11"),
         ("UPDATE delivery_marks SET ordinal = 400", Rebuild::Deliveries, "id of delivery 400"),
         (
             "UPDATE delivery_state SET event_type = 'order.failed' WHERE delivery_id = 7",

@@ -1,6 +1,6 @@
 //! Keeping marks and counts, and deriving them anew.
 
-use ledger_events::{AccountId, Position, ShardId};
+use ledger_events::{AccountId, Position, ProductId, ShardId};
 use sqlx::{Connection, PgConnection};
 
 use super::EVERY;
@@ -42,23 +42,78 @@ pub async fn step(conn: &mut PgConnection, shard: ShardId) -> Result<Step, sqlx:
         return Ok(Step::Idle);
     }
     let to = head.min(from + BATCH_EVENTS);
-    let mut accounts: Vec<AccountId> = sqlx::query_scalar(
-        "INSERT INTO order_counts AS c (shard_id, account_id, product_id, status, orders)
-         SELECT $1, account_id, product_id, status, orders FROM order_changes($1, $2, $3) ORDER BY account_id, product_id, status
-         ON CONFLICT (shard_id, account_id, product_id, status) DO UPDATE SET orders = c.orders + excluded.orders
-         RETURNING account_id",
-    )
-    .bind(shard)
-    .bind(from)
-    .bind(to)
-    .fetch_all(&mut *tx)
-    .await?;
-    accounts.sort_unstable();
-    accounts.dedup();
-    mark_orders(&mut tx, shard, &accounts).await?;
-    sqlx::query("UPDATE list_checkpoints SET position = $2 WHERE shard_id = $1").bind(shard).bind(to).execute(&mut *tx).await?;
+    let moves: Vec<Move> =
+        sqlx::query_as("SELECT account_id, product_id, status, placed_position, orders FROM order_moves($1, $2, $3)")
+            .bind(shard)
+            .bind(from)
+            .bind(to)
+            .fetch_all(&mut *tx)
+            .await?;
+    count_orders(&mut tx, shard, &moves).await?;
+    sqlx::query("UPDATE list_checkpoints SET position = $2, marked_position = $2 WHERE shard_id = $1")
+        .bind(shard)
+        .bind(to)
+        .execute(&mut *tx)
+        .await?;
     tx.commit().await?;
     Ok(Step::Counted { is_more: to < head })
+}
+
+/// An order that came to a status, or left it.
+#[derive(sqlx::FromRow)]
+struct Move {
+    account_id: AccountId,
+    product_id: ProductId,
+    status: String,
+    placed_position: Position,
+    /// 1 or -1.
+    orders: i64,
+}
+
+async fn count_orders(conn: &mut PgConnection, shard: ShardId, moves: &[Move]) -> Result<(), sqlx::Error> {
+    if moves.is_empty() {
+        return Ok(());
+    }
+    let accounts: Vec<_> = moves.iter().map(|m| m.account_id).collect();
+    let statuses: Vec<_> = moves.iter().map(|m| &*m.status).collect();
+    let orders: Vec<_> = moves.iter().map(|m| m.orders).collect();
+    sqlx::query(
+        "INSERT INTO order_counts AS c (shard_id, account_id, product_id, status, orders)
+         SELECT $1, m.account_id, m.product_id, m.status, sum(m.orders)
+         FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::bigint[]) AS m (account_id, product_id, status, orders)
+         GROUP BY 2, 3, 4 HAVING sum(m.orders) <> 0 ORDER BY 2, 3, 4
+         ON CONFLICT (shard_id, account_id, product_id, status) DO UPDATE SET orders = c.orders + excluded.orders",
+    )
+    .bind(shard)
+    .bind(&accounts)
+    .bind(moves.iter().map(|m| m.product_id).collect::<Vec<_>>())
+    .bind(&statuses)
+    .bind(&orders)
+    .execute(&mut *conn)
+    .await?;
+    let mut marked = accounts.clone();
+    marked.sort_unstable();
+    marked.dedup();
+    mark_orders(&mut *conn, shard, &marked).await?;
+    // Every mark up to these orders is set now, so that each is counted after the same one for ever.
+    sqlx::query(
+        "INSERT INTO order_mark_counts AS c (shard_id, account_id, status, after, orders)
+         SELECT $1, m.account_id, m.status, mark.key, sum(m.orders)
+         FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::bigint[]) AS m (account_id, status, placed_position, orders)
+         CROSS JOIN LATERAL
+            (SELECT k.key FROM order_marks k WHERE k.shard_id = $1 AND k.account_id = m.account_id AND k.key < m.placed_position
+             ORDER BY k.key DESC LIMIT 1) AS mark
+         GROUP BY 2, 3, 4 HAVING sum(m.orders) <> 0 ORDER BY 2, 3, 4
+         ON CONFLICT (shard_id, account_id, status, after) DO UPDATE SET orders = c.orders + excluded.orders",
+    )
+    .bind(shard)
+    .bind(&accounts)
+    .bind(&statuses)
+    .bind(moves.iter().map(|m| m.placed_position).collect::<Vec<_>>())
+    .bind(&orders)
+    .execute(conn)
+    .await?;
+    Ok(())
 }
 
 /// Marks the orders after an account's last mark, where there are enough of them.
@@ -146,7 +201,7 @@ pub async fn count_deliveries(
     Ok(())
 }
 
-/// Rows of the four tables that are not what the tables they are derived from say, as of one
+/// Rows of the five tables that are not what the tables they are derived from say, as of one
 /// snapshot, which the caller holds: the table, the account, and what is stored and should be.
 pub async fn differing(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<Differing>, sqlx::Error> {
     sqlx::query_as(
@@ -158,12 +213,27 @@ pub async fn differing(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<Di
                 SELECT c.account_id, c.product_id, c.status, -c.orders
                 FROM reached, public.order_changes($1, reached.position, 9223372036854775807) AS c) AS o
             GROUP BY 1, 2, 3),
+         mark_groups AS (
+            SELECT account_id, status, after, sum(n)::bigint AS n FROM (
+                SELECT o.account_id, o.status, o.placed_position, 1 AS n FROM public.orders o WHERE o.shard_id = $1
+                UNION ALL
+                SELECT m.account_id, m.status, m.placed_position, -m.orders
+                FROM reached, public.order_moves($1, reached.position, 9223372036854775807) AS m) AS o
+            CROSS JOIN LATERAL
+                (SELECT k.key AS after FROM public.order_marks k
+                 WHERE k.shard_id = $1 AND k.account_id = o.account_id AND k.key < o.placed_position ORDER BY k.key DESC LIMIT 1) AS mark
+            GROUP BY 1, 2, 3),
          delivery_groups AS (
             SELECT account_id, webhook_id, event_type, count(*) AS n FROM public.deliveries WHERE shard_id = $1 GROUP BY 1, 2, 3)
          SELECT 'order_counts' AS table_name, coalesce(s.account_id, g.account_id) AS account_id,
                 format('orders of product %s, %s', coalesce(s.product_id, g.product_id), coalesce(s.status, g.status)) AS field,
                 s.orders AS stored, g.n AS derived
          FROM (SELECT * FROM public.order_counts WHERE shard_id = $1) AS s FULL JOIN order_groups g USING (account_id, product_id, status)
+         WHERE coalesce(s.orders, 0) <> coalesce(g.n, 0)
+         UNION ALL
+         SELECT 'order_mark_counts', coalesce(s.account_id, g.account_id),
+                format('orders after position %s, %s', coalesce(s.after, g.after), coalesce(s.status, g.status)), s.orders, g.n
+         FROM (SELECT * FROM public.order_mark_counts WHERE shard_id = $1) AS s FULL JOIN mark_groups g USING (account_id, status, after)
          WHERE coalesce(s.orders, 0) <> coalesce(g.n, 0)
          UNION ALL
          SELECT 'delivery_counts', coalesce(s.account_id, g.account_id),
@@ -213,7 +283,7 @@ pub async fn derive_again(conn: &mut PgConnection, shard: ShardId, projection: &
     .execute(&mut *tx)
     .await?;
     sqlx::query(
-        "INSERT INTO list_checkpoints (shard_id, position) VALUES ($1, 0) ON CONFLICT (shard_id) DO UPDATE SET position = 0",
+        "INSERT INTO list_checkpoints (shard_id, position) VALUES ($1, 0) ON CONFLICT (shard_id) DO UPDATE SET position = 0, marked_position = 0",
     )
     .bind(shard)
     .execute(&mut *tx)
@@ -221,6 +291,7 @@ pub async fn derive_again(conn: &mut PgConnection, shard: ShardId, projection: &
     for clear in [
         "DELETE FROM order_counts WHERE shard_id = $1",
         "DELETE FROM order_marks WHERE shard_id = $1",
+        "DELETE FROM order_mark_counts WHERE shard_id = $1",
         "DELETE FROM delivery_counts WHERE shard_id = $1",
         "DELETE FROM delivery_marks WHERE shard_id = $1",
     ] {
@@ -230,18 +301,20 @@ pub async fn derive_again(conn: &mut PgConnection, shard: ShardId, projection: &
     sqlx::query(
         "WITH counted AS (
             INSERT INTO order_counts (shard_id, account_id, product_id, status, orders)
-            SELECT shard_id, account_id, product_id, status, count(*) FROM orders WHERE shard_id = $1 GROUP BY 1, 2, 3, 4)
-         UPDATE list_checkpoints SET position = (SELECT position FROM log_head WHERE shard_id = $1) WHERE shard_id = $1",
-    )
-    .bind(shard)
-    .execute(&mut *tx)
-    .await?;
-    sqlx::query(
-        "INSERT INTO order_marks (shard_id, account_id, ordinal, key, created_at)
-         SELECT $1, account_id, ordinal, placed_position, created_at
-         FROM (SELECT account_id, placed_position, created_at, row_number() OVER (PARTITION BY account_id ORDER BY placed_position) AS ordinal
-               FROM orders WHERE shard_id = $1) AS o
-         WHERE ordinal % $2 = 0",
+            SELECT shard_id, account_id, product_id, status, count(*) FROM orders WHERE shard_id = $1 GROUP BY 1, 2, 3, 4),
+         ordered AS MATERIALIZED (
+            SELECT account_id, status, placed_position, created_at,
+                   row_number() OVER (PARTITION BY account_id ORDER BY placed_position) AS ordinal FROM orders WHERE shard_id = $1),
+         marked AS (
+            INSERT INTO order_marks (shard_id, account_id, ordinal, key, created_at)
+            SELECT $1, account_id, ordinal, placed_position, created_at FROM ordered WHERE ordinal % $2 = 0),
+         by_mark AS (
+            INSERT INTO order_mark_counts (shard_id, account_id, status, after, orders)
+            SELECT $1, o.account_id, o.status, m.placed_position, count(*)
+            FROM ordered o JOIN ordered m ON m.account_id = o.account_id AND m.ordinal = (o.ordinal - 1) / $2 * $2
+            GROUP BY 2, 3, 4)
+         UPDATE list_checkpoints c SET (position, marked_position) = (SELECT h.position, h.position FROM log_head h WHERE h.shard_id = $1)
+         WHERE c.shard_id = $1",
     )
     .bind(shard)
     .bind(EVERY)

@@ -8,6 +8,7 @@
 pub mod derive;
 pub mod marks;
 pub mod pages;
+pub mod stretches;
 
 /// Rows from one mark to the next.
 pub const EVERY: i64 = 500;

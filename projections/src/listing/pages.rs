@@ -19,7 +19,7 @@ pub struct Thresholds {
     pub merged_groups: usize,
     /// More pending deliveries are looked for among all, the newest first: a backlog is new.
     pub pending: i64,
-    /// With more rows before a page, what is left out is counted, where that is less work.
+    /// With more rows before a page, or of a product, what is left out is counted, where that is less work.
     pub skipped: i64,
 }
 
@@ -88,46 +88,8 @@ pub async fn order_groups(
     Ok(groups)
 }
 
-/// The keys on a page of an account's orders of one status, of whatever products, that lie after the first and up
-/// to the second of `within`: `rows` of the `total` that are there.
-pub async fn keys_of_status(
-    conn: &mut PgConnection,
-    owner: (ShardId, AccountId),
-    status: &str,
-    within: (i64, i64),
-    (total, rows): (i64, Range<i64>),
-) -> Result<Vec<i64>, sqlx::Error> {
-    let branch = |query: &mut QueryBuilder<Postgres>, status: &&str| {
-        query.push("SELECT placed_position AS key FROM orders WHERE shard_id = ").push_bind(owner.0);
-        query.push(" AND account_id = ").push_bind(owner.1).push(" AND status = ").push_bind(status.to_string());
-        query.push(" AND placed_position > ").push_bind(within.0).push(" AND placed_position <= ").push_bind(within.1);
-    };
-    merged(conn, &[status], branch, total, rows).await
-}
-
-/// How many orders of some statuses an account has there.
-pub async fn count_of_statuses(
-    conn: &mut PgConnection,
-    (shard, account): (ShardId, AccountId),
-    statuses: &[&str],
-    within: (i64, i64),
-) -> Result<i64, sqlx::Error> {
-    sqlx::query_scalar(
-        "SELECT count(*) FROM orders WHERE shard_id = $1 AND account_id = $2 AND status = ANY ($3)
-         AND placed_position > $4 AND placed_position <= $5",
-    )
-    .bind(shard)
-    .bind(account)
-    .bind(statuses)
-    .bind(within.0)
-    .bind(within.1)
-    .persistent(false)
-    .fetch_one(conn)
-    .await
-}
-
 /// The position up to which orders are counted, and where the log ends.
-async fn counted(conn: &mut PgConnection, shard: ShardId) -> Result<(Position, Position), sqlx::Error> {
+pub(super) async fn counted(conn: &mut PgConnection, shard: ShardId) -> Result<(Position, Position), sqlx::Error> {
     sqlx::query_as(
         "SELECT coalesce(c.position, 0), h.position FROM log_head h LEFT JOIN list_checkpoints c ON c.shard_id = h.shard_id
          WHERE h.shard_id = $1",
