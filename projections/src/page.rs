@@ -72,7 +72,7 @@ pub async fn planned_snapshot(pool: &PgPool) -> Result<Transaction<'static, Post
     pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL jit = off").await
 }
 
-/// Counts and fetches: `conditions` writes ` FROM … WHERE …`, rows come by `key` descending.
+/// Counts and fetches in one snapshot: `conditions` writes ` FROM … WHERE …`, rows come by `key` descending.
 pub async fn fetch<R>(
     pool: &PgPool,
     conditions: impl Fn(&mut QueryBuilder<Postgres>),
@@ -82,12 +82,15 @@ pub async fn fetch<R>(
 where
     R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
 {
+    let mut tx = planned_snapshot(pool).await?;
     let mut count = QueryBuilder::new("SELECT count(*)");
     conditions(&mut count);
-    let total: i64 = count.build_query_scalar().fetch_one(pool).await?;
+    let total: i64 = count.build_query_scalar().fetch_one(&mut *tx).await?;
     let mut select = QueryBuilder::new("SELECT *");
     conditions(&mut select);
     select.push(" ORDER BY ").push(key).push(" DESC LIMIT ").push_bind(page.size);
     select.push(" OFFSET ").push_bind(page.offset());
-    Ok(Listed { rows: select.build_query_as().fetch_all(pool).await?, total })
+    let rows = select.build_query_as().fetch_all(&mut *tx).await?;
+    tx.commit().await?;
+    Ok(Listed { rows, total })
 }

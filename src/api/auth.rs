@@ -13,6 +13,7 @@ use super::body;
 use super::edge::WireUri;
 use super::error::{ApiError, Code, RateLimited};
 use super::log::is_for_auditors;
+use super::probes;
 use super::source::source_ip;
 use super::state::ApiState;
 use super::user_auth::{bearer, portal_user};
@@ -86,7 +87,6 @@ impl CallerSlot {
 }
 
 /// Probes are for those who run the service: they are never refused.
-const PROBES: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
 
 /// The middleware; it goes around every route.
 #[derive(Clone, Debug)]
@@ -111,7 +111,7 @@ impl<E: Endpoint> Endpoint for Admitted<E> {
     type Output = Response;
 
     async fn call(&self, mut request: Request) -> Result<Response> {
-        if !PROBES.contains(&request.uri().path()) {
+        if !probes::PATHS.contains(&request.uri().path()) {
             admit(&self.state, &mut request).await?;
         }
         self.inner.call(request).await.map(IntoResponse::into_response)

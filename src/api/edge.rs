@@ -228,8 +228,6 @@ fn route_class(path: &str) -> &'static str {
         ("/auth", "sessions"),
         ("/client/api", "portal"),
         ("/admin/v1", "operator"),
-        ("/client/api", "portal"),
-        ("/auth", "auth"),
         ("/log", "log"),
         ("/healthz", "probe"),
         ("/readyz", "probe"),

@@ -80,7 +80,7 @@ codes! {
     /// Nothing happened; the request may be sent again.
     Unavailable = 503 "E_UNAVAILABLE" "The service cannot take the request now. Nothing happened; try again.";
     /// It may have happened; the same Idempotency-Key tells.
-    OutcomeUnknown = 504 "E_OUTCOME_UNKNOWN" "The outcome is not known. Ask again with the same Idempotency-Key.";
+    OutcomeUnknown = 504 "E_OUTCOME_UNKNOWN" "The outcome is not known. Ask again with the same Idempotency-Key; if you sent none, look at what there is first.";
 }
 
 impl Code {
@@ -230,8 +230,14 @@ impl ResponseError for RateLimited {
     }
 }
 
+/// How one may say who one is (RFC 9110, 11.6.1).
+const CHALLENGES: &str = r#"ApiKey realm="rewards-ledger", Bearer realm="rewards-ledger""#;
+
 fn json_response(status: StatusCode, body: &impl Serialize, retry_after: Option<u32>) -> Response {
     let mut response = Response::builder().status(status).content_type(JSON).body(Body::from_json(body).unwrap_or_default());
+    if status == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(CHALLENGES));
+    }
     if let Some(seconds) = retry_after {
         let headers = response.headers_mut();
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
@@ -289,7 +295,7 @@ const DOCUMENTED: [(u16, &str); 13] = [
     (429, "A rate limit was exceeded."),
     (500, "An internal error; `message` holds the request's id."),
     (503, "The service cannot take the request now. Nothing happened."),
-    (504, "The outcome is not known; ask again with the same `Idempotency-Key`."),
+    (504, "The outcome is not known; ask again with the same `Idempotency-Key`, or look at what there is."),
 ];
 
 const RETRY_AFTER: &str = "Seconds after which to ask again.";
@@ -308,6 +314,7 @@ impl ApiResponse for ApiError {
                 },
             }],
             headers: match status {
+                401 => vec![documented_header::<String>("WWW-Authenticate", "How to say who you are: `ApiKey`, `Bearer`.")],
                 409 => vec![documented_header::<Option<u32>>("Retry-After", RETRY_AFTER)],
                 429 | 503 | 504 => vec![documented_header::<u32>("Retry-After", RETRY_AFTER)],
                 _ => vec![],

@@ -1,60 +1,101 @@
 //! `/healthz`, `/readyz` and `/metrics`: for those who run the service.
 
-use poem::http::header;
-use poem::{IntoResponse, Response, Route, get, handler};
+use poem::{IntoResponse, Response, Route, get};
+use poem_openapi::registry::{MetaMediaType, MetaResponse, MetaResponses, MetaSchema, MetaSchemaRef, Registry};
+use poem_openapi::{ApiResponse, Enum, Object, OpenApi};
 use serde::Serialize;
 
 use super::error::{ApiError, Code};
-use super::reply::render;
-use super::state::State;
+use super::reply::{NoStore, Reply};
+use super::state::{State, Tag};
 use crate::ledger::{SchemaError, check_schema};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-#[derive(Serialize)]
-struct Status {
-    status: &'static str,
+/// Where each of them is.
+pub const PATHS: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
+
+/// How a node is.
+#[derive(Enum, Serialize)]
+#[oai(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
+enum ProbeStatus {
+    Alive,
+    Ready,
 }
 
-fn fine(status: &'static str) -> poem::Result<Response> {
-    let body = render(&Status { status }).map_err(ApiError::internal)?;
-    Ok(Response::builder().content_type(super::error::JSON).header(header::CACHE_CONTROL, "no-store").body(body))
+/// The answer of a probe.
+#[derive(Object, Serialize)]
+struct Probe {
+    /// `alive`, or `ready`.
+    status: ProbeStatus,
 }
 
-/// 200 while the process lives.
-#[handler]
-async fn healthz() -> poem::Result<Response> {
-    fine("alive")
+fn fine(status: ProbeStatus) -> NoStore<Reply<Probe>> {
+    NoStore(Reply(Probe { status }))
 }
 
-/// 200 when the database answers, its schema is this program's, the log is append-only for this
-/// role, and this node does not refuse to sign it; else 503 with the reason.
-#[handler]
-async fn readyz(state: State<'_>) -> poem::Result<Response> {
-    match check_schema(state.ledger.pool()).await {
-        Ok(()) => match state.public_log.standing.refusal() {
-            None => fine("ready"),
-            Some((shard, refusal)) => {
-                let reason = format!("The transparency log of shard {shard} is not signed: {refusal}.");
-                Err(ApiError::new(Code::Unavailable).message(reason).into())
-            }
-        },
-        Err(SchemaError::Database(error)) => {
-            tracing::warn!(%error, "this node is not ready: the database does not answer");
-            Err(ApiError::new(Code::Unavailable).message("The database does not answer.").into())
-        }
-        Err(reason) => Err(ApiError::new(Code::Unavailable).message(reason.to_string()).into()),
+/// Metrics in the format of OpenMetrics.
+struct OpenMetrics(String);
+
+impl IntoResponse for OpenMetrics {
+    fn into_response(self) -> Response {
+        Response::builder().content_type(OPEN_METRICS).body(self.0)
     }
 }
 
-#[handler]
-async fn metrics(state: State<'_>) -> poem::Result<Response> {
-    let text = state.metrics.scrape(state.ledger.pool()).await.map_err(ApiError::internal)?;
-    Ok(text.with_content_type(OPEN_METRICS).into_response())
+impl ApiResponse for OpenMetrics {
+    fn meta() -> MetaResponses {
+        let schema = MetaSchemaRef::Inline(Box::new(MetaSchema::new("string")));
+        let content = vec![MetaMediaType { content_type: OPEN_METRICS, schema }];
+        let ok = MetaResponse { description: "OK", status: Some(200), status_range: None, content, headers: vec![] };
+        MetaResponses { responses: vec![ok] }
+    }
+
+    fn register(_: &mut Registry) {}
 }
 
-pub fn add(route: Route) -> Route {
-    route.at("/healthz", get(healthz)).at("/readyz", get(readyz)).at("/metrics", get(metrics))
+pub struct Probes;
+
+#[OpenApi(tag = "Tag::Probes")]
+impl Probes {
+    /// Is the process alive
+    ///
+    /// 200 while the process lives, whatever the database does.
+    #[oai(path = "/healthz", method = "get", operation_id = "probe_health")]
+    async fn healthz(&self) -> Result<NoStore<Reply<Probe>>, ApiError> {
+        Ok(fine(ProbeStatus::Alive))
+    }
+
+    /// Can this node work
+    ///
+    /// 200 when the database answers, its schema is this program's, the log is append-only for this role, and this node does
+    /// not refuse to sign it; else 503 with the reason.
+    #[oai(path = "/readyz", method = "get", operation_id = "probe_readiness")]
+    async fn readyz(&self, state: State<'_>) -> Result<NoStore<Reply<Probe>>, ApiError> {
+        match check_schema(state.ledger.pool()).await {
+            Ok(()) => match state.public_log.standing.refusal() {
+                None => Ok(fine(ProbeStatus::Ready)),
+                Some((shard, refusal)) => {
+                    let reason = format!("The transparency log of shard {shard} is not signed: {refusal}.");
+                    Err(ApiError::new(Code::Unavailable).message(reason))
+                }
+            },
+            Err(SchemaError::Database(error)) => {
+                tracing::warn!(%error, "this node is not ready: the database does not answer");
+                Err(ApiError::new(Code::Unavailable).message("The database does not answer."))
+            }
+            Err(reason) => Err(ApiError::new(Code::Unavailable).message(reason.to_string())),
+        }
+    }
+
+    /// Read the metrics
+    ///
+    /// For Prometheus: what this node did, and how the ledger is.
+    #[oai(path = "/metrics", method = "get", operation_id = "read_metrics")]
+    async fn metrics(&self, state: State<'_>) -> Result<OpenMetrics, ApiError> {
+        Ok(OpenMetrics(state.metrics.scrape(state.ledger.pool()).await.map_err(ApiError::internal)?))
+    }
 }
 
 /// The interactive page of a document, complete in itself, and the document.

@@ -135,7 +135,8 @@ impl Products {
     /// List products
     ///
     /// The active ones, newest first, each with the caller's discount. With `updated_since` also
-    /// those that are not active any more, so that a copy of the catalogue learns of it.
+    /// those that are not active any more, so that a copy of the catalogue learns of it. A discount is no part
+    /// of a product: that it has changed shows in the list, and not in `updated_since`.
     #[oai(path = "/products", method = "get", operation_id = "list_products")]
     #[allow(clippy::too_many_arguments)] // each is a parameter
     async fn list(

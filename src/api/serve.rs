@@ -65,8 +65,7 @@ wallets, and reads; an auditor reads, the entries of the log too. Every change i
 What is under `/log` proves that the log was not changed: see [The transparency log](/docs/guides/transparency). It is for \
 everyone, without a token, but for the entries themselves: those are for auditors and admins.
 
-`/healthz` answers 200 while the process lives, `/readyz` while it can work (else 503 with the reason), and `/metrics` is for \
-Prometheus. They need no token and are outside of this contract: keep them from the public.";
+The probes need no token: keep them from the public.";
 
 fn client_api() -> ClientApi {
     (
@@ -119,8 +118,8 @@ fn operator_api() -> OperatorApi {
 }
 
 /// Everything for operators and auditors in one document, with the public log; served in parts.
-fn operators() -> OpenApiService<(OperatorApi, log::Log), ()> {
-    service((operator_api(), log::Log), "Rewards Ledger: operator API", OPERATOR_TEXT)
+fn operators() -> OpenApiService<(OperatorApi, log::Log, probes::Probes), ()> {
+    service((operator_api(), log::Log, probes::Probes), "Rewards Ledger: operator API", OPERATOR_TEXT)
 }
 
 /// The finished document of a service.
@@ -160,7 +159,7 @@ pub fn app(state: ApiState) -> impl Endpoint {
     let mut paths = client_document["paths"].clone();
     if let (Some(paths), Some(more)) = (paths.as_object_mut(), operator_document["paths"].as_object()) {
         paths.extend(more.clone());
-        for path in ["/healthz", "/readyz", "/metrics", "/docs", "/openapi.json", "/admin/docs", "/admin/openapi.json"] {
+        for path in ["/docs", "/openapi.json", "/admin/docs", "/admin/openapi.json"] {
             paths.insert(path.to_owned(), json!({"get": {}}));
         }
         paths.extend(guides::paths().into_iter().map(|path| (path, json!({"get": {}}))));
@@ -176,7 +175,10 @@ pub fn app(state: ApiState) -> impl Endpoint {
         true => part((client_api(), sandbox::Sandbox)).boxed(),
         false => part(client_api()).boxed(),
     };
-    let mut route = guides::add(probes::add(Route::new()));
+    let mut route = guides::add(Route::new());
+    for path in probes::PATHS {
+        route = route.nest_no_strip(path, part(probes::Probes));
+    }
     route = probes::add_document(route, "/docs", client_page, "/openapi.json", document::text(&client_document));
     route = probes::add_document(route, "/admin/docs", operator_page, "/admin/openapi.json", document::text(&operator_document));
     route

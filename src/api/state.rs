@@ -100,6 +100,8 @@ pub enum Tag {
     Catalogue,
     /// Everything that has happened, as it is recorded.
     Events,
+    /// How a node is, for those who run it.
+    Probes,
 }
 
 /// Who asks, within the request that this task is answering.

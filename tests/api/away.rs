@@ -128,6 +128,19 @@ async fn a_commit_of_unknown_outcome_is_504_and_its_key_tells_later() {
     assert_eq!(node.head().await, head + 2);
 }
 
+/// That the codes were read is an event, and its outcome can be unknown.
+#[tokio::test(flavor = "multi_thread")]
+async fn codes_are_not_shown_before_it_is_known_that_the_log_says_so() {
+    let (node, proxy) = Node::behind_a_proxy().await;
+    let setup = node.setup().await;
+    let placed = node.client(&setup.client, "POST", "/orders", order(&setup)).await.data(201);
+    proxy.set(NextCommit::LosesItsAnswerForLong);
+    let path = format!("/orders/{}/vouchers", placed["id"]);
+    node.client(&setup.client, "GET", &path, Value::Null).await.refused(504, "E_OUTCOME_UNKNOWN");
+    proxy.set_away(false);
+    until("they are shown", async || node.client(&setup.client, "GET", &path, Value::Null).await.status == 200).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_answered_504_and_never_committed_is_not_run_later() {
     let (node, proxy) = Node::behind_a_proxy().await;

@@ -157,7 +157,7 @@ async fn a_key_that_must_sign_does_nothing_unsigned() {
                 by_key.await.refused(401, "E_UNAUTHORIZED");
                 by_both.await.refused(401, "E_UNAUTHORIZED");
             }
-            Who::Anyone => assert_ne!(by_key.await.json()["error"]["code"], "E_HMAC_SIGNATURE_REQUIRED", "{}", row.route),
+            Who::Anyone => assert!(!by_key.await.text.contains("E_HMAC_SIGNATURE_REQUIRED"), "{}", row.route),
         }
     }
     assert!(refused > 35, "{refused}");
@@ -241,6 +241,19 @@ async fn a_list_has_nothing_of_another_account() {
         }
     }
     assert!(walked >= 18, "{walked}");
+    // Nor by a filter that names what is another's.
+    let things = &world.things;
+    for path in [
+        format!("/webhooks/deliveries?order_id={}", things["orders"]),
+        format!("/webhooks/deliveries?webhook_url_id={}", things["webhooks"]),
+        format!("/transactions?wallet_id={}", things["wallets"]),
+        format!("/payouts?beneficiary_id={}", things["beneficiaries"]),
+        format!("/payouts?wallet_id={}", things["wallets"]),
+    ] {
+        let total = async |key| node.client(key, "GET", &path, Value::Null).await.header("x-total-count").to_owned();
+        assert_ne!(total(&world.key).await, "0", "{path}");
+        assert_eq!(total(&other).await, "0", "{path}");
+    }
 }
 
 #[tokio::test]

@@ -207,18 +207,46 @@ async fn an_order_that_cannot_be_is_refused_and_leaves_no_trace() {
 }
 
 #[tokio::test]
+async fn what_a_wallet_has_no_room_for_is_not_refunded() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    let order = node.client(&setup.client, "POST", "/orders", order).await.data(201);
+    let ada =
+        json!({"name": "Ada", "type": "BANK", "country": "DE", "currency": "EUR", "account_number": "DE89370400440532013000"});
+    let ada = node.client(&setup.client, "POST", "/beneficiaries", ada).await.data(201)["id"].clone();
+    let payout = json!({"beneficiary_id": ada, "wallet_id": setup.wallet_id, "amount": "10.00"});
+    let payout = node.client(&setup.client, "POST", "/payouts", payout).await.data(201);
+    let wallet = format!("/wallets/{}", setup.wallet_id);
+    let most = json!({"amount": "9999999999999019.99", "reference": "all there is"});
+    let full = node.operator("POST", &format!("{wallet}/fund"), most).await.data(201);
+    assert_eq!(full["balance_after"], "9999999999999999.99");
+    let (order, payout) = (format!("/orders/{}/cancel", order["id"]), format!("/payouts/{}/cancel", payout["id"]));
+    for path in [&order, &payout] {
+        node.client(&setup.client, "POST", path, Value::Null).await.refused(409, "E_CONFLICT");
+    }
+    node.operator("POST", &order, Value::Null).await.refused(409, "E_CONFLICT");
+    let room = json!({"type": "DEBIT", "amount": "20.00", "reason": "r"});
+    node.operator("POST", &format!("{wallet}/adjust"), room).await.data(201);
+    for path in [&order, &payout] {
+        node.client(&setup.client, "POST", path, Value::Null).await.data(200);
+    }
+}
+
+#[tokio::test]
 async fn products_are_shown_at_the_callers_discount() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let category = node.operator("POST", "/categories", json!({"name": "Games"})).await.data(201)["id"].clone();
     let range = json!({
-        "name": "Any Sum", "brand": "Sum", "country": "US", "currency": "USD", "denomination_type": "RANGE", "category_id": category,
+        "name": "Any Sum", "brand": "ApolloM", "country": "US", "currency": "USD", "denomination_type": "RANGE", "category_id": category,
         "min_denomination": "5.00", "max_denomination": 500, "max_quantity": 10, "description": "d", "terms": "t"
     });
     let range = node.operator("POST", "/products", range).await.data(201);
     let mut hidden = crate::support::node::product("Hidden");
     hidden["is_active"] = json!(false);
     let hidden = node.operator("POST", "/products", hidden).await.data(201);
+    let changed = hidden["updated_at"].as_str().unwrap();
     let path = format!("/accounts/{}/discounts", setup.client.account_id);
     node.operator("PUT", &path, json!({"discount": "1.00"})).await.data(200);
     node.operator("PUT", &path, json!({"discount": 5, "category_id": category})).await.data(200);
@@ -228,7 +256,7 @@ async fn products_are_shown_at_the_callers_discount() {
     assert_eq!((answer.header("x-page-size"), answer.header("x-total-count")), ("50", "2"));
     let products = answer.data(200)["products"].clone();
     let expected = json!({
-        "id": range["id"], "name": "Any Sum", "brand": "Sum", "category_id": category, "country": "US", "currency": "USD",
+        "id": range["id"], "name": "Any Sum", "brand": "ApolloM", "category_id": category, "country": "US", "currency": "USD",
         "denomination_type": "RANGE", "denominations": [], "min_denomination": "5.00", "max_denomination": "500.00",
         "discount": "5.00", "max_quantity": 10, "image_url": null, "description": "d", "terms": "t", "is_active": true,
         "updated_at": products[0]["updated_at"],
@@ -244,6 +272,12 @@ async fn products_are_shown_at_the_callers_discount() {
         ("per_page=1", "2", "1"),
         ("per_page=1&limit=10000", "2", "10000"),
         ("search=SUM", "1", "50"),
+        ("search=any%20s", "1", "50"),
+        ("search=olloM", "1", "50"),
+        ("search=_", "0", "50"),
+        ("search=%5C", "0", "50"),
+        (&format!("updated_since={changed}"), "1", "50"),
+        ("category_id=999", "0", "50"),
         ("search=%25", "0", "50"),
         ("country=DE", "1", "50"),
         ("currency=USD", "1", "50"),

@@ -265,7 +265,9 @@ async fn operators_settle_what_is_pending() {
     let to = beneficiary(&node, &setup).await;
     let mut ids = vec![];
     for amount in ["10.00", "20.00", "30.00"] {
-        let made = node.client(&setup.client, "POST", "/payouts", payout(&setup, to, amount)).await.data(201);
+        let mut body = payout(&setup, to, amount);
+        body["client_reference"] = json!(format!("of {amount}"));
+        let made = node.client(&setup.client, "POST", "/payouts", body).await.data(201);
         ids.push(made["id"].as_i64().unwrap());
     }
     let [paid, failed, cancelled] = ids[..] else { panic!() };
@@ -298,9 +300,22 @@ async fn operators_settle_what_is_pending() {
     let told: Vec<_> = seen["payouts"].as_array().unwrap().iter().map(|p| (&p["id"], &p["failure_reason"])).collect();
     let reason = json!("account closed by Ada");
     assert_eq!(told, [(&json!(cancelled), &Value::Null), (&json!(failed), &reason), (&json!(paid), &Value::Null)]);
-    for (query, count) in
-        [("?status=PAID", "1"), ("?beneficiary_id=999", "0"), ("?created_from=2000-01-01T00:00:00Z", "3"), ("?limit=1", "3")]
-    {
+    let first = seen["payouts"][2].clone();
+    let (of_wallet, of_beneficiary) = (first["wallet_id"].to_string(), first["beneficiary_id"].to_string());
+    let made = first["created_at"].as_str().unwrap();
+    for (query, count) in [
+        ("?status=PAID", "1"),
+        ("?beneficiary_id=999", "0"),
+        (&*format!("?beneficiary_id={of_beneficiary}"), "3"),
+        (&format!("?wallet_id={of_wallet}"), "3"),
+        ("?wallet_id=999", "0"),
+        ("?client_reference=of%2020.00", "1"),
+        ("?client_reference=none", "0"),
+        ("?created_from=2000-01-01T00:00:00Z", "3"),
+        (&format!("?created_to={made}"), "0"),
+        ("?created_to=2999-01-01T00:00:00Z", "3"),
+        ("?limit=1", "3"),
+    ] {
         assert_eq!(get(query).await.header("x-total-count"), count, "{query}");
     }
     let all = node.operator("GET", "/payouts?status=FAILED", Value::Null).await.data(200);

@@ -200,6 +200,14 @@ async fn whatever_ends_counts_on_the_very_next_request_on_another_node() {
     node.bearer(&owner.access_token, "DELETE", &key, Value::Null).await.data(200);
     other.client(&client, "GET", "/orders", Value::Null).await.refused(401, "E_UNAUTHORIZED");
 
+    // What the writer remembers of the account is no excuse, either.
+    let setup = node.setup().await;
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    other.client(&setup.client, "POST", "/orders", order.clone()).await.data(201);
+    let path = format!("/accounts/{}", setup.client.account_id);
+    node.operator("PUT", &path, json!({"status": "SUSPENDED"})).await.data(200);
+    other.client(&setup.client, "POST", "/orders", order).await.refused(403, "E_ACCOUNT_SUSPENDED");
+
     assert_eq!(other.bearer(&owner.access_token, "POST", "/api/v1/webhooks", hook.clone()).await.status, 201);
     node.operator("PUT", &format!("/accounts/{}", client.account_id), json!({"status": "SUSPENDED"})).await.data(200);
     other.bearer(&owner.access_token, "POST", "/api/v1/webhooks", hook).await.refused(403, "E_ACCOUNT_SUSPENDED");

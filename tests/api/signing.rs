@@ -183,6 +183,13 @@ async fn the_switch_and_a_rotation_count_on_the_next_request_on_every_node() {
         get(node, Some(&signed(first))).await.refused(401, "E_HMAC_SIGNATURE_INVALID");
         get(node, Some(&signed(second.expose()))).await.data(200);
     }
+    let owner = node.user(account_id, "owner").await;
+    let rotate = format!("/client/api/api-keys/{credential_id}/rotate-signing-secret");
+    let third = node.bearer(&owner.access_token, "POST", &rotate, Value::Null).await.data(200)["signing_secret"].clone();
+    for node in [&other, &node] {
+        get(node, Some(&signed(second.expose()))).await.refused(401, "E_HMAC_SIGNATURE_INVALID");
+        get(node, Some(&signed(third.as_str().unwrap()))).await.data(200);
+    }
     node.operator("PUT", &path, json!({"hmac_required": false})).await.data(200);
     for node in [&other, &node] {
         get(node, None).await.data(200);

@@ -1,5 +1,6 @@
 //! The guides and the version's promises, as they are served.
 
+use rewards_ledger::api::error::Code;
 use serde_json::Value;
 
 use crate::support::node::Node;
@@ -68,9 +69,12 @@ async fn the_promises_stand_in_the_document_and_the_guides() {
     }
     assert!(!text.contains("--freeze"), "what is for maintainers is not published");
     for (guide, words) in [
-        ("webhooks", &["Deduplicate on", "Answer 200", "do not act on", "constant time", "5 minutes"][..]),
-        ("limits", &["10 seconds", "60 seconds", "24 hours", "1,000 an hour", "15 minutes"]),
-        ("errors", &["Idempotent-Replayed", "Retry-After", "unknown", "4xx or 5xx"]),
+        (
+            "webhooks",
+            &["A token that is lost", "Deduplicate on", "Answer 200", "do not act on", "constant time", "5 minutes"][..],
+        ),
+        ("limits", &["is no part of a product", "10 seconds", "60 seconds", "24 hours", "1,000 an hour", "15 minutes"]),
+        ("errors", &["Idempotent-Replayed", "a GET may be repeated as it is", "Retry-After", "unknown", "4xx or 5xx"]),
         ("signing", &["hmac signature required", "request timestamp expired"]),
         ("versioning", &["12 months", "8 characters"]),
     ] {
@@ -78,6 +82,15 @@ async fn the_promises_stand_in_the_document_and_the_guides() {
         for words in words {
             assert!(page.contains(words), "{guide}: {words}");
         }
+    }
+}
+
+#[test]
+fn the_guide_tells_of_every_code() {
+    let guide = include_str!("../../docs/errors.md");
+    for code in Code::ALL {
+        let row = format!("| `{}` | {} |", code.as_str(), code.status());
+        assert_eq!(guide.matches(&row).count(), 1, "{row}");
     }
 }
 

@@ -301,7 +301,7 @@ async fn no_bad_input_is_answered_in_foreign_words() {
         }
     }
     assert!(hurler.refused > 1_000, "{}", hurler.refused);
-    assert_eq!(routes.into_iter().collect::<Vec<_>>(), ["admin", "api", "auth", "client", "log"]);
+    assert_eq!(routes.into_iter().collect::<Vec<_>>(), ["admin", "api", "auth", "client", "healthz", "log", "metrics", "readyz"]);
 }
 
 #[tokio::test]

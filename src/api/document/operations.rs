@@ -122,6 +122,16 @@ fn finish_parameter(path: &str, parameter: &mut Value) {
         schema["minimum"] = json!(least);
         schema["maximum"] = json!(most);
     }
+    let default = match name.as_str() {
+        "page" => Some(1),
+        "limit" if path.ends_with("/products") => Some(50),
+        "limit" if path.ends_with("/reconciliation/statements/{id}") => Some(100),
+        "limit" => Some(20),
+        _ => None,
+    };
+    if let Some(default) = default {
+        schema["default"] = json!(default);
+    }
     let pattern = match name.as_str() {
         "as_of" => Some(AS_OF),
         "amount" if path.ends_with("/reconciliation/statements/{id}") => Some(schemas::MONEY),

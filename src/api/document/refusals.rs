@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use crate::access::limits::Rule;
 use crate::api::error::{Code, JSON};
 use crate::api::principal::API_KEY;
 
@@ -24,10 +25,13 @@ const OWN: &[(&str, &[Code])] = &[
         ],
     ),
     ("quote_charge", PRICED),
-    ("cancel_order", &[Code::OrderNotCancellable]),
-    ("cancel_any_order", &[Code::OrderNotCancellable]),
+    // A refund may be too much for a balance.
+    ("cancel_order", &[Code::OrderNotCancellable, Code::Conflict]),
+    ("cancel_any_order", &[Code::OrderNotCancellable, Code::Conflict]),
+    // That the codes were read is an event.
+    ("get_order_vouchers", &[Code::OutcomeUnknown]),
     ("request_payout", &[Code::NotFound, Code::InsufficientBalance, Code::DuplicateReference, Code::CurrencyMismatch]),
-    ("cancel_payout", &[Code::PayoutNotCancellable]),
+    ("cancel_payout", &[Code::PayoutNotCancellable, Code::Conflict]),
     ("settle_payout", &[Code::Conflict]),
     ("register_webhook", &[Code::WebhookLimitReached]),
     ("test_webhook", &[Code::WebhookInactive]),
@@ -57,6 +61,9 @@ const OWN: &[(&str, &[Code])] = &[
 const PRICED: &[Code] =
     &[Code::ProductUnavailable, Code::InvalidDenomination, Code::QuantityLimitExceeded, Code::CurrencyMismatch];
 
+/// What suspended accounts may, although it is no GET.
+const MAY_THOUGH_SUSPENDED: &[&str] = &["quote_charge", "log_out"];
+
 /// The codes that are of this operation alone.
 pub fn own(operation: &Value) -> &'static [Code] {
     let id = operation["operationId"].as_str().unwrap_or_default();
@@ -67,6 +74,7 @@ pub fn own(operation: &Value) -> &'static [Code] {
 pub fn of(path: &str, method: &str, operation: &Value) -> Vec<Code> {
     let mut codes = vec![Code::ValidationFailure, Code::Internal, Code::Unavailable];
     codes.extend_from_slice(own(operation));
+    let id = operation["operationId"].as_str().unwrap_or_default();
     let schemes: BTreeSet<&str> = operation["security"]
         .as_array()
         .into_iter()
@@ -90,21 +98,22 @@ pub fn of(path: &str, method: &str, operation: &Value) -> Vec<Code> {
     if !schemes.is_empty() {
         codes.push(Code::Forbidden);
     }
-    if schemes.contains("AccessToken") && is_change {
+    if schemes.contains("AccessToken") && is_change && !MAY_THOUGH_SUSPENDED.contains(&id) {
         codes.push(Code::AccountSuspended);
     }
     if path.contains('{') {
         codes.push(Code::NotFound);
     }
     let content = operation.pointer("/requestBody/content");
-    // The gate reads every body of clients, also where none is expected; so do operations without fields.
-    if content.is_some() || method == "post" || path.starts_with("/api/v1/") {
+    // The gate reads the body of what a rule governs, also where none is expected; so do operations without fields.
+    let is_governed = Rule::of(&method.to_uppercase(), path).is_some();
+    if content.is_some() || method == "post" || is_governed {
         codes.push(Code::PayloadTooLarge);
     }
     if content.is_some() {
         codes.push(Code::UnsupportedMediaType);
     }
-    if content.map_or(method == "post", |content| content.get(JSON).is_some()) {
+    if is_governed || content.map_or(method == "post", |content| content.get(JSON).is_some()) {
         codes.push(Code::MalformedJson);
     }
     let parameters = operation["parameters"].as_array();
