@@ -23,10 +23,39 @@ pub struct ProductDetails {
 
 /// Which face values can be ordered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "SCREAMING_SNAKE_CASE")]
+#[serde(tag = "type", rename_all = "SCREAMING_SNAKE_CASE", try_from = "FaceValues")]
 pub enum Denominations {
     Fixed { values: Vec<Money> },
     Range { min: Money, max: Money },
+}
+
+/// [`Denominations`] as they are read: in one pass, where a tagged enum is first read as a tree.
+#[derive(Deserialize)]
+struct FaceValues {
+    #[serde(rename = "type")]
+    kind: DenominationKind,
+    values: Option<Vec<Money>>,
+    min: Option<Money>,
+    max: Option<Money>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+enum DenominationKind {
+    Fixed,
+    Range,
+}
+
+impl TryFrom<FaceValues> for Denominations {
+    type Error = &'static str;
+
+    fn try_from(read: FaceValues) -> Result<Denominations, &'static str> {
+        match read {
+            FaceValues { kind: DenominationKind::Fixed, values: Some(values), .. } => Ok(Self::Fixed { values }),
+            FaceValues { kind: DenominationKind::Range, min: Some(min), max: Some(max), .. } => Ok(Self::Range { min, max }),
+            _ => Err("the face values of this type are missing"),
+        }
+    }
 }
 
 impl Denominations {
@@ -284,6 +313,30 @@ mod tests {
         assert_eq!(details().with(&ProductChange::default()), details());
         let change = ProductChange { name: Some("Other".into()), category_id: Some(None), ..ProductChange::default() };
         assert_eq!(details().with(&change), ProductDetails { name: "Other".into(), category_id: None, ..details() });
+    }
+
+    #[test]
+    fn face_values_are_read_as_they_are_written() {
+        let money = |text: &str| text.parse::<Money>().unwrap();
+        for (denominations, json) in [
+            (
+                Denominations::Fixed { values: vec![money("10.00"), money("25.00")] },
+                r#"{"type":"FIXED","values":["10.00","25.00"]}"#,
+            ),
+            (Denominations::Range { min: money("5.00"), max: money("9.00") }, r#"{"type":"RANGE","min":"5.00","max":"9.00"}"#),
+        ] {
+            assert_eq!(serde_json::to_string(&denominations).unwrap(), json);
+            assert_eq!(serde_json::from_str::<Denominations>(json).unwrap(), denominations);
+        }
+        for json in [
+            r#"{"type":"FIXED","min":"5.00","max":"9.00"}"#,
+            r#"{"type":"RANGE","min":"5.00"}"#,
+            r#"{"type":"OTHER","values":[]}"#,
+            r#"{"values":["10.00"]}"#,
+            r#"{"type":"FIXED","values":[10]}"#,
+        ] {
+            assert!(serde_json::from_str::<Denominations>(json).is_err(), "{json}");
+        }
     }
 
     #[test]
