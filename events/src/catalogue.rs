@@ -6,8 +6,10 @@ use serde::{Deserialize, Serialize};
 use crate::{CategoryId, Currency, Moment, Money, ProductId, Rejection};
 
 /// What an operator says about a product; `ProductChanged` replaces it whole.
+///
+/// `Text` is what its long texts are held as: who only passes them on can leave them as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ProductDetails {
+pub struct ProductDetails<Text = String> {
     pub name: String,
     pub brand: String,
     pub category_id: Option<CategoryId>,
@@ -16,8 +18,8 @@ pub struct ProductDetails {
     pub currency: Currency,
     pub denominations: Denominations,
     pub max_quantity: i32,
-    pub description: String,
-    pub terms: String,
+    pub description: Text,
+    pub terms: Text,
     pub is_active: bool,
 }
 
@@ -166,10 +168,10 @@ pub struct VoucherStockLoaded {
 
 /// A product's state: the fold of its stream, and the row of the table `products`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Product {
+pub struct Product<Text = String> {
     pub id: ProductId,
     pub version: i64,
-    pub details: ProductDetails,
+    pub details: ProductDetails<Text>,
     pub image: Option<ProductImage>,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
