@@ -6,8 +6,10 @@ use serde::{Deserialize, Serialize};
 use crate::{CategoryId, Currency, Moment, Money, ProductId, Rejection};
 
 /// What an operator says about a product; `ProductChanged` replaces it whole.
+///
+/// `Text` is what its long texts are held as: who only passes them on can leave them as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ProductDetails {
+pub struct ProductDetails<Text = String> {
     pub name: String,
     pub brand: String,
     pub category_id: Option<CategoryId>,
@@ -16,17 +18,46 @@ pub struct ProductDetails {
     pub currency: Currency,
     pub denominations: Denominations,
     pub max_quantity: i32,
-    pub description: String,
-    pub terms: String,
+    pub description: Text,
+    pub terms: Text,
     pub is_active: bool,
 }
 
 /// Which face values can be ordered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "SCREAMING_SNAKE_CASE")]
+#[serde(tag = "type", rename_all = "SCREAMING_SNAKE_CASE", try_from = "FaceValues")]
 pub enum Denominations {
     Fixed { values: Vec<Money> },
     Range { min: Money, max: Money },
+}
+
+/// [`Denominations`] as they are read: in one pass, where a tagged enum is first read as a tree.
+#[derive(Deserialize)]
+struct FaceValues {
+    #[serde(rename = "type")]
+    kind: DenominationKind,
+    values: Option<Vec<Money>>,
+    min: Option<Money>,
+    max: Option<Money>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+enum DenominationKind {
+    Fixed,
+    Range,
+}
+
+impl TryFrom<FaceValues> for Denominations {
+    type Error = &'static str;
+
+    fn try_from(read: FaceValues) -> Result<Denominations, &'static str> {
+        match read {
+            FaceValues { kind: DenominationKind::Fixed, values: Some(values), .. } => Ok(Self::Fixed { values }),
+            FaceValues { kind: DenominationKind::Range, min: Some(min), max: Some(max), .. } => Ok(Self::Range { min, max }),
+            _ => Err("the face values of this type are missing"),
+        }
+    }
 }
 
 impl Denominations {
@@ -137,10 +168,10 @@ pub struct VoucherStockLoaded {
 
 /// A product's state: the fold of its stream, and the row of the table `products`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Product {
+pub struct Product<Text = String> {
     pub id: ProductId,
     pub version: i64,
-    pub details: ProductDetails,
+    pub details: ProductDetails<Text>,
     pub image: Option<ProductImage>,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
@@ -284,6 +315,30 @@ mod tests {
         assert_eq!(details().with(&ProductChange::default()), details());
         let change = ProductChange { name: Some("Other".into()), category_id: Some(None), ..ProductChange::default() };
         assert_eq!(details().with(&change), ProductDetails { name: "Other".into(), category_id: None, ..details() });
+    }
+
+    #[test]
+    fn face_values_are_read_as_they_are_written() {
+        let money = |text: &str| text.parse::<Money>().unwrap();
+        for (denominations, json) in [
+            (
+                Denominations::Fixed { values: vec![money("10.00"), money("25.00")] },
+                r#"{"type":"FIXED","values":["10.00","25.00"]}"#,
+            ),
+            (Denominations::Range { min: money("5.00"), max: money("9.00") }, r#"{"type":"RANGE","min":"5.00","max":"9.00"}"#),
+        ] {
+            assert_eq!(serde_json::to_string(&denominations).unwrap(), json);
+            assert_eq!(serde_json::from_str::<Denominations>(json).unwrap(), denominations);
+        }
+        for json in [
+            r#"{"type":"FIXED","min":"5.00","max":"9.00"}"#,
+            r#"{"type":"RANGE","min":"5.00"}"#,
+            r#"{"type":"OTHER","values":[]}"#,
+            r#"{"values":["10.00"]}"#,
+            r#"{"type":"FIXED","values":[10]}"#,
+        ] {
+            assert!(serde_json::from_str::<Denominations>(json).is_err(), "{json}");
+        }
     }
 
     #[test]

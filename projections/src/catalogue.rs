@@ -6,6 +6,8 @@ use chrono::{DateTime, Utc};
 use futures::TryStreamExt;
 use ledger_events::catalogue::{Category, Product, evolve, evolve_category};
 use ledger_events::{CategoryId, Event, ProductId, Recorded, ShardId};
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
@@ -120,10 +122,10 @@ pub fn fold(products: &mut HashMap<ProductId, Product>, categories: &mut HashMap
     }
 }
 
-struct ProductRow(Product);
+struct ProductRow<Text = String>(Product<Text>);
 
-impl FromRow<'_, PgRow> for ProductRow {
-    fn from_row(row: &PgRow) -> Result<ProductRow, sqlx::Error> {
+impl<Text: DeserializeOwned> FromRow<'_, PgRow> for ProductRow<Text> {
+    fn from_row(row: &PgRow) -> Result<Self, sqlx::Error> {
         Ok(ProductRow(Product {
             id: row.try_get("id")?,
             version: row.try_get("version")?,
@@ -182,8 +184,8 @@ impl ProductFilter {
 }
 
 /// One page of products, newest first, and how many there are in all: one statement, for a page
-/// can hold the whole catalogue.
-pub async fn list(pool: &PgPool, filter: &ProductFilter, page: Page) -> Result<Listed<Product>, sqlx::Error> {
+/// can hold the whole catalogue. Their long texts stay the JSON that they are stored as.
+pub async fn list(pool: &PgPool, filter: &ProductFilter, page: Page) -> Result<Listed<Product<Box<RawValue>>>, sqlx::Error> {
     let mut query = QueryBuilder::new("SELECT (SELECT count(*)");
     filter.write(&mut query);
     query.push(") AS total, id, version, details, image, created_at, updated_at");
@@ -194,7 +196,9 @@ pub async fn list(pool: &PgPool, filter: &ProductFilter, page: Page) -> Result<L
     let (mut rows, mut total) = (vec![], None);
     let mut found = query.build().fetch(pool);
     while let Some(row) = found.try_next().await? {
-        total = Some(row.try_get("total")?);
+        if total.is_none() {
+            total = Some(row.try_get("total")?);
+        }
         rows.push(ProductRow::from_row(&row)?.0);
     }
     let total = match total {

@@ -15,7 +15,7 @@ use super::error::ApiError;
 use super::page::Page;
 use super::principal::Caller;
 use super::reply::{Listed, Plural, Reply};
-use super::scalars::{Money, Timestamp};
+use super::scalars::{Money, Text, Timestamp};
 use super::state::{ApiState, State, Tag, listed, not_found, rows_of, time};
 
 /// How a product's face values are given.
@@ -60,9 +60,9 @@ pub struct Product {
     /// Where its image is, for a GET with your API key. Another image has another URL.
     image_url: Option<String>,
     /// For people.
-    description: String,
+    description: Text,
     /// The terms of use, for people.
-    terms: String,
+    terms: Text,
     /// Whether it is in use.
     is_active: bool,
     /// When it last changed.
@@ -74,7 +74,7 @@ impl Plural for Product {
 }
 
 impl Product {
-    pub fn of(product: domain::Product, discount: Percent, image_url: Option<String>) -> Self {
+    pub fn of<T: Into<Text>>(product: domain::Product<T>, discount: Percent, image_url: Option<String>) -> Self {
         let details = product.details;
         let (denomination_type, denominations, min, max) = match details.denominations {
             Denominations::Fixed { values } => {
@@ -96,14 +96,14 @@ impl Product {
             discount: discount.into(),
             max_quantity: details.max_quantity,
             image_url,
-            description: details.description,
-            terms: details.terms,
+            description: details.description.into(),
+            terms: details.terms.into(),
             is_active: details.is_active,
             updated_at: product.updated_at.into(),
         }
     }
 
-    fn for_caller(state: &ApiState, product: domain::Product, discounts: &Discounts) -> Self {
+    fn for_caller<T: Into<Text>>(state: &ApiState, product: domain::Product<T>, discounts: &Discounts) -> Self {
         let discount = discounts.on(product.id, product.details.category_id);
         let image_url = product.image.as_ref().map(|image| state.image_url(product.id, image));
         Self::of(product, discount, image_url)

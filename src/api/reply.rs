@@ -27,7 +27,12 @@ struct Wrapper<'a, T> {
 /// # Errors
 /// Free JSON that is none.
 pub fn render<T: Serialize>(data: &T) -> Result<String, serde_json::Error> {
-    let mut body = Vec::with_capacity(1024);
+    render_in(1024, data)
+}
+
+/// The same, where that many bytes are expected.
+fn render_in<T: Serialize>(expected: usize, data: &T) -> Result<String, serde_json::Error> {
+    let mut body = Vec::with_capacity(expected);
     serde_json::to_writer(&mut body, &Wrapper { success: true, data })?;
     String::from_utf8(body).map_err(serde::ser::Error::custom)
 }
@@ -65,6 +70,13 @@ impl<T: Plural> Listed<T> {
         let total = items.len() as u64;
         Self { items, page: Page { page: 1, limit: total.max(1) }, total }
     }
+
+    /// About how many bytes it takes, judged by the first item: a long body that grows is copied over and over.
+    fn expected(&self) -> Result<usize, serde_json::Error> {
+        const AT_MOST: usize = 16 << 20;
+        let item = self.items.first().map(serde_json::to_vec).transpose()?.map_or(0, |json| json.len());
+        Ok((1024 + (item + 64) * self.items.len()).min(AT_MOST))
+    }
 }
 
 /// An answer whose status and body were stored by the ledger, and are sent byte for byte.
@@ -91,7 +103,11 @@ impl<B, const STATUS: u16, const ALSO: u16> Stored<B, STATUS, ALSO> {
 pub struct NoStore<R>(pub R);
 
 fn rendered<T: Serialize>(status: StatusCode, data: &T) -> Response {
-    match render(data) {
+    answer(status, render(data))
+}
+
+fn answer(status: StatusCode, body: Result<String, serde_json::Error>) -> Response {
+    match body {
         Ok(body) => json(status, body),
         Err(error) => poem::Error::from(ApiError::internal(error)).into_response(),
     }
@@ -115,7 +131,8 @@ impl<T: Serialize + Send> IntoResponse for Created<T> {
 
 impl<T: Plural + Send> IntoResponse for Listed<T> {
     fn into_response(self) -> Response {
-        let mut response = rendered(StatusCode::OK, &BTreeMap::from([(T::PLURAL, &self.items)]));
+        let body = self.expected().and_then(|bytes| render_in(bytes, &BTreeMap::from([(T::PLURAL, &self.items)])));
+        let mut response = answer(StatusCode::OK, body);
         let pages = self.total.div_ceil(self.page.limit.max(1));
         let values = [self.page.page, self.total, pages, self.page.limit];
         for ((name, ..), value) in PAGE_HEADERS.into_iter().zip(values) {

@@ -28,6 +28,26 @@ pub struct Timestamp(pub DateTime<Utc>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonObject(pub String);
 
+/// A long text: as it was read, or as the JSON string that it is stored as, which is sent as it stands.
+#[derive(Debug, Clone, Serialize)]
+#[serde(untagged)]
+pub enum Text {
+    Read(String),
+    Json(Box<RawValue>),
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        Self::Read(text)
+    }
+}
+
+impl From<Box<RawValue>> for Text {
+    fn from(json: Box<RawValue>) -> Self {
+        Self::Json(json)
+    }
+}
+
 impl Default for JsonObject {
     fn default() -> Self {
         Self("{}".to_owned())
@@ -75,6 +95,15 @@ impl Timestamp {
 
     fn value(&self) -> Value {
         self.text().into()
+    }
+}
+
+impl Text {
+    fn value(&self) -> Value {
+        match self {
+            Self::Read(text) => text.as_str().into(),
+            Self::Json(json) => serde_json::from_str(json.get()).unwrap_or_default(),
+        }
     }
 }
 
@@ -164,6 +193,7 @@ schema!(
     "string_timestamp",
     MetaSchema { example: Some("2026-01-31T12:00:00.000Z".into()), ..MetaSchema::new_with_format("string", "date-time") }
 );
+schema!(Text, "string", MetaSchema::new("string"));
 schema!(JsonObject, "object_json", MetaSchema::new("object"));
 
 #[cfg(test)]
@@ -179,6 +209,10 @@ mod tests {
         assert_eq!(json(&Timestamp(DateTime::UNIX_EPOCH)), r#""1970-01-01T00:00:00.000Z""#);
         assert_eq!(json(&JsonObject(r#"{"a":1.10}"#.to_owned())), r#"{"a":1.10}"#);
         assert_eq!(Money(decimal("25.5")).to_json(), Some("25.50".into()));
+        let stored = serde_json::value::to_raw_value("a \"b\"\n\u{1f381}").unwrap();
+        let read = Text::from("a \"b\"\n\u{1f381}".to_owned());
+        assert_eq!(json(&Text::from(stored.clone())), json(&read));
+        assert_eq!(Text::from(stored).to_json(), read.to_json());
     }
 
     mod erased {

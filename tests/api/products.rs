@@ -23,6 +23,35 @@ async fn whoever_keeps_a_copy_learns_what_was_switched_off() {
     assert_eq!(list("?updated_since=2999-01-01T00:00:00Z").await, []);
 }
 
+/// A list sends texts as they are stored, unread: that must not show.
+#[tokio::test]
+async fn a_list_has_the_bytes_of_what_is_found_alone() {
+    let node = Node::start().await;
+    let client = node.account("Acme").await;
+    let mut full = product("Karte \"Gold\"");
+    full["description"] = json!("\"quoted\" \\ back / slash\n\ttab \u{7f} é € \u{1f381} \u{2028}");
+    full["terms"] = json!("");
+    let range = json!({
+        "name": "Range", "brand": "Acme", "country": "DE", "currency": "EUR", "denomination_type": "RANGE",
+        "min_denomination": "5.00", "max_denomination": "9.00", "max_quantity": 5, "terms": "Ünverkäuflich.\r\n".repeat(1000)
+    });
+    let mut found = vec![];
+    for body in [range, full] {
+        let added = node.operator("POST", "/products", body.clone()).await.data(201);
+        let path = format!("/products/{}", added["id"]);
+        let answer = node.client(&client, "GET", &path, Value::Null).await;
+        let data = answer.data(200);
+        for field in ["description", "terms"] {
+            assert_eq!(data[field], *body.get(field).unwrap_or(&json!("")), "{field}");
+        }
+        let item = answer.text.strip_prefix(r#"{"success":true,"data":"#).and_then(|text| text.strip_suffix('}'));
+        found.insert(0, item.unwrap().to_owned());
+    }
+    let expected = format!(r#"{{"success":true,"data":{{"products":[{}]}}}}"#, found.join(","));
+    assert_eq!(node.client(&client, "GET", "/products", Value::Null).await.text, expected);
+    assert_eq!(node.operator("GET", "/products", Value::Null).await.text, expected);
+}
+
 #[tokio::test]
 async fn a_change_keeps_what_it_does_not_name() {
     let node = Node::start().await;

@@ -20,7 +20,7 @@ use crate::api::products::{DenominationType, Product, page_of};
 use crate::api::readers::{Read, boolean, integer, line, list, money, one_of, text};
 use crate::api::reference::{Category, country, currency};
 use crate::api::reply::{Created, Listed, Reply};
-use crate::api::scalars::Money;
+use crate::api::scalars::{Money, Text};
 use crate::api::state::{ApiState, State, Tag, amounts, listed, origin, parsed_currency, rows_of, time};
 use crate::ledger::{Answer, Command, FIRST_SHARD};
 
@@ -290,7 +290,7 @@ impl FromFields for AddCategory {
 }
 
 /// A product as operators see it: without anybody's discount.
-pub fn undiscounted(state: &ApiState, product: domain::Product) -> Product {
+pub fn undiscounted<T: Into<Text>>(state: &ApiState, product: domain::Product<T>) -> Product {
     let image_url = product.image.as_ref().map(|image| state.image_url(product.id, image));
     Product::of(product, Percent::ZERO, image_url)
 }
