@@ -86,8 +86,6 @@ impl CallerSlot {
     }
 }
 
-/// Probes are for those who run the service: they are never refused.
-
 /// The middleware; it goes around every route.
 #[derive(Clone, Debug)]
 pub struct Admission(pub Arc<ApiState>);
@@ -111,6 +109,7 @@ impl<E: Endpoint> Endpoint for Admitted<E> {
     type Output = Response;
 
     async fn call(&self, mut request: Request) -> Result<Response> {
+        // Probes are for those who run the service: they are never refused.
         if !probes::PATHS.contains(&request.uri().path()) {
             admit(&self.state, &mut request).await?;
         }
