@@ -327,7 +327,8 @@ async fn a_migration_counts_orders_by_their_marks() {
         ALTER TABLE list_checkpoints DROP COLUMN marked_position";
     sqlx::raw_sql(before).execute(&mut shop.admin().await).await.unwrap();
     sqlx::raw_sql(include_str!("../../migrations/0016_orders_by_marks.sql")).execute(&mut shop.admin().await).await.unwrap();
-    let counted = "SELECT c.status, c.orders FROM order_mark_counts c JOIN order_marks m ON m.key = c.after AND m.ordinal = 500 ORDER BY 1";
+    let counted =
+        "SELECT c.status, c.orders FROM order_mark_counts c JOIN order_marks m ON m.key = c.after AND m.ordinal = 500 ORDER BY 1";
     let counted: Vec<(String, i64)> = sqlx::query_as(counted).fetch_all(shop.pool()).await.unwrap();
     assert_eq!(counted, [("CANCELLED".to_owned(), 1), ("PENDING".to_owned(), 5)]);
     shop.sound().await;
