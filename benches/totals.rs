@@ -72,6 +72,9 @@ async fn main() -> Result<()> {
             ask(&serve, Some(&client), &path, JSON).await?,
         ));
     }
+    let path = format!("/admin/v1/wallets/{wallet}/statement?totals_only=true&as_of=2026-02-01&{MONTH}");
+    let times = ask(&serve, None, &path, JSON).await?;
+    rows.push(row("GET /admin/v1/wallets/:id/statement, totals as of a time: the month of the hot wallet", times));
     for (what, query, accept) in [
         ("an hour of the hot wallet with its 1,000 movements", HOUR, JSON),
         ("the same as CSV", HOUR, "text/csv"),

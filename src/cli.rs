@@ -36,6 +36,15 @@ use output::Output;
 
 /// The status of a wrong command line or configuration, as is the custom.
 const WRONG_USE: u8 = 2;
+/// Of what was to be compared and could not be: differences are told by a status of their own, [`ExitCode::FAILURE`].
+const NOT_COMPARED: u8 = 3;
+const STATUSES: &str = "Exit status: 0 if nothing differs, 1 if something does, 2 for a wrong command line, 3 if it could not be \
+    compared (no database, no such account, a file that is none)";
+
+/// A wrong command line that the parser does not know from a right one.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct WrongUse(String);
 
 /// An event-sourced order ledger for digital rewards, on Postgres
 #[derive(Parser, Debug)]
@@ -84,10 +93,13 @@ enum Command {
     /// Destroy personal data that stands outside the log
     Erase(erase::EraseArgs),
     /// Prove that every derived row is what the log says, or an export what was signed; fails when anything differs
+    #[command(after_help = STATUSES)]
     Verify(Box<audit::VerifyArgs>),
-    /// Derive projections again from the log, while the service runs
+    /// Derive projections again from the log, while the service runs; fails when what they replace differed
+    #[command(after_help = STATUSES)]
     Rebuild(audit::RebuildArgs),
     /// Add up what moved in a period, and name everything that does not add up; fails when anything does not
+    #[command(after_help = STATUSES)]
     Reconcile(Box<reconcile::ReconcileArgs>),
     /// Write the API's documents to openapi/, or check that they are current
     Openapi(openapi::OpenapiArgs),
@@ -103,14 +115,14 @@ pub fn main() -> ExitCode {
     };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return failed(&error.into()),
+        Err(error) => return failed(&error.into(), ExitCode::FAILURE),
     };
     let outcome = runtime.block_on(run(cli));
     // A look-up or a read of the terminal may block a thread: nobody waits for those.
     runtime.shutdown_background();
     match outcome {
         Ok(status) => status,
-        Err(error) => failed(&error),
+        Err(error) => failed(&error, ExitCode::FAILURE),
     }
 }
 
@@ -134,9 +146,9 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Replay(args) => replay::run(args, &output).await,
         Command::Show(args) => show::run(args, &output).await,
         Command::Erase(args) => erase::run(args, &output).await,
-        Command::Verify(args) => return audit::verify(&args, &output).await,
-        Command::Rebuild(args) => return audit::rebuild(&args, &output).await,
-        Command::Reconcile(args) => return reconcile::run(*args, &output).await,
+        Command::Verify(args) => return Ok(compared(audit::verify(&args, &output).await)),
+        Command::Rebuild(args) => return Ok(compared(audit::rebuild(&args, &output).await)),
+        Command::Reconcile(args) => return Ok(compared(reconcile::run(*args, &output).await)),
         Command::Openapi(args) => return openapi::run(&args),
     };
     done.map(|()| ExitCode::SUCCESS)
@@ -188,13 +200,18 @@ fn hide_values(command: clap::Command) -> clap::Command {
     names.into_iter().fold(command, |command, name| command.mut_subcommand(name, hide_values))
 }
 
-/// Says in one line what went wrong. Who closed our output wants no more lines.
-fn failed(error: &anyhow::Error) -> ExitCode {
+/// The status of what compares: an error is no difference.
+fn compared(done: anyhow::Result<ExitCode>) -> ExitCode {
+    done.unwrap_or_else(|error| failed(&error, ExitCode::from(NOT_COMPARED)))
+}
+
+/// Says in one line what went wrong; the status is this one, but for wrong use. Who closed our output wants no more lines.
+fn failed(error: &anyhow::Error, status: ExitCode) -> ExitCode {
     let is_closed = |io: &std::io::Error| io.kind() == std::io::ErrorKind::BrokenPipe;
     if !error.chain().any(|cause| cause.downcast_ref().is_some_and(is_closed)) {
         anstream::eprintln!("error: {}", output::error_line(error));
     }
-    ExitCode::FAILURE
+    if error.is::<WrongUse>() { ExitCode::from(WRONG_USE) } else { status }
 }
 
 #[cfg(test)]

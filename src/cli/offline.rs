@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use serde_json::json;
 
+use super::WrongUse;
 use super::audit::{Bar, print_differences};
 use super::output::Output;
 use crate::audit::offline::{self, ExportInputs, Outcome, Report};
@@ -62,7 +63,8 @@ impl OfflineArgs {
     fn trust(&self) -> anyhow::Result<Trust> {
         let witnesses = read_keys(&self.witnesses)?;
         if witnesses.len() < self.quorum {
-            bail!("--quorum is {}, and there are {} witnesses", self.quorum, witnesses.len());
+            let problem = format!("--quorum is {}, and there are {} witnesses", self.quorum, witnesses.len());
+            return Err(WrongUse(problem).into());
         }
         Ok(Trust { keys: read_keys(&self.keys)?, witnesses, quorum: self.quorum })
     }

@@ -1,8 +1,8 @@
 //! Asking for a checkpoint that witnesses have cosigned.
 
-use anyhow::bail;
 use clap::Args;
 
+use super::WrongUse;
 use crate::transparency::cosignature::{Quorum, witness};
 use crate::transparency::note::VerifierKey;
 
@@ -17,6 +17,11 @@ pub struct QuorumArgs {
 }
 
 impl QuorumArgs {
+    /// Whether any was given.
+    pub fn is_wanted(&self) -> bool {
+        self.quorum > 0 || !self.witnesses.is_empty()
+    }
+
     pub fn quorum(&self) -> Quorum {
         Quorum { count: self.quorum, witnesses: self.witnesses.clone() }
     }
@@ -26,10 +31,10 @@ impl QuorumArgs {
     ///
     /// # Errors
     /// When fewer witnesses are named than must have cosigned.
-    pub fn of_named(&self) -> anyhow::Result<Quorum> {
+    pub fn of_named(&self) -> Result<Quorum, WrongUse> {
         let quorum = self.quorum();
         if !quorum.can_be_met() {
-            bail!("--quorum is {}, and --witness names {}", quorum.count, quorum.distinct());
+            return Err(WrongUse(format!("--quorum is {}, and --witness names {}", quorum.count, quorum.distinct())));
         }
         Ok(quorum)
     }

@@ -4,19 +4,22 @@ mod statement;
 
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
-use chrono::{DateTime, NaiveDate, NaiveTime, Utc};
+use anyhow::Context;
+use chrono::{DateTime, Datelike, NaiveDate, NaiveTime, Utc};
 use clap::{Args, Subcommand, ValueEnum};
 use ledger_events::{AccountId, ShardId};
 use ledger_projections::accounts;
 use sqlx::PgPool;
 
+use super::WrongUse;
 use super::audit::Bar;
 use super::output::{Output, with_progress};
+use super::quorum::QuorumArgs;
 use crate::config::DatabaseSettings;
 use crate::ledger::connect;
 use crate::node::Database;
-use crate::reconciliation::{Period, Report, render, report, walk_all};
+use crate::reconciliation::{AsOf, Checked, Period, Report, await_checkpoints, render, report, walk_all};
+use crate::transparency::cosignature::Quorum;
 
 #[derive(Args, Debug)]
 pub struct ReconcileArgs {
@@ -37,6 +40,8 @@ pub struct ReconcileArgs {
     /// Only the totals, without looking at each movement, order and payout
     #[arg(long)]
     totals_only: bool,
+    #[command(flatten)]
+    quorum: QuorumArgs,
     #[command(subcommand)]
     what: Option<Reconcile>,
 }
@@ -54,24 +59,45 @@ enum Format {
     Csv,
 }
 
-/// A date, which begins at midnight UTC, or a time.
+impl ReconcileArgs {
+    /// A flag of the report, which matching a statement would pass over.
+    fn of_report(&self) -> Option<&'static str> {
+        let given = [
+            ("--from", self.from.is_some()),
+            ("--to", self.to.is_some()),
+            ("--account", self.account.is_some()),
+            ("--format", self.format.is_some()),
+            ("--totals-only", self.totals_only),
+            ("--quorum and --witness", self.quorum.is_wanted()),
+        ];
+        given.into_iter().find_map(|(name, is_given)| is_given.then_some(name))
+    }
+}
+
+/// A date, which begins at midnight UTC, or a time; of a year that the database counts.
 fn time(text: &str) -> Result<DateTime<Utc>, String> {
     let day = text.parse::<NaiveDate>().ok().map(|day| day.and_time(NaiveTime::MIN).and_utc());
     let time = day.or_else(|| DateTime::parse_from_rfc3339(text).ok().map(|time| time.to_utc()));
-    time.ok_or_else(|| "a time looks like 2030-12-31 or 2030-12-31T12:00:00Z".to_owned())
+    let time = time.filter(|time| (1..=9999).contains(&time.year()));
+    time.ok_or_else(|| "a time looks like 2030-12-31 or 2030-12-31T12:00:00Z, in the years 1 to 9999".to_owned())
 }
 
 /// Fails when there is a difference.
 pub async fn run(args: ReconcileArgs, output: &Output) -> anyhow::Result<ExitCode> {
+    let of_report = args.of_report();
     if let Some(Reconcile::Statement(statement)) = args.what {
+        if let Some(name) = of_report {
+            return Err(WrongUse(format!("{name} is not for `reconcile statement`")).into());
+        }
         return statement::run(statement, output).await;
     }
     if args.from.zip(args.to).is_some_and(|(from, to)| to < from) {
-        bail!("--to must not be before --from");
+        return Err(WrongUse("--to must not be before --from".to_owned()).into());
     }
+    let quorum = args.quorum.of_named()?;
     let database = with_progress("starting the embedded Postgres", Database::open(&args.database)).await?;
-    let pool = connect::pool(database.options());
-    let done = reconcile(&pool, &args).await;
+    let pool = connect::unhurried(database.options());
+    let done = reconcile(&pool, &args, &quorum).await;
     pool.close().await;
     database.close().await?;
     let report = done?;
@@ -84,7 +110,7 @@ pub async fn run(args: ReconcileArgs, output: &Output) -> anyhow::Result<ExitCod
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn reconcile(pool: &PgPool, args: &ReconcileArgs) -> anyhow::Result<Report> {
+async fn reconcile(pool: &PgPool, args: &ReconcileArgs, quorum: &Quorum) -> anyhow::Result<Report> {
     let shards: Vec<ShardId> = match args.account {
         Some(account) => {
             let (shard, _) = accounts::find(pool, account).await?.with_context(|| format!("there is no account {account}"))?;
@@ -100,6 +126,7 @@ async fn reconcile(pool: &PgPool, args: &ReconcileArgs) -> anyhow::Result<Report
         bar.end();
         walked?;
     }
+    with_progress("waiting for a checkpoint", await_checkpoints(pool, &mut report, quorum)).await?;
     Ok(report)
 }
 
@@ -112,16 +139,25 @@ fn print(report: &Report, output: &Output) -> anyhow::Result<()> {
         output.line(difference)?;
     }
     for as_of in &report.as_of {
-        let checkpoint = match &as_of.log_checkpoint {
-            Some(checkpoint) => format!(", under the log's checkpoint of {} events, {}", checkpoint.size, checkpoint.root),
-            None => String::new(),
-        };
-        output.line(format!("shard {}: as of position {} of {}{checkpoint}", as_of.shard_id, as_of.position, as_of.head))?;
+        output.line(tied(as_of))?;
     }
-    output.line(match report.differences.found {
-        0 => "everything adds up".to_owned(),
-        1 => "1 difference".to_owned(),
-        found => format!("{found} differences"),
+    output.line(match (report.differences.found, report.checked) {
+        (0, Checked::Movements) => "everything adds up".to_owned(),
+        (0, Checked::Totals) => "the totals add up; orders, payouts and movements were not looked at".to_owned(),
+        (1, _) => "1 difference".to_owned(),
+        (found, _) => format!("{found} differences"),
     })?;
     Ok(())
+}
+
+/// What a shard's figures are tied to.
+fn tied(as_of: &AsOf) -> String {
+    let checkpoint = match &as_of.log_checkpoint {
+        Some(checkpoint) if checkpoint.size >= as_of.position => {
+            format!(", under the log's checkpoint of {} events, {}", checkpoint.size, checkpoint.root)
+        }
+        Some(checkpoint) => format!("; the log's newest checkpoint, of {} events, does not cover it", checkpoint.size),
+        None => "; no checkpoint of the log has been signed".to_owned(),
+    };
+    format!("shard {}: as of position {} of {}{checkpoint}", as_of.shard_id, as_of.position, as_of.head)
 }

@@ -30,7 +30,7 @@ pub struct ShowArgs {
     master_key: MasterKeySettings,
     what: Thing,
     id: i64,
-    /// As it was right after this position of the log, or at this time, as 2030-12-31T00:00:00Z [default: as it is]
+    /// As it was right after this position of the log, or at this time, as 2030-12-31 (midnight UTC) or 2030-12-31T12:00:00Z [default: as it is]
     #[arg(long, value_name = "POSITION|TIME")]
     as_of: Option<AsOf>,
 }
@@ -79,7 +79,7 @@ async fn show(args: &ShowArgs, database: &Database, pool: &PgPool, output: &Outp
                     let order = AnyOrder::of(story.order.clone(), at, &story.texts);
                     output.facts(&json!({"order": order, "history": OrderHistory::of(story, at)}))?;
                 }
-                false => tell(&story, at, output)?,
+                false => tell(&story, shard, at, output)?,
             }
             Ok(())
         }
@@ -105,7 +105,7 @@ fn keyring(args: &ShowArgs, database: &Database) -> anyhow::Result<Option<std::s
     Ok(Some(node::keyring(&args.master_key, &args.database.data_dir, database.is_embedded())?))
 }
 
-fn tell(story: &Story, at: Option<Position>, output: &Output) -> std::io::Result<()> {
+fn tell(story: &Story, shard: ShardId, at: Option<Position>, output: &Output) -> std::io::Result<()> {
     let (order, placed) = (&story.order, &story.order.placed);
     let status = if order.sub_status.is_empty() {
         order.status.as_str().to_owned()
@@ -144,6 +144,10 @@ fn tell(story: &Story, at: Option<Position>, output: &Output) -> std::io::Result
     for chapter in &story.chapters {
         output.line("")?;
         tell_chapter(chapter, output)?;
+    }
+    if story.left_out > 0 {
+        let all = format!("rewards-ledger events export --shard {shard} --stream order/{} --type VouchersRevealed", order.id);
+        output.line(format!("\n{} more readings of its codes are not told: {all}", story.left_out))?;
     }
     Ok(())
 }

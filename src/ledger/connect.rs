@@ -55,6 +55,12 @@ pub fn pool(options: &PgConnectOptions) -> PgPool {
     general(options, "rewards-ledger", READ_CONNECTIONS)
 }
 
+/// For a command that reads much of the log for a person who waits: no statement is too long for it.
+pub fn unhurried(options: &PgConnectOptions) -> PgPool {
+    let options = patient(options, "rewards-ledger", "10000").options([("statement_timeout", "0")]);
+    pool_of(options, WORK_CONNECTIONS)
+}
+
 /// For looking up who calls, so that slow reads do not keep others out.
 pub fn access(options: &PgConnectOptions) -> PgPool {
     general(&options.clone().options(BY_KEY), "rewards-ledger access", ACCESS_CONNECTIONS)

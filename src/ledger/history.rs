@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use chrono::{DateTime, Datelike, SubsecRound, TimeDelta, Utc};
+use chrono::{DateTime, Datelike, NaiveDate, NaiveTime, SubsecRound, TimeDelta, Utc};
 use ledger_events::order::Order;
 use ledger_events::wallet::{self, Movement, Wallet};
 use ledger_events::{Event, Money, OrderId, Position, ShardId, WalletId};
@@ -26,7 +26,7 @@ pub enum AsOf {
 
 /// A text that names no point of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("must be a position of the log, from 1, or a time such as 2030-12-31T00:00:00Z")]
+#[error("must be a position of the log, from 1, or a time such as 2030-12-31 (midnight UTC) or 2030-12-31T12:00:00Z")]
 pub struct AsOfError;
 
 impl FromStr for AsOf {
@@ -36,7 +36,8 @@ impl FromStr for AsOf {
         if let Ok(position) = text.parse() {
             return if position > 0 { Ok(AsOf::Position(position)) } else { Err(AsOfError) };
         }
-        let time = DateTime::parse_from_rfc3339(text).map_err(|_| AsOfError)?.to_utc();
+        let day = text.parse::<NaiveDate>().ok().map(|day| day.and_time(NaiveTime::MIN).and_utc());
+        let time = day.or_else(|| DateTime::parse_from_rfc3339(text).ok().map(|time| time.to_utc())).ok_or(AsOfError)?;
         // Others are not counted in the database.
         if (1..=9999).contains(&time.year()) { Ok(AsOf::Time(time)) } else { Err(AsOfError) }
     }
@@ -84,20 +85,26 @@ pub async fn position(pool: &PgPool, shard: ShardId, as_of: AsOf) -> Result<Posi
     }
 }
 
-/// In which shard an order is.
+/// In which shard an order is: by its row, or by the log where the row is gone.
 pub async fn shard_of_order(pool: &PgPool, id: OrderId) -> Result<Option<ShardId>, sqlx::Error> {
-    sqlx::query_scalar("SELECT o.shard_id FROM log_head h JOIN orders o ON o.shard_id = h.shard_id WHERE o.id = $1")
-        .bind(id)
-        .fetch_optional(pool)
-        .await
+    sqlx::query_scalar(
+        "SELECT h.shard_id FROM log_head h WHERE EXISTS (SELECT FROM orders o WHERE o.shard_id = h.shard_id AND o.id = $1)
+            OR EXISTS (SELECT FROM events e WHERE e.shard_id = h.shard_id AND e.stream_type = 'order' AND e.stream_id = $1 AND e.version = 1)",
+    )
+    .bind(id)
+    .fetch_optional(pool)
+    .await
 }
 
-/// In which shard a wallet is.
+/// In which shard a wallet is, likewise.
 pub async fn shard_of_wallet(pool: &PgPool, id: WalletId) -> Result<Option<ShardId>, sqlx::Error> {
-    sqlx::query_scalar("SELECT w.shard_id FROM log_head h JOIN wallets w ON w.shard_id = h.shard_id WHERE w.id = $1")
-        .bind(id)
-        .fetch_optional(pool)
-        .await
+    sqlx::query_scalar(
+        "SELECT h.shard_id FROM log_head h WHERE EXISTS (SELECT FROM wallets w WHERE w.shard_id = h.shard_id AND w.id = $1)
+            OR EXISTS (SELECT FROM events e WHERE e.shard_id = h.shard_id AND e.stream_type = 'wallet' AND e.stream_id = $1 AND e.version = 1)",
+    )
+    .bind(id)
+    .fetch_optional(pool)
+    .await
 }
 
 /// An order right after a position; none if it was placed later.
@@ -174,7 +181,9 @@ mod tests {
         assert_eq!("7".parse(), Ok(AsOf::Position(7)));
         let time = "2026-03-01T12:00:00Z".parse::<DateTime<Utc>>().unwrap();
         assert_eq!("2026-03-01T13:00:00+01:00".parse(), Ok(AsOf::Time(time)));
-        for wrong in ["", "0", "-1", "yesterday", "2026-03-01", "1.5", "0000-01-01T00:00:00Z"] {
+        let midnight = "2026-03-01T00:00:00Z".parse::<DateTime<Utc>>().unwrap();
+        assert_eq!("2026-03-01".parse(), Ok(AsOf::Time(midnight)));
+        for wrong in ["", "0", "-1", "yesterday", "2026-13-01", "2026-03", "1.5", "0000-01-01T00:00:00Z", "0000-01-01"] {
             assert_eq!(wrong.parse::<AsOf>(), Err(AsOfError), "{wrong}");
         }
     }

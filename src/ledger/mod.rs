@@ -203,11 +203,7 @@ impl Ledger {
 
     /// Operators name orders, payouts and wallets without their account.
     pub async fn shard_of_order(&self, id: OrderId) -> Result<Option<ShardId>, sqlx::Error> {
-        sqlx::query_scalar("SELECT shard_id FROM orders WHERE shard_id = ANY($1) AND id = $2")
-            .bind(self.shards().collect::<Vec<_>>())
-            .bind(id)
-            .fetch_optional(&self.pool)
-            .await
+        history::shard_of_order(&self.pool, id).await
     }
 
     pub async fn shard_of_payout(&self, id: PayoutId) -> Result<Option<ShardId>, sqlx::Error> {
@@ -219,10 +215,6 @@ impl Ledger {
     }
 
     pub async fn shard_of_wallet(&self, id: WalletId) -> Result<Option<ShardId>, sqlx::Error> {
-        sqlx::query_scalar("SELECT shard_id FROM wallets WHERE shard_id = ANY($1) AND id = $2")
-            .bind(self.shards().collect::<Vec<_>>())
-            .bind(id)
-            .fetch_optional(&self.pool)
-            .await
+        history::shard_of_wallet(&self.pool, id).await
     }
 }

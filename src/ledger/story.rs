@@ -4,7 +4,7 @@
 //! What happened is the log's. Deliveries and their attempts are the worker's record, as it is now:
 //! it forgets attempts after their time. Names and texts are the vault's, where they are not erased.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use chrono::{DateTime, Utc};
 use ledger_events::order::{CancelledBy, Order, OrderEvent};
@@ -12,10 +12,11 @@ use ledger_events::webhook::WebhookEvent;
 use ledger_events::{Actor, Event, OrderId, Position, Recorded, ShardId, WebhookId};
 use ledger_projections::deliveries::{self, Told};
 use ledger_projections::orders;
-use ledger_projections::wallets::{self, Transaction};
+use ledger_projections::wallets::Transaction;
 use sqlx::PgPool;
 use uuid::Uuid;
 
+use super::history;
 use super::reader::{self, ReadError};
 use super::texts::{self, CANCEL_REASON, EMAIL, ERASURE_REASON, METADATA, Texts, VaultError, WEBHOOK_NAME};
 use crate::access::operators;
@@ -43,6 +44,8 @@ pub struct Story {
     /// The order's, and the names in the story.
     pub texts: Texts,
     pub chapters: Vec<Chapter>,
+    /// How many readings of its codes are not among them.
+    pub left_out: u64,
 }
 
 /// One event of the order, and what came of it.
@@ -74,8 +77,10 @@ pub struct Telling {
     pub retries: Vec<(DateTime<Utc>, Who)>,
 }
 
-/// Most events of one order that are told, and that are read at once.
+/// Most events of one order that are told before readings of its codes are left out, and that are read at once.
 const MOST_EVENTS: usize = 1_000;
+/// So many of the readings after these are told, the last ones.
+const LAST_READINGS: usize = 100;
 
 /// The story of an order up to a position, or up to now; none if it was placed later. Without a
 /// keyring it has no texts and no names of people.
@@ -86,7 +91,7 @@ pub async fn of_order(
     id: OrderId,
     upto: Option<Position>,
 ) -> Result<Option<Story>, StoryError> {
-    let (order, recorded) = told_of(pool, shard, id, upto.unwrap_or(Position::MAX)).await?;
+    let Past { order, told: recorded, left_out } = past_of(pool, shard, id, upto.unwrap_or(Position::MAX)).await?;
     let Some(order) = order else { return Ok(None) };
 
     let mut movements = movements(pool, shard, &order, &recorded).await?;
@@ -116,37 +121,47 @@ pub async fn of_order(
         })
     });
     let chapters = chapters.collect();
-    Ok(Some(Story { order, texts: names.texts, chapters }))
+    Ok(Some(Story { order, texts: names.texts, chapters, left_out }))
+}
+
+/// An order as it was, and what is told of it.
+struct Past {
+    order: Option<Order>,
+    told: Vec<Recorded>,
+    left_out: u64,
 }
 
 /// The order as it was then, and its events. A client that reads its codes again and again makes an event each time:
-/// of more than [`MOST_EVENTS`] readings only the first ones are told, and everything else that happened.
-async fn told_of(
-    pool: &PgPool,
-    shard: ShardId,
-    id: OrderId,
-    upto: Position,
-) -> Result<(Option<Order>, Vec<Recorded>), StoryError> {
-    let (mut states, mut told) = (HashMap::new(), vec![]);
-    let mut version = 0;
-    loop {
+/// after [`MOST_EVENTS`] only the last of the readings are told, and everything else that happened.
+async fn past_of(pool: &PgPool, shard: ShardId, id: OrderId, upto: Position) -> Result<Past, StoryError> {
+    let (mut states, mut told, mut latest, mut left_out) = (HashMap::new(), vec![], VecDeque::new(), 0);
+    let (mut version, mut is_more) = (0, true);
+    while is_more {
         let page = reader::stream_after(pool, shard, "order", id, version, i64::MAX, MOST_EVENTS as i64).await?;
+        is_more = page.len() == MOST_EVENTS;
         for stored in &page {
             let recorded = stored.decode()?;
             version = recorded.moment.version;
             let Event::Order(event) = &recorded.event else { continue };
             if recorded.moment.position > upto {
-                return Ok((states.remove(&id), told));
+                is_more = false;
+                break;
             }
             orders::fold(&mut states, &recorded, event);
             if told.len() < MOST_EVENTS || !matches!(event, OrderEvent::VouchersRevealed(_)) {
                 told.push(recorded);
+                continue;
+            }
+            latest.push_back(recorded);
+            if latest.len() > LAST_READINGS {
+                latest.pop_front();
+                left_out += 1;
             }
         }
-        if page.len() < MOST_EVENTS {
-            return Ok((states.remove(&id), told));
-        }
     }
+    told.extend(latest);
+    told.sort_by_key(|recorded| recorded.moment.position);
+    Ok(Past { order: states.remove(&id), told, left_out })
 }
 
 /// The movements that order events made, by the position of the order's event: each stands right
@@ -163,7 +178,7 @@ async fn movements(
         _ => false,
     };
     let next: Vec<Position> = recorded.iter().filter(|r| moves(&r.event)).map(|r| r.moment.position + 1).collect();
-    let wallet = wallets::find(pool, shard, order.placed.wallet_id).await?;
+    let wallet = history::wallet_at(pool, shard, order.placed.wallet_id, Position::MAX).await?;
     let mut movements = HashMap::new();
     for stored in reader::stored_at(pool, shard, &next).await? {
         let recorded = stored.decode()?;

@@ -237,14 +237,34 @@ fn line(record: &StringRecord, places: &Places, columns: &Columns) -> Result<Opt
     }))
 }
 
+/// Separators of thousands stand between whole groups of three digits or not at all: dropped wherever they stand, they
+/// would make a hundred times the money of an amount that is written the other way.
 fn amount(text: &str, is_decimal_comma: bool) -> Result<Money, &'static str> {
+    const WRONG: &str = "has an amount that is none as 1,234.56 (1.234,56 with a decimal comma), or has more than two decimals";
     let (group, point) = if is_decimal_comma { ('.', ',') } else { (',', '.') };
-    let plain: String = text
-        .chars()
-        .filter(|c| *c != group && *c != '\'' && !c.is_whitespace())
-        .map(|c| if c == point { '.' } else { c })
-        .collect();
-    plain.trim_start_matches('+').parse().map_err(|_| "has an amount that is none, or has more than two decimals")
+    let (sign, unsigned) = match text.strip_prefix('-') {
+        Some(unsigned) => ("-", unsigned),
+        None => ("", text.strip_prefix('+').unwrap_or(text)),
+    };
+    let (whole, decimals) = match unsigned.trim_start().split_once(point) {
+        Some((whole, decimals)) => (whole, Some(decimals)),
+        None => (unsigned.trim_start(), None),
+    };
+    let is_separator = |c: char| c == group || c == '\'' || c.is_whitespace();
+    let groups: Vec<&str> = match whole.chars().find(|c| is_separator(*c)) {
+        Some(separator) => whole.split(separator).collect(),
+        None => vec![whole],
+    };
+    let are_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let are_groups = match &*groups {
+        [_] => true,
+        [first, rest @ ..] => first.len() <= 3 && rest.iter().all(|group| group.len() == 3),
+        [] => false,
+    };
+    if !are_groups || !groups.iter().copied().chain(decimals).all(are_digits) {
+        return Err(WRONG);
+    }
+    format!("{sign}{}.{}", groups.concat(), decimals.unwrap_or("0")).parse().map_err(|_| WRONG)
 }
 
 #[cfg(test)]
@@ -290,13 +310,46 @@ mod tests {
         assert_eq!(read("date,amount,currency,reference\n"), "has no booked lines");
         let rows = |row: &str| read(&format!("date,amount,currency,reference,direction\n2026-01-31,1,EUR,a,C\n{row}\n"));
         assert_eq!(rows("31.01.2026,1,EUR,a,C"), "row 2 has a date of another form");
-        assert_eq!(rows("2026-01-31,secret,EUR,a,C"), "row 2 has an amount that is none, or has more than two decimals");
+        assert_eq!(rows("2026-01-31,secret,EUR,a,C"), format!("row 2 {}", amount("secret", false).unwrap_err()));
         assert_eq!(rows("2026-01-31,1,KWD,a,C"), "row 2 has a currency that wallets cannot be in");
         assert_eq!(rows("2026-01-31,-1,EUR,a,C"), "row 2 has an amount below zero beside a direction");
         assert_eq!(rows("2026-01-31,1,EUR,a,B"), "row 2 has a direction other than CREDIT and DEBIT");
         assert_eq!(rows("2026-01-31,1"), "row 2 has another number of columns than the first line, or is not CSV");
         let many = "2026-01-31,1,EUR,a\n".repeat(Statement::MOST_LINES + 1);
         assert!(read(&format!("date,amount,currency,reference\n{many}")).contains("more than 50,000 lines"));
+    }
+
+    /// What is written the other way is refused, and never taken for another amount.
+    #[test]
+    fn separators_stand_between_groups_of_three_digits() {
+        let read = |text: &str, is_decimal_comma| amount(text, is_decimal_comma).map(|money| money.to_string()).ok();
+        let either_way =
+            [("7", "7.00"), ("1000", "1000.00"), ("1'000", "1000.00"), ("12 345 678", "12345678.00"), ("-5", "-5.00")];
+        let by_point =
+            [("1,000.50", "1000.50"), ("1'000.50", "1000.50"), ("1 000.50", "1000.50"), ("+7.5", "7.50"), ("1,000", "1000.00")];
+        let by_comma = [
+            ("1.000,50", "1000.50"),
+            ("7,00", "7.00"),
+            ("1'000,50", "1000.50"),
+            ("- 1.234.567,89", "-1234567.89"),
+            ("1.000", "1000.00"),
+        ];
+        for (text, expected) in either_way.iter().chain(&by_point) {
+            assert_eq!(read(text, false).as_deref(), Some(*expected), "{text}");
+        }
+        for (text, expected) in either_way.iter().chain(&by_comma) {
+            assert_eq!(read(text, true).as_deref(), Some(*expected), "{text}");
+        }
+        let never = ["1_0", "1'0000", "1 00", "'100", "100'", "1'000 000", "1e3", "--1", "-", "٣", "0x1"];
+        let no_point =
+            ["7,00", "1000,50", "1.000,50", "1,00,000", ",5", ".5", "5.", "1,0000", "1,,000", "1000,000", "1.001", "1.2.3"];
+        let no_comma = ["7.00", "1000.50", "1,000.50", "1.00.000", ".5", ",5", "5,", "1.0000", "1.000.5", "1,001", "1,2,3"];
+        for text in never.iter().chain(&no_point) {
+            assert_eq!(read(text, false), None, "{text}");
+        }
+        for text in never.iter().chain(&no_comma) {
+            assert_eq!(read(text, true), None, "{text}");
+        }
     }
 
     #[test]

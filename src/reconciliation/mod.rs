@@ -25,7 +25,7 @@ use rust_decimal::Decimal;
 use serde::{Serialize, Serializer};
 
 use crate::ledger::reader::ReadError;
-pub use report::{report, walk_account, walk_all};
+pub use report::{await_checkpoints, report, walk_account, walk_all};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReconcileError {
@@ -35,6 +35,8 @@ pub enum ReconcileError {
     Read(#[from] ReadError),
     #[error(transparent)]
     Projection(#[from] ProjectionError),
+    #[error("no checkpoint of shard {0} that the database knows of has been cosigned by {1} witnesses")]
+    Uncosigned(ShardId, usize),
 }
 
 /// Which time, and whose wallets. Without `from` from the log's first event, without `to` up to its
@@ -102,9 +104,10 @@ impl From<&Sums> for Moved {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WalletFigures {
     pub shard_id: ShardId,
-    /// None where the wallet's row is missing.
+    /// By its last movement, or its row where nothing moved; none where it has neither.
     pub account_id: Option<AccountId>,
     pub wallet_id: WalletId,
+    /// Likewise.
     pub currency: Option<String>,
     pub opening_balance: Amount,
     #[serde(flatten)]
@@ -184,6 +187,8 @@ pub enum DifferenceKind {
     WalletBalance,
     /// A wallet has movements and no row.
     WalletMissing,
+    /// A wallet's row says another account or currency than its last movement, or that it was opened after it.
+    WalletDiffers,
     /// A wallet's totals do not lead to the balance that its last movement left.
     WalletClosing,
     /// A movement in the log says another balance after it than the movements make.
@@ -216,6 +221,7 @@ impl DifferenceKind {
         match self {
             Self::WalletBalance => "WALLET_BALANCE",
             Self::WalletMissing => "WALLET_MISSING",
+            Self::WalletDiffers => "WALLET_DIFFERS",
             Self::WalletClosing => "WALLET_CLOSING",
             Self::BalanceAfter => "BALANCE_AFTER",
             Self::MovementMissing => "MOVEMENT_MISSING",

@@ -6,7 +6,7 @@ use super::{DayFigures, Difference, Moved, Report, WalletFigures};
 use crate::spreadsheet::{inert, rows};
 
 /// The columns of the CSV. `record` is `REPORT`, `AS_OF`, `CURRENCY`, `DAY`, `WALLET` or `DIFFERENCE`.
-const COLUMNS: [&str; 32] = [
+const COLUMNS: [&str; 35] = [
     "record",
     "shard_id",
     "account_id",
@@ -43,6 +43,11 @@ const COLUMNS: [&str; 32] = [
     "checked_events",
     // How many wallets are not listed.
     "wallets_left_out",
+    // How many wallets a currency has.
+    "wallets",
+    // Where the log ended, and up to where the daily totals had come.
+    "head",
+    "projected",
 ];
 
 fn text(value: Option<impl ToString>) -> String {
@@ -91,6 +96,8 @@ pub fn csv(report: &Report) -> Result<Vec<u8>, csv::Error> {
                 ("record", "AS_OF".into()),
                 ("shard_id", as_of.shard_id.to_string()),
                 ("positions", as_of.position.to_string()),
+                ("head", as_of.head.to_string()),
+                ("projected", as_of.projected.to_string()),
                 ("checkpoint_size", text(checkpoint.map(|checkpoint| checkpoint.size))),
                 ("checkpoint_root", text(checkpoint.map(|checkpoint| &checkpoint.root))),
             ]))?;
@@ -100,6 +107,7 @@ pub fn csv(report: &Report) -> Result<Vec<u8>, csv::Error> {
             cells.extend([
                 ("record", "CURRENCY".into()),
                 ("currency", figures.currency.clone()),
+                ("wallets", figures.wallets.to_string()),
                 ("opening_balance", figures.opening_balance.to_string()),
                 ("closing_balance", figures.closing_balance.to_string()),
             ]);

@@ -16,6 +16,8 @@ use super::{
 };
 use crate::audit::Progress;
 use crate::ledger::reader;
+use crate::transparency::cosignature::{self, Quorum};
+use crate::transparency::store;
 
 type Snapshot = Transaction<'static, Postgres>;
 
@@ -65,9 +67,13 @@ pub async fn report(
         tx.commit().await?;
         other.commit().await?;
         for wallet in found.wallets {
-            check(*shard, &wallet, bounds.upto == head, &mut report.differences);
-            if let Some(currency) = &wallet.currency {
-                let total = currencies.entry(currency.clone()).or_default();
+            let is_anothers = period.account_id.is_some() && wallet.account_id() != period.account_id;
+            check(*shard, &wallet, is_anothers, bounds.upto == head, &mut report.differences);
+            if is_anothers {
+                continue;
+            }
+            if let Some(currency) = wallet.currency() {
+                let total = currencies.entry(currency.to_owned()).or_default();
                 total.0 += 1;
                 total.1 += wallet.opening;
                 total.2.merge(&wallet.sums);
@@ -93,11 +99,12 @@ pub async fn report(
 /// Two transactions that see the same.
 async fn snapshot(pool: &PgPool) -> Result<(Snapshot, Snapshot), sqlx::Error> {
     // A plan for any period would look each row of a month up by an index, which takes three times as long as reading all of
-    // them; and workers, each with a part of every wallet's sums, cost more than they save beside the other connection. While
-    // one is read from, the other may have nothing to do.
+    // them; and workers, each with a part of every wallet's sums, cost more than they save beside the other connection.
     const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL plan_cache_mode = force_custom_plan;
-        SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off; SET LOCAL work_mem = '64MB';
-        SET LOCAL idle_in_transaction_session_timeout = '60s'";
+        SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off; SET LOCAL work_mem = '64MB'";
+    // While one is read from, the other may have nothing to do: for longer than a statement may take, if that has a limit.
+    const IDLE: &str = "SELECT set_config('idle_in_transaction_session_timeout',
+        (2000 * extract(epoch FROM current_setting('statement_timeout')::interval))::bigint::text, true)";
     // Reports that have one connection each would wait for each other's.
     static TAKING: Mutex<()> = Mutex::const_new(());
     let taking = TAKING.lock().await;
@@ -105,7 +112,8 @@ async fn snapshot(pool: &PgPool) -> Result<(Snapshot, Snapshot), sqlx::Error> {
     drop(taking);
     let snapshot: String = sqlx::query_scalar("SELECT pg_export_snapshot()").fetch_one(&mut *one).await?;
     // Safe: the name is the server's.
-    sqlx::raw_sql(AssertSqlSafe(format!("SET TRANSACTION SNAPSHOT '{snapshot}'"))).execute(&mut *other).await?;
+    sqlx::raw_sql(AssertSqlSafe(format!("SET TRANSACTION SNAPSHOT '{snapshot}'; {IDLE}"))).execute(&mut *other).await?;
+    sqlx::raw_sql(IDLE).execute(&mut *one).await?;
     Ok((one, other))
 }
 
@@ -147,37 +155,61 @@ fn walked(report: &mut Report) {
 }
 
 fn figures(shard_id: ShardId, wallet: WalletTotals) -> WalletFigures {
-    let closing_balance = Amount(wallet.closing());
     WalletFigures {
         shard_id,
-        account_id: wallet.account_id,
+        account_id: wallet.account_id(),
         wallet_id: wallet.wallet_id,
         moved: (&wallet.sums).into(),
-        currency: wallet.currency,
+        currency: wallet.currency().map(str::to_owned),
         opening_balance: Amount(wallet.opening),
-        closing_balance,
+        closing_balance: Amount(wallet.closing()),
     }
 }
 
-/// The closing balance is what the last movement left, and at the log's end what the row has.
-fn check(shard: ShardId, wallet: &WalletTotals, is_at_head: bool, differences: &mut Differences) {
+/// The row names the account and the currency that the last movement does, and was there before it. The closing balance is
+/// what that movement left, and at the log's end what the row has; but for a wallet of another account than the one that the
+/// totals are of.
+fn check(shard: ShardId, wallet: &WalletTotals, is_anothers: bool, is_at_head: bool, differences: &mut Differences) {
     let closing = Amount(wallet.closing());
-    let positions: Vec<Position> = wallet.last_position.into_iter().collect();
+    let positions: Vec<Position> = wallet.last.position.into_iter().collect();
     let mut add = |kind, problem| {
         differences.add(Difference::of_wallet(kind, shard, wallet.wallet_id, positions.clone(), problem));
     };
-    let Some(row_balance) = wallet.row_balance else {
+    let Some(row_balance) = wallet.row.balance else {
         return add(DifferenceKind::WalletMissing, format!("has no row; its movements make {closing}"));
     };
+    let differing = differing(wallet);
+    if !differing.is_empty() {
+        add(DifferenceKind::WalletDiffers, differing.join("; "));
+    }
+    if is_anothers {
+        return;
+    }
     if is_at_head && row_balance != closing.0 {
         let problem = format!("its row has the balance {}, its movements make {closing}", Amount(row_balance));
         add(DifferenceKind::WalletBalance, problem);
     }
-    let left = wallet.last_balance.unwrap_or_default();
+    let left = wallet.last.balance.unwrap_or_default();
     if left != closing.0 {
         let problem = format!("its last movement left {}, its totals make {closing}", Amount(left));
         add(DifferenceKind::WalletClosing, problem);
     }
+}
+
+/// What a wallet's row says of itself and its last movement does not.
+fn differing(WalletTotals { row, last, .. }: &WalletTotals) -> Vec<String> {
+    let mut differing = vec![];
+    if let Some((row, last)) = row.account_id.zip(last.account_id).filter(|(row, last)| row != last) {
+        differing.push(format!("its row says account {row}, its last movement account {last}"));
+    }
+    if let Some((row, last)) = row.currency.as_ref().zip(last.currency.as_ref()).filter(|(row, last)| row != last) {
+        differing.push(format!("its row says {row}, its last movement {last}"));
+    }
+    if let Some((row, last)) = row.created_at.zip(last.created_at).filter(|(row, last)| row > last) {
+        let (row, last) = (row.to_rfc3339(), last.to_rfc3339());
+        differing.push(format!("its row says that it was opened at {row}, and it moved at {last}"));
+    }
+    differing
 }
 
 /// Where a period begins and ends in a shard's log, as of the connection's snapshot.
@@ -238,4 +270,30 @@ async fn log_checkpoint(
     .bind(position)
     .fetch_optional(conn)
     .await
+}
+
+/// Ties the report to checkpoints that cover it, and that a quorum has cosigned, where one is asked for: waits some seconds
+/// for them, on a log that is signed. Where none comes, the newest that there is stays.
+///
+/// # Errors
+/// [`ReconcileError::Uncosigned`] where the log has none of the quorum.
+pub async fn await_checkpoints(pool: &PgPool, report: &mut Report, quorum: &Quorum) -> Result<(), ReconcileError> {
+    for as_of in &mut report.as_of {
+        let (shard, position) = (as_of.shard_id, as_of.position);
+        let is_settled = as_of.log_checkpoint.as_ref().is_none_or(|checkpoint| checkpoint.size >= position);
+        if quorum.count == 0 && is_settled {
+            continue;
+        }
+        let found = match cosignature::covering(pool, shard, position, quorum).await? {
+            Some(covering) => Some(covering),
+            None => store::newest_cosigned(pool, shard, quorum).await?,
+        };
+        let found = found.ok_or(ReconcileError::Uncosigned(shard, quorum.count))?;
+        as_of.log_checkpoint = Some(LogCheckpoint {
+            size: i64::try_from(found.size).unwrap_or(i64::MAX),
+            root: hex::encode(found.root),
+            note: cosignature::with_cosignatures(pool, shard, &found).await?,
+        });
+    }
+    Ok(())
 }

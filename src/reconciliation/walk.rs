@@ -20,6 +20,8 @@ use crate::ledger::reader::{self, Stored};
 
 /// Events in one page.
 const PAGE_EVENTS: i64 = 5_000;
+/// Positions that are looked at for a page: one account's events may be far from each other.
+const WINDOW: i64 = 20_000;
 
 /// Walks over the events of a period, of one account or of all; how many there were.
 pub async fn walk(
@@ -34,9 +36,10 @@ pub async fn walk(
     let mut walk = Walk::new(shard, account, bounds, differences);
     let mut at = bounds.after;
     while at < bounds.upto {
-        let page = reader::money_events(&mut *conn, shard, account, at, bounds.upto, PAGE_EVENTS).await?;
-        let is_last = i64::try_from(page.len()).is_ok_and(|n| n < PAGE_EVENTS);
-        let end = if is_last { bounds.upto } else { page.last().map_or(bounds.upto, |last| last.position) };
+        let window = bounds.upto.min(at.saturating_add(WINDOW));
+        let page = reader::money_events(&mut *conn, shard, account, at, window, PAGE_EVENTS).await?;
+        let is_all = i64::try_from(page.len()).is_ok_and(|n| n < PAGE_EVENTS);
+        let end = if is_all { window } else { page.last().map_or(window, |last| last.position) };
         walk.page(&mut conn, &page, (at, end)).await?;
         at = end;
         progress(Progress { stage: "reconcile", shard, done: at, total: bounds.upto });

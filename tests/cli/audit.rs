@@ -37,4 +37,12 @@ async fn a_difference_is_named_repaired_and_gone() {
     let again = run(&mut command(&["rebuild", "orders"])).await;
     assert!(again.status.success(), "{}{}", out(&again), err(&again));
     assert!(run(&mut command(&["verify"])).await.status.success());
+
+    // Who cannot look has found nothing.
+    for arguments in [&["verify"][..], &["rebuild", "orders"]] {
+        let away = run(command(arguments).env("DATABASE_URL", "postgres://nobody@127.0.0.1:1/none")).await;
+        assert_eq!((away.status.code(), err(&away).lines().count()), (Some(3), 1), "{}", err(&away));
+    }
+    let none = run(&mut command(&["verify", "--receipt", "nowhere.json", "--key", "nowhere.pub"])).await;
+    assert_eq!(none.status.code(), Some(3), "{}", err(&none));
 }

@@ -67,7 +67,9 @@ async fn a_part_of_the_log_is_what_was_asked_for() {
     let middle = log[log.len() / 2].recorded_at;
     let account = |stored: &Stored| serde_json::from_str::<Value>(&stored.metadata).unwrap()["account_id"].as_i64();
     type Wanted<'a> = Box<dyn Fn(&Stored) -> bool + 'a>;
-    let (since, until) = (middle.to_rfc3339(), middle.to_rfc3339());
+    let (since, until, end) = (middle.to_rfc3339(), middle.to_rfc3339(), last.to_rfc3339());
+    let head = log[log.len() - 1].position;
+    let to = (head - 1).to_string();
     let cases: Vec<(Vec<&str>, Wanted<'_>)> = vec![
         (vec!["--from", "7", "--to", "11"], Box::new(|s| (7..=11).contains(&s.position))),
         (vec!["--from", "1000000"], Box::new(|_| false)),
@@ -82,6 +84,16 @@ async fn a_part_of_the_log_is_what_was_asked_for() {
         ),
         (vec!["--stream", "order/1", "--account", "2"], Box::new(|_| false)),
         (vec!["--stream", "order/1", "--to", "3"], Box::new(|_| false)),
+        (
+            vec!["--stream", "wallet/1", "--from", "7"],
+            Box::new(|s| s.stream_type == "wallet" && s.stream_id == 1 && s.position >= 7),
+        ),
+        (vec!["--since", &since, "--until", &end], Box::new(|s| s.recorded_at >= middle && s.recorded_at < last)),
+        (
+            vec!["--from", "7", "--to", &to, "--since", &since, "--until", &end],
+            Box::new(|s| s.position < head && s.recorded_at >= middle && s.recorded_at < last),
+        ),
+        (vec!["--account", "1", "--since", &since], Box::new(|s| account(s) == Some(1) && s.recorded_at >= middle)),
         (
             vec!["--type", "OrderPlaced", "--type", "WalletDebited", "--account", "1"],
             Box::new(|s| matches!(&*s.event_type, "OrderPlaced" | "WalletDebited")),

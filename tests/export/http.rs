@@ -38,6 +38,13 @@ async fn an_auditor_streams_the_log_or_a_part_of_it() {
     let filter = format!("?type=OrderPlaced,WalletDebited&account_id={}", setup.client.account_id);
     assert_eq!(get(&filter).await.text.lines().count(), 2);
     assert_eq!(get("?account_id=77").await.text, "");
+    let time = line::read(lines[3]).unwrap().recorded_at;
+    let both = get(&format!("?from=2&since={}&stream=wallet/{}", time.format("%Y-%m-%dT%H:%M:%S%.3fZ"), setup.wallet_id)).await;
+    let wanted: String = (lines.iter().skip(1))
+        .filter(|text| line::read(text).is_ok_and(|s| s.stream_type == "wallet" && s.recorded_at >= time))
+        .copied()
+        .collect();
+    assert!(both.text == wanted && !wanted.is_empty(), "{}", both.text);
 
     let request = |path: &str| node.request("GET", path).bearer_auth(token.expose());
     let packed = request("/admin/v1/events").header("Accept-Encoding", "br, zstd").send().await.unwrap();

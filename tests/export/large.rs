@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rewards_ledger::export::line;
+use rewards_ledger::export::{Manifest, line};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use crate::support::postgres;
@@ -82,6 +82,9 @@ async fn an_export_that_is_killed_is_gone_on_with_to_the_same_file() {
     assert!(ended.await.expect("in time").success());
     assert!(killed > 0, "it was killed while it wrote");
     assert!(std::fs::read(&path).unwrap() == expected, "the same bytes, {killed} times killed");
+    let manifest = Manifest::of(&path).unwrap().expect("a manifest");
+    assert!(manifest.describes(&path).unwrap());
+    assert_eq!((manifest.events, manifest.last), (u64::try_from(head).unwrap(), Some(head)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,8 +11,10 @@ use ledger_projections::{orders, wallets};
 use rewards_ledger::ledger::history::{self, AsOf, HistoryError};
 use rewards_ledger::ledger::reader;
 use serde_json::{Value, json};
+use sqlx::ConnectOptions;
 
 use crate::support::node::{Client, Node, Setup};
+use crate::support::program::{program, run};
 use crate::support::shop::{SHARD, Shop};
 
 /// For every position of a rich history: what the whole log folds to up to there.
@@ -102,6 +104,11 @@ async fn look(node: &Node, setup: &Setup, order: i64) -> Seen {
     }
 }
 
+/// Whether a line of a statement's CSV is of a movement of this type.
+fn is_of(line: &str, kind: &str) -> bool {
+    line.split(',').any(|cell| cell == kind)
+}
+
 async fn place(node: &Node, client: &Client, product: i64, quantity: i64) -> i64 {
     let order = json!({"product_id": product, "denomination": 10, "quantity": quantity, "metadata": {"basket": quantity}});
     node.client(client, "POST", "/orders", order).await.data(201)["id"].as_i64().unwrap()
@@ -129,7 +136,10 @@ async fn operators_see_each_moment_again_as_it_was() {
     assert_eq!(seen[3].order["cancel_reason"], "no longer needed");
     assert_eq!(seen[1].order["status"], "PARTIALLY_DELIVERED");
 
-    for moment in &seen {
+    for (moment, is_projected) in seen.iter().map(|moment| (moment, false)).chain(seen.iter().map(|moment| (moment, true))) {
+        if is_projected {
+            node.project().await;
+        }
         let Seen { head, order: was, wallet: held, statement, csv: lines } = moment;
         let at = |value: &Value| {
             let mut value = value.clone();
@@ -146,6 +156,18 @@ async fn operators_see_each_moment_again_as_it_was() {
         let part = read(&node, &format!("/wallets/{wallet}/statement?as_of={head}&from={from}")).await;
         assert_eq!(part["closing_balance"], statement["closing_balance"]);
         assert_eq!(part["opening_balance"], statement["transactions"][0]["balance_after"]);
+        // So are its totals, before the daily totals have it and after.
+        for period in [String::new(), format!("&from={from}")] {
+            let query = format!("/wallets/{wallet}/statement?as_of={head}{period}");
+            let (mut whole, totals) = (read(&node, &query).await, read(&node, &format!("{query}&totals_only=true")).await);
+            whole["transactions"] = json!([]);
+            assert_eq!(totals, whole);
+            let (whole, position) = csv(&node, &query).await;
+            let without: Vec<&str> =
+                whole.lines().filter(|line| !["CREDIT", "DEBIT"].iter().any(|kind| is_of(line, kind))).collect();
+            let totals = csv(&node, &format!("{query}&totals_only=true")).await;
+            assert_eq!((totals.0.lines().collect::<Vec<_>>(), totals.1), (without, position));
+        }
         let beyond = read(&node, &format!("/wallets/{wallet}/statement?as_of={head}&from=2999-01-01T00:00:00Z")).await;
         assert_eq!(beyond["opening_balance"], statement["closing_balance"]);
     }
@@ -168,5 +190,49 @@ async fn operators_see_each_moment_again_as_it_was() {
     }
     for path in ["/wallets/999", "/wallets/999/statement", "/orders/999/history"] {
         node.operator("GET", path, Value::Null).await.refused(404, "E_NOT_FOUND");
+    }
+}
+
+/// What was is the log's to tell: rows of orders and wallets that are gone take nothing from it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_is_known_without_the_rows_of_today() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let order = place(&node, &setup.client, setup.product_id, 2).await;
+    node.fulfil(order).await;
+    node.publish().await;
+    let at = node.head().await;
+    let wallet = setup.wallet_id;
+    let paths = [
+        format!("/orders/{order}?as_of={at}"),
+        format!("/orders/{order}/history?as_of={at}"),
+        format!("/orders/{order}/receipt"),
+        format!("/wallets/{wallet}?as_of={at}"),
+        format!("/wallets/{wallet}/statement?as_of={at}"),
+    ];
+    let told = async || {
+        let mut told = vec![];
+        for path in &paths {
+            told.push(read(&node, path).await);
+        }
+        for (what, id) in [("order", order), ("wallet", wallet)] {
+            let directory = tempfile::tempdir().unwrap();
+            let mut command = program(directory.path());
+            command.args(["show", what, &id.to_string(), "--as-of", &at.to_string(), "--json"]);
+            let shown = run(command.env("DATABASE_URL", node.options.to_url_lossy().to_string())).await;
+            told.push(
+                serde_json::from_slice(&shown.stdout).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&shown.stderr))),
+            );
+        }
+        told
+    };
+    let before = told().await;
+    assert_eq!(before[1]["entries"][0]["transaction"]["amount"], "20.00");
+    let mut admin = node.options.connect().await.unwrap();
+    sqlx::raw_sql("DELETE FROM orders; DELETE FROM wallets").execute(&mut admin).await.unwrap();
+    assert_eq!(told().await, before);
+    // As they are now they are their rows.
+    for path in [format!("/orders/{order}"), format!("/wallets/{wallet}")] {
+        node.operator("GET", &path, Value::Null).await.refused(404, "E_NOT_FOUND");
     }
 }

@@ -1,9 +1,12 @@
 //! One account's walk: over its own events, found whatever rows are missing, at the price of the period.
 
+use std::sync::Mutex;
+
 use chrono::{TimeDelta, Utc};
 use ledger_events::Position;
+use rewards_ledger::ledger::connect;
 use rewards_ledger::ledger::reader;
-use rewards_ledger::reconciliation::{Checked, Period, report, walk_account};
+use rewards_ledger::reconciliation::{Checked, Period, report, walk_account, walk_all};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, ConnectOptions};
 
@@ -63,6 +66,30 @@ async fn an_accounts_events_are_found_in_any_stretch_of_the_log() {
             assert_eq!(found, Some(expected), "{after} {upto}");
         }
     }
+}
+
+/// However far one account's events are from each other, no statement reads more than a short stretch of the log, and none
+/// of the command's is too long for it.
+#[tokio::test]
+async fn one_account_is_walked_in_short_stretches_of_a_long_log() {
+    let shop = Shop::open().await;
+    let (account, other) = (shop.customer.account_id, shop.account("Second").await.0);
+    shop.orders(other, 1).await;
+    let order: i64 = sqlx::query_scalar("SELECT id FROM orders").fetch_one(shop.pool()).await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(revealed(order, 50_000))).execute(&mut shop.admin().await).await.unwrap();
+    shop.orders(account, 2).await;
+    let head = reader::head(shop.pool(), SHARD).await.unwrap();
+    let pool = connect::unhurried(&shop.options);
+    let limit: String = sqlx::query_scalar("SHOW statement_timeout").fetch_one(&pool).await.unwrap();
+    assert_eq!(limit, "0");
+    let period = Period { account_id: Some(account), ..Period::default() };
+    let (mut report, bounds) = report(&pool, &[SHARD], period, 10).await.unwrap();
+    let reached = Mutex::new(vec![0]);
+    walk_all(&pool, &mut report, &bounds, |progress| reached.lock().unwrap().push(progress.done)).await.unwrap();
+    let reached = reached.into_inner().unwrap();
+    assert!(reached.windows(2).all(|step| (1..=20_000).contains(&(step[1] - step[0]))), "{reached:?}");
+    assert_eq!(reached.last(), Some(&head));
+    assert_eq!((report.checked_events, report.differences.found), (2 + 2 * 2, 0), "{:#?}", report.differences.differences);
 }
 
 /// A short period of an account with a long history is not worth looking through all of that.

@@ -39,6 +39,51 @@ async fn a_clean_history_adds_up() {
         (&without["currencies"], &without["wallets"], &without["days"])
     );
     assert_eq!((&whole["checked"], &without["checked"]), (&json!("MOVEMENTS"), &json!("TOTALS")));
+    // Who did not look does not say that all is well.
+    let said = text(&reconcile(&shop, &["--totals-only"]).await);
+    assert!(said.ends_with("the totals add up; orders, payouts and movements were not looked at\n"), "{said}");
+}
+
+/// A script tells a difference from a database that is away.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_outcome_has_its_status() {
+    let shop = Shop::open().await;
+    let status = async |arguments: &[&str]| {
+        let output = reconcile(&shop, arguments).await;
+        let lines = String::from_utf8_lossy(&output.stderr).lines().count();
+        (output.status.code(), if output.status.success() { 1 } else { lines }, text(&output))
+    };
+    let wrong: [(&[&str], &str); 7] = [
+        (&["--from", "2026-02-01", "--to", "2026-01-01"], "--to must not be before --from"),
+        (&["--from=-5000-01-01"], "in the years 1 to 9999"),
+        (&["--to", "+12000-01-01"], "in the years 1 to 9999"),
+        (&["--from", "2026-01-01", "statement", "list"], "--from is not for `reconcile statement`"),
+        (&["--format", "csv", "statement", "show", "3"], "--format is not for `reconcile statement`"),
+        (&["--totals-only", "statement", "show", "3"], "--totals-only is not for `reconcile statement`"),
+        (&["--quorum", "1"], "--quorum is 1, and --witness names 0"),
+    ];
+    for (arguments, problem) in wrong {
+        let (code, lines, said) = status(arguments).await;
+        assert!((code, lines) == (Some(2), 1) && said.contains(problem), "{arguments:?}: {code:?} {said}");
+    }
+    assert_eq!(status(&[]).await.0, Some(0));
+    let (code, lines, said) = status(&["--account", "999"]).await;
+    assert!((code, lines) == (Some(3), 1) && said.contains("there is no account 999"), "{code:?} {said}");
+    // Nobody listens there.
+    for away in
+        [&["--database-url", "postgres://nobody@127.0.0.1:1/none"][..], &["statement", "--url", "http://127.0.0.1:1", "list"]]
+    {
+        let (code, _, said) = status(away).await;
+        assert_eq!(code, Some(3), "{away:?}: {said}");
+    }
+    shop.tamper("UPDATE wallets SET balance = balance + 1").await;
+    assert_eq!(status(&[]).await.0, Some(1));
+    let help = status(&["--help"]).await.2;
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        help.contains("0 if nothing differs, 1 if something does, 2 for a wrong command line, 3 if it could not be compared"),
+        "{help}"
+    );
 }
 
 /// What is done to the database, past its triggers; the kind of the difference; a part of what is
@@ -58,6 +103,24 @@ const FAULTS: &[Fault] = &[
         deed: "UPDATE wallets SET balance = balance + 1 WHERE id = 1",
         kind: "WALLET_BALANCE",
         problem: "its row has the balance",
+        positions: "SELECT max(position) FROM wallet_transactions WHERE wallet_id = 1",
+    },
+    Fault {
+        deed: "UPDATE wallets SET currency = 'USD' WHERE id = 1",
+        kind: "WALLET_DIFFERS",
+        problem: "its row says USD, its last movement EUR",
+        positions: "SELECT max(position) FROM wallet_transactions WHERE wallet_id = 1",
+    },
+    Fault {
+        deed: "UPDATE wallets SET account_id = 2 WHERE id = 1",
+        kind: "WALLET_DIFFERS",
+        problem: "its row says account 2, its last movement account 1",
+        positions: "SELECT max(position) FROM wallet_transactions WHERE wallet_id = 1",
+    },
+    Fault {
+        deed: "UPDATE wallets SET created_at = '2999-01-01' WHERE id = 1",
+        kind: "WALLET_DIFFERS",
+        problem: "its row says that it was opened at 2999-01-01T00:00:00+00:00",
         positions: "SELECT max(position) FROM wallet_transactions WHERE wallet_id = 1",
     },
     Fault {

@@ -7,21 +7,35 @@ mod faults;
 mod moment;
 mod statements;
 mod totals;
+mod wallets;
 
 use std::process::Output;
 
 use serde_json::Value;
 use sqlx::ConnectOptions;
+use sqlx::postgres::PgConnectOptions;
 
 use crate::support::program::{program, run};
 use crate::support::shop::Shop;
 
 /// Runs `reconcile` with these arguments on a shop's database.
 async fn reconcile(shop: &Shop, arguments: &[&str]) -> Output {
+    reconcile_on(&shop.options, arguments).await
+}
+
+async fn reconcile_on(options: &PgConnectOptions, arguments: &[&str]) -> Output {
     let directory = tempfile::tempdir().unwrap();
     let mut command = program(directory.path());
-    command.arg("reconcile").args(arguments).env("DATABASE_URL", shop.options.to_url_lossy().to_string());
+    command.arg("reconcile").args(arguments).env("DATABASE_URL", options.to_url_lossy().to_string());
     run(&mut command).await
+}
+
+/// The cells of one column, of a report's records of one kind.
+fn cells(csv: &str, record: &str, name: &str) -> Vec<String> {
+    let mut csv = csv::Reader::from_reader(csv.as_bytes());
+    let at = csv.headers().unwrap().iter().position(|column| column == name).unwrap_or_else(|| panic!("no column {name}"));
+    let rows = csv.records().map(Result::unwrap);
+    rows.filter(|row| &row[0] == record).map(|row| row[at].to_owned()).collect()
 }
 
 fn text(output: &Output) -> String {

@@ -3,8 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rewards_ledger::reconciliation::{self, Period};
+use rewards_ledger::reconciliation::{self, Period, Report, await_checkpoints};
+use rewards_ledger::transparency::cosignature::Quorum;
+use serde_json::json;
 
+use super::{reconcile_on, text};
+use crate::support::node::Node;
 use crate::support::shop::{SHARD, Shop};
 
 /// What is written meanwhile is in all of a report or in none of it.
@@ -36,4 +40,43 @@ async fn a_report_adds_up_while_others_write() {
     stop.store(true, Ordering::Relaxed);
     assert!(writer.await.unwrap() > 0);
     assert!(positions.is_sorted() && positions[0] < positions[49], "others did write: {positions:?}");
+}
+
+/// The tree follows the log a moment later: the command waits for it, and where it does not come says what there is.
+#[tokio::test(flavor = "multi_thread")]
+async fn figures_wait_for_a_checkpoint_that_covers_them() {
+    let node = Node::start().await;
+    let said = async || text(&reconcile_on(&node.options, &[]).await);
+    let pool = node.ledger.pool();
+    let unsigned = said().await;
+    assert!(unsigned.contains("; no checkpoint of the log has been signed\n"), "{unsigned}");
+    let tree = node.publish().await;
+    let covered = node.head().await;
+    node.operator("POST", "/accounts", json!({"name": "More"})).await.data(201);
+    let head = node.head().await;
+    let report = async || reconciliation::report(pool, &[SHARD], Period::default(), 10).await.unwrap().0;
+    let size = |report: &Report| report.as_of[0].log_checkpoint.as_ref().map(|checkpoint| checkpoint.size);
+    let behind = said().await;
+    let expected = format!("position {head} of {head}; the log's newest checkpoint, of {covered} events, does not cover it\n");
+    assert!(behind.contains(&expected), "{behind}");
+
+    let mut waiting = report().await;
+    assert_eq!(size(&waiting), Some(covered));
+    let anybody = Quorum::default();
+    let (waited, _) = tokio::join!(await_checkpoints(pool, &mut waiting, &anybody), tree.grow());
+    waited.unwrap();
+    assert_eq!(size(&waiting), Some(head));
+    let covering = said().await;
+    assert!(
+        covering.contains(&format!("position {head} of {head}, under the log's checkpoint of {head} events, ")),
+        "{covering}"
+    );
+    // What nobody has cosigned is not there for who asks for a quorum.
+    let witness = crate::support::tree::witness(1).to_string();
+    let refused = reconcile_on(&node.options, &["--quorum", "1", "--witness", &witness]).await;
+    assert!(
+        refused.status.code() == Some(3) && text(&refused).contains("has been cosigned by 1 witnesses"),
+        "{}",
+        text(&refused)
+    );
 }

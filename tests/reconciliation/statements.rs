@@ -112,6 +112,29 @@ async fn a_csv_is_imported_once_and_its_lines_are_matched() {
     assert!(!readable);
 }
 
+/// A file that is written with decimal commas is no other one with a hundred times the money.
+#[tokio::test]
+async fn amounts_that_are_written_the_other_way_are_refused() {
+    let bank = Bank::open().await;
+    let head = bank.node.head().await;
+    let csv = |amount: &str| format!("date;amount;currency;reference\n{};{amount};EUR;A\n", Utc::now().date_naive());
+    for (query, amount) in [("", "7,00"), ("", "1000,50"), ("decimal_comma=true", "7.00"), ("decimal_comma=true", "1,000.50")] {
+        let refused = bank.import("text/csv", query, csv(amount)).await;
+        let error = refused.refused(400, "E_VALIDATION_FAILURE").to_string();
+        assert!(error.contains("row 1 has an amount") && !error.contains(amount), "{error}");
+    }
+    let stored: i64 =
+        sqlx::query_scalar("SELECT (SELECT count(*) FROM vault.statement_lines) + (SELECT count(*) FROM bank_statements)")
+            .fetch_one(bank.node.ledger.pool())
+            .await
+            .unwrap();
+    assert_eq!((stored, bank.node.head().await), (0, head));
+    for (query, amount) in [("", "1,000.50"), ("decimal_comma=true", "1.000,50")] {
+        let imported = bank.import("text/csv", query, csv(amount)).await.data(201);
+        assert_eq!(bank.show(&imported["id"], "").await["lines"][0]["amount"], "1000.50");
+    }
+}
+
 #[tokio::test]
 async fn a_decision_is_an_event_and_is_honoured_until_it_is_revoked() {
     let bank = Bank::open().await;

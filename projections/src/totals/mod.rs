@@ -16,7 +16,7 @@ use sqlx::{FromRow, PgConnection, PgExecutor};
 
 use crate::{ProjectionError, known};
 pub use bounds::{Bounds, Piece};
-pub use read::{Totals, WalletTotals, between, of_period, of_wallet};
+pub use read::{LastMovement, Totals, WalletRow, WalletTotals, between, of_period, of_wallet};
 
 pub const NAME: &str = "daily_totals";
 pub const TABLES: &[&str] = &["daily_totals"];

@@ -43,6 +43,8 @@ pub struct OrderHistory {
     as_of_position: Option<i64>,
     /// What happened, oldest first.
     entries: Vec<HistoryEntry>,
+    /// How many readings of the codes are not among the entries: after 1,000 entries the last 100 of the readings are.
+    entries_left_out: u64,
 }
 
 /// One event of an order, and what came of it.
@@ -208,6 +210,7 @@ impl OrderHistory {
             status: order.status.as_str().to_owned(),
             as_of_position,
             entries: story.chapters.into_iter().map(Into::into).collect(),
+            entries_left_out: story.left_out,
         }
     }
 }
@@ -219,7 +222,8 @@ impl Histories {
     /// Get the story of an order
     ///
     /// Who did what and when, what it moved in the wallet, and which webhooks were told with what outcome: every
-    /// attempt, replays and retries too. With `as_of` up to then; deliveries are shown as they stand now.
+    /// attempt, replays and retries too. With `as_of` up to then; deliveries are shown as they stand now. Of codes that were
+    /// read a thousand times and more not every reading is told: `entries_left_out` says how many are not.
     #[oai(path = "/orders/:id/history", method = "get", operation_id = "get_order_history")]
     async fn get(
         &self,
@@ -227,7 +231,7 @@ impl Histories {
         state: State<'_>,
         /// The order's id.
         id: Path<i64>,
-        /// Up to this position of the log, or this time (RFC 3339); by default up to now.
+        /// Up to this position of the log, or this time (RFC 3339, or a date: its midnight, UTC); by default up to now.
         as_of: Query<Option<String>>,
     ) -> Result<Reply<OrderHistory>, ApiError> {
         let pool = state.ledger.pool();

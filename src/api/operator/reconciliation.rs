@@ -39,7 +39,7 @@ impl From<ReconcileError> for ApiError {
         match error {
             ReconcileError::Database(error) => error.into(),
             ReconcileError::Read(error) => error.into(),
-            ReconcileError::Projection(_) => ApiError::internal(error),
+            ReconcileError::Projection(_) | ReconcileError::Uncosigned(..) => ApiError::internal(error),
         }
     }
 }
@@ -95,11 +95,11 @@ impl From<figures::Moved> for MovedMoney {
 struct WalletTotals {
     /// The shard of its account.
     shard_id: i16,
-    /// Whose it is; null where the wallet's row is missing.
+    /// Whose it is, by its last movement, or by its row where nothing moved; null where it has neither.
     account_id: Option<i64>,
     /// The wallet.
     wallet_id: i64,
-    /// ISO 4217.
+    /// ISO 4217, likewise.
     currency: Option<String>,
     /// When the period begins.
     opening_balance: Money,
@@ -178,7 +178,7 @@ enum Checked {
 /// Something that does not add up.
 #[derive(Object, Serialize)]
 struct ReconciliationDifference {
-    /// `WALLET_BALANCE`, `WALLET_MISSING`, `WALLET_CLOSING`, `BALANCE_AFTER`, `MOVEMENT_MISSING`,
+    /// `WALLET_BALANCE`, `WALLET_MISSING`, `WALLET_DIFFERS`, `WALLET_CLOSING`, `BALANCE_AFTER`, `MOVEMENT_MISSING`,
     /// `MOVEMENT_DIFFERS`, `MOVEMENT_EXTRA`, `ORDER_PRICE`, `ORDER_DEBIT`, `ORDER_REFUND`,
     /// `PAYOUT_DEBIT`, `PAYOUT_REFUND`, `PAYOUT`, `DAILY_TOTAL` or `UNREADABLE`.
     kind: String,

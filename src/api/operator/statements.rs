@@ -81,8 +81,10 @@ impl Statements {
         from: Query<Option<DateTime<Utc>>>,
         /// Movements before this time; by default up to now.
         to: Query<Option<DateTime<Utc>>>,
-        /// As it was right after this position of the log, or at this time (RFC 3339); by default as it is now.
+        /// As it was right after this position of the log, or at this time (RFC 3339, or a date: its midnight, UTC); by default as it is now.
         as_of: Query<Option<String>>,
+        /// Only the balances and the sums, at once however long the period is: `transactions` is empty.
+        totals_only: Query<Option<bool>>,
     ) -> Result<OfPosition, ApiError> {
         let (from, to) = period(from.0, to.0)?;
         let pool = state.ledger.pool();
@@ -95,6 +97,8 @@ impl Statements {
         let wallet = wallet.ok_or_else(not_found)?;
         let of = Of { account_id: wallet.account_id, as_of_position: position };
         let movements = Movements::of(pool, shard, wallet, from, to, position).await?;
-        Ok(OfPosition { position, statement: Sending::new(&accept, pool, movements, (from, to), Some(of)) })
+        let sending = Sending::new(&accept, pool, movements, (from, to), Some(of));
+        let statement = if totals_only.0.unwrap_or_default() { sending.totals_only().await? } else { sending };
+        Ok(OfPosition { position, statement })
     }
 }

@@ -124,7 +124,7 @@ impl Wallets {
         state: State<'_>,
         /// The wallet's id.
         id: Path<i64>,
-        /// As it was right after this position of the log, or at this time (RFC 3339); by default as it is now.
+        /// As it was right after this position of the log, or at this time (RFC 3339, or a date: its midnight, UTC); by default as it is now.
         as_of: Query<Option<String>>,
     ) -> Result<Reply<AnyWallet>, ApiError> {
         let pool = state.ledger.pool();

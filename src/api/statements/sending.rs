@@ -173,7 +173,7 @@ impl Sending {
     }
 
     /// Without the movements: the sums are added up without reading each.
-    pub(super) async fn totals_only(mut self) -> Result<Self, ApiError> {
+    pub(in crate::api) async fn totals_only(mut self) -> Result<Self, ApiError> {
         let (sums, closing) = self.movements.totals(&self.pool).await?;
         self.totals = Totals::of(self.movements.opening, &sums, closing).map_err(ApiError::internal)?;
         if !self.totals.add_up() {

@@ -43,7 +43,7 @@ pub async fn wallets_between(
 }
 
 /// What happened to orders, payouts and wallets after a position and up to another one, of one account
-/// or of all, in order.
+/// or of all, in order. Of one account it reads all between: the caller keeps the stretch short.
 pub async fn money_events(
     db: impl PgExecutor<'_>,
     shard: ShardId,
