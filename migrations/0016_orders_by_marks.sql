@@ -1,5 +1,8 @@
 -- How many orders of a status lie between two dates, and where a page of them begins, without counting each.
 
+-- Whoever counts waits, and before it has anything that is wanted here; readers go on.
+LOCK TABLE list_checkpoints IN EXCLUSIVE MODE;
+
 -- An account's orders of a status that lie after one of its marks and up to the next, as of the position that
 -- list_checkpoints names. What lies before the first mark is counted when it is asked for.
 CREATE TABLE order_mark_counts (
@@ -12,9 +15,6 @@ CREATE TABLE order_mark_counts (
 ) WITH (fillfactor = 50);
 GRANT SELECT, INSERT, UPDATE, DELETE ON order_mark_counts TO ledger_runtime;
 CREATE INDEX order_marks_key ON order_marks (shard_id, account_id, key);
-
--- A node that does not know these counts would move on without them.
-ALTER TABLE list_checkpoints ADD COLUMN marked_position bigint NOT NULL DEFAULT 0;
 
 -- How the events after one position, up to another one, move orders of a shard from one status to another. Its tables
 -- are named in a text, and with their schema: a rebuild replaces them, and others hide them.
@@ -61,6 +61,10 @@ by_mark AS (
     SELECT o.shard_id, o.account_id, o.status, m.placed_position, count(*)
     FROM ordered o JOIN ordered m ON m.shard_id = o.shard_id AND m.account_id = o.account_id AND m.ordinal = (o.ordinal - 1) / 500 * 500
     GROUP BY 1, 2, 3, 4)
-INSERT INTO list_checkpoints (shard_id, position, marked_position) SELECT shard_id, position, position FROM log_head
-ON CONFLICT (shard_id) DO UPDATE SET position = excluded.position, marked_position = excluded.position;
+INSERT INTO list_checkpoints (shard_id, position) SELECT shard_id, position FROM log_head
+ON CONFLICT (shard_id) DO UPDATE SET position = excluded.position;
+
+-- A node that does not know these counts would move on without them. At the end: this keeps readers waiting.
+ALTER TABLE list_checkpoints ADD COLUMN marked_position bigint NOT NULL DEFAULT 0;
+UPDATE list_checkpoints SET marked_position = position;
 ALTER TABLE list_checkpoints ADD CONSTRAINT list_checkpoints_marked_check CHECK (marked_position = position);

@@ -207,7 +207,7 @@ async fn list_of_account(
     }
     let is_dated = filter.created_from.is_some() || filter.created_to.is_some();
     let status = filter.status.map(OrderStatus::as_str);
-    if filter.created_to.is_none() && (is_dated || (filter.product_id.is_none() && status.is_none())) {
+    if filter.created_to.is_none() && status.is_none() && (is_dated || filter.product_id.is_none()) {
         span.upto = ORDERS.total(&mut tx, shard, account).await?;
     }
     let (owner, within) = ((shard, account), (span.after_key, span.upto_key));

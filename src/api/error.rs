@@ -102,6 +102,19 @@ impl Code {
         }
     }
 
+    /// How a caller that is not known may say who it is (RFC 9110, 11.6.1). `ApiKey` stands for the headers `X-API-Key` and
+    /// `X-API-Secret`.
+    const fn challenge(self) -> Option<&'static str> {
+        match self {
+            Code::Unauthorized => Some(r#"ApiKey realm="rewards-ledger", Bearer realm="rewards-ledger""#),
+            Code::HmacSignatureRequired | Code::HmacTimestampExpired | Code::HmacSignatureInvalid | Code::HmacHeaderInvalid => {
+                Some(r#"ApiKey realm="rewards-ledger""#)
+            }
+            Code::InvalidCredentials | Code::InvalidToken => Some(r#"Bearer realm="rewards-ledger""#),
+            _ => None,
+        }
+    }
+
     /// Seconds after which asking again makes sense, for the codes that are about time.
     const fn retry_after_secs(self) -> Option<u32> {
         match self {
@@ -184,7 +197,11 @@ impl ResponseError for ApiError {
             Some(id) => Cow::Owned(format!("{} Request id: {id}", self.message)),
             None => Cow::Borrowed(&*self.message),
         };
-        json_response(self.status(), &self.envelope(&message), self.retry_after_secs)
+        let mut response = json_response(self.status(), &self.envelope(&message), self.retry_after_secs);
+        if let Some(challenge) = self.code.challenge() {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+        }
+        response
     }
 }
 
@@ -230,14 +247,8 @@ impl ResponseError for RateLimited {
     }
 }
 
-/// How one may say who one is (RFC 9110, 11.6.1).
-const CHALLENGES: &str = r#"ApiKey realm="rewards-ledger", Bearer realm="rewards-ledger""#;
-
 fn json_response(status: StatusCode, body: &impl Serialize, retry_after: Option<u32>) -> Response {
     let mut response = Response::builder().status(status).content_type(JSON).body(Body::from_json(body).unwrap_or_default());
-    if status == StatusCode::UNAUTHORIZED {
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(CHALLENGES));
-    }
     if let Some(seconds) = retry_after {
         let headers = response.headers_mut();
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
@@ -314,7 +325,10 @@ impl ApiResponse for ApiError {
                 },
             }],
             headers: match status {
-                401 => vec![documented_header::<String>("WWW-Authenticate", "How to say who you are: `ApiKey`, `Bearer`.")],
+                401 => vec![documented_header::<String>(
+                    "WWW-Authenticate",
+                    "How to say who you are: `ApiKey` stands for `X-API-Key` and `X-API-Secret`, `Bearer` for `Authorization`.",
+                )],
                 409 => vec![documented_header::<Option<u32>>("Retry-After", RETRY_AFTER)],
                 429 | 503 | 504 => vec![documented_header::<u32>("Retry-After", RETRY_AFTER)],
                 _ => vec![],

@@ -5,7 +5,7 @@ mod statement;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use chrono::{DateTime, Datelike, NaiveDate, NaiveTime, Utc};
+use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand, ValueEnum};
 use ledger_events::{AccountId, ShardId};
 use ledger_projections::accounts;
@@ -16,7 +16,7 @@ use super::audit::Bar;
 use super::output::{Output, with_progress};
 use super::quorum::QuorumArgs;
 use crate::config::DatabaseSettings;
-use crate::ledger::connect;
+use crate::ledger::{connect, history};
 use crate::node::Database;
 use crate::reconciliation::{AsOf, Checked, Period, Report, await_checkpoints, render, report, walk_all};
 use crate::transparency::cosignature::Quorum;
@@ -60,6 +60,11 @@ enum Format {
 }
 
 impl ReconcileArgs {
+    /// Whether it is about a bank's statement, which compares nothing by itself.
+    pub fn is_statement(&self) -> bool {
+        self.what.is_some()
+    }
+
     /// A flag of the report, which matching a statement would pass over.
     fn of_report(&self) -> Option<&'static str> {
         let given = [
@@ -76,10 +81,7 @@ impl ReconcileArgs {
 
 /// A date, which begins at midnight UTC, or a time; of a year that the database counts.
 fn time(text: &str) -> Result<DateTime<Utc>, String> {
-    let day = text.parse::<NaiveDate>().ok().map(|day| day.and_time(NaiveTime::MIN).and_utc());
-    let time = day.or_else(|| DateTime::parse_from_rfc3339(text).ok().map(|time| time.to_utc()));
-    let time = time.filter(|time| (1..=9999).contains(&time.year()));
-    time.ok_or_else(|| "a time looks like 2030-12-31 or 2030-12-31T12:00:00Z, in the years 1 to 9999".to_owned())
+    history::time(text).ok_or_else(|| "a time looks like 2030-12-31 or 2030-12-31T12:00:00Z, in the years 1 to 9999".to_owned())
 }
 
 /// Fails when there is a difference.
@@ -120,13 +122,13 @@ async fn reconcile(pool: &PgPool, args: &ReconcileArgs, quorum: &Quorum) -> anyh
     };
     let period = Period { from: args.from, to: args.to, account_id: args.account };
     let (mut report, bounds) = with_progress("adding up", report(pool, &shards, period, usize::MAX)).await?;
+    with_progress("waiting for a checkpoint", await_checkpoints(pool, &mut report, quorum)).await?;
     if !args.totals_only {
         let bar = Bar::new();
         let walked = walk_all(pool, &mut report, &bounds, |progress| bar.show(progress)).await;
         bar.end();
         walked?;
     }
-    with_progress("waiting for a checkpoint", await_checkpoints(pool, &mut report, quorum)).await?;
     Ok(report)
 }
 

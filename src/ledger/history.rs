@@ -36,11 +36,16 @@ impl FromStr for AsOf {
         if let Ok(position) = text.parse() {
             return if position > 0 { Ok(AsOf::Position(position)) } else { Err(AsOfError) };
         }
-        let day = text.parse::<NaiveDate>().ok().map(|day| day.and_time(NaiveTime::MIN).and_utc());
-        let time = day.or_else(|| DateTime::parse_from_rfc3339(text).ok().map(|time| time.to_utc())).ok_or(AsOfError)?;
-        // Others are not counted in the database.
-        if (1..=9999).contains(&time.year()) { Ok(AsOf::Time(time)) } else { Err(AsOfError) }
+        time(text).map(AsOf::Time).ok_or(AsOfError)
     }
+}
+
+/// A date, which begins at midnight UTC, or a time in the form of RFC 3339; of the years 1 to 9999, for others are not
+/// counted in the database.
+pub fn time(text: &str) -> Option<DateTime<Utc>> {
+    let day = text.parse::<NaiveDate>().ok().map(|day| day.and_time(NaiveTime::MIN).and_utc());
+    let time = day.or_else(|| DateTime::parse_from_rfc3339(text).ok().map(|time| time.to_utc()));
+    time.filter(|time| (1..=9999).contains(&time.year()))
 }
 
 impl fmt::Display for AsOf {

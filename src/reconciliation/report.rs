@@ -101,10 +101,8 @@ async fn snapshot(pool: &PgPool) -> Result<(Snapshot, Snapshot), sqlx::Error> {
     // A plan for any period would look each row of a month up by an index, which takes three times as long as reading all of
     // them; and workers, each with a part of every wallet's sums, cost more than they save beside the other connection.
     const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL plan_cache_mode = force_custom_plan;
-        SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off; SET LOCAL work_mem = '64MB'";
-    // While one is read from, the other may have nothing to do: for longer than a statement may take, if that has a limit.
-    const IDLE: &str = "SELECT set_config('idle_in_transaction_session_timeout',
-        (2000 * extract(epoch FROM current_setting('statement_timeout')::interval))::bigint::text, true)";
+        SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off; SET LOCAL work_mem = '64MB';
+        SET LOCAL idle_in_transaction_session_timeout = 0"; // while one is read from, the other may have nothing to do
     // Reports that have one connection each would wait for each other's.
     static TAKING: Mutex<()> = Mutex::const_new(());
     let taking = TAKING.lock().await;
@@ -112,8 +110,7 @@ async fn snapshot(pool: &PgPool) -> Result<(Snapshot, Snapshot), sqlx::Error> {
     drop(taking);
     let snapshot: String = sqlx::query_scalar("SELECT pg_export_snapshot()").fetch_one(&mut *one).await?;
     // Safe: the name is the server's.
-    sqlx::raw_sql(AssertSqlSafe(format!("SET TRANSACTION SNAPSHOT '{snapshot}'; {IDLE}"))).execute(&mut *other).await?;
-    sqlx::raw_sql(IDLE).execute(&mut *one).await?;
+    sqlx::raw_sql(AssertSqlSafe(format!("SET TRANSACTION SNAPSHOT '{snapshot}'"))).execute(&mut *other).await?;
     Ok((one, other))
 }
 

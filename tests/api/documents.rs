@@ -73,7 +73,12 @@ async fn probes_documents_and_pages_need_no_key() {
         assert!(!page.text.contains("src=\"http"), "it loads nothing from elsewhere");
     }
     get("/nowhere").await.refused(404, "E_NOT_FOUND");
-    get("/api/v1/orders").await.refused(401, "E_UNAUTHORIZED");
+    let unknown = get("/api/v1/orders").await;
+    unknown.refused(401, "E_UNAUTHORIZED");
+    assert_eq!(unknown.header("www-authenticate"), r#"ApiKey realm="rewards-ledger", Bearer realm="rewards-ledger""#);
+    let no_session = get("/client/api/api-keys").await;
+    no_session.refused(401, "E_INVALID_TOKEN");
+    assert_eq!(no_session.header("www-authenticate"), r#"Bearer realm="rewards-ledger""#);
     let metrics = get("/metrics").await;
     assert_eq!(metrics.header("content-type"), "application/openmetrics-text; version=1.0.0; charset=utf-8");
     assert!(

@@ -10,10 +10,11 @@ use crate::api::auth::RATE_LIMIT_HEADERS;
 use crate::api::error::{ApiError, Code, JSON};
 use crate::api::page::MAX_PAGE;
 use crate::api::principal::{API_KEY, API_SECRET};
+use crate::api::probes;
 use crate::reconciliation::matching::Tolerance;
 
 /// A position of the log, or a time.
-const AS_OF: &str = r"^([1-9][0-9]{0,17}|[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-][0-2][0-9]:[0-5][0-9]))$";
+const AS_OF: &str = r"^([1-9][0-9]{0,17}|[0-9]{4}-[01][0-9]-[0-3][0-9](T[0-2][0-9]:[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-][0-2][0-9]:[0-5][0-9]))?)$";
 
 /// What operations refer to instead of repeating it.
 #[derive(Default)]
@@ -68,7 +69,7 @@ pub fn finish(path: &str, method: &str, operation: &mut Value, shared: &mut Shar
     let id = operation["operationId"].as_str().map(name_of_id).unwrap_or_default();
     let Some(responses) = operation.get_mut("responses").and_then(Value::as_object_mut) else { return };
     responses.retain(|status, _| match status.parse() {
-        Ok(429) => true,
+        Ok(429) => !probes::PATHS.contains(&path),
         Ok(status @ 400_u16..) => codes.iter().any(|code| code.status() == status),
         _ => true,
     });
@@ -108,27 +109,21 @@ fn require_together(security: &mut Vec<Value>) {
 fn finish_parameter(path: &str, parameter: &mut Value) {
     let name = parameter["name"].as_str().unwrap_or_default().to_owned();
     let Some(schema) = parameter.get_mut("schema") else { return };
-    let bounds = match name.as_str() {
-        "page" => Some((1, MAX_PAGE)),
-        "limit" | "per_page" if path.ends_with("/products") => Some((1, 10_000)),
-        "limit" if path.ends_with("/reconciliation/statements/{id}") => Some((1, 1_000)),
-        "limit" => Some((1, 100)),
-        "days" => Some((0, Tolerance::MOST_DAYS.unsigned_abs())),
-        "position" => Some((1, i64::MAX.unsigned_abs())),
-        "from" if path.ends_with("/proof/consistency") => Some((0, i64::MAX.unsigned_abs())),
-        _ => None,
+    let (bounds, default) = match name.as_str() {
+        "page" => (Some((1, MAX_PAGE)), Some(1)),
+        "limit" if path.ends_with("/products") => (Some((1, 10_000)), Some(50)),
+        "per_page" if path.ends_with("/products") => (Some((1, 10_000)), None),
+        "limit" if path.ends_with("/reconciliation/statements/{id}") => (Some((1, 1_000)), Some(100)),
+        "limit" => (Some((1, 100)), Some(20)),
+        "days" => (Some((0, Tolerance::MOST_DAYS.unsigned_abs())), None),
+        "position" => (Some((1, i64::MAX.unsigned_abs())), None),
+        "from" if path.ends_with("/proof/consistency") => (Some((0, i64::MAX.unsigned_abs())), None),
+        _ => (None, None),
     };
     if let Some((least, most)) = bounds {
         schema["minimum"] = json!(least);
         schema["maximum"] = json!(most);
     }
-    let default = match name.as_str() {
-        "page" => Some(1),
-        "limit" if path.ends_with("/products") => Some(50),
-        "limit" if path.ends_with("/reconciliation/statements/{id}") => Some(100),
-        "limit" => Some(20),
-        _ => None,
-    };
     if let Some(default) = default {
         schema["default"] = json!(default);
     }
