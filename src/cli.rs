@@ -148,7 +148,6 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Erase(args) => erase::run(args, &output).await,
         Command::Verify(args) => return Ok(compared(audit::verify(&args, &output).await)),
         Command::Rebuild(args) => return Ok(compared(audit::rebuild(&args, &output).await)),
-        Command::Reconcile(args) if args.is_statement() => return reconcile::run(*args, &output).await,
         Command::Reconcile(args) => return Ok(compared(reconcile::run(*args, &output).await)),
         Command::Openapi(args) => return openapi::run(&args),
     };

@@ -60,11 +60,6 @@ enum Format {
 }
 
 impl ReconcileArgs {
-    /// Whether it is about a bank's statement, which compares nothing by itself.
-    pub fn is_statement(&self) -> bool {
-        self.what.is_some()
-    }
-
     /// A flag of the report, which matching a statement would pass over.
     fn of_report(&self) -> Option<&'static str> {
         let given = [
