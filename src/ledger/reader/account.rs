@@ -34,6 +34,11 @@ pub async fn money_positions(
     let (mut orders, mut payouts) = (vec![], vec![]);
     for wallet in wallets {
         let first = first_version_after(conn, shard, wallet, after).await?;
+        let end = first_version_after(conn, shard, wallet, upto).await?;
+        // Too many are not read to be counted.
+        if end - first >= limit {
+            return Ok(None);
+        }
         let moved: Vec<(Position, Option<String>, Option<String>)> = sqlx::query_as(
             "SELECT position, data->>'order_id', data->>'payout_id' FROM events
              WHERE shard_id = $1 AND stream_type = 'wallet' AND stream_id = $2 AND version >= $3 AND version < $4
@@ -42,7 +47,7 @@ pub async fn money_positions(
         .bind(shard)
         .bind(wallet)
         .bind(first)
-        .bind(first_version_after(conn, shard, wallet, upto).await?)
+        .bind(end)
         .bind(account.to_string())
         .bind(limit)
         .fetch_all(&mut *conn)
