@@ -218,7 +218,7 @@ pub async fn answer(line: &Line, questions: &[Question], clock: Option<DateTime<
     let mut connection = line.acquire().await?;
     let rows = sqlx::query(
         "WITH asked AS MATERIALIZED (
-            SELECT a.nr, a.ceiling, a.seconds, a.requests, v.secret_hash, v.credential_id, c.account_id, o.shard_id, c.is_revoked,
+            SELECT a.nr, a.ceiling, a.seconds, a.requests, v.secret_hash, v.credential_id, c.account_id, c.shard_id, c.is_revoked,
                 CASE WHEN c.hmac_required THEN coalesce(v.signing_secret, '') END AS signing_secret,
                 extract(epoch FROM b.ends_at)::float8 AS ends_at, extract(epoch FROM b.ends_at - clock_timestamp())::float8 AS ends_in,
                 CASE WHEN b.ip IS NOT NULL THEN NULL
@@ -230,7 +230,6 @@ pub async fn answer(line: &Line, questions: &[Question], clock: Option<DateTime<
                 AS a (nr, key_hash, proof, ip, rule, subject, ceiling, seconds, requests)
             LEFT JOIN vault.credentials v ON v.key_hash = a.key_hash
             LEFT JOIN credentials c ON c.id = v.credential_id
-            LEFT JOIN accounts o ON o.id = c.account_id
             LEFT JOIN ip_blocks b ON b.ip = a.ip AND clock_timestamp() BETWEEN b.started_at AND b.ends_at
          ), counted AS (
             INSERT INTO rate_windows AS w (key, ceiling, opened_at, closes_at, used, granted)
