@@ -1,14 +1,16 @@
 //! Signing of client requests (specification, "HMAC request signing"): the canonical string and
 //! its HMAC-SHA256. Pure, and the same for who signs and who checks.
 
+use std::fmt::Display;
+
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 /// The five lines that are signed. `path` and `query` are the raw text on the wire, nothing
 /// decoded: the path without its trailing slashes, the query's pairs sorted by key (a stable
-/// sort), a bare `k` as `k=`, empty pairs dropped.
-pub fn canonical_string(method: &str, path: &str, query: Option<&str>, body: &[u8], timestamp: i64) -> String {
+/// sort), a bare `k` as `k=`, empty pairs dropped. `timestamp` is what stands behind `t=`.
+pub fn canonical_string(method: &str, path: &str, query: Option<&str>, body: &[u8], timestamp: impl Display) -> String {
     let path = match path.trim_end_matches('/') {
         "" => "/",
         path => path,
@@ -75,8 +77,8 @@ pub fn check(
     let header = header.ok_or(SignatureError::Required)?;
     let (timestamp, signature) = parse_header(header).ok_or(SignatureError::Header)?;
     // Digits that are no number of this size are of a time far away.
-    let timestamp: i64 = timestamp.parse().map_err(|_| SignatureError::Expired)?;
-    if timestamp.abs_diff(now) > TOLERANCE_SECS {
+    let seconds: i64 = timestamp.parse().map_err(|_| SignatureError::Expired)?;
+    if seconds.abs_diff(now) > TOLERANCE_SECS {
         return Err(SignatureError::Expired);
     }
     let expected = sign(secret, &canonical_string(method, path, query, body, timestamp));
@@ -183,6 +185,12 @@ mod tests {
             assert_eq!(checked(Some(&header(NOW, &signature)), NOW), Err(SignatureError::Invalid), "{signature}");
             assert_eq!(checked(Some(&header(NOW - 301, &signature)), NOW), Err(SignatureError::Expired), "{signature}");
         }
+        // What was signed is what stands there, leading zeros too.
+        let zeros = format!("00{NOW}");
+        let signed = sign("secret", &canonical_string("POST", "/api/v1/orders", Some("a=2&b=1"), b"\0\xff", &zeros));
+        assert_eq!(checked(Some(&format!("t={zeros},v1={signed}")), NOW), Ok(()));
+        assert_eq!(checked(Some(&format!("t={zeros},v1={right}")), NOW), Err(SignatureError::Invalid));
+        assert_eq!(checked(Some(&format!("t={NOW},v1={signed}")), NOW), Err(SignatureError::Invalid));
         assert_eq!(checked(Some("t=99999999999999999999,v1=a"), NOW), Err(SignatureError::Expired));
         assert_eq!(checked(Some("t=9223372036854775807,v1=a"), -1), Err(SignatureError::Expired));
     }

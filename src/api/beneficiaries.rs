@@ -7,7 +7,7 @@ use poem_openapi::{Enum, Object, OpenApi};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::body::StrictJson;
+use super::body::{NoFields, StrictJson};
 use super::error::ApiError;
 use super::fields::{Fields, FromFields};
 use super::idempotency::IdempotencyKey;
@@ -257,6 +257,7 @@ impl Beneficiaries {
         state: State<'_>,
         /// The beneficiary's id.
         id: Path<i64>,
+        _no_fields: NoFields,
     ) -> Result<Reply<DeletedBeneficiary>, ApiError> {
         let caller = caller.0;
         let command = Command::DeleteBeneficiary { account_id: caller.account_id, beneficiary_id: id.0 };

@@ -12,11 +12,12 @@ use super::body::StrictJson;
 use super::error::ApiError;
 use super::fields::{Fields, FromFields};
 use super::idempotency::IdempotencyKey;
+use super::orders::MAX_METADATA_BYTES;
 use super::outcome::{respond, unrenderable};
 use super::principal::Caller;
-use super::readers::{integer, number};
+use super::readers::{integer, json_object, number};
 use super::reply::{Data, Stored, render};
-use super::scalars::{Money, Number, Timestamp};
+use super::scalars::{JsonObject, Money, Number, Timestamp};
 use super::state::{State, Tag, amounts, money, not_found, origin};
 use crate::access::Principal;
 use crate::ledger::answer::Charge as Quoted;
@@ -33,6 +34,9 @@ struct QuoteCharge {
     /// How many units, up to the product's `max_quantity`.
     #[oai(validator(minimum(value = "1")))]
     quantity: i32,
+    /// As an order may have it, at most 4 KiB of JSON. It changes no price, and is not kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<JsonObject>,
 }
 
 impl FromFields for QuoteCharge {
@@ -42,6 +46,7 @@ impl FromFields for QuoteCharge {
             product_id: fields.required("product_id", integer(1..=i64::MAX)),
             denomination: fields.required("denomination", number(2, amounts())),
             quantity: i32::try_from(quantity).unwrap_or_default(),
+            metadata: fields.optional("metadata", json_object(MAX_METADATA_BYTES)),
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::ledger::texts::{self, CANCEL_REASON, METADATA, Texts};
 use crate::ledger::{Answer, Command, Rendered};
 
 /// The largest `metadata`, in bytes of canonical JSON.
-const MAX_METADATA_BYTES: usize = 4 * 1024;
+pub(super) const MAX_METADATA_BYTES: usize = 4 * 1024;
 
 /// An order, paid from the wallet of the product's currency. The service prices it.
 #[derive(Object, Serialize)]

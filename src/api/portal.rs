@@ -109,6 +109,7 @@ impl Portal {
         state: State<'_>,
         /// The key's id.
         id: Path<i64>,
+        _no_fields: NoFields,
     ) -> Result<Reply<ApiKey>, ApiError> {
         let caller = caller.0;
         let command = Command::RevokeCredential { account_id: caller.account_id, credential_id: id.0 };

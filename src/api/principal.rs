@@ -36,6 +36,7 @@ pub enum Scheme {
 /// The two headers of an API key. The document asks for both together.
 pub const API_KEY: &str = "ApiKey";
 pub const API_SECRET: &str = "ApiSecret";
+pub const PORTAL_SESSION: &str = "PortalSession";
 
 /// What authentication leaves in the request's extensions. Cloned for the handler.
 pub trait Identity: Clone + Send + Sync + 'static {
@@ -66,7 +67,7 @@ const CLIENT: &[Scheme] = &[
 
 const PORTAL: &[Scheme] = &[
     Scheme::Cookie(
-        "PortalSession",
+        PORTAL_SESSION,
         PORTAL_COOKIE,
         "The cookie that `POST /auth/login` sets. A change needs the header `Origin` with it.",
     ),

@@ -381,6 +381,7 @@ impl Webhooks {
         state: State<'_>,
         /// The webhook's id.
         id: Path<i64>,
+        _no_fields: NoFields,
     ) -> Result<Reply<DeletedWebhook>, ApiError> {
         let caller = caller.0;
         let command = Command::DeleteWebhook { account_id: caller.account_id, webhook_id: id.0 };

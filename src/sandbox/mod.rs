@@ -21,11 +21,12 @@ use crate::access::seal::Private;
 use crate::ledger::command::NewVoucher;
 use crate::ledger::reader::{self, ReadError};
 use crate::ledger::{Answer, Command, FIRST_SHARD, Ledger, Origin, WriteError, stock};
-use cards::{CARDS, Card, CardError, Course, made_up_codes};
+use cards::{CARDS, Card, CardError, Course, MAX_QUANTITY, made_up_codes};
 
-/// Stock of what is delivered at once: filled up to the one when it falls below the other.
-const FULL: i64 = 1_000;
-const LOW: i64 = 500;
+/// Stock of what is delivered at once: filled up to the one when it falls below the other. By the default limits a key may
+/// place 100 orders at the end of a minute, and as many at once in the next: that much is there at any time.
+const FULL: i64 = 2 * LOW;
+const LOW: i64 = 2 * 100 * MAX_QUANTITY as i64;
 /// Most vouchers in one command.
 const CHUNK: i64 = 1_000;
 /// Most waiting orders of a product that are looked at in a step.

@@ -70,6 +70,58 @@ async fn a_quote_is_refused_as_the_order_is() {
     assert_eq!(node.head().await, head);
 }
 
+/// The ends of a range belong to it, and nothing beyond them does.
+#[tokio::test]
+async fn a_range_has_the_face_values_between_its_ends() {
+    let node = Node::start().await;
+    let client = node.setup().await.client;
+    let range = json!({
+        "name": "Any Sum", "brand": "Sum", "country": "DE", "currency": "EUR", "denomination_type": "RANGE",
+        "min_denomination": "5.00", "max_denomination": "50.00", "max_quantity": 1,
+    });
+    let id = node.operator("POST", "/products", range).await.data(201)["id"].clone();
+    for (path, status) in [("/charges", 200), ("/orders", 201)] {
+        for denomination in [json!(5), json!(5.01), json!(49.99), json!(50)] {
+            let body = json!({"product_id": id, "denomination": denomination, "quantity": 1});
+            node.client(&client, "POST", path, body).await.data(status);
+        }
+        let head = node.head().await;
+        for denomination in [json!(0.01), json!(4.99), json!(50.01), json!(5000)] {
+            let body = json!({"product_id": id, "denomination": denomination, "quantity": 1});
+            node.client(&client, "POST", path, body).await.refused(422, "E_INVALID_DENOMINATION");
+        }
+        assert_eq!(node.head().await, head);
+    }
+}
+
+/// The body is the order's without its reference: `metadata` is read as an order's, and makes no difference.
+#[tokio::test]
+async fn a_quote_takes_metadata_and_keeps_none() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let client = &setup.client;
+    let with = |metadata: Value| json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1, "metadata": metadata});
+    let head = node.head().await;
+    let mut plain = node.client(client, "POST", "/charges", with(Value::Null)).await.data(200);
+    let mut quote = node.client(client, "POST", "/charges", with(json!({"po": "secret-7"}))).await.data(200);
+    plain["quoted_at"].take();
+    quote["quoted_at"].take();
+    assert_eq!(quote, plain);
+    assert_eq!(node.head().await, head);
+    for metadata in [json!([]), json!("x"), json!({"a": "x".repeat(4_096)})] {
+        for path in ["/charges", "/orders"] {
+            let error = node.client(client, "POST", path, with(metadata.clone())).await.refused(400, "E_VALIDATION_FAILURE");
+            assert!(error["messages"]["metadata"].is_array(), "{path} {metadata}: {error}");
+        }
+    }
+    // It belongs to the request that a key stands for.
+    node.keyed(client, "/charges", "m", &with(json!({"po": "secret-7"}))).await.data(200);
+    node.keyed(client, "/charges", "m", &with(json!({"po": "secret-8"}))).await.refused(422, "E_IDEMPOTENCY_KEY_REUSED");
+    let kept = "SELECT (SELECT count(*) FROM vault.texts) + (SELECT count(*) FROM idempotency_keys WHERE position('secret' IN encode(body, 'escape')) > 0)";
+    let kept: i64 = sqlx::query_scalar(kept).fetch_one(&mut node.admin().await).await.unwrap();
+    assert_eq!(kept, 0);
+}
+
 #[tokio::test]
 async fn a_quote_under_an_idempotency_key_is_the_first_one_again() {
     let node = Node::start().await;

@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use sqlx::ConnectOptions;
 
+use super::metrics::counted;
 use crate::support::node::{AMPLE_LIMITS, Node, Setup};
+use crate::support::wait::{until, until_locked_out};
 
 #[tokio::test]
 async fn a_key_is_answered_with_its_first_answer() {
@@ -30,7 +32,7 @@ async fn a_key_is_answered_with_its_first_answer() {
     node.keyed(client, "/orders", "key-1", &other).await.refused(422, "E_IDEMPOTENCY_KEY_REUSED");
     assert_eq!(node.head().await, head);
 
-    // Another path, another account: another key.
+    // Another path: another key.
     let order = first.json()["data"]["id"].clone();
     let path = format!("/orders/{order}/cancel");
     let cancelled = node.keyed(client, &path, "key-1", &json!({"reason": "r"})).await;
@@ -38,6 +40,54 @@ async fn a_key_is_answered_with_its_first_answer() {
     let again = node.keyed(client, &path, "key-1", &json!({"reason": "r"})).await;
     assert_eq!((&again.text, again.header("idempotent-replayed")), (&cancelled.text, "true"));
     node.keyed(client, &path, "key-2", &json!({"reason": "r"})).await.refused(409, "E_ORDER_NOT_CANCELLABLE");
+}
+
+/// One account's key is nothing to another's.
+#[tokio::test]
+async fn a_key_counts_within_its_account() {
+    let node = Node::start().await;
+    let (one, other) = (node.setup().await, node.setup().await);
+    let body = json!({"product_id": one.product_id, "denomination": 10, "quantity": 1});
+    let mut orders = vec![];
+    for client in [&one.client, &other.client] {
+        let first = node.keyed(client, "/orders", "key", &body).await;
+        assert_eq!(first.header("idempotent-replayed"), "");
+        let again = node.keyed(client, "/orders", "key", &body).await;
+        assert_eq!((&again.text, again.header("idempotent-replayed")), (&first.text, "true"));
+        // Another key of the same account has the same name in the same place.
+        let sibling = node.credential(client.account_id).await;
+        assert_eq!(node.keyed(&sibling, "/orders", "key", &body).await.text, first.text);
+        let listed = node.client(client, "GET", "/orders", Value::Null).await;
+        assert_eq!(listed.header("x-total-count"), "1");
+        orders.push(first.data(201)["id"].clone());
+    }
+    assert_ne!(orders[0], orders[1]);
+}
+
+/// Who asks again while the first is undecided waits for its answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_second_waits_for_the_first_and_is_answered_alike() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let hook = json!({"name": "a", "url": "https://example.com/hook", "events": ["order.created"]});
+    let head = node.head().await;
+    let mut holder = node.admin().await;
+    sqlx::raw_sql("BEGIN; SELECT position FROM log_head FOR UPDATE").execute(&mut holder).await.unwrap();
+    let ask = async || node.keyed(&setup.client, "/webhooks", "key", &hook).await;
+    let second = async {
+        until_locked_out(&node.options, "rewards-ledger writer").await;
+        ask().await
+    };
+    let release = async {
+        until_locked_out(&node.options, "rewards-ledger writer").await;
+        // The first is with the writer, which waits for the head; so the one in the queue is the second.
+        until("the second waits", async || counted(&node, [r#"ledger_writer_queue_depth{shard="1"}"#]).await == [1.0]).await;
+        sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
+    };
+    let (first, second, ()) = tokio::join!(ask(), second, release);
+    assert_eq!((first.status, first.header("idempotent-replayed")), (201, ""), "{}", first.text);
+    assert_eq!((second.status, &second.text, second.header("idempotent-replayed")), (201, &first.text, "true"));
+    assert_eq!(node.head().await, head + 1, "one webhook");
 }
 
 /// What is kept of a request tells nobody who reads the table what it said: not by a guess, and not

@@ -110,7 +110,7 @@ async fn the_alerts_and_the_dashboard_ask_for_what_there_is() {
 }
 
 /// The values of what counts.
-async fn counted<const N: usize>(node: &Node, names: [&str; N]) -> [f64; N] {
+pub async fn counted<const N: usize>(node: &Node, names: [&str; N]) -> [f64; N] {
     let text = node.send(node.request("GET", "/metrics")).await.text;
     names.map(|name| {
         let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name} is missing in:\n{text}"));

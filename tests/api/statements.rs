@@ -96,6 +96,59 @@ async fn a_statement_leads_from_one_balance_to_the_other() {
     );
 }
 
+/// What comes back of a payout is a refund, as what comes back of an order is.
+#[tokio::test]
+async fn payouts_and_their_refunds_stand_in_a_statement() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let (client, wallet) = (&setup.client, setup.wallet_id);
+    let ada =
+        json!({"name": "Ada", "type": "BANK", "country": "DE", "currency": "EUR", "account_number": "DE89370400440532013000"});
+    let ada = node.client(client, "POST", "/beneficiaries", ada).await.data(201)["id"].clone();
+    let request = async |amount: &str| {
+        let payout = json!({"beneficiary_id": ada, "wallet_id": wallet, "amount": amount});
+        node.client(client, "POST", "/payouts", payout).await.data(201)["id"].clone()
+    };
+    let (cancelled, failed) = (request("30.00").await, request("5.50").await);
+    request("100.00").await;
+    node.client(client, "POST", &format!("/payouts/{cancelled}/cancel"), Value::Null).await.data(200);
+    let failure = json!({"status": "FAILED", "failure_reason": "closed"});
+    node.operator("PUT", &format!("/payouts/{failed}"), failure).await.data(200);
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 2});
+    let order = node.client(client, "POST", "/orders", order).await.data(201)["id"].clone();
+    node.client(client, "POST", &format!("/orders/{order}/cancel"), Value::Null).await.data(200);
+
+    let mut whole = statement(&node, client, wallet, "").await;
+    let movements = whole["transactions"].take();
+    let seen: Vec<_> =
+        movements.as_array().unwrap().iter().map(|m| [&m["category"], &m["amount"]].map(|v| v.as_str().unwrap())).collect();
+    let expected = [
+        ["FUNDING", "1000.00"],
+        ["PAYOUT", "30.00"],
+        ["PAYOUT", "5.50"],
+        ["PAYOUT", "100.00"],
+        ["PAYOUT_REFUND", "30.00"],
+        ["PAYOUT_REFUND", "5.50"],
+        ["ORDER", "20.00"],
+        ["ORDER_REFUND", "20.00"],
+    ];
+    assert_eq!(seen, expected);
+    for (field, amount) in
+        [("total_credits", "1000.00"), ("total_debits", "155.50"), ("total_refunds", "55.50"), ("closing_balance", "900.00")]
+    {
+        assert_eq!(whole[field], amount, "{field}: {whole}");
+    }
+    // By what was added up, the same.
+    node.project().await;
+    let mut totals = statement(&node, client, wallet, "?totals_only=true").await;
+    totals["transactions"].take();
+    assert_eq!(totals, whole);
+    let path = format!("/wallets/{wallet}/statement");
+    let csv = node.send(node.by(client, "GET", &path).header("Accept", "text/csv")).await;
+    let line = csv.text.lines().find(|line| line.contains("TOTAL_REFUNDS")).unwrap();
+    assert!(line.contains("55.50"), "{line}");
+}
+
 #[tokio::test]
 async fn a_statement_is_csv_for_who_asks_for_it() {
     let node = Node::start().await;

@@ -62,14 +62,21 @@ fn documents_name_every_code_and_header() {
     for (path, document) in documents() {
         let codes = document["components"]["schemas"]["ErrorCode"]["enum"].as_array().unwrap();
         for code in codes {
-            // That a path lacks a method is no answer of an operation that it has.
+            // That a path lacks a method is no answer of an operation that it has: the text says it.
             if code == "E_METHOD_NOT_ALLOWED" {
+                let said = document["info"]["description"].as_str().unwrap();
+                assert!(said.contains("405 `E_METHOD_NOT_ALLOWED`, with the header `Allow`"), "{path}");
                 continue;
             }
             assert!(text.contains(&format!("{code}:")), "{code} is with no status");
         }
         for (route, item) in document["paths"].as_object().unwrap() {
             for (method, operation) in item.as_object().unwrap() {
+                let mut schemes = operation["security"].as_array().unwrap().iter();
+                let needs_origin = method != "get" && schemes.any(|scheme| scheme.get("PortalSession").is_some());
+                let mut parameters = operation["parameters"].as_array().unwrap().iter();
+                let has_origin = parameters.any(|parameter| parameter["$ref"] == "#/components/parameters/Origin");
+                assert_eq!(has_origin, needs_origin, "{path}: {method} {route}");
                 for (status, response) in operation["responses"].as_object().unwrap() {
                     let place = response["$ref"].as_str().map(|reference| document.pointer(&reference[1..]).unwrap());
                     let headers = &place.unwrap_or(response)["headers"];

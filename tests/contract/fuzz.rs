@@ -203,15 +203,15 @@ fn changed_text(text: &str, changes: &[Change]) -> Vec<u8> {
 }
 
 /// An operation, and a body that it takes.
-struct Operation {
-    method: String,
-    path: String,
+pub struct Operation {
+    pub method: String,
+    pub path: String,
     content_type: String,
-    body: Value,
+    pub body: Value,
 }
 
 impl Operation {
-    fn is_json(&self) -> bool {
+    pub fn is_json(&self) -> bool {
         self.content_type == "application/json"
     }
 
@@ -228,7 +228,7 @@ impl Operation {
     }
 
     /// By somebody who may do this.
-    fn request(&self, node: &Node, world: &World) -> RequestBuilder {
+    pub fn request(&self, node: &Node, world: &World) -> RequestBuilder {
         let Operation { method, path, .. } = self;
         let request = if let Some(path) = path.strip_prefix("/admin/v1") {
             node.by_operator(method, path)
@@ -269,7 +269,7 @@ fn operations(things: &Things) -> Vec<Operation> {
 }
 
 /// A node with something of everything, and what can be sent to it.
-async fn stage() -> (Node, World, Vec<Operation>) {
+pub async fn stage() -> (Node, World, Vec<Operation>) {
     let node = Node::sandbox().await;
     let mut world = routes::world(&node).await;
     let imported = node.by_operator("POST", "/reconciliation/statements").header("Content-Type", "text/csv").body(STATEMENT);

@@ -5,6 +5,7 @@ mod examples;
 mod fuzz;
 mod guides;
 mod snippets;
+mod strict;
 mod vectors;
 mod words;
 

@@ -1,5 +1,6 @@
 //! Pages and totals of long lists: what they say is what the tables hold, at every moment.
 
+mod pending;
 mod statistics;
 
 use std::sync::Arc;
@@ -74,6 +75,35 @@ impl Shop {
                 walked.extend(listed.rows.iter().map(|order| order.id));
             }
             assert!(walked == expected, "{filter:?}, {way:?}: {} orders, {} expected", walked.len(), expected.len());
+        }
+    }
+
+    /// Walks over all pages of deliveries, and one more, in each way.
+    async fn walk_deliveries(&self, filter: &DeliveryFilter, size: i64, ways: &[Thresholds]) {
+        let expected: Vec<i64> = sqlx::query_scalar(
+            "SELECT d.id FROM deliveries d JOIN delivery_state s ON s.delivery_id = d.id
+             WHERE d.account_id = $1 AND ($2::text IS NULL OR s.status = $2) AND ($3::text IS NULL OR d.event_type = $3)
+               AND ($4::bigint IS NULL OR d.webhook_id = $4) AND ($5::bigint IS NULL OR d.order_id = $5) ORDER BY d.id DESC",
+        )
+        .bind(filter.account_id)
+        .bind(filter.status)
+        .bind(filter.event_type.map(WebhookEventType::as_str))
+        .bind(filter.webhook_id)
+        .bind(filter.order_id)
+        .fetch_all(self.pool())
+        .await
+        .unwrap();
+        for way in ways {
+            let mut walked = vec![];
+            for number in 1.. {
+                let listed = deliveries::list_by(self.pool(), SHARD, filter, Page { number, size }, way).await.unwrap();
+                assert_eq!(listed.total, expected.len() as i64, "{filter:?}, {way:?}");
+                if listed.rows.is_empty() {
+                    break;
+                }
+                walked.extend(listed.rows.iter().map(|delivery| delivery.id));
+            }
+            assert!(walked == expected, "{filter:?}, {way:?}: {} deliveries, {} expected", walked.len(), expected.len());
         }
     }
 
@@ -261,32 +291,7 @@ async fn pages_of_deliveries_hold_each_delivery_once_and_totals_are_true() {
         filters.push(DeliveryFilter { status, order_id: Some(cancelled), ..all.clone() });
     }
     for filter in filters {
-        let expected: Vec<i64> = sqlx::query_scalar(
-            "SELECT d.id FROM deliveries d JOIN delivery_state s ON s.delivery_id = d.id
-             WHERE d.account_id = $1 AND ($2::text IS NULL OR s.status = $2) AND ($3::text IS NULL OR d.event_type = $3)
-               AND ($4::bigint IS NULL OR d.webhook_id = $4) AND ($5::bigint IS NULL OR d.order_id = $5) ORDER BY d.id DESC",
-        )
-        .bind(filter.account_id)
-        .bind(filter.status)
-        .bind(filter.event_type.map(WebhookEventType::as_str))
-        .bind(filter.webhook_id)
-        .bind(filter.order_id)
-        .fetch_all(shop.pool())
-        .await
-        .unwrap();
-        for way in ways() {
-            let mut walked = vec![];
-            for number in 1.. {
-                let page = Page { number, size: 90 };
-                let listed = deliveries::list_by(shop.pool(), SHARD, &filter, page, &way).await.unwrap();
-                assert_eq!(listed.total, expected.len() as i64, "{filter:?}, {way:?}");
-                if listed.rows.is_empty() {
-                    break;
-                }
-                walked.extend(listed.rows.iter().map(|delivery| delivery.id));
-            }
-            assert!(walked == expected, "{filter:?}, {way:?}: {} deliveries, {} expected", walked.len(), expected.len());
-        }
+        shop.walk_deliveries(&filter, 90, &ways()).await;
     }
     let marks: i64 = sqlx::query_scalar("SELECT count(*) FROM delivery_marks").fetch_one(shop.pool()).await.unwrap();
     assert_eq!(marks, 2, "every 500th of 1,083 deliveries");

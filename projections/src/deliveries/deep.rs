@@ -6,7 +6,7 @@ use std::ops::Range;
 use ledger_events::{AccountId, ShardId};
 use sqlx::{PgConnection, QueryBuilder};
 
-use super::read::PENDING;
+use super::pending::PENDING;
 use crate::listing::marks::DELIVERIES;
 use crate::listing::pages::{self, DELIVERED, DELIVERY_GROUPS, FAILED, Group, Grouped, Thresholds};
 

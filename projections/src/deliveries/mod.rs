@@ -5,6 +5,7 @@
 //! with a delivery is its own record (`delivery_state`, `delivery_attempts`).
 
 mod deep;
+mod pending;
 mod read;
 mod statistics;
 mod told;

@@ -1,7 +1,5 @@
 //! Reading deliveries, each with the worker's record of it.
 
-use std::ops::Range;
-
 use chrono::{DateTime, Utc};
 use ledger_events::webhook::{Retryable, WebhookEventType};
 use ledger_events::{AccountId, OrderId, ShardId, WebhookId};
@@ -10,6 +8,7 @@ use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
 use uuid::Uuid;
 
 use super::deep::{Wanted, nearer};
+use super::pending::{self, PENDING};
 use super::told;
 use crate::known;
 use crate::listing::marks::{DELIVERIES, Span};
@@ -188,27 +187,18 @@ async fn keys(
     thresholds: &Thresholds,
 ) -> Result<Vec<i64>, sqlx::Error> {
     let owner = (shard, filter.account_id);
-    let is_backlog = wanted.total > thresholds.pending;
-    let (upto, Wanted { total, rows }) = nearer(conn, owner, filter.status, (groups, of_account), wanted, thresholds).await?;
+    let in_all = wanted.total;
+    let (upto, wanted) = nearer(conn, owner, filter.status, (groups, of_account), wanted, thresholds).await?;
     let grouped = match filter.status {
         None => DELIVERY_GROUPS,
         Some("delivered") => pages::DELIVERED,
         Some("failed") => pages::FAILED,
-        Some(_) if is_backlog => return pending_among_all(conn, shard, filter, upto, (total, rows)).await,
         Some(_) => {
-            let event_type = filter.event_type.map(WebhookEventType::as_str);
-            let webhooks = webhooks_of(groups);
-            let branches: Vec<_> = webhooks.iter().flat_map(|webhook| PENDING.iter().map(|state| (*webhook, *state))).collect();
-            let branch = |query: &mut QueryBuilder<Postgres>, (webhook, state): &(WebhookId, &'static str)| {
-                query.push("SELECT delivery_id AS key FROM delivery_state WHERE shard_id = ").push_bind(shard);
-                query.push(" AND webhook_id = ").push_bind(*webhook).push(" AND ").push(*state);
-                query.push(" AND delivery_id <= ").push_bind(upto);
-                page::equals(query, "event_type", event_type);
-            };
-            return pages::merged(conn, &branches, branch, total, rows).await;
+            let of = (groups, filter.event_type.map(WebhookEventType::as_str));
+            return pending::keys(conn, owner, of, upto, (in_all, wanted), thresholds).await;
         }
     };
-    grouped.keys(conn, owner, groups, (0, upto), (total, rows), thresholds).await
+    grouped.keys(conn, owner, groups, (0, upto), (wanted.total, wanted.rows), thresholds).await
 }
 
 pub(super) fn webhooks_of(groups: &[Group]) -> Vec<WebhookId> {
@@ -218,8 +208,7 @@ pub(super) fn webhooks_of(groups: &[Group]) -> Vec<WebhookId> {
     webhooks
 }
 
-/// As the partial indexes of the worker's record say it.
-pub(super) const PENDING: &[&str] = &["status = 'pending' AND attempt_count = 0", "status = 'pending' AND attempt_count > 0"];
+/// As the partial index of the worker's record says it.
 pub(super) const FAILED: &[&str] = &["status = 'failed'"];
 
 pub(super) async fn count_state(
@@ -237,26 +226,6 @@ pub(super) async fn count_state(
         counted += query.build_query_scalar::<i64>().persistent(false).fetch_one(&mut *conn).await?;
     }
     Ok(counted)
-}
-
-async fn pending_among_all(
-    conn: &mut PgConnection,
-    shard: ShardId,
-    filter: &DeliveryFilter,
-    upto: i64,
-    (total, rows): (i64, Range<i64>),
-) -> Result<Vec<i64>, sqlx::Error> {
-    if rows.start >= total {
-        return Ok(vec![]);
-    }
-    let mut query = QueryBuilder::new("SELECT d.id FROM deliveries d");
-    query.push(STATE).push(" WHERE d.shard_id = ").push_bind(shard).push(" AND s.status = 'pending'");
-    page::equals(&mut query, "d.account_id", Some(filter.account_id));
-    page::equals(&mut query, "d.event_type", filter.event_type.map(WebhookEventType::as_str));
-    page::equals(&mut query, "d.webhook_id", filter.webhook_id);
-    query.push(" AND d.id <= ").push_bind(upto).push(" ORDER BY d.id DESC LIMIT ").push_bind(rows.end - rows.start);
-    query.push(" OFFSET ").push_bind(rows.start);
-    query.build_query_scalar().persistent(false).fetch_all(conn).await
 }
 
 /// One delivery of the account, with every attempt.

@@ -4,7 +4,8 @@ use chrono::{DateTime, Utc};
 use ledger_events::{AccountId, ShardId, WebhookId};
 use sqlx::{PgConnection, PgPool, QueryBuilder};
 
-use super::read::{FAILED, PENDING, count_state, webhooks_of};
+use super::pending::PENDING;
+use super::read::{FAILED, count_state, webhooks_of};
 use crate::listing::EVERY;
 use crate::listing::marks::DELIVERIES;
 use crate::listing::pages::{self, Group};

@@ -17,7 +17,7 @@ pub struct Thresholds {
     pub uncounted: i64,
     /// Groups that one query merges by their indexes.
     pub merged_groups: usize,
-    /// More pending deliveries are looked for among all, the newest first: a backlog is new.
+    /// Of more pending deliveries the newest are looked for first, before all are read: a backlog is new.
     pub pending: i64,
     /// With more rows before a page, or of a product, what is left out is counted, where that is less work.
     pub skipped: i64,

@@ -9,7 +9,7 @@ use crate::access::limits::Rule;
 use crate::api::auth::RATE_LIMIT_HEADERS;
 use crate::api::error::{ApiError, Code, JSON};
 use crate::api::page::MAX_PAGE;
-use crate::api::principal::{API_KEY, API_SECRET};
+use crate::api::principal::{API_KEY, API_SECRET, PORTAL_SESSION};
 use crate::api::probes;
 use crate::reconciliation::matching::Tolerance;
 
@@ -49,11 +49,12 @@ fn is_client_api(path: &str) -> bool {
 }
 
 pub fn finish(path: &str, method: &str, operation: &mut Value, shared: &mut Shared) {
-    let mut is_signed = false;
+    let (mut is_signed, mut is_portal) = (false, false);
     match operation.get_mut("security").and_then(Value::as_array_mut) {
         Some(security) => {
             require_together(security);
             is_signed = security.iter().any(|entry| entry.get(API_KEY).is_some());
+            is_portal = security.iter().any(|entry| entry.get(PORTAL_SESSION).is_some());
         }
         // Nobody has to say who they are.
         None => operation["security"] = json!([]),
@@ -64,7 +65,7 @@ pub fn finish(path: &str, method: &str, operation: &mut Value, shared: &mut Shar
     for media_type in contents(operation.get_mut("requestBody")) {
         media_type.get_mut("schema").into_iter().for_each(schemas::upgrade);
     }
-    add_parameters(operation, is_signed, shared);
+    add_parameters(operation, is_signed, is_portal && method != "get", shared);
     let (codes, own) = (refusals::of(path, method, operation), refusals::own(operation));
     let id = operation["operationId"].as_str().map(name_of_id).unwrap_or_default();
     let Some(responses) = operation.get_mut("responses").and_then(Value::as_object_mut) else { return };
@@ -140,7 +141,7 @@ fn finish_parameter(path: &str, parameter: &mut Value) {
 }
 
 /// The headers that every request may carry, beside those of its operation.
-fn add_parameters(operation: &mut Value, is_signed: bool, shared: &mut Shared) {
+fn add_parameters(operation: &mut Value, is_signed: bool, is_portal_change: bool, shared: &mut Shared) {
     let mut added = vec![(
         "X-Request-ID",
         "Your own id of the request, 1 to 128 characters of `[A-Za-z0-9._-]`. The answer carries it, else a new one.",
@@ -150,6 +151,13 @@ fn add_parameters(operation: &mut Value, is_signed: bool, shared: &mut Shared) {
             "X-Signature",
             "`t=<unix_seconds>,v1=<signature_hex>`: needed from a credential that requires HMAC signing, else ignored. \
              See [Signing a request](/docs/guides/signing).",
+        ));
+    }
+    if is_portal_change {
+        added.push((
+            "Origin",
+            "With the cookie: the service's own origin, as a browser sends it from the service's pages; without it the change is \
+             403 `E_FORBIDDEN`. With a token it is ignored.",
         ));
     }
     for (name, description) in added {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::access::limits::Rule;
 use crate::api::error::{Code, JSON};
-use crate::api::principal::API_KEY;
+use crate::api::principal::{API_KEY, PORTAL_SESSION};
 
 /// The codes that come of what an operation does, by its id.
 const OWN: &[(&str, &[Code])] = &[
@@ -91,7 +91,7 @@ pub fn of(path: &str, method: &str, operation: &Value) -> Vec<Code> {
                 Code::HmacSignatureInvalid,
                 Code::HmacHeaderInvalid,
             ],
-            "AccessToken" | "PortalSession" => &[Code::InvalidToken],
+            "AccessToken" | PORTAL_SESSION => &[Code::InvalidToken],
             _ => &[Code::Unauthorized],
         });
     }
@@ -106,14 +106,15 @@ pub fn of(path: &str, method: &str, operation: &Value) -> Vec<Code> {
     }
     let content = operation.pointer("/requestBody/content");
     // The gate reads the body of what a rule governs, also where none is expected; so do operations without fields.
+    let takes_none = content.is_none() && matches!(method, "post" | "delete");
     let is_governed = Rule::of(&method.to_uppercase(), path).is_some();
-    if content.is_some() || method == "post" || is_governed {
+    if content.is_some() || takes_none || is_governed {
         codes.push(Code::PayloadTooLarge);
     }
     if content.is_some() {
         codes.push(Code::UnsupportedMediaType);
     }
-    if is_governed || content.map_or(method == "post", |content| content.get(JSON).is_some()) {
+    if is_governed || content.map_or(takes_none, |content| content.get(JSON).is_some()) {
         codes.push(Code::MalformedJson);
     }
     let parameters = operation["parameters"].as_array();

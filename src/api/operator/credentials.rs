@@ -7,7 +7,7 @@ use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
 
 use crate::access::seal::random_secret;
-use crate::api::body::StrictJson;
+use crate::api::body::{NoFields, StrictJson};
 use crate::api::credentials::{self, Credential, IssueCredential, IssuedCredential};
 use crate::api::error::ApiError;
 use crate::api::fields::{Fields, FromFields};
@@ -102,6 +102,7 @@ impl Credentials {
         state: State<'_>,
         /// The credential's id.
         id: Path<i64>,
+        _no_fields: NoFields,
     ) -> Result<Reply<Credential>, ApiError> {
         let (shard, account_id) = owner(&state, id.0).await?;
         let command = Command::RevokeCredential { account_id, credential_id: id.0 };

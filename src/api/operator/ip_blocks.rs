@@ -6,6 +6,7 @@ use poem_openapi::param::Path;
 use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
 
+use crate::api::body::NoFields;
 use crate::api::error::ApiError;
 use crate::api::outcome::answered;
 use crate::api::principal::{Admin, Caller};
@@ -34,6 +35,7 @@ impl IpBlocks {
         state: State<'_>,
         /// The blocked IP address.
         ip: Path<String>,
+        _no_fields: NoFields,
     ) -> Result<Reply<LiftedIpBlock>, ApiError> {
         let ip: IpAddr = ip.0.parse().map_err(|_| not_found())?;
         let ip = ip.to_canonical();

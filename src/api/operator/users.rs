@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::access::Operator;
 use crate::access::seal::Private;
-use crate::api::body::StrictJson;
+use crate::api::body::{NoFields, StrictJson};
 use crate::api::error::ApiError;
 use crate::api::fields::{Fields, FromFields};
 use crate::api::outcome::answered;
@@ -231,6 +231,7 @@ impl Users {
         state: State<'_>,
         /// The user's id.
         id: Path<i64>,
+        _no_fields: NoFields,
     ) -> Result<Reply<User>, ApiError> {
         act(&state, &caller, id.0, |account_id| Command::EndSessions { account_id, user_id: id.0 }).await
     }
@@ -245,6 +246,7 @@ impl Users {
         state: State<'_>,
         /// The user's id.
         id: Path<i64>,
+        _no_fields: NoFields,
     ) -> Result<Reply<User>, ApiError> {
         act(&state, &caller, id.0, |account_id| Command::RemoveUser { account_id, user_id: id.0 }).await
     }

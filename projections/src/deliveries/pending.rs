@@ -1,0 +1,90 @@
+//! Pages of what is pending. Its indexes have it by when it is due, so it is read whole and sorted; of a backlog, which is
+//! new as a rule, some of the newest deliveries are looked at first.
+
+use ledger_events::{AccountId, ShardId, WebhookId};
+use sqlx::{PgConnection, QueryBuilder};
+
+use super::deep::Wanted;
+use super::read::webhooks_of;
+use crate::listing::pages::{self, DELIVERY_GROUPS, Group, Thresholds};
+use crate::page;
+
+/// As the partial indexes of the worker's record say it.
+pub(super) const PENDING: &[&str] = &["status = 'pending' AND attempt_count = 0", "status = 'pending' AND attempt_count > 0"];
+/// The work of looking up whether a delivery is pending beside that of reading one that is.
+const LOOK: i64 = 4;
+
+/// The keys of what is wanted of the pending deliveries of some groups whose keys are `upto` this one; of any key they are
+/// `pending`.
+pub(super) async fn keys(
+    conn: &mut PgConnection,
+    owner: (ShardId, AccountId),
+    (groups, event_type): (&[Group], Option<&'static str>),
+    upto: i64,
+    (pending, wanted): (i64, Wanted),
+    thresholds: &Thresholds,
+) -> Result<Vec<i64>, sqlx::Error> {
+    if wanted.rows.start >= wanted.total {
+        return Ok(vec![]);
+    }
+    let webhooks = with_pending(conn, owner.0, &webhooks_of(groups)).await?;
+    if pending > thresholds.pending {
+        let groups: Vec<Group> = groups.iter().filter(|group| webhooks.contains(&group.id)).cloned().collect();
+        if let Some(keys) = among_newest(conn, owner, &groups, upto, (pending, &wanted), thresholds).await? {
+            return Ok(keys);
+        }
+    }
+    let branches: Vec<_> = webhooks.iter().flat_map(|webhook| PENDING.iter().map(|state| (*webhook, *state))).collect();
+    let branch = |query: &mut QueryBuilder<_>, (webhook, state): &(WebhookId, &'static str)| {
+        query.push("SELECT key FROM (SELECT delivery_id AS key FROM delivery_state WHERE shard_id = ").push_bind(owner.0);
+        query.push(" AND webhook_id = ").push_bind(*webhook).push(" AND ").push(*state);
+        query.push(" AND delivery_id <= ").push_bind(upto);
+        page::equals(query, "event_type", event_type);
+        // No hope for some among all that there are, in the order of their keys.
+        query.push(" OFFSET 0) AS pending");
+    };
+    pages::merged(conn, &branches, branch, wanted.total, wanted.rows).await
+}
+
+/// The webhooks that have anything pending: few, however many there were.
+async fn with_pending(conn: &mut PgConnection, shard: ShardId, webhooks: &[WebhookId]) -> Result<Vec<WebhookId>, sqlx::Error> {
+    let mut query = QueryBuilder::new("SELECT w.id FROM unnest(");
+    query.push_bind(webhooks).push("::bigint[]) AS w (id) WHERE false");
+    for state in PENDING {
+        query.push(" OR EXISTS (SELECT FROM delivery_state WHERE shard_id = ").push_bind(shard);
+        query.push(" AND webhook_id = w.id AND ").push(*state).push(")");
+    }
+    query.build_query_scalar().persistent(false).fetch_all(conn).await
+}
+
+/// What is wanted, if it is among the newest deliveries of these groups: of as many as are less work than reading what is
+/// pending.
+async fn among_newest(
+    conn: &mut PgConnection,
+    owner: (ShardId, AccountId),
+    groups: &[Group],
+    mut upto: i64,
+    (pending, wanted): (i64, &Wanted),
+    thresholds: &Thresholds,
+) -> Result<Option<Vec<i64>>, sqlx::Error> {
+    let (all, end) = (Group::rows_of(groups), wanted.rows.end.min(wanted.total));
+    let (mut found, mut left, mut step) = (vec![], pending / LOOK, end.saturating_mul(2));
+    while left >= end {
+        let rows = 0..step.min(left);
+        let newest = DELIVERY_GROUPS.keys(conn, owner, groups, (0, upto), (all, rows), thresholds).await?;
+        let Some(oldest) = newest.last() else { break };
+        upto = oldest - 1;
+        left -= newest.len() as i64;
+        step = step.saturating_mul(4);
+        let mut query = QueryBuilder::new("SELECT delivery_id FROM delivery_state WHERE shard_id = ");
+        query.push_bind(owner.0).push(" AND delivery_id = ANY (").push_bind(newest).push(") AND status = 'pending'");
+        query.push(" ORDER BY delivery_id DESC");
+        found.extend(query.build_query_scalar::<i64>().persistent(false).fetch_all(&mut *conn).await?);
+        if found.len() as i64 >= end {
+            let before = usize::try_from(wanted.rows.start).unwrap_or_default();
+            found.truncate(usize::try_from(end).unwrap_or_default());
+            return Ok(Some(found.split_off(before)));
+        }
+    }
+    Ok(None)
+}
