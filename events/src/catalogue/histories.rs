@@ -64,7 +64,7 @@ proptest! {
         }
         let denomination = Money::from_cents(denomination).unwrap();
         let includes = match &details.denominations {
-            Denominations::Fixed { values } => values.iter().any(|value| *value == denomination),
+            Denominations::Fixed { values } => values.contains(&denomination),
             Denominations::Range { min, max } => *min <= denomination && denomination <= *max,
         };
         let is_accepted = details.is_active && includes && quantity <= details.max_quantity;
