@@ -258,12 +258,14 @@ impl Metrics {
         self.0.rate_limited.get_or_create(&RuleLabels { rule }).inc();
     }
 
-    /// `held`: from the lock on the log's head to the commit.
-    pub fn committed(&self, commands: usize, events: usize, held: Duration) {
+    /// `held`: from the lock on the log's head to the commit, where that is known.
+    pub fn committed(&self, commands: usize, events: usize, held: Option<Duration>) {
         self.0.commands.inc_by(commands as u64);
         self.0.events.inc_by(events as u64);
         self.0.batch_commands.observe(commands as f64);
-        self.0.head_lock_seconds.observe(held.as_secs_f64());
+        if let Some(held) = held {
+            self.0.head_lock_seconds.observe(held.as_secs_f64());
+        }
     }
 
     pub fn projected(&self, events: usize) {

@@ -223,3 +223,6 @@ crate::codec::stream_events! {
         CredentialRevoked = 1,
     }
 }
+
+#[cfg(test)]
+mod histories;

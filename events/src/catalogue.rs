@@ -281,6 +281,9 @@ pub fn evolve_category(state: Option<Category>, id: CategoryId, event: &Category
 }
 
 #[cfg(test)]
+mod histories;
+
+#[cfg(test)]
 mod tests {
     use uuid::Uuid;
 

@@ -278,6 +278,9 @@ crate::codec::stream_events! {
 }
 
 #[cfg(test)]
+mod histories;
+
+#[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 

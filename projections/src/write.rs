@@ -51,12 +51,16 @@ impl Write {
     }
 
     /// Writes only if the head stands where it is said to, and moves it on; the head stays locked
-    /// until the transaction ends.
+    /// until the transaction ends. Refuses what was recorded longer ago than a batch waits: a clock stood still.
     pub fn moving(from: Head, to: Position, recorded_at: DateTime<Utc>) -> Write {
         let mut query = QueryBuilder::new("WITH head AS (UPDATE log_head SET position = ");
         query.push_bind(to).push(", recorded_at = ").push_bind(recorded_at);
         query.push(" WHERE shard_id = ").push_bind(from.shard).push(" AND position = ").push_bind(from.position);
-        query.push(" AND epoch = ").push_bind(from.epoch).push(" RETURNING clock_timestamp() AS now)");
+        query.push(" AND epoch = ").push_bind(from.epoch);
+        query
+            .push(" AND clock_timestamp() - interval '15 s' < ")
+            .push_bind(recorded_at)
+            .push(" RETURNING clock_timestamp() AS now)");
         Write::of(query)
     }
 

@@ -28,6 +28,8 @@ pub enum Difference {
     Note { source: String, problem: String },
     /// A tile that is missing, or is not made of the tree below it.
     Tile { path: String, problem: String },
+    /// A table has rows of a shard that `log_head` does not know.
+    Headless { shard: ShardId, table: String },
     /// `log_head` does not stand at the last event.
     Head { shard: ShardId, head: Position, last: Position },
     /// A projection claims to have come further than the log goes.
@@ -160,6 +162,7 @@ impl fmt::Display for Difference {
             Self::HalfImported { shard, position, total } => {
                 write!(f, "shard {shard}: an import has stopped at position {position} of {total}")
             }
+            Self::Headless { shard, table } => write!(f, "shard {shard}: {table} has rows of it, log_head knows no such shard"),
             Self::Head { shard, head, last } => {
                 write!(f, "shard {shard}: log_head stands at {head}, the last event at {last}")
             }

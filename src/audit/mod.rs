@@ -15,6 +15,7 @@ mod positions;
 pub mod rebuild;
 pub(crate) mod rules;
 mod shadow;
+mod shards;
 mod streams;
 mod tables;
 mod tree;
@@ -47,6 +48,8 @@ pub enum AuditError {
     NotLocked,
     #[error("the log of shard {shard} has nothing at position {position}: run `verify`")]
     Gap { shard: ShardId, position: Position },
+    #[error("the log has events of shard {shard}, of which log_head knows nothing: run `verify`")]
+    Headless { shard: ShardId },
     #[error("a part of the rebuild ended too soon")]
     Broken,
 }

@@ -18,7 +18,7 @@ use sqlx::{Connection, PgConnection};
 
 use super::pipeline::{Part, Reached, advance};
 use super::tables::{Rows, Table, table};
-use super::{AuditError, Difference, Findings, Progress, RowDifference, lock, shadow};
+use super::{AuditError, Difference, Findings, Progress, RowDifference, lock, shadow, shards};
 use crate::ledger::reader;
 
 const COMPARED_ROWS: i64 = 5_000;
@@ -101,6 +101,16 @@ pub async fn rebuild(options: &PgConnectOptions, which: Rebuild, progress: impl 
     shadow::install(&mut conn).await?;
     let tables: Vec<&'static str> = parts.iter().flat_map(|part| part.tables()).copied().collect();
     shadow::prepare(&mut conn, &tables).await?;
+    let mut found = Found::default();
+    for (shard, table) in shards::headless(&mut conn).await? {
+        // What nobody folds would be lost with the tables that go.
+        if table == "events" {
+            return Err(AuditError::Headless { shard });
+        }
+        if tables.contains(&&*table) {
+            found.findings.add(Difference::Headless { shard, table });
+        }
+    }
     let shards: Vec<ShardId> = sqlx::query_scalar("SELECT shard_id FROM log_head ORDER BY shard_id").fetch_all(&mut conn).await?;
     let first_id = sqlx::query_scalar("SELECT nextval('public.delivery_ids')").fetch_one(&mut conn).await?;
     let mut work = Work {
@@ -108,7 +118,7 @@ pub async fn rebuild(options: &PgConnectOptions, which: Rebuild, progress: impl 
         tables,
         shards,
         reached: Reached::new(),
-        found: Found::default(),
+        found,
         is_compared: false,
         strays: vec![],
         first_id,

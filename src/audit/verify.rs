@@ -8,7 +8,7 @@ use sqlx::{ConnectOptions, Connection, PgConnection};
 
 use ledger_projections::{deliveries as delivery_projection, totals};
 
-use super::{AuditError, Difference, Findings, Progress, deliveries, lists, lock, positions, streams, tree};
+use super::{AuditError, Difference, Findings, Progress, deliveries, lists, lock, positions, shards, streams, tree};
 use crate::ledger::connect::RUNTIME_ROLE;
 use crate::ledger::half_imported;
 use crate::ledger::health::Health;
@@ -104,6 +104,9 @@ pub async fn verify(options: &PgConnectOptions, progress: impl Fn(Progress)) -> 
     let mut reached = vec![];
     for (shard, position, total) in half_imported(&mut conn).await? {
         findings.add(Difference::HalfImported { shard, position, total });
+    }
+    for (shard, table) in shards::headless(&mut conn).await? {
+        findings.add(Difference::Headless { shard, table });
     }
     let shards: Vec<i16> = sqlx::query_scalar("SELECT shard_id FROM log_head ORDER BY shard_id").fetch_all(&mut conn).await?;
     for shard in shards {

@@ -12,6 +12,7 @@ pub mod expiry;
 pub mod health;
 pub mod history;
 pub mod images;
+mod in_flight;
 pub mod keys;
 mod memory;
 mod needs;
@@ -26,9 +27,8 @@ pub mod texts;
 mod wake;
 mod writer;
 
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ledger_events::{AccountId, OrderId, PayoutId, ShardId, WalletId};
@@ -41,6 +41,7 @@ use crate::access::seal::Keyring;
 use crate::telemetry::Metrics;
 pub use answer::Answer;
 pub use command::Command;
+use in_flight::InFlight;
 pub use schema::{IMPORT, SchemaError, check as check_schema, half_imported, migrate, pending};
 use submission::{Claim, Submission};
 pub use submission::{Idempotency, Origin, Rendered, Reply, WriteError};
@@ -63,42 +64,19 @@ pub struct Ledger {
     pool: PgPool,
     shards: Arc<BTreeMap<ShardId, mpsc::Sender<Submission>>>,
     wake: Wake,
-    in_flight: Arc<Mutex<HashMap<KeyHash, usize>>>,
+    in_flight: InFlight,
+}
+
+/// A command in the queue.
+struct Queued {
+    claim: Claim,
+    /// Those under the same key that came before it.
+    before: Vec<Claim>,
+    waiting: Waiting,
 }
 
 /// A reply that is on its way.
 pub type Waiting = oneshot::Receiver<Result<Reply, WriteError>>;
-
-type KeyHash = [u8; 32];
-
-/// An idempotency key that a request of this node is waiting under.
-struct InFlight<'a> {
-    keys: &'a Mutex<HashMap<KeyHash, usize>>,
-    key: KeyHash,
-}
-
-impl<'a> InFlight<'a> {
-    fn enter(keys: &'a Mutex<HashMap<KeyHash, usize>>, key: KeyHash) -> InFlight<'a> {
-        *keys.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default() += 1;
-        InFlight { keys, key }
-    }
-
-    /// Whether more than one request waits under the key.
-    fn is_shared(keys: &Mutex<HashMap<KeyHash, usize>>, key: &KeyHash) -> bool {
-        keys.lock().unwrap_or_else(PoisonError::into_inner).get(key).is_some_and(|waiting| *waiting > 1)
-    }
-}
-
-impl Drop for InFlight<'_> {
-    fn drop(&mut self) {
-        if let Entry::Occupied(mut waiting) = self.keys.lock().unwrap_or_else(PoisonError::into_inner).entry(self.key) {
-            *waiting.get_mut() -= 1;
-            if *waiting.get() == 0 {
-                waiting.remove();
-            }
-        }
-    }
-}
 
 impl Ledger {
     /// Opens the log of a migrated database and starts one writer a shard. The writers end, after
@@ -120,7 +98,7 @@ impl Ledger {
             tasks.spawn(Writer::new(shard, options, keyring.clone(), wake.clone(), metrics.clone(), receiver).run());
             shards.insert(shard, sender);
         }
-        Ok(Ledger { pool, shards: Arc::new(shards), wake, in_flight: Arc::default() })
+        Ok(Ledger { pool, shards: Arc::new(shards), wake, in_flight: InFlight::default() })
     }
 
     /// For reading: what is derived from the log.
@@ -144,21 +122,21 @@ impl Ledger {
         origin: Origin,
         idempotency: Option<Idempotency>,
     ) -> Result<Reply, WriteError> {
-        let key = idempotency.map(|i| i.key_hash);
-        let _in_flight = key.map(|key| InFlight::enter(&self.in_flight, key));
-        let (claim, mut waiting) = self.put(shard, command, origin, idempotency)?;
+        let Queued { claim, before, mut waiting } = self.put(shard, command, origin, idempotency)?;
         // The writer always answers; if it died, what became of the command is not known.
         let verdict = |answer: Result<_, _>| answer.unwrap_or(Err(WriteError::OutcomeUnknown));
-        if let Ok(answer) = tokio::time::timeout(COMMAND_DEADLINE, &mut waiting).await {
-            return verdict(answer);
-        }
-        if claim.give_up() {
-            let is_shared = key.is_some_and(|key| InFlight::is_shared(&self.in_flight, &key));
-            return Err(if is_shared { WriteError::InProgress } else { WriteError::Unavailable });
-        }
-        match tokio::time::timeout(VERDICT_GRACE, waiting).await {
+        let told = match tokio::time::timeout(COMMAND_DEADLINE, &mut waiting).await {
             Ok(answer) => verdict(answer),
-            Err(_) => Err(WriteError::OutcomeUnknown),
+            Err(_) if claim.give_up() => Err(WriteError::Unavailable),
+            Err(_) => match tokio::time::timeout(VERDICT_GRACE, waiting).await {
+                Ok(answer) => verdict(answer),
+                Err(_) => Err(WriteError::OutcomeUnknown),
+            },
+        };
+        match told {
+            // What came before it under its key may still happen.
+            Err(WriteError::Unavailable) if before.iter().any(Claim::is_undecided) => Err(WriteError::InProgress),
+            told => told,
         }
     }
 
@@ -170,7 +148,7 @@ impl Ledger {
         origin: Origin,
         idempotency: Option<Idempotency>,
     ) -> Result<Waiting, WriteError> {
-        self.put(shard, command, origin, idempotency).map(|(_, waiting)| waiting)
+        self.put(shard, command, origin, idempotency).map(|queued| queued.waiting)
     }
 
     fn put(
@@ -179,14 +157,16 @@ impl Ledger {
         command: Command,
         origin: Origin,
         idempotency: Option<Idempotency>,
-    ) -> Result<(Claim, Waiting), WriteError> {
+    ) -> Result<Queued, WriteError> {
         let (reply, waiting) = oneshot::channel();
         let writer = self.shards.get(&shard).ok_or(WriteError::Unavailable)?;
         let claim = Claim::default();
         let deadline = Instant::now() + COMMAND_DEADLINE;
-        let submission = Submission { command, origin, idempotency, deadline, claim: claim.clone(), reply: Some(reply) };
+        let (place, before) = idempotency.map(|under| self.in_flight.enter(under.key_hash, &claim)).unzip();
+        let before = before.unwrap_or_default();
+        let submission = Submission { command, origin, idempotency, deadline, claim: claim.clone(), place, reply: Some(reply) };
         writer.try_send(submission).map_err(|_| WriteError::Unavailable)?;
-        Ok((claim, waiting))
+        Ok(Queued { claim, before, waiting })
     }
 
     /// Submits a command that has no idempotency key.

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use super::answer::Answer;
 use super::command::Command;
+use super::in_flight::Place;
 
 /// An HTTP answer as it is stored under an idempotency key: an answer to a later request with the
 /// same key is this one, byte for byte.
@@ -83,6 +84,8 @@ pub struct Submission {
     pub idempotency: Option<Idempotency>,
     pub deadline: Instant,
     pub claim: Claim,
+    /// Under its idempotency key, until it is decided: also when its caller is told before that nobody knows.
+    pub place: Option<Place>,
     /// None once it was answered.
     pub reply: Option<oneshot::Sender<Result<Reply, WriteError>>>,
 }
@@ -95,6 +98,7 @@ pub struct Claim(Arc<AtomicU8>);
 impl Claim {
     const TAKEN: u8 = 1;
     const GIVEN_UP: u8 = 2;
+    const DECIDED: u8 = 3;
 
     /// For the writer: false when the caller has given the command up, so that it must not run.
     pub fn take(&self) -> bool {
@@ -109,6 +113,16 @@ impl Claim {
     /// For the writer: the command was not run, and its caller may give it up again.
     pub fn give_back(&self) {
         _ = self.0.compare_exchange(Self::TAKEN, 0, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// For the writer: it has done with the command.
+    pub fn decide(&self) {
+        self.0.store(Self::DECIDED, Ordering::Release);
+    }
+
+    /// Whether the command may still happen.
+    pub fn is_undecided(&self) -> bool {
+        ![Self::GIVEN_UP, Self::DECIDED].contains(&self.0.load(Ordering::Acquire))
     }
 
     fn settle(&self, wanted: u8) -> bool {

@@ -62,6 +62,7 @@ enum Run {
     /// COMMIT was sent and not answered.
     Unknown {
         first_event: Uuid,
+        events: usize,
         replies: Replies,
     },
 }
@@ -212,8 +213,9 @@ impl Writer {
                 tokio::time::sleep(RETRY_PAUSE).await;
                 vec![batch]
             }
-            Run::Unknown { first_event, replies } => match self.look_for(first_event, &mut batch).await {
+            Run::Unknown { first_event, events, replies } => match self.look_for(first_event, &mut batch).await {
                 true => {
+                    self.metrics.committed(batch.len(), events, None);
                     self.finish(batch, replies, true);
                     vec![]
                 }
@@ -264,14 +266,14 @@ impl Writer {
         let first_event = decided.appended.first().map(|event| event.moment.event_id);
         match tokio::time::timeout(PHASE_DEADLINE, sqlx::raw_sql("COMMIT").execute(&mut connection)).await {
             Ok(Ok(_)) => {
-                self.metrics.committed(batch.len(), decided.appended.len(), decided.locked_at.elapsed());
+                self.metrics.committed(batch.len(), decided.appended.len(), Some(decided.locked_at.elapsed()));
                 self.connection = Some(connection);
                 self.remember(decided);
                 Run::Committed { replies, grew: first_event.is_some() }
             }
             // Whatever the error says, only the log tells whether it was committed. Without an
             // event there is nothing that could be done twice.
-            Ok(Err(_)) | Err(_) => unanswered(first_event, replies),
+            Ok(Err(_)) | Err(_) => unanswered(first_event, decided.appended.len(), replies),
         }
     }
 
@@ -359,9 +361,9 @@ impl Writer {
 
 /// Only the log tells whether it was committed. Without an event there is nothing that could be
 /// done twice.
-fn unanswered(first_event: Option<Uuid>, replies: Replies) -> Run {
+fn unanswered(first_event: Option<Uuid>, events: usize, replies: Replies) -> Run {
     match first_event {
-        Some(first_event) => Run::Unknown { first_event, replies },
+        Some(first_event) => Run::Unknown { first_event, events, replies },
         None => Run::Away("COMMIT was not answered".to_owned()),
     }
 }

@@ -26,6 +26,8 @@ pub enum LineError {
     Row { row: usize, problem: &'static str },
     #[error("has no column {0:?}")]
     Column(String),
+    #[error("has more than one column {0:?}")]
+    Columns(String),
 }
 
 /// Money that moved on the bank's side.
@@ -165,15 +167,22 @@ pub fn from_csv(text: &str, columns: &Columns) -> Result<Vec<Line>, LineError> {
     let delimiter = columns.delimiter.or(most).unwrap_or(b',');
     let mut reader = ReaderBuilder::new().delimiter(delimiter).trim(Trim::All).from_reader(text.as_bytes());
     let names = reader.headers().map_err(|_| LineError::File("is not CSV"))?.clone();
-    let place = |wanted: &str| names.iter().position(|name| name.eq_ignore_ascii_case(wanted));
-    let needed = |wanted: &String| place(wanted).ok_or_else(|| LineError::Column(wanted.clone()));
+    // Which of two columns of a name is meant, nobody knows. What is not read may be there as often as it likes.
+    let place = |wanted: &String| {
+        let mut places = (0..).zip(&names).filter(|(_, name)| name.eq_ignore_ascii_case(wanted)).map(|(place, _)| place);
+        match (places.next(), places.next()) {
+            (place, None) => Ok(place),
+            _ => Err(LineError::Columns(wanted.clone())),
+        }
+    };
+    let needed = |wanted: &String| place(wanted)?.ok_or_else(|| LineError::Column(wanted.clone()));
     let places = Places {
         date: needed(&columns.date)?,
         amount: needed(&columns.amount)?,
-        currency: if columns.default_currency.is_some() { place(&columns.currency) } else { Some(needed(&columns.currency)?) },
+        currency: if columns.default_currency.is_some() { place(&columns.currency)? } else { Some(needed(&columns.currency)?) },
         reference: needed(&columns.reference)?,
-        direction: place(&columns.direction),
-        text: place(&columns.text),
+        direction: place(&columns.direction)?,
+        text: place(&columns.text)?,
         account: columns.account.as_ref().map(needed).transpose()?,
     };
     let mut lines = vec![];
@@ -308,6 +317,12 @@ mod tests {
         let read = |text: &str| from_csv(text, &Columns::default()).unwrap_err().to_string();
         assert_eq!(read("date,amount,currency\n"), "has no column \"reference\"");
         assert_eq!(read("date,amount,currency,reference\n"), "has no booked lines");
+        for (names, twice) in
+            [("date,amount,currency,reference,Amount", "amount"), ("text,date,amount,currency,reference,text", "text")]
+        {
+            assert_eq!(read(&format!("{names}\n")), format!("has more than one column {twice:?}"));
+        }
+        assert_eq!(read("date,x,amount,currency,reference,x\n"), "has no booked lines", "columns that are not read");
         let rows = |row: &str| read(&format!("date,amount,currency,reference,direction\n2026-01-31,1,EUR,a,C\n{row}\n"));
         assert_eq!(rows("31.01.2026,1,EUR,a,C"), "row 2 has a date of another form");
         assert_eq!(rows("2026-01-31,secret,EUR,a,C"), format!("row 2 {}", amount("secret", false).unwrap_err()));

@@ -183,3 +183,29 @@ async fn who_asks_again_too_long_before_the_first_is_decided_is_told_so() {
     assert_eq!((&third.text, third.header("idempotent-replayed")), (&first.text, "true"));
     assert_eq!(node.head().await, head + 2, "one order");
 }
+
+/// 1,500 vouchers are two commands.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_that_breaks_off_says_how_far_it_came_and_can_be_sent_again() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let mut admin = node.admin().await;
+    // From its second part on the database is away for it.
+    let away = "
+        CREATE FUNCTION be_away() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
+            IF (SELECT count(*) FROM vault.vouchers) > 1003 THEN RAISE 'away' USING ERRCODE = 'cannot_connect_now'; END IF;
+            RETURN NULL;
+        END $$;
+        CREATE TRIGGER away AFTER INSERT ON vault.vouchers EXECUTE FUNCTION be_away()";
+    sqlx::raw_sql(away).execute(&mut admin).await.unwrap();
+    let vouchers: Vec<Value> = (0..1_500).map(|n| json!({"card_number": format!("more-{n}")})).collect();
+    let (path, stock) = (format!("/products/{}/vouchers", setup.product_id), json!({"denomination": 10, "vouchers": vouchers}));
+    let broken_off = node.operator("POST", &path, stock.clone()).await;
+    let message = broken_off.refused(504, "E_OUTCOME_UNKNOWN")["message"].take();
+    assert!(message.as_str().unwrap().starts_with("The upload broke off after 1000 of its vouchers had been added. Send all"));
+    assert!(broken_off.header("retry-after").parse::<u32>().unwrap() >= 1);
+
+    sqlx::raw_sql("DROP TRIGGER away ON vault.vouchers").execute(&mut admin).await.unwrap();
+    let loaded = node.operator("POST", &path, stock).await.data(200);
+    assert_eq!(loaded, json!({"accepted": 500, "duplicates": 1_000, "rejected": []}));
+}

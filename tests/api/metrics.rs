@@ -72,6 +72,24 @@ async fn what_is_counted_and_what_waits() {
     assert_eq!(value("ledger_log_head_position{"), head);
     assert_eq!(value("ledger_projection_lag_positions{"), head);
     assert!(value("ledger_projection_lag_seconds{") > 0.0);
+
+    node.project().await;
+    let lags = ["positions", "seconds"].map(|what| {
+        ["deliveries", "daily_totals"]
+            .map(|projection| format!(r#"ledger_projection_lag_{what}{{projection="{projection}",shard="1"}}"#))
+    });
+    let lags = lags.as_flattened();
+    // What is shown was looked at a moment ago.
+    until("they have caught up", async || {
+        let text = node.send(node.request("GET", "/metrics")).await.text;
+        let shown: Vec<f64> = text
+            .lines()
+            .filter_map(|line| line.rsplit_once(' ').filter(|(name, _)| lags.iter().any(|lag| lag == name)))
+            .map(|(_, value)| value.parse().unwrap())
+            .collect();
+        shown == [0.0; 4]
+    })
+    .await;
 }
 
 /// Every name of a metric in a text.

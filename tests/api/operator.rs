@@ -128,6 +128,8 @@ async fn stock_is_loaded_as_json_and_as_csv() {
     let head = node.head().await;
     load("", "card_number\nx\n").await.refused(400, "E_VALIDATION_FAILURE");
     load("?denomination=10", "number\nx\n").await.refused(400, "E_VALIDATION_FAILURE");
+    let twice = load("?denomination=10", "card_number,pin,card_number\nx,1,y\n").await.refused(400, "E_VALIDATION_FAILURE");
+    assert_eq!(twice["messages"], json!({"body": ["must name each column once"]}));
     let no_names = load("?denomination=10", "6006491234567890\n").await;
     no_names.refused(400, "E_VALIDATION_FAILURE");
     assert!(!no_names.text.contains("6006491234567890"));

@@ -1,4 +1,5 @@
 mod beside;
+mod busy;
 mod reach;
 mod rebuild;
 mod verify;

@@ -169,6 +169,18 @@ async fn damage_is_reported_and_repaired() {
     assert!(verify(&shop.options, |_| {}).await.unwrap().is_clean());
 }
 
+/// Nothing else of a rebuild looks at a shard that `log_head` does not know.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_an_unknown_shard_are_reported_and_gone() {
+    let shop = Shop::open().await;
+    shop.history().await;
+    shop.tamper("INSERT INTO orders SELECT (jsonb_populate_record(o, '{\"shard_id\": 7}')).* FROM orders o WHERE id = 1").await;
+    let rebuilt = again(&shop, Rebuild::parse("orders").unwrap()).await;
+    let lines: Vec<String> = rebuilt.differences.iter().map(ToString::to_string).collect();
+    assert_eq!(lines, ["shard 7: orders has rows of it, log_head knows no such shard"]);
+    assert!(verify(&shop.options, |_| {}).await.unwrap().is_clean());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_delivery_is_made_and_sent_again() {
     let shop = Shop::open().await;

@@ -38,6 +38,17 @@ async fn a_difference_is_named_repaired_and_gone() {
     assert!(again.status.success(), "{}{}", out(&again), err(&again));
     assert!(run(&mut command(&["verify"])).await.status.success());
 
+    // A log without its head is no sound one of no events, and its tables are not taken away.
+    shop.tamper("CREATE TABLE kept AS SELECT * FROM log_head; DELETE FROM log_head").await;
+    let headless = run(&mut command(&["verify"])).await;
+    assert_eq!(headless.status.code(), Some(1), "{}", err(&headless));
+    assert!(out(&headless).contains("shard 1: events has rows of it, log_head knows no such shard"), "{}", out(&headless));
+    let refused = run(&mut command(&["rebuild", "--all"])).await;
+    assert_eq!(refused.status.code(), Some(3), "{}", out(&refused));
+    assert!(err(&refused).contains("events of shard 1, of which log_head knows nothing"), "{}", err(&refused));
+    shop.tamper("INSERT INTO log_head SELECT * FROM kept; DROP TABLE kept").await;
+    assert!(run(&mut command(&["verify"])).await.status.success());
+
     // Who cannot look has found nothing.
     for arguments in [&["verify"][..], &["rebuild", "orders"]] {
         let away = run(command(arguments).env("DATABASE_URL", "postgres://nobody@127.0.0.1:1/none")).await;

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use serde_json::json;
 
 use super::{directory, err, out, program, run};
 use crate::support::postgres;
 use crate::support::program::{OPERATOR_TOKEN, Program};
-use crate::support::wait::{until, until_locked_out};
+use crate::support::wait::{until, until_locked_out, until_true};
 
 #[tokio::test]
 async fn a_database_is_migrated_once() {
@@ -140,6 +141,44 @@ async fn what_was_accepted_before_sigterm_is_answered() {
     assert!(refused.is_err(), "nobody listens any more");
     let accounts: i64 = sqlx::query_scalar("SELECT count(*) FROM accounts").fetch_one(&mut connection).await.unwrap();
     assert_eq!(accounts, 8);
+}
+
+/// Of orders one is on its way to the database then, and the others are decided.
+#[tokio::test]
+async fn orders_that_were_accepted_before_sigterm_are_answered() {
+    let database = postgres::database().await;
+    let mut served = Program::start(&database.url, &["--roles", "api"]).await;
+    let client = served.client("1000.00").await;
+    let body = json!({"product_id": served.product(0).await, "denomination": 10, "quantity": 1});
+    assert_eq!(served.call(&client, "POST", "/orders", None, &body).await.unwrap().0, 201);
+    let options: sqlx::postgres::PgConnectOptions = database.url.parse().unwrap();
+    let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
+    let mut lock = sqlx::Connection::begin(&mut connection).await.unwrap();
+    sqlx::query("SELECT position FROM log_head FOR UPDATE").execute(&mut *lock).await.unwrap();
+
+    let place = || {
+        let request = reqwest::Client::new().post(format!("{}/api/v1/orders", served.url()));
+        let request = request.header("X-API-Key", &client.key).header("X-API-Secret", &client.secret);
+        tokio::spawn(request.header("Content-Type", "application/json").body(body.to_string()).send())
+    };
+    let mut placing = vec![place()];
+    until_locked_out(&options, "rewards-ledger writer").await;
+    placing.extend((1..8).map(|_| place()));
+    let pool = sqlx::PgPool::connect_lazy_with(options.clone());
+    // With the first one, which is answered.
+    let charged = "SELECT used = 9 FROM rate_windows WHERE key LIKE 'orders credential%'";
+    until_true("all have passed the gate", &pool, charged).await;
+    served.signal(Signal::SIGTERM);
+    let alive = format!("{}/healthz", served.url());
+    until("no new requests are let in", async || reqwest::get(&alive).await.is_err()).await;
+    assert!(!served.has_ended() && !placing.iter().any(tokio::task::JoinHandle::is_finished), "nothing has ended by it");
+    lock.rollback().await.unwrap();
+    for placed in placing {
+        assert_eq!(placed.await.unwrap().unwrap().status(), 201);
+    }
+    assert!(served.ended().await.success());
+    let orders: i64 = sqlx::query_scalar("SELECT count(*) FROM orders").fetch_one(&mut connection).await.unwrap();
+    assert_eq!(orders, 9);
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! The delivery worker against real HTTPS receivers.
 
 mod bounds;
+mod codes;
 mod fairness;
 mod hostile;
 mod nodes;

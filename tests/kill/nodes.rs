@@ -130,3 +130,29 @@ async fn when_one_dies_the_other_takes_its_leases_over_when_they_end() {
     }
     assert!(counts.lock().unwrap().values().all(|times| *times == 2));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_is_stopped_gives_back_what_it_has_not_sent() {
+    let database = postgres::database().await;
+    let (receiver, counts, ca) = receiver(|_| Answer::Delayed(Duration::from_millis(100), 200)).await;
+    backlog(&database.url, &receiver.url(), 100).await;
+    let arguments = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];
+    let few = ["--roles", "delivery", "--delivery-in-flight", "8", "--delivery-in-flight-per-webhook", "4"];
+    let mut node = Program::start(&database.url, &[&arguments[..], &few].concat()).await;
+    let pool = PgPool::connect(&database.url).await.unwrap();
+    // More than it may have in flight.
+    let claimed = "SELECT count(*) FILTER (WHERE leased_until IS NOT NULL) > 8 FROM delivery_state";
+    until_true("something is claimed and not sent", &pool, claimed).await;
+    node.signal(Signal::SIGTERM);
+    assert!(node.ended().await.success());
+    let left: (i64, i64, i64) = sqlx::query_as(
+        "SELECT count(*) FILTER (WHERE leased_until IS NOT NULL), count(*) FILTER (WHERE status = 'delivered'),
+            (SELECT count(*) FROM delivery_attempts WHERE finished_at IS NULL) FROM delivery_state",
+    )
+    .fetch_one(&pool)
+    .await
+    .unwrap();
+    let arrived = counts.lock().unwrap().len();
+    assert!(arrived < 100 * WEBHOOKS, "it had not sent everything");
+    assert_eq!(left, (0, arrived as i64, 0), "leased, delivered, without a result");
+}

@@ -123,6 +123,9 @@ async fn amounts_that_are_written_the_other_way_are_refused() {
         let error = refused.refused(400, "E_VALIDATION_FAILURE").to_string();
         assert!(error.contains("row 1 has an amount") && !error.contains(amount), "{error}");
     }
+    let twice = format!("date,amount,currency,reference,Amount\n{},7.00,EUR,A,8.00\n", Utc::now().date_naive());
+    let refused = bank.import("text/csv", "", twice).await.refused(400, "E_VALIDATION_FAILURE").to_string();
+    assert!(refused.contains("has more than one column"), "{refused}");
     let stored: i64 =
         sqlx::query_scalar("SELECT (SELECT count(*) FROM vault.statement_lines) + (SELECT count(*) FROM bank_statements)")
             .fetch_one(bank.node.ledger.pool())

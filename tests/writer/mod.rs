@@ -1,5 +1,7 @@
 //! The group-committing writer under bad luck: cut connections, poisoned commands, two nodes.
 
+mod clock;
+mod keys;
 mod mixes;
 mod pipeline;
 
@@ -10,6 +12,7 @@ use ledger_events::{Money, Rejection};
 use rewards_ledger::ledger::command::PlaceOrder;
 use rewards_ledger::ledger::connect;
 use rewards_ledger::ledger::{Answer, Command, Idempotency, Ledger, Rendered, Reply, WriteError};
+use rewards_ledger::telemetry::Metrics;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, PgPool};
 
@@ -32,6 +35,13 @@ async fn balance(pool: &PgPool, customer: &Customer) -> String {
         .await
         .unwrap();
     format!("{balance:.2}")
+}
+
+/// The value of a metric's line.
+async fn shown(metrics: &Metrics, pool: &PgPool, name: &str) -> f64 {
+    let text = metrics.scrape(pool).await.unwrap();
+    let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name} is missing in:\n{text}"));
+    line.rsplit_once(' ').unwrap().1.parse().unwrap()
 }
 
 /// What the writer promises does not depend on how the database is set up.
@@ -72,8 +82,16 @@ async fn behind_a_proxy(url: &str) -> (Ledger, Proxy) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_whose_answer_is_lost_is_found_and_answered() {
     let database = postgres::database().await;
-    let (ledger, proxy) = behind_a_proxy(&database.url).await;
+    let (proxy, through) = Proxy::before(&database.url).await;
+    let metrics = Metrics::default();
+    let ledger = ledger::open_with(&through, metrics.clone()).await;
     let customer = Customer::with(&ledger, "100.00").await;
+    let counted = async || {
+        let names = ["ledger_commands_total ", "ledger_events_total ", "ledger_batch_commands_count "];
+        let [commands, events, batches] = names.map(|name| shown(&metrics, ledger.pool(), name));
+        [commands.await, events.await, batches.await]
+    };
+    let before = counted().await;
 
     proxy.set(NextCommit::LosesItsAnswer);
     let answer = ledger.execute(SHARD, order(&customer, "once"), origin()).await;
@@ -81,6 +99,13 @@ async fn a_commit_whose_answer_is_lost_is_found_and_answered() {
     assert_eq!(proxy.cuts(), 1, "the connection was cut between COMMIT and its answer");
     assert_eq!(count(ledger.pool(), "SELECT count(*) FROM events WHERE type = 'OrderPlaced'").await, 1);
     assert_eq!(balance(ledger.pool(), &customer).await, "90.00");
+    assert_eq!(counted().await, [before[0] + 1.0, before[1] + 2.0, before[2] + 1.0], "and it is counted");
+
+    // The same where the head was locked first.
+    proxy.set(NextCommit::LosesItsAnswer);
+    ledger::run(&ledger, Command::CreateAccount { name: "Other".into() }).await;
+    assert_eq!(proxy.cuts(), 2);
+    assert_eq!(counted().await, [before[0] + 2.0, before[1] + 3.0, before[2] + 2.0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

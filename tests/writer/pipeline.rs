@@ -3,7 +3,6 @@
 use ledger_events::order::OrderStatus;
 use rewards_ledger::audit::verify;
 use rewards_ledger::fulfilment::Fulfilment;
-use rewards_ledger::telemetry::Metrics;
 use sqlx::PgConnection;
 use tokio_util::task::TaskTracker;
 
@@ -11,18 +10,18 @@ use super::*;
 use crate::support::shop::Shop;
 
 /// Holds the head as another node would, until it is let go.
-async fn hold_head(options: &PgConnectOptions) -> PgConnection {
+pub async fn hold_head(options: &PgConnectOptions) -> PgConnection {
     let mut holder = options.connect().await.unwrap();
     sqlx::raw_sql("BEGIN; SELECT position FROM log_head FOR UPDATE").execute(&mut holder).await.unwrap();
     holder
 }
 
-async fn let_go(mut holder: PgConnection) {
+pub async fn let_go(mut holder: PgConnection) {
     sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
 }
 
 /// Until what was put into the queue has been decided and, if it can be, sent.
-async fn settled() {
+pub async fn settled() {
     tokio::time::sleep(Duration::from_millis(300)).await;
 }
 
@@ -157,29 +156,23 @@ async fn poisoned_orders_fail_alone_also_beside_a_batch_in_flight() {
     assert_eq!(balance(ledger.pool(), &customer).await, "610.00");
 }
 
-/// The value of a metric's line.
-async fn shown(shop: &Shop, name: &str) -> f64 {
-    let text = shop.metrics.scrape(shop.pool()).await.unwrap();
-    let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name} is missing in:\n{text}"));
-    line.rsplit_once(' ').unwrap().1.parse().unwrap()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn how_long_the_head_was_held_leaves_out_waiting_for_it_and_batches_that_only_look() {
     let shop = Shop::open().await;
     shop.order(1).await;
-    let before = [shown(&shop, "ledger_head_lock_seconds_count").await, shown(&shop, "ledger_head_lock_seconds_sum").await];
+    let held = async |of: &str| shown(&shop.metrics, shop.pool(), &format!("ledger_head_lock_seconds_{of}")).await;
+    let before = [held("count").await, held("sum").await];
     let holder = hold_head(&shop.options).await;
     let waiting = shop.ledger.enqueue(SHARD, Command::PlaceOrder(shop.customer.order("10.00", 1)), origin(), None).unwrap();
     tokio::time::sleep(Duration::from_secs(2)).await;
     let_go(holder).await;
     waiting.await.unwrap().unwrap();
-    let after = [shown(&shop, "ledger_head_lock_seconds_count").await, shown(&shop, "ledger_head_lock_seconds_sum").await];
+    let after = [held("count").await, held("sum").await];
     assert_eq!(after[0], before[0] + 1.0);
     assert!(after[1] - before[1] < 2.0, "somebody else held it: {before:?} {after:?}");
     let refused = shop.ledger.execute(SHARD, Command::PlaceOrder(shop.customer.order("11.00", 1)), origin()).await;
     assert!(matches!(refused, Err(WriteError::Rejected(_))), "{refused:?}");
-    assert_eq!(shown(&shop, "ledger_head_lock_seconds_count").await, after[0], "nothing was written");
+    assert_eq!(held("count").await, after[0], "nothing was written");
 }
 
 // One thread: what is put into the queue at once comes into one batch.

@@ -31,6 +31,25 @@ struct StockLoaded {
     rejected: Vec<RejectedRow>,
 }
 
+impl StockLoaded {
+    /// What an upload that has come so far ends with, when its next part fails so.
+    fn broken_off(&self, error: ApiError) -> ApiError {
+        if self.accepted + self.duplicates == 0 {
+            return error;
+        }
+        let added = format!("The upload broke off after {} of its vouchers had been added.", self.accepted);
+        match error.code {
+            // Of the whole upload it is not true that nothing happened.
+            Code::Unavailable | Code::OutcomeUnknown => ApiError::new(Code::OutcomeUnknown)
+                .message(format!("{added} Send all of it again: what the product has already is counted, not added twice.")),
+            _ => {
+                let message = format!("{} {added}", error.message);
+                error.message(message)
+            }
+        }
+    }
+}
+
 /// A row that was not added.
 #[derive(Object, Serialize)]
 struct RejectedRow {
@@ -68,7 +87,7 @@ impl Stock {
     /// Load vouchers
     ///
     /// As JSON, or as CSV, up to 16 MiB. What the product has already is counted, not added, so an
-    /// upload that broke off can be sent again.
+    /// upload that broke off (504, when a part of it was added or may have been) can be sent again whole.
     #[oai(path = "/products/:id/vouchers", method = "post", operation_id = "load_vouchers")]
     async fn load(
         &self,
@@ -105,7 +124,8 @@ impl Stock {
         }
         for (denomination, vouchers) in chunks {
             let command = Command::LoadVouchers { product_id: id.0, denomination, vouchers };
-            let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
+            let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await;
+            let answer = answer.map_err(|error| loaded.broken_off(error.into()))?;
             let chunk = answered!(answer, Answer::Stock(chunk) => chunk)?;
             loaded.accepted += i64::from(chunk.accepted);
             loaded.duplicates += i64::from(chunk.duplicates);

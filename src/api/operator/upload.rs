@@ -183,6 +183,9 @@ fn rows(text: &str, denomination: Option<Amount>) -> Result<Vouchers, ApiError> 
     if names.iter().any(|name| !COLUMNS.contains(&name)) {
         return Err(ApiError::invalid("body", format!("must begin with a line of column names: {}", COLUMNS.join(", "))));
     }
+    if COLUMNS.iter().any(|column| names.iter().filter(|name| name == column).count() > 1) {
+        return Err(ApiError::invalid("body", "must name each column once"));
+    }
     let places = COLUMNS.map(|column| names.iter().position(|name| name == column));
     if places[0].is_none() {
         return Err(ApiError::invalid("card_number", "is required"));

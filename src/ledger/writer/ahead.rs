@@ -42,6 +42,9 @@ pub(super) type Landing = (PgConnection, Result<Result<Option<(DateTime<Utc>, Du
 
 /// The database's clock as it was read last. Between two looks the node's own monotonic clock goes
 /// on from there, so that no wall clock of a node tells when an event was recorded.
+///
+/// It stands still while the machine is suspended: what is recorded in the past for it, the statement refuses
+/// ([`Write::moving`](ledger_projections::write::Write::moving)).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     pub(super) time: DateTime<Utc>,
@@ -188,7 +191,7 @@ impl Writer {
                 self.connection = Some(connection);
                 self.clock = Some(Clock::read(now));
                 if moves {
-                    self.metrics.committed(submissions.len(), events, held);
+                    self.metrics.committed(submissions.len(), events, Some(held));
                 }
                 return self.finish(submissions, replies, first_event.is_some());
             }
@@ -202,9 +205,9 @@ impl Writer {
                     self.connection = Some(connection);
                     run
                 }
-                None => unanswered(first_event, replies),
+                None => unanswered(first_event, events, replies),
             },
-            Ok((_, Err(_))) | Err(_) => unanswered(first_event, replies),
+            Ok((_, Err(_))) | Err(_) => unanswered(first_event, events, replies),
         };
         self.memory = None;
         let after = self.open.take().map(|open| open.submissions);

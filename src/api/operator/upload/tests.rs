@@ -49,8 +49,9 @@ proptest! {
         body in prop::collection::vec(prop::collection::vec(field(), 1..8), 0..30),
     ) {
         let mut table = vec![columns.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()];
-        table[0].push("card_number".to_owned());
-        table[0].dedup();
+        if !columns.contains(&"card_number") {
+            table[0].push("card_number".to_owned());
+        }
         let text = { table.extend(body); written(&table) };
         let Ok(Vouchers { good, rejected }) = rows(&text, default()) else { return Ok(()) };
         prop_assert_eq!(good.len() + rejected.len(), count(&text));

@@ -1,0 +1,81 @@
+//! What holds for every history of a product.
+
+use proptest::prelude::*;
+use uuid::Uuid;
+
+use super::*;
+
+fn at(version: i64) -> Moment {
+    let recorded_at = DateTime::from_timestamp(1_800_000_000 + version, 0).unwrap();
+    Moment { position: 100 + version, event_id: Uuid::nil(), version, recorded_at }
+}
+
+fn details() -> impl Strategy<Value = ProductDetails> {
+    let money = |cents: i64| Money::from_cents(cents).unwrap();
+    let denominations = prop_oneof![
+        prop::collection::vec(1i64..50, 1..4)
+            .prop_map(move |cents| Denominations::Fixed { values: cents.into_iter().map(money).collect() }),
+        (1i64..25, 25i64..50).prop_map(move |(min, max)| Denominations::Range { min: money(min), max: money(max) }),
+    ];
+    (denominations, 1i32..9, any::<bool>(), prop::option::of(1i64..4)).prop_map(
+        |(denominations, max_quantity, is_active, category_id)| ProductDetails {
+            name: format!("of {max_quantity}"),
+            brand: "Brand".into(),
+            category_id,
+            country: "DE".into(),
+            currency: "EUR".parse().unwrap(),
+            denominations,
+            max_quantity,
+            description: String::new(),
+            terms: String::new(),
+            is_active,
+        },
+    )
+}
+
+fn event() -> impl Strategy<Value = ProductEvent> {
+    prop_oneof![
+        details().prop_map(|details| ProductChanged { details }.into()),
+        (1i32..99).prop_map(|size| ProductImageSet { sha256: format!("{size:064}"), content_type: ImageType::Png, size }.into()),
+        (0i32..99).prop_map(|accepted| {
+            VoucherStockLoaded { denomination: Money::from_cents(1_000).unwrap(), accepted, duplicates: 0 }.into()
+        }),
+    ]
+}
+
+proptest! {
+    /// A product is what was said of it last, its image is the last one, and stock changes nothing about it.
+    #[test]
+    fn a_product_is_what_was_said_last(
+        first in details(), steps in prop::collection::vec(event(), 0..20), denomination in 1i64..60, quantity in 1i32..12,
+    ) {
+        let mut state = evolve(None, 3, &ProductAdded { details: first.clone() }.into(), &at(1)).unwrap();
+        let (mut details, mut image, mut changed_at) = (first, None, 1);
+        for (event, version) in steps.iter().zip(2..) {
+            match event {
+                ProductEvent::ProductChanged(e) => (details, changed_at) = (e.details.clone(), version),
+                ProductEvent::ProductImageSet(e) => {
+                    image = Some(ProductImage { set: e.clone(), updated_at: at(version).recorded_at });
+                    changed_at = version;
+                }
+                ProductEvent::ProductAdded(_) | ProductEvent::VoucherStockLoaded(_) => {}
+            }
+            state = evolve(Some(state), 3, event, &at(version)).unwrap();
+        }
+        let denomination = Money::from_cents(denomination).unwrap();
+        let includes = match &details.denominations {
+            Denominations::Fixed { values } => values.contains(&denomination),
+            Denominations::Range { min, max } => *min <= denomination && denomination <= *max,
+        };
+        let is_accepted = details.is_active && includes && quantity <= details.max_quantity;
+        prop_assert_eq!(state.accepts(denomination, quantity).is_ok(), is_accepted);
+        let (version, updated_at) = (1 + steps.len() as i64, at(changed_at).recorded_at);
+        prop_assert_eq!(state, Product { id: 3, version, details, image, created_at: at(1).recorded_at, updated_at });
+    }
+
+    /// Nothing comes before the beginning.
+    #[test]
+    fn what_was_not_added_is_nothing(event in event()) {
+        prop_assert_eq!(evolve(None, 3, &event, &at(1)), None);
+    }
+}

@@ -1,0 +1,87 @@
+//! What holds for every history of a webhook.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn at(version: i64) -> Moment {
+    let recorded_at = DateTime::from_timestamp(1_800_000_000 + version, 0).unwrap();
+    Moment { position: 100 + version, event_id: Uuid::nil(), version, recorded_at }
+}
+
+fn types() -> impl Strategy<Value = Vec<WebhookEventType>> {
+    prop::sample::subsequence(WebhookEventType::ALL.to_vec(), 1..=5)
+}
+
+fn registered() -> impl Strategy<Value = WebhookRegistered> {
+    (types(), prop::option::of(1i64..5)).prop_map(|(events, credential_id)| WebhookRegistered {
+        account_id: 7,
+        credential_id,
+        events,
+        name_hash: "n".into(),
+        url_hash: "u".into(),
+    })
+}
+
+fn command() -> impl Strategy<Value = WebhookCommand> {
+    let update = (prop::option::of(types()), prop::option::of(any::<bool>())).prop_map(|(events, is_active)| {
+        WebhookCommand::Update(WebhookUpdated { events, is_active, name_hash: None, url_hash: None })
+    });
+    let retry = (any::<bool>(), 0i16..7).prop_map(|(has_failed, attempt_count)| {
+        WebhookCommand::Retry(Retryable { event_id: Uuid::nil(), replay_id: 0, has_failed, attempt_count })
+    });
+    prop_oneof![
+        6 => update,
+        1 => Just(WebhookCommand::Delete),
+        2 => (1i64..99).prop_map(|delivery_id| WebhookCommand::Test { delivery_id }),
+        2 => retry,
+    ]
+}
+
+proptest! {
+    /// Whatever is asked of a webhook, in whatever order: its state is what was said last of each thing.
+    #[test]
+    fn every_reachable_state_is_what_was_said_last(first in registered(), steps in prop::collection::vec(command(), 0..20)) {
+        let mut history = vec![WebhookEvent::from(first.clone())];
+        let mut state = evolve(None, 3, &history[0], &at(1)).unwrap();
+        // The same, kept by other means.
+        let (mut events, mut is_active, mut is_deleted, mut changed_at) = (first.events.clone(), true, false, 1);
+        for command in steps {
+            let decided = decide(&state, command.clone());
+            let Ok(event) = decided else {
+                let is_fair = is_deleted || matches!(command, WebhookCommand::Retry(_))
+                    || (matches!(command, WebhookCommand::Test { .. }) && !is_active);
+                prop_assert!(is_fair, "{:?}: {:?}", command, decided);
+                continue;
+            };
+            prop_assert!(!is_deleted, "nothing follows the end");
+            history.push(event.clone());
+            let version = history.len() as i64;
+            match &event {
+                WebhookEvent::WebhookUpdated(change) => {
+                    events = change.events.clone().unwrap_or(events);
+                    is_active = change.is_active.unwrap_or(is_active);
+                    changed_at = version;
+                }
+                WebhookEvent::WebhookDeleted(_) => (is_active, is_deleted, changed_at) = (false, true, version),
+                _ => prop_assert!(is_active, "deliveries are asked for of who listens"),
+            }
+            state = evolve(Some(state), 3, &event, &at(version)).unwrap();
+        }
+        let expected = Webhook {
+            id: 3,
+            version: history.len() as i64,
+            account_id: 7,
+            credential_id: first.credential_id,
+            events,
+            is_active,
+            is_deleted,
+            created_at: at(1).recorded_at,
+            updated_at: at(changed_at).recorded_at,
+        };
+        for event_type in WebhookEventType::ALL {
+            prop_assert_eq!(expected.hears(event_type), is_active && expected.events.contains(&event_type));
+        }
+        prop_assert_eq!(state, expected);
+    }
+}

@@ -1,0 +1,37 @@
+//! When a batch is recorded, where the node's clock and the database's do not go together.
+
+use chrono::{DateTime, Utc};
+
+use super::*;
+
+/// The database's time, as everything but the superuser sees it, is ahead by what this table says.
+const SKEWED: &str = "
+    CREATE SCHEMA skewed;
+    CREATE TABLE skewed.clock AS SELECT interval '0' AS ahead;
+    CREATE FUNCTION skewed.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE SECURITY DEFINER
+        AS 'SELECT pg_catalog.clock_timestamp() + ahead FROM skewed.clock';
+    GRANT USAGE ON SCHEMA skewed TO PUBLIC";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_clock_stood_still_records_nothing_in_the_past() {
+    let database = postgres::database().await;
+    let options: PgConnectOptions = database.url.parse().unwrap();
+    let mut admin = options.connect().await.unwrap();
+    sqlx::raw_sql(SKEWED).execute(&mut admin).await.unwrap();
+    let ledger = ledger::open(&options.clone().options([("search_path", "skewed,pg_catalog,public")])).await;
+    let customer = Customer::with(&ledger, "100.00").await;
+    ledger::run(&ledger, order(&customer, "before")).await;
+    // As the node sees it after it was suspended for an hour.
+    sqlx::raw_sql("UPDATE skewed.clock SET ahead = interval '1 hour'").execute(&mut admin).await.unwrap();
+    ledger::run(&ledger, order(&customer, "after")).await;
+    let mut recorded_at: Vec<DateTime<Utc>> =
+        sqlx::query_scalar("SELECT recorded_at FROM events WHERE type = 'OrderPlaced' ORDER BY position")
+            .fetch_all(&mut admin)
+            .await
+            .unwrap();
+    let after = recorded_at.pop().unwrap();
+    assert!(after - recorded_at[0] > chrono::TimeDelta::minutes(59), "{after}");
+    // It goes on from there.
+    ledger::run(&ledger, order(&customer, "next")).await;
+    assert_eq!(balance(ledger.pool(), &customer).await, "70.00");
+}

@@ -1,0 +1,57 @@
+//! Requests under one idempotency key, of which the first is not decided in time.
+
+use super::pipeline::{hold_head, let_go, settled};
+use super::*;
+
+fn render(_: &Answer) -> Result<Rendered, serde_json::Error> {
+    Ok(Rendered { status: 201, body: "{}".into(), is_secret: false })
+}
+
+/// Places the order under a key of its own, as a request does.
+fn submit(ledger: &Ledger, customer: &Customer, reference: &str) -> tokio::task::JoinHandle<Result<Reply, WriteError>> {
+    let (ledger, command) = (ledger.clone(), order(customer, reference));
+    let key = Idempotency { key_hash: [7; 32], fingerprint: [1; 32], render };
+    tokio::spawn(async move { ledger.submit(SHARD, command, origin(), Some(key)).await })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_is_told_that_nothing_happened_though_a_second_waits() {
+    let database = postgres::database().await;
+    let options: PgConnectOptions = database.url.parse().unwrap();
+    let ledger = ledger::open(&options).await;
+    let customer = Customer::with(&ledger, "100.00").await;
+    let holder = hold_head(&options).await;
+    // The writer is at another command until both have waited long enough.
+    let other = ledger.enqueue(SHARD, Command::CreateAccount { name: "Other".into() }, origin(), None).unwrap();
+    settled().await;
+    let first = submit(&ledger, &customer, "once");
+    settled().await;
+    let second = submit(&ledger, &customer, "once");
+    for told in [first.await.unwrap(), second.await.unwrap()] {
+        assert!(matches!(told, Err(WriteError::Unavailable)), "nothing happened, and nothing will: {told:?}");
+    }
+    let_go(holder).await;
+    _ = other.await;
+    let third = submit(&ledger, &customer, "once").await.unwrap();
+    assert!(matches!(third, Ok(Reply::Rendered { is_replay: false, .. })), "{third:?}");
+    assert_eq!(balance(ledger.pool(), &customer).await, "90.00");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_comes_while_the_first_ones_commit_is_unknown_is_told_so() {
+    let database = postgres::database().await;
+    let (ledger, proxy) = behind_a_proxy(&database.url).await;
+    let customer = Customer::with(&ledger, "100.00").await;
+    ledger::run(&ledger, order(&customer, "warm")).await;
+    proxy.set(NextCommit::LosesItsAnswerForLong);
+    let first = submit(&ledger, &customer, "once");
+    settled().await;
+    let second = submit(&ledger, &customer, "once");
+    let (first, second) = (first.await.unwrap(), second.await.unwrap());
+    assert!(matches!(first, Err(WriteError::OutcomeUnknown)), "{first:?}");
+    assert!(matches!(second, Err(WriteError::InProgress)), "the first one has happened: {second:?}");
+    proxy.set_away(false);
+    let third = submit(&ledger, &customer, "once").await.unwrap();
+    assert!(matches!(third, Ok(Reply::Rendered { is_replay: true, .. })), "{third:?}");
+    assert_eq!(balance(ledger.pool(), &customer).await, "80.00");
+}
