@@ -23,7 +23,7 @@ use crate::transparency::cosignature::witness;
 use crate::transparency::note::VerifierKey;
 pub use file::{FILE_VARIABLE, apply_file, file_named};
 pub use values::{LogFormat, RateLimit, RateLimits, Role, Roles};
-use values::{bytes, date, duration, network, origin, secret, service_name, url};
+use values::{bytes, date, duration, network, origin, secret, service_name, short_duration, url};
 
 /// The operator token itself, for those who keep no file.
 pub const OPERATOR_TOKEN_VARIABLE: &str = "LEDGER_OPERATOR_TOKEN";
@@ -198,11 +198,11 @@ pub struct Config {
     pub webhook_allow_nets: Vec<IpNet>,
 
     /// How long a delivery attempt may take
-    #[arg(long, env = "LEDGER_DELIVERY_TIMEOUT", value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    #[arg(long, env = "LEDGER_DELIVERY_TIMEOUT", value_name = "DURATION", default_value = "30s", value_parser = short_duration)]
     pub delivery_timeout: Duration,
 
     /// Retries wait this long times 1, 2, 4 and 8
-    #[arg(long, env = "LEDGER_RETRY_BASE", value_name = "DURATION", default_value = "60s", value_parser = duration)]
+    #[arg(long, env = "LEDGER_RETRY_BASE", value_name = "DURATION", default_value = "60s", value_parser = short_duration)]
     pub retry_base: Duration,
 
     /// How many deliveries this node has in flight at most

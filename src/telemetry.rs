@@ -295,6 +295,14 @@ impl Metrics {
         self.0.called_for.missing.get_or_create(&shard).set(missing);
     }
 
+    /// Nothing is shown of it until it is known again.
+    pub fn called_for_is_unknown(&self, shard: ShardId) {
+        let shard = ShardLabels { shard: shard.into() };
+        self.0.called_for.position.remove(&shard);
+        self.0.called_for.expected.remove(&shard);
+        self.0.called_for.missing.remove(&shard);
+    }
+
     pub fn taken_up(&self, orders: usize) {
         self.0.fulfilled.inc_by(orders as u64);
     }

@@ -167,6 +167,7 @@ struct State {
     attempt_count: Option<i16>,
     is_scheduled: bool,
     is_claimed: bool,
+    is_beyond: bool,
     is_in_log: bool,
     has_payload: bool,
     is_of_its_type: Option<bool>,
@@ -178,6 +179,7 @@ async fn states(conn: &mut PgConnection, shard: ShardId, counts: &mut Counts, fi
     loop {
         let page: Vec<State> = sqlx::query_as(
             "SELECT d.id, s.status, s.attempt_count, s.next_attempt_at IS NOT NULL AS is_scheduled, s.leased_until IS NOT NULL AS is_claimed,
+                coalesce(greatest(s.next_attempt_at, s.leased_until) >= clock_timestamp() + make_interval(secs => $4), false) AS is_beyond,
                 EXISTS (SELECT FROM events e WHERE e.shard_id = d.shard_id AND e.event_id = d.event_id) AS is_in_log,
                 EXISTS (SELECT FROM public.webhook_envelopes w WHERE w.shard_id = d.shard_id AND w.event_id = d.event_id AND w.payload IS NOT NULL) AS has_payload,
                 s.event_type = d.event_type AS is_of_its_type
@@ -187,6 +189,7 @@ async fn states(conn: &mut PgConnection, shard: ShardId, counts: &mut Counts, fi
         .bind(shard)
         .bind(after)
         .bind(PAGE_EVENTS)
+        .bind(health::BEYOND)
         .fetch_all(&mut *conn)
         .await?;
         let Some(last) = page.last() else { return Ok(()) };
@@ -199,6 +202,7 @@ async fn states(conn: &mut PgConnection, shard: ShardId, counts: &mut Counts, fi
                 _ if state.is_of_its_type == Some(false) => "has a state of another event type",
                 (_, 6..) => "has more than five attempts",
                 (Some("pending"), _) if !state.is_scheduled => "is pending without a next attempt",
+                (Some("pending"), _) if state.is_beyond => "is pending, and due or leased far later than any retry waits",
                 (Some("pending"), _) if !state.has_payload => "is pending without a payload",
                 (Some("pending"), 5) if !state.is_claimed => "is pending with every attempt used",
                 (Some("pending" | "delivered" | "failed"), _) => continue,

@@ -100,6 +100,8 @@ fn a_wrong_value_is_one_line_that_names_it() {
         ),
         (&["--delivery-timeout", "30"], "--delivery-timeout cannot be \"30\": a duration looks like 500ms, 30s, 5m, 1h or 1d"),
         (&["--retry-base", "0s"], "--retry-base cannot be \"0s\": a duration of zero does nothing"),
+        (&["--retry-base", "61m"], "--retry-base cannot be \"61m\": it is at most 1h"),
+        (&["--delivery-timeout", "2h"], "--delivery-timeout cannot be \"2h\": it is at most 1h"),
         (&["--delivery-in-flight", "0"], "--delivery-in-flight cannot be \"0\": 0 is not in 1..=10000"),
         (&["--delivery-in-flight", "8"], "--delivery-in-flight-per-webhook must not be above --delivery-in-flight"),
         (&["--rate-limits", "orders=100"], "--rate-limits cannot be \"orders=100\": orders: a limit looks like 100/60s"),

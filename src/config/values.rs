@@ -193,6 +193,12 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// One of an hour at most: what a delivery waits for, eight times as long, must be told from what it waits for in vain.
+pub(super) fn short_duration(text: &str) -> Result<Duration, String> {
+    let duration = duration(text)?;
+    if duration <= Duration::from_secs(3600) { Ok(duration) } else { Err("it is at most 1h".to_owned()) }
+}
+
 /// A size: a whole number of bytes, or of `KiB`, `MiB` or `GiB`.
 pub(super) fn bytes(text: &str) -> Result<u64, String> {
     let malformed = || "a size looks like 65536, 64KiB, 16MiB or 1GiB".to_owned();

@@ -79,20 +79,16 @@ pub struct AddressFilter {
 
 impl AddressFilter {
     /// Checks one address. An IPv4-mapped one is judged as the IPv4 address it
-    /// is, and a NAT64 one in an allowed network by what it wraps as well.
+    /// is, and a NAT64 one in an allowed network by all that it may wrap as well.
     pub fn check(&self, ip: IpAddr) -> Result<(), Refused> {
         let ip = ip.to_canonical();
-        let fine = if self.allowed.iter().any(|net| net.contains(&ip)) {
+        let named = self.allowed.iter().filter(|net| net.contains(&ip)).map(IpNet::prefix_len).max();
+        let fine = match (named, ip) {
             // Allowing a translator is not allowing every network behind it.
-            match wrapped_by_nat64(ip) {
-                Some(inner) => return self.check(inner).map_err(|_| Refused::Address(ip)),
-                None => true,
-            }
-        } else {
-            match ip {
-                IpAddr::V4(v4) => is_public_v4(v4),
-                IpAddr::V6(v6) => is_public_v6(v6),
-            }
+            (Some(named), IpAddr::V6(v6)) => wrapped_by_nat64(v6, named).iter().all(|inner| self.check((*inner).into()).is_ok()),
+            (Some(_), IpAddr::V4(_)) => true,
+            (None, IpAddr::V4(v4)) => is_public_v4(v4),
+            (None, IpAddr::V6(v6)) => is_public_v6(v6),
         };
         if fine { Ok(()) } else { Err(Refused::Address(ip)) }
     }
@@ -164,14 +160,19 @@ fn is_public_v6(ip: Ipv6Addr) -> bool {
     })
 }
 
-/// The IPv4 address in a NAT64 address of the well-known prefix 64:ff9b::/96.
-fn wrapped_by_nat64(ip: IpAddr) -> Option<IpAddr> {
-    let IpAddr::V6(v6) = ip else { return None };
-    let [0x64, 0xff9b, 0, 0, 0, 0, high, low] = v6.segments() else {
-        return None;
+/// The IPv4 addresses that a NAT64 address may stand for (RFC 6052). One of the well-known prefix 64:ff9b::/96 has one;
+/// within 64:ff9b:1::/48 that depends on the translator's prefix, which is at least as long as the network `named`: so it
+/// is a /96 that has to be named for any but lucky addresses to have public ones alone.
+fn wrapped_by_nat64(ip: Ipv6Addr, named: u8) -> Vec<Ipv4Addr> {
+    // The ninth octet is no part of an IPv4 address.
+    let [_, _, _, _, _, _, a, b, _, c, d, e, f, g, h, i] = ip.octets();
+    let by_prefix = [(48, [a, b, c, d]), (56, [b, c, d, e]), (64, [c, d, e, f]), (96, [f, g, h, i])];
+    let shortest = match ip.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, ..] => 96,
+        [0x64, 0xff9b, 1, ..] => named.min(96),
+        _ => return vec![],
     };
-    let bits = (u32::from(high) << 16) | u32::from(low);
-    Some(Ipv4Addr::from_bits(bits).into())
+    by_prefix.into_iter().filter(|(length, _)| *length >= shortest).map(|(_, octets)| octets.into()).collect()
 }
 
 #[cfg(test)]
@@ -296,9 +297,8 @@ mod tests {
                     }
                     // Named by the operator, it is allowed; by its neighbour, not.
                     let named = AddressFilter { allowed: vec![IpNet::from(ip)] };
-                    if wrapped_by_nat64(ip).is_none() {
-                        prop_assert!(named.check(ip).is_ok(), "{} of {}", ip, text);
-                    }
+                    let wraps = matches!(ip, IpAddr::V6(v6) if !wrapped_by_nat64(v6, 128).is_empty());
+                    prop_assert!(wraps || named.check(ip).is_ok(), "{} of {}", ip, text);
                 }
             }
         }
@@ -338,6 +338,33 @@ mod tests {
             ] {
                 let ip = IpAddr::from(segments);
                 prop_assert!(strict().check(ip).is_err(), "{}", ip);
+            }
+        }
+
+        #[test]
+        fn a_named_translator_is_judged_by_what_it_leads_to(prefix in any::<u128>(), bits in any::<u32>()) {
+            let inner = Ipv4Addr::from_bits(bits);
+            for whole in ["64:ff9b::/96", "64:ff9b:1::/48"] {
+                let IpAddr::V6(start) = address_in(whole.parse().unwrap(), prefix >> 32 << 32) else { unreachable!() };
+                let filter = AddressFilter { allowed: vec![IpNet::new(start.into(), 96).unwrap()] };
+                let ip = Ipv6Addr::from_bits(start.to_bits() | u128::from(bits));
+                prop_assert_eq!(filter.check(ip.into()).is_ok(), strict().check(inner.into()).is_ok(), "{}", ip);
+            }
+        }
+
+        #[test]
+        fn a_translator_of_any_prefix_leads_to_nothing_private(random in any::<u128>(), host in any::<u32>()) {
+            let filter = AddressFilter { allowed: vec!["64:ff9b:1::/48".parse().unwrap()] };
+            for inner in ["10.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "192.168.0.0/16"] {
+                let IpAddr::V4(inner) = address_in(inner.parse().unwrap(), host.into()) else { unreachable!() };
+                let [p, q, r, s] = inner.octets();
+                for at in [[6, 7, 9, 10], [7, 9, 10, 11], [9, 10, 11, 12], [12, 13, 14, 15]] {
+                    let IpAddr::V6(around) = address_in(filter.allowed[0], random) else { unreachable!() };
+                    let mut octets = around.octets();
+                    at.into_iter().zip([p, q, r, s]).for_each(|(place, octet)| octets[place] = octet);
+                    let ip = IpAddr::from(octets);
+                    prop_assert!(filter.check(ip).is_err(), "{} by {}", inner, ip);
+                }
             }
         }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use ledger_events::{ShardId, WebhookId};
 use sqlx::PgPool;
 
@@ -11,6 +11,11 @@ use super::claim::{Claimed, MAX_UNKNOWN};
 use super::schedule::{Clock, MAX_ATTEMPTS, next_attempt_at};
 use super::sender::Outcome;
 use crate::ledger::connect::Line;
+
+/// Most deliveries that one statement pulls back.
+pub const MOST_PULLED_BACK: i64 = 5_000;
+/// So much later than expected something may be due: other nodes may go by another schedule.
+const LATE: Duration = Duration::from_secs(3600);
 
 /// An attempt that has ended, by the database's clock.
 #[derive(Debug)]
@@ -143,7 +148,7 @@ pub async fn end_leases(pool: &PgPool, clock: &Clock, shard: ShardId, cut: &[Lea
 }
 
 /// An attempt whose outcome is unknown again after it was repeated as often as may be counts as a
-/// failed one, so that every delivery ends. Returns how many did.
+/// failed one, so that every delivery ends. Returns how many did. Of the attempt before it nothing is kept.
 pub async fn write_off(pool: &PgPool, clock: &Clock, shard: ShardId, base: Duration) -> Result<u64, sqlx::Error> {
     let written_off = sqlx::query(
         "WITH lost AS MATERIALIZED (
@@ -152,6 +157,7 @@ pub async fn write_off(pool: &PgPool, clock: &Clock, shard: ShardId, base: Durat
             LIMIT 1000 FOR UPDATE SKIP LOCKED)
          UPDATE delivery_state s
          SET fence = fence + 1, leased_until = NULL, attempt_count = attempt_count + 1, unknown_count = 0,
+             response_status = NULL, response_time_ms = NULL, response_body = NULL,
              status = CASE WHEN attempt_count + 1 >= $3 THEN 'failed' ELSE 'pending' END,
              next_attempt_at = greatest(s.leased_until,
                 (SELECT max(a.started_at) FROM delivery_attempts a WHERE a.shard_id = $1 AND a.delivery_id = s.delivery_id)
@@ -166,4 +172,70 @@ pub async fn write_off(pool: &PgPool, clock: &Clock, shard: ShardId, base: Durat
     .execute(pool)
     .await?;
     Ok(written_off.rows_affected())
+}
+
+/// Ends the leases of what failed while it was in flight, and whose result has not come since: its node has died.
+pub async fn end_dead_leases(pool: &PgPool, clock: &Clock, shard: ShardId) -> Result<u64, sqlx::Error> {
+    let ended = sqlx::query(
+        "WITH dead AS MATERIALIZED (
+            SELECT delivery_id FROM delivery_state
+            WHERE shard_id = $1 AND leased_until < clock_timestamp() + $2 - interval '10 minutes' AND status <> 'pending'
+            LIMIT 1000 FOR UPDATE SKIP LOCKED)
+         UPDATE delivery_state s SET leased_until = NULL FROM dead WHERE s.shard_id = $1 AND s.delivery_id = dead.delivery_id",
+    )
+    .bind(shard)
+    .bind(clock.ahead())
+    .execute(pool)
+    .await?;
+    Ok(ended.rows_affected())
+}
+
+/// What is due, or leased, an hour later than the schedule and leases go is of a clock that was set back since, and would
+/// not be claimed until then. A first attempt is made due now, another one as if the one before had begun now; and a lease
+/// ends as if it had. Returns how many deliveries that were, at most [`MOST_PULLED_BACK`].
+pub async fn pull_back(
+    pool: &PgPool,
+    clock: &Clock,
+    shard: ShardId,
+    base: Duration,
+    lease: Duration,
+) -> Result<u64, sqlx::Error> {
+    let now: DateTime<Utc> = sqlx::query_scalar("SELECT clock_timestamp() + $1").bind(clock.ahead()).fetch_one(pool).await?;
+    let within = |time: Duration| {
+        let then = TimeDelta::from_std(time).ok().and_then(|time| now.checked_add_signed(time));
+        then.unwrap_or(DateTime::<Utc>::MAX_UTC)
+    };
+    let longest = base.saturating_mul(1 << (MAX_ATTEMPTS - 2)).saturating_add(lease);
+    let pulled_back = sqlx::query(
+        "WITH ahead AS MATERIALIZED (
+            -- Three looks by index for each webhook.
+            SELECT s.delivery_id FROM webhook_audience a CROSS JOIN LATERAL
+                ((SELECT delivery_id FROM delivery_state WHERE shard_id = $1 AND webhook_id = a.webhook_id
+                    AND status = 'pending' AND attempt_count = 0 AND next_attempt_at > $3 LIMIT $7)
+                 UNION ALL
+                 (SELECT delivery_id FROM delivery_state WHERE shard_id = $1 AND webhook_id = a.webhook_id
+                    AND status = 'pending' AND attempt_count > 0 AND next_attempt_at > $3 LIMIT $7)
+                 UNION ALL
+                 (SELECT delivery_id FROM delivery_state WHERE shard_id = $1 AND webhook_id = a.webhook_id
+                    AND leased_until > $4 LIMIT $7)) AS s
+            WHERE a.shard_id = $1 LIMIT $7),
+         locked AS MATERIALIZED (
+            SELECT s.delivery_id FROM ahead JOIN delivery_state s ON s.shard_id = $1 AND s.delivery_id = ahead.delivery_id
+            FOR UPDATE OF s SKIP LOCKED)
+         UPDATE delivery_state s
+         SET next_attempt_at = CASE WHEN s.next_attempt_at <= $3 THEN s.next_attempt_at WHEN s.attempt_count = 0 THEN $2
+                ELSE $2 + make_interval(secs => $5 * power(2, s.attempt_count - 1)) END,
+             leased_until = CASE WHEN s.leased_until > $4 THEN $6 ELSE s.leased_until END
+         FROM locked WHERE s.shard_id = $1 AND s.delivery_id = locked.delivery_id",
+    )
+    .bind(shard)
+    .bind(now)
+    .bind(within(longest.saturating_add(LATE)))
+    .bind(within(lease.saturating_add(LATE)))
+    .bind(base.as_secs_f64())
+    .bind(within(lease))
+    .bind(MOST_PULLED_BACK)
+    .execute(pool)
+    .await?;
+    Ok(pulled_back.rows_affected())
 }

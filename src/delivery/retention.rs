@@ -21,7 +21,7 @@ const BATCH_ROWS: i64 = 1_000;
 /// Between statements, so that the work of others goes on.
 const PAUSE: Duration = Duration::from_millis(20);
 const EVERY: Duration = Duration::from_secs(600);
-/// After so many rounds the walk over the envelopes begins anew: a replay or a rebuild may have
+/// After so many rounds of a shard, a day's, the walk over its envelopes begins anew: a replay or a rebuild may have
 /// brought payloads back.
 const ROUNDS: u32 = 144;
 /// A body counts for at least so many bytes, so that many small ones have a bound too.
@@ -36,7 +36,7 @@ pub struct RetentionSettings {
     pub attempts: Duration,
     /// Payloads of events that nobody is still to be told of.
     pub payloads: Duration,
-    /// Response bodies of one webhook, in bytes; the newest are kept.
+    /// Response bodies of one webhook, in bytes; the newest are kept. Of one that is deleted none are.
     pub response_bodies: u64,
 }
 
@@ -55,14 +55,20 @@ pub struct Retention {
     /// The projector waits while payloads are taken.
     wake: Wake,
     settings: RetentionSettings,
-    /// Up to which event's envelope each shard was walked.
-    walked: HashMap<ShardId, Uuid>,
+    walks: HashMap<ShardId, Walk>,
+}
+
+/// How far a shard's envelopes were walked.
+#[derive(Clone, Copy, Debug, Default)]
+struct Walk {
+    /// Up to which event's.
+    after: Uuid,
     rounds: u32,
 }
 
 impl Retention {
     pub fn new(ledger: &Ledger, settings: RetentionSettings) -> Retention {
-        Retention { pool: ledger.pool().clone(), wake: ledger.wake().clone(), settings, walked: HashMap::new(), rounds: 0 }
+        Retention { pool: ledger.pool().clone(), wake: ledger.wake().clone(), settings, walks: HashMap::new() }
     }
 
     /// One round over a shard, in small batches; "now" is the database's. What hinders one part
@@ -161,14 +167,18 @@ impl Retention {
     /// Event ids are in the order of time: where the first young one is, the old ones end.
     async fn forget_payloads(&mut self, shard: ShardId, before: DateTime<Utc>) -> Result<u64, sqlx::Error> {
         let mut forgotten = 0;
+        let walk = self.walks.entry(shard).or_default();
+        if walk.rounds == ROUNDS {
+            *walk = Walk::default();
+        }
+        walk.rounds += 1;
         loop {
-            let after = self.walked.get(&shard).copied().unwrap_or_else(Uuid::nil);
             let page: Vec<(Uuid, bool, bool)> = sqlx::query_as(
                 "SELECT event_id, payload IS NOT NULL, created_at < $3 FROM webhook_envelopes
                  WHERE shard_id = $1 AND event_id > $2 ORDER BY event_id LIMIT $4",
             )
             .bind(shard)
-            .bind(after)
+            .bind(walk.after)
             .bind(before)
             .bind(BATCH_ROWS)
             .fetch_all(&self.pool)
@@ -181,7 +191,7 @@ impl Retention {
                 self.wake.let_go();
                 forgotten += gone?;
             }
-            self.walked.insert(shard, *last);
+            walk.after = *last;
             if old < page.len() {
                 return Ok(forgotten);
             }
@@ -190,14 +200,16 @@ impl Retention {
     }
 
     async fn trim_response_bodies(&self, shard: ShardId) -> Result<u64, sqlx::Error> {
-        let webhooks: Vec<WebhookId> =
-            sqlx::query_scalar("SELECT webhook_id FROM webhook_audience WHERE shard_id = $1 ORDER BY webhook_id")
+        let webhooks: Vec<(WebhookId, bool)> =
+            sqlx::query_as("SELECT webhook_id, is_deleted FROM webhook_audience WHERE shard_id = $1 ORDER BY webhook_id")
                 .bind(shard)
                 .fetch_all(&self.pool)
                 .await?;
         let mut trimmed = 0;
-        for webhook in webhooks {
-            trimmed += trim(&self.pool, shard, webhook, self.settings.response_bodies).await?;
+        for (webhook, is_deleted) in webhooks {
+            // Or who deletes one and makes another has a quota each time.
+            let quota = if is_deleted { 0 } else { self.settings.response_bodies };
+            trimmed += trim(&self.pool, shard, webhook, quota).await?;
         }
         Ok(trimmed)
     }
@@ -216,10 +228,6 @@ impl Retention {
                     Some(Err(error)) => tracing::warn!(shard, %error, "retention was not kept; the next round will"),
                     None => return,
                 }
-            }
-            self.rounds = (self.rounds + 1) % ROUNDS;
-            if self.rounds == 0 {
-                self.walked.clear();
             }
         }
     }

@@ -205,6 +205,7 @@ impl Worker {
         let mut round = Round::default();
         for &shard in &self.shards {
             self.write_off_of(shard).await?;
+            self.put_right_in(shard).await?;
             let claimed = self.claim_once(shard, self.settings.max_in_flight).await?;
             round.claimed += claimed.len();
             let mut ended = vec![];

@@ -121,7 +121,15 @@ fn patient(options: &PgConnectOptions, name: &'static str, idle: &'static str) -
 }
 
 fn pool_of(options: PgConnectOptions, connections: u32) -> PgPool {
-    PgPoolOptions::new().max_connections(connections).acquire_timeout(TO_CONNECT).connect_lazy_with(options)
+    // One that began while the database was read-only stays so: it is closed. Asking tells also that it is still there.
+    PgPoolOptions::new()
+        .max_connections(connections)
+        .acquire_timeout(TO_CONNECT)
+        .test_before_acquire(false)
+        .before_acquire(|connection, _| {
+            Box::pin(sqlx::query_scalar("SELECT current_setting('default_transaction_read_only') = 'off'").fetch_one(connection))
+        })
+        .connect_lazy_with(options)
 }
 
 /// For a catching-up projection. A crash of the database may take its last commits back, rows and
@@ -163,13 +171,26 @@ pub fn listener(options: &PgConnectOptions) -> PgPool {
     pool_of(runtime(options, "rewards-ledger listener"), 1)
 }
 
-/// Whether the fault lies with the database's state rather than with what was asked of it, so that
-/// asking again may do: connection, resources, an operator's intervention, system errors,
-/// serialisation, and locks that were not to be had in time.
+const PASSING: [&str; 7] = [
+    READ_ONLY, "25P03", // a transaction was idle for too long
+    "25P04", // or took too long
+    "26000", // the connection has lost a prepared statement
+    "3D000", // the database is not there
+    "55000", // it takes no connections
+    "55P03", // a lock was not to be had
+];
+
+/// The database takes no writes: it was demoted, or an operator wants it so.
+pub const READ_ONLY: &str = "25006";
+
+/// Whether the fault lies with the state of the database or of the connection rather than with what was asked, so that
+/// asking again may do: connection, who may connect, resources, an operator's intervention, system errors, serialisation,
+/// locks that were not to be had in time, and single codes ([`PASSING`]). Not XX000, an internal error: a command may be
+/// what provokes it, and would be asked again and again.
 pub fn is_passing(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Database(refusal) => refusal.code().is_some_and(|code| {
-            matches!(code.get(..2), Some("08" | "40" | "53" | "57" | "58")) || matches!(&*code, "55P03" | "25P03")
+            matches!(code.get(..2), Some("08" | "28" | "40" | "53" | "57" | "58")) || PASSING.contains(&&*code)
         }),
         sqlx::Error::Io(_)
         | sqlx::Error::Tls(_)

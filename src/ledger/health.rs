@@ -15,6 +15,7 @@ use sqlx::{FromRow, PgConnection, PgPool};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::connect;
 use super::reader::{self, ReadError};
 use crate::telemetry::Metrics;
 
@@ -22,8 +23,14 @@ use crate::telemetry::Metrics;
 const PAUSE: Duration = Duration::from_millis(100);
 /// Between looks once there is nothing new.
 const IDLE: Duration = Duration::from_secs(5);
+/// How long the database may take for a look: longer than it lets a statement run.
+const ANSWERED: Duration = Duration::from_secs(35);
 /// An event that is older, and not projected, is without its deliveries. In seconds, by the database's clock.
 const SOON: f64 = 60.0;
+
+/// What is due, or leased, no sooner than so many seconds from now is not scheduled: retries wait eight hours at most, so
+/// it is of a clock that was set back since, and nobody would claim it until then.
+pub const BEYOND: f64 = 12.0 * 3600.0;
 
 /// How much is looked at at once, and remembered.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +54,7 @@ pub struct Health {
     pub expected: i64,
     /// Delivered or failed.
     pub settled: i64,
-    /// Pending, with an attempt to come.
+    /// Pending, with an attempt to come, and soon enough.
     pub scheduled: i64,
 }
 
@@ -78,6 +85,7 @@ pub async fn of_folded(conn: &mut PgConnection, shard: ShardId) -> Result<Health
     sqlx::query_as(
         "SELECT count(*) AS expected, count(*) FILTER (WHERE s.status IN ('delivered', 'failed')) AS settled,
             count(*) FILTER (WHERE s.status = 'pending' AND (s.attempt_count < 5 OR s.leased_until IS NOT NULL)
+                AND greatest(s.next_attempt_at, s.leased_until) < clock_timestamp() + make_interval(secs => $2)
                 AND e.payload IS NOT NULL AND a.webhook_id IS NOT NULL) AS scheduled
          FROM pg_temp.deliveries f
          LEFT JOIN public.deliveries d ON d.shard_id = f.shard_id AND d.event_id = f.event_id AND d.webhook_id = f.webhook_id AND d.replay_id = f.replay_id
@@ -87,6 +95,7 @@ pub async fn of_folded(conn: &mut PgConnection, shard: ShardId) -> Result<Health
          WHERE f.shard_id = $1",
     )
     .bind(shard)
+    .bind(BEYOND)
     .fetch_one(conn)
     .await
 }
@@ -172,28 +181,22 @@ impl Follower {
     pub async fn once(&mut self) -> Result<bool, ReadError> {
         let due = due(&mut *self.pool.acquire().await?, self.shard).await?;
         let to = due.min(self.position + self.bounds.events);
-        let mut called_for = std::mem::take(&mut self.missing);
-        let known = called_for.len();
-        let outcome = self.look(to, &mut called_for).await;
-        if let Err(error) = outcome {
-            called_for.truncate(known);
-            self.missing = called_for;
-            return Err(error);
-        }
+        self.look(to).await?;
         Ok(due > self.position)
     }
 
-    async fn look(&mut self, to: Position, called_for: &mut Vec<(Uuid, WebhookId)>) -> Result<(), ReadError> {
-        let known = called_for.len();
+    /// What is found counts once all of it is: a look that is given up changes nothing.
+    async fn look(&mut self, to: Position) -> Result<(), ReadError> {
+        let mut called_for = self.missing.clone();
         let mut audience = self.audience.clone();
         if to > self.position {
-            self.call_for(to, &mut audience, called_for).await?;
+            self.call_for(to, &mut audience, &mut called_for).await?;
         }
-        let mut missing = if called_for.is_empty() { vec![] } else { self.missing_of(called_for).await? };
+        let known = self.missing.len();
+        let mut missing = if called_for.is_empty() { vec![] } else { self.missing_of(&called_for).await? };
         let beyond = missing.len().saturating_sub(self.bounds.remembered);
         if beyond > 0 && self.before_beyond.is_none() {
-            let missing = called_for.get(..known).unwrap_or_default().to_vec();
-            self.before_beyond = Some(Box::new(Follower { missing, ..self.clone() }));
+            self.before_beyond = Some(Box::new(self.clone()));
         }
         self.beyond += i64::try_from(beyond).unwrap_or(i64::MAX);
         missing.truncate(self.bounds.remembered);
@@ -242,9 +245,13 @@ impl Follower {
                     called_for.extend(listeners.into_iter().map(|webhook| (line.event_id, webhook)));
                 }
                 None => {
-                    let events = reader::after(&self.pool, self.shard, line.position - 1, 1).await?;
-                    for recorded in events.iter().filter(|recorded| matches!(recorded.event, Event::Webhook(_))) {
-                        webhooks::fold(audience, recorded);
+                    for stored in reader::stored_after(&self.pool, self.shard, line.position - 1, 1).await? {
+                        match stored.decode() {
+                            Ok(recorded) if matches!(recorded.event, Event::Webhook(_)) => webhooks::fold(audience, &recorded),
+                            Ok(_) => {}
+                            // It hides nothing of all the others: `verify` names it.
+                            Err(error) => tracing::error!(shard = self.shard, %error, "a webhook's event cannot be read"),
+                        }
                     }
                 }
             }
@@ -260,11 +267,12 @@ impl Follower {
              -- A look for each, whatever the statistics: there are far more deliveries than are asked for.
              LEFT JOIN LATERAL (SELECT id FROM deliveries WHERE shard_id = $1 AND event_id = c.event_id AND webhook_id = c.webhook_id
                 AND replay_id = 0 LIMIT 1) AS d ON true
-             LEFT JOIN LATERAL (SELECT status, attempt_count, leased_until FROM delivery_state
+             LEFT JOIN LATERAL (SELECT status, attempt_count, next_attempt_at, leased_until FROM delivery_state
                 WHERE shard_id = $1 AND delivery_id = d.id LIMIT 1) AS s ON true
              WHERE s.status IS NULL OR (s.status = 'pending' AND (
                 -- Nobody claims it, or could send it.
                 (s.attempt_count >= 5 AND s.leased_until IS NULL)
+                OR greatest(s.next_attempt_at, s.leased_until) >= clock_timestamp() + make_interval(secs => $4)
                 OR NOT EXISTS (SELECT FROM webhook_envelopes e WHERE e.shard_id = $1 AND e.event_id = c.event_id AND e.payload IS NOT NULL)
                 OR NOT EXISTS (SELECT FROM webhook_audience a WHERE a.shard_id = $1 AND a.webhook_id = c.webhook_id)))
              ORDER BY c.n",
@@ -272,6 +280,7 @@ impl Follower {
         .bind(self.shard)
         .bind(events)
         .bind(webhooks)
+        .bind(BEYOND)
         .fetch_all(&self.pool)
         .await
     }
@@ -312,7 +321,8 @@ impl Watch {
     /// more that should be looked at soon.
     ///
     /// # Errors
-    /// The database's, and a log that cannot be read.
+    /// The database's, and a log that cannot be read: what is new is not known then. Old pages that cannot be looked at
+    /// again take nothing from what is.
     pub async fn once(&mut self) -> Result<bool, ReadError> {
         if self.newest.once().await? {
             return Ok(true);
@@ -324,17 +334,25 @@ impl Watch {
         } else if let Some(again) = self.again.where_to_look_again() {
             self.again = again;
         }
-        if !self.again.once().await? {
-            // It has come as far, so from now on it is the one that follows.
-            let anew = Follower::new(self.again.pool.clone(), self.again.shard, self.again.bounds);
-            self.newest = std::mem::replace(&mut self.again, anew);
-            self.is_recounting = false;
+        match self.again.once().await {
+            Ok(true) => {}
+            Ok(false) => {
+                // It has come as far, so from now on it is the one that follows.
+                let anew = Follower::new(self.again.pool.clone(), self.again.shard, self.again.bounds);
+                self.newest = std::mem::replace(&mut self.again, anew);
+                self.is_recounting = false;
+            }
+            Err(error) => {
+                let (shard, after) = (self.again.shard, self.again.position);
+                tracing::warn!(shard, after, %error, "old deliveries cannot be looked at again");
+                return Ok(false);
+            }
         }
         Ok(self.is_recounting)
     }
 }
 
-/// Keeps the figure of every shard as a metric, until told to stop.
+/// Keeps the figure of every shard as a metric, until told to stop. While it is not known, none is shown.
 pub async fn run(pool: PgPool, shards: Vec<ShardId>, metrics: Metrics, stop: CancellationToken) {
     let mut watches: Vec<(ShardId, Watch)> =
         shards.into_iter().map(|shard| (shard, Watch::new(pool.clone(), shard, Bounds::default()))).collect();
@@ -342,14 +360,17 @@ pub async fn run(pool: PgPool, shards: Vec<ShardId>, metrics: Metrics, stop: Can
     while stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
         pause = IDLE;
         for (shard, watch) in &mut watches {
-            match watch.once().await {
+            match connect::within(ANSWERED, watch.once()).await {
                 Ok(is_more) => {
                     metrics.called_for(*shard, watch.position(), watch.expected(), watch.missing());
                     if is_more {
                         pause = PAUSE;
                     }
                 }
-                Err(error) => tracing::warn!(shard, %error, "the deliveries' health cannot be looked at"),
+                Err(error) => {
+                    tracing::warn!(shard, %error, "the deliveries' health cannot be looked at");
+                    metrics.called_for_is_unknown(*shard);
+                }
             }
         }
     }

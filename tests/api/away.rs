@@ -4,11 +4,12 @@ use std::time::{Duration, Instant};
 
 use ledger_events::Actor;
 use rewards_ledger::api::error::Code;
-use rewards_ledger::ledger::{Command, FIRST_SHARD, Origin};
+use rewards_ledger::ledger::{Command, FIRST_SHARD, Origin, WriteError};
 use serde_json::{Value, json};
 use sqlx::ConnectOptions;
 
 use crate::support::node::{Answer, Node, Setup};
+use crate::support::postgres::set_read_only;
 use crate::support::proxy::NextCommit;
 use crate::support::wait::{until, until_locked_out};
 
@@ -57,6 +58,34 @@ async fn nothing_happens_and_503_says_when_to_ask_again() {
     insist(&node, &setup, "key").await.data(201);
     assert_eq!(node.send(node.request("GET", "/readyz")).await.status, 200);
     assert_eq!(node.head().await, head + 2, "of all that was refused, nothing happened");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_takes_no_writes_is_as_good_as_away() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let head = node.head().await;
+    let mut admin = node.admin().await;
+    set_read_only(&mut admin, true).await;
+    let create = Command::CreateAccount { name: "Another".to_owned() };
+    let origin = Origin { actor: Actor::Operator(0), request_id: "another".to_owned() };
+    let body = order(&setup);
+    let (place, operator, command) = tokio::join!(
+        node.keyed(&setup.client, "/orders", "key", &body),
+        node.operator("POST", "/accounts", json!({"name": "Other"})),
+        node.ledger.execute(FIRST_SHARD, create, origin),
+    );
+    place.refused(503, "E_UNAVAILABLE");
+    operator.refused(503, "E_UNAVAILABLE");
+    assert!(matches!(command, Err(WriteError::Unavailable)), "{command:?}");
+    assert_eq!(node.head().await, head, "it can be read");
+    node.client(&setup.client, "GET", "/orders", Value::Null).await.refused(503, "E_UNAVAILABLE");
+
+    // What has connected meanwhile may not write, and nobody ends it.
+    set_read_only(&mut admin, false).await;
+    insist(&node, &setup, "key").await.data(201);
+    assert_eq!(node.head().await, head + 2, "of all that was refused, nothing happened");
+    sqlx::raw_sql("UPDATE log_head SET epoch = epoch").execute(node.ledger.pool()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,13 +1,19 @@
 //! The worker's record beside what is derived.
 
-use std::time::Duration;
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
+use chrono::TimeDelta;
 use ledger_projections::deliveries::{self, Attempt, DeliveryFilter};
 use ledger_projections::page::Page;
 use rewards_ledger::audit::{Rebuild, rebuild, verify};
+use rewards_ledger::delivery::record;
+use rewards_ledger::ledger::Command;
+use rewards_ledger::ledger::command::WebhookChange;
 use rewards_ledger::receiver::Answer;
 use tokio_util::sync::CancellationToken;
 
+use crate::support::postgres::set_read_only;
 use crate::support::shop::{DEADLINE, SHARD, Shop, receiver};
 use crate::support::wait::until;
 
@@ -180,4 +186,112 @@ async fn a_claim_that_was_cut_off_while_it_waited_stops_no_other() {
     assert!(claimed.is_err(), "{claimed:?}");
     sqlx::raw_sql("SELECT pg_advisory_unlock(7825508, 1)").execute(&mut elsewhere).await.unwrap();
     assert_eq!(worker.claim_once(SHARD, 8).await.unwrap().len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn results_are_kept_until_the_database_takes_them() {
+    const ALL: usize = 40;
+    let shop = Shop::open().await;
+    let (receiver, mut arrived) = receiver(|_| Answer::Delayed(Duration::from_millis(500), 200)).await;
+    shop.webhook(&receiver.url()).await;
+    shop.orders(shop.customer.account_id, ALL).await;
+    shop.project().await;
+    let stop = CancellationToken::new();
+    let mut worker = shop.worker(&receiver, DEADLINE);
+    worker.settings.max_in_flight_per_webhook = 10;
+    let running = tokio::spawn(worker.run(stop.clone()));
+    let mut events = HashSet::new();
+    while events.len() < ALL / 4 {
+        let one = tokio::time::timeout(DEADLINE, arrived.recv()).await.expect("it is sent").unwrap();
+        assert!(events.insert(one.event_id().unwrap().to_owned()), "twice");
+    }
+    let mut admin = shop.admin().await;
+    set_read_only(&mut admin, true).await;
+    tokio::time::sleep(Duration::from_secs(2)).await; // until they could not be recorded
+    let delivered = "SELECT count(*) FROM delivery_state WHERE status = 'delivered'";
+    let before: i64 = sqlx::query_scalar(delivered).fetch_one(&mut admin).await.unwrap();
+    assert!(before < i64::try_from(events.len()).unwrap(), "some came meanwhile");
+    set_read_only(&mut admin, false).await;
+    until("all are recorded", async || {
+        let delivered: i64 = sqlx::query_scalar(delivered).fetch_one(&mut admin).await.unwrap();
+        delivered == i64::try_from(ALL).unwrap()
+    })
+    .await;
+    stop.cancel();
+    running.await.unwrap();
+    while let Ok(one) = arrived.try_recv() {
+        assert!(events.insert(one.event_id().unwrap().to_owned()), "twice");
+    }
+    assert_eq!(events.len(), ALL);
+}
+
+#[tokio::test]
+async fn nothing_is_sent_with_too_little_of_its_lease_left() {
+    let shop = Shop::open().await;
+    let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
+    shop.webhook(&receiver.url()).await;
+    shop.order(1).await;
+    shop.project().await;
+    let worker = shop.worker(&receiver, DEADLINE);
+    let claimed = worker.claim_once(SHARD, 1).await.unwrap().remove(0);
+    let mut late = claimed.clone();
+    // Enough to send it, not to record what came of it.
+    late.moment.lease_ends = Instant::now() + DEADLINE + Duration::from_secs(4);
+    let unsent = worker.send(late).await.unwrap_err();
+    assert!(arrived.try_recv().is_err());
+    record::give_back(shop.pool(), SHARD, &[unsent]).await.unwrap();
+    assert!(attempts(&shop, claimed.delivery_id).await.is_empty(), "it was none");
+    assert_eq!(worker.once().await.unwrap().delivered, 1);
+}
+
+#[tokio::test]
+async fn an_attempt_that_is_written_off_leaves_nothing_of_the_one_before() {
+    let shop = Shop::open().await;
+    let (receiver, _arrived) = receiver(|_| Answer::StatusWithBody(500, "the first".to_owned())).await;
+    shop.webhook(&receiver.url()).await;
+    shop.order(1).await;
+    shop.project().await;
+    let worker = shop.worker(&receiver, DEADLINE);
+    let answer = async || {
+        let row: (i16, Option<i16>, Option<String>) =
+            sqlx::query_as("SELECT attempt_count, response_status, response_body FROM delivery_state")
+                .fetch_one(shop.pool())
+                .await
+                .unwrap();
+        row
+    };
+    assert_eq!(worker.once().await.unwrap().failed, 1);
+    assert_eq!(answer().await, (1, Some(500), Some("the first".to_owned())));
+    for _ in 0..6 {
+        worker.settings.clock.advance(TimeDelta::minutes(10));
+        assert_eq!(worker.claim_once(SHARD, 1).await.unwrap()[0].attempt, 2);
+    }
+    worker.settings.clock.advance(TimeDelta::minutes(10));
+    let (clock, base) = (&worker.settings.clock, worker.settings.retry_base);
+    assert_eq!(record::write_off(shop.pool(), clock, SHARD, base).await.unwrap(), 1);
+    assert_eq!(answer().await, (2, None, None));
+}
+
+#[tokio::test]
+async fn the_lease_of_what_failed_with_its_node_ends() {
+    let shop = Shop::open().await;
+    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    let (webhook_id, _) = shop.webhook(&receiver.url()).await;
+    shop.orders(shop.customer.account_id, 2).await;
+    shop.project().await;
+    let worker = shop.worker(&receiver, DEADLINE);
+    assert_eq!(worker.claim_once(SHARD, 2).await.unwrap().len(), 2);
+    let change = WebhookChange { is_active: Some(false), ..WebhookChange::default() };
+    shop.run(Command::UpdateWebhook { account_id: shop.customer.account_id, webhook_id, change }).await;
+    shop.project().await;
+    let leases = async || {
+        worker.once().await.unwrap();
+        let count: i64 =
+            sqlx::query_scalar("SELECT count(leased_until) FROM delivery_state").fetch_one(shop.pool()).await.unwrap();
+        count
+    };
+    worker.settings.clock.advance(TimeDelta::minutes(5));
+    assert_eq!(leases().await, 2, "a result may still come");
+    worker.settings.clock.advance(TimeDelta::minutes(10));
+    assert_eq!(leases().await, 0);
 }

@@ -6,12 +6,15 @@ use std::time::{Duration, Instant};
 
 use rewards_ledger::receiver::{Answer, Certificate, Receiver, ReceiverSettings};
 use serde_json::{Value, json};
+use sqlx::AssertSqlSafe;
+use tokio_util::sync::CancellationToken;
 
 use rewards_ledger::ledger::projector::{Projector, Step};
 use rewards_ledger::telemetry::Metrics;
 
 use crate::support::program::Program;
 use crate::support::shop::{DEADLINE, SHARD, Shop, receiver};
+use crate::support::wait::{is_true, until_true};
 use crate::support::{ledger, postgres};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -122,4 +125,62 @@ async fn another_nodes_commit_is_heard_of_by_notify() {
     for running in running {
         running.await.unwrap();
     }
+}
+
+/// The database's clock was set back by a day: what was made and sent before is due, and leased, in a day.
+#[tokio::test]
+async fn what_is_due_a_day_too_late_is_pulled_back() {
+    let shop = Shop::open().await;
+    let (receiver, _arrived) = receiver(|r| Answer::Status(if r.path == "/good" { 200 } else { 500 })).await;
+    let (bad, _) = shop.webhook(&format!("{}/bad", receiver.url())).await;
+    shop.order(1).await;
+    shop.project().await;
+    let worker = shop.worker(&receiver, DEADLINE);
+    assert_eq!(worker.once().await.unwrap().failed, 1);
+    let (good, _) = shop.webhook(&format!("{}/good", receiver.url())).await;
+    let (held, _) = shop.webhook(&format!("{}/good", receiver.url())).await;
+    shop.order(1).await;
+    shop.project().await;
+    for (set, of) in
+        [("next_attempt_at = now() + interval '1 day'", [bad, good]), ("leased_until = now() + interval '1 day'", [held, held])]
+    {
+        let set = format!("UPDATE delivery_state SET {set} WHERE webhook_id IN ({}, {})", of[0], of[1]);
+        sqlx::raw_sql(AssertSqlSafe(set)).execute(shop.pool()).await.unwrap();
+    }
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(worker.clone().run(stop.clone()));
+    let sent = format!("SELECT status = 'delivered' FROM delivery_state WHERE webhook_id = {good}");
+    until_true("the first attempt is made now", shop.pool(), &sent).await;
+    stop.cancel();
+    running.await.unwrap();
+    // The retry is due as if the one before had begun now; the one that was held is free when its lease is over.
+    let soon = format!(
+        "SELECT bool_and(CASE WHEN webhook_id = {held} THEN leased_until ELSE next_attempt_at END BETWEEN now() AND now() + interval '1 minute')
+         FROM delivery_state WHERE status = 'pending' AND (webhook_id = {held} OR attempt_count = 1)"
+    );
+    assert!(is_true(shop.pool(), &soon).await);
+    worker.settings.clock.advance(chrono::TimeDelta::minutes(1));
+    let round = worker.once().await.unwrap();
+    assert_eq!((round.claimed, round.delivered), (3, 1), "and both of the one that fails");
+}
+
+/// What other nodes expect, by a schedule of theirs, is left to them.
+#[tokio::test]
+async fn what_is_due_soon_is_not_pulled_back() {
+    let shop = Shop::open().await;
+    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    shop.webhook(&receiver.url()).await;
+    shop.orders(shop.customer.account_id, 2).await;
+    shop.project().await;
+    sqlx::raw_sql(
+        "UPDATE delivery_state SET attempt_count = 1, next_attempt_at = now() + interval '1 hour';
+         UPDATE delivery_state SET leased_until = now() + interval '1 hour' WHERE delivery_id = (SELECT max(delivery_id) FROM delivery_state)",
+    )
+    .execute(shop.pool())
+    .await
+    .unwrap();
+    let rows = "SELECT array_agg(s::text ORDER BY delivery_id) FROM delivery_state s";
+    let before: Vec<String> = sqlx::query_scalar(rows).fetch_one(shop.pool()).await.unwrap();
+    shop.worker(&receiver, DEADLINE).once().await.unwrap();
+    assert_eq!(sqlx::query_scalar::<_, Vec<String>>(rows).fetch_one(shop.pool()).await.unwrap(), before);
 }

@@ -1,13 +1,15 @@
 //! The figure that says whether every event has its delivery.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ledger_projections::Inline;
 use rewards_ledger::audit::{Rebuild, rebuild, verify};
-use rewards_ledger::ledger::health::{Bounds, Watch};
+use rewards_ledger::ledger::health::{self, Bounds, Watch};
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, PgPool};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use super::{order, switch, webhook};
 use crate::support::history::tamper;
@@ -15,7 +17,7 @@ use crate::support::node::Node;
 use crate::support::postgres;
 use crate::support::program::{Program, run};
 use crate::support::shop::SHARD;
-use crate::support::wait::until_true;
+use crate::support::wait::{until, until_true};
 
 #[tokio::test]
 async fn it_is_computed_from_the_log_and_follows_it() {
@@ -185,15 +187,112 @@ async fn a_node_shows_it() {
     assert_eq!(program.call(&client, "POST", "/webhooks", None, &hook).await.unwrap().0, 201);
     let body = json!({"product_id": product, "denomination": 10, "quantity": 1});
     assert_eq!(program.call(&client, "POST", "/orders", None, &body).await.unwrap().0, 201);
-    let deadline = Instant::now() + Duration::from_secs(60);
-    loop {
-        let metrics = reqwest::get(format!("{}/metrics", program.url())).await.unwrap().text().await.unwrap();
-        let shows = |line: &str| metrics.lines().any(|l| l == line);
-        if shows("ledger_delivery_health_expected{shard=\"1\"} 2") {
-            assert!(shows("ledger_delivery_health_missing{shard=\"1\"} 0"), "{metrics}");
-            break;
-        }
-        assert!(Instant::now() < deadline, "{metrics}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
+    let metrics = async || reqwest::get(format!("{}/metrics", program.url())).await.unwrap().text().await.unwrap();
+    until("both are expected, and there", async || {
+        let told = metrics().await;
+        told.contains("ledger_delivery_health_expected{shard=\"1\"} 2\n") && told.contains(&shown(0))
+    })
+    .await;
+    let pool = PgPool::connect(&database.url).await.unwrap();
+    sqlx::raw_sql("DELETE FROM deliveries WHERE id = (SELECT min(id) FROM deliveries)").execute(&pool).await.unwrap();
+    until("one is missing", async || metrics().await.contains(&shown(1))).await;
+}
+
+fn shown(missing: i64) -> String {
+    format!("ledger_delivery_health_missing{{shard=\"1\"}} {missing}\n")
+}
+
+async fn told(node: &Node) -> String {
+    node.send(node.request("GET", "/metrics")).await.text
+}
+
+/// Keeps the figure as a node does, until it is told to stop.
+fn watched(node: &Node) -> (JoinHandle<()>, CancellationToken) {
+    let stop = CancellationToken::new();
+    let running = health::run(node.ledger.pool().clone(), vec![SHARD], node.metrics.clone(), stop.clone());
+    (tokio::spawn(running), stop)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn old_pages_that_cannot_be_read_again_hide_nothing_new() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    webhook(&node, &setup.client, "https://example.com/hook", &["order.created"]).await;
+    order(&node, &setup).await;
+    node.project().await;
+    let (running, stop) = watched(&node);
+    until("it is shown", async || told(&node).await.contains(&shown(0))).await;
+    let unreadable =
+        "UPDATE events SET metadata = (metadata::jsonb || '{\"account_id\": \"x\"}')::json WHERE type = 'OrderPlaced'";
+    tamper(&mut node.admin().await, unreadable).await;
+    until("what is lost is shown", async || {
+        order(&node, &setup).await;
+        node.project().await;
+        let lose = "DELETE FROM deliveries WHERE id = (SELECT max(id) FROM deliveries)";
+        sqlx::raw_sql(lose).execute(node.ledger.pool()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let told = told(&node).await;
+        told.contains("ledger_delivery_health_missing") && !told.contains(&shown(0))
+    })
+    .await;
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_webhook_whose_events_cannot_be_read_hides_no_others() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    webhook(&node, &setup.client, "https://example.com/one", &["order.created"]).await;
+    webhook(&node, &setup.client, "https://example.com/two", &["order.created"]).await;
+    order(&node, &setup).await;
+    node.project().await;
+    let first =
+        "UPDATE events SET data = '{}' WHERE position = (SELECT min(position) FROM events WHERE type = 'WebhookRegistered')";
+    tamper(&mut node.admin().await, first).await;
+    sqlx::raw_sql("DELETE FROM deliveries").execute(node.ledger.pool()).await.unwrap();
+    let mut watch = Watch::new(node.ledger.pool().clone(), SHARD, Bounds::default());
+    while watch.once().await.unwrap() {}
+    assert_eq!((watch.expected(), watch.missing()), (1, 1), "the other one's");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_database_is_away_nothing_is_shown() {
+    let (node, proxy) = Node::behind_a_proxy().await;
+    let (running, stop) = watched(&node);
+    until("it is shown", async || told(&node).await.contains(&shown(0))).await;
+    proxy.set_away(true);
+    until("it is not known", async || !told(&node).await.contains("ledger_delivery_health_missing{")).await;
+    assert!(!told(&node).await.contains("ledger_delivery_health_expected{"));
+    proxy.set_away(false);
+    until("it is known again", async || told(&node).await.contains(&shown(0))).await;
+    stop.cancel();
+    running.await.unwrap();
+}
+
+/// A clock that was set back leaves such rows behind.
+#[tokio::test]
+async fn what_is_due_or_leased_in_a_day_is_not_scheduled() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    webhook(&node, &setup.client, "https://example.com/one", &["order.created"]).await;
+    for _ in 0..3 {
+        order(&node, &setup).await;
+    }
+    node.project().await;
+    for (set, missing) in [
+        ("next_attempt_at = now() + interval '8 hours', leased_until = now() + interval '1 hour'", 0),
+        ("next_attempt_at = now() + interval '1 day' WHERE delivery_id = (SELECT min(delivery_id) FROM delivery_state)", 1),
+        ("leased_until = now() + interval '1 day' WHERE delivery_id = (SELECT max(delivery_id) FROM delivery_state)", 2),
+        ("next_attempt_at = now(), leased_until = NULL", 0),
+    ] {
+        let set = format!("UPDATE delivery_state SET {set}");
+        sqlx::raw_sql(AssertSqlSafe(set.clone())).execute(node.ledger.pool()).await.unwrap();
+        let mut watch = Watch::new(node.ledger.pool().clone(), SHARD, Bounds::default());
+        while watch.once().await.unwrap() {}
+        let report = verify(&node.options, |_| {}).await.unwrap();
+        assert_eq!((watch.missing(), report.delivery_health.missing()), (missing, missing), "{set}");
+        let told = report.differences.iter().filter(|line| line.to_string().contains("due or leased far later"));
+        assert_eq!(told.count(), usize::try_from(missing).unwrap(), "{set}: {:#?}", report.differences);
     }
 }

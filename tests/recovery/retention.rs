@@ -341,3 +341,43 @@ async fn the_program_keeps_what_its_flags_say() {
     assert_eq!((&detail["attempts"], &detail["response_body"]), (&json!([]), &Value::Null));
     assert_eq!(detail["payload"]["event_type"], "order.created", "made again");
 }
+
+#[tokio::test]
+async fn what_was_brought_back_is_forgotten_again_within_a_day() {
+    let node = Node::start().await;
+    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    let setup = node.setup().await;
+    webhook(&node, &setup.client, &receiver.url(), &["order.created"]).await;
+    order(&node, &setup).await;
+    node.project().await;
+    assert_eq!(send(&node, &receiver).await, 1);
+    let mut short = retention(&node, DAY, AT_ONCE, 1 << 20);
+    assert_eq!(short.once(FIRST_SHARD).await.unwrap().payloads, 1);
+    assert!(rebuild(&node.options, Rebuild::Deliveries, |_| {}).await.unwrap().was_clean());
+    assert_eq!(full_payloads(&node).await, 1);
+    let mut gone = vec![];
+    for _ in 0..144 {
+        gone.push(short.once(FIRST_SHARD).await.unwrap().payloads);
+    }
+    assert_eq!((gone.iter().sum::<u64>(), full_payloads(&node).await), (1, 0), "{gone:?}");
+}
+
+#[tokio::test]
+async fn of_a_webhook_that_is_deleted_no_body_is_kept() {
+    let node = Node::start().await;
+    let (receiver, _arrived) = receiver(|_| Answer::StatusWithBody(200, "an answer".to_owned())).await;
+    let setup = node.setup().await;
+    let (deleted, _) = webhook(&node, &setup.client, &receiver.url(), &["order.created"]).await;
+    webhook(&node, &setup.client, &receiver.url(), &["order.created"]).await;
+    order(&node, &setup).await;
+    node.project().await;
+    assert_eq!(send(&node, &receiver).await, 2);
+    assert_eq!(node.client(&setup.client, "DELETE", &format!("/webhooks/{deleted}"), Value::Null).await.status, 200);
+    node.project().await;
+    let forgotten = retention(&node, DAY, DAY, 1 << 20).once(FIRST_SHARD).await.unwrap();
+    assert_eq!(forgotten, Forgotten { response_bodies: 1, ..Forgotten::default() });
+    let kept = "SELECT array_agg(webhook_id = $1) FROM delivery_state WHERE response_body IS NOT NULL";
+    let kept: Vec<bool> = sqlx::query_scalar(kept).bind(deleted).fetch_one(node.ledger.pool()).await.unwrap();
+    assert_eq!(kept, [false], "the other one's is");
+    sound(&node).await;
+}

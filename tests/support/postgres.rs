@@ -11,6 +11,8 @@ use rewards_ledger::postgres::{Server, Settings, start_throwaway};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::sync::{OnceCell, mpsc, oneshot};
 
+use super::wait::until;
+
 const TEMPLATE: &str = "ledger_template";
 
 /// How every test's database comes to its schema: the one call site.
@@ -49,6 +51,26 @@ pub async fn database() -> TestDatabase {
 pub async fn own_server(durable: bool) -> Server {
     let settings = Settings::temporary(durable).expect("a temporary directory for a server");
     Server::start(settings).await.expect("a server for one test")
+}
+
+/// Whether who connects to a database from now on may write. Where not, nobody but `admin` stays connected; else whoever is
+/// connected stays so, and as it was.
+pub async fn set_read_only(admin: &mut PgConnection, is_read_only: bool) {
+    let name: String =
+        sqlx::query_scalar("SELECT quote_ident(current_database())").fetch_one(&mut *admin).await.expect("its name");
+    let set = format!("ALTER DATABASE {name} SET default_transaction_read_only = {is_read_only}");
+    execute(admin, set).await.expect("the setting is made");
+    if is_read_only {
+        // All are told, and then waited for.
+        let others = "SELECT array_agg(pid) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity
+            WHERE datname = current_database() AND pid <> pg_backend_pid()";
+        let others: Option<Vec<i32>> = sqlx::query_scalar(others).fetch_one(&mut *admin).await.expect("the others are told");
+        let is_there = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = ANY ($1))";
+        until("the others are gone", async || {
+            !sqlx::query_scalar::<_, bool>(is_there).bind(&others).fetch_one(&mut *admin).await.expect("who is there")
+        })
+        .await;
+    }
 }
 
 /// The directory of the server programs that the tests use.

@@ -264,3 +264,30 @@ async fn what_was_accepted_is_written_though_the_last_handle_is_gone() {
     tokio::time::timeout(Duration::from_secs(30), tasks.wait()).await.expect("the writer ends");
     assert_eq!(balance(&pool, &customer).await, "70.00");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_database_that_becomes_read_only_refuses_did_not_happen() {
+    let server = postgres::own_server(false).await;
+    let options: PgConnectOptions = server.url().parse().unwrap();
+    rewards_ledger::ledger::migrate(&options).await.unwrap();
+    let ledger = ledger::open(&options).await;
+    let customer = Customer::with(&ledger, "100.00").await;
+    ledger::run(&ledger, order(&customer, "warm")).await;
+    // Connections that are there become so, too.
+    let mut admin = options.connect().await.unwrap();
+    let mut set = async |is_read_only: bool| {
+        sqlx::raw_sql("SET default_transaction_read_only = off").execute(&mut admin).await.unwrap();
+        let set = format!("ALTER SYSTEM SET default_transaction_read_only = {is_read_only}");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(set)).execute(&mut admin).await.unwrap();
+        sqlx::raw_sql("SELECT pg_reload_conf()").execute(&mut admin).await.unwrap();
+        settled().await;
+    };
+    ledger::run(&ledger, order(&customer, "warm still")).await;
+    set(true).await;
+    let told = ledger.execute(SHARD, order(&customer, "refused"), origin()).await;
+    assert!(matches!(told, Err(WriteError::Unavailable)), "{told:?}");
+    set(false).await;
+    ledger::run(&ledger, order(&customer, "taken")).await;
+    assert_eq!(count(ledger.pool(), "SELECT count(*) FROM events WHERE type = 'OrderPlaced'").await, 3);
+    server.stop().await.unwrap();
+}

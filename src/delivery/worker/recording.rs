@@ -1,6 +1,6 @@
 //! The worker's recorder: what left the worker's hands is written down, many at once.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ledger_events::{ShardId, WebhookId};
 use tokio::sync::mpsc;
@@ -10,6 +10,9 @@ use crate::delivery::claim::Claimed;
 use crate::delivery::record::{self, Ended, Lease};
 use crate::delivery::retention::Bodies;
 use crate::ledger::connect;
+
+/// Between looks for what only a clock that was set back, or a node that died, leaves behind.
+const PUT_RIGHT_EVERY: Duration = Duration::from_secs(60);
 
 impl Worker {
     pub(super) async fn write_off_of(&self, shard: ShardId) -> Result<u64, sqlx::Error> {
@@ -26,6 +29,28 @@ impl Worker {
         }
     }
 
+    pub(super) async fn put_right_in(&self, shard: ShardId) -> Result<u64, sqlx::Error> {
+        let (pool, settings) = (&self.database.pool, &self.settings);
+        record::end_dead_leases(pool, &settings.clock, shard).await?;
+        record::pull_back(pool, &settings.clock, shard, settings.retry_base, self.lease()).await
+    }
+
+    /// Puts right what nobody else does. Returns whether there may be more.
+    async fn put_right(&self) -> bool {
+        let mut is_more = false;
+        for &shard in &self.shards {
+            match self.put_right_in(shard).await {
+                Ok(0) => {}
+                Ok(deliveries) => {
+                    tracing::warn!(shard, deliveries, "the database's clock was set back: deliveries were due too late");
+                    is_more |= deliveries >= record::MOST_PULLED_BACK.unsigned_abs();
+                }
+                Err(error) => tracing::warn!(shard, %error, "it cannot be looked what is due too late"),
+            }
+        }
+        is_more
+    }
+
     /// Records results as they come, as many as there are in one statement, until every sender is
     /// gone; tells whose they were. A database that is away is waited for.
     pub(super) async fn record_all(
@@ -35,11 +60,15 @@ impl Worker {
     ) {
         let mut batch = Vec::with_capacity(BATCH_RESULTS);
         let mut swept: Option<Instant> = None;
+        let mut put_right: Option<Instant> = None;
         let mut bodies = Bodies::new(self.database.pool.clone(), self.settings.response_bodies);
         loop {
             if swept.is_none_or(|at| at.elapsed() >= self.settings.idle) {
                 self.write_off().await;
                 swept = Some(Instant::now());
+            }
+            if put_right.is_none_or(|at| at.elapsed() >= PUT_RIGHT_EVERY) {
+                put_right = if self.put_right().await { None } else { Some(Instant::now()) };
             }
             match tokio::time::timeout(self.settings.idle, leaving.recv_many(&mut batch, BATCH_RESULTS)).await {
                 Ok(0) => return,

@@ -252,7 +252,7 @@ fn refusal(error: &sqlx::Error) -> Option<Run> {
     let code = error.as_database_error()?.code()?;
     match &*code {
         "57014" => Some(Run::Slow),
-        "55P03" | "40001" | "40P01" => Some(Run::Away(error.to_string())),
+        "55P03" | "40001" | "40P01" | connect::READ_ONLY => Some(Run::Away(error.to_string())),
         _ if connect::is_passing(error) => None,
         // It may be what was remembered, and not a command, that the database does not take: an
         // answer without an event, say, that another node has stored meanwhile.
