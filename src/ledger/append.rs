@@ -216,8 +216,8 @@ impl Batch {
                 .await?;
         }
         if self.statement()?.execute(&mut *conn).await?.is_none() {
-            // It was locked where it stood; only a broken database moves it then.
-            return Err(sqlx::Error::RowNotFound.into());
+            // It was locked where it stood: the database's clock was set forward meanwhile. It is to be run again.
+            return Err(sqlx::Error::Protocol("the head does not stand where it was locked".into()).into());
         }
         let shard = self.shard;
         accounts::write(conn, shard, &pick(&self.touched.accounts, &self.accounts)).await?;
