@@ -14,7 +14,7 @@ use crate::ledger::connect::Line;
 
 /// Most deliveries that one statement pulls back.
 pub const MOST_PULLED_BACK: i64 = 5_000;
-/// So much later than expected something may be due: other nodes may go by another schedule.
+/// So much later than this node's schedule says something may be due: other nodes may go by a somewhat longer one.
 const LATE: Duration = Duration::from_secs(3600);
 
 /// An attempt that has ended, by the database's clock.

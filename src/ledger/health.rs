@@ -234,6 +234,8 @@ impl Follower {
         .fetch_all(&self.pool)
         .await?;
         let announced = |line: &Line| WebhookEventType::ALL.into_iter().find(|known| known.announced() == line.event_type);
+        let of_webhooks = lines.iter().filter(|line| announced(line).is_none()).map(|line| line.position).collect::<Vec<_>>();
+        let mut of_webhooks = reader::stored_at(&self.pool, self.shard, &of_webhooks).await?.into_iter().peekable();
         for line in &lines {
             match announced(line) {
                 Some(event_type) => {
@@ -245,7 +247,7 @@ impl Follower {
                     called_for.extend(listeners.into_iter().map(|webhook| (line.event_id, webhook)));
                 }
                 None => {
-                    for stored in reader::stored_after(&self.pool, self.shard, line.position - 1, 1).await? {
+                    if let Some(stored) = of_webhooks.next_if(|stored| stored.position == line.position) {
                         match stored.decode() {
                             Ok(recorded) if matches!(recorded.event, Event::Webhook(_)) => webhooks::fold(audience, &recorded),
                             Ok(_) => {}
@@ -324,7 +326,7 @@ impl Watch {
     /// The database's, and a log that cannot be read: what is new is not known then. Old pages that cannot be looked at
     /// again take nothing from what is.
     pub async fn once(&mut self) -> Result<bool, ReadError> {
-        if self.newest.once().await? {
+        if connect::within(ANSWERED, self.newest.once()).await? {
             return Ok(true);
         }
         if !self.is_recounting
@@ -334,7 +336,7 @@ impl Watch {
         } else if let Some(again) = self.again.where_to_look_again() {
             self.again = again;
         }
-        match self.again.once().await {
+        match connect::within(ANSWERED, self.again.once()).await {
             Ok(true) => {}
             Ok(false) => {
                 // It has come as far, so from now on it is the one that follows.
@@ -360,7 +362,7 @@ pub async fn run(pool: PgPool, shards: Vec<ShardId>, metrics: Metrics, stop: Can
     while stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
         pause = IDLE;
         for (shard, watch) in &mut watches {
-            match connect::within(ANSWERED, watch.once()).await {
+            match watch.once().await {
                 Ok(is_more) => {
                     metrics.called_for(*shard, watch.position(), watch.expected(), watch.missing());
                     if is_more {

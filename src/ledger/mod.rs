@@ -134,8 +134,8 @@ impl Ledger {
             },
         };
         match told {
-            // What came before it under its key may still happen.
-            Err(WriteError::Unavailable) if before.iter().any(Claim::is_undecided) => Err(WriteError::InProgress),
+            // What came before it under its key may still happen, or has meanwhile.
+            Err(WriteError::Unavailable) if !before.iter().all(Claim::is_given_up) => Err(WriteError::InProgress),
             told => told,
         }
     }

@@ -115,14 +115,19 @@ impl Claim {
         _ = self.0.compare_exchange(Self::TAKEN, 0, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// For the writer: it has done with the command.
+    /// For the writer: it has done with the command. One that was given up stays so.
     pub fn decide(&self) {
-        self.0.store(Self::DECIDED, Ordering::Release);
+        _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| (state != Self::GIVEN_UP).then_some(Self::DECIDED));
     }
 
     /// Whether the command may still happen.
     pub fn is_undecided(&self) -> bool {
         ![Self::GIVEN_UP, Self::DECIDED].contains(&self.0.load(Ordering::Acquire))
+    }
+
+    /// Whether the command did not happen and will not.
+    pub fn is_given_up(&self) -> bool {
+        self.0.load(Ordering::Acquire) == Self::GIVEN_UP
     }
 
     fn settle(&self, wanted: u8) -> bool {

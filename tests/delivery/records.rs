@@ -192,7 +192,7 @@ async fn a_claim_that_was_cut_off_while_it_waited_stops_no_other() {
 async fn results_are_kept_until_the_database_takes_them() {
     const ALL: usize = 40;
     let shop = Shop::open().await;
-    let (receiver, mut arrived) = receiver(|_| Answer::Delayed(Duration::from_millis(500), 200)).await;
+    let (receiver, mut arrived) = receiver(|_| Answer::Delayed(Duration::from_secs(2), 200)).await;
     shop.webhook(&receiver.url()).await;
     shop.orders(shop.customer.account_id, ALL).await;
     shop.project().await;
@@ -207,7 +207,7 @@ async fn results_are_kept_until_the_database_takes_them() {
     }
     let mut admin = shop.admin().await;
     set_read_only(&mut admin, true).await;
-    tokio::time::sleep(Duration::from_secs(2)).await; // until they could not be recorded
+    tokio::time::sleep(Duration::from_secs(4)).await; // until they could not be recorded
     let delivered = "SELECT count(*) FROM delivery_state WHERE status = 'delivered'";
     let before: i64 = sqlx::query_scalar(delivered).fetch_one(&mut admin).await.unwrap();
     assert!(before < i64::try_from(events.len()).unwrap(), "some came meanwhile");
