@@ -4,8 +4,7 @@ use ledger_events::ShardId;
 use sqlx::{AssertSqlSafe, PgConnection};
 
 /// The tables with rows of such a shard, as `orders` or `vault.texts`. Looks only for the next shard, again and again:
-/// most tables have an index that begins with it. A
-/// table that this role may not read is somebody else's.
+/// most tables have an index that begins with it. A table that this role may not read is somebody else's.
 pub async fn headless(conn: &mut PgConnection) -> Result<Vec<(ShardId, String)>, sqlx::Error> {
     let tables: Vec<(String, String)> = sqlx::query_as(
         "SELECT CASE WHEN n.nspname = 'public' THEN c.relname ELSE n.nspname || '.' || c.relname END, format('%I.%I', n.nspname, c.relname)

@@ -171,9 +171,10 @@ pub fn listener(options: &PgConnectOptions) -> PgPool {
     pool_of(runtime(options, "rewards-ledger listener"), 1)
 }
 
+/// Single codes of a state that passes.
 const PASSING: [&str; 7] = [
     READ_ONLY, "25P03", // a transaction was idle for too long
-    "25P04", // or took too long
+    "25P04", // a transaction took too long
     "26000", // the connection has lost a prepared statement
     "3D000", // the database is not there
     "55000", // it takes no connections
