@@ -69,7 +69,7 @@ impl Beside {
 }
 
 /// More than are sent in a second.
-const FLOOD_PER_SECOND: u64 = 10_000;
+const FLOOD_PER_SECOND: u64 = 20_000;
 
 #[derive(Clone, Copy)]
 struct Size {

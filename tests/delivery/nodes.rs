@@ -1,5 +1,7 @@
 //! Nodes beside each other, and beside what one has left behind.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rewards_ledger::delivery::record;
@@ -58,6 +60,52 @@ async fn two_drain_one_webhook_together() {
     let sent = [delivered_by(&shop, &workers[0]).await, delivered_by(&shop, &workers[1]).await];
     assert_eq!(sent.iter().sum::<usize>(), 3_000, "nothing is sent twice");
     assert!(sent.iter().all(|sent| *sent > 300), "and both go on until the end: {sent:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn beside_each_other_they_send_each_attempt_once_whatever_is_answered() {
+    let shop = Shop::open().await;
+    let seen: Arc<Mutex<HashMap<String, i64>>> = Arc::default();
+    let counted = seen.clone();
+    // A third of the events fails twice, some are answered late.
+    let (receiver, _arrived) = receiver(move |received| {
+        let event_id = received.event_id().unwrap().to_owned();
+        let kind: usize = event_id.bytes().map(usize::from).sum();
+        let mut counted = counted.lock().unwrap();
+        let times = counted.entry(event_id).or_default();
+        *times += 1;
+        match kind {
+            _ if kind.is_multiple_of(3) && *times <= 2 => Answer::Status(500),
+            _ if kind.is_multiple_of(7) => Answer::Delayed(Duration::from_millis(700), 200),
+            _ => Answer::Status(200),
+        }
+    })
+    .await;
+    shop.webhook(&receiver.url()).await;
+    let stop = CancellationToken::new();
+    let running = [(); 2].map(|()| {
+        let mut worker = worker(&shop.options, &receiver, DEADLINE);
+        worker.settings.idle = Duration::from_millis(50);
+        worker.settings.retry_base = Duration::from_millis(300);
+        worker.settings.max_in_flight_per_webhook = 16;
+        tokio::spawn(worker.run(stop.clone()))
+    });
+    for _ in 0..10 {
+        shop.orders(shop.customer.account_id, 30).await;
+        shop.project().await;
+    }
+    let left = "SELECT count(*) FROM delivery_state WHERE status <> 'delivered'";
+    until("everything is delivered", async || count(shop.pool(), left).await == 0).await;
+    stop.cancel();
+    for running in running {
+        running.await.unwrap();
+    }
+    let attempts =
+        "SELECT d.event_id::text, s.attempt_count::bigint FROM deliveries d JOIN delivery_state s ON s.delivery_id = d.id";
+    let attempts: HashMap<String, i64> = sqlx::query_as(attempts).fetch_all(shop.pool()).await.unwrap().into_iter().collect();
+    assert_eq!(attempts.len(), 300);
+    assert!(attempts.values().any(|attempts| *attempts == 3), "some were repeated");
+    assert_eq!(*seen.lock().unwrap(), attempts);
 }
 
 #[tokio::test(flavor = "multi_thread")]
