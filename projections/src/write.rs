@@ -51,17 +51,30 @@ impl Write {
     }
 
     /// Writes only if the head stands where it is said to, and moves it on; the head stays locked
-    /// until the transaction ends. Refuses what was recorded longer ago than a batch waits: a clock stood still.
+    /// until the transaction ends.
     pub fn moving(from: Head, to: Position, recorded_at: DateTime<Utc>) -> Write {
+        Write::moving_if(Write::move_head(from, to, recorded_at))
+    }
+
+    /// The same, but refuses what was recorded longer ago than a batch waits: a clock stood still.
+    pub fn moving_now(from: Head, to: Position, recorded_at: DateTime<Utc>) -> Write {
+        let mut query = Write::move_head(from, to, recorded_at);
+        query.push(" AND clock_timestamp() - interval '15 s' < ").push_bind(recorded_at);
+        Write::moving_if(query)
+    }
+
+    fn moving_if(mut query: QueryBuilder<Postgres>) -> Write {
+        query.push(" RETURNING clock_timestamp() AS now)");
+        Write::of(query)
+    }
+
+    /// Up to its conditions.
+    fn move_head(from: Head, to: Position, recorded_at: DateTime<Utc>) -> QueryBuilder<Postgres> {
         let mut query = QueryBuilder::new("WITH head AS (UPDATE log_head SET position = ");
         query.push_bind(to).push(", recorded_at = ").push_bind(recorded_at);
         query.push(" WHERE shard_id = ").push_bind(from.shard).push(" AND position = ").push_bind(from.position);
         query.push(" AND epoch = ").push_bind(from.epoch);
         query
-            .push(" AND clock_timestamp() - interval '15 s' < ")
-            .push_bind(recorded_at)
-            .push(" RETURNING clock_timestamp() AS now)");
-        Write::of(query)
     }
 
     /// Writes nothing, and tells whether the head stands where it is said to.

@@ -347,22 +347,11 @@ async fn write(conn: &mut PgConnection, head: &mut Head, page: &Page, ids: &mut 
     let shard = head.shard;
     let Some(last) = page.events.last() else { return Ok(()) };
     let mut tx = conn.begin().await?;
-    // By itself: what was recorded long ago is not for `Write::moving`.
-    let moved =
-        sqlx::query("UPDATE log_head SET position = $1, recorded_at = $2 WHERE shard_id = $3 AND position = $4 AND epoch = $5")
-            .bind(last.position)
-            .bind(last.recorded_at)
-            .bind(shard)
-            .bind(head.position)
-            .bind(head.epoch)
-            .execute(&mut *tx)
-            .await?;
-    if moved.rows_affected() == 0 {
+    let mut write = Write::moving(*head, last.position, last.recorded_at);
+    append::push_stored(&mut write, &page.events);
+    if write.execute(&mut tx).await?.is_none() {
         return Err(ImportError::Written(shard));
     }
-    let mut write = Write::new();
-    append::push_stored(&mut write, &page.events);
-    write.execute(&mut tx).await?;
     for inline in Inline::ALL {
         inline.apply(&mut tx, shard, &page.decoded).await?;
     }

@@ -241,7 +241,7 @@ impl Batch {
         if self.is_empty() {
             return Ok(Write::looking_at(from));
         }
-        let mut write = Write::moving(from, self.end(), self.recorded_at);
+        let mut write = Write::moving_now(from, self.end(), self.recorded_at);
         let events = self.appended.iter().map(|e| EventRow::of(self.shard, e)).collect::<Result<Vec<_>, _>>()?;
         write.insert(EVENTS, &events, "");
         wallets::push(&mut write, self.shard, &pick(&self.touched.wallets, &self.wallets), &self.transactions);

@@ -44,7 +44,7 @@ pub(super) type Landing = (PgConnection, Result<Result<Option<(DateTime<Utc>, Du
 /// on from there, so that no wall clock of a node tells when an event was recorded.
 ///
 /// It stands still while the machine is suspended: what is recorded in the past for it, the statement refuses
-/// ([`Write::moving`](ledger_projections::write::Write::moving)).
+/// ([`Write::moving_now`](ledger_projections::write::Write::moving_now)).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     pub(super) time: DateTime<Utc>,
