@@ -4,16 +4,17 @@ use rewards_ledger::api;
 use serde_json::{Value, json};
 
 use crate::support::node::Node;
+use crate::support::repository;
 
 /// `UPDATE_OPENAPI=1` writes them.
 #[test]
 fn documents_are_up_to_date() {
     for (path, text) in api::documents() {
-        let path = format!("{}/{path}", env!("CARGO_MANIFEST_DIR"));
+        let path = repository(&path);
         if std::env::var_os("UPDATE_OPENAPI").is_some() {
             std::fs::write(&path, &text).unwrap();
         }
-        assert!(std::fs::read_to_string(&path).unwrap() == text, "{path} is not up to date");
+        assert!(std::fs::read_to_string(&path).unwrap() == text, "{} is not up to date", path.display());
     }
 }
 

@@ -1,6 +1,7 @@
 //! Help, wrong values, and the order of strength of flag, variable and file.
 
 use super::{directory, err, out, program, run};
+use crate::support::repository;
 
 /// Every setting of the contract's table, with its variable and default as `--help` shows them.
 const SETTINGS: [(&str, &str, &str); 31] = [
@@ -158,8 +159,8 @@ async fn a_wrong_value_stops_the_start_with_one_line() {
 #[tokio::test]
 async fn the_published_documents_are_current() {
     let directory = directory();
-    let repository = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi");
-    let check = run(program(directory.path()).args(["openapi", "--check", "--directory", repository])).await;
+    let published = repository("openapi");
+    let check = run(program(directory.path()).args(["openapi", "--check", "--directory"]).arg(published)).await;
     assert!(check.status.success(), "{}", err(&check));
 
     let copy = directory.path().join("openapi");

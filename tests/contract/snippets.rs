@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::vectors::{self, REQUESTS, WEBHOOKS};
+use crate::support::repository;
 
 /// The Rust of the guides, compiled.
 #[path = "snippets/signing.rs"]
@@ -24,7 +25,7 @@ fn block<'a>(guide: &'a str, language: &str) -> &'a str {
 }
 
 fn file(name: &str) -> String {
-    std::fs::read_to_string(format!("{}/tests/contract/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    std::fs::read_to_string(repository("tests/contract").join(name)).unwrap()
 }
 
 /// Puts the guides' code of a language into a directory with its driver, and runs it over the
@@ -42,7 +43,7 @@ fn run(program: &str, version: &str, language: &str, extension: &str, arguments:
     std::fs::write(directory.path().join(format!("run.{extension}")), file(&format!("drivers/run.{extension}"))).unwrap();
     arrange(directory.path());
     let mut command = Command::new(program);
-    command.current_dir(directory.path()).args(arguments).args([REQUESTS, WEBHOOKS]);
+    command.current_dir(directory.path()).args(arguments).args([REQUESTS, WEBHOOKS].map(repository));
     let done = command.env("HOME", directory.path()).env("GOFLAGS", "-mod=mod").output().unwrap();
     assert!(done.status.success(), "{language}: {}", String::from_utf8_lossy(&done.stderr));
     let count: usize = String::from_utf8(done.stdout).unwrap().trim().parse().unwrap();

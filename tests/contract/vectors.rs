@@ -8,8 +8,10 @@ use rewards_ledger::api::error::ApiError;
 use rewards_ledger::delivery::signature;
 use serde::Deserialize;
 
-pub const REQUESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/vectors/request-signing.json");
-pub const WEBHOOKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/vectors/webhook-signing.json");
+use crate::support::repository;
+
+pub const REQUESTS: &str = "docs/vectors/request-signing.json";
+pub const WEBHOOKS: &str = "docs/vectors/webhook-signing.json";
 
 /// Raw bytes, in the file as base64.
 #[derive(Debug)]
@@ -81,7 +83,7 @@ pub struct Delivery {
 }
 
 fn read<T: serde::de::DeserializeOwned>(path: &str) -> T {
-    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+    serde_json::from_str(&std::fs::read_to_string(repository(path)).unwrap()).unwrap()
 }
 
 pub fn requests() -> Vectors<Signed, Request> {

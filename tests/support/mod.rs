@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 pub mod documented;
 pub mod history;
 pub mod ledger;
@@ -9,3 +11,8 @@ pub mod relay;
 pub mod shop;
 pub mod tree;
 pub mod wait;
+
+/// A file of the repository, where cargo runs the tests: clones may share what was built, with the path of another in it.
+pub fn repository(path: &str) -> PathBuf {
+    std::env::current_dir().unwrap().join(path)
+}

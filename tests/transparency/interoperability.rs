@@ -10,7 +10,7 @@ use sqlx::ConnectOptions;
 use tokio::process::Command;
 
 use crate::support::node::Node;
-use crate::support::tree;
+use crate::support::{repository, tree};
 
 /// Where Debian's golang-golang-x-mod-dev puts it.
 const GOPATH: &str = "/usr/share/gocode";
@@ -24,7 +24,7 @@ async fn reader(directory: &Path) -> Option<Command> {
         eprintln!("SKIPPED: the log was not read by Go's sumdb, for there is no go or no golang-golang-x-mod-dev here");
         return None;
     }
-    let (source, binary) = (concat!(env!("CARGO_MANIFEST_DIR"), "/tests/transparency/tlog/main.go"), directory.join("tlog"));
+    let (source, binary) = (repository("tests/transparency/tlog/main.go"), directory.join("tlog"));
     let mut build = Command::new("go");
     build.args(["build", "-o"]).arg(&binary).arg(source);
     build.env("GO111MODULE", "off").env("GOPATH", GOPATH).env("GOCACHE", directory.join("cache")).env("HOME", directory);
