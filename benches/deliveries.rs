@@ -16,19 +16,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use rewards_ledger::delivery::sender::{CONNECTION_LIFETIME, Delivery, Sender, SenderSettings};
-use serde_json::json;
 use sqlx::PgPool;
 use support::arrivals::{Arrivals, Behaviour};
-use support::load::{Client, Connection, Measured};
+use support::latency::{BACKLOG_CONNECTIONS, Beside, latency};
+use support::load::{self, Client, Measured};
 use support::table::{self, millis, thousands};
 use support::traffic::Traffic;
-use support::{Holdings, Serve, Stolen, machine};
+use support::{Holdings, PATIENCE, Serve, Stolen, count, machine, until_made};
 
-/// Connections that place orders, steadily or as fast as they go.
-const CONNECTIONS: u64 = 64;
-const BACKLOG_CONNECTIONS: u64 = 256;
-/// Most that one scenario may take beyond its period.
-const PATIENCE: Duration = Duration::from_secs(900);
 /// What a worker has in flight by default, to one webhook and in all: sends at once in the bare loop.
 const IN_FLIGHT_TO_ONE: usize = 64;
 const IN_FLIGHT: usize = 256;
@@ -40,36 +35,6 @@ const SCENARIOS: [(&str, usize, Behaviour); 4] = [
     ("1,000 endpoints", 1_000, Behaviour::Well),
     ("1,000 endpoints, 5 % failing, 1 % hanging", 1_000, Behaviour::SomeFailSomeHang),
 ];
-
-/// What goes on beside the deliveries that are measured.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Beside {
-    Nobody,
-    /// An endpoint that answers nothing, with a thousand deliveries due to it.
-    OneThatHangs,
-    /// An account that places orders as fast as it can, all announced to its webhook.
-    AFlood,
-    /// An account with more due to its webhook than can be sent until the end, all placed before: nothing is shared with
-    /// it but the node that sends.
-    ABacklog,
-    /// In each account whose deliveries are measured one that hangs, a thousand due to all of them.
-    OneThatHangsInEachAccount,
-    /// In each account whose deliveries are measured one with more due to it than can be sent until the end.
-    AFloodInEachAccount,
-}
-
-impl Beside {
-    fn hangs(self) -> bool {
-        matches!(self, Beside::OneThatHangs | Beside::OneThatHangsInEachAccount)
-    }
-
-    fn is_in_each_account(self) -> bool {
-        matches!(self, Beside::OneThatHangsInEachAccount | Beside::AFloodInEachAccount)
-    }
-}
-
-/// More than are sent in a second.
-const FLOOD_PER_SECOND: u64 = 20_000;
 
 #[derive(Clone, Copy)]
 struct Size {
@@ -167,33 +132,30 @@ async fn main() -> Result<()> {
         let mut rows = Vec::new();
         for (name, webhooks, behaviour) in scenarios.clone() {
             let url = database(&format!("latency_{}", rows.len())).await?;
-            let measured = latency(&url, webhooks, behaviour, 500, size.period, Beside::Nobody).await?;
+            let (measured, _) = latency(&url, webhooks, behaviour, 500, size.period, Beside::Nobody).await?;
             rows.push(vec![name.to_owned(), thousands(measured.per_second), millis(measured.p50), millis(measured.p99)]);
         }
         let header = ["", "deliveries/s", "p50", "p99"];
         table::print("From the order's commit to the receiver's first byte, at 500 a second", &header, &rows);
     }
     if named("fair") {
-        let alone = latency(&database("fair_alone").await?, 10, Behaviour::Well, 200, size.period, Beside::Nobody).await?;
         let ratio = |a: Duration, b: Duration| format!("{:.2}×", a.as_secs_f64() / b.as_secs_f64());
-        let mut rows = vec![vec!["alone".to_owned(), millis(alone.p50), String::new(), millis(alone.p99), String::new()]];
-        for (name, database_name, what) in [
-            ("beside an endpoint that hangs, 1,000 due to it", "fair_hanging", Beside::OneThatHangs),
-            ("beside an account that places a flood of orders", "fair_flood", Beside::AFlood),
-            ("beside an account with a backlog", "fair_backlog", Beside::ABacklog),
-            ("each beside one of its own account that hangs", "fair_hanging_own", Beside::OneThatHangsInEachAccount),
-            ("each beside one of its own account with a flood", "fair_flood_own", Beside::AFloodInEachAccount),
-        ] {
-            let beside = latency(&database(database_name).await?, 10, Behaviour::Well, 200, size.period, what).await?;
+        let (mut rows, mut alone) = (vec![], None);
+        for beside in Beside::ALL {
+            let url = database(&format!("fair_{}", rows.len())).await?;
+            let (measured, others) = latency(&url, 10, Behaviour::Well, 200, size.period, beside).await?;
+            let alone = alone.get_or_insert_with(|| measured.clone());
             rows.push(vec![
-                name.to_owned(),
-                millis(beside.p50),
-                ratio(beside.p50, alone.p50),
-                millis(beside.p99),
-                ratio(beside.p99, alone.p99),
+                beside.name().to_owned(),
+                millis(measured.p50),
+                ratio(measured.p50, alone.p50),
+                millis(measured.p99),
+                ratio(measured.p99, alone.p99),
+                thousands(others),
             ]);
         }
-        table::print("Ten endpoints, 200 deliveries a second", &["", "p50", "of alone", "p99", "of alone"], &rows);
+        let header = ["", "p50", "of alone", "p99", "of alone", "others' deliveries/s"];
+        table::print("Ten endpoints, 200 deliveries a second", &header, &rows);
     }
     if named("whole") {
         let before = bare_loop(size.period / 3, 10).await?;
@@ -285,17 +247,8 @@ async fn make_backlog(url: &str, webhooks: usize, deliveries: u64, behaviour: Be
 async fn place_backlog(url: &str, roles: &str, arrivals: &Arrivals, deliveries: u64) -> Result<Serve> {
     let serve = Serve::start(url, roles, &[]).await?;
     let (product, clients) = prepare(&serve, arrivals, "order.created").await?;
-    place_all(&serve.address, &clients, product, deliveries, BACKLOG_CONNECTIONS).await?;
+    load::orders_at_once(&serve.address, &clients, product, deliveries, BACKLOG_CONNECTIONS).await?;
     Ok(serve)
-}
-
-async fn until_made(pool: &PgPool, deliveries: u64) -> Result<()> {
-    let started = Instant::now();
-    while count(pool, "SELECT count(*) FROM delivery_state").await? < deliveries {
-        ensure!(started.elapsed() < PATIENCE, "the backlog was not made");
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
-    Ok(())
 }
 
 /// Drains a backlog through a node that reaches its database by `worker_url`.
@@ -328,126 +281,12 @@ async fn drain(url: &str, worker_url: &str, backlog: Backlog) -> Result<Drained>
 /// The bytes of WAL that were written until now.
 const WAL: &str = "SELECT (pg_current_wal_lsn() - '0/0')::bigint";
 
-async fn count(pool: &PgPool, sql: &'static str) -> Result<u64> {
-    Ok(u64::try_from(sqlx::query_scalar::<_, i64>(sql).fetch_one(pool).await?)?)
-}
-
 /// A product without stock, and for each endpoint an account with a webhook that hears of these events.
 async fn prepare(serve: &Serve, arrivals: &Arrivals, event: &str) -> Result<(i64, Arc<Vec<Client>>)> {
     let product = serve.product().await?;
     let clients = serve.clients(arrivals.endpoints()).await?;
-    listen(serve, &clients, |n| arrivals.url(n), event).await?;
+    serve.listen(&clients, |n| arrivals.url(n), event).await?;
     Ok((product, clients))
-}
-
-/// A webhook for each of these clients.
-async fn listen(serve: &Serve, clients: &[Client], url: impl Fn(usize) -> String, event: &str) -> Result<()> {
-    for (n, client) in clients.iter().enumerate() {
-        let webhook = json!({"name": "bench", "url": url(n), "events": [event]});
-        serve.client(client, "/webhooks", webhook).await?;
-    }
-    Ok(())
-}
-
-/// Places so many orders from so many connections, as fast as they go.
-async fn place_all(address: &str, clients: &Arc<Vec<Client>>, product: i64, orders: u64, connections: u64) -> Result<()> {
-    let lanes = (0..connections).map(|lane| {
-        let (address, clients) = (address.to_owned(), clients.clone());
-        tokio::spawn(async move {
-            let mut connection = Connection::open(&address).await?;
-            for n in (lane..orders).step_by(connections as usize) {
-                connection.place_order(&clients[n as usize % clients.len()], product, &format!("backlog-{n}")).await?;
-            }
-            anyhow::Ok(())
-        })
-    });
-    for lane in futures::future::join_all(lanes).await {
-        lane??;
-    }
-    Ok(())
-}
-
-/// Places so many orders a second, whatever becomes of them.
-async fn place_steadily(
-    address: &str,
-    clients: &Arc<Vec<Client>>,
-    product: i64,
-    per_second: u32,
-    period: Duration,
-    run: &'static str,
-) -> Result<u64> {
-    let orders = (f64::from(per_second) * period.as_secs_f64()) as u64;
-    let start = Instant::now();
-    let lanes = (0..CONNECTIONS).map(|lane| {
-        let (address, clients) = (address.to_owned(), clients.clone());
-        tokio::spawn(async move {
-            let mut connection = Connection::open(&address).await?;
-            for n in (lane..orders).step_by(CONNECTIONS as usize) {
-                tokio::time::sleep_until((start + Duration::from_secs(1) * n as u32 / per_second).into()).await;
-                connection.place_order(&clients[n as usize % clients.len()], product, &format!("{run}-{n}")).await?;
-            }
-            anyhow::Ok(())
-        })
-    });
-    for lane in futures::future::join_all(lanes).await {
-        lane??;
-    }
-    Ok(orders)
-}
-
-/// How long deliveries take from the commit to the first byte, at a steady rate.
-async fn latency(
-    url: &str,
-    webhooks: usize,
-    behaviour: Behaviour,
-    per_second: u32,
-    period: Duration,
-    beside: Beside,
-) -> Result<Measured> {
-    let arrivals = Arrivals::start(behaviour, webhooks).await?;
-    let warming = period / 3;
-    // Those that are measured hear of nothing that is placed before they listen.
-    let preparing = Serve::start(url, "api,projector", &[]).await?;
-    let (product, clients) = (preparing.product().await?, preparing.clients(webhooks).await?);
-    let their = if beside.is_in_each_account() { clients.clone() } else { preparing.clients(1).await? };
-    if beside != Beside::Nobody {
-        let their_url = if beside.hangs() { arrivals.hanging_url() } else { arrivals.aside_url() };
-        listen(&preparing, &their, |_| their_url.clone(), "order.created").await?;
-    }
-    let due = match beside {
-        Beside::Nobody | Beside::AFlood => 0,
-        Beside::OneThatHangs | Beside::OneThatHangsInEachAccount => 1_000,
-        Beside::ABacklog | Beside::AFloodInEachAccount => FLOOD_PER_SECOND * (warming + period).as_secs(),
-    };
-    place_all(&preparing.address, &their, product, due, BACKLOG_CONNECTIONS).await?;
-    let pool = PgPool::connect(url).await?;
-    until_made(&pool, due).await?;
-    listen(&preparing, &clients, |n| arrivals.url(n), "order.created").await?;
-    drop(preparing);
-    let serve = Serve::start(url, "api,projector,delivery", &arrivals.reach()).await?;
-    let mut flood = None;
-    if beside == Beside::AFlood {
-        let (address, their) = (serve.address.clone(), their.clone());
-        flood = Some(tokio::spawn(async move { place_all(&address, &their, product, u64::MAX, CONNECTIONS / 4).await }));
-    }
-    // The first ones open connections.
-    let warm_up = place_steadily(&serve.address, &clients, product, per_second, warming, "warm").await?;
-    arrivals.until(arrivals.answered_of(warm_up), PATIENCE).await?;
-    arrivals.forget();
-    let start = Instant::now();
-    let orders = place_steadily(&serve.address, &clients, product, per_second, period, "steady").await?;
-    let expected = arrivals.answered_of(orders);
-    arrivals.until(expected, PATIENCE).await?;
-    let measured = Measured::of(arrivals.latencies(), start.elapsed());
-    if let Some(flood) = flood {
-        ensure!(!flood.is_finished(), "the flood ended: {:?}", flood.await);
-        flood.abort();
-    }
-    if matches!(beside, Beside::ABacklog | Beside::AFloodInEachAccount) {
-        let left = "SELECT count(*) FROM delivery_state WHERE status = 'pending'";
-        ensure!(count(&pool, left).await? > IN_FLIGHT as u64, "the flood ended");
-    }
-    Ok(measured)
 }
 
 /// All roles: so many orders a second are placed, delivered from stock, and each one's `order.delivered` arrives.
@@ -458,7 +297,7 @@ async fn whole(url: &str, per_second: u32, period: Duration) -> Result<(f64, Mea
     let (product, clients) = prepare(&serve, &arrivals, "order.delivered").await?;
     serve.stock(product, (f64::from(per_second) * period.as_secs_f64()) as u64).await?;
     let start = Instant::now();
-    let orders = place_steadily(&serve.address, &clients, product, per_second, period, "steady").await?;
+    let orders = load::orders_steadily(&serve.address, &clients, product, per_second, period, "steady").await?;
     arrivals.until(orders, PATIENCE).await?;
     let took = start.elapsed();
     let latencies = arrivals.latencies();

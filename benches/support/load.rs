@@ -71,6 +71,61 @@ pub async fn orders(
     Ok(Measured::of(latencies, period))
 }
 
+/// Connections that place orders steadily.
+const STEADY_CONNECTIONS: u64 = 64;
+
+/// Places so many orders from so many connections, as fast as they go.
+pub async fn orders_at_once(
+    address: &str,
+    clients: &Arc<Vec<Client>>,
+    product: i64,
+    orders: u64,
+    connections: u64,
+) -> Result<()> {
+    let lanes = (0..connections).map(|lane| {
+        let (address, clients) = (address.to_owned(), clients.clone());
+        tokio::spawn(async move {
+            let mut connection = Connection::open(&address).await?;
+            for n in (lane..orders).step_by(connections as usize) {
+                connection.place_order(&clients[n as usize % clients.len()], product, &format!("backlog-{n}")).await?;
+            }
+            anyhow::Ok(())
+        })
+    });
+    for lane in futures::future::join_all(lanes).await {
+        lane??;
+    }
+    Ok(())
+}
+
+/// Places so many orders a second, whatever becomes of them. Returns how many these were.
+pub async fn orders_steadily(
+    address: &str,
+    clients: &Arc<Vec<Client>>,
+    product: i64,
+    per_second: u32,
+    period: Duration,
+    run: &'static str,
+) -> Result<u64> {
+    let orders = (f64::from(per_second) * period.as_secs_f64()) as u64;
+    let start = Instant::now();
+    let lanes = (0..STEADY_CONNECTIONS).map(|lane| {
+        let (address, clients) = (address.to_owned(), clients.clone());
+        tokio::spawn(async move {
+            let mut connection = Connection::open(&address).await?;
+            for n in (lane..orders).step_by(STEADY_CONNECTIONS as usize) {
+                tokio::time::sleep_until((start + Duration::from_secs(1) * n as u32 / per_second).into()).await;
+                connection.place_order(&clients[n as usize % clients.len()], product, &format!("{run}-{n}")).await?;
+            }
+            anyhow::Ok(())
+        })
+    });
+    for lane in futures::future::join_all(lanes).await {
+        lane??;
+    }
+    Ok(orders)
+}
+
 /// One keep-alive connection.
 #[derive(Debug)]
 pub struct Connection {

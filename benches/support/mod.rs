@@ -5,6 +5,7 @@
 
 pub mod arrivals;
 pub mod baseline;
+pub mod latency;
 pub mod load;
 pub mod table;
 pub mod traffic;
@@ -15,13 +16,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use futures::StreamExt;
 use rewards_ledger::access::seal::Keyring;
 use rewards_ledger::postgres::{Server, Settings};
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions};
+use sqlx::{AssertSqlSafe, ConnectOptions, PgPool};
 
 /// Counted like any, and never reached.
 pub const RATE_LIMITS: &str = "orders=1000000000/60s,general=1000000000/1h";
@@ -31,6 +32,23 @@ const OPERATOR_TOKEN: &str = "benchmark-operator-token";
 pub async fn postgres() -> Result<Server> {
     _ = tokio_rustls::rustls::crypto::aws_lc_rs::default_provider().install_default();
     Ok(Server::start(Settings::temporary(true)?).await?)
+}
+
+/// Most that one scenario may take beyond its period.
+pub const PATIENCE: Duration = Duration::from_secs(900);
+
+pub async fn count(pool: &PgPool, sql: &'static str) -> Result<u64> {
+    Ok(u64::try_from(sqlx::query_scalar::<_, i64>(sql).fetch_one(pool).await?)?)
+}
+
+/// Waits until the projector has made so many deliveries.
+pub async fn until_made(pool: &PgPool, deliveries: u64) -> Result<()> {
+    let started = Instant::now();
+    while count(pool, "SELECT count(*) FROM delivery_state").await? < deliveries {
+        ensure!(started.elapsed() < PATIENCE, "the backlog was not made");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    Ok(())
 }
 
 /// A migrated database.
@@ -143,6 +161,14 @@ impl Serve {
         let request = self.http.post(format!("http://{}/api/v1{path}", self.address));
         let request = request.header("X-API-Key", &client.api_key).header("X-API-Secret", &client.api_secret);
         self.data(request, body).await.with_context(|| format!("POST /api/v1{path}"))
+    }
+
+    /// Registers a webhook for each of these clients, that hears of these events.
+    pub async fn listen(&self, clients: &[load::Client], url: impl Fn(usize) -> String, event: &str) -> Result<()> {
+        for (n, client) in clients.iter().enumerate() {
+            self.client(client, "/webhooks", json!({"name": "bench", "url": url(n), "events": [event]})).await?;
+        }
+        Ok(())
     }
 
     /// Reads a page of a list: how long that took, and the total that it states.
