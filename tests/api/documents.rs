@@ -10,7 +10,7 @@ use crate::support::repository;
 #[test]
 fn documents_are_up_to_date() {
     for (path, text) in api::documents() {
-        let path = repository(&path);
+        let path = repository(path);
         if std::env::var_os("UPDATE_OPENAPI").is_some() {
             std::fs::write(&path, &text).unwrap();
         }
