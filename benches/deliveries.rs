@@ -18,15 +18,14 @@ use anyhow::{Context, Result, ensure};
 use rewards_ledger::delivery::sender::{CONNECTION_LIFETIME, Delivery, Sender, SenderSettings};
 use sqlx::PgPool;
 use support::arrivals::{Arrivals, Behaviour};
-use support::latency::{BACKLOG_CONNECTIONS, Beside, latency};
+use support::latency::{BACKLOG_CONNECTIONS, Beside, IN_FLIGHT, latency};
 use support::load::{self, Client, Measured};
 use support::table::{self, millis, thousands};
 use support::traffic::Traffic;
 use support::{Holdings, PATIENCE, Serve, Stolen, count, machine, until_made};
 
-/// What a worker has in flight by default, to one webhook and in all: sends at once in the bare loop.
+/// What a worker has in flight to one webhook by default: sends at once in the bare loop.
 const IN_FLIGHT_TO_ONE: usize = 64;
-const IN_FLIGHT: usize = 256;
 
 /// To whom deliveries go.
 const SCENARIOS: [(&str, usize, Behaviour); 4] = [

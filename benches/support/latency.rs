@@ -11,6 +11,8 @@ use super::arrivals::{Arrivals, Behaviour};
 use super::load::{self, Measured};
 use super::{PATIENCE, Serve, count, until_made};
 
+/// What a worker has in flight by default.
+pub const IN_FLIGHT: usize = 256;
 /// Connections that make a backlog.
 pub const BACKLOG_CONNECTIONS: u64 = 256;
 /// Connections that place a flood.
@@ -18,6 +20,8 @@ const FLOOD_CONNECTIONS: u64 = 16;
 /// Orders that are placed a second beside, where the machine carries it; by one account, or by so many.
 const STEADILY: u32 = 1_500;
 const MANY: usize = 50;
+/// Programs that compute, whatever the machine has of processors.
+const PROGRAMS: usize = 2;
 /// More than are sent in a second.
 const BACKLOG_PER_SECOND: u64 = 20_000;
 /// Deliveries due to an endpoint that hangs.
@@ -27,7 +31,7 @@ const DUE_TO_ONE_THAT_HANGS: u64 = 1_000;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Beside {
     Nobody,
-    /// A program for each processor that does nothing but compute: what is shared with it is the machine.
+    /// Two programs that do nothing but compute: what is shared with it is the machine.
     Computing,
     /// An endpoint that answers nothing, with a thousand deliveries due to it.
     OneThatHangs,
@@ -152,7 +156,7 @@ pub async fn latency(
         _ => None,
     };
     let computing = match beside {
-        Beside::Computing => Some(Computing::start(std::thread::available_parallelism()?.get())?),
+        Beside::Computing => Some(Computing::start(PROGRAMS)?),
         _ => None,
     };
     // The first ones open connections.
@@ -174,7 +178,7 @@ pub async fn latency(
     }
     if matches!(beside, Beside::ABacklog | Beside::ABacklogInEachAccount) {
         let left = "SELECT count(*) FROM delivery_state WHERE status = 'pending'";
-        ensure!(count(&pool, left).await? > BACKLOG_CONNECTIONS, "the backlog ended");
+        ensure!(count(&pool, left).await? > IN_FLIGHT as u64, "the backlog ended");
     }
     Ok((measured, others as f64 / took.as_secs_f64()))
 }
