@@ -230,12 +230,13 @@ async fn list_of_account(
     let found = rows(
         sqlx::query_as(
             "SELECT o.* FROM unnest($3::bigint[]) AS wanted (position)
-             JOIN orders o ON o.shard_id = $1 AND o.account_id = $2 AND o.placed_position = wanted.position
+             JOIN orders o ON o.shard_id = $1 AND o.account_id = $2 AND o.status = ANY($4) AND o.placed_position = wanted.position
              ORDER BY o.placed_position DESC",
         )
         .bind(shard)
         .bind(account)
         .bind(keys)
+        .bind(marks::any_status())
         .fetch_all(&mut *tx)
         .await?,
     )?;
@@ -268,7 +269,7 @@ async fn count_of_product(
     ORDER_GROUPS.count(conn, owner, groups, within).await
 }
 
-/// Of all accounts, for operators: the newest of each, as far as the page goes. Without dates, how
+/// Of all accounts, for operators: the newest of each and of each status, as far as the page goes. Without dates, how
 /// many there are comes of the counts.
 async fn list_of_all(
     pool: &PgPool,
@@ -278,7 +279,7 @@ async fn list_of_all(
     thresholds: &Thresholds,
 ) -> Result<Listed<Order>, sqlx::Error> {
     let status = filter.status.map(OrderStatus::as_str);
-    let matching = |query: &mut QueryBuilder<Postgres>| {
+    let matching = |query: &mut QueryBuilder<Postgres>, status: Option<&'static str>| {
         query.push(" FROM orders o WHERE o.shard_id = ").push_bind(shard);
         page::equals(query, "o.status", status);
         page::equals(query, "o.product_id", filter.product_id);
@@ -289,19 +290,19 @@ async fn list_of_all(
         pages::orders_of_all(&mut tx, shard, filter.product_id, status, thresholds).await?
     } else {
         let mut count = QueryBuilder::new("SELECT count(*)");
-        matching(&mut count);
+        matching(&mut count, status);
         count.build_query_scalar().persistent(false).fetch_one(&mut *tx).await?
     };
-    let mut select = QueryBuilder::new(
-        "SELECT o.* FROM (SELECT r.* FROM accounts a CROSS JOIN LATERAL (SELECT o.account_id, o.placed_position",
-    );
-    matching(&mut select);
-    select.push(" AND o.account_id = a.id ORDER BY o.placed_position DESC LIMIT ");
-    select.push_bind(page.offset().saturating_add(page.size)).push(") AS r WHERE a.shard_id = ").push_bind(shard);
+    let mut select = QueryBuilder::new("SELECT o.* FROM (SELECT r.* FROM accounts a CROSS JOIN LATERAL (");
+    for (n, of) in marks::any_status().into_iter().filter(|of| status.is_none_or(|status| status == *of)).enumerate() {
+        select.push(if n > 0 { " UNION ALL (SELECT o.id, o.placed_position" } else { "(SELECT o.id, o.placed_position" });
+        matching(&mut select, Some(of));
+        select.push(" AND o.account_id = a.id ORDER BY o.placed_position DESC LIMIT ").push_bind(page.rows().end).push(")");
+    }
+    select.push(") AS r WHERE a.shard_id = ").push_bind(shard);
     select.push(" ORDER BY r.placed_position DESC LIMIT ").push_bind(page.size).push(" OFFSET ").push_bind(page.offset());
     select.push(") AS wanted JOIN orders o ON o.shard_id = ").push_bind(shard);
-    select.push(" AND o.account_id = wanted.account_id AND o.placed_position = wanted.placed_position");
-    select.push(" ORDER BY o.placed_position DESC");
+    select.push(" AND o.id = wanted.id ORDER BY o.placed_position DESC");
     let found = rows(select.build_query_as().persistent(false).fetch_all(&mut *tx).await?)?;
     tx.commit().await?;
     Ok(Listed { rows: found, total })

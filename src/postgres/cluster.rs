@@ -11,6 +11,7 @@ use nix::sys::signal::Signal;
 
 use super::account::Account;
 use super::files::DataDir;
+use super::memory;
 use super::processes::{Marks, end_leftovers, is_ready, send};
 use super::programs::Programs;
 use super::watchdog::Watchdog;
@@ -20,12 +21,11 @@ use super::{During, Error, OWNER_ROLE};
 const READY_PATIENCE: Duration = Duration::from_secs(600);
 const READY_POLL: Duration = Duration::from_millis(10);
 
-/// For a ledger of record.
+/// For a ledger of record; its `shared_buffers` are the machine's.
 const DURABLE: &[(&str, &str)] = &[
     ("fsync", "on"),
     ("synchronous_commit", "on"),
     ("full_page_writes", "on"),
-    ("shared_buffers", "256MB"),
     ("max_connections", "100"),
     ("wal_level", "replica"),
     ("wal_compression", "on"),
@@ -43,7 +43,6 @@ const THROWAWAY: &[(&str, &str)] = &[
     ("fsync", "off"),
     ("synchronous_commit", "off"),
     ("full_page_writes", "off"),
-    ("shared_buffers", "128MB"),
     ("max_connections", "300"),
     ("wal_level", "minimal"),
     ("max_wal_senders", "0"),
@@ -236,12 +235,15 @@ impl Cluster {
     }
 
     fn arguments(&self, port: u16, cluster_name: &str) -> Vec<String> {
-        let kind = if self.durable { DURABLE } else { THROWAWAY };
+        let (kind, shared_buffers) =
+            if self.durable { (DURABLE, memory::shared_buffers()) } else { (THROWAWAY, "128MB".to_owned()) };
+        let sized = [("shared_buffers".to_owned(), shared_buffers)];
         let fixed = [("port".to_owned(), port.to_string()), ("cluster_name".to_owned(), cluster_name.to_owned())];
         COMMON
             .iter()
             .chain(kind)
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .chain(sized)
             .chain(self.extra.iter().cloned())
             .chain(fixed)
             .flat_map(|(name, value)| ["-c".to_owned(), format!("{name}={value}")])

@@ -15,6 +15,7 @@ mod account;
 mod cluster;
 mod download;
 mod files;
+mod memory;
 mod processes;
 mod programs;
 mod server;

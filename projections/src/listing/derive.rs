@@ -4,6 +4,7 @@ use ledger_events::{AccountId, Position, ProductId, ShardId};
 use sqlx::{Connection, PgConnection};
 
 use super::EVERY;
+use super::marks::any_status;
 
 /// Events in one transaction.
 const BATCH_EVENTS: i64 = 5_000;
@@ -131,12 +132,13 @@ async fn mark_orders(conn: &mut PgConnection, shard: ShardId, accounts: &[Accoun
          SELECT $1, due.account_id, o.ordinal, o.placed_position, o.created_at
          FROM due CROSS JOIN LATERAL
             (SELECT due.ordinal + row_number() OVER (ORDER BY o.placed_position) AS ordinal, o.placed_position, o.created_at
-             FROM orders o WHERE o.shard_id = $1 AND o.account_id = due.account_id AND o.placed_position > due.key) AS o
+             FROM orders o WHERE o.shard_id = $1 AND o.account_id = due.account_id AND o.status = ANY($4) AND o.placed_position > due.key) AS o
          WHERE o.ordinal % $3 = 0",
     )
     .bind(shard)
     .bind(accounts)
     .bind(EVERY)
+    .bind(any_status())
     .execute(conn)
     .await?;
     Ok(())

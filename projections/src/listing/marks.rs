@@ -5,8 +5,16 @@
 use std::ops::Range;
 
 use chrono::{DateTime, Utc};
+use ledger_events::order::OrderStatus;
 use ledger_events::{AccountId, Position, ShardId};
-use sqlx::{PgConnection, QueryBuilder};
+use sqlx::{PgConnection, Postgres, QueryBuilder};
+
+use super::pages::merged_from;
+
+/// What all statuses are, for an index that has them before the position.
+pub fn any_status() -> [&'static str; 5] {
+    OrderStatus::ALL.map(OrderStatus::as_str)
+}
 
 /// A table whose rows are marked.
 #[derive(Clone, Copy, Debug)]
@@ -15,10 +23,23 @@ pub struct Marked {
     pub marks: &'static str,
     /// By which rows are newer.
     pub key: &'static str,
+    /// What an index has before the key: within each of these rows are in order.
+    parts: &'static [&'static str],
 }
 
-pub const ORDERS: Marked = Marked { table: "orders", marks: "order_marks", key: "placed_position" };
-pub const DELIVERIES: Marked = Marked { table: "deliveries", marks: "delivery_marks", key: "id" };
+pub const ORDERS: Marked = Marked {
+    table: "orders",
+    marks: "order_marks",
+    key: "placed_position",
+    parts: &[
+        " AND status = 'PENDING'",
+        " AND status = 'DELAYED'",
+        " AND status = 'PARTIALLY_DELIVERED'",
+        " AND status = 'DELIVERED'",
+        " AND status = 'CANCELLED'",
+    ],
+};
+pub const DELIVERIES: Marked = Marked { table: "deliveries", marks: "delivery_marks", key: "id", parts: &[""] };
 
 /// Rows of an account, from after one ordinal up to another one; and the keys they lie between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,11 +60,19 @@ impl Marked {
     /// How many rows an account has.
     pub async fn total(self, conn: &mut PgConnection, shard: ShardId, account: AccountId) -> Result<i64, sqlx::Error> {
         let (ordinal, key) = self.mark(conn, shard, account, i64::MAX).await?;
-        let mut query = QueryBuilder::new("SELECT count(*) FROM ");
-        query.push(self.table).push(" WHERE shard_id = ").push_bind(shard).push(" AND account_id = ").push_bind(account);
-        query.push(" AND ").push(self.key).push(" > ").push_bind(key);
+        let mut query = QueryBuilder::new("SELECT ");
+        for (n, part) in self.parts.iter().enumerate() {
+            query.push(if n > 0 { " + (SELECT count(*)" } else { "(SELECT count(*)" });
+            self.push_part(&mut query, (shard, account), part);
+            query.push(" AND ").push(self.key).push(" > ").push_bind(key).push(")");
+        }
         let more: i64 = query.build_query_scalar().fetch_one(conn).await?;
         Ok(ordinal + more)
+    }
+
+    fn push_part(self, query: &mut QueryBuilder<Postgres>, (shard, account): (ShardId, AccountId), part: &'static str) {
+        query.push(" FROM ").push(self.table).push(" WHERE shard_id = ").push_bind(shard);
+        query.push(" AND account_id = ").push_bind(account).push(part);
     }
 
     /// The last mark up to an ordinal: its ordinal and key, or zeros.
@@ -76,21 +105,19 @@ impl Marked {
         let upto = span.upto - offset;
         let after = (span.upto.saturating_sub(rows.end)).max(span.after);
         let (ordinal, key) = self.mark(conn, shard, account, after).await?;
-        let mut query = QueryBuilder::new("SELECT ");
-        query.push(self.key).push(" FROM ").push(self.table);
-        query.push(" WHERE shard_id = ").push_bind(shard).push(" AND account_id = ").push_bind(account);
         // From the span's end or from the mark, whichever is nearer.
-        if offset <= after - ordinal {
-            query.push(" AND ").push(self.key).push(" <= ").push_bind(span.upto_key);
-            query.push(" ORDER BY ").push(self.key).push(" DESC OFFSET ").push_bind(offset);
-        } else {
-            query.push(" AND ").push(self.key).push(" > ").push_bind(key);
-            query.push(" ORDER BY ").push(self.key).push(" OFFSET ").push_bind(after - ordinal);
-        }
-        query.push(" LIMIT ").push_bind(upto - after);
-        let mut keys: Vec<i64> = query.build_query_scalar().persistent(false).fetch_all(conn).await?;
-        keys.sort_unstable_by(|a, b| b.cmp(a));
-        Ok(keys)
+        let is_from_end = offset <= after - ordinal;
+        let branch = |query: &mut QueryBuilder<Postgres>, part: &&'static str| {
+            query.push("SELECT ").push(self.key).push(" AS key");
+            self.push_part(query, (shard, account), part);
+            query.push(" AND ").push(self.key);
+            match is_from_end {
+                true => query.push(" <= ").push_bind(span.upto_key),
+                false => query.push(" > ").push_bind(key),
+            };
+        };
+        let skipped = if is_from_end { offset } else { after - ordinal };
+        merged_from(conn, self.parts, branch, is_from_end, (skipped, upto - after)).await
     }
 }
 
@@ -113,11 +140,13 @@ pub async fn orders_before(
          SELECT bounds.ordinal + o.n, coalesce(o.last, bounds.after)
          FROM bounds CROSS JOIN LATERAL
             (SELECT count(*) AS n, max(placed_position) AS last FROM orders
-             WHERE shard_id = $1 AND account_id = $2 AND placed_position > bounds.after AND placed_position <= bounds.upto AND created_at < $3) AS o",
+             WHERE shard_id = $1 AND account_id = $2 AND status = ANY($4)
+               AND placed_position > bounds.after AND placed_position <= bounds.upto AND created_at < $3) AS o",
     )
     .bind(shard)
     .bind(account)
     .bind(time)
+    .bind(any_status())
     .fetch_one(conn)
     .await
 }

@@ -248,7 +248,19 @@ pub async fn merged<T>(
     if branches.is_empty() || wanted <= 0 {
         return Ok(vec![]);
     }
-    let (order, skipped) = if before <= beyond { (" ORDER BY key DESC", before) } else { (" ORDER BY key", beyond) };
+    let skipped = before.min(beyond);
+    merged_from(conn, branches, branch, before <= beyond, (skipped, wanted)).await
+}
+
+/// So many of these keys after those skipped, from the newest or from the oldest one on; newest first all the same.
+pub async fn merged_from<T>(
+    conn: &mut PgConnection,
+    branches: &[T],
+    branch: impl Fn(&mut QueryBuilder<Postgres>, &T),
+    is_from_newest: bool,
+    (skipped, wanted): (i64, i64),
+) -> Result<Vec<i64>, sqlx::Error> {
+    let order = if is_from_newest { " ORDER BY key DESC" } else { " ORDER BY key" };
     let mut query = QueryBuilder::new("SELECT key FROM (");
     for (n, part) in branches.iter().enumerate() {
         query.push(if n > 0 { " UNION ALL (" } else { "(" });

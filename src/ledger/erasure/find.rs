@@ -59,7 +59,8 @@ impl Finder {
         loop {
             let part = match self.stage {
                 Stage::Orders => {
-                    let page = self.page(&mut conn, "SELECT placed_position, id FROM orders WHERE shard_id = $1 AND account_id = $2 AND placed_position > $3 ORDER BY placed_position LIMIT $4", Stage::Movements).await?;
+                    // Every order has its debit.
+                    let page = self.page(&mut conn, "SELECT position, order_id FROM wallet_transactions WHERE shard_id = $1 AND account_id = $2 AND position > $3 AND type = 'DEBIT' AND order_id IS NOT NULL ORDER BY position LIMIT $4", Stage::Movements).await?;
                     let texts = present(&mut conn, self.shard, &[METADATA, CANCEL_REASON], &page).await?;
                     let vouchers = sqlx::query_scalar(
                         "SELECT v.id FROM unnest($2::bigint[]) AS o (id) JOIN vault.vouchers v ON v.shard_id = $1 AND v.order_id = o.id
