@@ -183,14 +183,15 @@ async fn many_sends_at_once_get_each_their_own_answer() {
 }
 
 /// A receiver in a thread of its own that answers one request on each connection, as if the
-/// connection stayed open, and closes it.
-fn closing_receiver(certificate: &Certificate) -> (SocketAddr, Arc<AtomicUsize>) {
+/// connection stayed open, and closes it. Counts the requests answered, and the connections closed.
+fn closing_receiver(certificate: &Certificate) -> (SocketAddr, Arc<AtomicUsize>, Arc<AtomicUsize>) {
     use std::io::{Read, Write};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let tls = certificate.server_config().unwrap();
     let answered = Arc::new(AtomicUsize::new(0));
-    let counted = answered.clone();
+    let closed = Arc::new(AtomicUsize::new(0));
+    let (counted, gone) = (answered.clone(), closed.clone());
     std::thread::spawn(move || {
         while let Ok((mut stream, _)) = listener.accept() {
             let mut session = rustls::ServerConnection::new(tls.clone()).unwrap();
@@ -206,15 +207,17 @@ fn closing_receiver(certificate: &Certificate) -> (SocketAddr, Arc<AtomicUsize>)
                 counted.fetch_add(1, Ordering::SeqCst);
                 tls.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
             }
+            drop(stream);
+            gone.fetch_add(1, Ordering::SeqCst);
         }
     });
-    (address, answered)
+    (address, answered, closed)
 }
 
 #[tokio::test]
 async fn a_kept_connection_that_was_closed_unannounced_costs_no_attempt() {
     let certificate = Certificate::generate().unwrap();
-    let (address, answered) = closing_receiver(&certificate);
+    let (address, answered, closed) = closing_receiver(&certificate);
     let sender = sender_with(certificate.ca_pem(), LONG, &["127.0.0.1/32"]);
     let url = format!("https://{address}/");
     for turn in 1..=10 {
@@ -222,7 +225,9 @@ async fn a_kept_connection_that_was_closed_unannounced_costs_no_attempt() {
         assert!(outcome.succeeded(), "{outcome:?}");
         assert_eq!(answered.load(Ordering::SeqCst), turn, "and nothing was sent twice");
         // The end of the connection arrives while nothing here can take note of it.
-        std::thread::sleep(Duration::from_millis(30));
+        while closed.load(Ordering::SeqCst) < turn {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
