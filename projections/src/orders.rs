@@ -236,7 +236,7 @@ async fn list_of_account(
         .bind(shard)
         .bind(account)
         .bind(keys)
-        .bind(marks::any_status())
+        .bind(status.map_or(marks::any_status().to_vec(), |status| vec![status]))
         .fetch_all(&mut *tx)
         .await?,
     )?;
@@ -297,6 +297,14 @@ async fn list_of_all(
     for (n, of) in marks::any_status().into_iter().filter(|of| status.is_none_or(|status| status == *of)).enumerate() {
         select.push(if n > 0 { " UNION ALL (SELECT o.id, o.placed_position" } else { "(SELECT o.id, o.placed_position" });
         matching(&mut select, Some(of));
+        if let Some(from) = filter.created_from {
+            // Nothing before the last mark before it: an order's position never runs against its time.
+            select
+                .push(" AND o.placed_position > coalesce((SELECT m.key FROM order_marks m WHERE m.shard_id = ")
+                .push_bind(shard);
+            select.push(" AND m.account_id = a.id AND m.created_at < ").push_bind(from);
+            select.push(" ORDER BY m.created_at DESC, m.ordinal DESC LIMIT 1), 0)");
+        }
         select.push(" AND o.account_id = a.id ORDER BY o.placed_position DESC LIMIT ").push_bind(page.rows().end).push(")");
     }
     select.push(") AS r WHERE a.shard_id = ").push_bind(shard);

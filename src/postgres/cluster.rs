@@ -21,7 +21,7 @@ use super::{During, Error, OWNER_ROLE};
 const READY_PATIENCE: Duration = Duration::from_secs(600);
 const READY_POLL: Duration = Duration::from_millis(10);
 
-/// For a ledger of record; its `shared_buffers` are the machine's.
+/// For a ledger of record; [`memory`] says how large its `shared_buffers` are.
 const DURABLE: &[(&str, &str)] = &[
     ("fsync", "on"),
     ("synchronous_commit", "on"),

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 const MIB: u64 = 1024 * 1024;
-const CGROUPS: &str = "/sys/fs/cgroup";
+/// Where control groups are, what begins the line of this process's own, and what has the limit: version 2 and 1.
+const CGROUPS: [(&str, &str, &str); 2] =
+    [("/sys/fs/cgroup", "0::/", "memory.max"), ("/sys/fs/cgroup/memory", ":memory:/", "memory.limit_in_bytes")];
 
 /// `shared_buffers`: an eighth of the memory, from 128 MB to 1 GB. With less than the pages that are written again
 /// and again, the writer itself has to write others to disk before it can go on.
@@ -21,12 +23,15 @@ fn memory() -> u64 {
     cgroup_limit().map_or(machine, |limit| limit.min(machine))
 }
 
-/// The least that a control group (version 2) around this process sets.
+/// The least that a control group around this process sets.
 fn cgroup_limit() -> Option<u64> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let limit = |group: &Path| std::fs::read_to_string(group.join("memory.max")).ok()?.trim().parse().ok();
-    Path::new(CGROUPS).join(own).ancestors().take_while(|group| group.starts_with(CGROUPS)).filter_map(limit).min()
+    let limits = CGROUPS.iter().filter_map(|(root, begin, file)| {
+        let own = groups.lines().find_map(|line| Some(line.split_once(begin)?.1))?;
+        let limit = |group: &Path| std::fs::read_to_string(group.join(file)).ok()?.trim().parse().ok();
+        Path::new(root).join(own).ancestors().take_while(|group| group.starts_with(root)).filter_map(limit).min()
+    });
+    limits.min()
 }
 
 #[cfg(test)]

@@ -89,6 +89,20 @@ impl Marked {
         Ok(query.build_query_as().fetch_optional(conn).await?.unwrap_or_default())
     }
 
+    /// The key of the first mark from an ordinal on.
+    async fn key_of_mark(
+        self,
+        conn: &mut PgConnection,
+        shard: ShardId,
+        account: AccountId,
+        from: i64,
+    ) -> Result<Option<i64>, sqlx::Error> {
+        let mut query = QueryBuilder::new("SELECT key FROM ");
+        query.push(self.marks).push(" WHERE shard_id = ").push_bind(shard).push(" AND account_id = ").push_bind(account);
+        query.push(" AND ordinal >= ").push_bind(from).push(" ORDER BY ordinal LIMIT 1");
+        query.build_query_scalar().fetch_optional(conn).await
+    }
+
     /// The keys of some rows of a span, newest first.
     pub async fn keys(
         self,
@@ -107,14 +121,18 @@ impl Marked {
         let (ordinal, key) = self.mark(conn, shard, account, after).await?;
         // From the span's end or from the mark, whichever is nearer.
         let is_from_end = offset <= after - ordinal;
+        // Bounded at both ends: where a part has nothing, the index is not searched any further.
+        let upto_key = match is_from_end {
+            true => span.upto_key,
+            false => {
+                self.key_of_mark(&mut *conn, shard, account, upto).await?.map_or(span.upto_key, |key| key.min(span.upto_key))
+            }
+        };
         let branch = |query: &mut QueryBuilder<Postgres>, part: &&'static str| {
             query.push("SELECT ").push(self.key).push(" AS key");
             self.push_part(query, (shard, account), part);
-            query.push(" AND ").push(self.key);
-            match is_from_end {
-                true => query.push(" <= ").push_bind(span.upto_key),
-                false => query.push(" > ").push_bind(key),
-            };
+            query.push(" AND ").push(self.key).push(" > ").push_bind(key);
+            query.push(" AND ").push(self.key).push(" <= ").push_bind(upto_key);
         };
         let skipped = if is_from_end { offset } else { after - ordinal };
         merged_from(conn, self.parts, branch, is_from_end, (skipped, upto - after)).await
@@ -149,4 +167,14 @@ pub async fn orders_before(
     .bind(any_status())
     .fetch_one(conn)
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_orders_are_the_statuses() {
+        assert_eq!(ORDERS.parts, any_status().map(|status| format!(" AND status = '{status}'")));
+    }
 }

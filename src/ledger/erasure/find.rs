@@ -59,7 +59,7 @@ impl Finder {
         loop {
             let part = match self.stage {
                 Stage::Orders => {
-                    // Every order has its debit.
+                    // Every order has its debit, appended with it.
                     let page = self.page(&mut conn, "SELECT position, order_id FROM wallet_transactions WHERE shard_id = $1 AND account_id = $2 AND position > $3 AND type = 'DEBIT' AND order_id IS NOT NULL ORDER BY position LIMIT $4", Stage::Movements).await?;
                     let texts = present(&mut conn, self.shard, &[METADATA, CANCEL_REASON], &page).await?;
                     let vouchers = sqlx::query_scalar(

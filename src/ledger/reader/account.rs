@@ -3,6 +3,7 @@
 //! Rows that are derived only say where to look: a wallet, an order or a payout is found if any of them
 //! names it, and what is read of it is the log. So no row that is missing hides what the others know.
 
+use ledger_events::order::OrderStatus;
 use ledger_events::{AccountId, Position, ShardId};
 use sqlx::PgConnection;
 
@@ -62,8 +63,16 @@ pub async fn money_positions(
             return Ok(None);
         }
     }
-    let placed = "SELECT id FROM orders WHERE shard_id = $1 AND account_id = $2 AND placed_position <= $4 LIMIT $3";
-    let placed = sqlx::query_scalar(placed).bind(shard).bind(account).bind(limit).bind(upto).fetch_all(&mut *conn).await?;
+    let placed =
+        "SELECT id FROM orders WHERE shard_id = $1 AND account_id = $2 AND placed_position <= $4 AND status = ANY($5) LIMIT $3";
+    let placed = sqlx::query_scalar(placed)
+        .bind(shard)
+        .bind(account)
+        .bind(limit)
+        .bind(upto)
+        .bind(OrderStatus::ALL.map(OrderStatus::as_str))
+        .fetch_all(&mut *conn)
+        .await?;
     let requested = "SELECT id FROM payouts WHERE shard_id = $1 AND account_id = $2 LIMIT $3";
     let requested = sqlx::query_scalar(requested).bind(shard).bind(account).bind(limit).fetch_all(&mut *conn).await?;
     orders.extend::<Vec<i64>>(placed);
