@@ -5,6 +5,7 @@ mod admin;
 mod audit;
 mod call;
 mod client;
+mod clock;
 mod demo;
 mod erase;
 mod events;
@@ -90,6 +91,8 @@ enum Command {
     Replay(replay::ReplayArgs),
     /// Show an order with its story, or a wallet, as it is or as it was
     Show(show::ShowArgs),
+    /// Show the database's clock, and confirm it after a jump
+    Clock(clock::ClockArgs),
     /// Destroy personal data that stands outside the log
     Erase(erase::EraseArgs),
     /// Prove that every derived row is what the log says, or an export what was signed; fails when anything differs
@@ -145,6 +148,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Receipt(args) => receipt::run(args, &output).await,
         Command::Replay(args) => replay::run(args, &output).await,
         Command::Show(args) => show::run(args, &output).await,
+        Command::Clock(args) => clock::run(args, &output).await,
         Command::Erase(args) => erase::run(args, &output).await,
         Command::Verify(args) => return Ok(compared(audit::verify(&args, &output).await)),
         Command::Rebuild(args) => return Ok(compared(audit::rebuild(&args, &output).await)),

@@ -225,6 +225,10 @@ pub struct Config {
     #[arg(long, env = "LEDGER_RESPONSE_BODY_QUOTA", value_name = "BYTES", default_value = "16MiB", value_parser = bytes)]
     pub response_body_quota: u64,
 
+    /// How far the database's clock may jump ahead before vouchers that would expire by it are held until an operator confirms it
+    #[arg(long, env = "LEDGER_MAX_CLOCK_JUMP", value_name = "DURATION", default_value = "1d", value_parser = duration)]
+    pub max_clock_jump: Duration,
+
     /// Requests a window; a rule left out keeps its default
     #[arg(long, env = "LEDGER_RATE_LIMITS", value_name = "LIMITS", default_value_t = RateLimits::default())]
     pub rate_limits: RateLimits,

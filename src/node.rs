@@ -27,7 +27,7 @@ use crate::delivery::worker::{Worker, WorkerSettings};
 use crate::fulfilment::Fulfilment;
 use crate::ledger::expiry::{self, KeyWalk};
 use crate::ledger::projector::Projector;
-use crate::ledger::{Ledger, SchemaError, connect, health};
+use crate::ledger::{Ledger, SchemaError, clock, connect, health};
 use crate::postgres;
 use crate::sandbox::{self, Sandbox, SandboxError};
 use crate::telemetry::Metrics;
@@ -250,6 +250,7 @@ impl Node {
             self.roles.spawn(Replayer { ledger: ledger.clone(), pool: ledger.pool().clone() }.run(stop()));
         }
         self.roles.spawn(purge(ledger.clone(), stop()));
+        self.roles.spawn(clock::run(ledger.pool().clone(), config.max_clock_jump, stop()));
     }
 
     fn serve(&mut self, acceptor: TcpAcceptor, most: usize, state: ApiState) {

@@ -94,6 +94,8 @@ impl Drop for InFlight {
 #[derive(Debug, Default)]
 struct Waiting {
     head: Family<ShardLabels, Gauge>,
+    head_ahead: Family<ShardLabels, Gauge<f64, AtomicU64>>,
+    clock_ahead: Family<ShardLabels, Gauge<f64, AtomicU64>>,
     position: Family<ProjectionLabels, Gauge>,
     lag_positions: Family<ProjectionLabels, Gauge>,
     lag_seconds: Family<ProjectionLabels, Gauge<f64, AtomicU64>>,
@@ -130,6 +132,18 @@ impl CalledFor {
 impl Waiting {
     fn register(&self, registry: &mut Registry) {
         registry.register("log_head_position", "Where the log ends", self.head.clone());
+        registry.register_with_unit(
+            "log_head_ahead",
+            "How far the time of the log's last event is ahead of the database's clock",
+            Unit::Seconds,
+            self.head_ahead.clone(),
+        );
+        registry.register_with_unit(
+            "clock_ahead",
+            "How far the database's clock is ahead of the trusted time by which vouchers expire",
+            Unit::Seconds,
+            self.clock_ahead.clone(),
+        );
         registry.register("projection_position", "Up to where a projection has come, over all nodes", self.position.clone());
         registry.register("projection_lag_positions", "Events that are not projected yet", self.lag_positions.clone());
         registry.register_with_unit(
@@ -153,6 +167,8 @@ impl Waiting {
         for backlog in backlogs {
             let shard = ShardLabels { shard: backlog.shard_id.into() };
             self.head.get_or_create(&shard).set(backlog.head);
+            self.head_ahead.get_or_create(&shard).set(backlog.head_ahead);
+            self.clock_ahead.get_or_create(&shard).set(backlog.clock_ahead);
             self.unqueued.get_or_create(&shard).set(backlog.unqueued);
             self.out_of_stock.get_or_create(&shard).set(backlog.waiting);
             self.due.get_or_create(&shard).set(backlog.due);
@@ -162,6 +178,8 @@ impl Waiting {
     /// What is not known is not shown, rather than shown as it once was.
     fn clear(&self) {
         self.head.clear();
+        self.head_ahead.clear();
+        self.clock_ahead.clear();
         self.position.clear();
         self.lag_positions.clear();
         self.lag_seconds.clear();

@@ -16,6 +16,7 @@ mod log;
 mod payouts;
 mod reconciliation;
 mod recovery;
+mod rollout;
 mod sandbox;
 mod support;
 mod takeover;

@@ -10,12 +10,28 @@ use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
 use crate::page::{self, Listed, Page};
 use crate::{ProjectionError, known};
 
+/// The columns of [`AccountRow`], as a literal for `concat!`.
+macro_rules! account_columns {
+    () => {
+        "id, version, name, status, discounts, created_at, updated_at"
+    };
+}
+
+/// The columns of [`CredentialRow`], as a literal for `concat!`.
+macro_rules! credential_columns {
+    () => {
+        "id, version, account_id, name, key_prefix, has_signing_secret, hmac_required, is_revoked,
+         created_at, updated_at"
+    };
+}
+
 pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[AccountId]) -> Result<Vec<Account>, sqlx::Error> {
-    let found: Vec<AccountRow> = sqlx::query_as("SELECT * FROM accounts WHERE shard_id = $1 AND id = ANY($2)")
-        .bind(shard)
-        .bind(ids)
-        .fetch_all(conn)
-        .await?;
+    let found: Vec<AccountRow> =
+        sqlx::query_as(concat!("SELECT ", account_columns!(), " FROM accounts WHERE shard_id = $1 AND id = ANY($2)"))
+            .bind(shard)
+            .bind(ids)
+            .fetch_all(conn)
+            .await?;
     Ok(found.into_iter().map(|row| row.0).collect())
 }
 
@@ -24,25 +40,32 @@ pub async fn load_credentials(
     shard: ShardId,
     ids: &[CredentialId],
 ) -> Result<Vec<Credential>, sqlx::Error> {
-    let found: Vec<CredentialRow> = sqlx::query_as("SELECT * FROM credentials WHERE shard_id = $1 AND id = ANY($2)")
-        .bind(shard)
-        .bind(ids)
-        .fetch_all(conn)
-        .await?;
+    let found: Vec<CredentialRow> =
+        sqlx::query_as(concat!("SELECT ", credential_columns!(), " FROM credentials WHERE shard_id = $1 AND id = ANY($2)"))
+            .bind(shard)
+            .bind(ids)
+            .fetch_all(conn)
+            .await?;
     Ok(found.into_iter().map(|row| row.0).collect())
 }
 
 /// Every account, for comparing the table with the fold.
 pub async fn all(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<Account>, sqlx::Error> {
     let found: Vec<AccountRow> =
-        sqlx::query_as("SELECT * FROM accounts WHERE shard_id = $1 ORDER BY id").bind(shard).fetch_all(conn).await?;
+        sqlx::query_as(concat!("SELECT ", account_columns!(), " FROM accounts WHERE shard_id = $1 ORDER BY id"))
+            .bind(shard)
+            .fetch_all(conn)
+            .await?;
     Ok(found.into_iter().map(|row| row.0).collect())
 }
 
 /// Every credential, for comparing the table with the fold.
 pub async fn all_credentials(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<Credential>, sqlx::Error> {
     let found: Vec<CredentialRow> =
-        sqlx::query_as("SELECT * FROM credentials WHERE shard_id = $1 ORDER BY id").bind(shard).fetch_all(conn).await?;
+        sqlx::query_as(concat!("SELECT ", credential_columns!(), " FROM credentials WHERE shard_id = $1 ORDER BY id"))
+            .bind(shard)
+            .fetch_all(conn)
+            .await?;
     Ok(found.into_iter().map(|row| row.0).collect())
 }
 
@@ -183,7 +206,7 @@ pub async fn list(pool: &PgPool, page: Page) -> Result<Listed<Account>, sqlx::Er
     let conditions = |query: &mut QueryBuilder<Postgres>| {
         query.push(" FROM accounts WHERE true");
     };
-    let listed: Listed<AccountRow> = page::fetch(pool, conditions, "id", page).await?;
+    let listed: Listed<AccountRow> = page::fetch(pool, account_columns!(), conditions, "id", page).await?;
     Ok(listed.map(|row| row.0))
 }
 
@@ -192,11 +215,14 @@ pub async fn list_credentials(pool: &PgPool, account_id: AccountId, page: Page) 
     let conditions = |query: &mut QueryBuilder<Postgres>| {
         query.push(" FROM credentials WHERE account_id = ").push_bind(account_id);
     };
-    let listed: Listed<CredentialRow> = page::fetch(pool, conditions, "id", page).await?;
+    let listed: Listed<CredentialRow> = page::fetch(pool, credential_columns!(), conditions, "id", page).await?;
     Ok(listed.map(|row| row.0))
 }
 
 pub async fn find(pool: &PgPool, id: AccountId) -> Result<Option<(ShardId, Account)>, sqlx::Error> {
-    let row = sqlx::query("SELECT * FROM accounts WHERE id = $1").bind(id).fetch_optional(pool).await?;
+    let row = sqlx::query(concat!("SELECT shard_id, ", account_columns!(), " FROM accounts WHERE id = $1"))
+        .bind(id)
+        .fetch_optional(pool)
+        .await?;
     row.map(|row| Ok((row.try_get("shard_id")?, AccountRow::from_row(&row)?.0))).transpose()
 }

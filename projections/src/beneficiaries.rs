@@ -10,11 +10,20 @@ use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
 use crate::page::{self, Listed, Page};
 use crate::{ProjectionError, known};
 
+/// The columns of [`BeneficiaryRow`], as a literal for `concat!`.
+macro_rules! beneficiary_columns {
+    () => {
+        "id, version, account_id, type, country, currency, is_deleted, created_at, updated_at"
+    };
+}
+
 /// Rows by id, deleted ones too; unknown ids are left out.
 pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[BeneficiaryId]) -> Result<Vec<Beneficiary>, sqlx::Error> {
-    let rows: Vec<BeneficiaryRow> = sqlx::query_as(
-        "SELECT b.* FROM unnest($2::bigint[]) AS wanted (id) JOIN beneficiaries b ON b.shard_id = $1 AND b.id = wanted.id",
-    )
+    let rows: Vec<BeneficiaryRow> = sqlx::query_as(concat!(
+        "SELECT ",
+        beneficiary_columns!(),
+        " FROM unnest($2::bigint[]) AS wanted (wanted_id) JOIN beneficiaries ON shard_id = $1 AND id = wanted_id"
+    ))
     .bind(shard)
     .bind(ids)
     .fetch_all(conn)
@@ -99,7 +108,7 @@ pub async fn list(pool: &PgPool, shard: ShardId, account: AccountId, page: Page)
         query.push(" FROM beneficiaries WHERE NOT is_deleted AND shard_id = ").push_bind(shard);
         page::equals(query, "account_id", Some(account));
     };
-    let listed: Listed<BeneficiaryRow> = page::fetch(pool, conditions, "id", page).await?;
+    let listed: Listed<BeneficiaryRow> = page::fetch(pool, beneficiary_columns!(), conditions, "id", page).await?;
     Ok(listed.map(|row| row.0))
 }
 
@@ -110,12 +119,15 @@ pub async fn find(
     account: AccountId,
     id: BeneficiaryId,
 ) -> Result<Option<Beneficiary>, sqlx::Error> {
-    let found: Option<BeneficiaryRow> =
-        sqlx::query_as("SELECT * FROM beneficiaries WHERE shard_id = $1 AND id = $2 AND account_id = $3 AND NOT is_deleted")
-            .bind(shard)
-            .bind(id)
-            .bind(account)
-            .fetch_optional(pool)
-            .await?;
+    let found: Option<BeneficiaryRow> = sqlx::query_as(concat!(
+        "SELECT ",
+        beneficiary_columns!(),
+        " FROM beneficiaries WHERE shard_id = $1 AND id = $2 AND account_id = $3 AND NOT is_deleted"
+    ))
+    .bind(shard)
+    .bind(id)
+    .bind(account)
+    .fetch_optional(pool)
+    .await?;
     Ok(found.map(|row| row.0))
 }

@@ -15,28 +15,54 @@ use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
 use crate::ProjectionError;
 use crate::page::{self, Listed, Page};
 
+/// The columns of [`ProductRow`], as a literal for `concat!`.
+macro_rules! product_columns {
+    () => {
+        "id, version, details, image, created_at, updated_at"
+    };
+}
+
+/// The columns of [`CategoryRow`], as a literal for `concat!`.
+macro_rules! category_columns {
+    () => {
+        "id, version, name, parent_id, created_at"
+    };
+}
+
 /// The catalogue is one for all shards: its events are in the first, every writer reads it.
 pub async fn load(conn: &mut PgConnection, ids: &[ProductId]) -> Result<Vec<Product>, sqlx::Error> {
-    let found: Vec<ProductRow> = sqlx::query_as("SELECT * FROM products WHERE id = ANY($1)").bind(ids).fetch_all(conn).await?;
+    let found: Vec<ProductRow> = sqlx::query_as(concat!("SELECT ", product_columns!(), " FROM products WHERE id = ANY($1)"))
+        .bind(ids)
+        .fetch_all(conn)
+        .await?;
     Ok(found.into_iter().map(|row| row.0).collect())
 }
 
 pub async fn load_categories(conn: &mut PgConnection, ids: &[CategoryId]) -> Result<Vec<Category>, sqlx::Error> {
-    let found: Vec<CategoryRow> = sqlx::query_as("SELECT * FROM categories WHERE id = ANY($1)").bind(ids).fetch_all(conn).await?;
+    let found: Vec<CategoryRow> = sqlx::query_as(concat!("SELECT ", category_columns!(), " FROM categories WHERE id = ANY($1)"))
+        .bind(ids)
+        .fetch_all(conn)
+        .await?;
     Ok(found.into_iter().map(|row| row.0).collect())
 }
 
 /// Every product of a shard's log, for comparing the table with the fold.
 pub async fn all(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<Product>, sqlx::Error> {
     let found: Vec<ProductRow> =
-        sqlx::query_as("SELECT * FROM products WHERE shard_id = $1 ORDER BY id").bind(shard).fetch_all(conn).await?;
+        sqlx::query_as(concat!("SELECT ", product_columns!(), " FROM products WHERE shard_id = $1 ORDER BY id"))
+            .bind(shard)
+            .fetch_all(conn)
+            .await?;
     Ok(found.into_iter().map(|row| row.0).collect())
 }
 
 /// Every category of a shard's log, for comparing the table with the fold.
 pub async fn all_categories(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<Category>, sqlx::Error> {
     let found: Vec<CategoryRow> =
-        sqlx::query_as("SELECT * FROM categories WHERE shard_id = $1 ORDER BY id").bind(shard).fetch_all(conn).await?;
+        sqlx::query_as(concat!("SELECT ", category_columns!(), " FROM categories WHERE shard_id = $1 ORDER BY id"))
+            .bind(shard)
+            .fetch_all(conn)
+            .await?;
     Ok(found.into_iter().map(|row| row.0).collect())
 }
 
@@ -188,7 +214,7 @@ impl ProductFilter {
 pub async fn list(pool: &PgPool, filter: &ProductFilter, page: Page) -> Result<Listed<Product<Box<RawValue>>>, sqlx::Error> {
     let mut query = QueryBuilder::new("SELECT (SELECT count(*)");
     filter.write(&mut query);
-    query.push(") AS total, id, version, details, image, created_at, updated_at");
+    query.push(concat!(") AS total, ", product_columns!()));
     filter.write(&mut query);
     query.push(" ORDER BY id DESC LIMIT ").push_bind(page.size);
     query.push(" OFFSET ").push_bind((page.number - 1).saturating_mul(page.size));
@@ -215,13 +241,17 @@ pub async fn list(pool: &PgPool, filter: &ProductFilter, page: Page) -> Result<L
 }
 
 pub async fn find(pool: &PgPool, id: ProductId) -> Result<Option<Product>, sqlx::Error> {
-    let found: Option<ProductRow> = sqlx::query_as("SELECT * FROM products WHERE id = $1").bind(id).fetch_optional(pool).await?;
+    let found: Option<ProductRow> = sqlx::query_as(concat!("SELECT ", product_columns!(), " FROM products WHERE id = $1"))
+        .bind(id)
+        .fetch_optional(pool)
+        .await?;
     Ok(found.map(|row| row.0))
 }
 
 /// Every category, by name.
 pub async fn categories(pool: &PgPool) -> Result<Vec<Category>, sqlx::Error> {
-    let found: Vec<CategoryRow> = sqlx::query_as("SELECT * FROM categories ORDER BY name, id").fetch_all(pool).await?;
+    let found: Vec<CategoryRow> =
+        sqlx::query_as(concat!("SELECT ", category_columns!(), " FROM categories ORDER BY name, id")).fetch_all(pool).await?;
     Ok(found.into_iter().map(|row| row.0).collect())
 }
 
@@ -230,6 +260,6 @@ pub async fn list_categories(pool: &PgPool, page: Page) -> Result<Listed<Categor
     let conditions = |query: &mut QueryBuilder<Postgres>| {
         query.push(" FROM categories WHERE true");
     };
-    let listed: Listed<CategoryRow> = page::fetch(pool, conditions, "id", page).await?;
+    let listed: Listed<CategoryRow> = page::fetch(pool, category_columns!(), conditions, "id", page).await?;
     Ok(listed.map(|row| row.0))
 }

@@ -21,12 +21,24 @@ mod writing;
 
 pub use writing::push;
 
+/// The columns of [`OrderRow`], as a literal for `concat!`.
+macro_rules! order_columns {
+    () => {
+        "id, version, placed_position, placed_event_id, last_event_id, account_id, reference_code,
+         client_reference, product_id, product_name, currency, denomination, quantity, face_value, discount,
+         discount_amount, amount, wallet_id, transaction_id, metadata_hash, status, sub_status, is_queued,
+         delivered_quantity, items, delivered_on, cancelled_on, refunded_amount, created_at, updated_at"
+    };
+}
+
 /// Rows by id, as they stand; unknown ids are left out.
 pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[OrderId]) -> Result<Vec<Order>, sqlx::Error> {
     rows(
-        sqlx::query_as(
-            "SELECT o.* FROM unnest($2::bigint[]) AS wanted (id) JOIN orders o ON o.shard_id = $1 AND o.id = wanted.id",
-        )
+        sqlx::query_as(concat!(
+            "SELECT ",
+            order_columns!(),
+            " FROM unnest($2::bigint[]) AS wanted (wanted_id) JOIN orders ON shard_id = $1 AND id = wanted_id"
+        ))
         .bind(shard)
         .bind(ids)
         .fetch_all(conn)
@@ -42,10 +54,12 @@ pub async fn load_by_client_reference(
     references: &[&str],
 ) -> Result<Vec<Order>, sqlx::Error> {
     rows(
-        sqlx::query_as(
-            "SELECT o.* FROM unnest($2::bigint[], $3::text[]) AS wanted (account_id, client_reference)
-             JOIN orders o ON o.shard_id = $1 AND o.account_id = wanted.account_id AND o.client_reference = wanted.client_reference",
-        )
+        sqlx::query_as(concat!(
+            "SELECT ",
+            order_columns!(),
+            " FROM unnest($2::bigint[], $3::text[]) AS wanted (wanted_account, wanted_reference)
+             JOIN orders ON shard_id = $1 AND account_id = wanted_account AND client_reference = wanted_reference"
+        ))
         .bind(shard)
         .bind(accounts)
         .bind(references)
@@ -57,7 +71,7 @@ pub async fn load_by_client_reference(
 /// Rows in id order after an id: for comparing the table with the fold.
 pub async fn after(conn: &mut PgConnection, shard: ShardId, id: OrderId, limit: i64) -> Result<Vec<Order>, sqlx::Error> {
     rows(
-        sqlx::query_as("SELECT * FROM orders WHERE shard_id = $1 AND id > $2 ORDER BY id LIMIT $3")
+        sqlx::query_as(concat!("SELECT ", order_columns!(), " FROM orders WHERE shard_id = $1 AND id > $2 ORDER BY id LIMIT $3"))
             .bind(shard)
             .bind(id)
             .bind(limit)
@@ -228,11 +242,13 @@ async fn list_of_account(
         }
     };
     let found = rows(
-        sqlx::query_as(
-            "SELECT o.* FROM unnest($3::bigint[]) AS wanted (position)
-             JOIN orders o ON o.shard_id = $1 AND o.account_id = $2 AND o.status = ANY($4) AND o.placed_position = wanted.position
-             ORDER BY o.placed_position DESC",
-        )
+        sqlx::query_as(concat!(
+            "SELECT ",
+            order_columns!(),
+            " FROM unnest($3::bigint[]) AS wanted (wanted_position)
+             JOIN orders ON shard_id = $1 AND account_id = $2 AND status = ANY($4) AND placed_position = wanted_position
+             ORDER BY placed_position DESC"
+        ))
         .bind(shard)
         .bind(account)
         .bind(keys)
@@ -293,7 +309,11 @@ async fn list_of_all(
         matching(&mut count, status);
         count.build_query_scalar().persistent(false).fetch_one(&mut *tx).await?
     };
-    let mut select = QueryBuilder::new("SELECT o.* FROM (SELECT r.* FROM accounts a CROSS JOIN LATERAL (");
+    let mut select = QueryBuilder::new(concat!(
+        "SELECT ",
+        order_columns!(),
+        " FROM (SELECT r.id AS wanted_id, r.placed_position AS wanted_position FROM accounts a CROSS JOIN LATERAL ("
+    ));
     for (n, of) in marks::any_status().into_iter().filter(|of| status.is_none_or(|status| status == *of)).enumerate() {
         select.push(if n > 0 { " UNION ALL (SELECT o.id, o.placed_position" } else { "(SELECT o.id, o.placed_position" });
         matching(&mut select, Some(of));
@@ -309,8 +329,8 @@ async fn list_of_all(
     }
     select.push(") AS r WHERE a.shard_id = ").push_bind(shard);
     select.push(" ORDER BY r.placed_position DESC LIMIT ").push_bind(page.size).push(" OFFSET ").push_bind(page.offset());
-    select.push(") AS wanted JOIN orders o ON o.shard_id = ").push_bind(shard);
-    select.push(" AND o.id = wanted.id ORDER BY o.placed_position DESC");
+    select.push(") AS wanted JOIN orders ON shard_id = ").push_bind(shard);
+    select.push(" AND id = wanted_id ORDER BY placed_position DESC");
     let found = rows(select.build_query_as().persistent(false).fetch_all(&mut *tx).await?)?;
     tx.commit().await?;
     Ok(Listed { rows: found, total })
@@ -338,14 +358,18 @@ async fn list_by_reference(
         page::equals(query, "client_reference", filter.client_reference.clone());
         page::between(query, "created_at", filter.created_from, filter.created_to);
     };
-    let listed: Listed<OrderRow> = page::fetch(pool, conditions, "placed_position", page).await?;
+    let listed: Listed<OrderRow> = page::fetch(pool, order_columns!(), conditions, "placed_position", page).await?;
     Ok(listed.map(|row| row.0))
 }
 
 /// One order; `None` when it is unknown, or of another account than the one asked for.
 pub async fn find(pool: &PgPool, shard: ShardId, id: OrderId, account: Option<AccountId>) -> Result<Option<Order>, sqlx::Error> {
     let found: Option<OrderRow> =
-        sqlx::query_as("SELECT * FROM orders WHERE shard_id = $1 AND id = $2").bind(shard).bind(id).fetch_optional(pool).await?;
+        sqlx::query_as(concat!("SELECT ", order_columns!(), " FROM orders WHERE shard_id = $1 AND id = $2"))
+            .bind(shard)
+            .bind(id)
+            .fetch_optional(pool)
+            .await?;
     Ok(found.map(|row| row.0).filter(|order| account.is_none_or(|account| order.placed.account_id == account)))
 }
 

@@ -72,9 +72,10 @@ pub async fn planned_snapshot(pool: &PgPool) -> Result<Transaction<'static, Post
     pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL jit = off").await
 }
 
-/// Counts and fetches in one snapshot: `conditions` writes ` FROM … WHERE …`, rows come by `key` descending.
+/// Counts and fetches in one snapshot: `conditions` writes ` FROM … WHERE …`, rows of these columns come by `key` descending.
 pub async fn fetch<R>(
     pool: &PgPool,
+    columns: &'static str,
     conditions: impl Fn(&mut QueryBuilder<Postgres>),
     key: &'static str,
     page: Page,
@@ -86,7 +87,8 @@ where
     let mut count = QueryBuilder::new("SELECT count(*)");
     conditions(&mut count);
     let total: i64 = count.build_query_scalar().fetch_one(&mut *tx).await?;
-    let mut select = QueryBuilder::new("SELECT *");
+    let mut select = QueryBuilder::new("SELECT ");
+    select.push(columns);
     conditions(&mut select);
     select.push(" ORDER BY ").push(key).push(" DESC LIMIT ").push_bind(page.size);
     select.push(" OFFSET ").push_bind(page.offset());

@@ -11,12 +11,23 @@ use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
 use crate::page::{self, Listed, Page};
 use crate::{ProjectionError, known, money};
 
+/// The columns of [`PayoutRow`], as a literal for `concat!`.
+macro_rules! payout_columns {
+    () => {
+        "id, version, requested_event_id, last_event_id, account_id, beneficiary_id, wallet_id, amount,
+         currency, client_reference, transaction_id, status, refund_transaction_id, created_at, settled_at,
+         updated_at"
+    };
+}
+
 /// Rows by id; unknown ids are left out.
 pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[PayoutId]) -> Result<Vec<Payout>, sqlx::Error> {
     rows(
-        sqlx::query_as(
-            "SELECT p.* FROM unnest($2::bigint[]) AS wanted (id) JOIN payouts p ON p.shard_id = $1 AND p.id = wanted.id",
-        )
+        sqlx::query_as(concat!(
+            "SELECT ",
+            payout_columns!(),
+            " FROM unnest($2::bigint[]) AS wanted (wanted_id) JOIN payouts ON shard_id = $1 AND id = wanted_id"
+        ))
         .bind(shard)
         .bind(ids)
         .fetch_all(conn)
@@ -32,10 +43,12 @@ pub async fn load_by_client_reference(
     references: &[&str],
 ) -> Result<Vec<Payout>, sqlx::Error> {
     rows(
-        sqlx::query_as(
-            "SELECT p.* FROM unnest($2::bigint[], $3::text[]) AS wanted (account_id, client_reference)
-             JOIN payouts p ON p.shard_id = $1 AND p.account_id = wanted.account_id AND p.client_reference = wanted.client_reference",
-        )
+        sqlx::query_as(concat!(
+            "SELECT ",
+            payout_columns!(),
+            " FROM unnest($2::bigint[], $3::text[]) AS wanted (wanted_account, wanted_reference)
+             JOIN payouts ON shard_id = $1 AND account_id = wanted_account AND client_reference = wanted_reference"
+        ))
         .bind(shard)
         .bind(accounts)
         .bind(references)
@@ -162,17 +175,21 @@ pub async fn list(pool: &PgPool, shard: ShardId, filter: &PayoutFilter, page: Pa
         page::equals(query, "client_reference", filter.client_reference.clone());
         page::between(query, "created_at", filter.created_from, filter.created_to);
     };
-    let listed: Listed<PayoutRow> = page::fetch(pool, conditions, "id", page).await?;
+    let listed: Listed<PayoutRow> = page::fetch(pool, payout_columns!(), conditions, "id", page).await?;
     Ok(listed.map(|row| row.0))
 }
 
 /// One of an account's payouts.
 pub async fn find(pool: &PgPool, shard: ShardId, account: AccountId, id: PayoutId) -> Result<Option<Payout>, sqlx::Error> {
-    let found: Option<PayoutRow> = sqlx::query_as("SELECT * FROM payouts WHERE shard_id = $1 AND id = $2 AND account_id = $3")
-        .bind(shard)
-        .bind(id)
-        .bind(account)
-        .fetch_optional(pool)
-        .await?;
+    let found: Option<PayoutRow> = sqlx::query_as(concat!(
+        "SELECT ",
+        payout_columns!(),
+        " FROM payouts WHERE shard_id = $1 AND id = $2 AND account_id = $3"
+    ))
+    .bind(shard)
+    .bind(id)
+    .bind(account)
+    .fetch_optional(pool)
+    .await?;
     Ok(found.map(|row| row.0))
 }

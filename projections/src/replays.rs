@@ -11,10 +11,20 @@ use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
 use crate::page::{self, Listed, Page};
 use crate::{ProjectionError, known};
 
+/// The columns of [`ReplayRow`], as a literal for `concat!`.
+macro_rules! replay_columns {
+    () => {
+        "id, version, account_id, webhook_id, kind, events, per_second, status, from_position,
+         next_position, until_position, deliveries, created_at, updated_at"
+    };
+}
+
 pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[ReplayId]) -> Result<Vec<Replay>, sqlx::Error> {
-    let rows: Vec<ReplayRow> = sqlx::query_as(
-        "SELECT r.* FROM unnest($2::bigint[]) AS wanted (id) JOIN webhook_replays r ON r.shard_id = $1 AND r.id = wanted.id",
-    )
+    let rows: Vec<ReplayRow> = sqlx::query_as(concat!(
+        "SELECT ",
+        replay_columns!(),
+        " FROM unnest($2::bigint[]) AS wanted (wanted_id) JOIN webhook_replays ON shard_id = $1 AND id = wanted_id"
+    ))
     .bind(shard)
     .bind(ids)
     .fetch_all(conn)
@@ -24,21 +34,26 @@ pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[ReplayId]) -> 
 
 /// The replays of these accounts' webhooks that have not ended.
 pub async fn load_running(conn: &mut PgConnection, shard: ShardId, accounts: &[AccountId]) -> Result<Vec<Replay>, sqlx::Error> {
-    let rows: Vec<ReplayRow> =
-        sqlx::query_as("SELECT * FROM webhook_replays WHERE shard_id = $1 AND status = 'RUNNING' AND account_id = ANY ($2)")
-            .bind(shard)
-            .bind(accounts)
-            .fetch_all(conn)
-            .await?;
+    let rows: Vec<ReplayRow> = sqlx::query_as(concat!(
+        "SELECT ",
+        replay_columns!(),
+        " FROM webhook_replays WHERE shard_id = $1 AND status = 'RUNNING' AND account_id = ANY ($2)"
+    ))
+    .bind(shard)
+    .bind(accounts)
+    .fetch_all(conn)
+    .await?;
     Ok(rows.into_iter().map(|row| row.0).collect())
 }
 
 /// The replays whose next step is due: at once, and then one in a second.
 pub async fn due(pool: &PgPool, shard: ShardId) -> Result<Vec<Replay>, sqlx::Error> {
-    let rows: Vec<ReplayRow> = sqlx::query_as(
-        "SELECT * FROM webhook_replays WHERE shard_id = $1 AND status = 'RUNNING'
-            AND (version = 1 OR updated_at <= clock_timestamp() - interval '1 second') ORDER BY id",
-    )
+    let rows: Vec<ReplayRow> = sqlx::query_as(concat!(
+        "SELECT ",
+        replay_columns!(),
+        " FROM webhook_replays WHERE shard_id = $1 AND status = 'RUNNING'
+            AND (version = 1 OR updated_at <= clock_timestamp() - interval '1 second') ORDER BY id"
+    ))
     .bind(shard)
     .fetch_all(pool)
     .await?;
@@ -128,11 +143,15 @@ impl FromRow<'_, PgRow> for ReplayRow {
 
 /// In which of these shards a replay is.
 pub async fn find(pool: &PgPool, shards: &[ShardId], id: ReplayId) -> Result<Option<(ShardId, Replay)>, sqlx::Error> {
-    let row: Option<PgRow> = sqlx::query("SELECT * FROM webhook_replays WHERE shard_id = ANY($1) AND id = $2")
-        .bind(shards)
-        .bind(id)
-        .fetch_optional(pool)
-        .await?;
+    let row: Option<PgRow> = sqlx::query(concat!(
+        "SELECT shard_id, ",
+        replay_columns!(),
+        " FROM webhook_replays WHERE shard_id = ANY($1) AND id = $2"
+    ))
+    .bind(shards)
+    .bind(id)
+    .fetch_optional(pool)
+    .await?;
     row.map(|row| Ok((row.try_get("shard_id")?, ReplayRow::from_row(&row)?.0))).transpose()
 }
 
@@ -142,7 +161,7 @@ pub async fn list(pool: &PgPool, shard: ShardId, webhook: WebhookId, page: Page)
         query.push(" FROM webhook_replays WHERE shard_id = ").push_bind(shard);
         page::equals(query, "webhook_id", Some(webhook));
     };
-    let listed: Listed<ReplayRow> = page::fetch(pool, conditions, "id", page).await?;
+    let listed: Listed<ReplayRow> = page::fetch(pool, replay_columns!(), conditions, "id", page).await?;
     Ok(listed.map(|row| row.0))
 }
 

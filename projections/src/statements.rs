@@ -12,10 +12,19 @@ use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
 use crate::page::{self, Listed, Page};
 use crate::{ProjectionError, known};
 
+/// The columns of [`StatementRow`], as a literal for `concat!`.
+macro_rules! statement_columns {
+    () => {
+        "id, version, format, fingerprint, lines, first_day, last_day, decisions, created_at, updated_at"
+    };
+}
+
 pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[StatementId]) -> Result<Vec<Statement>, sqlx::Error> {
-    let rows: Vec<StatementRow> = sqlx::query_as(
-        "SELECT s.* FROM unnest($2::bigint[]) AS wanted (id) JOIN bank_statements s ON s.shard_id = $1 AND s.id = wanted.id",
-    )
+    let rows: Vec<StatementRow> = sqlx::query_as(concat!(
+        "SELECT ",
+        statement_columns!(),
+        " FROM unnest($2::bigint[]) AS wanted (wanted_id) JOIN bank_statements ON shard_id = $1 AND id = wanted_id"
+    ))
     .bind(shard)
     .bind(ids)
     .fetch_all(conn)
@@ -29,10 +38,12 @@ pub async fn load_by_fingerprint(
     shard: ShardId,
     fingerprints: &[&str],
 ) -> Result<Vec<Statement>, sqlx::Error> {
-    let rows: Vec<StatementRow> = sqlx::query_as(
-        "SELECT s.* FROM unnest($2::text[]) AS wanted (fingerprint)
-         JOIN bank_statements s ON s.shard_id = $1 AND s.fingerprint = wanted.fingerprint",
-    )
+    let rows: Vec<StatementRow> = sqlx::query_as(concat!(
+        "SELECT ",
+        statement_columns!(),
+        " FROM unnest($2::text[]) AS wanted (wanted_fingerprint)
+         JOIN bank_statements ON shard_id = $1 AND fingerprint = wanted_fingerprint"
+    ))
     .bind(shard)
     .bind(fingerprints)
     .fetch_all(conn)
@@ -47,10 +58,12 @@ pub async fn load_by_decision(
     decisions: &[Decision],
 ) -> Result<Vec<Statement>, sqlx::Error> {
     let ids = |id: fn(&Decision) -> Option<i64>| decisions.iter().filter_map(id).collect::<Vec<_>>();
-    let rows: Vec<StatementRow> = sqlx::query_as(
-        "SELECT s.* FROM bank_statements s WHERE s.shard_id = $1 AND EXISTS (SELECT FROM json_each(s.decisions) AS d
-            WHERE (d.value->>'transaction_id')::bigint = ANY($2) OR (d.value->>'payout_id')::bigint = ANY($3))",
-    )
+    let rows: Vec<StatementRow> = sqlx::query_as(concat!(
+        "SELECT ",
+        statement_columns!(),
+        " FROM bank_statements WHERE shard_id = $1 AND EXISTS (SELECT FROM json_each(decisions) AS d
+            WHERE (d.value->>'transaction_id')::bigint = ANY($2) OR (d.value->>'payout_id')::bigint = ANY($3))"
+    ))
     .bind(shard)
     .bind(ids(|decision| if let Decision::Funding { transaction_id } = decision { Some(*transaction_id) } else { None }))
     .bind(ids(|decision| if let Decision::Payout { payout_id } = decision { Some(*payout_id) } else { None }))
@@ -145,11 +158,12 @@ impl FromRow<'_, PgRow> for StatementRow {
 }
 
 pub async fn find(pool: &PgPool, shard: ShardId, id: StatementId) -> Result<Option<Statement>, sqlx::Error> {
-    let found: Option<StatementRow> = sqlx::query_as("SELECT * FROM bank_statements WHERE shard_id = $1 AND id = $2")
-        .bind(shard)
-        .bind(id)
-        .fetch_optional(pool)
-        .await?;
+    let found: Option<StatementRow> =
+        sqlx::query_as(concat!("SELECT ", statement_columns!(), " FROM bank_statements WHERE shard_id = $1 AND id = $2"))
+            .bind(shard)
+            .bind(id)
+            .fetch_optional(pool)
+            .await?;
     Ok(found.map(|row| row.0))
 }
 
@@ -158,7 +172,7 @@ pub async fn list(pool: &PgPool, shard: ShardId, page: Page) -> Result<Listed<St
     let conditions = |query: &mut QueryBuilder<Postgres>| {
         query.push(" FROM bank_statements WHERE shard_id = ").push_bind(shard);
     };
-    let listed: Listed<StatementRow> = page::fetch(pool, conditions, "id", page).await?;
+    let listed: Listed<StatementRow> = page::fetch(pool, statement_columns!(), conditions, "id", page).await?;
     Ok(listed.map(|row| row.0))
 }
 
@@ -169,12 +183,15 @@ pub async fn between(
     first_day: NaiveDate,
     last_day: NaiveDate,
 ) -> Result<Vec<Statement>, sqlx::Error> {
-    let rows: Vec<StatementRow> =
-        sqlx::query_as("SELECT * FROM bank_statements WHERE shard_id = $1 AND first_day <= $3 AND last_day >= $2 ORDER BY id")
-            .bind(shard)
-            .bind(first_day)
-            .bind(last_day)
-            .fetch_all(pool)
-            .await?;
+    let rows: Vec<StatementRow> = sqlx::query_as(concat!(
+        "SELECT ",
+        statement_columns!(),
+        " FROM bank_statements WHERE shard_id = $1 AND first_day <= $3 AND last_day >= $2 ORDER BY id"
+    ))
+    .bind(shard)
+    .bind(first_day)
+    .bind(last_day)
+    .fetch_all(pool)
+    .await?;
     Ok(rows.into_iter().map(|row| row.0).collect())
 }

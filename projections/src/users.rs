@@ -10,9 +10,20 @@ use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
 use crate::page::{self, Listed, Page};
 use crate::{ProjectionError, known};
 
+/// The columns of [`UserRow`], as a literal for `concat!`.
+macro_rules! user_columns {
+    () => {
+        "id, version, account_id, role, email_hash, is_removed, created_at, updated_at"
+    };
+}
+
 pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[UserId]) -> Result<Vec<User>, sqlx::Error> {
     let found: Vec<UserRow> =
-        sqlx::query_as("SELECT * FROM users WHERE shard_id = $1 AND id = ANY($2)").bind(shard).bind(ids).fetch_all(conn).await?;
+        sqlx::query_as(concat!("SELECT ", user_columns!(), " FROM users WHERE shard_id = $1 AND id = ANY($2)"))
+            .bind(shard)
+            .bind(ids)
+            .fetch_all(conn)
+            .await?;
     Ok(found.into_iter().map(|row| row.0).collect())
 }
 
@@ -69,12 +80,15 @@ pub async fn list(pool: &PgPool, account_id: AccountId, page: Page) -> Result<Li
     let conditions = |query: &mut QueryBuilder<Postgres>| {
         query.push(" FROM users WHERE NOT is_removed AND account_id = ").push_bind(account_id);
     };
-    let listed: Listed<UserRow> = page::fetch(pool, conditions, "id", page).await?;
+    let listed: Listed<UserRow> = page::fetch(pool, user_columns!(), conditions, "id", page).await?;
     Ok(listed.map(|row| row.0))
 }
 
 pub async fn find(pool: &PgPool, id: UserId) -> Result<Option<(ShardId, User)>, sqlx::Error> {
-    let row = sqlx::query("SELECT * FROM users WHERE id = $1").bind(id).fetch_optional(pool).await?;
+    let row = sqlx::query(concat!("SELECT shard_id, ", user_columns!(), " FROM users WHERE id = $1"))
+        .bind(id)
+        .fetch_optional(pool)
+        .await?;
     row.map(|row| Ok((row.try_get("shard_id")?, UserRow::from_row(&row)?.0))).transpose()
 }
 

@@ -13,6 +13,21 @@ use crate::page::{self, Listed, Page};
 use crate::write::Write;
 use crate::{ProjectionError, known, money, row_type};
 
+/// The columns of [`WalletRow`], as a literal for `concat!`.
+macro_rules! wallet_columns {
+    () => {
+        "id, version, account_id, currency, balance, created_at, updated_at"
+    };
+}
+
+/// The columns of [`TransactionRow`], as a literal for `concat!`.
+macro_rules! transaction_columns {
+    () => {
+        "id, position, wallet_id, account_id, type, category, amount, balance_after, currency, order_id,
+         reference, created_at"
+    };
+}
+
 /// A row of `wallet_transactions`: one movement of money.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transaction {
@@ -53,9 +68,11 @@ impl Transaction {
 
 pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[WalletId]) -> Result<Vec<Wallet>, sqlx::Error> {
     rows(
-        sqlx::query_as(
-            "SELECT w.* FROM unnest($2::bigint[]) AS wanted (id) JOIN wallets w ON w.shard_id = $1 AND w.id = wanted.id",
-        )
+        sqlx::query_as(concat!(
+            "SELECT ",
+            wallet_columns!(),
+            " FROM unnest($2::bigint[]) AS wanted (wanted_id) JOIN wallets ON shard_id = $1 AND id = wanted_id"
+        ))
         .bind(shard)
         .bind(ids)
         .fetch_all(conn)
@@ -70,11 +87,15 @@ pub async fn load_of_accounts(
     accounts: &[AccountId],
 ) -> Result<Vec<Wallet>, sqlx::Error> {
     rows(
-        sqlx::query_as("SELECT w.* FROM unnest($2::bigint[]) AS wanted (account_id) JOIN wallets w ON w.shard_id = $1 AND w.account_id = wanted.account_id")
-            .bind(shard)
-            .bind(accounts)
-            .fetch_all(conn)
-            .await?,
+        sqlx::query_as(concat!(
+            "SELECT ",
+            wallet_columns!(),
+            " FROM unnest($2::bigint[]) AS wanted (wanted_account) JOIN wallets ON shard_id = $1 AND account_id = wanted_account"
+        ))
+        .bind(shard)
+        .bind(accounts)
+        .fetch_all(conn)
+        .await?,
     )
 }
 
@@ -84,10 +105,12 @@ pub async fn load_fundings(
     shard: ShardId,
     references: &[&str],
 ) -> Result<Vec<Transaction>, sqlx::Error> {
-    let found: Vec<TransactionRow> = sqlx::query_as(
-        "SELECT t.* FROM unnest($2::text[]) AS wanted (reference)
-             JOIN wallet_transactions t ON t.shard_id = $1 AND t.category = 'FUNDING' AND t.reference = wanted.reference",
-    )
+    let found: Vec<TransactionRow> = sqlx::query_as(concat!(
+        "SELECT ",
+        transaction_columns!(),
+        " FROM unnest($2::text[]) AS wanted (wanted_reference)
+         JOIN wallet_transactions ON shard_id = $1 AND category = 'FUNDING' AND reference = wanted_reference"
+    ))
     .bind(shard)
     .bind(references)
     .fetch_all(conn)
@@ -98,12 +121,16 @@ pub async fn load_fundings(
 /// Rows in id order after an id: for comparing the tables with the fold.
 pub async fn after(conn: &mut PgConnection, shard: ShardId, id: WalletId, limit: i64) -> Result<Vec<Wallet>, sqlx::Error> {
     rows(
-        sqlx::query_as("SELECT * FROM wallets WHERE shard_id = $1 AND id > $2 ORDER BY id LIMIT $3")
-            .bind(shard)
-            .bind(id)
-            .bind(limit)
-            .fetch_all(conn)
-            .await?,
+        sqlx::query_as(concat!(
+            "SELECT ",
+            wallet_columns!(),
+            " FROM wallets WHERE shard_id = $1 AND id > $2 ORDER BY id LIMIT $3"
+        ))
+        .bind(shard)
+        .bind(id)
+        .bind(limit)
+        .fetch_all(conn)
+        .await?,
     )
 }
 
@@ -114,13 +141,16 @@ pub async fn transactions_after(
     id: TransactionId,
     limit: i64,
 ) -> Result<Vec<Transaction>, sqlx::Error> {
-    let found: Vec<TransactionRow> =
-        sqlx::query_as("SELECT * FROM wallet_transactions WHERE shard_id = $1 AND id > $2 ORDER BY id LIMIT $3")
-            .bind(shard)
-            .bind(id)
-            .bind(limit)
-            .fetch_all(conn)
-            .await?;
+    let found: Vec<TransactionRow> = sqlx::query_as(concat!(
+        "SELECT ",
+        transaction_columns!(),
+        " FROM wallet_transactions WHERE shard_id = $1 AND id > $2 ORDER BY id LIMIT $3"
+    ))
+    .bind(shard)
+    .bind(id)
+    .bind(limit)
+    .fetch_all(conn)
+    .await?;
     Ok(found.into_iter().map(|row| row.0).collect())
 }
 
@@ -132,7 +162,7 @@ pub async fn transactions_between(
     after: Position,
     upto: Position,
 ) -> Result<Vec<Transaction>, sqlx::Error> {
-    let mut query = QueryBuilder::new("SELECT * FROM wallet_transactions WHERE shard_id = ");
+    let mut query = QueryBuilder::new(concat!("SELECT ", transaction_columns!(), " FROM wallet_transactions WHERE shard_id = "));
     query.push_bind(shard).push(" AND position > ").push_bind(after).push(" AND position <= ").push_bind(upto);
     page::equals(&mut query, "account_id", account);
     query.push(" ORDER BY position, id");
@@ -310,13 +340,17 @@ pub async fn list(pool: &PgPool, shard: ShardId, account: AccountId, page: Page)
         query.push(" FROM wallets WHERE shard_id = ").push_bind(shard);
         page::equals(query, "account_id", Some(account));
     };
-    let listed: Listed<WalletRow> = page::fetch(pool, conditions, "id", page).await?;
+    let listed: Listed<WalletRow> = page::fetch(pool, wallet_columns!(), conditions, "id", page).await?;
     Ok(listed.map(|row| row.0))
 }
 
 pub async fn find(pool: &PgPool, shard: ShardId, id: WalletId) -> Result<Option<Wallet>, sqlx::Error> {
     let found: Option<WalletRow> =
-        sqlx::query_as("SELECT * FROM wallets WHERE shard_id = $1 AND id = $2").bind(shard).bind(id).fetch_optional(pool).await?;
+        sqlx::query_as(concat!("SELECT ", wallet_columns!(), " FROM wallets WHERE shard_id = $1 AND id = $2"))
+            .bind(shard)
+            .bind(id)
+            .fetch_optional(pool)
+            .await?;
     Ok(found.map(|row| row.0))
 }
 
@@ -355,7 +389,7 @@ pub async fn list_transactions(
         page::equals(query, "reference", filter.reference.clone());
         page::between(query, "created_at", filter.created_from, filter.created_to);
     };
-    let listed: Listed<TransactionRow> = page::fetch(pool, conditions, "position", page).await?;
+    let listed: Listed<TransactionRow> = page::fetch(pool, transaction_columns!(), conditions, "position", page).await?;
     Ok(listed.map(|row| row.0))
 }
 
@@ -365,12 +399,15 @@ pub async fn find_transaction(
     account: AccountId,
     id: TransactionId,
 ) -> Result<Option<Transaction>, sqlx::Error> {
-    let found: Option<TransactionRow> =
-        sqlx::query_as("SELECT * FROM wallet_transactions WHERE shard_id = $1 AND id = $2 AND account_id = $3")
-            .bind(shard)
-            .bind(id)
-            .bind(account)
-            .fetch_optional(pool)
-            .await?;
+    let found: Option<TransactionRow> = sqlx::query_as(concat!(
+        "SELECT ",
+        transaction_columns!(),
+        " FROM wallet_transactions WHERE shard_id = $1 AND id = $2 AND account_id = $3"
+    ))
+    .bind(shard)
+    .bind(id)
+    .bind(account)
+    .fetch_optional(pool)
+    .await?;
     Ok(found.map(|row| row.0))
 }

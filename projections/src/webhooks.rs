@@ -10,11 +10,20 @@ use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
 use crate::page::{self, Listed, Page};
 use crate::{ProjectionError, known};
 
+/// The columns of [`WebhookRow`], as a literal for `concat!`.
+macro_rules! webhook_columns {
+    () => {
+        "id, version, account_id, credential_id, events, is_active, is_deleted, created_at, updated_at"
+    };
+}
+
 pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[WebhookId]) -> Result<Vec<Webhook>, sqlx::Error> {
     rows(
-        sqlx::query_as(
-            "SELECT w.* FROM unnest($2::bigint[]) AS wanted (id) JOIN webhooks w ON w.shard_id = $1 AND w.id = wanted.id",
-        )
+        sqlx::query_as(concat!(
+            "SELECT ",
+            webhook_columns!(),
+            " FROM unnest($2::bigint[]) AS wanted (wanted_id) JOIN webhooks ON shard_id = $1 AND id = wanted_id"
+        ))
         .bind(shard)
         .bind(ids)
         .fetch_all(conn)
@@ -29,23 +38,31 @@ pub async fn load_of_accounts(
     accounts: &[AccountId],
 ) -> Result<Vec<Webhook>, sqlx::Error> {
     rows(
-        sqlx::query_as("SELECT w.* FROM unnest($2::bigint[]) AS wanted (account_id) JOIN webhooks w ON w.shard_id = $1 AND w.account_id = wanted.account_id")
-            .bind(shard)
-            .bind(accounts)
-            .fetch_all(conn)
-            .await?,
+        sqlx::query_as(concat!(
+            "SELECT ",
+            webhook_columns!(),
+            " FROM unnest($2::bigint[]) AS wanted (wanted_account) JOIN webhooks ON shard_id = $1 AND account_id = wanted_account"
+        ))
+        .bind(shard)
+        .bind(accounts)
+        .fetch_all(conn)
+        .await?,
     )
 }
 
 /// Rows in id order after an id: for comparing the table with the fold.
 pub async fn after(conn: &mut PgConnection, shard: ShardId, id: WebhookId, limit: i64) -> Result<Vec<Webhook>, sqlx::Error> {
     rows(
-        sqlx::query_as("SELECT * FROM webhooks WHERE shard_id = $1 AND id > $2 ORDER BY id LIMIT $3")
-            .bind(shard)
-            .bind(id)
-            .bind(limit)
-            .fetch_all(conn)
-            .await?,
+        sqlx::query_as(concat!(
+            "SELECT ",
+            webhook_columns!(),
+            " FROM webhooks WHERE shard_id = $1 AND id > $2 ORDER BY id LIMIT $3"
+        ))
+        .bind(shard)
+        .bind(id)
+        .bind(limit)
+        .fetch_all(conn)
+        .await?,
     )
 }
 
@@ -155,11 +172,12 @@ impl FromRow<'_, PgRow> for WebhookRow {
 
 /// In which of these shards a webhook is, deleted or not; operators name it without its account.
 pub async fn find(pool: &PgPool, shards: &[ShardId], id: WebhookId) -> Result<Option<(ShardId, Webhook)>, sqlx::Error> {
-    let row: Option<PgRow> = sqlx::query("SELECT * FROM webhooks WHERE shard_id = ANY($1) AND id = $2")
-        .bind(shards)
-        .bind(id)
-        .fetch_optional(pool)
-        .await?;
+    let row: Option<PgRow> =
+        sqlx::query(concat!("SELECT shard_id, ", webhook_columns!(), " FROM webhooks WHERE shard_id = ANY($1) AND id = $2"))
+            .bind(shards)
+            .bind(id)
+            .fetch_optional(pool)
+            .await?;
     row.map(|row| Ok((row.try_get("shard_id")?, WebhookRow::from_row(&row)?.0))).transpose()
 }
 
@@ -169,6 +187,6 @@ pub async fn list(pool: &PgPool, shard: ShardId, account: AccountId, page: Page)
         query.push(" FROM webhooks WHERE NOT is_deleted AND shard_id = ").push_bind(shard);
         page::equals(query, "account_id", Some(account));
     };
-    let listed: Listed<WebhookRow> = page::fetch(pool, conditions, "id", page).await?;
+    let listed: Listed<WebhookRow> = page::fetch(pool, webhook_columns!(), conditions, "id", page).await?;
     Ok(listed.map(|row| row.0))
 }

@@ -183,7 +183,8 @@ async fn states(conn: &mut PgConnection, shard: ShardId, counts: &mut Counts, fi
                 EXISTS (SELECT FROM events e WHERE e.shard_id = d.shard_id AND e.event_id = d.event_id) AS is_in_log,
                 EXISTS (SELECT FROM public.webhook_envelopes w WHERE w.shard_id = d.shard_id AND w.event_id = d.event_id AND w.payload IS NOT NULL) AS has_payload,
                 s.event_type = d.event_type AS is_of_its_type
-             FROM (SELECT * FROM public.deliveries WHERE shard_id = $1 AND id > $2 ORDER BY id LIMIT $3) AS d
+             FROM (SELECT shard_id, id, event_id, event_type FROM public.deliveries
+                   WHERE shard_id = $1 AND id > $2 ORDER BY id LIMIT $3) AS d
              LEFT JOIN delivery_state s ON s.shard_id = d.shard_id AND s.delivery_id = d.id ORDER BY d.id",
         )
         .bind(shard)

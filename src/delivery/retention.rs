@@ -108,7 +108,7 @@ impl Retention {
                 "SELECT a.delivery_id, a.request_id, a.started_at < $4 AND coalesce(s.status, 'failed') <> 'pending'
                         AND coalesce(s.leased_until < clock_timestamp(), true),
                     coalesce(d.created_at, a.started_at) < $4
-                 FROM (SELECT * FROM delivery_attempts WHERE shard_id = $1 AND (delivery_id, request_id) > ($2, $3)
+                 FROM (SELECT delivery_id, request_id, started_at FROM delivery_attempts WHERE shard_id = $1 AND (delivery_id, request_id) > ($2, $3)
                        ORDER BY delivery_id, request_id LIMIT $5) AS a
                  LEFT JOIN delivery_state s ON s.shard_id = $1 AND s.delivery_id = a.delivery_id
                  LEFT JOIN deliveries d ON d.shard_id = $1 AND d.id = a.delivery_id

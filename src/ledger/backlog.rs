@@ -16,6 +16,10 @@ pub struct Backlog {
     pub shard_id: ShardId,
     /// Where the log ends.
     pub head: Position,
+    /// By how many seconds the time of the log's last event is ahead of the database's clock; 0 as it should be.
+    pub head_ahead: f64,
+    /// By how many seconds the database's clock is ahead of the trusted time: a few, unless it has jumped.
+    pub clock_ahead: f64,
     /// Orders that fulfilment has not taken up, up to [`COUNTED`].
     pub unqueued: i64,
     /// Orders that wait for stock, up to [`COUNTED`].
@@ -60,6 +64,8 @@ pub async fn lags(pool: &PgPool) -> Result<Vec<Lag>, sqlx::Error> {
 pub async fn sample(pool: &PgPool) -> Result<Vec<Backlog>, sqlx::Error> {
     sqlx::query_as(
         "SELECT h.shard_id, h.position AS head,
+            greatest(0, extract(epoch FROM h.recorded_at - clock_timestamp()))::float8 AS head_ahead,
+            (SELECT greatest(0, extract(epoch FROM clock_timestamp() - c.trusted_at)) FROM trusted_clock c WHERE c.is_only)::float8 AS clock_ahead,
             (SELECT count(*) FROM (SELECT FROM orders o WHERE o.shard_id = h.shard_id AND NOT o.is_queued AND o.status = 'PENDING'
                 LIMIT $1) AS unqueued) AS unqueued,
             (SELECT count(*) FROM (SELECT FROM orders o WHERE o.shard_id = h.shard_id AND o.is_queued

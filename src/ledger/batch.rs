@@ -109,6 +109,8 @@ pub struct Batch {
     pub locked_at: Instant,
     /// When everything in this batch is recorded: never before what the log holds.
     pub recorded_at: DateTime<Utc>,
+    /// The database's clock when the batch was begun.
+    pub now: DateTime<Utc>,
     pub ids: super::needs::Ids,
 
     pub accounts: HashMap<AccountId, Account>,
@@ -182,7 +184,7 @@ pub struct Touched {
 
 impl Batch {
     /// A batch that begins with what is remembered, which is exact.
-    pub fn recall(shard: ShardId, keyring: Arc<Keyring>, memory: Memory, recent: Recent) -> Batch {
+    pub fn recall(shard: ShardId, keyring: Arc<Keyring>, memory: Memory, recent: Recent, now: DateTime<Utc>) -> Batch {
         Batch {
             shard,
             keyring,
@@ -190,6 +192,7 @@ impl Batch {
             epoch: memory.epoch,
             locked_at: Instant::now(),
             recorded_at: memory.recorded_at,
+            now,
             ids: memory.ids,
             accounts: memory.accounts,
             credentials: memory.credentials,

@@ -1,11 +1,11 @@
-//! Migrating, and the check at start that the log really is append-only for this role.
+//! The check at start: the schema is current, and the log really is append-only for this role.
+
+use std::time::Duration;
 
 use ledger_events::{Position, ShardId};
-use sqlx::migrate::{Migrate, Migrator};
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Connection, PgExecutor, PgPool};
+use sqlx::{PgExecutor, PgPool};
 
-static MIGRATIONS: Migrator = sqlx::migrate!();
+use super::migration::MIGRATIONS;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
@@ -13,6 +13,10 @@ pub enum SchemaError {
     Database(#[from] sqlx::Error),
     #[error("the migration failed: {0}")]
     Migration(#[from] sqlx::migrate::MigrateError),
+    #[error(
+        "{what}, which others have held for {patience:?}; the oldest transactions: {holders}. End them, and run `rewards-ledger migrate` again: it goes on where it stopped"
+    )]
+    Locked { what: String, patience: Duration, holders: String },
     #[error("the schema is at version {found}, this program needs {needed}: run `rewards-ledger migrate`")]
     Outdated { found: i64, needed: i64 },
     #[error("the log is not append-only: {0}; refusing to work on it")]
@@ -24,24 +28,6 @@ pub enum SchemaError {
 /// The name under which an import that is not complete stands beside the projections' checkpoints,
 /// with the position that it is to reach: nobody may work on half a log.
 pub const IMPORT: &str = "import";
-
-/// Brings the database's schema up to this program's.
-pub async fn migrate(options: &PgConnectOptions) -> Result<(), SchemaError> {
-    let mut connection = options.connect().await?;
-    MIGRATIONS.run_direct(None, &mut connection, false).await?;
-    connection.close().await?;
-    Ok(())
-}
-
-/// The versions that are not applied yet.
-pub async fn pending(options: &PgConnectOptions) -> Result<Vec<i64>, SchemaError> {
-    let mut connection = options.connect().await?;
-    connection.ensure_migrations_table(&MIGRATIONS.table_name).await?;
-    let applied: Vec<i64> =
-        connection.list_applied_migrations(&MIGRATIONS.table_name).await?.into_iter().map(|m| m.version).collect();
-    connection.close().await?;
-    Ok(MIGRATIONS.iter().map(|m| m.version).filter(|v| !applied.contains(v)).collect())
-}
 
 /// Errors unless the schema is current and the log is append-only for the role of this pool.
 pub async fn check(pool: &PgPool) -> Result<(), SchemaError> {

@@ -10,6 +10,7 @@ use rust_decimal::Decimal;
 use serde::Deserialize;
 use sqlx::{FromRow, PgConnection, PgPool};
 
+use super::clock::expiry_day;
 use super::command::NewVoucher;
 use super::keys;
 use super::texts::VaultError;
@@ -20,7 +21,6 @@ use crate::access::seal::{Keyring, Private};
 pub struct Voucher {
     pub id: i64,
     pub reference: String,
-    expires_on: Option<NaiveDate>,
 }
 
 /// A voucher that is about to be added.
@@ -97,8 +97,8 @@ pub struct Shelf {
     read_to: i64,
     /// Nothing is behind it.
     is_whole: bool,
-    /// The day on which nothing on it had expired.
-    fresh_on: Option<NaiveDate>,
+    /// The day, by the database's clock, on which it was read. On another day other vouchers may have expired, or be held.
+    read_on: NaiveDate,
 }
 
 impl Shelf {
@@ -115,11 +115,9 @@ impl Shelf {
         self.vouchers.drain(..wanted.min(self.vouchers.len())).collect()
     }
 
-    /// Takes away what expired before `today`: it can be given to nobody.
-    fn discard_expired(&mut self, today: NaiveDate) {
-        if self.fresh_on.replace(today) != Some(today) {
-            self.vouchers.retain(|voucher| voucher.expires_on.is_none_or(|day| day >= today));
-        }
+    /// Whether it was read on this day.
+    pub fn is_of(&self, today: NaiveDate) -> bool {
+        self.read_on == today
     }
 
     /// What was taken and not needed.
@@ -138,8 +136,8 @@ impl Shelf {
 /// Stock by (product, denomination).
 pub type Shelves = HashMap<(ProductId, Money), Shelf>;
 
-/// Fills the shelves that do not suffice for what is wanted; nothing on them has expired before
-/// `today` then.
+/// Fills the shelves that do not suffice for what is wanted, with what has not expired and is not held ([`super::clock`]). What was
+/// read on another day is read again: nothing that is on its way may be on it.
 pub async fn fill(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -148,8 +146,8 @@ pub async fn fill(
     today: NaiveDate,
 ) -> Result<(), sqlx::Error> {
     for pair in wanted.keys() {
-        if let Some(shelf) = shelves.get_mut(pair) {
-            shelf.discard_expired(today);
+        if shelves.get(pair).is_some_and(|shelf| !shelf.is_of(today)) {
+            shelves.remove(pair);
         }
     }
     let short: Vec<_> = wanted
@@ -160,35 +158,36 @@ pub async fn fill(
     if short.is_empty() {
         return Ok(());
     }
-    let rows: Vec<(i64, i64, String, Option<NaiveDate>)> = sqlx::query_as(
-        "SELECT w.ordinality, v.id, v.reference, v.expires_on
+    let rows: Vec<(i64, i64, String)> = sqlx::query_as(concat!(
+        "SELECT w.ordinality, v.id, v.reference
          FROM unnest($2::bigint[], $3::numeric[], $4::bigint[], $5::bigint[]) WITH ORDINALITY
             AS w (product_id, denomination, read_to, wanted, ordinality)
          CROSS JOIN LATERAL
-            (SELECT id, reference, expires_on FROM vault.vouchers
+            (SELECT id, reference FROM vault.vouchers
              WHERE shard_id = $1 AND product_id = w.product_id AND denomination = w.denomination AND order_id IS NULL
-               AND id > w.read_to AND (expires_on IS NULL OR expires_on >= $6)
-             ORDER BY id LIMIT w.wanted) AS v
-         ORDER BY v.id",
-    )
+               AND id > w.read_to AND (expires_on IS NULL OR expires_on >= ",
+        expiry_day!(),
+        ") ORDER BY id LIMIT w.wanted) AS v
+         ORDER BY v.id"
+    ))
     .bind(shard)
     .bind(short.iter().map(|((product, _), ..)| *product).collect::<Vec<_>>())
     .bind(short.iter().map(|((_, denomination), ..)| denomination.decimal()).collect::<Vec<_>>())
     .bind(short.iter().map(|(_, read_to, _)| *read_to).collect::<Vec<_>>())
     .bind(short.iter().map(|(.., wanted)| *wanted).collect::<Vec<_>>())
-    .bind(today)
     .fetch_all(conn)
     .await?;
     let mut read = vec![0; short.len()];
-    for (ordinality, id, reference, expires_on) in rows {
+    for (ordinality, id, reference) in rows {
         let Some(n) = usize::try_from(ordinality - 1).ok().filter(|n| *n < short.len()) else { continue };
         read[n] += 1;
         let shelf = shelves.entry(short[n].0).or_default();
         shelf.read_to = id;
-        shelf.vouchers.push_back(Voucher { id, reference, expires_on });
+        shelf.vouchers.push_back(Voucher { id, reference });
     }
     for ((pair, _, wanted), read) in short.iter().zip(read) {
-        shelves.entry(*pair).or_default().is_whole = read < *wanted;
+        let shelf = shelves.entry(*pair).or_default();
+        (shelf.is_whole, shelf.read_on) = (read < *wanted, today);
     }
     Ok(())
 }
@@ -214,17 +213,18 @@ pub async fn available_pairs(
     if pairs.is_empty() {
         return Ok(vec![]);
     }
-    sqlx::query_as(
+    sqlx::query_as(concat!(
         "SELECT w.product_id, w.denomination, stock.vouchers
          FROM unnest($2::bigint[], $3::numeric[]) AS w (product_id, denomination)
          CROSS JOIN LATERAL
             (SELECT count(*) AS vouchers FROM
                 (SELECT FROM vault.vouchers
                  WHERE shard_id = $1 AND product_id = w.product_id AND denomination = w.denomination AND order_id IS NULL
-                   AND (expires_on IS NULL OR expires_on >= (clock_timestamp() AT TIME ZONE 'UTC')::date)
-                 ORDER BY id LIMIT $4) AS counted) AS stock
-         WHERE stock.vouchers > 0",
-    )
+                   AND (expires_on IS NULL OR expires_on >= ",
+        expiry_day!(),
+        ") ORDER BY id LIMIT $4) AS counted) AS stock
+         WHERE stock.vouchers > 0"
+    ))
     .bind(shard)
     .bind(pairs.iter().map(|(product, _)| *product).collect::<Vec<_>>())
     .bind(pairs.iter().map(|(_, denomination)| *denomination).collect::<Vec<_>>())
@@ -344,11 +344,13 @@ pub struct Level {
 
 /// A product's stock over all shards, by denomination.
 pub async fn levels(pool: &PgPool, shards: &[ShardId], product: ProductId) -> Result<Vec<Level>, sqlx::Error> {
-    sqlx::query_as(
+    sqlx::query_as(concat!(
         "SELECT denomination, count(order_id) AS allocated,
-            count(*) FILTER (WHERE order_id IS NULL AND (expires_on IS NULL OR expires_on >= current_date)) AS available
-         FROM vault.vouchers WHERE shard_id = ANY($1) AND product_id = $2 GROUP BY denomination ORDER BY denomination",
-    )
+            count(*) FILTER (WHERE order_id IS NULL AND (expires_on IS NULL OR expires_on >= ",
+        expiry_day!(),
+        ")) AS available
+         FROM vault.vouchers WHERE shard_id = ANY($1) AND product_id = $2 GROUP BY denomination ORDER BY denomination"
+    ))
     .bind(shards)
     .bind(product)
     .fetch_all(pool)
@@ -359,25 +361,13 @@ pub async fn levels(pool: &PgPool, shards: &[ShardId], product: ProductId) -> Re
 mod tests {
     use super::*;
 
-    fn voucher(id: i64, expires_on: Option<NaiveDate>) -> Voucher {
-        Voucher { id, reference: id.to_string(), expires_on }
-    }
-
-    #[test]
-    fn what_expires_overnight_is_neither_given_out_nor_counted() {
-        let day: NaiveDate = "2026-03-01".parse().unwrap();
-        let vouchers = [voucher(1, Some(day)), voucher(2, None), voucher(3, Some(day))].into();
-        let mut shelf = Shelf { vouchers, read_to: 3, ..Shelf::default() };
-        shelf.discard_expired(day);
-        assert!(shelf.suffices(3));
-        shelf.discard_expired(day.succ_opt().unwrap());
-        assert!(!shelf.suffices(2), "there may be more behind");
-        assert_eq!(shelf.take(2).iter().map(|v| v.id).collect::<Vec<_>>(), [2]);
+    fn voucher(id: i64) -> Voucher {
+        Voucher { id, reference: id.to_string() }
     }
 
     #[test]
     fn what_was_not_needed_is_the_oldest_again() {
-        let mut shelf = Shelf { vouchers: (1..=4).map(|id| voucher(id, None)).collect(), ..Shelf::default() };
+        let mut shelf = Shelf { vouchers: (1..=4).map(voucher).collect(), ..Shelf::default() };
         let taken = shelf.take(3);
         shelf.put_back(taken.into_iter().rev().collect());
         assert_eq!(shelf.take(9).iter().map(|v| v.id).collect::<Vec<_>>(), [1, 2, 3, 4]);

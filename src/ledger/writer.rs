@@ -279,7 +279,7 @@ impl Writer {
 
     /// What a batch that was run under the head lock leaves to the next one.
     fn remember(&mut self, batch: Batch) {
-        self.clock = Some(Clock { time: batch.recorded_at, read_at: batch.locked_at });
+        self.clock = Some(Clock { time: batch.now, read_at: batch.locked_at });
         self.memory = Some((batch.into_memory().0, Recent::default()));
     }
 

@@ -256,7 +256,7 @@ pub async fn checkpoints_at(
 ) -> Result<Vec<Published>, sqlx::Error> {
     let found: Vec<Row> = sqlx::query_as(
         "SELECT DISTINCT ON (c.size) c.origin, c.size, c.root, c.note, c.signed_at FROM unnest($3::bigint[]) AS wanted (size)
-         CROSS JOIN LATERAL (SELECT * FROM log_checkpoints WHERE shard_id = $1 AND origin = $2
+         CROSS JOIN LATERAL (SELECT origin, size, root, note, signed_at FROM log_checkpoints WHERE shard_id = $1 AND origin = $2
             AND size >= wanted.size AND size <= $4 ORDER BY size LIMIT 1) AS c ORDER BY c.size",
     )
     .bind(shard)

@@ -14,7 +14,7 @@ use crate::support::node::Node;
 use crate::support::shop::{DEADLINE, receiver, worker};
 use crate::support::wait::until;
 
-const NAMES: [&str; 25] = [
+const NAMES: [&str; 27] = [
     "ledger_http_requests_total{",
     "ledger_http_request_seconds_count ",
     "ledger_commands_total ",
@@ -27,6 +27,8 @@ const NAMES: [&str; 25] = [
     "ledger_orders_taken_up_total ",
     r#"ledger_writer_queue_depth{shard="1"} 0"#,
     r#"ledger_log_head_position{shard="1"} "#,
+    r#"ledger_log_head_ahead_seconds{shard="1"} 0"#,
+    r#"ledger_clock_ahead_seconds{shard="1"} "#,
     r#"ledger_projection_position{projection="deliveries",shard="1"} 0"#,
     r#"ledger_projection_lag_positions{projection="deliveries",shard="1"} "#,
     r#"ledger_projection_lag_positions{projection="daily_totals",shard="1"} "#,

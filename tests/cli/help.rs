@@ -4,7 +4,7 @@ use super::{directory, err, out, program, run};
 use crate::support::repository;
 
 /// Every setting of the contract's table, with its variable and default as `--help` shows them.
-const SETTINGS: [(&str, &str, &str); 31] = [
+const SETTINGS: &[(&str, &str, &str)] = &[
     ("--listen", "LEDGER_LISTEN", "[default: 127.0.0.1:8080]"),
     ("--database-url", "DATABASE_URL", "[default: an embedded Postgres in the data directory]"),
     ("--data-dir", "LEDGER_DATA_DIR", "[default: "),
@@ -36,6 +36,7 @@ const SETTINGS: [(&str, &str, &str); 31] = [
         "LEDGER_RATE_LIMITS",
         "[default: orders=100/60s,images=100/60s,general=1000/1h,login=5/60s,refresh=20/60s,portal=20/1h]",
     ),
+    ("--max-clock-jump", "LEDGER_MAX_CLOCK_JUMP", "[default: 1d]"),
     ("--attempt-retention", "LEDGER_ATTEMPT_RETENTION", "[default: 90d]"),
     ("--payload-retention", "LEDGER_PAYLOAD_RETENTION", "[default: 30d]"),
     ("--response-body-quota", "LEDGER_RESPONSE_BODY_QUOTA", "[default: 16MiB]"),
@@ -53,7 +54,7 @@ async fn help_shows_every_setting_with_its_variable_and_default() {
     assert!(help.status.success());
     let help = out(&help);
     assert!(!help.contains("hidden"), "{help}");
-    for (flag, variable, default) in SETTINGS {
+    for &(flag, variable, default) in SETTINGS {
         let entry = help
             .split("\n      ")
             .skip_while(|line| !line.starts_with(&format!("{flag} ")) && !line.starts_with(&format!("{flag}[")))
@@ -80,6 +81,7 @@ async fn every_command_has_help() {
         "receipt",
         "replay",
         "show",
+        "clock",
         "erase",
         "verify",
         "rebuild",

@@ -1,5 +1,7 @@
 //! Fulfilment: who gets the stock.
 
+mod clocks;
+
 use std::time::Duration;
 
 use ledger_events::order::OrderStatus;

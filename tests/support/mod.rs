@@ -1,5 +1,6 @@
 use std::path::PathBuf;
 
+pub mod clock;
 pub mod documented;
 pub mod history;
 pub mod ledger;

@@ -88,6 +88,17 @@ impl Program {
         Program::starting(LOG_LEVEL, database_url, arguments, limited).await
     }
 
+    /// A node of another program, such as an earlier release.
+    pub async fn of(executable: &std::path::Path, database_url: &str, arguments: &[&str]) -> Program {
+        let instead = |command: Command| {
+            let mut other = Command::new(executable);
+            other.env_clear().envs(command.as_std().get_envs().filter_map(|(name, value)| Some((name, value?))));
+            other.stdin(Stdio::null()).kill_on_drop(true);
+            other
+        };
+        Program::starting(LOG_LEVEL, database_url, arguments, instead).await
+    }
+
     async fn starting(
         log_level: &str,
         database_url: &str,

@@ -3,22 +3,14 @@
 use chrono::{DateTime, Utc};
 
 use super::*;
-
-/// The database's time, as everything but the superuser sees it, is ahead by what this table says.
-const SKEWED: &str = "
-    CREATE SCHEMA skewed;
-    CREATE TABLE skewed.clock AS SELECT interval '0' AS ahead;
-    CREATE FUNCTION skewed.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE SECURITY DEFINER
-        AS 'SELECT pg_catalog.clock_timestamp() + ahead FROM skewed.clock';
-    GRANT USAGE ON SCHEMA skewed TO PUBLIC";
+use crate::support::clock::skewed;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_whose_clock_stood_still_records_nothing_in_the_past() {
     let database = postgres::database().await;
     let options: PgConnectOptions = database.url.parse().unwrap();
     let mut admin = options.connect().await.unwrap();
-    sqlx::raw_sql(SKEWED).execute(&mut admin).await.unwrap();
-    let ledger = ledger::open(&options.clone().options([("search_path", "skewed,pg_catalog,public")])).await;
+    let ledger = ledger::open(&skewed(&options).await).await;
     let customer = Customer::with(&ledger, "100.00").await;
     ledger::run(&ledger, order(&customer, "before")).await;
     // As the node sees it after it was suspended for an hour.

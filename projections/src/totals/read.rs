@@ -390,7 +390,11 @@ pub async fn between(
     account: Option<AccountId>,
     (from, end): (NaiveDate, NaiveDate),
 ) -> Result<HashMap<(WalletId, NaiveDate), Day>, sqlx::Error> {
-    let mut query = Query::new("SELECT * FROM daily_totals WHERE shard_id = ");
+    let mut query = Query::new(
+        "SELECT wallet_id, day, account_id, currency, funding, order_debits, payout_debits, order_refunds, payout_refunds,
+            adjustment_credits, adjustment_debits, movements, closing_balance, first_position, last_position
+         FROM daily_totals WHERE shard_id = ",
+    );
     query.push_bind(shard).push(" AND day >= ").push_bind(from).push(" AND day < ").push_bind(end);
     push_account(&mut query, account);
     let rows = query.build().fetch_all(conn).await?;

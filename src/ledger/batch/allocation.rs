@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use chrono::NaiveDate;
 use ledger_events::order::Order;
 use ledger_events::{Money, OrderId, Position, ProductId};
 use ledger_projections::orders;
@@ -9,7 +10,7 @@ use sqlx::PgConnection;
 
 use super::Batch;
 use crate::ledger::needs::Needs;
-use crate::ledger::stock::{self, Voucher};
+use crate::ledger::stock::{self, Shelf, Voucher};
 
 impl Batch {
     /// Whether stock has to be read that a batch in flight may be claiming. Nothing else does: the
@@ -17,8 +18,14 @@ impl Batch {
     pub fn lacks_stock(&self, needs: &Needs<'_>) -> bool {
         !needs.fulfil.iter().all(|id| self.orders.contains_key(id))
             || !wanted(&self.in_line(&needs.fulfil)).iter().all(|(pair, wanted)| {
-                self.nobody_waits_for.contains(pair) && self.shelves.get(pair).is_some_and(|shelf| shelf.suffices(*wanted))
+                let is_at_hand = |shelf: &Shelf| shelf.is_of(self.today()) && shelf.suffices(*wanted);
+                self.nobody_waits_for.contains(pair) && self.shelves.get(pair).is_some_and(is_at_hand)
             })
+    }
+
+    /// The day by the database's clock. Not that of the log's head, which stays ahead after a clock was.
+    fn today(&self) -> NaiveDate {
+        self.now.date_naive()
     }
 
     /// The orders among these that wait for vouchers, the oldest first.
@@ -35,8 +42,7 @@ impl Batch {
     pub(super) async fn load_stock(&mut self, conn: &mut PgConnection, fulfil: &[OrderId]) -> Result<(), sqlx::Error> {
         let mut waiting = self.in_line(fulfil);
         let wanted = wanted(&waiting);
-        let today = self.recorded_at.date_naive();
-        stock::fill(conn, self.shard, &mut self.shelves, &wanted, today).await?;
+        stock::fill(conn, self.shard, &mut self.shelves, &wanted, self.now.date_naive()).await?;
         let unsure: Vec<_> = wanted.keys().filter(|pair| !self.nobody_waits_for.contains(*pair)).copied().collect();
         if !unsure.is_empty() {
             let (products, denominations): (Vec<_>, Vec<_>) = unsure.iter().map(|(p, d)| (*p, d.decimal())).unzip();

@@ -36,9 +36,9 @@ impl Batch {
         memory: Memory,
         submissions: &[Submission],
     ) -> Result<Batch, sqlx::Error> {
-        let (head, epoch, recorded_at) = begin(conn).await?;
+        let (head, epoch, recorded_at, now) = begin(conn).await?;
         let memory = memory.still_exact_at(head, epoch, recorded_at);
-        let mut batch = Batch::recall(shard, keyring, memory, Recent::default());
+        let mut batch = Batch::recall(shard, keyring, memory, Recent::default(), now);
         batch.fetch(conn, Needs::of(submissions)).await?;
         Ok(batch)
     }
@@ -295,18 +295,19 @@ impl Batch {
 type AnswerRow = (Vec<u8>, Vec<u8>, i16, Vec<u8>, bool, bool, Option<i64>, Option<Vec<u8>>);
 
 /// Begins the transaction, locks the head, and only then looks at the clock: all in one round
-/// trip. The shard is the connection's setting.
-async fn begin(conn: &mut PgConnection) -> Result<(Position, i64, DateTime<Utc>), sqlx::Error> {
+/// trip. The shard is the connection's setting. Returns the head's position and epoch, when the batch is recorded, and the
+/// clock.
+async fn begin(conn: &mut PgConnection) -> Result<(Position, i64, DateTime<Utc>, DateTime<Utc>), sqlx::Error> {
     let rows = sqlx::raw_sql(
         "BEGIN;
          SELECT FROM log_head WHERE shard_id = current_setting('ledger.shard')::smallint FOR UPDATE;
-         SELECT position, epoch, greatest(clock_timestamp()::timestamptz(3), recorded_at) AS recorded_at
-         FROM log_head WHERE shard_id = current_setting('ledger.shard')::smallint",
+         SELECT position, epoch, greatest(now, recorded_at) AS recorded_at, now
+         FROM log_head CROSS JOIN (SELECT clock_timestamp()::timestamptz(3) AS now OFFSET 0) AS clock WHERE shard_id = current_setting('ledger.shard')::smallint",
     )
     .fetch_all(conn)
     .await?;
     let row = rows.last().ok_or(sqlx::Error::RowNotFound)?;
-    Ok((row.try_get("position")?, row.try_get("epoch")?, row.try_get("recorded_at")?))
+    Ok((row.try_get("position")?, row.try_get("epoch")?, row.try_get("recorded_at")?, row.try_get("now")?))
 }
 
 fn missing<T>(wanted: &HashSet<i64>, known: &HashMap<i64, T>) -> Vec<i64> {

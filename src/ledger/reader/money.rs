@@ -69,16 +69,18 @@ pub async fn wallets_before(
     wallets: &[(WalletId, i64)],
 ) -> Result<Vec<Stored>, sqlx::Error> {
     let (ids, versions): (Vec<WalletId>, Vec<i64>) = wallets.iter().copied().unzip();
-    sqlx::query_as(
-        "SELECT e.shard_id, e.position, e.event_id, e.stream_type, e.stream_id, e.version, e.type, e.schema_version,
-            e.data::text AS data, e.metadata::text AS metadata, e.recorded_at
-         FROM unnest($2::bigint[], $3::bigint[]) AS w (id, version) CROSS JOIN LATERAL (
-            (SELECT * FROM events WHERE shard_id = $1 AND stream_type = 'wallet' AND stream_id = w.id AND version < w.version
-               AND version = 1)
-            UNION ALL
-            (SELECT * FROM events WHERE shard_id = $1 AND stream_type = 'wallet' AND stream_id = w.id AND version < w.version
-               AND version > 1 ORDER BY version DESC LIMIT 1)) AS e ORDER BY e.stream_id, e.version",
-    )
+    sqlx::query_as(concat!(
+        "SELECT e.* FROM unnest($2::bigint[], $3::bigint[]) AS w (id, version) CROSS JOIN LATERAL ((",
+        select_events!(
+            "WHERE shard_id = $1 AND stream_type = 'wallet' AND stream_id = w.id AND version < w.version AND version = 1"
+        ),
+        ") UNION ALL (",
+        select_events!(
+            "WHERE shard_id = $1 AND stream_type = 'wallet' AND stream_id = w.id AND version < w.version AND version > 1
+             ORDER BY version DESC LIMIT 1"
+        ),
+        ")) AS e ORDER BY e.stream_id, e.version"
+    ))
     .bind(shard)
     .bind(ids)
     .bind(versions)

@@ -127,7 +127,7 @@ impl Writer {
         let Some(now) = self.clock.and_then(Clock::now).filter(|_| is_alone) else { return false };
         let Some((memory, recent)) = self.memory.take() else { return false };
         let recorded_at = memory.recorded_at.max(now);
-        let batch = Batch::recall(self.shard, self.keyring.clone(), Memory { recorded_at, ..memory }, recent);
+        let batch = Batch::recall(self.shard, self.keyring.clone(), Memory { recorded_at, ..memory }, recent, now);
         self.open = Some(Open { batch, submissions: vec![], replies: vec![] });
         true
     }

@@ -1,0 +1,49 @@
+//! `clock`: what the clocks say, and an operator's word that the database's is right.
+
+use clap::{Args, Subcommand};
+use ledger_projections::envelope::iso8601;
+use serde_json::json;
+
+use super::output::{Output, with_progress};
+use crate::config::DatabaseSettings;
+use crate::ledger::{clock, connect};
+use crate::node::Database;
+
+#[derive(Args, Debug)]
+pub struct ClockArgs {
+    #[command(flatten)]
+    database: DatabaseSettings,
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    /// The database's clock, and the trusted time by which vouchers expire
+    Show,
+    /// Trust the database's clock as it is now, after a jump: vouchers expire by it from now on
+    Confirm {
+        /// Why it is right; kept
+        #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
+        reason: String,
+    },
+}
+
+pub async fn run(args: ClockArgs, output: &Output) -> anyhow::Result<()> {
+    let database = with_progress("starting the embedded Postgres", Database::open(&args.database)).await?;
+    let pool = connect::pool(database.options());
+    let done = match &args.what {
+        What::Show => clock::read(&pool).await,
+        What::Confirm { reason } => clock::confirm(&pool, reason).await,
+    };
+    pool.close().await;
+    database.close().await?;
+    let reading = done?;
+    output.facts(&json!({
+        "database_clock": iso8601(reading.now),
+        "trusted_time": iso8601(reading.trusted_at),
+        "ahead_seconds": reading.ahead().num_seconds(),
+        "machine_clock": iso8601(chrono::Utc::now()),
+    }))?;
+    Ok(())
+}

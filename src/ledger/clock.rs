@@ -1,0 +1,102 @@
+//! The trusted time, by which vouchers expire: it follows the database's clock, but not over a jump.
+//!
+//! Neither the log's times nor the clock itself can say what day it is. The log's never run back: one event that is recorded
+//! while the clock is a year ahead keeps the head there for a year. And a clock that is ahead makes good vouchers look
+//! expired. So nodes move a time of their own on in small steps, and stop at a jump until an operator has looked.
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use sqlx::{FromRow, PgPool};
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+
+/// Between two steps of the trusted time.
+const STEP: Duration = Duration::from_secs(10);
+/// Between two warnings that it stands still.
+const WARN_EVERY: Duration = Duration::from_secs(300);
+
+/// The day by which vouchers expire, as an expression of SQL: that of the trusted time, and of the database's clock where
+/// that is ahead. A voucher that expires between the two is held: it is nobody's, and not expired either. Where the clock
+/// was set back, the trusted time counts.
+macro_rules! expiry_day {
+    () => {
+        "(SELECT (greatest(c.trusted_at, clock_timestamp()) AT TIME ZONE 'UTC')::date FROM trusted_clock c WHERE c.is_only)"
+    };
+}
+pub(super) use expiry_day;
+
+/// What the clocks say.
+#[derive(Clone, Copy, Debug, FromRow)]
+pub struct Reading {
+    /// The database's.
+    pub now: DateTime<Utc>,
+    pub trusted_at: DateTime<Utc>,
+}
+
+impl Reading {
+    /// How far the database's clock is ahead of the trusted time; negative where it was set back.
+    pub fn ahead(&self) -> TimeDelta {
+        self.now - self.trusted_at
+    }
+}
+
+/// Looks at the clocks.
+pub async fn read(pool: &PgPool) -> Result<Reading, sqlx::Error> {
+    sqlx::query_as("SELECT clock_timestamp() AS now, trusted_at FROM trusted_clock WHERE is_only").fetch_one(pool).await
+}
+
+/// Moves the trusted time on to the database's clock, unless that has jumped ahead by more than `max_jump`.
+pub async fn advance(pool: &PgPool, max_jump: Duration) -> Result<Reading, sqlx::Error> {
+    sqlx::query_as(
+        "WITH step AS (
+            UPDATE trusted_clock SET trusted_at = clock_timestamp()
+            WHERE is_only AND clock_timestamp() > trusted_at AND clock_timestamp() <= trusted_at + make_interval(secs => $1)
+            RETURNING trusted_at)
+         SELECT clock_timestamp() AS now, coalesce((SELECT trusted_at FROM step), trusted_at) AS trusted_at
+         FROM trusted_clock WHERE is_only",
+    )
+    .bind(max_jump.as_secs_f64())
+    .fetch_one(pool)
+    .await
+}
+
+/// Takes an operator's word that the database's clock is right: vouchers expire by it from now on. Keeps the reason. Writers
+/// forget which vouchers they have found, as after a swap of tables.
+pub async fn confirm(pool: &PgPool, reason: &str) -> Result<Reading, sqlx::Error> {
+    sqlx::query_as(
+        "WITH before AS MATERIALIZED (
+            SELECT trusted_at, clock_timestamp()::timestamptz(3) AS now FROM trusted_clock WHERE is_only FOR UPDATE),
+         said AS (
+            INSERT INTO clock_confirmations (trusted_before, confirmed_at, reason) SELECT trusted_at, now, $1 FROM before),
+         forgotten AS (UPDATE log_head SET epoch = epoch + 1)
+         UPDATE trusted_clock c SET trusted_at = before.now FROM before WHERE c.is_only RETURNING before.now, c.trusted_at",
+    )
+    .bind(reason)
+    .fetch_one(pool)
+    .await
+}
+
+/// Moves the trusted time on until it is stopped. Every node may do it at once.
+pub async fn run(pool: PgPool, max_jump: Duration, stop: CancellationToken) {
+    let mut due = tokio::time::interval(STEP);
+    due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut warned: Option<Instant> = None;
+    while stop.run_until_cancelled(due.tick()).await.is_some() {
+        let is_quiet = warned.is_some_and(|at| at.elapsed() < WARN_EVERY);
+        match advance(&pool, max_jump).await {
+            Ok(reading) if reading.ahead() > TimeDelta::from_std(max_jump).unwrap_or(TimeDelta::MAX) => {
+                if !is_quiet {
+                    warned = Some(Instant::now());
+                    tracing::error!(
+                        database_clock = %reading.now, trusted_time = %reading.trusted_at,
+                        "the database's clock has jumped ahead: vouchers that would expire by it are held; mend the clock, or confirm it with `rewards-ledger clock confirm`"
+                    );
+                }
+            }
+            Ok(_) if warned.take().is_some() => tracing::info!("the database's clock is trusted again"),
+            Ok(_) => {}
+            Err(error) => tracing::warn!(%error, "failed to move the trusted time on; retrying"),
+        }
+    }
+}
