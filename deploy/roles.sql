@@ -4,4 +4,5 @@ CREATE ROLE ledger_owner LOGIN PASSWORD 'change me' CREATEROLE;
 CREATE ROLE ledger_service LOGIN NOINHERIT PASSWORD 'change me';
 GRANT ledger_runtime TO ledger_service;
 GRANT ledger_runtime TO ledger_owner WITH ADMIN OPTION;
-CREATE DATABASE ledger OWNER ledger_owner;
+-- Ordered by bytes: no index depends on the version of libc or ICU of this machine or of a standby.
+CREATE DATABASE ledger OWNER ledger_owner TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C';

@@ -27,7 +27,7 @@ use crate::delivery::worker::{Worker, WorkerSettings};
 use crate::fulfilment::Fulfilment;
 use crate::ledger::expiry::{self, KeyWalk};
 use crate::ledger::projector::Projector;
-use crate::ledger::{Ledger, SchemaError, clock, connect, health};
+use crate::ledger::{Ledger, SchemaError, clock, connect, contract, health};
 use crate::postgres;
 use crate::sandbox::{self, Sandbox, SandboxError};
 use crate::telemetry::Metrics;
@@ -133,6 +133,14 @@ impl Node {
         let metrics = Metrics::default();
         let writers = TaskTracker::new();
         let ledger = Ledger::open(database.options(), keyring.clone(), metrics.clone(), &writers).await?;
+
+        let dependent = contract::dependent(ledger.pool()).await.map_err(SchemaError::from)?;
+        if !dependent.is_empty() {
+            tracing::warn!(
+                indexes = dependent.len(),
+                "unique indexes depend on the version of libc or ICU: run `rewards-ledger migrate --contract` once no node of an older release runs"
+            );
+        }
 
         let work = connect::work(database.options());
         // Before anybody else can write: a sandbox's log begins with its products.

@@ -58,7 +58,8 @@ pub async fn load_by_client_reference(
             "SELECT ",
             order_columns!(),
             " FROM unnest($2::bigint[], $3::text[]) AS wanted (wanted_account, wanted_reference)
-             JOIN orders ON shard_id = $1 AND account_id = wanted_account AND client_reference = wanted_reference"
+             JOIN orders ON shard_id = $1 AND account_id = wanted_account AND client_reference = wanted_reference
+                AND client_reference COLLATE \"C\" = wanted_reference"
         ))
         .bind(shard)
         .bind(accounts)
@@ -356,6 +357,7 @@ async fn list_by_reference(
         page::equals(query, "product_id", filter.product_id);
         page::equals(query, "reference_code", filter.reference_code.clone());
         page::equals(query, "client_reference", filter.client_reference.clone());
+        page::equals(query, "client_reference COLLATE \"C\"", filter.client_reference.clone());
         page::between(query, "created_at", filter.created_from, filter.created_to);
     };
     let listed: Listed<OrderRow> = page::fetch(pool, order_columns!(), conditions, "placed_position", page).await?;

@@ -47,7 +47,8 @@ pub async fn load_by_client_reference(
             "SELECT ",
             payout_columns!(),
             " FROM unnest($2::bigint[], $3::text[]) AS wanted (wanted_account, wanted_reference)
-             JOIN payouts ON shard_id = $1 AND account_id = wanted_account AND client_reference = wanted_reference"
+             JOIN payouts ON shard_id = $1 AND account_id = wanted_account AND client_reference = wanted_reference
+                AND client_reference COLLATE \"C\" = wanted_reference"
         ))
         .bind(shard)
         .bind(accounts)
@@ -173,6 +174,7 @@ pub async fn list(pool: &PgPool, shard: ShardId, filter: &PayoutFilter, page: Pa
         page::equals(query, "beneficiary_id", filter.beneficiary_id);
         page::equals(query, "wallet_id", filter.wallet_id);
         page::equals(query, "client_reference", filter.client_reference.clone());
+        page::equals(query, "client_reference COLLATE \"C\"", filter.client_reference.clone());
         page::between(query, "created_at", filter.created_from, filter.created_to);
     };
     let listed: Listed<PayoutRow> = page::fetch(pool, payout_columns!(), conditions, "id", page).await?;

@@ -109,7 +109,8 @@ pub async fn load_fundings(
         "SELECT ",
         transaction_columns!(),
         " FROM unnest($2::text[]) AS wanted (wanted_reference)
-         JOIN wallet_transactions ON shard_id = $1 AND category = 'FUNDING' AND reference = wanted_reference"
+         JOIN wallet_transactions ON shard_id = $1 AND category = 'FUNDING' AND reference = wanted_reference
+            AND reference COLLATE \"C\" = wanted_reference"
     ))
     .bind(shard)
     .bind(references)

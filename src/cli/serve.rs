@@ -8,12 +8,17 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::output::{Output, with_progress};
 use crate::config::{Config, DatabaseSettings};
+use crate::ledger::contract::contract;
+use crate::ledger::migration::PATIENCE;
 use crate::node::{Database, Node};
 
 #[derive(Args, Debug)]
 pub struct MigrateArgs {
     #[command(flatten)]
     database: DatabaseSettings,
+    /// Then contract the schema: only when no node of an older release runs
+    #[arg(long)]
+    contract: bool,
 }
 
 /// SIGTERM and SIGINT. The first asks for an orderly stop, a second one ends the process at once.
@@ -80,15 +85,23 @@ pub async fn migrate(args: &MigrateArgs, output: &Output) -> anyhow::Result<()> 
     let migrated = async {
         let pending = database.pending().await?;
         database.migrate().await?;
-        anyhow::Ok(pending)
+        let contracted = match args.contract {
+            true => Some(contract(database.migrating(), PATIENCE).await?),
+            false => None,
+        };
+        anyhow::Ok((pending, contracted))
     };
     let migrated = with_progress("migrating", migrated).await;
     database.close().await?;
-    let applied = migrated?;
+    let (applied, contracted) = migrated?;
     match output.json {
+        true if contracted.is_some() => output.json_line(&json!({"applied": applied, "contracted": contracted}))?,
         true => output.json_line(&json!({"applied": applied}))?,
         false if applied.is_empty() => output.line("the schema is current")?,
         false => output.line(format!("applied {}", applied.iter().map(i64::to_string).collect::<Vec<_>>().join(", ")))?,
+    }
+    if let Some(contracted) = contracted.filter(|_| !output.json) {
+        output.line(format!("unique indexes that were given the collation C: {}", contracted.len()))?;
     }
     Ok(())
 }

@@ -9,13 +9,14 @@ use sqlx::migrate::{Migrate, MigrateError, Migration, Migrator};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
 
+use super::contract::contract;
 use super::schema::SchemaError;
 
 pub(super) static MIGRATIONS: Migrator = sqlx::migrate!();
 
-/// Longest wait of a migration for one lock, in milliseconds. Shorter than the server's `deadlock_timeout` (1 s): in a
+/// Longest wait of a migration for one lock. Shorter than the server's `deadlock_timeout` (1 s): in a
 /// deadlock the migration is the one that steps back.
-const LOCK_TIMEOUT_MS: u64 = 500;
+pub(super) const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long a migration is tried, and how long one waits for another program that migrates.
 pub const PATIENCE: Duration = Duration::from_secs(600);
 /// Pauses between attempts, doubled each time.
@@ -24,7 +25,13 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Brings the database's schema up to this program's.
 pub async fn migrate(options: &PgConnectOptions) -> Result<(), SchemaError> {
-    run(&MIGRATIONS, None, options, PATIENCE).await
+    // In a database that is made now there is nothing that could be in use.
+    let is_new = pending(options).await?.len() == MIGRATIONS.iter().count();
+    run(&MIGRATIONS, None, options, PATIENCE).await?;
+    if is_new {
+        contract(options, PATIENCE).await?;
+    }
+    Ok(())
 }
 
 /// Brings the database's schema up to one version and no further.
@@ -90,13 +97,19 @@ async fn missing<'m>(
     Ok(missing)
 }
 
-/// Takes the lock that keeps other programs from migrating, until the connection ends, and makes the table of migrations.
-async fn prepare(migrator: &Migrator, connection: &mut PgConnection, patience: Duration) -> Result<(), SchemaError> {
-    set_lock_timeout(connection, LOCK_TIMEOUT_MS).await?;
+/// Takes the lock that keeps other programs from migrating, until the connection ends.
+pub(super) async fn lock(connection: &mut PgConnection, patience: Duration) -> Result<(), SchemaError> {
+    set_lock_timeout(connection, LOCK_TIMEOUT).await?;
     let mut attempts = Attempts::new(patience);
     while let Err(error) = connection.lock().await {
         attempts.pause(error, "another program migrates this database", connection).await?;
     }
+    Ok(())
+}
+
+/// The same, and makes the table of migrations.
+async fn prepare(migrator: &Migrator, connection: &mut PgConnection, patience: Duration) -> Result<(), SchemaError> {
+    lock(connection, patience).await?;
     connection.ensure_migrations_table(&migrator.table_name).await?;
     match connection.dirty_version(&migrator.table_name).await? {
         Some(version) => Err(MigrateError::Dirty(version).into()),
@@ -116,11 +129,11 @@ async fn apply(
         if migration.no_tx {
             // It keeps nobody out while it waits, for old transactions too.
             drop_remains(migration, connection).await?;
-            set_lock_timeout(connection, u64::try_from(patience.as_millis()).unwrap_or(u64::MAX).max(LOCK_TIMEOUT_MS)).await?;
+            set_lock_timeout(connection, patience.max(LOCK_TIMEOUT)).await?;
         }
         let outcome = connection.apply(&migrator.table_name, migration).await;
         if migration.no_tx {
-            set_lock_timeout(connection, LOCK_TIMEOUT_MS).await?;
+            set_lock_timeout(connection, LOCK_TIMEOUT).await?;
         }
         match outcome {
             Ok(_) => return Ok(()),
@@ -129,8 +142,8 @@ async fn apply(
     }
 }
 
-async fn set_lock_timeout(connection: &mut PgConnection, milliseconds: u64) -> Result<(), sqlx::Error> {
-    let timeout = format!("{}ms", milliseconds.min(i32::MAX.unsigned_abs().into()));
+pub(super) async fn set_lock_timeout(connection: &mut PgConnection, timeout: Duration) -> Result<(), sqlx::Error> {
+    let timeout = format!("{}ms", timeout.as_millis());
     sqlx::query("SELECT set_config('lock_timeout', $1, false)").bind(timeout).execute(connection).await?;
     Ok(())
 }

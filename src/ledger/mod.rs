@@ -7,6 +7,7 @@ mod batch;
 pub mod clock;
 pub mod command;
 pub mod connect;
+pub mod contract;
 mod decide;
 pub mod erasure;
 pub mod expiry;

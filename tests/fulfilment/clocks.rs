@@ -46,10 +46,12 @@ impl Skewed {
     /// Lets fulfilment do all that it can now; whether an order got its voucher.
     async fn is_served(&self, order: OrderId) -> bool {
         let mut fulfilment = Fulfilment::new(self.shop.ledger.clone(), self.shop.metrics.clone());
-        while {
+        loop {
             let done = fulfilment.step(SHARD).await.unwrap();
-            done.taken_up + done.restocked > 0 || done.is_under_way
-        } {}
+            if done.taken_up + done.restocked == 0 && !done.is_under_way {
+                break;
+            }
+        }
         match self.shop.find(order).await.status {
             OrderStatus::Delivered => true,
             OrderStatus::Delayed => false,

@@ -14,7 +14,7 @@ use crate::support::postgres;
 #[derive(Debug, Deserialize)]
 pub struct LastRelease {
     pub commit: String,
-    schema: i64,
+    pub schema: i64,
     read_whole: BTreeSet<String>,
     harmless: BTreeMap<String, String>,
 }

@@ -1,0 +1,168 @@
+//! The contract step of a rolling upgrade: what changes under statements of older nodes, and so waits until none runs.
+//!
+//! Text keys get the collation "C". A unique index over text that is ordered as libc or ICU says is broken by a server with
+//! another version of that library: it looks for a key in the wrong place, and takes a second one. Bytes have one order.
+//! Equality is the same under both, so the keys stay as unique as they are.
+//!
+//! Each index is made a second time under "C" while the service goes on, and then takes the place of the first one in a
+//! transaction that only changes the catalogue. Nodes of this release make their statements anew when one is refused
+//! because a column's collation has changed (0A000).
+
+use std::time::Duration;
+
+use sqlx::migrate::MigrateError;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, FromRow, PgConnection, PgExecutor};
+
+use super::migration::{Attempts, LOCK_TIMEOUT, PATIENCE, lock, set_lock_timeout};
+use super::schema::SchemaError;
+
+/// A unique index that depends on a collation of libc or ICU. All names are quoted.
+#[derive(Clone, Debug, FromRow)]
+struct Dependent {
+    schema: String,
+    table: String,
+    /// Without its schema.
+    name: String,
+    /// Columns and their collations, as CREATE INDEX has them.
+    keys: String,
+    /// `ALTER COLUMN … TYPE …` for each column that gets the collation; none of an index on some of the rows.
+    alterations: Option<String>,
+    /// ` WHERE …`, or nothing.
+    condition: String,
+    /// `PRIMARY KEY` or `UNIQUE`, if a constraint owns it.
+    constraint: Option<String>,
+    /// Foreign keys that refer to it: table, name, definition.
+    referring: Vec<String>,
+}
+
+/// Of PostgreSQL 14 the providers of a database's own collation are not in the catalogue; it has libc's alone.
+const DEPENDENT: &str = r#"
+    WITH own AS (
+        SELECT CASE coalesce(to_jsonb(d)->>'datlocprovider', 'c') WHEN 'c' THEN d.datcollate IN ('C', 'POSIX') WHEN 'b' THEN true ELSE false END AS is_bytes
+        FROM pg_database d WHERE d.datname = current_database()),
+    keys AS (
+        SELECT i.indexrelid, i.indrelid, k.n, a.attname, k.coll <> 0 AND NOT
+            CASE co.collprovider WHEN 'd' THEN own.is_bytes WHEN 'c' THEN co.collcollate IN ('C', 'POSIX') WHEN 'b' THEN true ELSE false END AS depends
+        FROM own, pg_index i
+        JOIN pg_class c ON c.oid = i.indexrelid
+        CROSS JOIN LATERAL unnest(i.indkey::smallint[], i.indcollation::oid[]) WITH ORDINALITY AS k (attnum, coll, n)
+        JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+        LEFT JOIN pg_collation co ON co.oid = k.coll
+        WHERE i.indisunique AND i.indislive AND c.relnamespace::regnamespace::text IN ('public', 'vault'))
+    SELECT quote_ident(n.nspname) AS schema, format('%I.%I', n.nspname, t.relname) AS "table", quote_ident(c.relname) AS name,
+        string_agg(quote_ident(k.attname) || CASE WHEN k.depends THEN ' COLLATE "C"' ELSE '' END, ', ' ORDER BY k.n) AS keys,
+        CASE WHEN i.indpred IS NULL THEN string_agg(format('ALTER COLUMN %I TYPE text COLLATE "C"', k.attname), ', ' ORDER BY k.n)
+            FILTER (WHERE k.depends) END AS alterations,
+        coalesce(' WHERE ' || pg_get_expr(i.indpred, i.indrelid), '') AS condition,
+        (SELECT CASE contype WHEN 'p' THEN 'PRIMARY KEY' ELSE 'UNIQUE' END FROM pg_constraint
+         WHERE conindid = c.oid AND conrelid = t.oid AND contype IN ('p', 'u')) AS constraint,
+        ARRAY(SELECT unnest(ARRAY[conrelid::regclass::text, quote_ident(conname), pg_get_constraintdef(oid)]) FROM pg_constraint
+         WHERE conindid = c.oid AND contype = 'f') AS referring
+    FROM keys k JOIN pg_index i ON i.indexrelid = k.indexrelid
+    JOIN pg_class c ON c.oid = k.indexrelid JOIN pg_class t ON t.oid = k.indrelid JOIN pg_namespace n ON n.oid = t.relnamespace
+    WHERE c.relname NOT LIKE '%\_in\_bytes'
+    GROUP BY n.nspname, t.oid, t.relname, c.oid, c.relname, i.indrelid, i.indpred::text, i.indpred HAVING bool_or(k.depends)
+    ORDER BY 2, 3"#;
+
+/// The unique indexes that a server with another libc or ICU breaks: those that [`contract`] is for.
+pub async fn dependent(db: impl PgExecutor<'_>) -> Result<Vec<String>, sqlx::Error> {
+    let found: Vec<Dependent> = sqlx::query_as(DEPENDENT).fetch_all(db).await?;
+    Ok(found.into_iter().map(|index| format!("{}.{}", index.schema, index.name)).collect())
+}
+
+/// Contracts the schema, while nodes of this release work. Returns the indexes that were replaced. What was replaced before
+/// an error stays, and the next run goes on there.
+pub async fn contract(options: &PgConnectOptions, patience: Duration) -> Result<Vec<String>, SchemaError> {
+    let mut connection = options.clone().application_name("rewards-ledger migrate").connect().await?;
+    lock(&mut connection, patience).await?;
+    let indexes: Vec<Dependent> = sqlx::query_as(DEPENDENT).fetch_all(&mut connection).await?;
+    let mut replaced = vec![];
+    for index in indexes {
+        let name = format!("{}.{}", index.schema, index.name);
+        tracing::info!(index = %name, "giving a unique index the collation C");
+        index.build(&mut connection, patience).await?;
+        let waits_for = format!("the replacement of {name} waits for a lock");
+        let mut attempts = Attempts::new(patience);
+        while let Err(error) = index.swap(&mut connection).await {
+            attempts.pause(MigrateError::Execute(error), &waits_for, &mut connection).await?;
+        }
+        index.settle(&mut connection).await?;
+        replaced.push(name);
+    }
+    connection.close().await?;
+    Ok(replaced)
+}
+
+/// Safe for each of these: what is put into a statement comes quoted from the catalogue.
+async fn execute(connection: &mut PgConnection, statement: String) -> Result<(), sqlx::Error> {
+    sqlx::raw_sql(AssertSqlSafe(statement)).execute(connection).await?;
+    Ok(())
+}
+
+impl Dependent {
+    /// The name of the second index, until it takes the first one's.
+    fn second(&self) -> String {
+        format!("\"{}_in_bytes\"", self.name.trim_matches('"'))
+    }
+
+    /// Makes the second index. One that an interrupted run has left unfinished goes first.
+    async fn build(&self, connection: &mut PgConnection, patience: Duration) -> Result<(), sqlx::Error> {
+        let (schema, second) = (&self.schema, self.second());
+        // It keeps nobody out while it waits.
+        set_lock_timeout(connection, patience).await?;
+        let is_unfinished: bool =
+            sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass($1) AND NOT indisvalid)")
+                .bind(format!("{schema}.{second}"))
+                .fetch_one(&mut *connection)
+                .await?;
+        if is_unfinished {
+            execute(connection, format!("DROP INDEX CONCURRENTLY {schema}.{second}")).await?;
+        }
+        let Dependent { table, keys, condition, .. } = self;
+        execute(connection, format!("CREATE UNIQUE INDEX CONCURRENTLY IF NOT EXISTS {second} ON {table} ({keys}){condition}"))
+            .await?;
+        set_lock_timeout(connection, LOCK_TIMEOUT).await
+    }
+
+    /// Puts the second index in the first one's place. The columns get the collation with it, so that statements that do not
+    /// name it find the index; none of this reads the table. An index on some of the rows would be built again for that:
+    /// its statements name the collation.
+    async fn swap(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+        let Dependent { schema, table, name, .. } = self;
+        let mut statements = vec!["BEGIN".to_owned(), format!("LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")];
+        for reference in self.referring.chunks_exact(3) {
+            statements.push(format!("ALTER TABLE {} DROP CONSTRAINT {}", reference[0], reference[1]));
+        }
+        statements.push(match &self.constraint {
+            Some(_) => format!("ALTER TABLE {table} DROP CONSTRAINT {name}"),
+            None => format!("DROP INDEX {schema}.{name}"),
+        });
+        if let Some(alterations) = &self.alterations {
+            statements.push(format!("ALTER TABLE {table} {alterations}"));
+        }
+        statements.push(match &self.constraint {
+            Some(kind) => format!("ALTER TABLE {table} ADD CONSTRAINT {name} {kind} USING INDEX {}", self.second()),
+            None => format!("ALTER INDEX {schema}.{} RENAME TO {name}", self.second()),
+        });
+        for reference in self.referring.chunks_exact(3) {
+            statements.push(format!("ALTER TABLE {} ADD CONSTRAINT {} {} NOT VALID", reference[0], reference[1], reference[2]));
+        }
+        statements.push("COMMIT".to_owned());
+        let outcome = execute(connection, statements.join("; ")).await;
+        if outcome.is_err() {
+            execute(connection, "ROLLBACK".to_owned()).await?;
+        }
+        outcome
+    }
+
+    /// Checks foreign keys again, which keeps nobody out, and makes the statistics that went with the old collation.
+    async fn settle(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+        set_lock_timeout(connection, PATIENCE).await?;
+        for reference in self.referring.chunks_exact(3) {
+            execute(connection, format!("ALTER TABLE {} VALIDATE CONSTRAINT {}", reference[0], reference[1])).await?;
+        }
+        execute(connection, format!("ANALYZE {}", self.table)).await?;
+        set_lock_timeout(connection, LOCK_TIMEOUT).await
+    }
+}
