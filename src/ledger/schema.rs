@@ -6,6 +6,7 @@ use ledger_events::{Position, ShardId};
 use sqlx::{PgExecutor, PgPool};
 
 use super::migration::MIGRATIONS;
+use crate::access::master_keys::KeyError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
@@ -21,6 +22,8 @@ pub enum SchemaError {
     Outdated { found: i64, needed: i64 },
     #[error("the log is not append-only: {0}; refusing to work on it")]
     NotAppendOnly(String),
+    #[error(transparent)]
+    Keys(#[from] KeyError),
     #[error("an import into shard {shard} has stopped at position {position} of {total}: run it again, it goes on there")]
     HalfImported { shard: ShardId, position: Position, total: Position },
 }

@@ -83,6 +83,7 @@ async fn every_command_has_help() {
         "show",
         "clock",
         "erase",
+        "keys",
         "verify",
         "rebuild",
         "reconcile",
