@@ -62,7 +62,7 @@ async fn run_verify(options: &PgConnectOptions, output: &Output) -> anyhow::Resu
                 reach.shard
             ))?;
         }
-        output.line(&report.delivery_health)?;
+        output.line(report.delivery_health.to_string())?;
         let counts = report.counts;
         output.line(format!(
             "{} events in {} streams, {} movements, {} vouchers, {} deliveries: {}",
