@@ -8,6 +8,7 @@ mod client;
 mod clock;
 mod demo;
 mod erase;
+mod escape;
 mod events;
 mod export;
 mod keys;
@@ -164,7 +165,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
 
 fn parse(arguments: &[OsString]) -> Result<Cli, ExitCode> {
     let wrong = |error: ConfigError| {
-        anstream::eprintln!("error: {error}");
+        anstream::eprintln!("error: {}", escape::value(&error.to_string()));
         ExitCode::from(WRONG_USE)
     };
     let file = config::file_named(arguments, std::env::var_os(FILE_VARIABLE));
@@ -217,7 +218,7 @@ fn compared(done: anyhow::Result<ExitCode>) -> ExitCode {
 fn failed(error: &anyhow::Error, status: ExitCode) -> ExitCode {
     let is_closed = |io: &std::io::Error| io.kind() == std::io::ErrorKind::BrokenPipe;
     if !error.chain().any(|cause| cause.downcast_ref().is_some_and(is_closed)) {
-        anstream::eprintln!("error: {}", output::error_line(error));
+        anstream::eprintln!("error: {}", escape::value(&output::error_line(error)));
     }
     if error.is::<WrongUse>() { ExitCode::from(WRONG_USE) } else { status }
 }

@@ -13,9 +13,22 @@ pub fn rows<W: Write>(out: W, write: impl FnOnce(&mut csv::Writer<W>) -> Result<
     Ok(csv.flush()?)
 }
 
-/// A text that no spreadsheet takes for a formula: it would compute what somebody else wrote.
+/// What a formula begins with: also in the full width and the small forms of East Asian text, which spreadsheets take for
+/// the same.
+const FORMULA: [char; 13] = [
+    '=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}', '\u{fe66}', '\u{fe62}', '\u{fe63}', '\u{fe6b}',
+    '\u{2212}',
+];
+
+/// A text that no spreadsheet takes for a formula: it would compute what somebody else wrote. Spaces, control characters
+/// and marks that are not seen may be passed over before one.
 pub fn inert(text: &str) -> Cow<'_, str> {
-    match text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) {
+    let is_passed_over = |c: char| {
+        c.is_whitespace()
+            || c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+    };
+    match text.starts_with(['\t', '\r', '\n']) || text.trim_start_matches(is_passed_over).starts_with(FORMULA) {
         true => Cow::Owned(format!("'{text}")),
         false => Cow::Borrowed(text),
     }
@@ -30,6 +43,21 @@ mod tests {
         for formula in ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"] {
             assert_eq!(inert(formula), format!("'{formula}"));
         }
-        assert_eq!(inert("ORD-0000000001"), "ORD-0000000001");
+        for formula in [
+            "\u{ff1d}1+1",
+            "\u{ff0b}1",
+            "\u{ff0d}1",
+            "\u{ff20}SUM(A1)",
+            "\u{fe66}1",
+            "\u{2212}1",
+            " =1",
+            "\u{feff}=1",
+            "\u{202e}=1",
+        ] {
+            assert_eq!(inert(formula), format!("'{formula}"));
+        }
+        for text in ["ORD-0000000001", " 1 = 1", "", " ", "a=1"] {
+            assert_eq!(inert(text), text);
+        }
     }
 }

@@ -78,12 +78,19 @@ pub struct WebhookRegistered {
 }
 
 /// What changed; what is absent stayed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WebhookUpdated {
     pub events: Option<Vec<WebhookEventType>>,
     pub is_active: Option<bool>,
     pub name_hash: Option<String>,
     pub url_hash: Option<String>,
+    /// The salted hash of a new standalone token. This field and the next came later than the others. They are
+    /// left out of the payload when absent, and programs that do not know them pass over them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_hash: Option<String>,
+    /// The credential whose signing secret is the token from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credential_id: Option<CredentialId>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -179,6 +186,10 @@ impl Retryable {
 #[derive(Clone, Debug, PartialEq)]
 pub enum WebhookCommand {
     Update(WebhookUpdated),
+    /// Replaces the standalone token by one with this salted hash.
+    RotateToken {
+        token_hash: String,
+    },
     Delete,
     /// Asks for a delivery with this id.
     Test {
@@ -202,19 +213,34 @@ pub fn register(
     if alive >= Webhook::MOST_PER_ACCOUNT {
         return Err(Rejection::WebhookLimitReached);
     }
-    let is_usable = |credential: &Credential| credential.account_id == account.id && !credential.is_revoked;
-    if asked.credential_id.is_some() && !credential.is_some_and(is_usable) {
-        return Err(Rejection::InvalidField { field: "credential_id", problem: "is unknown" });
+    if asked.credential_id.is_some() {
+        linkable(account.id, credential)?;
     }
     Ok(asked.into())
+}
+
+/// Whether a webhook of the account can be linked to the credential that is asked for, if that exists.
+pub fn linkable(account: AccountId, credential: Option<&Credential>) -> Result<(), Rejection> {
+    match credential {
+        Some(credential) if credential.account_id == account && !credential.is_revoked => Ok(()),
+        _ => Err(Rejection::InvalidField { field: "credential_id", problem: "is unknown" }),
+    }
 }
 
 /// What happens to a webhook on a command. A deleted one cannot be found, but its history can: what asks for a
 /// delivery is told that it does not listen.
 pub fn decide(webhook: &Webhook, command: WebhookCommand) -> Result<WebhookEvent, Rejection> {
     match command {
-        WebhookCommand::Update(_) | WebhookCommand::Delete if webhook.is_deleted => Err(Rejection::NotFound),
+        WebhookCommand::Update(_) | WebhookCommand::RotateToken { .. } | WebhookCommand::Delete if webhook.is_deleted => {
+            Err(Rejection::NotFound)
+        }
         WebhookCommand::Update(change) => Ok(change.into()),
+        WebhookCommand::RotateToken { .. } if webhook.credential_id.is_some() => {
+            Err(Rejection::Conflict("the webhook's token is the signing secret of its credential: rotate that instead"))
+        }
+        WebhookCommand::RotateToken { token_hash } => {
+            Ok(WebhookUpdated { token_hash: Some(token_hash), ..WebhookUpdated::default() }.into())
+        }
         WebhookCommand::Delete => Ok(WebhookDeleted {}.into()),
         WebhookCommand::Test { delivery_id } => {
             let event_type = *webhook.listening()?.events.first().ok_or(Rejection::WebhookInactive)?;
@@ -250,6 +276,7 @@ pub fn evolve(state: Option<Webhook>, id: WebhookId, event: &WebhookEvent, at: &
         WebhookEvent::WebhookUpdated(e) => {
             webhook.events = e.events.clone().unwrap_or(webhook.events);
             webhook.is_active = e.is_active.unwrap_or(webhook.is_active);
+            webhook.credential_id = e.credential_id.or(webhook.credential_id);
         }
         WebhookEvent::WebhookDeleted(_) => {
             webhook.is_active = false;
@@ -307,7 +334,34 @@ mod tests {
     }
 
     fn switched(is_active: bool) -> WebhookUpdated {
-        WebhookUpdated { events: None, is_active: Some(is_active), name_hash: None, url_hash: None }
+        WebhookUpdated { is_active: Some(is_active), ..WebhookUpdated::default() }
+    }
+
+    #[test]
+    fn a_standalone_token_is_rotated_and_a_credentials_secret_is_not() {
+        let rotate = || WebhookCommand::RotateToken { token_hash: "t".to_owned() };
+        let before = webhook(&[switched(false)]);
+        let rotated = decide(&before, rotate()).unwrap();
+        let expected = WebhookUpdated { token_hash: Some("t".to_owned()), ..WebhookUpdated::default() };
+        assert_eq!(rotated, expected.into());
+        let after = evolve(Some(before.clone()), 1, &rotated, &at(3)).unwrap();
+        assert_eq!(after, Webhook { version: 3, updated_at: at(3).recorded_at, ..before.clone() });
+
+        let link = WebhookUpdated { credential_id: Some(9), ..WebhookUpdated::default() };
+        let linked = evolve(Some(before.clone()), 1, &link.into(), &at(3)).unwrap();
+        assert_eq!(linked, Webhook { credential_id: Some(9), ..after });
+        assert!(matches!(decide(&linked, rotate()), Err(Rejection::Conflict(_))));
+        let renamed = WebhookUpdated { name_hash: Some("n".to_owned()), ..WebhookUpdated::default() };
+        assert_eq!(evolve(Some(linked), 1, &renamed.into(), &at(4)).unwrap().credential_id, Some(9), "what is absent stays");
+    }
+
+    #[test]
+    fn what_came_later_to_an_update_is_left_out_when_absent() {
+        let earlier = r#"{"events":null,"is_active":true,"name_hash":null,"url_hash":null}"#;
+        assert_eq!(serde_json::from_str::<WebhookUpdated>(earlier).unwrap(), switched(true));
+        assert_eq!(serde_json::to_string(&switched(true)).unwrap(), earlier);
+        let later = WebhookUpdated { token_hash: Some("t".to_owned()), credential_id: Some(9), ..switched(true) };
+        assert_eq!(serde_json::from_str::<WebhookUpdated>(&serde_json::to_string(&later).unwrap()).unwrap(), later);
     }
 
     #[test]
@@ -345,6 +399,7 @@ mod tests {
         for (command, expected) in [
             (WebhookCommand::Update(switched(true)), Rejection::NotFound),
             (WebhookCommand::Delete, Rejection::NotFound),
+            (WebhookCommand::RotateToken { token_hash: String::new() }, Rejection::NotFound),
             (WebhookCommand::Test { delivery_id: 5 }, Rejection::WebhookInactive),
         ] {
             assert_eq!(decide(&deleted, command), Err(expected));

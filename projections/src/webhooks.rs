@@ -82,7 +82,7 @@ macro_rules! upsert {
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
              ON CONFLICT (shard_id, ",
             $id,
-            ") DO UPDATE SET version = excluded.version, events = excluded.events,
+            ") DO UPDATE SET version = excluded.version, credential_id = excluded.credential_id, events = excluded.events,
                 is_active = excluded.is_active, is_deleted = excluded.is_deleted, updated_at = excluded.updated_at"
         )
     };

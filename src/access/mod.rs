@@ -56,6 +56,15 @@ impl Principal {
             Who::User { role: own, .. } => own >= role,
         }
     }
+
+    /// Whether the client may be shown the signing secret of this credential of its account: an owner of any, an API
+    /// key its own.
+    pub fn may_see_secret_of(&self, credential: CredentialId) -> bool {
+        match self.who {
+            Who::Credential(own) => own == credential,
+            Who::User { role, .. } => role >= UserRole::Owner,
+        }
+    }
 }
 
 /// Why nobody was let in.

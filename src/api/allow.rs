@@ -39,7 +39,8 @@ impl Methods {
     }
 }
 
-fn matches(template: &str, path: &str) -> bool {
+/// Whether a path is one of a template's.
+pub(super) fn matches(template: &str, path: &str) -> bool {
     let segment = |(template, given): (&str, &str)| template == given || (template.starts_with('{') && !given.is_empty());
     let (named, given) = (template.split('/').count(), path.split('/').count());
     (named == given || named < given && template.ends_with(REST)) && template.split('/').zip(path.split('/')).all(segment)

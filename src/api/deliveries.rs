@@ -16,6 +16,8 @@ use super::reply::{Data, Listed, Plural, Reply, Stored, render};
 use super::scalars::{JsonObject, Timestamp};
 use super::state::{State, Tag, listed, not_found, origin, rows_of};
 use super::webhooks::Event;
+use crate::access::Principal;
+use crate::delivery::address::without_addresses;
 use crate::delivery::schedule::MAX_ATTEMPTS;
 use crate::ledger::{Answer, Command, Rendered, reader};
 
@@ -142,7 +144,10 @@ impl From<deliveries::Attempt> for Attempt {
             started_at: attempt.started_at.into(),
             response_status: attempt.response_status,
             response_time_ms: attempt.response_time_ms,
-            error: attempt.error.or_else(|| is_unknown.then(|| "the outcome is not known".to_owned())),
+            error: attempt
+                .error
+                .map(|error| without_addresses(&error).into_owned())
+                .or_else(|| is_unknown.then(|| "the outcome is not known".to_owned())),
         }
     }
 }
@@ -196,6 +201,12 @@ fn retried(answer: &Answer) -> Result<Rendered, serde_json::Error> {
     Ok(Rendered { status: 200, body, is_secret: false })
 }
 
+/// The retries that were accepted and not carried out yet: their deliveries are shown as pending.
+async fn retries_ahead(state: &State<'_>, caller: &Principal) -> Result<Vec<deliveries::Retry>, ApiError> {
+    let found = reader::retries_ahead(state.ledger.pool(), caller.shard_id, caller.account_id).await;
+    found.map_err(ApiError::from)
+}
+
 /// Payloads whose time is over are made again from the log, the same bytes.
 async fn with_payloads<'a>(
     state: &State<'_>,
@@ -244,12 +255,14 @@ impl Deliveries {
         webhook_url_id: Query<Option<i64>>,
     ) -> Result<Listed<Delivery>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
+        let retries = retries_ahead(&state, &caller.0).await?;
         let filter = DeliveryFilter {
             account_id: caller.0.account_id,
             status: status.0.map(DeliveryStatus::as_str),
             event_type: event_type.0.map(Into::into),
             order_id: order_id.0,
             webhook_id: webhook_url_id.0,
+            retries,
         };
         let mut found = deliveries::list(state.ledger.pool(), caller.0.shard_id, &filter, rows_of(page)).await?;
         with_payloads(&state, caller.0.shard_id, found.rows.iter_mut()).await?;
@@ -261,7 +274,9 @@ impl Deliveries {
     /// All, and those made in the last 24 hours.
     #[oai(path = "/webhooks/deliveries/stats", method = "get", operation_id = "count_deliveries")]
     async fn statistics(&self, caller: Caller, state: State<'_>) -> Result<Reply<DeliveryStatistics>, ApiError> {
-        let counts = deliveries::statistics(state.ledger.pool(), caller.0.shard_id, caller.0.account_id).await?;
+        let caller = caller.0;
+        let retries = retries_ahead(&state, &caller).await?;
+        let counts = deliveries::statistics(state.ledger.pool(), caller.shard_id, caller.account_id, &retries).await?;
         Ok(Reply(counts.into()))
     }
 
@@ -277,7 +292,8 @@ impl Deliveries {
         id: Path<i64>,
     ) -> Result<Reply<DeliveryDetail>, ApiError> {
         let caller = caller.0;
-        let found = deliveries::find(state.ledger.pool(), caller.shard_id, caller.account_id, id.0).await?;
+        let retries = retries_ahead(&state, &caller).await?;
+        let found = deliveries::find(state.ledger.pool(), caller.shard_id, caller.account_id, id.0, &retries).await?;
         let (mut delivery, attempts) = found.ok_or_else(not_found)?;
         with_payloads(&state, caller.shard_id, std::iter::once(&mut delivery)).await?;
         let is_pending = delivery.status == "pending";

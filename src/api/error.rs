@@ -294,7 +294,7 @@ struct RateLimitSchema {
 /// The error statuses that an operation can answer with, as the document shows them.
 /// `document::finish` takes away those of which it has no code.
 const DOCUMENTED: [(u16, &str); 13] = [
-    (400, "The request is not valid; `messages` names the fields."),
+    (400, "The request is not valid; `messages` names the fields, and query parameters that the operation does not have."),
     (401, "The caller is not known, or the signature is wrong."),
     (402, "The wallet's balance is too low."),
     (403, "The caller may not do this, or the account is suspended."),

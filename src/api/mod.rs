@@ -28,6 +28,7 @@ mod portal;
 pub mod principal;
 mod probes;
 mod products;
+mod queries;
 pub mod readers;
 mod reference;
 pub mod reply;

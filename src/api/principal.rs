@@ -20,6 +20,7 @@ use poem_openapi::registry::{MetaSecurityScheme, Registry};
 use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions};
 
 use super::error::{ApiError, Code};
+use super::queries::UnknownParameters;
 use crate::access::{Operator, Principal, Role, Who};
 
 /// A way to say who is calling, as the document shows it.
@@ -166,7 +167,8 @@ role!(Auditor, Role::Auditor);
 /// how the rest of the request is read.
 ///
 /// # Errors
-/// 401 if no middleware left a principal, 403 if it is one that may not do this.
+/// 401 if no middleware left a principal, 403 if it is one that may not do this, 400 if the request has query
+/// parameters that the operation does not have.
 #[derive(Debug, Clone)]
 pub struct Caller<P = Principal>(pub P);
 
@@ -187,7 +189,9 @@ impl<'a, P: Identity> ApiExtractor<'a> for Caller<P> {
     }
 
     async fn from_request(request: &'a Request, _: &mut RequestBody, _: ExtractParamOptions<()>) -> poem::Result<Self> {
-        Ok(Self(P::of(request)?))
+        let caller = P::of(request)?;
+        request.extensions().get::<UnknownParameters>().map_or(Ok(()), UnknownParameters::refuse)?;
+        Ok(Self(caller))
     }
 }
 

@@ -11,6 +11,7 @@ use super::allow::Methods;
 use super::auth::Admission;
 use super::edge::{Edge, refuse_nul};
 use super::portal::Portal;
+use super::queries::KnownQueries;
 use super::sessions::Sessions;
 use super::state::ApiState;
 use super::{
@@ -156,6 +157,7 @@ pub fn documents() -> Vec<(&'static str, String)> {
 pub fn app(state: ApiState) -> impl Endpoint {
     let (client, operators) = (client(), operators());
     let (client_document, operator_document) = (published_client(), published(&operators));
+    let known_queries = KnownQueries::of_documents(&[&client_document, &operator_document]);
     let mut paths = client_document["paths"].clone();
     if let (Some(paths), Some(more)) = (paths.as_object_mut(), operator_document["paths"].as_object()) {
         paths.extend(more.clone());
@@ -187,6 +189,7 @@ pub fn app(state: ApiState) -> impl Endpoint {
         .nest_no_strip("/client/api", part(Portal))
         .nest_no_strip("/admin/v1", part(operator_api()))
         .nest_no_strip("/log", part(log::Log))
+        .with(known_queries)
         .before(refuse_nul)
         .with(AddData::new(state.clone()))
         .with(Admission(state))

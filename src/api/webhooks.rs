@@ -2,14 +2,14 @@
 
 use ledger_events::webhook;
 use ledger_events::webhook::WebhookEventType as EventType;
-use ledger_projections::webhooks;
+use ledger_projections::{accounts, webhooks};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Enum, Object, OpenApi};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::body::{NoFields, StrictJson};
-use super::error::ApiError;
+use super::error::{ApiError, Code};
 use super::fields::{Fields, FromFields};
 use super::idempotency::IdempotencyKey;
 use super::outcome::{answered, respond, unrenderable};
@@ -18,11 +18,12 @@ use super::principal::{Caller, ClientOperator};
 use super::readers::{Read, boolean, integer, line, list, one_of, text};
 use super::reply::{Data, Listed, NoStore, Plural, Reply, Stored, render};
 use super::scalars::Timestamp;
-use super::state::{State, Tag, listed, not_found, origin, rows_of};
+use super::state::{ApiState, State, Tag, listed, not_found, origin, rows_of};
+use crate::access::Principal;
 use crate::access::seal::{Private, random_secret};
 use crate::delivery::address::{MAX_URL_CHARACTERS, check_url};
 use crate::ledger::answer::WebhookView;
-use crate::ledger::command::{self, WebhookChange};
+use crate::ledger::command::{self, CredentialLink, WebhookChange};
 use crate::ledger::texts::{self, Texts, WEBHOOK_NAME as NAME, WEBHOOK_URL as URL};
 use crate::ledger::{Answer, Command, Rendered};
 
@@ -122,7 +123,7 @@ struct RegisterWebhook {
     #[oai(validator(min_items = 1, unique_items))]
     events: Vec<Event>,
     /// The API credential whose signing secret becomes the token; without one, a token of its own
-    /// is made.
+    /// is made. Takes the owner's role, or that very credential.
     credential_id: Option<i64>,
 }
 
@@ -151,6 +152,9 @@ struct ChangeWebhook {
     events: Option<Vec<Event>>,
     /// An inactive webhook is told of nothing, and its pending deliveries fail.
     is_active: Option<bool>,
+    /// The API credential whose signing secret becomes the token, from the next delivery on. Takes the owner's role,
+    /// or that very credential.
+    credential_id: Option<i64>,
 }
 
 impl FromFields for ChangeWebhook {
@@ -160,9 +164,11 @@ impl FromFields for ChangeWebhook {
             url: fields.optional("url", url),
             events: fields.optional("events", events),
             is_active: fields.optional("is_active", boolean),
+            credential_id: fields.optional("credential_id", integer(1..=i64::MAX)),
         };
-        if change.name.is_none() && change.url.is_none() && change.events.is_none() && change.is_active.is_none() {
-            fields.problem("body", "must change something: name, url, events or is_active");
+        let ChangeWebhook { name, url, events, is_active, credential_id } = &change;
+        if name.is_none() && url.is_none() && events.is_none() && is_active.is_none() && credential_id.is_none() {
+            fields.problem("body", "must change something: name, url, events, is_active or credential_id");
         }
         change
     }
@@ -263,6 +269,40 @@ fn registered(answer: &Answer) -> Result<Rendered, serde_json::Error> {
     Ok(Rendered { status: 201, body, is_secret: true })
 }
 
+/// A webhook's new token: this answer alone shows it.
+#[derive(Object, Serialize)]
+struct RotatedToken {
+    /// The webhook.
+    webhook_id: i64,
+    /// The secret that deliveries are signed with from now on. Keep it; it is never shown again.
+    token: String,
+    /// Since when.
+    rotated_at: Timestamp,
+}
+
+fn rotated(answer: &Answer) -> Result<Rendered, serde_json::Error> {
+    let Answer::Webhook(WebhookView { webhook, token: Some(token), .. }) = answer else { return unrenderable() };
+    let body = render(&RotatedToken {
+        webhook_id: webhook.id,
+        token: token.expose().to_owned(),
+        rotated_at: webhook.updated_at.into(),
+    })?;
+    Ok(Rendered { status: 200, body, is_secret: true })
+}
+
+/// Refuses to link a webhook to a credential of the account for those who may not be shown its signing secret: the
+/// webhook's token is that secret, and is sent to the webhook's URL. A credential that there is not for the account
+/// is left to the ledger, which says so.
+async fn check_link(state: &ApiState, caller: &Principal, credential: Option<i64>) -> Result<(), ApiError> {
+    let Some(id) = credential.filter(|id| !caller.may_see_secret_of(*id)) else { return Ok(()) };
+    let found = accounts::load_credentials(&mut *state.ledger.pool().acquire().await?, caller.shard_id, &[id]).await?;
+    match found.iter().any(|credential| credential.account_id == caller.account_id) {
+        true => Err(ApiError::new(Code::Forbidden)
+            .message("Linking a webhook to a credential takes the owner's role, or that very credential.")),
+        false => Ok(()),
+    }
+}
+
 /// A test delivery is on its way.
 #[derive(Object, Serialize)]
 struct WebhookTest {
@@ -299,6 +339,7 @@ impl Webhooks {
         body: StrictJson<RegisterWebhook>,
     ) -> Result<NoStore<Stored<RegisteredWebhook, 201>>, ApiError> {
         let (caller, request) = (caller.0, body.0);
+        check_link(&state, &caller, request.credential_id).await?;
         let idempotency = key.of(&caller, "/api/v1/webhooks", &request, registered)?;
         let command = Command::RegisterWebhook(command::RegisterWebhook {
             account_id: caller.account_id,
@@ -350,6 +391,8 @@ impl Webhooks {
     }
 
     /// Change a webhook
+    ///
+    /// With a `credential_id` the credential's signing secret becomes the token; a webhook stays linked.
     #[oai(path = "/webhooks/:id", method = "put", operation_id = "change_webhook")]
     async fn change(
         &self,
@@ -360,15 +403,41 @@ impl Webhooks {
         body: StrictJson<ChangeWebhook>,
     ) -> Result<Reply<Webhook>, ApiError> {
         let (caller, request) = (caller.0, body.0);
+        check_link(&state, &caller, request.credential_id).await?;
         let change = WebhookChange {
             name: request.name.map(Private::new),
             url: request.url.map(Private::new),
             events: request.events.map(types),
             is_active: request.is_active,
+            link: request.credential_id.map(|credential_id| CredentialLink { credential_id, new_secret: random_secret() }),
         };
         let command = Command::UpdateWebhook { account_id: caller.account_id, webhook_id: id.0, change };
         let answer = state.ledger.execute(caller.shard_id, command, origin(caller.actor())).await?;
         Ok(Reply(Webhook::of_view(answered!(answer, Answer::Webhook(view) => view)?)))
+    }
+
+    /// Rotate a webhook's token
+    ///
+    /// Replaces the token of its own: deliveries are signed with the new one from now on, and no other answer shows it.
+    /// A webhook that is linked to a credential answers 409: rotate the credential's signing secret instead.
+    #[oai(path = "/webhooks/:id/rotate-token", method = "post", operation_id = "rotate_webhook_token")]
+    async fn rotate_token(
+        &self,
+        caller: Caller<ClientOperator>,
+        state: State<'_>,
+        /// The webhook's id.
+        id: Path<i64>,
+        /// A name for this request: the same one again is answered with the first answer.
+        #[oai(name = "Idempotency-Key")]
+        key: IdempotencyKey,
+        _no_fields: NoFields,
+    ) -> Result<NoStore<Stored<Data<RotatedToken>>>, ApiError> {
+        let caller = caller.0;
+        let idempotency = key.of(&caller, &format!("/api/v1/webhooks/{}/rotate-token", id.0), &(), rotated)?;
+        let (account_id, new_token) = (caller.account_id, random_secret());
+        let command = Command::RotateWebhookToken { account_id, webhook_id: id.0, new_token };
+        let reply = state.ledger.submit(caller.shard_id, command, origin(caller.actor()), idempotency).await?;
+        respond(reply, rotated).map(NoStore)
     }
 
     /// Delete a webhook

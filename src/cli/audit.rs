@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use sqlx::postgres::PgConnectOptions;
 
+use super::escape;
 use super::offline::{self, OfflineArgs};
 use super::output::{Output, with_progress};
 use crate::audit::{self, Difference, Progress, Rebuild};
@@ -51,19 +52,19 @@ async fn run_verify(options: &PgConnectOptions, output: &Output) -> anyhow::Resu
     bar.end();
     let report = report?;
     if output.json {
-        anstream::println!("{}", serde_json::to_string_pretty(&report)?);
+        output.line(serde_json::to_string_pretty(&report)?)?;
     } else {
-        print_differences(&report.differences, report.found);
+        print_differences(output, &report.differences, report.found)?;
         for reach in &report.reached {
             let (projection, checkpoint, behind) = (reach.projection, reach.checkpoint, reach.behind());
-            anstream::println!(
+            output.line(format!(
                 "shard {}: {projection}: up to position {checkpoint}, {behind} events behind the head",
                 reach.shard
-            );
+            ))?;
         }
-        anstream::println!("{}", report.delivery_health);
+        output.line(report.delivery_health.to_string())?;
         let counts = report.counts;
-        anstream::println!(
+        output.line(format!(
             "{} events in {} streams, {} movements, {} vouchers, {} deliveries: {}",
             counts.events,
             counts.streams,
@@ -71,7 +72,7 @@ async fn run_verify(options: &PgConnectOptions, output: &Output) -> anyhow::Resu
             counts.vouchers,
             counts.deliveries,
             if report.is_clean() { "everything is as the log says".to_owned() } else { format!("{} differences", report.found) },
-        );
+        ))?;
     }
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -92,30 +93,31 @@ async fn run_rebuild(options: &PgConnectOptions, args: &RebuildArgs, output: &Ou
     bar.end();
     let rebuilt = rebuilt?;
     if output.json {
-        anstream::println!("{}", serde_json::to_string_pretty(&rebuilt)?);
+        output.line(serde_json::to_string_pretty(&rebuilt)?)?;
     } else {
-        print_differences(&rebuilt.differences, rebuilt.found);
+        print_differences(output, &rebuilt.differences, rebuilt.found)?;
         for (table, rows) in &rebuilt.rows {
-            anstream::println!("{table}: {rows} rows");
+            output.line(format!("{table}: {rows} rows"))?;
         }
         let outcome = if rebuilt.was_clean() {
             "rebuilt; nothing had differed".to_owned()
         } else {
             format!("rebuilt; {} differences are repaired", rebuilt.found)
         };
-        anstream::println!("{}: {outcome}", rebuilt.projections.join(", "));
+        output.line(format!("{}: {outcome}", rebuilt.projections.join(", ")))?;
     }
     Ok(if rebuilt.was_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-pub fn print_differences(differences: &[Difference], found: u64) {
+pub fn print_differences(output: &Output, differences: &[Difference], found: u64) -> std::io::Result<()> {
     for difference in differences {
-        anstream::println!("{difference}");
+        output.line(escape::value(&difference.to_string()))?;
     }
     let more = found.saturating_sub(u64::try_from(differences.len()).unwrap_or(u64::MAX));
     if more > 0 {
-        anstream::println!("and {more} more");
+        output.line(format!("and {more} more"))?;
     }
+    Ok(())
 }
 
 /// A progress bar on a terminal, once it has taken more than a second.

@@ -83,7 +83,7 @@ pub async fn run(args: CallArgs, output: &Output) -> anyhow::Result<ExitCode> {
         match parsed.filter(|_| std::io::stdout().is_terminal()) {
             Some(body) => output.line(format!("{body:#}"))?,
             // What arrived, byte for byte, for who reads on.
-            None if !reply.body.is_empty() => output.line(&reply.body)?,
+            None if !reply.body.is_empty() => output.verbatim(&reply.body)?,
             None => {}
         }
     }

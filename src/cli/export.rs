@@ -13,6 +13,7 @@ use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
 
 use super::audit::Bar;
+use super::escape::Escaping;
 use super::output::Output;
 use super::quorum::QuorumArgs;
 use crate::audit::Progress;
@@ -142,7 +143,12 @@ async fn to_stdout(pool: &PgPool, plan: &Plan) -> anyhow::Result<()> {
     while at < selection.to {
         let page = selection.page(pool, at).await?;
         let mut out = std::io::stdout().lock();
-        out.write_all(&export::page(&page.events, plan.is_compressed)?)?;
+        let lines = export::page(&page.events, plan.is_compressed)?;
+        // What is kept in a file is to be imported and compared byte for byte.
+        match out.is_terminal() && !plan.is_compressed {
+            true => Escaping(&mut out).write_all(&lines)?,
+            false => out.write_all(&lines)?,
+        }
         out.flush()?;
         at = page.reached;
         if let Some(bar) = &bar {

@@ -12,6 +12,7 @@ use owo_colors::OwoColorize;
 use serde_json::{Value, json};
 
 use super::call::private;
+use super::escape;
 use super::events::by_outcome;
 use super::output::Output;
 use super::serve::StopSignals;
@@ -119,8 +120,8 @@ fn print(received: &Received, secret: Option<&Private>, output: &Output) -> std:
         Some(Err(why)) => by_outcome(false, why),
         None => "not verified".yellow().to_string(),
     };
-    let event_type = received.event_type().unwrap_or("no event type");
-    let id = received.event_id().unwrap_or("no event id");
+    let event_type = escape::value(received.event_type().unwrap_or("no event type"));
+    let id = escape::value(received.event_id().unwrap_or("no event id"));
     output.line(format!("{}  {:<26}  {id}  {signature}", at.format("%H:%M:%S%.3f").dimmed(), event_type.cyan()))?;
     let data = body.as_ref().and_then(|body| body.get("data"));
     let told = ["id", "reference_code", "status", "product_name", "quantity", "delivered_quantity", "amount"];

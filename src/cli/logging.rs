@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
+use super::escape::Escaping;
 use crate::api::edge::log_panics;
 use crate::config::LogFormat;
 
@@ -27,7 +28,8 @@ pub fn start(default: &str, format: Option<LogFormat>) -> anyhow::Result<()> {
         _ => EnvFilter::new(default),
     };
     let is_terminal = std::io::stderr().is_terminal();
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(is_terminal);
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Escaping(std::io::stderr())).with_ansi(is_terminal);
     let is_text = is_terminal || default != SERVICE;
     match format.unwrap_or(if is_text { LogFormat::Text } else { LogFormat::Json }) {
         LogFormat::Text => builder.init(),

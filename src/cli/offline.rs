@@ -117,7 +117,7 @@ pub fn verify(args: &OfflineArgs, output: &Output) -> anyhow::Result<ExitCode> {
 }
 
 fn print(report: &Report, output: &Output) -> std::io::Result<()> {
-    print_differences(&report.differences, report.found);
+    print_differences(output, &report.differences, report.found)?;
     for compared in &report.checkpoints {
         let outcome = match compared.outcome {
             Outcome::Agrees => "agrees",

@@ -9,6 +9,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use owo_colors::OwoColorize;
 use serde_json::Value;
 
+use super::escape::{self, Escaping};
+
 /// After so long, somebody who waits at a terminal is told for what.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -23,9 +25,19 @@ impl Output {
         Output { json }
     }
 
-    /// One line on stdout; its colours are left out where they would not be seen.
+    /// One line on stdout; its colours are left out where they would not be seen, and nothing else in it does anything
+    /// to a terminal.
     pub fn line(&self, text: impl Display) -> std::io::Result<()> {
-        writeln!(anstream::stdout(), "{text}")
+        writeln!(anstream::stdout(), "{}", escape::lines(&text.to_string()))
+    }
+
+    /// What came from elsewhere, byte for byte where a program reads on.
+    pub fn verbatim(&self, text: &str) -> std::io::Result<()> {
+        let mut out = std::io::stdout().lock();
+        if out.is_terminal() {
+            return writeln!(Escaping(out), "{text}");
+        }
+        writeln!(out, "{text}")
     }
 
     /// A JSON object a line, for programs.
@@ -54,12 +66,12 @@ pub fn shown(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
         Value::String(text) if text.is_empty() => "-".to_owned(),
-        Value::String(text) => text.clone(),
+        Value::String(text) => escape::value(text).into_owned(),
         Value::Array(items) if items.is_empty() => "-".to_owned(),
         Value::Array(items) if items.iter().all(|item| !item.is_object()) => {
             items.iter().map(shown).collect::<Vec<_>>().join(", ")
         }
-        other => other.to_string(),
+        other => escape::value(&other.to_string()).into_owned(),
     }
 }
 
@@ -173,6 +185,16 @@ mod tests {
         assert_eq!(plain(&table(&rows)), "id  name\n1   One\n22  -");
         assert_eq!(plain(&fields(&json!({"id": 1, "events": ["a", "b"]}))), "id      1\nevents  a, b");
         assert!(table(&[json!({"t": "x".repeat(50)})]).contains('…'));
+    }
+
+    #[test]
+    fn what_a_client_wrote_does_nothing_to_a_terminal() {
+        let name = "\u{1b}[2Jname\n\u{202e}eman\u{9b}";
+        let expected = "\\u001b[2Jname\\n\\u202eeman\\u009b";
+        assert_eq!(shown(&json!(name)), expected);
+        assert_eq!(shown(&json!([name])), expected);
+        assert_eq!(plain(&table(&[json!({"name": name})])), format!("name\n{expected}"));
+        assert!(!shown(&json!({ "name": name })).contains(['\u{202e}', '\u{9b}']));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use owo_colors::OwoColorize;
 use serde_json::json;
 use sqlx::PgPool;
 
+use super::escape;
 use super::events::by_outcome;
 use super::output::{Output, with_progress};
 use crate::access::seal::{Keyring, Private};
@@ -124,7 +125,7 @@ fn tell(story: &Story, shard: ShardId, at: Option<Position>, output: &Output) ->
         placed.quantity,
         placed.denomination,
         placed.currency,
-        placed.product_name,
+        escape::value(&placed.product_name),
         placed.amount,
         placed.currency,
         order.refunded_amount,
@@ -138,7 +139,7 @@ fn tell(story: &Story, shard: ShardId, at: Option<Position>, output: &Output) ->
     ];
     for (name, value) in facts {
         if let Some(value) = value {
-            output.line(format!("{}  {value}", name.dimmed()))?;
+            output.line(format!("{}  {}", name.dimmed(), escape::value(&value)))?;
         }
     }
     for chapter in &story.chapters {
@@ -154,11 +155,11 @@ fn tell(story: &Story, shard: ShardId, at: Option<Position>, output: &Output) ->
 
 fn tell_chapter(chapter: &Chapter, output: &Output) -> std::io::Result<()> {
     let moment = &chapter.recorded.moment;
-    output.line(format!("{}  {}", time(moment.recorded_at).dimmed(), chapter.description.bold()))?;
+    output.line(format!("{}  {}", time(moment.recorded_at).dimmed(), escape::value(&chapter.description).bold()))?;
     let (who, request) = (named(&chapter.actor), &chapter.recorded.metadata.request_id);
-    output.line(format!("  by {who}, request {request}, position {}", moment.position).dimmed())?;
+    output.line(format!("  by {who}, request {}, position {}", escape::value(request), moment.position).dimmed())?;
     if let Some(reason) = &chapter.reason {
-        output.line(format!("  reason: {}", reason.expose()))?;
+        output.line(format!("  reason: {}", escape::value(reason.expose())))?;
     }
     if let Some(movement) = &chapter.movement {
         let sign = if movement.direction == Direction::Credit.as_str() { '+' } else { '−' };
@@ -176,7 +177,7 @@ fn tell_chapter(chapter: &Chapter, output: &Output) -> std::io::Result<()> {
 fn tell_delivery(telling: &Telling, output: &Output) -> std::io::Result<()> {
     let told = &telling.told;
     let webhook = match &telling.webhook_name {
-        Some(name) => format!("webhook {} ({})", told.webhook_id, name.expose()),
+        Some(name) => format!("webhook {} ({})", told.webhook_id, escape::value(name.expose())),
         None => format!("webhook {}", told.webhook_id),
     };
     let by = if told.replay_id > 0 { format!(" by replay {}", told.replay_id) } else { String::new() };
@@ -209,7 +210,7 @@ fn came_of(attempt: &Attempt) -> String {
 
 /// `credential 3 (main)`, `operator 2`, `fulfilment`.
 fn named(who: &Who) -> String {
-    let name = who.name.as_ref().map(Private::expose).map(|name| format!(" ({name})")).unwrap_or_default();
+    let name = who.name.as_ref().map(Private::expose).map(|name| format!(" ({})", escape::value(name))).unwrap_or_default();
     format!("{}{name}", who.actor)
 }
 

@@ -1,6 +1,7 @@
 //! Where a webhook may be sent: public unicast addresses only, unless an
 //! operator has named a network.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ipnet::IpNet;
@@ -19,6 +20,25 @@ pub enum Refused {
     /// The name exists but has no address.
     #[error("the name has no address")]
     NoAddress,
+}
+
+/// An attempt's error as clients are told it: where a name led to inside of the operator's network is none of theirs. Any
+/// address is left out, whichever version of the program has recorded the error.
+pub fn without_addresses(error: &str) -> Cow<'_, str> {
+    let is_address = |word: &str| {
+        let bare = word.trim_matches(|c: char| !c.is_ascii_alphanumeric() && c != ':');
+        let port = word.trim_matches(|c: char| !c.is_ascii_alphanumeric() && !"[]:".contains(c));
+        bare.parse::<IpAddr>().is_ok() || bare.parse::<SocketAddr>().is_ok() || port.parse::<SocketAddr>().is_ok()
+    };
+    if !error.split_whitespace().any(is_address) {
+        return error.into();
+    }
+    match error.starts_with("address ") && error.ends_with(" is not allowed") {
+        true => "the host's address is not allowed".into(),
+        false => {
+            error.split(' ').map(|word| if is_address(word) { "(address)" } else { word }).collect::<Vec<_>>().join(" ").into()
+        }
+    }
 }
 
 /// Why a URL cannot be the target of a webhook.
@@ -181,6 +201,27 @@ mod tests {
 
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_client_is_told_no_address() {
+        for ip in ["10.0.0.1", "::1", "fd00::5", "64:ff9b::a9fe:a9fe"] {
+            let refused = Refused::Address(ip.parse().unwrap()).to_string();
+            assert!(refused.contains(ip));
+            assert_eq!(without_addresses(&refused), "the host's address is not allowed");
+        }
+        for (error, told) in [
+            ("connection to 10.0.0.1:443 refused", "connection to (address) refused"),
+            ("no route to [fd00::5]:443, given up", "no route to (address) given up"),
+            ("proxy (10.0.0.1) failed", "proxy (address) failed"),
+        ] {
+            assert_eq!(without_addresses(error), told);
+        }
+        for error in
+            ["the name has no address", "HTTP 503", "TLS: unknown issuer", "no answer within 0.4 s", "connection refused"]
+        {
+            assert_eq!(without_addresses(error), error);
+        }
+    }
 
     /// Every block that must be refused whole.
     const REFUSED: &[&str] = &[

@@ -393,13 +393,14 @@ impl Targets {
         wants: &[Want],
     ) -> Result<Option<Present>, sqlx::Error> {
         let rows = sqlx::query(
-            "SELECT (SELECT key_id FROM vault.master_keys WHERE state = 'current') AS current_key, a.webhook_id, a.credential_id, url.salt AS url_salt, url.sealed AS url, token.sealed AS token, c.signing_secret,
+            "SELECT (SELECT key_id FROM vault.master_keys WHERE state = 'current') AS current_key, a.webhook_id, w.credential_id, url.salt AS url_salt, url.sealed AS url, token.sealed AS token, c.signing_secret,
                 (clock_timestamp() + $4)::timestamptz(3) AS present, leased.count AS leased
              FROM unnest($2::bigint[], $3::boolean[]) AS wanted (webhook_id, is_bounded)
              JOIN webhook_audience a ON a.shard_id = $1 AND a.webhook_id = wanted.webhook_id
+             JOIN webhooks w ON w.shard_id = $1 AND w.id = wanted.webhook_id
              LEFT JOIN vault.texts url ON url.shard_id = $1 AND url.kind = 'webhook.url' AND url.id = a.webhook_id
              LEFT JOIN vault.texts token ON token.shard_id = $1 AND token.kind = 'webhook.token' AND token.id = a.webhook_id
-             LEFT JOIN vault.credentials c ON c.credential_id = a.credential_id
+             LEFT JOIN vault.credentials c ON c.credential_id = w.credential_id
              CROSS JOIN LATERAL
                 (SELECT count(*) FROM delivery_state l WHERE wanted.is_bounded AND l.shard_id = $1
                     AND l.webhook_id = wanted.webhook_id AND l.leased_until > statement_timestamp() + $4) AS leased",

@@ -147,6 +147,11 @@ pub enum Command {
         webhook_id: WebhookId,
         change: WebhookChange,
     },
+    RotateWebhookToken {
+        account_id: AccountId,
+        webhook_id: WebhookId,
+        new_token: Private,
+    },
     DeleteWebhook {
         account_id: AccountId,
         webhook_id: WebhookId,
@@ -322,6 +327,15 @@ pub struct WebhookChange {
     pub url: Option<Private>,
     pub events: Option<Vec<WebhookEventType>>,
     pub is_active: Option<bool>,
+    pub link: Option<CredentialLink>,
+}
+
+/// The credential whose signing secret becomes a webhook's token.
+#[derive(Clone, Debug)]
+pub struct CredentialLink {
+    pub credential_id: CredentialId,
+    /// The credential's signing secret if it has none.
+    pub new_secret: Private,
 }
 
 /// A token for an operator. The token itself stays with who made it.

@@ -225,11 +225,23 @@ impl<'a> Needs<'a> {
                 self.signing_secrets.extend(webhook.credential_id);
                 self.counts[Self::WEBHOOKS] += 1;
             }
-            Command::UpdateWebhook { account_id, webhook_id, .. } | Command::DeleteWebhook { account_id, webhook_id } => {
+            Command::UpdateWebhook { account_id, webhook_id, .. }
+            | Command::RotateWebhookToken { account_id, webhook_id, .. }
+            | Command::DeleteWebhook { account_id, webhook_id } => {
                 self.accounts.insert(*account_id);
                 self.webhooks_of.insert(*account_id);
                 self.running_replays_of.insert(*account_id);
                 self.texts.extend([(WEBHOOK_NAME, *webhook_id), (WEBHOOK_URL, *webhook_id)]);
+                match command {
+                    Command::UpdateWebhook { change, .. } => {
+                        let credential = change.link.as_ref().map(|link| link.credential_id);
+                        self.credentials.extend(credential);
+                        self.signing_secrets.extend(credential);
+                    }
+                    // An answer that is stored is sealed for the account.
+                    Command::RotateWebhookToken { .. } => _ = self.data_keys.insert(Owner::Account(*account_id)),
+                    _ => {}
+                }
             }
             Command::TestWebhook { account_id, .. } => {
                 self.accounts.insert(*account_id);

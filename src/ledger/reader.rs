@@ -9,6 +9,7 @@ use ledger_events::{
     AccountId, CodecError, Event, Metadata, Moment, Position, Recorded, ReplayId, ShardId, StreamType, WebhookId,
 };
 use ledger_projections::ProjectionError;
+use ledger_projections::deliveries::Retry;
 use serde::{Deserialize, Serialize};
 use sqlx::{FromRow, PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
@@ -239,6 +240,39 @@ pub async fn webhook_events_after(
         }
     }
     Ok(events)
+}
+
+/// The retries of an account's deliveries that the deliveries projection has yet to come to, each by its delivery's
+/// natural key. One whose webhook was switched off after it is not among them: its delivery fails again.
+///
+/// Read these before the deliveries: a retry that was accepted before is among them, or has been carried out.
+pub async fn retries_ahead(db: impl PgExecutor<'_>, shard: ShardId, account: AccountId) -> Result<Vec<Retry>, ReadError> {
+    let events: Vec<Stored> = sqlx::query_as(select_events!(
+        "WHERE shard_id = $1 AND position = ANY (ARRAY (
+            SELECT e.position FROM webhook_audience a
+            JOIN webhooks w ON w.shard_id = $1 AND w.id = a.webhook_id AND w.version > a.version
+            JOIN events e ON e.shard_id = $1 AND e.stream_type = 'webhook' AND e.stream_id = a.webhook_id AND e.version > a.version
+                AND e.type IN ('DeliveryRetryRequested', 'WebhookUpdated', 'WebhookDeleted')
+            WHERE a.shard_id = $1 AND a.account_id = $2)) ORDER BY position"
+    ))
+    .bind(shard)
+    .bind(account)
+    .fetch_all(db)
+    .await?;
+    let mut retries: Vec<Retry> = vec![];
+    for recorded in events.iter().map(Stored::decode) {
+        let recorded = recorded?;
+        let webhook_id = recorded.stream_id;
+        match recorded.event {
+            Event::Webhook(WebhookEvent::DeliveryRetryRequested(e)) => {
+                let requested_at = recorded.moment.recorded_at;
+                retries.push(Retry { webhook_id, event_id: e.event_id, replay_id: e.replay_id, requested_at });
+            }
+            Event::Webhook(WebhookEvent::WebhookUpdated(e)) if e.is_active != Some(false) => {}
+            _ => retries.retain(|retry| retry.webhook_id != webhook_id),
+        }
+    }
+    Ok(retries)
 }
 
 /// The events of one stream that make these versions, in order, as they are stored.

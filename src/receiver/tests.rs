@@ -9,7 +9,7 @@ mod targets;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hyper::body::Bytes;
 use tokio::net::TcpListener;
@@ -23,7 +23,8 @@ const SECRET: &str = "whsec_0123456789";
 const NOW: i64 = 1_700_000_000;
 const BODY: &[u8] = br#"{"event_id":"evt_1","data":{}}"#;
 const LONG: Duration = Duration::from_secs(10);
-const SHORT: Duration = Duration::from_millis(400);
+/// Long enough for a name, a connection and a TLS handshake, on a busy machine too.
+const SHORT: Duration = Duration::from_secs(3);
 
 async fn receiver_with(
     certificate: Certificate,
@@ -168,48 +169,49 @@ async fn a_redirect_is_not_followed_anywhere() {
 
 #[tokio::test]
 async fn the_deadline_ends_every_silence() {
-    for answer in [
+    let silences = [
         Answer::Hang,
-        Answer::Delayed(LONG, 200),
+        Answer::Delayed(10 * LONG, 200),
         Answer::Misbehave(Misbehaviour::DripHeaders(Duration::from_millis(5))),
         Answer::Misbehave(Misbehaviour::RawThenHang("HTTP/1.1 200 O".into())),
         Answer::Misbehave(Misbehaviour::RawThenHang("HTTP/1.1 103 Early Hints\r\n\r\n".into())),
-    ] {
-        let started = Instant::now();
+    ];
+    let sends = silences.map(async |answer| {
         let shown = format!("{answer:?}");
-        assert_eq!(error_of(answer, SHORT).await, "no answer within 0.4 s", "{shown}");
-        assert!(started.elapsed() < Duration::from_secs(3), "{shown}");
-    }
+        let error = tokio::time::timeout(4 * SHORT, error_of(answer, SHORT)).await;
+        assert_eq!(error.as_deref(), Ok("no answer within 3 s"), "{shown}");
+    });
+    futures::future::join_all(sends).await;
 }
 
 #[tokio::test]
 async fn a_body_changes_nothing() {
     let drip = Duration::from_millis(20);
-    for (how, status) in [
+    let bodies = [
         (Misbehaviour::DripBody(200, drip), 200),
         (Misbehaviour::DripBody(500, drip), 500),
         (Misbehaviour::RawThenHang("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n.".into()), 200),
         (Misbehaviour::Raw("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n.".into()), 200),
         (Misbehaviour::Raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n".into()), 200),
         (Misbehaviour::Raw("HTTP/1.1 200 OK\r\n\r\nuntil the end".into()), 200),
-    ] {
+    ];
+    let sends = bodies.map(async |(how, status)| {
         let shown = format!("{how:?}");
-        let started = Instant::now();
-        let outcome = outcome_of(Answer::Misbehave(how), SHORT).await;
+        let outcome = tokio::time::timeout(4 * SHORT, outcome_of(Answer::Misbehave(how), SHORT)).await;
+        let outcome = outcome.unwrap_or_else(|_| panic!("the deadline ends the body, too: {shown}"));
         assert_eq!(outcome.response_status, Some(status), "{shown}");
         assert_eq!(outcome.succeeded(), status == 200);
-        assert!(outcome.response_time_ms < 400, "{shown}");
-        assert!(started.elapsed() < Duration::from_secs(3), "{shown}");
-    }
+        assert!(u128::try_from(outcome.response_time_ms).unwrap() < SHORT.as_millis(), "until the status: {shown}");
+    });
+    futures::future::join_all(sends).await;
 }
 
 #[tokio::test]
 async fn at_most_64_kib_of_a_body_are_kept() {
-    let started = Instant::now();
-    let outcome = outcome_of(Answer::Misbehave(Misbehaviour::EndlessBody(200)), LONG).await;
+    let endless = outcome_of(Answer::Misbehave(Misbehaviour::EndlessBody(200)), 10 * LONG);
+    let outcome = tokio::time::timeout(5 * LONG, endless).await.expect("long before the deadline");
     assert!(outcome.succeeded());
     assert_eq!(outcome.response_body.map(|b| b.len()), Some(MAX_RESPONSE_BODY_BYTES));
-    assert!(started.elapsed() < Duration::from_secs(5));
 
     // A body that claims to be packed is kept as it is: nothing is unpacked.
     let bomb = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 99999999999\r\n\r\n\x1f";

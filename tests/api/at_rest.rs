@@ -8,7 +8,7 @@ use crate::support::node::Node;
 const MARKER: &str = "only-for-the-eyes-of-people";
 
 /// The tables of the database in which a marker can be read, as text or as bytes.
-async fn readable_in(node: &Node, marker: &str) -> Vec<String> {
+pub async fn readable_in(node: &Node, marker: &str) -> Vec<String> {
     let tables: Vec<String> = sqlx::query_scalar(
         "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema')",
     )

@@ -14,7 +14,7 @@ use crate::support::ledger::keyring;
 use crate::support::node::{Answer, Client, Node};
 
 /// How a request says who it is from.
-enum Caller<'a> {
+pub enum Caller<'a> {
     Nobody,
     Key(&'a Client),
     KeyAndToken(&'a Client, &'a str),
@@ -22,7 +22,7 @@ enum Caller<'a> {
     Cookie(&'a str),
 }
 
-async fn call(node: &Node, caller: &Caller<'_>, method: &str, path: &str, body: Value) -> Answer {
+pub async fn call(node: &Node, caller: &Caller<'_>, method: &str, path: &str, body: Value) -> Answer {
     match caller {
         Caller::Nobody => node.anyone(method, path, body).await,
         Caller::Token(token) => node.bearer(token, method, path, body).await,

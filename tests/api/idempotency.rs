@@ -160,7 +160,7 @@ async fn request(node: &Node, setup: &Setup, route: &str) -> (String, Value) {
         "/payouts/{id}/cancel" => (post("/payouts", &payout().await).await, Value::Null),
         "/sandbox/wallets/{id}/fund" => (setup.wallet_id, json!({"amount": "1.00"})),
         "/webhooks" => (0, hook),
-        "/webhooks/{id}/test" => (post("/webhooks", &hook).await, Value::Null),
+        "/webhooks/{id}/test" | "/webhooks/{id}/rotate-token" => (post("/webhooks", &hook).await, Value::Null),
         "/webhooks/deliveries/{id}/retry" => {
             (failed_delivery(node, setup, post("/webhooks", &hook).await, &order).await, Value::Null)
         }

@@ -19,6 +19,7 @@ mod operator;
 mod orders;
 mod payouts;
 mod products;
+mod queries;
 mod reference;
 pub mod routes;
 mod sessions;

@@ -106,6 +106,7 @@ pub fn table() -> Vec<Row> {
         ),
         read("GET /api/v1/webhooks/{id}", Client("viewer")),
         change("PUT /api/v1/webhooks/{id}", Client("operator"), |_| json!({"is_active": false})),
+        change("POST /api/v1/webhooks/{id}/rotate-token", Client("operator"), nothing),
         change("DELETE /api/v1/webhooks/{id}", Client("operator"), nothing),
         read("GET /api/v1/webhooks/deliveries", Client("viewer")),
         read("GET /api/v1/webhooks/deliveries/{id}", Client("viewer")),

@@ -1,10 +1,14 @@
 //! Webhooks and their deliveries.
 
+use rewards_ledger::audit::verify;
 use rewards_ledger::ledger::FIRST_SHARD;
 use rewards_ledger::ledger::projector::{Projector, Step};
+use rewards_ledger::receiver::Answer as Received;
 use serde_json::{Value, json};
 
+use super::at_rest::readable_in;
 use crate::support::node::Node;
+use crate::support::shop::{DEADLINE, receiver, worker};
 
 async fn project(node: &Node) {
     let projector = Projector::new(&node.ledger, &node.options, node.metrics.clone());
@@ -40,7 +44,8 @@ async fn a_webhook_lives() {
     assert_eq!((&changed["name"], &changed["is_active"], &changed["url"]), (&json!("New"), &json!(false), &view["url"]));
     assert_eq!(node.client(&client, "GET", &path, Value::Null).await.data(200), changed);
     let head = node.head().await;
-    for body in [json!({}), json!({"name": null}), json!({"credential_id": 1}), json!({"events": []})] {
+    let unknown = json!({"credential_id": 999_999});
+    for body in [json!({}), json!({"name": null}), json!({"credential_id": null}), unknown, json!({"events": []})] {
         node.client(&client, "PUT", &path, body).await.refused(400, "E_VALIDATION_FAILURE");
     }
     assert_eq!(node.head().await, head);
@@ -74,6 +79,110 @@ async fn a_webhook_can_use_a_credentials_secret() {
         assert_eq!(node.client(&client, "POST", "/webhooks", body(client.credential_id)).await.status, 201);
     }
     node.client(&client, "POST", "/webhooks", body(client.credential_id)).await.refused(409, "E_WEBHOOK_LIMIT_REACHED");
+}
+
+#[tokio::test]
+async fn only_an_owner_or_the_credential_itself_links_a_webhook() {
+    let node = Node::start().await;
+    let client = node.account("Acme").await;
+    let (other, foreign) = (node.credential(client.account_id).await, node.account("Other").await);
+    let (operator, owner) = (node.user(client.account_id, "operator").await, node.user(client.account_id, "owner").await);
+    let hook = json!({"name": "a", "url": "https://example.com/hook", "events": ["order.created"]});
+    let made = node.client(&client, "POST", "/webhooks", hook.clone()).await.json();
+    let path = format!("/webhooks/{}", made["id"]);
+    let with = |credential: i64| {
+        let mut body = hook.clone();
+        body["credential_id"] = json!(credential);
+        body
+    };
+    let link = |credential: i64| json!({"credential_id": credential});
+
+    let head = node.head().await;
+    let full = format!("/api/v1{path}");
+    node.client(&other, "POST", "/webhooks", with(client.credential_id)).await.refused(403, "E_FORBIDDEN");
+    node.client(&other, "PUT", &path, link(client.credential_id)).await.refused(403, "E_FORBIDDEN");
+    let by_operator = node.bearer(&operator.access_token, "POST", "/api/v1/webhooks", with(client.credential_id)).await;
+    by_operator.refused(403, "E_FORBIDDEN");
+    node.bearer(&operator.access_token, "PUT", &full, link(client.credential_id)).await.refused(403, "E_FORBIDDEN");
+    // Of another account it is unknown, to whomever.
+    for caller in [&operator, &owner] {
+        for credential in [foreign.credential_id, 999_999] {
+            let created = node.bearer(&caller.access_token, "POST", "/api/v1/webhooks", with(credential)).await;
+            assert!(created.refused(400, "E_VALIDATION_FAILURE")["messages"]["credential_id"].is_array());
+            let changed = node.bearer(&caller.access_token, "PUT", &full, link(credential)).await;
+            assert!(changed.refused(400, "E_VALIDATION_FAILURE")["messages"]["credential_id"].is_array());
+        }
+    }
+    let revoked = node.credential(client.account_id).await.credential_id;
+    node.operator("DELETE", &format!("/credentials/{revoked}"), Value::Null).await.data(200);
+    let error = node.bearer(&owner.access_token, "PUT", &full, link(revoked)).await.refused(400, "E_VALIDATION_FAILURE");
+    assert!(error["messages"]["credential_id"].is_array(), "{error}");
+    assert_eq!(node.head().await, head + 2, "a credential was issued and revoked, and nothing else happened");
+
+    // Itself, and then the owner to another one.
+    let linked = node.client(&client, "PUT", &path, link(client.credential_id)).await.data(200);
+    assert_eq!(linked["credential_id"], client.credential_id);
+    assert!(linked.get("token").is_none(), "{linked}");
+    let token = node.client(&client, "POST", "/webhooks", with(client.credential_id)).await.json()["token"].clone();
+    assert_eq!(token.as_str().unwrap().len(), 64);
+    let linked = node.bearer(&owner.access_token, "PUT", &full, link(other.credential_id)).await.data(200);
+    assert_eq!(linked["credential_id"], other.credential_id);
+    let renamed = node.bearer(&operator.access_token, "PUT", &full, json!({"name": "b"})).await.data(200);
+    assert_eq!(renamed["credential_id"], other.credential_id, "what is left out stays");
+    project(&node).await;
+    assert!(verify(&node.options, |_| {}).await.unwrap().is_clean());
+}
+
+#[tokio::test]
+async fn a_token_of_its_own_is_rotated_and_shown_once() {
+    let node = Node::start().await;
+    let (receiver, mut arrived) = receiver(|_| Received::Status(200)).await;
+    let setup = node.setup().await;
+    let client = &setup.client;
+    let hook = json!({"name": "a", "url": receiver.url(), "events": ["order.created"]});
+    let made = node.client(client, "POST", "/webhooks", hook.clone()).await.json();
+    let path = format!("/webhooks/{}/rotate-token", made["id"]);
+    // Made before, it is sent after: with the token of the moment.
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    node.client(client, "POST", "/orders", order).await.data(201);
+    project(&node).await;
+
+    let answer = node.keyed(client, &path, "rotation", &Value::Null).await;
+    let rotated = answer.data(200);
+    assert_eq!(answer.header("cache-control"), "no-store");
+    let token = rotated["token"].as_str().unwrap();
+    assert_eq!((&rotated["webhook_id"], token.len(), rotated.as_object().unwrap().len()), (&made["id"], 64, 3), "{rotated}");
+    assert_ne!(made["token"], rotated["token"]);
+    let replayed = node.keyed(client, &path, "rotation", &Value::Null).await;
+    assert_eq!((replayed.header("idempotent-replayed"), &replayed.text), ("true", &answer.text));
+    assert_eq!(readable_in(&node, token).await, Vec::<String>::new(), "the stored answer is sealed, too");
+    let view = node.client(client, "GET", &format!("/webhooks/{}", made["id"]), Value::Null).await.data(200);
+    assert_eq!(view["updated_at"], rotated["rotated_at"]);
+    assert!(view.get("token").is_none(), "{view}");
+
+    let worker = worker(&node.options, &receiver, DEADLINE);
+    assert_eq!(worker.once().await.unwrap().delivered, 1);
+    let received = arrived.recv().await.unwrap();
+    assert_eq!(received.token(), Some(token));
+    received.verify(token, chrono::Utc::now().timestamp()).unwrap();
+
+    // What is linked has its credential's secret, which has a rotation of its own.
+    let link = json!({"credential_id": client.credential_id});
+    node.client(client, "PUT", &format!("/webhooks/{}", made["id"]), link).await.data(200);
+    let head = node.head().await;
+    let error = node.client(client, "POST", &path, Value::Null).await.refused(409, "E_CONFLICT");
+    assert!(error["message"].as_str().unwrap().contains("signing secret of its credential"), "{error}");
+    node.client(client, "POST", "/webhooks/999999/rotate-token", Value::Null).await.refused(404, "E_NOT_FOUND");
+    let other = node.account("Other").await;
+    node.client(&other, "POST", &path, Value::Null).await.refused(404, "E_NOT_FOUND");
+    assert_eq!(node.head().await, head + 2, "another account was made, and nothing else happened");
+
+    let second = node.client(client, "POST", "/webhooks", hook).await.json();
+    let path = format!("/webhooks/{}", second["id"]);
+    node.client(client, "DELETE", &path, Value::Null).await.data(200);
+    node.client(client, "POST", &format!("{path}/rotate-token"), Value::Null).await.refused(404, "E_NOT_FOUND");
+    project(&node).await;
+    assert!(verify(&node.options, |_| {}).await.unwrap().is_clean());
 }
 
 #[tokio::test]

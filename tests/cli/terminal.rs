@@ -4,10 +4,13 @@ use std::path::Path;
 use std::process::Output;
 use std::time::Duration;
 
+use rewards_ledger::ledger::command::PlaceOrder;
+use rewards_ledger::ledger::{Answer, Command as Ask};
 use sqlx::ConnectOptions;
 use tokio::process::Command;
 
 use super::{directory, out, program, run};
+use crate::support::ledger;
 use crate::support::shop::Shop;
 use crate::support::wait::until;
 
@@ -34,6 +37,50 @@ fn has_terminals() -> bool {
         eprintln!("SKIPPED: nothing was run at a terminal, for there is no `script` here");
     }
     is_there
+}
+
+/// A title, a cleared screen, the same by C1, and text that turns round.
+const HOSTILE: &str = "mine\u{1b}]0;title\u{7}\u{1b}[2J\u{9b}2J\u{202e}yenom\u{2066}\u{7f}";
+
+/// Whatever a client calls its order, a terminal shows it and does nothing else.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_client_wrote_does_nothing_to_a_terminal() {
+    if !has_terminals() {
+        return;
+    }
+    let (directory, shop) = (directory(), Shop::open().await);
+    let order = PlaceOrder { client_reference: Some(HOSTILE.to_owned()), ..shop.customer.order("10.00", 1) };
+    let Answer::Order(placed) = ledger::run(&shop.ledger, Ask::PlaceOrder(order)).await else { panic!() };
+    let head: i64 = sqlx::query_scalar("SELECT position FROM log_head").fetch_one(shop.pool()).await.unwrap();
+    let url = shop.options.to_url_lossy().to_string();
+    let id = placed.order.id;
+    for arguments in [
+        format!("show order {id}"),
+        format!("--json show order {id}"),
+        format!("events show {}", head - 1),
+        format!("--json events show {}", head - 1),
+        format!("events tail --limit {head}"),
+        format!("--json events tail --limit {head}"),
+        "events export".to_owned(),
+    ] {
+        let done = run(at_a_terminal(directory.path(), &arguments).env("DATABASE_URL", &url)).await;
+        let told = out(&done);
+        assert!(done.status.success(), "{arguments}: {told}");
+        for acted_on in ["\u{1b}]", "\u{1b}[2J", "\u{7}", "\u{9b}", "\u{202e}", "\u{2066}", "\u{7f}"] {
+            assert!(!told.contains(acted_on), "{arguments}: {acted_on:?} in {told:?}");
+        }
+        let is_shown = told.contains("mine\\u001b]0;title\\u0007\\u001b[2J\\u009b2J\\u202eyenom\\u2066\\u007f");
+        // One line has no room for it.
+        assert!(is_shown || arguments == format!("events tail --limit {head}"), "{arguments}: {told:?}");
+    }
+    // A program that reads on gets the same value, and a file the same bytes.
+    let mut command = program(directory.path());
+    let read = run(command.args(["--json", "show", "order", &id.to_string()]).env("DATABASE_URL", &url)).await;
+    let read: serde_json::Value = serde_json::from_str(&out(&read)).unwrap();
+    assert_eq!(read["order"]["client_reference"], HOSTILE);
+    let mut command = program(directory.path());
+    let exported = out(&run(command.args(["events", "export"]).env("DATABASE_URL", &url)).await);
+    assert!(exported.contains('\u{9b}') && exported.contains('\u{202e}'), "as it is in the log");
 }
 
 #[tokio::test]

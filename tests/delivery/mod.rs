@@ -77,7 +77,7 @@ async fn a_delivery_arrives_over_tls_signed_and_is_recorded() {
     assert_eq!(received.header("user-agent"), Some("SERVICE-Webhooks/1"));
 
     let id: i64 = sqlx::query_scalar("SELECT id FROM deliveries").fetch_one(shop.pool()).await.unwrap();
-    let (delivery, attempts) = deliveries::find(shop.pool(), SHARD, shop.customer.account_id, id).await.unwrap().unwrap();
+    let (delivery, attempts) = deliveries::find(shop.pool(), SHARD, shop.customer.account_id, id, &[]).await.unwrap().unwrap();
     assert_eq!((delivery.status, delivery.attempt_count, delivery.order_id), ("delivered", 1, order_id));
     assert_eq!((delivery.response_status, delivery.response_body.as_deref()), (Some(201), Some("thanks")));
     assert_eq!(received.body, delivery.payload.unwrap().as_bytes());
@@ -123,7 +123,7 @@ async fn failures_are_retried_by_the_schedule_and_the_fifth_is_the_last() {
     clock.advance(TimeDelta::days(1));
     assert_eq!(send_all(&worker).await, Round::default());
     let id: i64 = sqlx::query_scalar("SELECT id FROM deliveries").fetch_one(shop.pool()).await.unwrap();
-    let (_, attempts) = deliveries::find(shop.pool(), SHARD, shop.customer.account_id, id).await.unwrap().unwrap();
+    let (_, attempts) = deliveries::find(shop.pool(), SHARD, shop.customer.account_id, id, &[]).await.unwrap().unwrap();
     assert_eq!(attempts.iter().map(|a| a.attempt).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
     assert_eq!(attempts[..4].iter().map(|a| a.started_at).collect::<Vec<_>>(), started);
     for (pair, minutes) in attempts.windows(2).zip([1, 2, 4, 8]) {
@@ -201,7 +201,7 @@ async fn a_lost_lease_records_nothing_and_its_attempt_is_shown_as_unknown() {
     assert_eq!(worker.record(SHARD, &[ended]).await.unwrap(), 0, "a second time changes nothing");
 
     let id: i64 = sqlx::query_scalar("SELECT id FROM deliveries").fetch_one(shop.pool()).await.unwrap();
-    let (delivery, attempts) = deliveries::find(shop.pool(), SHARD, shop.customer.account_id, id).await.unwrap().unwrap();
+    let (delivery, attempts) = deliveries::find(shop.pool(), SHARD, shop.customer.account_id, id, &[]).await.unwrap().unwrap();
     assert_eq!((delivery.status, delivery.attempt_count), ("delivered", 1));
     let shown: Vec<_> = attempts.iter().map(|a| (a.attempt, a.finished_at.is_some())).collect();
     assert_eq!(shown, [(1, false), (1, true)]);

@@ -18,7 +18,7 @@ use crate::support::shop::{DEADLINE, SHARD, Shop, receiver};
 use crate::support::wait::until;
 
 async fn attempts(shop: &Shop, id: i64) -> Vec<Attempt> {
-    deliveries::find(shop.pool(), SHARD, shop.customer.account_id, id).await.unwrap().unwrap().1
+    deliveries::find(shop.pool(), SHARD, shop.customer.account_id, id, &[]).await.unwrap().unwrap().1
 }
 
 #[tokio::test]

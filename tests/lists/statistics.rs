@@ -61,13 +61,13 @@ async fn statistics_are_what_a_plain_count_says() {
                     - CASE WHEN (n <= {older}) <> (d.order_id = 0 AND n % 3 = 0) THEN interval '25 hours' ELSE interval '23 hours' END {by_ordinal}"
             );
             shop.tamper_with(&age).await;
-            let found = deliveries::statistics(shop.pool(), SHARD, account).await.unwrap();
+            let found = deliveries::statistics(shop.pool(), SHARD, account, &[]).await.unwrap();
             assert_eq!(found, counted(&shop).await, "{older} old, tests: {tests}");
             seen.push(found.last_24h_total);
         }
         assert!(tests == "true" || (seen[0] > 1_000 && seen[9] < 500), "{tests}: {seen:?}");
     }
-    assert_eq!(deliveries::statistics(shop.pool(), SHARD, 99_999).await.unwrap().total_count, 0);
+    assert_eq!(deliveries::statistics(shop.pool(), SHARD, 99_999, &[]).await.unwrap().total_count, 0);
 }
 
 /// However many are delivered, few of their rows are read.
@@ -103,7 +103,7 @@ async fn statistics_read_few_of_many_rows() {
     };
     let before = ended(seeding, "seeding").await;
     let counting = connect(&shop, "counting").await;
-    let found = deliveries::statistics(&counting, SHARD, account).await.unwrap();
+    let found = deliveries::statistics(&counting, SHARD, account, &[]).await.unwrap();
     assert_eq!((found.last_24h_total, found.last_24h_delivered, found.pending_count), (200_020, 200_000, 20));
     let rows = ended(counting, "counting").await - before;
     assert!((1..5_000).contains(&rows), "{rows} rows are read");

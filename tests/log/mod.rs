@@ -1,7 +1,5 @@
 //! The log itself: append-only, gapless, in commit order, and never held up for long.
 
-use std::time::{Duration, Instant};
-
 use nix::sys::signal::Signal;
 use rewards_ledger::ledger::{Command, check_schema, connect, reader};
 use serde_json::json;
@@ -123,7 +121,7 @@ async fn a_frozen_node_gives_the_head_up() {
     let mut lock = admin.begin().await.unwrap();
     sqlx::query("LOCK TABLE accounts IN EXCLUSIVE MODE").execute(&mut *lock).await.unwrap();
     let account = json!({"name": "Frozen"});
-    let (answer, elapsed) = tokio::join!(frozen.try_operator("/accounts", &account), async {
+    let (answer, ()) = tokio::join!(frozen.try_operator("/accounts", &account), async {
         until_true(
             "the node holds the head and waits",
             &pool,
@@ -135,14 +133,11 @@ async fn a_frozen_node_gives_the_head_up() {
         assert_eq!(held.into_database_error().unwrap().code().as_deref(), Some("55P03"), "it is the head that it holds");
         frozen.signal(Signal::SIGSTOP);
         lock.rollback().await.unwrap();
-        let started = Instant::now();
+        // Else the order would be refused: it waits for the head no longer than the frozen node may hold it.
         let (status, placed) = other.call(&client, "POST", "/orders", None, &order).await.unwrap();
-        let elapsed = started.elapsed();
         assert_eq!(status, 201, "{placed}");
         frozen.signal(Signal::SIGCONT);
-        elapsed
     });
-    assert!(elapsed < Duration::from_secs(3), "{elapsed:?}");
 
     // Whatever the thawed node answers is so, and it goes on.
     let (status, answer) = answer.unwrap();

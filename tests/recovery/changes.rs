@@ -19,12 +19,14 @@ const AT_ONCE: usize = 8;
 enum Change {
     Url,
     Secret,
+    Token,
+    Link,
     SwitchedOff,
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_claimed_ahead_goes_where_and_as_it_should_by_then() {
-    for change in [Change::Url, Change::Secret, Change::SwitchedOff] {
+    for change in [Change::Url, Change::Secret, Change::Token, Change::Link, Change::SwitchedOff] {
         let node = Node::start().await;
         let setup = node.setup().await;
         let client = &setup.client;
@@ -40,8 +42,12 @@ async fn what_is_claimed_ahead_goes_where_and_as_it_should_by_then() {
             if arrivals.len() <= 48 { Answer::Status(200) } else { Answer::Delayed(Duration::from_millis(500), 200) }
         })
         .await;
-        let hook = json!({"name": "a", "url": receiver.url(), "events": ["order.created"], "credential_id": credential});
-        let id = node.client(client, "POST", "/webhooks", hook).await.json()["id"].as_i64().unwrap();
+        let mut hook = json!({"name": "a", "url": receiver.url(), "events": ["order.created"]});
+        if matches!(change, Change::Secret) {
+            hook["credential_id"] = json!(credential);
+        }
+        let made = node.bearer(&owner.access_token, "POST", "/api/v1/webhooks", hook).await;
+        let id = made.json()["id"].as_i64().unwrap_or_else(|| panic!("{}", made.text));
         futures::future::join_all((0..96).map(|_| order(&node, &setup))).await;
         node.project().await;
         let mut worker = worker(&node.options, &receiver, DEADLINE);
@@ -62,6 +68,15 @@ async fn what_is_claimed_ahead_goes_where_and_as_it_should_by_then() {
             Change::Secret => {
                 let rotate = format!("/client/api/api-keys/{credential}/rotate-signing-secret");
                 node.portal(&owner.cookie, node.url(), "POST", &rotate, Value::Null).await.data(200);
+                node.project().await;
+            }
+            Change::Token => {
+                node.client(client, "POST", &format!("/webhooks/{id}/rotate-token"), Value::Null).await.data(200);
+                node.project().await;
+            }
+            Change::Link => {
+                let (path, link) = (format!("/api/v1/webhooks/{id}"), json!({"credential_id": credential}));
+                node.bearer(&owner.access_token, "PUT", &path, link).await.data(200);
                 node.project().await;
             }
             Change::SwitchedOff => switch(&node, client, id, false).await,

@@ -230,7 +230,7 @@ async fn a_linked_webhook_is_signed_with_its_credentials_secret_of_the_moment() 
     let owner = node.user(client.account_id, "owner").await;
     let linked = node.credential(client.account_id).await.credential_id;
     let hook = json!({"name": "linked", "url": receiver.url(), "events": ["order.created"], "credential_id": linked});
-    let made = node.client(client, "POST", "/webhooks", hook).await.json();
+    let made = node.bearer(&owner.access_token, "POST", "/api/v1/webhooks", hook).await.json();
     let (id, first) = (&made["id"], made["token"].as_str().unwrap());
     let mut signed_with = async |secret: &str, count: usize| {
         assert_eq!(send(&node, &receiver).await, count);

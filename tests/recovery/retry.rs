@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::management::detail;
 use super::{order, send, sound, switch, webhook};
-use crate::support::node::Node;
+use crate::support::node::{AMPLE_LIMITS, Client, Node};
 use crate::support::shop::{DEADLINE, receiver, worker};
 
 #[tokio::test]
@@ -41,6 +41,93 @@ async fn a_second_retry_is_refused_before_anything_came_of_the_first() {
     }
     retry(&first).await.refused(409, "E_DELIVERY_NOT_FAILED");
     retry(&other).await.data(200);
+    node.project().await;
+    sound(&node).await;
+}
+
+/// Everything that an account's readers are shown of its deliveries, by any filter, page by page, with the counts.
+async fn shown(node: &Node, client: &Client, filters: &[String]) -> Vec<(String, String, Value)> {
+    let mut shown = vec![];
+    for filter in filters {
+        for page in 1..=3 {
+            let query = format!("/webhooks/deliveries?limit=3&page={page}{filter}");
+            let answer = node.client(client, "GET", &query, Value::Null).await;
+            shown.push((query, answer.header("x-total-count").to_owned(), answer.data(200)));
+        }
+    }
+    let stats = node.client(client, "GET", "/webhooks/deliveries/stats", Value::Null).await.data(200);
+    shown.push(("stats".to_owned(), String::new(), stats));
+    shown
+}
+
+/// Nobody has carried the retry out: it is in the log alone. Every reader is shown what they will be shown then.
+#[tokio::test]
+async fn what_was_retried_is_pending_on_the_very_next_read_of_any_node() {
+    let node = Node::start().await;
+    let other = node.beside(AMPLE_LIMITS.parse().unwrap()).await;
+    let setup = node.setup().await;
+    let client = &setup.client;
+    let both = ["order.created", "order.cancelled"];
+    let (first, _) = webhook(&node, client, "https://example.com/first", &both).await;
+    let (second, _) = webhook(&node, client, "https://example.com/second", &["order.created"]).await;
+    let mut about = 0;
+    for n in 0..3 {
+        about = order(&node, &setup).await;
+        if n == 0 {
+            node.client(client, "POST", &format!("/orders/{about}/cancel"), Value::Null).await.data(200);
+        }
+    }
+    node.client(client, "POST", &format!("/webhooks/{second}/test"), Value::Null).await.data(200);
+    for id in [first, second] {
+        switch(&node, client, id, false).await;
+        switch(&node, client, id, true).await;
+    }
+    order(&node, &setup).await;
+    node.project().await;
+    let mut filters: Vec<String> = vec![String::new()];
+    for status in ["pending", "delivered", "failed"] {
+        let of_status = format!("&status={status}");
+        filters.push(format!("{of_status}&webhook_url_id={first}"));
+        filters.push(format!("{of_status}&webhook_url_id={second}"));
+        filters.push(format!("{of_status}&event_type=order.cancelled"));
+        filters.push(format!("{of_status}&order_id={about}"));
+        filters.push(of_status);
+    }
+    let before = shown(&node, client, &filters).await;
+    let list = node.client(client, "GET", "/webhooks/deliveries?status=failed", Value::Null).await.data(200);
+    let failed: Vec<Value> = list["deliveries"].as_array().unwrap().iter().map(|delivery| delivery["id"].clone()).collect();
+    assert_eq!(failed.len(), 8, "seven about orders, and a test");
+
+    for (n, id) in failed.iter().enumerate().filter(|(n, _)| n % 3 != 1) {
+        let path = format!("/webhooks/deliveries/{id}/retry");
+        node.keyed(client, &path, &format!("retry {n}"), &Value::Null).await.data(200);
+        for reader in [&node, &other] {
+            let read = detail(reader, client, id).await;
+            assert_eq!((&read["status"], read["next_attempt_at"].is_string()), (&json!("pending"), true), "{read}");
+        }
+    }
+    let ahead = shown(&node, client, &filters).await;
+    assert_ne!(ahead, before);
+    assert_eq!(shown(&other, client, &filters).await, ahead, "on every node");
+    let stats = &ahead.last().unwrap().2;
+    assert_eq!((&stats["pending_count"], &stats["failed_count"], &stats["last_24h_failed"]), (&json!(7), &json!(3), &json!(3)));
+    let checkpoint = "SELECT position FROM projection_checkpoints WHERE projection = 'deliveries'";
+    let checkpoint: i64 = sqlx::query_scalar(checkpoint).fetch_one(node.ledger.pool()).await.unwrap();
+    assert_eq!(checkpoint, node.head().await - 5, "nobody has carried them out");
+    node.project().await;
+    assert_eq!(shown(&node, client, &filters).await, ahead, "as it is once they are carried out");
+
+    // One that is switched off before anybody has come to that fails them again.
+    for (n, id) in failed.iter().enumerate().filter(|(n, _)| n % 3 == 1) {
+        node.client(client, "POST", &format!("/webhooks/deliveries/{id}/retry"), Value::Null).await.data(200);
+        assert_eq!(detail(&node, client, id).await["status"], "pending", "{n}");
+    }
+    for id in [first, second] {
+        node.client(client, "PUT", &format!("/webhooks/{id}"), json!({"is_active": false})).await.data(200);
+    }
+    for (_, id) in failed.iter().enumerate().filter(|(n, _)| n % 3 == 1) {
+        assert_eq!(detail(&node, client, id).await["status"], "failed");
+    }
     node.project().await;
     sound(&node).await;
 }

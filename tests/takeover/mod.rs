@@ -13,8 +13,8 @@ use crate::support::program::{Program, run};
 use crate::support::shop::receiver;
 use crate::support::wait::{is_true, until, until_true, until_within};
 
-/// "Within seconds".
-const SECONDS: Duration = Duration::from_secs(5);
+/// "Within seconds", on a busy machine too.
+const SECONDS: Duration = Duration::from_secs(20);
 /// A frozen node's transaction is ended after so long; a killed one's at once.
 const HELD: Duration = Duration::from_secs(3);
 

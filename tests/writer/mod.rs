@@ -19,6 +19,7 @@ use sqlx::{ConnectOptions, PgPool};
 use crate::support::ledger::{self, Customer, SHARD, origin};
 use crate::support::postgres;
 use crate::support::proxy::{NextCommit, Proxy};
+use crate::support::wait::until_locked_out;
 
 fn order(customer: &Customer, reference: &str) -> Command {
     Command::PlaceOrder(PlaceOrder { client_reference: Some(reference.to_owned()), ..customer.order("10.00", 1) })
@@ -375,7 +376,7 @@ async fn a_key_or_a_reference_in_the_batch_before_is_known() {
     let mut holder = options.connect().await.unwrap();
     sqlx::raw_sql("BEGIN; SELECT position FROM log_head FOR UPDATE").execute(&mut holder).await.unwrap();
     let mut waiting = vec![ledger.enqueue(SHARD, order(&customer, "one"), origin(), None).unwrap()];
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    until_locked_out(&options, "rewards-ledger writer").await;
     waiting.extend((0..5).map(|_| ledger.enqueue(SHARD, order(&customer, "one"), origin(), None).unwrap()));
     tokio::time::sleep(Duration::from_millis(200)).await;
     sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();

@@ -66,7 +66,7 @@ async fn what_was_not_sent_is_503_while_the_batch_before_it_is_looked_for() {
         tokio::spawn(async move { ledger.execute(SHARD, command, origin()).await })
     };
     let sent = place("sent");
-    settled().await;
+    until_locked_out(&options, "rewards-ledger writer").await;
     let decided = place("decided");
     settled().await;
     proxy.set_away(true);

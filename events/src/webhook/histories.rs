@@ -25,7 +25,7 @@ fn registered() -> impl Strategy<Value = WebhookRegistered> {
 
 fn command() -> impl Strategy<Value = WebhookCommand> {
     let update = (prop::option::of(types()), prop::option::of(any::<bool>())).prop_map(|(events, is_active)| {
-        WebhookCommand::Update(WebhookUpdated { events, is_active, name_hash: None, url_hash: None })
+        WebhookCommand::Update(WebhookUpdated { events, is_active, ..WebhookUpdated::default() })
     });
     let retry = (any::<bool>(), 0i16..7).prop_map(|(has_failed, attempt_count)| {
         WebhookCommand::Retry(Retryable { event_id: Uuid::nil(), replay_id: 0, has_failed, attempt_count })

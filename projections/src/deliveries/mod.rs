@@ -7,6 +7,7 @@
 mod deep;
 mod pending;
 mod read;
+mod retried;
 mod statistics;
 mod told;
 mod write;
@@ -24,6 +25,7 @@ use uuid::Uuid;
 use crate::webhooks::{self, WebhookRow};
 use crate::{ProjectionError, envelope, orders};
 pub use read::{Attempt, Delivery, DeliveryFilter, STATUSES, find, list, list_by, retryable};
+pub use retried::Retry;
 pub use statistics::{Statistics, statistics};
 pub use told::{Told, of_order};
 pub use write::{MOST_SILENCED, SILENCE, STOP, forget_payloads, silence, write, write_shadow};

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::deep::{Wanted, nearer};
 use super::pending::{self, PENDING};
+use super::retried::{AllRetried, Retry};
 use super::told;
 use crate::known;
 use crate::listing::marks::{DELIVERIES, Span};
@@ -83,6 +84,8 @@ pub struct DeliveryFilter {
     pub event_type: Option<WebhookEventType>,
     pub order_id: Option<OrderId>,
     pub webhook_id: Option<WebhookId>,
+    /// The account's retries beyond the projection: what they name counts as pending.
+    pub retries: Vec<Retry>,
 }
 
 const COLUMNS: &str =
@@ -106,20 +109,32 @@ pub async fn list_by(
 ) -> Result<Listed<Delivery>, sqlx::Error> {
     let (account, event_type) = (filter.account_id, filter.event_type.map(WebhookEventType::as_str));
     let mut tx = page::snapshot(pool).await?;
+    let retried = AllRetried::find(&mut tx, shard, account, &filter.retries).await?;
     let (total, keys) = if filter.order_id.is_some() {
-        of_order(&mut tx, shard, filter, page).await?
+        of_order(&mut tx, shard, filter, &retried, page).await?
     } else {
         let groups = pages::delivery_groups(&mut tx, shard, account, filter.webhook_id, event_type).await?;
         let of_groups = Group::rows_of(&groups);
         let of_account = DELIVERIES.total(&mut tx, shard, account).await?;
-        let total = match filter.status {
+        let count = match filter.status {
             None => of_groups,
             Some(status) => count_of_status(&mut tx, shard, (status, event_type), of_groups, &webhooks_of(&groups)).await?,
+        };
+        let moved = if retried.is_empty() { vec![] } else { retried.ids(filter) };
+        let moves = i64::try_from(moved.len()).unwrap_or(i64::MAX);
+        let total = match filter.status {
+            Some("pending") => count + moves,
+            Some("failed") => count - moves,
+            _ => count,
         };
         let keys = if total == of_account {
             // A filter that leaves nothing out is none.
             let span = Span { after: 0, upto: total, after_key: 0, upto_key: i64::MAX };
             DELIVERIES.keys(&mut tx, shard, account, span, page.rows()).await?
+        } else if let Some(status @ ("pending" | "failed")) = filter.status
+            && !moved.is_empty()
+        {
+            with_moved(&mut tx, shard, (status, event_type), &webhooks_of(&groups), &moved, page).await?
         } else {
             let wanted = Wanted { total, rows: page.rows() };
             keys(&mut tx, shard, filter, (&groups, of_account), wanted, thresholds).await?
@@ -131,7 +146,37 @@ pub async fn list_by(
     select.push(STATE).push(ENVELOPE).push(" WHERE d.shard_id = ").push_bind(shard).push(" ORDER BY d.id DESC");
     let rows: Vec<DeliveryRow> = select.build_query_as().fetch_all(&mut *tx).await?;
     tx.commit().await?;
-    Ok(Listed { rows: rows.into_iter().map(|row| row.0).collect(), total })
+    let mut rows: Vec<Delivery> = rows.into_iter().map(|row| row.0).collect();
+    rows.iter_mut().for_each(|delivery| retried.show(delivery));
+    Ok(Listed { rows, total })
+}
+
+/// The keys of a page of what is pending or failed while some retries are still to be carried out: `moved` are failed
+/// by the record and pending by the log. That is so for moments, and for some deliveries: what comes before the page is
+/// read and passed over.
+async fn with_moved(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    (status, event_type): (&'static str, Option<&'static str>),
+    webhooks: &[WebhookId],
+    moved: &[i64],
+    page: Page,
+) -> Result<Vec<i64>, sqlx::Error> {
+    let states = if status == "failed" { FAILED } else { PENDING };
+    let mut query = QueryBuilder::new("SELECT key FROM (");
+    for (n, state) in states.iter().enumerate() {
+        query.push(if n > 0 { " UNION ALL " } else { "" });
+        query.push("SELECT delivery_id AS key FROM delivery_state WHERE shard_id = ").push_bind(shard);
+        query.push(" AND webhook_id = ANY (").push_bind(webhooks.to_vec()).push(") AND ").push(*state);
+        page::equals(&mut query, "event_type", event_type);
+    }
+    query.push(") AS recorded");
+    match status {
+        "failed" => query.push(" WHERE key <> ALL (").push_bind(moved.to_vec()).push(")"),
+        _ => query.push(" UNION ALL SELECT unnest(").push_bind(moved.to_vec()).push("::bigint[])"),
+    };
+    query.push(" ORDER BY key DESC LIMIT ").push_bind(page.size).push(" OFFSET ").push_bind(page.offset());
+    query.build_query_scalar().persistent(false).fetch_all(conn).await
 }
 
 /// Of one order: few, whatever else is asked for.
@@ -139,13 +184,18 @@ async fn of_order(
     conn: &mut PgConnection,
     shard: ShardId,
     filter: &DeliveryFilter,
+    retried: &AllRetried,
     page: Page,
 ) -> Result<(i64, Vec<i64>), sqlx::Error> {
+    let moved = retried.ids(filter);
     let matching = |query: &mut QueryBuilder<Postgres>| {
         query.push(" FROM deliveries d").push(STATE).push(" WHERE d.shard_id = ").push_bind(shard);
         page::equals(query, "d.account_id", Some(filter.account_id));
         page::equals(query, "d.order_id", filter.order_id);
-        page::equals(query, "s.status", filter.status);
+        if let Some(status) = filter.status {
+            query.push(" AND CASE WHEN d.id = ANY (").push_bind(moved.clone());
+            query.push(") THEN 'pending' ELSE s.status END = ").push_bind(status);
+        }
         page::equals(query, "d.event_type", filter.event_type.map(WebhookEventType::as_str));
         page::equals(query, "d.webhook_id", filter.webhook_id);
     };
@@ -228,19 +278,23 @@ pub(super) async fn count_state(
     Ok(counted)
 }
 
-/// One delivery of the account, with every attempt.
+/// One delivery of the account, with every attempt; `retries` are the account's beyond the projection.
 pub async fn find(
     pool: &PgPool,
     shard: ShardId,
     account: AccountId,
     id: i64,
+    retries: &[Retry],
 ) -> Result<Option<(Delivery, Vec<Attempt>)>, sqlx::Error> {
     let mut query = QueryBuilder::new(COLUMNS);
     query.push(" FROM deliveries d").push(STATE).push(ENVELOPE).push(" WHERE d.shard_id = ").push_bind(shard);
     page::equals(&mut query, "d.account_id", Some(account));
     page::equals(&mut query, "d.id", Some(id));
     let found: Option<DeliveryRow> = query.build_query_as().fetch_optional(pool).await?;
-    let Some(DeliveryRow(delivery)) = found else { return Ok(None) };
+    let Some(DeliveryRow(mut delivery)) = found else { return Ok(None) };
+    if !retries.is_empty() {
+        AllRetried::find(&mut *pool.acquire().await?, shard, account, retries).await?.show(&mut delivery);
+    }
     let attempts = told::attempts(pool, shard, &[id]).await?.remove(&id).unwrap_or_default();
     Ok(Some((delivery, attempts)))
 }

@@ -6,6 +6,7 @@ use sqlx::{PgConnection, PgPool, QueryBuilder};
 
 use super::pending::PENDING;
 use super::read::{FAILED, count_state, webhooks_of};
+use super::retried::{AllRetried, Retry};
 use crate::listing::EVERY;
 use crate::listing::marks::DELIVERIES;
 use crate::listing::pages::{self, Group};
@@ -25,8 +26,8 @@ pub struct Statistics {
 }
 
 /// Counts by the database's clock. What is delivered is what is neither pending nor failed: no row of it is read, however
-/// many there are, in all or of the last 24 hours.
-pub async fn statistics(pool: &PgPool, shard: ShardId, account: AccountId) -> Result<Statistics, sqlx::Error> {
+/// many there are, in all or of the last 24 hours. `retries` are the account's beyond the projection.
+pub async fn statistics(pool: &PgPool, shard: ShardId, account: AccountId, retries: &[Retry]) -> Result<Statistics, sqlx::Error> {
     let mut tx = page::snapshot(pool).await?;
     let groups = pages::delivery_groups(&mut tx, shard, account, None, None).await?;
     let total_count = Group::rows_of(&groups);
@@ -37,15 +38,18 @@ pub async fn statistics(pool: &PgPool, shard: ShardId, account: AccountId) -> Re
     let failed_count = count_state(&mut tx, shard, &webhooks, FAILED, None).await?;
     let recent_failed = pages::FAILED.count(&mut tx, (shard, account), &groups, (recent.first - 1, i64::MAX)).await?;
     let tests = tests_out_of_order(&mut tx, (shard, account), since, recent.first).await?;
+    let retried = AllRetried::find(&mut tx, shard, account, retries).await?;
     tx.commit().await?;
+    let (moved, moved_recently) =
+        retried.iter().fold((0, 0), |(all, new), retried| (all + 1, new + i64::from(retried.created_at > since)));
     Ok(Statistics {
         total_count,
-        pending_count,
+        pending_count: pending_count + moved,
         delivered_count: total_count - pending_count - failed_count,
-        failed_count,
+        failed_count: failed_count - moved,
         last_24h_total: recent.count + tests.total,
         last_24h_delivered: recent.count - recent_pending - recent_failed + tests.delivered,
-        last_24h_failed: recent_failed + tests.failed,
+        last_24h_failed: recent_failed + tests.failed - moved_recently,
     })
 }
 

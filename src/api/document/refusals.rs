@@ -34,6 +34,7 @@ const OWN: &[(&str, &[Code])] = &[
     ("cancel_payout", &[Code::PayoutNotCancellable, Code::Conflict]),
     ("settle_payout", &[Code::Conflict]),
     ("register_webhook", &[Code::WebhookLimitReached]),
+    ("rotate_webhook_token", &[Code::Conflict]),
     ("test_webhook", &[Code::WebhookInactive]),
     ("retry_delivery", &[Code::DeliveryNotFailed, Code::DeliveryAttemptsExhausted, Code::WebhookInactive]),
     ("fund_own_wallet", &[Code::Conflict]),

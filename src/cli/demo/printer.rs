@@ -6,8 +6,9 @@ use owo_colors::OwoColorize;
 use serde_json::{Value, json};
 
 use super::statement::Statement;
+use crate::cli::escape;
 use crate::cli::events::{by_outcome, summary};
-use crate::cli::output::Output;
+use crate::cli::output::{Output, shown};
 use crate::ledger::reader::Stored;
 use crate::receiver::Received;
 
@@ -100,11 +101,11 @@ impl Printer {
         };
         let again = if is_repeated { "  again" } else { "" };
         let order = format!("order {order}");
-        let status = body["data"]["status"].as_str().unwrap_or_default();
+        let status = shown(&body["data"]["status"]);
         self.output.line(format!(
             "  {}       {} {order:<14}  {signature}  {}{again}",
             "webhook   ".dimmed(),
-            format!("{event_type:<25}").magenta(),
+            format!("{:<25}", escape::value(event_type)).magenta(),
             status.dimmed()
         ))
     }
@@ -118,7 +119,8 @@ impl Printer {
         self.output.line(head.dimmed())?;
         for row in &statement.movements {
             let (id, kind, category) = (row.id, &row.direction, &row.category);
-            let (amount, after, reference) = (row.amount.to_string(), row.balance_after.to_string(), &row.reference);
+            let (amount, after, reference) =
+                (row.amount.to_string(), row.balance_after.to_string(), escape::value(&row.reference));
             self.output.line(format!("  {id:>5}  {kind:<8}{category:<14}{amount:>10}{after:>15}  {reference}"))?;
         }
         self.output.line("")?;

@@ -185,6 +185,9 @@ fn decide(batch: &mut Batch, command: &Command, story: Story<'_>) -> Decided {
         Command::UpdateWebhook { account_id, webhook_id, change } => {
             webhooks::update(batch, *account_id, *webhook_id, change, story)
         }
+        Command::RotateWebhookToken { account_id, webhook_id, new_token } => {
+            webhooks::rotate_token(batch, *account_id, *webhook_id, new_token, story)
+        }
         Command::DeleteWebhook { account_id, webhook_id } => webhooks::delete(batch, *account_id, *webhook_id, story),
         Command::AddBeneficiary(beneficiary) => beneficiaries::add(batch, beneficiary, story),
         Command::DeleteBeneficiary { account_id, beneficiary_id } => {

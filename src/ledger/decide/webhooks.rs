@@ -1,6 +1,6 @@
 //! Registering, changing, deleting and testing webhooks, and retrying what failed to reach them.
 
-use ledger_events::webhook::{self, WebhookCommand, WebhookRegistered, WebhookUpdated};
+use ledger_events::webhook::{self, WebhookCommand, WebhookEvent, WebhookRegistered, WebhookUpdated};
 use ledger_events::{AccountId, CredentialId, Rejection, WebhookId};
 use uuid::Uuid;
 
@@ -10,7 +10,7 @@ use crate::access::SIGNING_SECRET;
 use crate::access::seal::{Private, SealError, salted_hash};
 use crate::ledger::answer::{Answer, WebhookView};
 use crate::ledger::batch::Batch;
-use crate::ledger::command::{RegisterWebhook, WebhookChange};
+use crate::ledger::command::{CredentialLink, RegisterWebhook, WebhookChange};
 use crate::ledger::texts::{WEBHOOK_NAME, WEBHOOK_TOKEN, WEBHOOK_URL};
 
 pub(super) fn register(batch: &mut Batch, command: &RegisterWebhook, story: Story<'_>) -> Decided {
@@ -88,18 +88,44 @@ pub(super) fn update(
 ) -> Decided {
     let name = change.name.as_ref().map(|text| Hashed::new(WEBHOOK_NAME, text));
     let url = change.url.as_ref().map(|text| Hashed::new(WEBHOOK_URL, text));
+    let link = change.link.as_ref();
     let change = WebhookUpdated {
         events: change.events.clone(),
         is_active: change.is_active,
         name_hash: name.as_ref().map(Hashed::hash),
         url_hash: url.as_ref().map(Hashed::hash),
+        token_hash: None,
+        credential_id: link.map(|link| link.credential_id),
     };
-    append(batch, account_id, id, WebhookCommand::Update(change), &story)?;
+    let event = decided(batch, account_id, id, WebhookCommand::Update(change))?;
+    let story = match link {
+        Some(CredentialLink { credential_id, new_secret }) => {
+            webhook::linkable(account_id, batch.credentials.get(credential_id))?;
+            let story = Story { account_id: Some(account_id), ..story };
+            signing_secret(batch, *credential_id, new_secret, story)?.1
+        }
+        None => story,
+    };
+    append_decided(batch, account_id, id, event, &story);
     replays::end(batch, id, &story);
     for text in [name, url].into_iter().flatten() {
         text.keep(batch, id)?;
     }
     webhook_view(batch, id, None)
+}
+
+/// Replaces a standalone token: the next delivery is signed with the new one, which the answer shows.
+pub(super) fn rotate_token(
+    batch: &mut Batch,
+    account_id: AccountId,
+    id: WebhookId,
+    new_token: &Private,
+    story: Story<'_>,
+) -> Decided {
+    let token = Hashed::new(WEBHOOK_TOKEN, new_token);
+    append(batch, account_id, id, WebhookCommand::RotateToken { token_hash: token.hash() }, &story)?;
+    token.keep(batch, id)?;
+    webhook_view(batch, id, Some(new_token.clone()))
 }
 
 /// Decides for the account's own webhook, and appends. Answers the event's id.
@@ -110,13 +136,23 @@ fn append(
     command: WebhookCommand,
     story: &Story<'_>,
 ) -> Result<Uuid, Rejection> {
+    let event = decided(batch, account_id, id, command)?;
+    Ok(append_decided(batch, account_id, id, event, story))
+}
+
+fn append_decided(batch: &mut Batch, account_id: AccountId, id: WebhookId, event: WebhookEvent, story: &Story<'_>) -> Uuid {
+    batch.append(id, event, &Story { account_id: Some(account_id), ..*story })
+}
+
+/// What happens to the account's own webhook on a command.
+fn decided(batch: &Batch, account_id: AccountId, id: WebhookId, command: WebhookCommand) -> Result<WebhookEvent, Rejection> {
     let webhook = batch.webhooks.get(&id).filter(|w| w.account_id == account_id).ok_or(Rejection::NotFound)?;
     let decided = webhook::decide(webhook, command);
     // A webhook that cannot be found is not found by a suspended account either.
     if decided != Err(Rejection::NotFound) {
         active(batch, account_id)?;
     }
-    Ok(batch.append(id, decided?, &Story { account_id: Some(account_id), ..*story }))
+    decided
 }
 
 fn webhook_view(batch: &Batch, id: WebhookId, token: Option<Private>) -> Decided {

@@ -1,7 +1,9 @@
 //! Names, and what they resolve to: what the look-up answers is what is checked and dialled.
 
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Mutex;
+use std::time::Instant;
 
 use futures::FutureExt;
 use tokio::net::{TcpSocket, TcpStream};
@@ -221,26 +223,40 @@ async fn of_many_addresses_the_first_eight_are_dialled_and_all_are_judged() {
     assert_eq!(std::iter::from_fn(|| arrived.try_recv().ok()).count(), 1);
 }
 
-/// The addresses that are being dialled at a port, as the system shows them.
+/// The addresses that this process is dialling at a port: one for each socket.
+///
+/// The system's table alone does not tell. It is not a snapshot: while other sockets come and go, one may stand
+/// in it twice. And a socket that was closed here stays in it for as long as a child that another test has
+/// just forked holds its copy, until it runs its program. So only the sockets that are open here count, each once.
 fn dialled(port: u16) -> Vec<String> {
     const SYN_SENT: &str = "02";
+    let open: HashSet<String> = std::fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .filter_map(|descriptor| std::fs::read_link(descriptor.ok()?.path()).ok())
+        .filter_map(|target| Some(target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
+        .collect();
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let lines = table.lines().skip(1).map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
     let of_port = lines.filter(|fields| fields[3] == SYN_SENT && fields[2].ends_with(&format!(":{port:04X}")));
-    of_port.map(|fields| fields[2].to_owned()).collect()
+    // By inode.
+    let sockets: HashMap<String, String> =
+        of_port.filter(|fields| open.contains(fields[9])).map(|fields| (fields[9].to_owned(), fields[2].to_owned())).collect();
+    sockets.into_values().collect()
 }
 
 #[tokio::test]
 async fn a_name_with_hundreds_of_dead_addresses_opens_few_sockets() {
+    // One after the other, the eighth address is dialled after 7 s.
+    const DEADLINE: Duration = Duration::from_secs(15);
     // Without a connection to spare it is one after the other.
     let sends = [(64, 2), (1, 1)].map(async |(max_connections, at_once)| {
         let (full, _waiting) = full_backlog([0, 0, 0, 0]).await;
         let port = full.local_addr().unwrap().port();
-        let settings = settings(Certificate::generate().unwrap().ca_pem(), LONG, &["127.0.0.0/8"]);
+        let settings = settings(Certificate::generate().unwrap().ca_pem(), DEADLINE, &["127.0.0.0/8"]);
         let filter = AddressFilter { allowed: settings.allowed_nets.clone() };
         let resolver = Resolver::with(filter, always(of_this_machine(300)));
         let sender = Sender::with(SenderSettings { max_connections, ..settings }, resolver).unwrap();
-        let (mut most, mut seen) = (0, std::collections::HashSet::new());
+        let (mut most, mut seen) = (0, HashSet::new());
         let url = format!("https://many.example:{port}/");
         let sending = sender.send(delivery(&url));
         tokio::pin!(sending);
@@ -254,12 +270,15 @@ async fn a_name_with_hundreds_of_dead_addresses_opens_few_sockets() {
                 }
             }
         };
-        assert_eq!(outcome.error.as_deref(), Some("no connection within 10 s"));
+        assert_eq!(outcome.error.as_deref(), Some("no connection within 15 s"));
         assert_eq!((most, seen.len()), (at_once, 8), "at once and in all, with {max_connections} connections");
         assert!(dialled(port).is_empty());
     });
     futures::future::join_all(sends).await;
 }
+
+/// Connecting to this machine takes no longer, unless it never ends.
+const PROMPT: Duration = Duration::from_secs(1);
 
 /// Where connecting never ends: nobody accepts, and no more may wait for it.
 async fn full_backlog(ip: [u8; 4]) -> (TcpListener, Vec<TcpStream>) {
@@ -268,7 +287,7 @@ async fn full_backlog(ip: [u8; 4]) -> (TcpListener, Vec<TcpStream>) {
     let listener = socket.listen(1).unwrap();
     let mut waiting = vec![];
     let address = SocketAddr::from(([127, 0, 0, 1], listener.local_addr().unwrap().port()));
-    while let Ok(stream) = tokio::time::timeout(SHORT, TcpStream::connect(address)).await {
+    while let Ok(stream) = tokio::time::timeout(PROMPT, TcpStream::connect(address)).await {
         waiting.push(stream.unwrap());
     }
     (listener, waiting)
@@ -276,9 +295,9 @@ async fn full_backlog(ip: [u8; 4]) -> (TcpListener, Vec<TcpStream>) {
 
 #[tokio::test]
 async fn name_connection_handshake_answer_and_body_share_one_deadline() {
-    const DEADLINE: Duration = Duration::from_secs(4);
-    // In time by itself, and not twice.
-    const LATE: Duration = Duration::from_millis(2_500);
+    const DEADLINE: Duration = Duration::from_secs(12);
+    // In time by itself, and not twice; on a busy machine, too.
+    const LATE: Duration = Duration::from_secs(7);
     let drips = || Misbehaviour::DripBody(200, Duration::from_millis(20));
     let drips_late = Answer::Misbehave(Misbehaviour::After(LATE, Box::new(drips())));
     let (prompt, _prompt) = receiver(Answer::Status(200)).await;
@@ -297,17 +316,17 @@ async fn name_connection_handshake_answer_and_body_share_one_deadline() {
         (now, &prompt_url, answered, false),
         (LATE, &prompt_url, answered, false),
         (now, &slow_url, answered, false),
-        (LATE, &slow_url, Some("no answer within 4 s"), true),
-        (now, &full, Some("no connection within 4 s"), true),
-        (LATE, &full, Some("no connection within 4 s"), true),
-        (now, &silent, Some("no TLS handshake within 4 s"), true),
-        (LATE, &silent, Some("no TLS handshake within 4 s"), true),
-        (now, &"https://dead.example".to_owned(), Some("the name could not be resolved within 4 s"), true),
+        (LATE, &slow_url, Some("no answer within 12 s"), true),
+        (now, &full, Some("no connection within 12 s"), true),
+        (LATE, &full, Some("no connection within 12 s"), true),
+        (now, &silent, Some("no TLS handshake within 12 s"), true),
+        (LATE, &silent, Some("no TLS handshake within 12 s"), true),
+        (now, &"https://dead.example".to_owned(), Some("the name could not be resolved within 12 s"), true),
         // The status was in time and decides; the body has what is left.
         (now, &drip_url, answered, true),
         (LATE, &drip_url, answered, true),
         (now, &late_drip_url, answered, true),
-        (LATE, &late_drip_url, Some("no answer within 4 s"), true),
+        (LATE, &late_drip_url, Some("no answer within 12 s"), true),
     ];
     let sends = cases.map(async |(pause, url, error, until_the_end)| {
         let settings = settings(&trusted, DEADLINE, &["127.0.0.1/32"]);

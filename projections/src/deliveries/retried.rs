@@ -1,0 +1,96 @@
+//! Retries that stand in the log and that the projection has yet to come to. Whoever reads deliveries finds them
+//! there and hands them in: what they name is pending for its readers as soon as the retry is accepted.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use ledger_events::webhook::{Retryable, WebhookEventType};
+use ledger_events::{AccountId, OrderId, ReplayId, ShardId, WebhookId};
+use sqlx::{FromRow, PgConnection};
+use uuid::Uuid;
+
+use super::read::{Delivery, DeliveryFilter};
+
+/// A retry that was accepted, by the natural key of its delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retry {
+    pub webhook_id: WebhookId,
+    pub event_id: Uuid,
+    pub replay_id: ReplayId,
+    pub requested_at: DateTime<Utc>,
+}
+
+/// A delivery that has failed by the worker's record, and is pending by the log.
+#[derive(Clone, Debug, FromRow)]
+pub(super) struct Retried {
+    pub id: i64,
+    pub webhook_id: WebhookId,
+    pub order_id: OrderId,
+    pub event_type: String,
+    pub created_at: DateTime<Utc>,
+    pub requested_at: DateTime<Utc>,
+}
+
+impl Retried {
+    fn matches(&self, filter: &DeliveryFilter) -> bool {
+        filter.webhook_id.is_none_or(|webhook| webhook == self.webhook_id)
+            && filter.order_id.is_none_or(|order| order == self.order_id)
+            && filter.event_type.map(WebhookEventType::as_str).is_none_or(|event_type| event_type == self.event_type)
+    }
+}
+
+/// The account's deliveries that readers are to be shown as pending although their record says failed, by id.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AllRetried(HashMap<i64, Retried>);
+
+impl AllRetried {
+    /// Those whose retry has not been carried out: one that has is pending, or has been attempted since.
+    pub async fn find(
+        conn: &mut PgConnection,
+        shard: ShardId,
+        account: AccountId,
+        retries: &[Retry],
+    ) -> Result<AllRetried, sqlx::Error> {
+        if retries.is_empty() {
+            return Ok(AllRetried::default());
+        }
+        let found: Vec<Retried> = sqlx::query_as(
+            "SELECT d.id, d.webhook_id, d.order_id, d.event_type, d.created_at, r.requested_at
+             FROM unnest($3::uuid[], $4::bigint[], $5::bigint[], $6::timestamptz[]) AS r (event_id, webhook_id, replay_id, requested_at)
+             JOIN deliveries d ON d.shard_id = $1 AND d.event_id = r.event_id AND d.webhook_id = r.webhook_id AND d.replay_id = r.replay_id
+             JOIN delivery_state s ON s.shard_id = $1 AND s.delivery_id = d.id
+             WHERE d.account_id = $2 AND s.status = 'failed' AND s.attempt_count < $7",
+        )
+        .bind(shard)
+        .bind(account)
+        .bind(retries.iter().map(|r| r.event_id).collect::<Vec<_>>())
+        .bind(retries.iter().map(|r| r.webhook_id).collect::<Vec<_>>())
+        .bind(retries.iter().map(|r| r.replay_id).collect::<Vec<_>>())
+        .bind(retries.iter().map(|r| r.requested_at).collect::<Vec<_>>())
+        .bind(Retryable::MAX_ATTEMPTS)
+        .fetch_all(conn)
+        .await?;
+        Ok(AllRetried(found.into_iter().map(|retried| (retried.id, retried)).collect()))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Retried> {
+        self.0.values()
+    }
+
+    /// The ids of those that a filter lets through, its status aside.
+    pub fn ids(&self, filter: &DeliveryFilter) -> Vec<i64> {
+        self.iter().filter(|retried| retried.matches(filter)).map(|retried| retried.id).collect()
+    }
+
+    /// As the projection will have it: due since the retry was asked for.
+    pub fn show(&self, delivery: &mut Delivery) {
+        if let Some(retried) = self.0.get(&delivery.id) {
+            delivery.status = "pending";
+            delivery.next_attempt_at = retried.requested_at;
+        }
+    }
+}
