@@ -74,6 +74,9 @@ impl Probes {
     #[oai(path = "/readyz", method = "get", operation_id = "probe_readiness")]
     async fn readyz(&self, state: State<'_>) -> Result<NoStore<Reply<Probe>>, ApiError> {
         match check_schema(state.ledger.pool()).await {
+            Ok(()) if state.keyring.current().is_none() => {
+                Err(ApiError::new(Code::Unavailable).message("This node does not have the ledger's current master key."))
+            }
             Ok(()) => match state.public_log.standing.refusal() {
                 None => Ok(fine(ProbeStatus::Ready)),
                 Some((shard, refusal)) => {

@@ -84,6 +84,7 @@ async fn every_command_has_help() {
         "replay",
         "show",
         "erase",
+        "keys",
         "verify",
         "rebuild",
         "reconcile",
