@@ -124,7 +124,7 @@ impl Program {
 
     /// Gives it this master key file, from its next start on.
     pub fn set_master_key(&self, text: &str) {
-        std::fs::write(self.directory.path().join("master.key"), text).unwrap();
+        write_private(&self.directory.path().join("master.key"), text);
     }
 
     /// What it has logged, from its first start on.
