@@ -5,23 +5,26 @@
 //! parsed, so that all three ways go through one and the same check.
 
 mod file;
+mod private;
 mod values;
 
 use std::fmt;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
 use clap::builder::BoolishValueParser;
 use ipnet::IpNet;
-use sqlx::postgres::PgConnectOptions;
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 use crate::access::seal::Private;
+use crate::postgres::PinnedRelease;
 use crate::transparency::cosignature::witness;
 use crate::transparency::note::VerifierKey;
 pub use file::{FILE_VARIABLE, apply_file, file_named};
+pub(crate) use private::read_private;
 pub use values::{LogFormat, RateLimit, RateLimits, Role, Roles};
 use values::{bytes, date, duration, network, origin, secret, service_name, short_duration, url};
 
@@ -40,6 +43,11 @@ pub struct DatabaseSettings {
     #[arg(long, env = "DATABASE_URL", value_name = "URL", value_parser = secret, hide_default_value = true)]
     pub database_url: Option<Private>,
 
+    /// Reach a remote database without sslmode=verify-full: on a network that nobody else is on
+    #[arg(long, env = "LEDGER_ALLOW_PLAIN_DATABASE", value_name = "BOOL", value_parser = BoolishValueParser::new(),
+        num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    pub allow_plain_database: bool,
+
     /// The database under the role that migrates [default: the database URL]
     #[arg(long, env = "LEDGER_MIGRATION_URL", value_name = "URL", value_parser = secret, hide_default_value = true)]
     pub migration_url: Option<Private>,
@@ -52,6 +60,10 @@ pub struct DatabaseSettings {
     #[arg(long, env = "LEDGER_POSTGRES_PROGRAMS", value_name = "DIRECTORY")]
     pub postgres_programs: Option<PathBuf>,
 
+    /// The release to download where none are installed, and its archive's SHA-256 [default: 17.11.0, for Linux with glibc and macOS]
+    #[arg(long, env = "LEDGER_POSTGRES_RELEASE", value_name = "VERSION:DIGEST")]
+    pub postgres_release: Option<PinnedRelease>,
+
     /// As root: the user as which the embedded Postgres runs [default: the cluster's owner, else postgres, else nobody]
     #[arg(long, env = "LEDGER_POSTGRES_ACCOUNT", value_name = "USER")]
     pub postgres_account: Option<String>,
@@ -61,9 +73,10 @@ impl DatabaseSettings {
     /// The database's connection options; none for the embedded server.
     ///
     /// # Errors
-    /// On what is no Postgres URL. The text does not repeat it: it may hold a password.
+    /// On what is no Postgres URL, and on one that leads to another machine without
+    /// `sslmode=verify-full`. The text does not repeat the URL: it may hold a password.
     pub fn options(&self) -> Result<Option<PgConnectOptions>, ConfigError> {
-        self.database_url.as_ref().map(|url| postgres_options(url, "--database-url", "DATABASE_URL")).transpose()
+        self.postgres_options(self.database_url.as_ref(), "--database-url", "DATABASE_URL")
     }
 
     /// The same for the role that migrates, where another one was given.
@@ -71,8 +84,41 @@ impl DatabaseSettings {
     /// # Errors
     /// As [`DatabaseSettings::options`].
     pub fn migration_options(&self) -> Result<Option<PgConnectOptions>, ConfigError> {
-        self.migration_url.as_ref().map(|url| postgres_options(url, "--migration-url", "LEDGER_MIGRATION_URL")).transpose()
+        self.postgres_options(self.migration_url.as_ref(), "--migration-url", "LEDGER_MIGRATION_URL")
     }
+
+    /// The connection options of a URL, which every setting that is one goes through.
+    fn postgres_options(
+        &self,
+        url: Option<&Private>,
+        flag: &str,
+        variable: &str,
+    ) -> Result<Option<PgConnectOptions>, ConfigError> {
+        let Some(url) = url else { return Ok(None) };
+        let options = postgres_options(url, flag, variable)?;
+        if !self.allow_plain_database && !is_protected(&options) {
+            let host = options.get_host();
+            return Err(ConfigError(format!(
+                "{flag} ({variable}) leads to {host} without sslmode=verify-full, so whoever is on the way there can read and \
+                 change everything: add sslmode=verify-full to it (and sslrootcert=FILE for an authority of your own), or say \
+                 --allow-plain-database (LEDGER_ALLOW_PLAIN_DATABASE)"
+            )));
+        }
+        Ok(Some(options))
+    }
+}
+
+/// Whether nobody between here and the database can read or change what is sent: the connection
+/// stays on this machine, or TLS proves that the server is the one of that name. Any other
+/// `sslmode` takes whatever certificate it is shown, or none.
+fn is_protected(options: &PgConnectOptions) -> bool {
+    let host = options.get_host();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    let is_local = options.get_socket().is_some()
+        || host.starts_with('/')
+        || host.eq_ignore_ascii_case("localhost")
+        || address.is_ok_and(|address| address.to_canonical().is_loopback());
+    is_local || matches!(options.get_ssl_mode(), PgSslMode::VerifyFull)
 }
 
 fn postgres_options(url: &Private, flag: &str, variable: &str) -> Result<PgConnectOptions, ConfigError> {
@@ -100,7 +146,7 @@ impl OperatorTokenSettings {
     pub fn read(&self) -> Result<Option<Private>, ConfigError> {
         let name = "--operator-token-file (LEDGER_OPERATOR_TOKEN_FILE)";
         let token = match &self.operator_token_file {
-            Some(path) => read_text(path, name)?,
+            Some(path) => read_private(path, name)?,
             None => match std::env::var(OPERATOR_TOKEN_VARIABLE) {
                 Ok(token) => Private::new(token),
                 Err(_) => return Ok(None),
@@ -115,13 +161,6 @@ impl OperatorTokenSettings {
         }
         Ok(Some(token))
     }
-}
-
-/// Reads a small text file; `name` says in an error whose file it is.
-pub(crate) fn read_text(path: &Path, name: &str) -> Result<Private, ConfigError> {
-    std::fs::read_to_string(path)
-        .map(Private::new)
-        .map_err(|error| ConfigError(format!("{name}: {} cannot be read: {error}", path.display())))
 }
 
 /// What seals and opens what is secret.

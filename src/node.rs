@@ -68,6 +68,11 @@ pub enum NodeError {
     Config(#[from] ConfigError),
     #[error(transparent)]
     Postgres(#[from] postgres::Error),
+    #[error(
+        "no ledger in {0}: give its data directory with --data-dir (LEDGER_DATA_DIR), or its database with --database-url \
+         (DATABASE_URL); `serve`, `demo` and `migrate` make a new one"
+    )]
+    NoLedger(String),
     #[error("the database: {0}")]
     Database(#[from] sqlx::Error),
     #[error(transparent)]
@@ -111,7 +116,7 @@ impl Node {
     /// it returns, the API answers.
     pub async fn start(config: &Config) -> Result<Node, NodeError> {
         config.check()?;
-        let database = Database::open(&config.database).await?;
+        let database = Database::open_or_create(&config.database).await?;
         Node::start_on(config, database).await
     }
 

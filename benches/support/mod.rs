@@ -10,6 +10,8 @@ pub mod load;
 pub mod table;
 pub mod traffic;
 
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -60,6 +62,12 @@ pub async fn database(server: &Server, name: &str) -> Result<PgConnectOptions> {
     Ok(options)
 }
 
+/// A file that only we can read, as key files have to be.
+fn write_private(path: &std::path::Path, text: &str) -> Result<()> {
+    let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    Ok(file.write_all(text.as_bytes())?)
+}
+
 /// The program under test, as a process of its own; ended with this value.
 pub struct Serve {
     process: Child,
@@ -100,9 +108,9 @@ impl Serve {
         let directory = std::env::temp_dir().join(format!("rewards-ledger-bench-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&directory)?;
         let master_key = directory.join("master.key");
-        std::fs::write(&master_key, MASTER_KEY.as_str())?;
+        write_private(&master_key, &MASTER_KEY)?;
         let log_key = directory.join("log.key");
-        std::fs::write(&log_key, MASTER_KEY.as_str())?;
+        write_private(&log_key, &MASTER_KEY)?;
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let address = format!("127.0.0.1:{port}");
         let process = Command::new(env!("CARGO_BIN_EXE_rewards-ledger"))

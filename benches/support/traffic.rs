@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use sqlx::postgres::PgConnectOptions;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -26,19 +26,21 @@ pub struct Traffic {
 impl Traffic {
     pub async fn before(url: &str) -> Result<Traffic> {
         let options: PgConnectOptions = url.parse()?;
-        let server = format!("{}:{}", options.get_host(), options.get_port());
+        let server = options.get_socket().context("a server with a socket")?.join(format!(".s.PGSQL.{}", options.get_port()));
         let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let through = url.replace(&server, &listener.local_addr()?.to_string());
+        let mut through: reqwest::Url = url.parse()?;
+        through.set_host(Some("127.0.0.1"))?;
+        through.set_port(Some(listener.local_addr()?.port())).map_err(|()| anyhow::anyhow!("a URL with a port"))?;
         let counts = Arc::new(Counts::default());
         let counted = counts.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                if let Ok(server) = TcpStream::connect(&server).await {
+                if let Ok(server) = UnixStream::connect(&server).await {
                     tokio::spawn(relay(client, server, counted.clone()));
                 }
             }
         });
-        Ok(Traffic { url: through, counts })
+        Ok(Traffic { url: through.into(), counts })
     }
 
     /// How often the node spoke after the database had, over all connections.
@@ -55,9 +57,8 @@ impl Traffic {
     }
 }
 
-async fn relay(mut client: TcpStream, mut server: TcpStream, counts: Arc<Counts>) {
+async fn relay(mut client: TcpStream, mut server: UnixStream, counts: Arc<Counts>) {
     _ = client.set_nodelay(true);
-    _ = server.set_nodelay(true);
     let (mut asking, mut answering) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
     let mut was_answered = true;
     loop {

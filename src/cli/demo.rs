@@ -14,7 +14,7 @@ use clap::Args;
 
 use super::output::Output;
 use super::serve::StopSignals;
-use crate::postgres::default_data_dir;
+use crate::postgres::{PinnedRelease, default_data_dir};
 use printer::Printer;
 use stage::Stage;
 
@@ -32,6 +32,9 @@ pub struct DemoArgs {
     /// The directory of `postgres` and `initdb` [default: looked for, else downloaded]
     #[arg(long, env = "LEDGER_POSTGRES_PROGRAMS", value_name = "DIRECTORY")]
     postgres_programs: Option<PathBuf>,
+    /// The release to download where none are installed, and its archive's SHA-256 [default: 17.11.0, for Linux with glibc and macOS]
+    #[arg(long, env = "LEDGER_POSTGRES_RELEASE", value_name = "VERSION:DIGEST")]
+    postgres_release: Option<PinnedRelease>,
     /// As root: the user as which the embedded Postgres runs [default: the cluster's owner, else postgres, else nobody]
     #[arg(long, env = "LEDGER_POSTGRES_ACCOUNT", value_name = "USER")]
     postgres_account: Option<String>,

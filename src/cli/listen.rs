@@ -10,6 +10,7 @@ use clap::Args;
 use ledger_projections::envelope::iso8601;
 use owo_colors::OwoColorize;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use super::call::private;
 use super::escape;
@@ -31,7 +32,7 @@ pub struct ListenArgs {
     /// The name in webhook headers: X-<NAME>-WEBHOOK-TOKEN
     #[arg(long, env = "LEDGER_SERVICE_NAME", value_name = "NAME", default_value = "SERVICE")]
     service_name: String,
-    /// Where the receiver's certificate is kept
+    /// Where the receiver's certificate is kept; without such a directory it is made for one run
     #[arg(long, env = "LEDGER_DATA_DIR", value_name = "DIRECTORY", default_value_os_t = default_data_dir())]
     data_dir: PathBuf,
     /// The status to answer with
@@ -42,7 +43,12 @@ pub struct ListenArgs {
 /// Receives and prints until a signal ends it.
 pub async fn run(args: ListenArgs, output: &Output) -> anyhow::Result<()> {
     let mut signals = StopSignals::listen()?;
-    let directory = args.data_dir.join("receiver");
+    // Only `serve`, `demo` and `migrate` make a data directory.
+    let temporary = match args.data_dir.is_dir() {
+        true => None,
+        false => Some(tempfile::tempdir().context("no temporary directory can be made")?),
+    };
+    let directory = temporary.as_ref().map_or(args.data_dir.as_path(), TempDir::path).join("receiver");
     let certificate = Certificate::load_or_generate(&directory)
         .with_context(|| format!("the receiver's certificate in {} cannot be used", directory.display()))?;
     let answer = args.answer;
@@ -54,6 +60,10 @@ pub async fn run(args: ListenArgs, output: &Output) -> anyhow::Result<()> {
     })
     .await
     .with_context(|| format!("cannot listen on {}", args.listen_webhooks))?;
+    if temporary.is_some() {
+        let data_dir = args.data_dir.display();
+        anstream::eprintln!("this certificate ends with this command: to keep one, make its directory (mkdir -p {data_dir})");
+    }
     introduce(&receiver, &directory.join("receiver-ca.pem"), args.secret.is_some(), output)?;
 
     loop {

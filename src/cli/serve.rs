@@ -81,7 +81,7 @@ pub async fn stop(node: Node, signals: &mut StopSignals) -> anyhow::Result<()> {
 
 /// Migrates the database and says where it stands.
 pub async fn migrate(args: &MigrateArgs, output: &Output) -> anyhow::Result<()> {
-    let database = with_progress("starting the embedded Postgres", Database::open(&args.database)).await?;
+    let database = with_progress("starting the embedded Postgres", Database::open_or_create(&args.database)).await?;
     let migrated = async {
         let pending = database.pending().await?;
         database.migrate().await?;

@@ -140,8 +140,52 @@ fn durations_and_networks_are_read() {
 }
 
 #[test]
+fn a_remote_database_is_reached_by_verified_tls_alone() {
+    let check = |arguments: &[&str]| parse(command(), arguments).map(drop);
+    for flag in ["--database-url", "--migration-url"] {
+        for (url, is_taken) in [
+            ("postgres://u:hidden@db.example.com/d", false),
+            ("postgres://u:hidden@db.example.com/d?sslmode=disable", false),
+            ("postgres://u:hidden@db.example.com/d?sslmode=prefer", false),
+            ("postgres://u:hidden@db.example.com/d?sslmode=require", false),
+            ("postgres://u:hidden@db.example.com/d?sslmode=verify-ca", false),
+            ("postgres://u:hidden@db.example.com/d?sslmode=verify-full", true),
+            ("postgres://u:hidden@db.example.com/d?ssl-mode=verify-full", true),
+            // The last one counts.
+            ("postgres://u:hidden@db.example.com/d?sslmode=verify-full&sslmode=disable", false),
+            ("postgres://u:hidden@localhost/d?host=db.example.com", false),
+            ("postgres://u:hidden@localhost/d?hostaddr=192.0.2.1", false),
+            ("postgres://u:hidden@localhost.example.com/d", false),
+            ("postgres://u:hidden@127.0.0.1.example.com/d", false),
+            ("postgres://u:hidden@192.0.2.1/d", false),
+            ("postgres://u:hidden@10.0.0.1/d", false),
+            ("postgres://u:hidden@[2001:db8::1]/d", false),
+            ("postgres://u:hidden@0.0.0.0/d", false),
+            ("postgres://u:hidden@localhost/d", true),
+            ("postgres://u:hidden@LOCALHOST:5433/d", true),
+            ("postgres://u:hidden@127.0.0.1/d?sslmode=disable", true),
+            ("postgres://u:hidden@127.1.2.3/d", true),
+            ("postgres://u:hidden@[::1]:5433/d", true),
+            ("postgres://u:hidden@[::ffff:127.0.0.1]/d", true),
+            ("postgres://u:hidden@%2Frun%2Fpostgresql/d", true),
+            ("postgres://u:hidden@db.example.com/d?host=/run/postgresql", true),
+        ] {
+            let checked = check(&[flag, url]);
+            assert_eq!(checked.is_ok(), is_taken, "{flag} {url}: {checked:?}");
+            if let Err(refused) = checked {
+                let refused = refused.to_string();
+                assert!(refused.starts_with(flag) && refused.contains("without sslmode=verify-full"), "{refused}");
+                assert!(!refused.contains("hidden"), "{refused}");
+            }
+            assert!(check(&[flag, url, "--allow-plain-database"]).is_ok(), "{url}");
+            assert_eq!(check(&[flag, url, "--allow-plain-database=false"]).is_ok(), is_taken, "{url}");
+        }
+    }
+}
+
+#[test]
 fn no_secret_is_shown() {
-    let config = parse(command(), &["--database-url", "postgres://u:hidden@h/d"]).unwrap();
+    let config = parse(command(), &["--database-url", "postgres://u:hidden@localhost/d"]).unwrap();
     assert!(!format!("{config:?}").contains("hidden"));
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(b"database_url = \"postgres://u:hidden@h/d\"").unwrap();

@@ -1,17 +1,22 @@
 //! Where the database is: at a URL, or in an embedded server, which is started here unless
 //! another process runs it already.
+//!
+//! Only [`Database::open_or_create`] makes a ledger: a command that was given another data
+//! directory than it should have been says so, instead of answering from an empty one.
 
 use sqlx::postgres::PgConnectOptions;
 
 use super::NodeError;
 use crate::config::DatabaseSettings;
 use crate::ledger::{self, SchemaError};
-use crate::postgres::{self, Server, Settings};
+use crate::postgres::{self, Address, DATABASE, Server, Settings};
 
 /// A database that answers, or is expected to.
 #[derive(Debug)]
 pub struct Database {
+    /// Of an embedded server: under a login that can become the runtime role and nothing else.
     options: PgConnectOptions,
+    /// Of an embedded server: under its owner, which is used to migrate and for maintenance alone.
     migration: Option<PgConnectOptions>,
     is_embedded: bool,
     /// The embedded server, if it runs here.
@@ -20,16 +25,24 @@ pub struct Database {
 
 impl Database {
     /// Finds the database, and starts the embedded server if it is needed and nobody runs it.
+    ///
+    /// # Errors
+    /// [`NodeError::NoLedger`] when the data directory has none: nothing is created.
     pub async fn open(settings: &DatabaseSettings) -> Result<Database, NodeError> {
-        if let Some(found) = Database::find(settings).await? {
-            return Ok(found);
+        match Database::find(settings).await? {
+            Some(found) => Ok(found),
+            None if postgres::has_cluster(&settings.data_dir)? => Database::start(settings).await,
+            None => Err(NodeError::NoLedger(settings.data_dir.display().to_string())),
         }
-        let server = Server::start(Settings {
-            programs: settings.postgres_programs.clone(),
-            account: settings.postgres_account.clone(),
-            ..Settings::new(&settings.data_dir)
-        });
-        Database::embedded(server.await?)
+    }
+
+    /// Like [`Database::open`], and makes the data directory and the embedded server's cluster if
+    /// they are absent.
+    pub async fn open_or_create(settings: &DatabaseSettings) -> Result<Database, NodeError> {
+        match Database::find(settings).await? {
+            Some(found) => Ok(found),
+            None => Database::start(settings).await,
+        }
     }
 
     /// Finds the database without starting one: at the URL, or beside a running program.
@@ -39,15 +52,30 @@ impl Database {
             return Ok(Some(Database { options, migration, is_embedded: false, server: None }));
         }
         let data_dir = settings.data_dir.clone();
-        let running = tokio::task::spawn_blocking(move || postgres::running_url(&data_dir)).await;
+        let running = tokio::task::spawn_blocking(move || postgres::running(&data_dir)).await;
         let running = running.map_err(|_| NodeError::Interrupted)??;
-        let Some(url) = running else { return Ok(None) };
-        Ok(Some(Database { options: url.parse()?, migration, is_embedded: true, server: None }))
+        running.map(|address| Database::at(&address, None)).transpose()
+    }
+
+    async fn start(settings: &DatabaseSettings) -> Result<Database, NodeError> {
+        let server = Server::start(Settings {
+            programs: settings.postgres_programs.clone(),
+            release: settings.postgres_release.clone(),
+            account: settings.postgres_account.clone(),
+            ..Settings::new(&settings.data_dir)
+        });
+        Database::embedded(server.await?)
     }
 
     /// On a server that runs already.
     pub fn embedded(server: Server) -> Result<Database, NodeError> {
-        Ok(Database { options: server.url().parse()?, migration: None, is_embedded: true, server: Some(server) })
+        Database::at(&server.address().clone(), Some(server))
+    }
+
+    fn at(address: &Address, server: Option<Server>) -> Result<Database, NodeError> {
+        let options = address.service_url().parse()?;
+        let migration = Some(address.owner_url(DATABASE).parse()?);
+        Ok(Database { options, migration, is_embedded: true, server })
     }
 
     pub fn options(&self) -> &PgConnectOptions {

@@ -10,7 +10,7 @@ use reqwest::Url;
 
 use super::NodeError;
 use crate::access::seal::Keyring;
-use crate::config::{Config, ConfigError, MasterKeySettings, read_text};
+use crate::config::{Config, ConfigError, MasterKeySettings, read_private};
 use crate::ledger::Ledger;
 use crate::transparency::PublicLog;
 use crate::transparency::memory::Memory;
@@ -42,7 +42,7 @@ pub fn keyring(settings: &MasterKeySettings, data_dir: &Path, is_embedded: bool)
             return Err(ConfigError(text).into());
         }
     };
-    let text = read_text(path, name)?;
+    let text = read_private(path, name)?;
     let keyring = Keyring::from_base64(text.expose());
     keyring.map(Arc::new).map_err(|error| ConfigError(format!("{name}: {}: {error}", path.display())).into())
 }
@@ -65,7 +65,7 @@ pub fn signer(config: &Config, is_embedded: bool) -> Result<Arc<Signer>, NodeErr
             return Err(ConfigError(text).into());
         }
     };
-    let signer = Signer::from_text(read_text(path, name)?.expose());
+    let signer = Signer::from_text(read_private(path, name)?.expose());
     signer.map(Arc::new).map_err(|error| ConfigError(format!("{name}: {}: {error}", path.display())).into())
 }
 
@@ -127,9 +127,11 @@ mod tests {
     fn config(data_dir: &Path) -> Config {
         let database = DatabaseSettings {
             database_url: None,
+            allow_plain_database: false,
             migration_url: None,
             data_dir: data_dir.to_owned(),
             postgres_programs: None,
+            postgres_release: None,
             postgres_account: None,
         };
         Config::new(database).unwrap()

@@ -157,7 +157,7 @@ fn memory_with_room() -> Option<PathBuf> {
     None
 }
 
-fn temporary_directory_in(place: &Path, account: &Account) -> Result<PathBuf, Error> {
+pub(super) fn temporary_directory_in(place: &Path, account: &Account) -> Result<PathBuf, Error> {
     let place = place.canonicalize().during(|| format!("find {}", place.display()))?;
     account.check_reach(&place)?;
     let directory = tempfile::Builder::new()
@@ -174,6 +174,11 @@ fn user(uid: u32) -> Option<User> {
     User::from_uid(Uid::from_raw(uid)).ok().flatten()
 }
 
-fn name_of(uid: u32) -> String {
+/// The name of the user that we are.
+pub(super) fn own_name() -> String {
+    name_of(geteuid().as_raw())
+}
+
+pub(super) fn name_of(uid: u32) -> String {
     user(uid).map_or_else(|| uid.to_string(), |user| user.name)
 }

@@ -1,7 +1,8 @@
 //! A cluster on disk: making it with initdb and launching its postmaster.
 
+use std::ffi::OsString;
 use std::fs::Permissions;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
@@ -11,9 +12,11 @@ use nix::sys::signal::Signal;
 
 use super::account::Account;
 use super::files::DataDir;
+use super::login;
 use super::memory;
 use super::processes::{Marks, end_leftovers, is_ready, send};
 use super::programs::Programs;
+use super::socket::{Address, PORT};
 use super::watchdog::Watchdog;
 use super::{During, Error, OWNER_ROLE};
 
@@ -53,10 +56,6 @@ const THROWAWAY: &[(&str, &str)] = &[
 ];
 
 const COMMON: &[(&str, &str)] = &[
-    ("listen_addresses", "127.0.0.1"),
-    // Their paths may be at most 107 bytes long; the port is enough.
-    ("unix_socket_directories", ""),
-    ("password_encryption", "scram-sha-256"),
     ("timezone", "UTC"),
     ("log_timezone", "UTC"),
     ("lc_messages", "C"),
@@ -75,37 +74,23 @@ pub(super) struct Cluster {
     pub programs: Programs,
     pub account: Account,
     pub data_dir: DataDir,
+    pub address: Address,
     pub durable: bool,
     pub extra: Vec<(String, String)>,
 }
 
-/// Why a postmaster did not come up.
-#[derive(Debug)]
-pub(super) enum Refusal {
-    PortTaken,
-    Other(Error),
-}
-
-impl From<Error> for Refusal {
-    fn from(error: Error) -> Refusal {
-        Refusal::Other(error)
-    }
-}
-
 impl Cluster {
-    /// The owner's password, after making the cluster if there is none.
-    pub fn ensure(&self, watchdog: &mut Watchdog) -> Result<String, Error> {
-        if self.data_dir.cluster_major().is_some() {
-            return self.data_dir.password();
+    /// Makes the cluster if there is none, and writes the rules of authentication.
+    pub fn ensure(&self, watchdog: &mut Watchdog) -> Result<(), Error> {
+        if self.data_dir.cluster_major().is_none() {
+            self.initdb(watchdog)?;
         }
-        let password = self.data_dir.new_password()?;
-        self.initdb(&password, watchdog)?;
-        Ok(password)
+        login::write_rules(&self.data_dir.hba(), &self.data_dir.ident(), &self.account)
     }
 
     /// Makes the cluster under another name first, so that an interrupted initdb leaves nothing
     /// that looks like a cluster.
-    fn initdb(&self, password: &str, watchdog: &mut Watchdog) -> Result<(), Error> {
+    fn initdb(&self, watchdog: &mut Watchdog) -> Result<(), Error> {
         const UNFINISHED: &str = "postgres.new.";
         let data_dir = self.data_dir.path();
         let shown = data_dir.display();
@@ -120,20 +105,13 @@ impl Cluster {
             .tempdir_in(data_dir)
             .during(|| format!("create a directory in {shown}"))?;
         self.account.give(unfinished.path())?;
-        // Not on the command line, which everybody can see.
-        let mut password_file =
-            tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(data_dir).during(|| format!("create a file in {shown}"))?;
-        writeln!(password_file, "{password}").during(|| "write a password file".to_owned())?;
-        self.account.give(password_file.path())?;
-
         let mut command = self.account.command(&self.programs.initdb());
         command
             .arg("--pgdata")
             .arg(unfinished.path())
-            .arg("--pwfile")
-            .arg(password_file.path())
             .args(["--username", OWNER_ROLE])
-            .args(["--auth", "scram-sha-256"])
+            // Of its own rules, which are not used: see `login`.
+            .args(["--auth-local", "peer", "--auth-host", "reject"])
             .args(["--locale", "C", "--encoding", "UTF8"])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -168,20 +146,16 @@ impl Cluster {
         })
     }
 
-    /// Ends what an earlier run left, starts the postmaster at `port` and waits until it answers,
-    /// or until `given_up` says not to.
-    pub fn launch(&self, port: u16, watchdog: &mut Watchdog, given_up: &dyn Fn() -> bool) -> Result<Child, Refusal> {
+    /// Ends what an earlier run left, starts the postmaster and waits until it answers, or until
+    /// `given_up` says not to.
+    pub fn launch(&self, watchdog: &mut Watchdog, given_up: &dyn Fn() -> bool) -> Result<Child, Error> {
         let marks = self.marks()?;
         end_leftovers(&marks, &self.data_dir.pgdata())?;
+        self.address.clear()?;
         let log = self.data_dir.open_log()?;
         let said_before = log.metadata().map_or(0, |data| data.len());
         let mut command = self.account.command(&self.programs.postgres());
-        command
-            .arg("-D")
-            .arg(self.data_dir.pgdata())
-            .args(self.arguments(port, &marks.cluster_name))
-            .stdout(Stdio::null())
-            .stderr(log);
+        command.arg("-D").arg(self.data_dir.pgdata()).args(self.arguments(&marks.cluster_name)).stdout(Stdio::null()).stderr(log);
         let mut child = command.spawn().during(|| "run postgres".to_owned())?;
         let told = watchdog.watch(child.id());
         let outcome = match told {
@@ -193,16 +167,13 @@ impl Cluster {
             Ok(Some(status)) => {
                 watchdog.watch(0)?;
                 let said = self.log_since(said_before);
-                if said.contains("could not create any TCP/IP sockets") {
-                    return Err(Refusal::PortTaken);
-                }
-                Err(Error::NotStarted(one_line(&said, &status)).into())
+                Err(Error::NotStarted(one_line(&said, &status)))
             }
             Err(error) => {
                 send(child.id(), Signal::SIGQUIT);
                 let _ = child.wait();
                 let _ = watchdog.watch(0);
-                Err(error.into())
+                Err(error)
             }
         }
     }
@@ -234,19 +205,35 @@ impl Cluster {
         }
     }
 
-    fn arguments(&self, port: u16, cluster_name: &str) -> Vec<String> {
+    fn arguments(&self, cluster_name: &str) -> Vec<OsString> {
         let (kind, shared_buffers) =
             if self.durable { (DURABLE, memory::shared_buffers()) } else { (THROWAWAY, "128MB".to_owned()) };
-        let sized = [("shared_buffers".to_owned(), shared_buffers)];
-        let fixed = [("port".to_owned(), port.to_string()), ("cluster_name".to_owned(), cluster_name.to_owned())];
-        COMMON
-            .iter()
-            .chain(kind)
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        let sized = [("shared_buffers".to_owned(), OsString::from(shared_buffers))];
+        let socket_directory = self.address.directory().display().to_string().replace('"', "\"\"");
+        // Also what the cluster's own configuration files say does not count here.
+        let fixed = [
+            ("listen_addresses", OsString::new()),
+            // A list; what is in quotes may hold a comma.
+            ("unix_socket_directories", format!("\"{socket_directory}\"").into()),
+            ("unix_socket_permissions", "0700".into()),
+            ("unix_socket_group", OsString::new()),
+            ("port", PORT.to_string().into()),
+            ("hba_file", self.data_dir.hba().into()),
+            ("ident_file", self.data_dir.ident().into()),
+            ("cluster_name", cluster_name.into()),
+        ];
+        let built_in = COMMON.iter().chain(kind).map(|(name, value)| ((*name).to_owned(), OsString::from(value)));
+        let extra = self.extra.iter().map(|(name, value)| (name.clone(), value.into()));
+        let fixed = fixed.into_iter().map(|(name, value)| (name.to_owned(), value));
+        built_in
             .chain(sized)
-            .chain(self.extra.iter().cloned())
+            .chain(extra)
             .chain(fixed)
-            .flat_map(|(name, value)| ["-c".to_owned(), format!("{name}={value}")])
+            .flat_map(|(name, value)| {
+                let mut setting = OsString::from(format!("{name}="));
+                setting.push(value);
+                [OsString::from("-c"), setting]
+            })
             .collect()
     }
 

@@ -1,12 +1,13 @@
 //! The files of a data directory: where they are, who owns them, what they say.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{DATABASE, During, Error, OWNER_ROLE};
+use super::socket::Address;
+use super::{During, Error};
 
 /// A command that looks at the lock holds it for a moment, and so does a program that ends.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
@@ -56,8 +57,13 @@ impl DataDir {
         self.0.join("postgres.log")
     }
 
-    fn password_file(&self) -> PathBuf {
-        self.0.join("postgres.password")
+    /// The rules of authentication, and the mapping from users of the system to roles.
+    pub fn hba(&self) -> PathBuf {
+        self.0.join("postgres.hba")
+    }
+
+    pub fn ident(&self) -> PathBuf {
+        self.0.join("postgres.ident")
     }
 
     fn lock_file(&self) -> PathBuf {
@@ -70,25 +76,13 @@ impl DataDir {
         version.trim().parse().ok()
     }
 
-    /// The owner role's password of an existing cluster.
-    pub fn password(&self) -> Result<String, Error> {
-        let path = self.password_file();
-        match std::fs::read_to_string(&path) {
-            Ok(password) if !password.trim().is_empty() => Ok(password.trim().to_owned()),
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(error).during(|| format!("read {}", path.display()))
-            }
-            _ => Err(Error::NoPassword(path.display().to_string())),
+    /// Removes the owner's password that an earlier release kept. The role has none any more.
+    pub fn forget_password(&self) -> Result<(), Error> {
+        let path = self.0.join("postgres.password");
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error).during(|| format!("remove {}", path.display())),
+            _ => Ok(()),
         }
-    }
-
-    /// Makes a password for a new cluster and stores it where it survives a crash.
-    pub fn new_password(&self) -> Result<String, Error> {
-        let path = self.password_file();
-        let bytes: [u8; 32] = rand::random();
-        let password = hex::encode(bytes);
-        write_private(&path, &password).during(|| format!("write {}", path.display()))?;
-        Ok(password)
     }
 
     /// Opens the server's log for appending, and puts an overgrown one aside first.
@@ -102,21 +96,14 @@ impl DataDir {
     }
 }
 
-fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut file = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(path)?;
-    file.set_permissions(Permissions::from_mode(0o600))?;
-    writeln!(file, "{text}")?;
-    file.sync_all()
-}
-
 /// The lock of a data directory. It is held as long as the value lives, at most as long as the
-/// process, and says whose it is and, once the server answers, at which port.
+/// process, and says whose it is and, once the server answers, where its socket is.
 #[derive(Debug)]
 pub(super) struct OwnerLock {
     file: File,
     path: PathBuf,
-    /// The port of the last run, for keeping it.
-    pub last_port: Option<u16>,
+    /// Where the socket of the last run was.
+    pub last: Option<Address>,
 }
 
 impl OwnerLock {
@@ -127,7 +114,7 @@ impl OwnerLock {
             .read(true)
             .write(true)
             .truncate(false)
-            .mode(0o644)
+            .mode(0o600)
             .open(&path)
             .during(|| format!("open {}", path.display()))?;
         let deadline = Instant::now() + LOCK_PATIENCE;
@@ -138,10 +125,9 @@ impl OwnerLock {
                     return Err(error).during(|| format!("lock {}", path.display()));
                 }
                 Err(std::fs::TryLockError::WouldBlock) if Instant::now() > deadline => {
-                    let (process, _) = read_lock(&mut file, &path)?;
                     return Err(Error::InUse {
                         data_dir: data_dir.path().display().to_string(),
-                        process: process.unwrap_or_else(|| "unknown".to_owned()),
+                        process: read_lock(&mut file, &path)?.process.unwrap_or_else(|| "unknown".to_owned()),
                     });
                 }
                 Err(std::fs::TryLockError::WouldBlock) => {
@@ -149,8 +135,10 @@ impl OwnerLock {
                 }
             }
         }
-        let (_, last_port) = read_lock(&mut file, &path)?;
-        let mut lock = OwnerLock { file, path, last_port };
+        // An earlier release let everybody read it.
+        file.set_permissions(Permissions::from_mode(0o600)).during(|| format!("close {} to others", path.display()))?;
+        let last = read_lock(&mut file, &path)?.place.and_then(|place| Address::new(Path::new(&place)));
+        let mut lock = OwnerLock { file, path, last };
         lock.write(None)?;
         Ok(lock)
     }
@@ -158,18 +146,18 @@ impl OwnerLock {
     /// Another handle of the same lock, which is held until both are gone.
     pub fn share(&self) -> Result<OwnerLock, Error> {
         let file = self.file.try_clone().during(|| format!("open {} again", self.path.display()))?;
-        Ok(OwnerLock { file, path: self.path.clone(), last_port: self.last_port })
+        Ok(OwnerLock { file, path: self.path.clone(), last: self.last.clone() })
     }
 
-    /// Tells other commands that the server answers at `port`.
-    pub fn announce(&mut self, port: u16) -> Result<(), Error> {
-        self.write(Some(port))
+    /// Tells other commands that the server answers at `address`.
+    pub fn announce(&mut self, address: &Address) -> Result<(), Error> {
+        self.write(Some(address))
     }
 
-    fn write(&mut self, port: Option<u16>) -> Result<(), Error> {
+    fn write(&mut self, address: Option<&Address>) -> Result<(), Error> {
         let process = std::process::id();
-        let text = match port {
-            Some(port) => format!("{process} {port}\n"),
+        let text = match address {
+            Some(address) => format!("{process} {}\n", address.directory().display()),
             None => format!("{process}\n"),
         };
         self.file
@@ -180,23 +168,28 @@ impl OwnerLock {
     }
 }
 
-/// Process id and port of a lock file.
-fn read_lock(file: &mut File, path: &Path) -> Result<(Option<String>, Option<u16>), Error> {
-    let mut text = String::new();
-    file.seek(SeekFrom::Start(0)).and_then(|_| file.read_to_string(&mut text)).during(|| format!("read {}", path.display()))?;
-    let mut words = text.split_whitespace();
-    let process = words.next().map(str::to_owned);
-    let port = words.next().and_then(|word| word.parse().ok());
-    Ok((process, port))
+/// What a lock file says.
+struct LockText {
+    process: Option<String>,
+    /// The directory of the socket; of an earlier release, the port.
+    place: Option<String>,
 }
 
-/// The URL of the server that another process runs in `data_dir`, if one does and it answers:
+fn read_lock(file: &mut File, path: &Path) -> Result<LockText, Error> {
+    let mut text = String::new();
+    file.seek(SeekFrom::Start(0)).and_then(|_| file.read_to_string(&mut text)).during(|| format!("read {}", path.display()))?;
+    let line = text.lines().next().unwrap_or_default();
+    let (process, place) = line.split_once(' ').map_or((line, None), |(process, place)| (process, Some(place.to_owned())));
+    Ok(LockText { process: Some(process.to_owned()).filter(|process| !process.is_empty()), place })
+}
+
+/// The address of the server that another process runs in `data_dir`, if one does and it answers:
 /// a command beside a running embedded server uses that server.
 ///
 /// # Errors
 /// When the files of the data directory cannot be read, for example because they belong to
-/// another user.
-pub fn running_url(data_dir: &Path) -> Result<Option<String>, Error> {
+/// another user; when the process is of a release that served on a port.
+pub fn running(data_dir: &Path) -> Result<Option<Address>, Error> {
     if !data_dir.join("postgres.lock").exists() {
         return Ok(None);
     }
@@ -210,16 +203,24 @@ pub fn running_url(data_dir: &Path) -> Result<Option<String>, Error> {
             return Err(error).during(|| format!("lock {}", path.display()));
         }
     }
-    let (_, port) = read_lock(&mut file, &path)?;
-    match port {
-        Some(port) => Ok(Some(url(&data_dir.password()?, port, DATABASE))),
-        None => Ok(None),
-    }
+    let said = read_lock(&mut file, &path)?;
+    let Some(place) = said.place else { return Ok(None) };
+    let address = Address::new(Path::new(&place)).ok_or_else(|| Error::EarlierRelease {
+        data_dir: data_dir.path().display().to_string(),
+        process: said.process.unwrap_or_else(|| "unknown".to_owned()),
+    })?;
+    Ok(Some(address))
 }
 
-/// The owner's URL of a database. The connection stays on this machine: no TLS is tried.
-pub(super) fn url(password: &str, port: u16, database: &str) -> String {
-    let database: String = url::form_urlencoded::byte_serialize(database.as_bytes()).collect();
-    let database = database.replace('+', "%20");
-    format!("postgres://{OWNER_ROLE}:{password}@127.0.0.1:{port}/{database}?sslmode=disable")
+/// Whether a ledger was made in `data_dir`.
+///
+/// # Errors
+/// When that cannot be looked at, for example because it belongs to another user.
+pub fn has_cluster(data_dir: &Path) -> Result<bool, Error> {
+    let version = data_dir.join("postgres/PG_VERSION");
+    match version.metadata() {
+        Ok(_) => Ok(true),
+        Err(error) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) => Ok(false),
+        Err(error) => Err(error).during(|| format!("look at {}", version.display())),
+    }
 }

@@ -1,13 +1,17 @@
 //! The embedded Postgres: a server of the program's own, for use without `DATABASE_URL`.
 //!
-//! It runs installed server programs (or downloaded ones) over its own data directory, on a free
-//! port of 127.0.0.1 with a random password, and ends with the program: by [`Server::stop`], when
-//! the [`Server`] is dropped, and through a watchdog process even when the program is killed.
+//! It runs installed server programs (or downloaded ones) over its own data directory. It listens
+//! on a Unix socket alone, in a directory that is closed to other users, and asks the kernel who
+//! connects (peer authentication): there is no port and no password. It ends with the program: by
+//! [`Server::stop`], when the [`Server`] is dropped, and through a watchdog process even when the
+//! program is killed.
 //!
 //! Files in the data directory:
 //! - `postgres/`: Postgres's own (`PGDATA`);
-//! - `postgres.password`: the owner role's password, mode 0600;
-//! - `postgres.lock`: locked while a program owns the server; holds its process id and the port;
+//! - `socket/`: the directory of its socket, mode 0700; elsewhere if the path would be too long;
+//! - `postgres.hba`, `postgres.ident`: who may log in, as which role;
+//! - `postgres.lock`: locked while a program owns the server; holds its process id and where the
+//!   socket is, mode 0600;
 //! - `postgres.log`: what the server says;
 //! - `programs/`: downloaded server programs, where none are installed.
 
@@ -15,10 +19,12 @@ mod account;
 mod cluster;
 mod download;
 mod files;
+mod login;
 mod memory;
 mod processes;
 mod programs;
 mod server;
+mod socket;
 mod supervisor;
 mod watchdog;
 
@@ -27,11 +33,16 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
-pub use files::running_url;
+pub use download::PinnedRelease;
+pub use files::{has_cluster, running};
 pub use server::Server;
+pub use socket::Address;
 
 /// The superuser role that owns the cluster and the ledger's database.
 pub const OWNER_ROLE: &str = "ledger_owner";
+
+/// The role that the service logs in as. It may become the runtime role, and nothing else.
+pub const SERVICE_ROLE: &str = "ledger_service";
 
 /// The database made for the ledger.
 pub const DATABASE: &str = "ledger";
@@ -46,6 +57,8 @@ pub struct Settings {
     pub data_dir: PathBuf,
     /// The directory of `postgres` and `initdb`; without it they are looked for.
     pub programs: Option<PathBuf>,
+    /// The release to download where no programs are found; without it the one that is built in.
+    pub release: Option<PinnedRelease>,
     /// As root only: the user as which Postgres runs. Without it the owner of an existing
     /// cluster, else `postgres`, else `nobody`.
     pub account: Option<String>,
@@ -63,6 +76,7 @@ impl Settings {
         Settings {
             data_dir: data_dir.into(),
             programs: None,
+            release: None,
             account: None,
             durable: true,
             remove_at_end: false,
@@ -137,8 +151,19 @@ pub enum Error {
     ForeignCluster { path: String, owner: String, account: String },
     #[error("the data directory {data_dir} is in use by process {process}")]
     InUse { data_dir: String, process: String },
-    #[error("the password file {0} of an existing cluster is missing or empty: restore it")]
-    NoPassword(String),
+    #[error(
+        "process {process} runs the server in {data_dir} by an earlier release, on a port: stop it, and start it by this release"
+    )]
+    EarlierRelease { data_dir: String, process: String },
+    #[error(
+        "{0}, which the socket of the embedded Postgres goes into, is not a directory of the user as which it runs: remove it"
+    )]
+    ForeignSocketDirectory(String),
+    #[error(
+        "the path {0} is too long for a socket, and no safe directory with a short path was found (looked at /run as root, \
+         XDG_RUNTIME_DIR, TMPDIR and /tmp): choose a data directory with a shorter path"
+    )]
+    NoSocketDirectory(String),
     #[error("initdb failed: {0}")]
     Initdb(String),
     #[error("Postgres did not start: {0}")]

@@ -1,44 +1,40 @@
 //! Starting, using and stopping an embedded server.
 
 use std::fmt;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use sqlx::{AssertSqlSafe, Connection, PgConnection};
-
 use super::account::Account;
-use super::cluster::{Cluster, Refusal};
-use super::download::download;
-use super::files::{self, DataDir, OwnerLock};
+use super::cluster::Cluster;
+use super::download::Source;
+use super::files::{DataDir, OwnerLock};
+use super::login;
 use super::programs::{NotFound, Programs, Search};
+use super::socket::{Address, SocketDirectory};
 use super::supervisor::{Running, Shared};
 use super::watchdog::{Duty, Watchdog};
-use super::{DATABASE, During, Error, Settings, default_data_dir};
-
-/// Other programs may take a free port before Postgres does.
-const PORT_ATTEMPTS: usize = 5;
+use super::{DATABASE, Error, Settings, default_data_dir};
 
 /// A running embedded Postgres. It needs no async runtime to live in: it is started anew when it
 /// dies, and ended in the background when this value is dropped (also when the process is
 /// killed). Only [`Server::stop`] waits for its end.
 pub struct Server {
-    port: u16,
-    password: String,
+    address: Address,
     shared: Arc<Shared>,
     supervisor: Option<JoinHandle<Result<(), Error>>>,
 }
 
 impl fmt::Debug for Server {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Server").field("port", &self.port).field("pid", &self.pid()).finish_non_exhaustive()
+        formatter.debug_struct("Server").field("address", &self.address).field("pid", &self.pid()).finish_non_exhaustive()
     }
 }
 
 impl Server {
     /// Starts the server: makes the cluster if there is none, recovers it if need be, waits until
-    /// it answers and creates the ledger's database if that is absent.
+    /// it answers and creates the ledger's database and the service's login if they are absent. A
+    /// cluster of a release that served on a port, with a password, is changed in place.
     ///
     /// # Errors
     /// When another process owns the data directory, no server programs are found or can be
@@ -54,20 +50,27 @@ impl Server {
             Ok(programs) => programs,
             Err(not_found) => prepared.download(not_found).await?,
         };
+        let data_dir = prepared.data_dir.clone();
         let (server, mut lock) = blocking(move || prepared.start(programs)).await?;
-        server.create_database().await?;
-        lock.announce(server.port)?;
+        login::prepare_roles(&server.url_of("postgres")).await?;
+        data_dir.forget_password()?;
+        lock.announce(&server.address)?;
         Ok(server)
     }
 
-    /// The owner role's URL of the ledger's database. It holds the password.
+    /// Where it is reached.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The owner role's URL of the ledger's database.
     pub fn url(&self) -> String {
         self.url_of(DATABASE)
     }
 
     /// The owner role's URL of another database of this server.
     pub fn url_of(&self, database: &str) -> String {
-        files::url(&self.password, self.port, database)
+        self.address.owner_url(database)
     }
 
     /// The postmaster's process id; 0 while it is being started anew.
@@ -87,20 +90,6 @@ impl Server {
             None => Ok(()),
         }
     }
-
-    async fn create_database(&self) -> Result<(), Error> {
-        let mut connection = PgConnection::connect(&self.url_of("postgres")).await?;
-        let exists: bool = sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)")
-            .bind(DATABASE)
-            .fetch_one(&mut connection)
-            .await?;
-        if !exists {
-            let create = format!("CREATE DATABASE {DATABASE}");
-            sqlx::query(AssertSqlSafe(create)).execute(&mut connection).await?;
-        }
-        connection.close().await?;
-        Ok(())
-    }
 }
 
 impl Drop for Server {
@@ -116,6 +105,7 @@ struct Prepared {
     settings: Settings,
     account: Account,
     data_dir: DataDir,
+    address: Address,
     /// Started first, so that also an unfinished start leaves nothing.
     watchdog: Watchdog,
     lock: OwnerLock,
@@ -131,13 +121,16 @@ impl Prepared {
         let data_dir = DataDir::create(&settings.data_dir, account.is_switched())?;
         account.check_reach(data_dir.path())?;
         let lock = OwnerLock::take(&data_dir)?;
+        let socket = SocketDirectory::prepare(data_dir.path(), lock.last.as_ref(), &account)?;
+        let remove_data = settings.remove_at_end.then(|| data_dir.path().to_owned());
+        let remove_socket = socket.is_temporary.then(|| socket.address.directory().to_owned());
         let watchdog = Watchdog::start(Duty {
             account: account.clone(),
             immediate: !settings.durable,
-            remove: settings.remove_at_end.then(|| data_dir.path().to_owned()),
+            remove: remove_data.into_iter().chain(remove_socket).collect(),
             pid_file: data_dir.pgdata().join("postmaster.pid"),
         })?;
-        Ok(Prepared { settings, account, data_dir, watchdog, lock })
+        Ok(Prepared { settings, account, data_dir, address: socket.address, watchdog, lock })
     }
 
     fn search<'a>(&'a self, explicit: Option<&'a Path>, downloads: &'a Path) -> Search<'a> {
@@ -155,7 +148,11 @@ impl Prepared {
 
     async fn download(&self, not_found: NotFound) -> Result<Programs, Error> {
         let downloads = self.downloads();
-        match download(&downloads, self.data_dir.cluster_major()).await {
+        let downloaded = match Source::public() {
+            Ok(source) => source.download(&downloads, self.data_dir.cluster_major(), self.settings.release.as_ref()).await,
+            Err(error) => Err(error),
+        };
+        match downloaded {
             Ok(directory) => {
                 self.find(Some(&directory.join("bin")))?.map_err(|_| Error::UnusablePrograms(directory.display().to_string()))
             }
@@ -173,42 +170,19 @@ impl Prepared {
             programs,
             account: self.account,
             data_dir: self.data_dir,
+            address: self.address.clone(),
             durable: self.settings.durable,
             extra: self.settings.extra,
         };
-        let password = cluster.ensure(&mut self.watchdog)?;
-        let mut attempts = 0;
-        let (port, child) = loop {
-            // The port of the last run, if it is still free, for those who wrote it down.
-            let last = self.lock.last_port.filter(|_| attempts == 0);
-            let port = free_port(last)?;
-            attempts += 1;
-            match cluster.launch(port, &mut self.watchdog, &|| false) {
-                Ok(child) => break (port, child),
-                Err(Refusal::PortTaken) if attempts < PORT_ATTEMPTS => {}
-                Err(Refusal::PortTaken) => {
-                    return Err(Error::NotStarted("no free port stays free".to_owned()));
-                }
-                Err(Refusal::Other(error)) => return Err(error),
-            }
-        };
+        cluster.ensure(&mut self.watchdog)?;
+        let child = cluster.launch(&mut self.watchdog, &|| false)?;
         let announcing = self.lock.share();
-        tracing::debug!(port, pid = child.id(), "the embedded Postgres answers");
+        tracing::debug!(pid = child.id(), "the embedded Postgres answers");
         let shared = Arc::new(Shared::default());
-        let running = Running { cluster, port, child, watchdog: self.watchdog, lock: self.lock, shared: Arc::clone(&shared) };
-        let server = Server { port, password, shared, supervisor: Some(running.supervise()?) };
+        let running = Running { cluster, child, watchdog: self.watchdog, lock: self.lock, shared: Arc::clone(&shared) };
+        let server = Server { address: self.address, shared, supervisor: Some(running.supervise()?) };
         Ok((server, announcing?))
     }
-}
-
-fn free_port(preferred: Option<u16>) -> Result<u16, Error> {
-    let try_port = |port| TcpListener::bind(("127.0.0.1", port));
-    preferred
-        .and_then(|port| try_port(port).ok())
-        .map_or_else(|| try_port(0), Ok)
-        .and_then(|listener| listener.local_addr())
-        .map(|address| address.port())
-        .during(|| "find a free port on 127.0.0.1".to_owned())
 }
 
 /// Runs blocking work beside the async runtime.

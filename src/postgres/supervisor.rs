@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use super::cluster::{Cluster, Refusal};
+use super::cluster::Cluster;
 use super::files::OwnerLock;
 use super::processes::send;
 use super::watchdog::Watchdog;
@@ -67,7 +67,6 @@ impl Shared {
 #[derive(Debug)]
 pub(super) struct Running {
     pub cluster: Cluster,
-    pub port: u16,
     pub child: Child,
     pub watchdog: Watchdog,
     pub lock: OwnerLock,
@@ -111,8 +110,7 @@ impl Running {
         }
     }
 
-    /// Starts the server at the same port, where the program's connections look for it. False:
-    /// told to stop meanwhile.
+    /// Starts the server anew. False: told to stop meanwhile.
     fn restart(&mut self) -> bool {
         let mut pause = Duration::from_millis(100);
         loop {
@@ -122,20 +120,15 @@ impl Running {
             self.watchdog.keep();
             let shared = Arc::clone(&self.shared);
             let given_up = move || shared.is_stopping();
-            match self.cluster.launch(self.port, &mut self.watchdog, &given_up) {
+            match self.cluster.launch(&mut self.watchdog, &given_up) {
                 Ok(child) => {
                     tracing::warn!(pid = child.id(), "Postgres runs again");
                     self.shared.set_pid(child.id());
                     self.child = child;
                     return true;
                 }
-                Err(Refusal::PortTaken) => {
-                    tracing::warn!(port = self.port, "another program has taken Postgres's port");
-                }
-                Err(Refusal::Other(Error::Stopped)) => return false,
-                Err(Refusal::Other(error)) => {
-                    tracing::warn!(%error, "Postgres could not be started anew");
-                }
+                Err(Error::Stopped) => return false,
+                Err(error) => tracing::warn!(%error, "Postgres could not be started anew"),
             }
             if self.shared.wait(pause) {
                 return false;

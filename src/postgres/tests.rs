@@ -4,6 +4,7 @@
 
 mod helpers;
 
+use std::collections::HashSet;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -12,8 +13,10 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
+use super::account::Account;
 use super::processes::send;
-use super::{Error, Server, Settings, running_url, start_throwaway};
+use super::programs::Search;
+use super::{Address, DATABASE, Error, OWNER_ROLE, Server, Settings, running, start_throwaway};
 use helpers::{DOWNLOADING, Directory, OWNED, Owner, ask, execute, helper, lives, test_name, until};
 
 /// Not a test by itself: what the helper process does.
@@ -21,7 +24,9 @@ use helpers::{DOWNLOADING, Directory, OWNED, Owner, ask, execute, helper, lives,
 async fn owner_process() {
     if let Some(directory) = std::env::var_os(DOWNLOADING) {
         let begun = Instant::now();
-        let refused = super::download::download(Path::new(&directory), None).await;
+        _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let pin = format!("17.11.0:{}", "0".repeat(64)).parse().unwrap();
+        let refused = super::download::Source::public().unwrap().download(Path::new(&directory), None, Some(&pin)).await;
         println!("download took {:?}: {refused:?}", begun.elapsed());
         return;
     }
@@ -41,33 +46,24 @@ async fn owner_process() {
 async fn data_survives_stop_and_start() {
     let directory = Directory::new();
     let data_dir = directory.0.clone();
-    assert_eq!(running_url(&data_dir).unwrap(), None);
+    assert_eq!(running(&data_dir).unwrap(), None);
 
     let server = Server::start(directory.settings()).await.unwrap();
     let url = server.url();
     execute(&url, "CREATE TABLE kept AS SELECT 'here' AS word").await.unwrap();
-    assert_eq!(running_url(&data_dir).unwrap(), Some(url.clone()));
+    assert_eq!(running(&data_dir).unwrap().as_ref(), Some(server.address()));
     for (name, value) in [
         ("fsync", "on"),
         ("synchronous_commit", "on"),
         ("full_page_writes", "on"),
         ("TimeZone", "UTC"),
         ("server_encoding", "UTF8"),
-        ("listen_addresses", "127.0.0.1"),
-        ("unix_socket_directories", ""),
+        ("listen_addresses", ""),
+        ("unix_socket_permissions", "0700"),
     ] {
         assert_eq!(ask(&url, &format!("SHOW {name}")).await, value, "{name}");
     }
-    let wrong = url.replacen(":", ":x", 2).replacen(":x", ":", 1);
-    assert!(execute(&wrong, "SELECT 1").await.is_err(), "a wrong password is refused");
-    let password_file = data_dir.join("postgres.password");
-    let mode = password_file.metadata().unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
-    let password = std::fs::read_to_string(&password_file).unwrap();
-    assert!(!format!("{server:?}").contains(password.trim()));
     let postmaster = server.pid();
-    let arguments = std::fs::read_to_string(format!("/proc/{postmaster}/cmdline")).unwrap();
-    assert!(!arguments.contains(password.trim()));
     // Ctrl-C in a terminal signals the program's group only.
     let state = std::fs::read_to_string(format!("/proc/{postmaster}/stat")).unwrap();
     let group = state.split(' ').nth(4).unwrap();
@@ -75,11 +71,221 @@ async fn data_survives_stop_and_start() {
 
     server.stop().await.unwrap();
     assert!(!lives(postmaster));
-    assert_eq!(running_url(&data_dir).unwrap(), None);
+    assert_eq!(running(&data_dir).unwrap(), None);
 
     let server = Server::start(directory.settings()).await.unwrap();
-    assert_eq!(server.url(), url, "port and password stay");
+    assert_eq!(server.url(), url, "the socket stays where it was");
     assert_eq!(ask(&url, "SELECT word FROM kept").await, "here");
+    server.stop().await.unwrap();
+}
+
+/// The sockets on which somebody waits for TCP connections, by their inodes.
+fn listening() -> HashSet<String> {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| std::fs::read_to_string(table).unwrap_or_default());
+    let rows = tables.iter().flat_map(|table| table.lines().skip(1));
+    let columns = rows.map(|row| row.split_whitespace().collect::<Vec<_>>());
+    columns.filter(|columns| columns[3] == "0A").map(|columns| columns[9].to_owned()).collect()
+}
+
+/// The inodes of a process's sockets; none where this process may not ask for them.
+fn sockets(pid: u32) -> Option<HashSet<String>> {
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
+    let names = open.filter_map(|descriptor| std::fs::read_link(descriptor.path()).ok());
+    Some(names.filter_map(|name| Some(name.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())).collect())
+}
+
+fn mode(path: &Path) -> u32 {
+    path.symlink_metadata().unwrap().permissions().mode() & 0o777
+}
+
+#[tokio::test]
+async fn there_is_no_port_and_no_password_and_the_socket_is_closed_to_others() {
+    let directory = Directory::new();
+    let server = Server::start(directory.settings()).await.unwrap();
+    if let Some(sockets) = sockets(server.pid()) {
+        assert!(!sockets.is_empty(), "it has its own socket");
+        assert!(sockets.is_disjoint(&listening()), "and none for TCP");
+    }
+    let url = server.url();
+    assert!(url.starts_with("postgres://ledger_owner@%2F"), "no password is in {url}");
+    assert_eq!(ask(&url, "SELECT count(*)::text FROM pg_authid WHERE rolpassword IS NOT NULL").await, "0");
+    let rules =
+        "SELECT string_agg(concat_ws(' ', type, auth_method, options, error), ', ' ORDER BY line_number) FROM pg_hba_file_rules";
+    assert_eq!(ask(&url, rules).await, "local peer {map=rewards_ledger}, local peer {map=rewards_ledger}");
+
+    let socket = directory.0.join("socket");
+    assert_eq!(server.address().directory(), socket.canonicalize().unwrap());
+    assert_eq!(mode(&socket), 0o700);
+    for file in ["postgres.lock", "postgres.log", "postgres.hba", "postgres.ident"] {
+        assert_eq!(mode(&directory.0.join(file)), 0o600, "{file}");
+    }
+    assert!(!directory.0.join("postgres.password").exists());
+
+    // Who may enter is still only the roles of the rules.
+    execute(&url, "CREATE ROLE stranger LOGIN SUPERUSER").await.unwrap();
+    let stranger = url.replacen(OWNER_ROLE, "stranger", 1);
+    let refused = execute(&stranger, "SELECT 1").await.unwrap_err().to_string();
+    assert!(refused.contains("no pg_hba.conf entry"), "{refused}");
+    if nix::unistd::geteuid().is_root() {
+        std::fs::set_permissions(&directory.0, PermissionsExt::from_mode(0o711)).unwrap();
+        // The neighbour can neither reach the server, nor stand in its place once it has ended.
+        let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
+        let neighbour = |script: &str| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", script, "sh"]).arg(&socket).uid(nobody.uid.as_raw()).gid(nobody.gid.as_raw()).current_dir("/");
+            shell.status().unwrap().success()
+        };
+        assert!(neighbour("test -d \"$1\""));
+        assert!(!neighbour("test -x \"$1\"") && !neighbour("test -S \"$1/.s.PGSQL.5432\""));
+        server.stop().await.unwrap();
+        assert!(!neighbour("echo > \"$1/.s.PGSQL.5432\"") && !neighbour("mv \"$1\" \"$1.mine\""));
+        return;
+    }
+    server.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_services_login_can_become_the_runtime_role_and_nothing_else() {
+    let directory = Directory::new();
+    let server = Server::start(directory.settings()).await.unwrap();
+    let service = server.address().service_url();
+    let rights =
+        "SELECT concat_ws(' ', session_user, rolsuper, rolcreaterole, rolcreatedb, rolreplication, rolbypassrls, rolinherit)
+        FROM pg_roles WHERE rolname = session_user";
+    assert_eq!(ask(&service, rights).await, "ledger_service f f f f f f");
+    assert_eq!(
+        ask(&service, "SELECT current_user::text FROM set_config('role', 'ledger_runtime', false)").await,
+        "ledger_runtime"
+    );
+    for way_up in [
+        "SET ROLE ledger_owner",
+        "SET ROLE ledger_runtime; RESET ROLE; SET ROLE ledger_owner",
+        "SET SESSION AUTHORIZATION ledger_owner",
+        "RESET SESSION AUTHORIZATION; CREATE ROLE another",
+        "ALTER ROLE ledger_service SUPERUSER",
+        "GRANT ledger_owner TO ledger_service",
+        "CREATE DATABASE another",
+        "COPY (SELECT 1) TO PROGRAM 'true'",
+        "SELECT pg_read_file('postgresql.conf')",
+        "ALTER SYSTEM SET hba_file = '/dev/null'",
+    ] {
+        let refused = execute(&service, way_up).await.unwrap_err().into_database_error().unwrap();
+        assert_eq!(refused.code().as_deref(), Some("42501"), "{way_up}: {refused}");
+    }
+    // A login that somebody has raised is put right at the next start.
+    execute(&server.url(), "ALTER ROLE ledger_service SUPERUSER INHERIT PASSWORD 'guessed'").await.unwrap();
+    server.stop().await.unwrap();
+    let server = Server::start(directory.settings()).await.unwrap();
+    assert_eq!(ask(&service, rights).await, "ledger_service f f f f f f");
+    server.stop().await.unwrap();
+}
+
+/// A server as the release before ran it: on a port of 127.0.0.1, with a password.
+struct OnPort {
+    postmaster: std::process::Child,
+    url: String,
+    port: u16,
+}
+
+impl OnPort {
+    /// Makes its data directory as that release did, and starts it.
+    async fn start(data_dir: &Path) -> OnPort {
+        const PASSWORD: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+        let pgdata = data_dir.join("postgres");
+        let account = Account::choose(None, &pgdata).unwrap();
+        let downloads = data_dir.join("programs");
+        let programs = Search { explicit: None, downloads: &downloads, major: None, account: &account }.run().unwrap().unwrap();
+        let password_file = data_dir.join("postgres.password");
+        std::fs::write(&password_file, format!("{PASSWORD}\n")).unwrap();
+        std::fs::set_permissions(&password_file, PermissionsExt::from_mode(0o600)).unwrap();
+        account.give(&password_file).unwrap();
+        std::fs::create_dir(&pgdata).unwrap();
+        std::fs::set_permissions(&pgdata, PermissionsExt::from_mode(0o700)).unwrap();
+        account.give(&pgdata).unwrap();
+        let mut initdb = account.command(&programs.initdb());
+        initdb.arg("--pgdata").arg(&pgdata).arg("--pwfile").arg(&password_file);
+        initdb.args(["--username", OWNER_ROLE, "--auth", "scram-sha-256", "--locale", "C", "--encoding", "UTF8", "--no-sync"]);
+        let made = initdb.output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let lock = data_dir.join("postgres.lock");
+        std::fs::write(&lock, format!("{} {port}\n", std::process::id())).unwrap();
+        std::fs::set_permissions(&lock, PermissionsExt::from_mode(0o644)).unwrap();
+        let mut postgres = account.command(&programs.postgres());
+        postgres.arg("-D").arg(&pgdata).args(["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="]);
+        postgres.arg("-c").arg(format!("port={port}")).stderr(std::process::Stdio::null());
+        let postmaster = postgres.spawn().unwrap();
+        let url = |database: &str| format!("postgres://{OWNER_ROLE}:{PASSWORD}@127.0.0.1:{port}/{database}?sslmode=disable");
+        until("the end of its start", || super::processes::is_ready(&pgdata, postmaster.id())).await;
+        execute(&url("postgres"), "CREATE DATABASE ledger").await.unwrap();
+        OnPort { postmaster, url: url(DATABASE), port }
+    }
+}
+
+#[tokio::test]
+async fn a_data_directory_of_the_release_before_is_changed_in_place() {
+    let directory = Directory::new();
+    let mut old = OnPort::start(&directory.0).await;
+    execute(&old.url, "CREATE TABLE kept AS SELECT 'here' AS word").await.unwrap();
+    // It crashed, and a neighbour listens where it was, for the password.
+    old.postmaster.kill().unwrap();
+    old.postmaster.wait().unwrap();
+    let neighbour = std::net::TcpListener::bind(("127.0.0.1", old.port)).unwrap();
+    neighbour.set_nonblocking(true).unwrap();
+
+    let server = Server::start(directory.settings()).await.unwrap();
+    assert_eq!(ask(&server.url(), "SELECT word FROM kept").await, "here");
+    assert_eq!(ask(&server.address().service_url(), "SELECT session_user::text").await, "ledger_service");
+    assert_eq!(ask(&server.url(), "SELECT count(*)::text FROM pg_authid WHERE rolpassword IS NOT NULL").await, "0");
+    assert_eq!(ask(&server.url(), "SHOW listen_addresses").await, "");
+    assert!(!directory.0.join("postgres.password").exists());
+    assert_eq!(mode(&directory.0.join("postgres.lock")), 0o600);
+    let heard = neighbour.accept().map(|_| ()).unwrap_err();
+    assert_eq!(heard.kind(), std::io::ErrorKind::WouldBlock, "nobody has come");
+
+    // A crash of the new one sends nobody there either.
+    let killed = server.pid();
+    send(killed, Signal::SIGKILL);
+    until("another postmaster", || ![0, killed].contains(&server.pid())).await;
+    assert_eq!(ask(&server.url(), "SELECT word FROM kept").await, "here");
+    server.stop().await.unwrap();
+    assert_eq!(neighbour.accept().map(|_| ()).unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "nobody has come");
+}
+
+#[test]
+fn a_server_that_a_release_before_runs_is_not_spoken_to() {
+    let directory = Directory::new();
+    let lock = directory.0.join("postgres.lock");
+    std::fs::write(&lock, "4711 5432\n").unwrap();
+    let held = std::fs::File::open(&lock).unwrap();
+    held.lock().unwrap();
+    let refused = running(&directory.0).unwrap_err().to_string();
+    assert!(refused.starts_with("process 4711 runs the server in ") && refused.contains("by an earlier release"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_long_data_directory_has_its_socket_in_a_short_one() {
+    let directory = Directory::new();
+    let data_dir = directory.0.join("long".repeat(30));
+    let server = Server::start(Settings::new(&data_dir)).await.unwrap();
+    let address = server.address().clone();
+    assert_eq!(running(&data_dir).unwrap(), Some(address.clone()));
+    let socket = address.directory().to_owned();
+    assert!(!socket.starts_with(&directory.0), "{}", socket.display());
+    assert_eq!(mode(&socket), 0o700);
+    assert_eq!(ask(&address.owner_url(DATABASE), "SELECT 'works'").await, "works");
+    server.stop().await.unwrap();
+    assert!(!socket.exists(), "it goes with the server");
+
+    // A killed program's goes with the watchdog, but where only root may remove it: then it is used again.
+    let mut owner = Owner::start(data_dir.to_str().unwrap());
+    let left = running(&data_dir).unwrap().unwrap();
+    owner.kill();
+    until("the end of the server", || !lives(owner.postmaster)).await;
+    let server = Server::start(Settings::new(&data_dir)).await.unwrap();
+    assert!(server.address() == &left || !left.directory().exists(), "no directory is left behind");
+    assert_eq!(Address::new(server.address().directory()).as_ref(), Some(server.address()));
     server.stop().await.unwrap();
 }
 
@@ -107,7 +313,7 @@ async fn a_killed_postmaster_is_started_anew() {
 async fn a_killed_owner_leaves_no_server() {
     let directory = Directory::new();
     let mut owner = Owner::start(directory.0.to_str().unwrap());
-    let url = running_url(&directory.0).unwrap().unwrap();
+    let url = running(&directory.0).unwrap().unwrap().owner_url(DATABASE);
     execute(&url, "CREATE TABLE kept AS SELECT 'here' AS word").await.unwrap();
     let refused = Server::start(directory.settings()).await.unwrap_err();
     let expected = format!("is in use by process {}", owner.process.id());
@@ -115,7 +321,7 @@ async fn a_killed_owner_leaves_no_server() {
 
     owner.kill();
     until("the end of the server", || !lives(owner.postmaster)).await;
-    assert_eq!(running_url(&directory.0).unwrap(), None);
+    assert_eq!(running(&directory.0).unwrap(), None);
     let server = Server::start(directory.settings()).await.unwrap();
     assert_eq!(ask(&server.url(), "SELECT word FROM kept").await, "here");
     server.stop().await.unwrap();
@@ -125,7 +331,7 @@ async fn a_killed_owner_leaves_no_server() {
 async fn a_server_without_owner_and_watchdog_is_taken_over() {
     let directory = Directory::new();
     let mut owner = Owner::start(directory.0.to_str().unwrap());
-    let url = running_url(&directory.0).unwrap().unwrap();
+    let url = running(&directory.0).unwrap().unwrap().owner_url(DATABASE);
     execute(&url, "CREATE TABLE kept AS SELECT 'here' AS word").await.unwrap();
     // Stopped first, so that it does not start another watchdog.
     send(owner.process.id(), Signal::SIGSTOP);

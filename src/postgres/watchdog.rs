@@ -8,30 +8,32 @@ use std::process::{Child, ChildStdin, Stdio};
 use super::account::Account;
 use super::{During, Error};
 
-/// Arguments: the signal that ends the server, a directory to remove afterwards (may be empty),
-/// the postmaster's pid file, which goes with it (an ended process that nobody reaps, as in some
-/// containers, looks alive to `kill -0`). Each line read is the process to end, 0 for none. It ignores the signals of a terminal or a
+/// Arguments: the signal that ends the server; the postmaster's pid file, which goes with it (an
+/// ended process that nobody reaps, as in some containers, looks alive to `kill -0`); the
+/// directories to remove afterwards. Each line read is the process to end, 0 for none. It ignores the signals of a terminal or a
 /// service manager, which are meant for the program.
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM
 pid=0
 while read -r line; do pid=$line; done
+signal=$1 pid_file=$2
+shift 2
 if [ "$pid" -gt 1 ]; then
-    kill -s "$1" "$pid" 2>/dev/null
+    kill -s "$signal" "$pid" 2>/dev/null
     waited=0
-    while [ -e "$3" ] && kill -0 "$pid" 2>/dev/null; do
+    while [ -e "$pid_file" ] && kill -0 "$pid" 2>/dev/null; do
         waited=$((waited + 1))
         [ "$waited" -eq 600 ] && kill -s QUIT "$pid" 2>/dev/null
         [ "$waited" -gt 750 ] && break
         sleep 0.1
     done
 fi
-if [ -n "$2" ]; then
+for directory; do
     for _ in 1 2 3 4 5; do
-        rm -rf -- "$2" 2>/dev/null && break
+        rm -rf -- "$directory" 2>/dev/null && break
         sleep 1
     done
-fi
+done
 "#;
 
 /// How the watchdog ends the server.
@@ -40,7 +42,7 @@ pub(super) struct Duty {
     pub account: Account,
     /// A throw-away server need not write anything out.
     pub immediate: bool,
-    pub remove: Option<PathBuf>,
+    pub remove: Vec<PathBuf>,
     pub pid_file: PathBuf,
 }
 
@@ -62,8 +64,8 @@ impl Watchdog {
             .arg(SCRIPT)
             .arg("rewards-ledger-watchdog")
             .arg(if duty.immediate { "QUIT" } else { "INT" })
-            .arg(duty.remove.as_deref().unwrap_or(Path::new("")))
             .arg(&duty.pid_file)
+            .args(&duty.remove)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -104,7 +106,7 @@ impl Watchdog {
         let _ = self.watch(0);
         self.pipe = None;
         let _ = self.child.wait();
-        if let Some(directory) = &self.duty.remove {
+        for directory in &self.duty.remove {
             // As its user it cannot remove the directory itself from a place of root's.
             let _ = std::fs::remove_dir_all(directory);
         }

@@ -2,8 +2,9 @@
 //! by origin. A database that was taken back to an older state does not take this back with it.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
@@ -49,6 +50,7 @@ impl Memory {
         let memory = Memory { path: path.to_owned() };
         let check = || {
             std::fs::create_dir_all(memory.directory())?;
+            memory.close_to_others()?;
             memory.locked(|| memory.read().map(|_| ()))
         };
         check().map_err(|source| memory.error(source))?;
@@ -85,7 +87,7 @@ impl Memory {
             }
             trees.insert(origin.to_owned(), tree);
             let unfinished = self.path.with_extension("new");
-            let mut file = File::create(&unfinished)?;
+            let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&unfinished)?;
             serde_json::to_writer_pretty(&mut file, &trees)?;
             file.write_all(b"\n")?;
             file.sync_all()?;
@@ -104,10 +106,25 @@ impl Memory {
         }
     }
 
+    /// Files that an earlier release let everybody read. Only their owner can close them.
+    fn close_to_others(&self) -> io::Result<()> {
+        for path in [self.path.clone(), self.path.with_extension("lock")] {
+            match path.metadata() {
+                Ok(found) if found.mode() & 0o077 != 0 && found.uid() == nix::unistd::geteuid().as_raw() => {
+                    std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     /// Alone among the processes of this machine.
     fn locked<T>(&self, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let path = self.path.with_extension("lock");
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+        let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
         file.lock()?; // until it is closed
         work()
     }

@@ -1,12 +1,14 @@
 //! Help, wrong values, and the order of strength of flag, variable and file.
 
 use super::{directory, err, out, program, run};
+use crate::support::program::write_private;
 use crate::support::repository;
 
 /// Every setting of the contract's table, with its variable and default as `--help` shows them.
 const SETTINGS: &[(&str, &str, &str)] = &[
     ("--listen", "LEDGER_LISTEN", "[default: 127.0.0.1:8080]"),
     ("--database-url", "DATABASE_URL", "[default: an embedded Postgres in the data directory]"),
+    ("--allow-plain-database", "LEDGER_ALLOW_PLAIN_DATABASE", "[default: false]"),
     ("--data-dir", "LEDGER_DATA_DIR", "[default: "),
     ("--sandbox", "LEDGER_SANDBOX", "[default: false]"),
     ("--operator-token-file", "LEDGER_OPERATOR_TOKEN_FILE", "[default: none; more tokens through `admin token`]"),
@@ -44,6 +46,7 @@ const SETTINGS: &[(&str, &str, &str)] = &[
     ("--sunset-date", "LEDGER_SUNSET_DATE", "[default: none]"),
     ("--log-format", "LEDGER_LOG_FORMAT", "[default: text on a terminal, else json]"),
     ("--postgres-programs", "LEDGER_POSTGRES_PROGRAMS", "[default: looked for, else downloaded]"),
+    ("--postgres-release", "LEDGER_POSTGRES_RELEASE", "[default: 17.11.0, for Linux with glibc and macOS]"),
     ("--config", "LEDGER_CONFIG", "[default: none]"),
 ];
 
@@ -100,7 +103,7 @@ async fn every_command_has_help() {
 async fn a_wrong_value_stops_the_start_with_one_line() {
     let directory = directory();
     let file = directory.path().join("settings.toml");
-    std::fs::write(&file, "retry_base = \"soon\"\n").unwrap();
+    write_private(&file, "retry_base = \"soon\"\n");
     let variables = |name: &str, value: &str| {
         let mut command = program(directory.path());
         command.arg("serve").env(name, value);
@@ -113,7 +116,7 @@ async fn a_wrong_value_stops_the_start_with_one_line() {
     let mut master_key = variables("DATABASE_URL", "postgres://nobody:hidden@127.0.0.1:1/none");
     master_key.args(["--roles", "projector"]);
     let key_file = directory.path().join("master.key");
-    std::fs::write(&key_file, crate::support::ledger::MASTER_KEY).unwrap();
+    write_private(&key_file, crate::support::ledger::MASTER_KEY);
     let with_key = |roles: &str| {
         let mut command = variables("DATABASE_URL", "postgres://nobody:hidden@127.0.0.1:1/none");
         command.env("LEDGER_MASTER_KEY_FILE", &key_file).args(["--roles", roles]);

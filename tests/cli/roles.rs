@@ -1,21 +1,26 @@
 //! The roles of a production database, as `deploy/roles.sql` makes them.
 
+use std::io::Write;
+
 use serde_json::json;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
 
 use super::{directory, err, program, run};
 use crate::support::postgres;
 use crate::support::program::Program;
+use crate::support::wait::until;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_login_that_may_only_become_the_runtime_role_serves_after_the_owner_migrated() {
     let directory = directory();
     let server = postgres::own_server(false).await;
     let mut admin = server.url_of("postgres").parse::<PgConnectOptions>().unwrap().connect().await.unwrap();
-    // The embedded server has an owner and a database of these names already.
+    // The embedded server has roles and a database of these names already.
     let script = include_str!("../../deploy/roles.sql")
         .replace("ledger_owner", "the_owner")
+        .replace("ledger_service", "the_service")
+        .replace("CREATE ROLE ledger_runtime NOLOGIN;", "")
         .replace("DATABASE ledger ", "DATABASE production ");
     // One by one, for CREATE DATABASE is never part of a transaction.
     let script: String = script.lines().filter(|line| !line.starts_with("--")).collect();
@@ -26,12 +31,18 @@ async fn a_login_that_may_only_become_the_runtime_role_serves_after_the_owner_mi
         let options: PgConnectOptions = server.url_of("production").parse().unwrap();
         options.username(role).password("change me").to_url_lossy().to_string()
     };
-    let early = run(program(directory.path()).arg("verify").env("DATABASE_URL", login("ledger_service"))).await;
+    // It lets nobody else in; a server of one's own has a rule such as this one.
+    let rules: String = sqlx::query_scalar("SHOW hba_file").fetch_one(&mut admin).await.unwrap();
+    let mut rules = std::fs::OpenOptions::new().append(true).open(rules).unwrap();
+    rules.write_all(b"local production the_owner,the_service scram-sha-256\n").unwrap();
+    sqlx::raw_sql("SELECT pg_reload_conf()").execute(&mut admin).await.unwrap();
+    until("the rule holds", async || PgConnection::connect(&login("the_owner")).await.is_ok()).await;
+    let early = run(program(directory.path()).arg("verify").env("DATABASE_URL", login("the_service"))).await;
     assert!(!early.status.success(), "nothing is there yet");
     let migrated = run(program(directory.path()).arg("migrate").env("DATABASE_URL", login("the_owner"))).await;
     assert!(migrated.status.success(), "{}", err(&migrated));
 
-    let node = Program::start(&login("ledger_service"), &[]).await;
+    let node = Program::start(&login("the_service"), &[]).await;
     let client = node.client("100.00").await;
     let product = node.product(1).await;
     let body = json!({"product_id": product, "denomination": 10, "quantity": 1});
@@ -39,7 +50,7 @@ async fn a_login_that_may_only_become_the_runtime_role_serves_after_the_owner_mi
     assert_eq!((status, order["status"].as_str()), (201, Some("PENDING")));
 
     // By itself the login may do nothing, and as the runtime role not what the owner may.
-    let mut service = login("ledger_service").parse::<PgConnectOptions>().unwrap().connect().await.unwrap();
+    let mut service = login("the_service").parse::<PgConnectOptions>().unwrap().connect().await.unwrap();
     for refused in [
         "SELECT count(*) FROM events",
         "SET ROLE the_owner",

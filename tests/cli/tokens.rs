@@ -12,6 +12,7 @@ use tokio::process::Command;
 use super::{directory, err, out, program, run};
 use crate::support::ledger::MASTER_KEY;
 use crate::support::postgres;
+use crate::support::program::write_private;
 use crate::support::proxy::{NextCommit, Proxy};
 
 struct Tokens {
@@ -23,7 +24,7 @@ struct Tokens {
 impl Tokens {
     async fn open() -> Tokens {
         let (directory, database) = (directory(), postgres::database().await);
-        std::fs::write(directory.path().join("master.key"), MASTER_KEY).unwrap();
+        write_private(&directory.path().join("master.key"), MASTER_KEY);
         let pool = PgPool::connect(&database.url).await.unwrap();
         Tokens { directory, database, pool }
     }

@@ -15,7 +15,7 @@ use sqlx::ConnectOptions;
 
 use crate::support::ledger::MASTER_KEY;
 use crate::support::node::{Node, PASSWORD, Setup};
-use crate::support::program::{program, run};
+use crate::support::program::{program, run, write_private};
 use proofs::Proofs;
 use traces::{Traces, admin};
 
@@ -31,7 +31,7 @@ async fn shell(node: &Node, arguments: &[&str]) -> (Option<i32>, String, String)
 async fn on(url: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
     let directory = tempfile::tempdir().unwrap();
     let key = directory.path().join("master.key");
-    std::fs::write(&key, MASTER_KEY).unwrap();
+    write_private(&key, MASTER_KEY);
     let mut command = program(directory.path());
     command.args(arguments).env("DATABASE_URL", url);
     let done = run(command.env("LEDGER_MASTER_KEY_FILE", &key)).await;

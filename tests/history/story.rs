@@ -12,7 +12,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions};
 use crate::support::history::revealed;
 use crate::support::ledger::MASTER_KEY;
 use crate::support::node::{Node, Setup};
-use crate::support::program::{program, run};
+use crate::support::program::{program, run, write_private};
 use crate::support::shop::{self, DEADLINE, receiver};
 
 async fn send(node: &Node, receiver: &Receiver) -> u64 {
@@ -118,7 +118,7 @@ async fn the_shell_tells_the_same_story() {
     let (setup, order) = eventful(&node).await;
     let directory = tempfile::tempdir().unwrap();
     let key = directory.path().join("master.key");
-    std::fs::write(&key, MASTER_KEY).unwrap();
+    write_private(&key, MASTER_KEY);
     let show = async |arguments: &[&str]| {
         let mut command = program(directory.path());
         command.arg("show").args(arguments).env("DATABASE_URL", node.options.to_url_lossy().to_string());

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::support::ledger::MASTER_KEY;
 use crate::support::postgres;
-use crate::support::program::{Program, program, run};
+use crate::support::program::{Program, program, run, write_private};
 use crate::support::shop::{DEADLINE, SHARD, Shop, receiver, worker};
 use crate::support::wait::until;
 
@@ -43,7 +43,7 @@ async fn a_node_with_another_master_key_refuses_to_start() {
     let first = Program::start(&database.url, &[]).await;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("master.key");
-    std::fs::write(&path, other_key()).unwrap();
+    write_private(&path, &other_key());
     let mut second = program(&directory.path().join("data"));
     second.env("DATABASE_URL", &database.url).env("LEDGER_MASTER_KEY_FILE", &path);
     second.args(["serve", "--listen", "127.0.0.1:0", "--roles", "delivery"]);

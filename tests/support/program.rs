@@ -47,6 +47,14 @@ pub fn program(data_dir: &std::path::Path) -> Command {
     command
 }
 
+/// Writes a file that only we can read, as key files have to be.
+pub fn write_private(path: &std::path::Path, text: &str) {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
+    file.unwrap().write_all(text.as_bytes()).unwrap();
+}
+
 /// Runs a command to its end.
 pub async fn run(command: &mut Command) -> std::process::Output {
     tokio::time::timeout(DEADLINE, command.output()).await.expect("in time").expect("the program runs")
@@ -106,8 +114,8 @@ impl Program {
         prepare: impl FnOnce(Command) -> Command,
     ) -> Program {
         let directory = tempfile::tempdir().unwrap();
-        std::fs::write(directory.path().join("master.key"), MASTER_KEY).unwrap();
-        std::fs::write(directory.path().join("log.key"), LOG_KEY).unwrap();
+        write_private(&directory.path().join("master.key"), MASTER_KEY);
+        write_private(&directory.path().join("log.key"), LOG_KEY);
         let arguments: Vec<String> = arguments.iter().map(|&a| a.to_owned()).collect();
         let (log_level, log) = (log_level.to_owned(), Log::default());
         let mut command = command(directory.path(), database_url);
@@ -127,7 +135,7 @@ impl Program {
 
     /// Gives it this master key file, from its next start on.
     pub fn set_master_key(&self, text: &str) {
-        std::fs::write(self.directory.path().join("master.key"), text).unwrap();
+        write_private(&self.directory.path().join("master.key"), text);
     }
 
     /// What it has logged, from its first start on.

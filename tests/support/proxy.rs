@@ -1,12 +1,13 @@
 //! A TCP proxy in front of Postgres that can cut a connection around what commits.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 use sqlx::postgres::PgConnectOptions;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::watch;
 
 /// What happens to the next COMMIT, or statement that commits by itself.
@@ -40,14 +41,14 @@ pub struct Proxy {
 impl Proxy {
     /// A proxy before a database, and how to connect through it.
     pub async fn before(url: &str) -> (Proxy, PgConnectOptions) {
-        let straight: PgConnectOptions = url.parse().unwrap();
-        let server = format!("{}:{}", straight.get_host(), straight.get_port());
-        let proxy = Proxy::start(server.parse().unwrap()).await;
-        let through = straight.host("127.0.0.1").port(proxy.address.port());
-        (proxy, through)
+        let proxy = Proxy::start(socket(url)).await;
+        let mut through: reqwest::Url = url.parse().unwrap();
+        through.set_host(Some("127.0.0.1")).unwrap();
+        through.set_port(Some(proxy.address.port())).unwrap();
+        (proxy, through.as_str().parse().unwrap())
     }
 
-    async fn start(server: SocketAddr) -> Proxy {
+    async fn start(server: PathBuf) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let proxy = Proxy {
             address: listener.local_addr().unwrap(),
@@ -63,7 +64,7 @@ impl Proxy {
                 if accepting.takes_none.load(Ordering::SeqCst) {
                     continue;
                 }
-                let server = TcpStream::connect(server).await.unwrap();
+                let server = connect(&server).await;
                 let (relaying, mut away) = (accepting.clone(), accepting.is_away.subscribe());
                 tokio::spawn(async move {
                     tokio::select! {
@@ -97,7 +98,7 @@ impl Proxy {
         self.cuts.load(Ordering::SeqCst)
     }
 
-    async fn relay(self, client: TcpStream, server: TcpStream) {
+    async fn relay(self, client: TcpStream, server: UnixStream) {
         let (mut client_read, mut client_write) = client.into_split();
         let (mut server_read, mut server_write) = server.into_split();
         // Ends with this relay.
@@ -138,6 +139,17 @@ impl Proxy {
             }
         }
     }
+}
+
+/// The socket of the server at a URL: the servers of tests listen nowhere else.
+pub fn socket(url: &str) -> PathBuf {
+    let options: PgConnectOptions = url.parse().unwrap();
+    options.get_socket().expect("a server with a socket").join(format!(".s.PGSQL.{}", options.get_port()))
+}
+
+/// A new connection to a server, once it listens.
+async fn connect(socket: &Path) -> UnixStream {
+    UnixStream::connect(socket).await.unwrap()
 }
 
 /// What a client has said so far, as far as it tells when something is committed.

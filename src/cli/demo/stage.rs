@@ -213,9 +213,11 @@ impl Stage {
 fn settings(args: &DemoArgs, data_dir: PathBuf) -> DatabaseSettings {
     DatabaseSettings {
         database_url: None,
+        allow_plain_database: false,
         migration_url: None,
         data_dir,
         postgres_programs: args.postgres_programs.clone(),
+        postgres_release: args.postgres_release.clone(),
         postgres_account: args.postgres_account.clone(),
     }
 }
@@ -232,6 +234,7 @@ async fn home(args: &DemoArgs) -> anyhow::Result<Home> {
     if args.exit {
         let server = Settings {
             programs: args.postgres_programs.clone(),
+            release: args.postgres_release.clone(),
             account: args.postgres_account.clone(),
             // It ends with the tour: nothing of it has to survive a crash.
             ..Settings::temporary(false)?
@@ -245,7 +248,7 @@ async fn home(args: &DemoArgs) -> anyhow::Result<Home> {
     if Database::find(&settings).await?.is_some() {
         bail!("a demo runs already in {}: stop it first, or see the tour alone with --exit", settings.data_dir.display());
     }
-    Ok(Home { database: Database::open(&settings).await?, data_dir: settings.data_dir, temporary: None })
+    Ok(Home { database: Database::open_or_create(&settings).await?, data_dir: settings.data_dir, temporary: None })
 }
 
 fn free_address() -> SocketAddr {
