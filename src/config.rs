@@ -178,6 +178,14 @@ pub struct Config {
     #[arg(long, env = "LEDGER_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,
 
+    /// Where /admin, its documents and /metrics are served alone, with the probes and the log; port 0 takes a free one [default: none: at --listen]
+    #[arg(long, env = "LEDGER_OPERATOR_LISTEN", value_name = "ADDRESS")]
+    pub operator_listen: Option<SocketAddr>,
+
+    /// How many connections one source address may hold, or one /64 of IPv6; trusted proxies may hold any number
+    #[arg(long, env = "LEDGER_CONNECTIONS_PER_ADDRESS", value_name = "COUNT", default_value = "512", value_parser = clap::value_parser!(u32).range(1..))]
+    pub connections_per_address: u32,
+
     #[command(flatten)]
     pub database: DatabaseSettings,
 
@@ -308,6 +316,9 @@ impl Config {
         self.database.migration_options()?;
         if !self.log_witness_urls.is_empty() && self.log_witnesses.is_empty() {
             return Err(ConfigError("--log-witness-urls needs --log-witnesses: whose signatures are taken".into()));
+        }
+        if self.operator_listen.is_some_and(|operators| operators == self.listen && operators.port() != 0) {
+            return Err(ConfigError("--operator-listen must be another address than --listen".into()));
         }
         if self.delivery_in_flight_per_webhook > self.delivery_in_flight {
             return Err(ConfigError("--delivery-in-flight-per-webhook must not be above --delivery-in-flight".into()));

@@ -1,6 +1,5 @@
 //! A node: the parts of the service that the configuration asks for, started and stopped in order.
 
-mod clients;
 pub mod database;
 mod keys;
 
@@ -9,9 +8,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use poem::listener::{Acceptor, Listener, TcpAcceptor, TcpListener};
 use sqlx::PgPool;
-use tokio::task::JoinHandle;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -19,13 +18,14 @@ use tokio_util::task::TaskTracker;
 use crate::access::master_keys;
 use crate::access::seal::Keyring;
 use crate::access::{Gate, Operators, Sessions, sessions};
-use crate::api::{ApiState, Lifecycle, app};
+use crate::api::{ApiState, Lifecycle, Surface, app};
 use crate::config::{Config, ConfigError, Role};
 use crate::delivery::replay::Replayer;
 use crate::delivery::retention::{Retention, RetentionSettings};
 use crate::delivery::sender::{CONNECTION_LIFETIME, Sender, SenderError, SenderSettings};
 use crate::delivery::worker::{Worker, WorkerSettings};
 use crate::fulfilment::Fulfilment;
+use crate::http;
 use crate::ledger::expiry::{self, KeyWalk};
 use crate::ledger::projector::Projector;
 use crate::ledger::{Ledger, SchemaError, clock, connect, contract, health};
@@ -34,15 +34,9 @@ use crate::sandbox::{self, Sandbox, SandboxError};
 use crate::telemetry::Metrics;
 use crate::transparency::projector::TreeProjector;
 use crate::transparency::{PublicLog, Standing};
-use clients::Clients;
 pub use database::Database;
 pub use keys::keyring;
 
-/// A connection on which nothing moves for so long is closed, and so is one that never says what
-/// it wants.
-const IDLE_CONNECTION: Duration = Duration::from_secs(75);
-/// How long what was accepted may take to be answered once the node stops.
-const STOP_REQUESTS: Duration = Duration::from_secs(20);
 /// How long the roles and the writers may take after that.
 const STOP_TASKS: Duration = Duration::from_secs(40);
 /// A send takes as long as `--delivery-timeout` says, and is recorded within this: what is cut off is sent again.
@@ -54,7 +48,9 @@ const PURGES_A_WALK: i64 = 100;
 const KEPT_CONNECTIONS: usize = 1_024;
 /// Connections that clients may have open at once.
 const CLIENTS: usize = 8_192;
-/// The same where there are few descriptors.
+/// Connections that operators may have open at once to a listener of their own.
+const OPERATORS: usize = 128;
+/// As `CLIENTS`, where there are few descriptors.
 const FEWEST_CLIENTS: usize = 256;
 /// Descriptors that are left to everything else: Postgres, files.
 const OTHER_DESCRIPTORS: usize = 256;
@@ -95,10 +91,11 @@ pub enum NodeError {
 #[derive(Debug)]
 pub struct Node {
     address: Option<SocketAddr>,
+    operator_address: Option<SocketAddr>,
     ledger: Ledger,
     database: Database,
-    /// The HTTP server, which ends when `no_requests` says so.
-    server: Option<JoinHandle<io::Result<()>>>,
+    /// The HTTP servers, which end when `no_requests` says so.
+    servers: JoinSet<io::Result<()>>,
     no_requests: CancellationToken,
     /// How long the roles and the writers may take to stop.
     stops_within: Duration,
@@ -123,9 +120,13 @@ impl Node {
     /// The same on a database that was opened before.
     pub async fn start_on(config: &Config, database: Database) -> Result<Node, NodeError> {
         // Whatever may fail comes before anything runs.
-        let acceptor = match config.roles.include(Role::Api) {
+        let listener = match config.roles.include(Role::Api) {
             true => Some(bind(config.listen).await?),
             false => None,
+        };
+        let operator_listener = match config.operator_listen {
+            Some(address) => Some(bind(address).await?),
+            None => None,
         };
         let (to_receivers, of_clients) = connections(config);
         let sender = config.roles.include(Role::Delivery).then(|| sender(config, to_receivers)).transpose()?;
@@ -154,9 +155,10 @@ impl Node {
 
         let mut node = Node {
             address: None,
+            operator_address: None,
             ledger: ledger.clone(),
             database,
-            server: None,
+            servers: JoinSet::new(),
             no_requests: CancellationToken::new(),
             stops_within: STOP_TASKS.max(config.delivery_timeout.saturating_add(STOP_AFTER_SENDS)),
             roles: TaskTracker::new(),
@@ -175,14 +177,16 @@ impl Node {
             }
         }
         node.start_roles(config, sender, sandbox, work, &keyring, &metrics);
-        if let Some(acceptor) = acceptor {
+        if listener.is_some() || operator_listener.is_some() {
+            let address_of = |listener: &Option<TcpListener>| listener.as_ref().and_then(|bound| bound.local_addr().ok());
+            node.address = address_of(&listener);
+            node.operator_address = address_of(&operator_listener);
             let access = connect::access(node.database.options());
             let gate = Gate::start(connect::gate(node.database.options()), access.clone(), config.rate_limits, &node.writers);
             let pool = ledger.pool().clone();
             let sessions = Sessions::start(access.clone(), pool, keyring.clone(), &node.writers);
             let operators = Operators::new(access, token.as_ref());
-            let address = acceptor.local_addr().iter().find_map(|address| address.as_socket_addr()).copied();
-            let address = address.unwrap_or(config.listen);
+            let address = node.address.unwrap_or(config.listen);
             let state = ApiState {
                 ledger,
                 gate,
@@ -196,8 +200,18 @@ impl Node {
                 is_sandbox: config.sandbox,
                 public_log,
             };
-            node.serve(acceptor, of_clients, state);
-            node.address = Some(address);
+            let surface = if operator_listener.is_some() { Surface::Clients } else { Surface::Whole };
+            let listeners = [(listener, surface, of_clients), (operator_listener, Surface::Operators, OPERATORS)];
+            for (listener, surface, connections) in listeners {
+                let Some(listener) = listener else { continue };
+                let limits = http::Limits {
+                    connections,
+                    per_address: config.connections_per_address as usize,
+                    trusted_proxies: state.trusted_proxies.clone(),
+                };
+                let (metrics, stopped) = (state.metrics.clone(), node.no_requests.clone());
+                node.servers.spawn(http::serve(listener, limits, app(state.clone(), surface), metrics, stopped));
+            }
         }
         node.tasks = node.roles.len() + node.writers.len();
         Ok(node)
@@ -206,6 +220,11 @@ impl Node {
     /// Where the API listens, if this node has it.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
+    }
+
+    /// Where the operator API listens, if it has a listener of its own.
+    pub fn operator_address(&self) -> Option<SocketAddr> {
+        self.operator_address
     }
 
     pub fn ledger(&self) -> &Ledger {
@@ -268,19 +287,13 @@ impl Node {
         self.roles.spawn(master_keys::follow(ledger.pool().clone(), keyring.clone(), metrics.clone(), stop()));
     }
 
-    fn serve(&mut self, acceptor: TcpAcceptor, most: usize, state: ApiState) {
-        let server = poem::Server::new_with_acceptor(Clients::new(acceptor, most, IDLE_CONNECTION));
-        let stopped = self.no_requests.clone().cancelled_owned();
-        self.server = Some(tokio::spawn(server.run_with_graceful_shutdown(app(state), stopped, Some(STOP_REQUESTS))));
-    }
-
-    /// Completes when the HTTP server or a background task ends by itself, which none should: a
+    /// Completes when an HTTP server or a background task ends by itself, which none should: a
     /// node without its writer refuses everything, so it is better restarted.
     pub async fn failed(&mut self) -> NodeError {
-        let Node { server, roles, writers, tasks, .. } = self;
+        let Node { servers, roles, writers, tasks, .. } = self;
         let served = async {
-            match server {
-                Some(server) => server.await,
+            match servers.join_next().await {
+                Some(ended) => ended,
                 None => std::future::pending().await,
             }
         };
@@ -288,7 +301,6 @@ impl Node {
             outcome = served => outcome,
             () = one_ends([roles, writers], *tasks) => return NodeError::TaskEnded,
         };
-        self.server = None;
         let source = outcome.map_or_else(io::Error::other, |ended| ended.err().unwrap_or_else(|| io::Error::other("it ended")));
         NodeError::Io { action: "serve the API".to_owned(), source }
     }
@@ -299,12 +311,10 @@ impl Node {
     /// # Errors
     /// When something does not end in time; the embedded server is stopped all the same.
     pub async fn stop(self) -> Result<(), NodeError> {
-        let Node { ledger, database, server, no_requests, stops_within, roles, stop_roles, writers, .. } = self;
+        let Node { ledger, database, mut servers, no_requests, stops_within, roles, stop_roles, writers, .. } = self;
         no_requests.cancel();
-        if let Some(server) = server {
-            // Its own deadline ends it; the application's handles go with it.
-            _ = server.await;
-        }
+        // Their own deadline ends them; the application's handles go with them.
+        while servers.join_next().await.is_some() {}
         stop_roles.cancel();
         roles.close();
         let pool = ledger.pool().clone();
@@ -330,9 +340,8 @@ async fn one_ends(trackers: [&TaskTracker; 2], tasks: usize) {
     }
 }
 
-async fn bind(listen: SocketAddr) -> Result<TcpAcceptor, NodeError> {
-    let bound = TcpListener::bind(listen).into_acceptor().await;
-    bound.map_err(|source| NodeError::Io { action: format!("listen on {listen}"), source })
+async fn bind(listen: SocketAddr) -> Result<TcpListener, NodeError> {
+    TcpListener::bind(listen).await.map_err(|source| NodeError::Io { action: format!("listen on {listen}"), source })
 }
 
 fn sender(config: &Config, max_connections: usize) -> Result<Sender, NodeError> {
@@ -359,8 +368,10 @@ fn connections(config: &Config) -> (usize, usize) {
         false => 0,
     };
     let (clients, fewest_clients) = if config.roles.include(Role::Api) { (CLIENTS, FEWEST_CLIENTS) } else { (0, 0) };
+    let operators = if config.operator_listen.is_some() { OPERATORS } else { 0 };
     let needed = sends + clients;
-    let allowed = descriptors(needed + OTHER_DESCRIPTORS).saturating_sub(OTHER_DESCRIPTORS);
+    let others = OTHER_DESCRIPTORS + operators;
+    let allowed = descriptors(needed + others).saturating_sub(others);
     if allowed < needed {
         tracing::warn!(allowed, needed, "few descriptors (ulimit -n): there may be fewer connections");
     }

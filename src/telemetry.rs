@@ -49,6 +49,11 @@ struct RuleLabels {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ReasonLabels {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OutcomeLabels {
     outcome: &'static str,
 }
@@ -63,6 +68,8 @@ struct Inner {
     requests: Family<RequestLabels, Counter>,
     request_seconds: Histogram,
     rate_limited: Family<RuleLabels, Counter>,
+    connections: Gauge,
+    connections_ended: Family<ReasonLabels, Counter>,
     commands: Counter,
     events: Counter,
     batch_commands: Histogram,
@@ -198,6 +205,8 @@ impl Default for Metrics {
             requests: Family::default(),
             request_seconds: seconds(),
             rate_limited: Family::default(),
+            connections: Gauge::default(),
+            connections_ended: Family::default(),
             commands: Counter::default(),
             events: Counter::default(),
             batch_commands: Histogram::new(exponential_buckets(1.0, 2.0, 10)),
@@ -223,6 +232,15 @@ impl Default for Metrics {
                 drop(inner.rate_limited.get_or_create(&RuleLabels { rule })); // a rate needs a zero to rise from
             }
             registry.register("rate_limited", "Requests refused with 429, by rule", inner.rate_limited.clone());
+            registry.register("client_connections", "Open connections of clients", inner.connections.clone());
+            for reason in ["idle", "slow_head", "slow_body", "evicted", "refused"] {
+                drop(inner.connections_ended.get_or_create(&ReasonLabels { reason })); // a rate needs a zero to rise from
+            }
+            registry.register(
+                "client_connections_ended",
+                "Connections of clients that this node ended or refused, by reason",
+                inner.connections_ended.clone(),
+            );
             registry.register("commands", "Commands in committed batches", inner.commands.clone());
             registry.register("events", "Events appended", inner.events.clone());
             registry.register("batch_commands", "Commands in a committed batch", inner.batch_commands.clone());
@@ -276,6 +294,20 @@ impl Metrics {
     pub fn answered(&self, method: &str, route: &'static str, status: u16, took: Duration) {
         self.0.requests.get_or_create(&RequestLabels { method: method.to_owned(), route, status }).inc();
         self.0.request_seconds.observe(took.as_secs_f64());
+    }
+
+    /// Counts a connection that was admitted; [`Metrics::connection_closed`] takes it away.
+    pub fn connection_opened(&self) {
+        self.0.connections.inc();
+    }
+
+    pub fn connection_closed(&self) {
+        self.0.connections.dec();
+    }
+
+    /// Counts a connection that the node ended or refused: `idle`, `slow_head`, `slow_body`, `evicted` or `refused`.
+    pub fn connection_ended(&self, reason: &'static str) {
+        self.0.connections_ended.get_or_create(&ReasonLabels { reason }).inc();
     }
 
     /// `rule`: a rate limit's name, or `block`.

@@ -6,6 +6,7 @@ mod audit;
 mod cli;
 mod contract;
 mod delivery;
+mod edge;
 mod erasure;
 mod export;
 mod fulfilment;

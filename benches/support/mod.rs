@@ -145,6 +145,14 @@ impl Serve {
         Duration::from_millis(10 * ticks)
     }
 
+    /// The most memory that it has had until now, in bytes.
+    pub fn peak_memory(&self) -> Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
+        let kibibytes: u64 = peak.context("no VmHWM")?.parse()?;
+        Ok(kibibytes * 1024)
+    }
+
     /// What it holds now.
     pub fn holdings(&self) -> Result<Holdings> {
         let process = format!("/proc/{}", self.process.id());

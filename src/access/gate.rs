@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -30,6 +31,9 @@ const QUEUE_QUESTIONS: usize = 8_192;
 const DEADLINE: Duration = Duration::from_secs(10);
 /// How long the database may take to answer: a little longer than it lets a statement run.
 const ANSWERED: Duration = Duration::from_secs(6);
+
+/// Most callers whose quotas a node remembers.
+const KNOWN_QUOTAS: usize = 16_384;
 
 type Hash = [u8; 32];
 
@@ -128,6 +132,8 @@ pub struct Gate {
     /// For blocks, which are on disk before anybody hears of them.
     durable: PgPool,
     pub limits: RateLimits,
+    /// The quotas that callers were last told, for when the database cannot be asked.
+    known: Arc<Mutex<HashMap<Question, Quota>>>,
 }
 
 impl Gate {
@@ -136,7 +142,7 @@ impl Gate {
     pub fn start(counting: Line, durable: PgPool, limits: RateLimits, tasks: &TaskTracker) -> Gate {
         let (questions, waiting) = mpsc::channel(QUEUE_QUESTIONS);
         tasks.spawn(answer_all(counting, waiting));
-        Gate { questions, durable, limits }
+        Gate { questions, durable, limits, known: Arc::default() }
     }
 
     /// What becomes of a request. One login too many blocks its IP.
@@ -151,6 +157,9 @@ impl Gate {
             Ok(Ok(verdict)) => verdict?,
             _ => return Err(AccessError::Unavailable),
         };
+        if let Verdict::Seen { quota: Some(quota), .. } = verdict {
+            self.remember(question, quota);
+        }
         if rule == Some(Rule::Login)
             && let Verdict::Seen { quota: Some(Quota { is_exceeded: true, .. }), .. } = verdict
         {
@@ -162,6 +171,28 @@ impl Gate {
             return Ok(block.map_or(verdict, Verdict::Blocked));
         }
         Ok(verdict)
+    }
+
+    fn remember(&self, question: Question, quota: Quota) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= KNOWN_QUOTAS && !known.contains_key(&question) {
+            let now = Utc::now().timestamp();
+            known.retain(|_, quota| quota.resets_at > now);
+            if known.len() >= KNOWN_QUOTAS {
+                known.clear();
+            }
+        }
+        known.insert(question, quota);
+    }
+
+    /// How a caller stands with its rule as far as this node knows, without the database: as it was last told, else as
+    /// in a new window.
+    pub fn last_known(&self, ip: IpAddr, claim: Claim<'_>, rule: Rule) -> Quota {
+        let limit = rule.limit(&self.limits);
+        let question = Question::new(ip, claim, Some((rule, limit)));
+        let now = Utc::now().timestamp();
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&question).copied();
+        known.filter(|quota| quota.resets_at > now).unwrap_or_else(|| Quota::unused(limit, now))
     }
 
     /// Counts an IP's logins anew, if it is blocked.

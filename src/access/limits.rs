@@ -123,6 +123,15 @@ pub struct Quota {
     pub is_exceeded: bool,
 }
 
+impl Quota {
+    /// A window of which nothing is known, as if it opened now.
+    pub fn unused(limit: RateLimit, now: i64) -> Quota {
+        let seconds = u32::try_from(limit.window.as_secs()).unwrap_or(u32::MAX).max(1);
+        let (ceiling, resets_at) = (limit.requests, now.saturating_add(i64::from(seconds)));
+        Quota { ceiling, remaining: ceiling, resets_at, retry_after: seconds, is_exceeded: false }
+    }
+}
+
 /// An IP's block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Block {

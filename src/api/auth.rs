@@ -14,6 +14,7 @@ use super::edge::WireUri;
 use super::error::{ApiError, Code, RateLimited};
 use super::log::is_for_auditors;
 use super::probes;
+use super::serve::Surface;
 use super::source::source_ip;
 use super::state::ApiState;
 use super::user_auth::{bearer, portal_user};
@@ -88,13 +89,16 @@ impl CallerSlot {
 
 /// The middleware; it goes around every route.
 #[derive(Clone, Debug)]
-pub struct Admission(pub Arc<ApiState>);
+pub struct Admission {
+    pub state: Arc<ApiState>,
+    pub surface: Surface,
+}
 
 impl<E: Endpoint> Middleware<E> for Admission {
     type Output = Admitted<E>;
 
     fn transform(&self, inner: E) -> Self::Output {
-        Admitted { state: self.0.clone(), inner }
+        Admitted { state: self.state.clone(), surface: self.surface, inner }
     }
 }
 
@@ -102,6 +106,7 @@ impl<E: Endpoint> Middleware<E> for Admission {
 #[derive(Debug)]
 pub struct Admitted<E> {
     state: Arc<ApiState>,
+    surface: Surface,
     inner: E,
 }
 
@@ -109,6 +114,10 @@ impl<E: Endpoint> Endpoint for Admitted<E> {
     type Output = Response;
 
     async fn call(&self, mut request: Request) -> Result<Response> {
+        // Another listener's, whoever asks.
+        if !self.surface.serves(request.uri().path()) {
+            return Err(ApiError::new(Code::NotFound).into());
+        }
         // Probes are for those who run the service: they are never refused.
         if !probes::PATHS.contains(&request.uri().path()) {
             admit(&self.state, &mut request).await?;
@@ -136,15 +145,23 @@ async fn admit(state: &ApiState, request: &mut Request) -> Result<()> {
         None => None,
     };
     let rule = Rule::of(request.method().as_str(), path);
+    let ip = source_ip(request, &state.trusted_proxies);
     let user = user(state, request).await.transpose();
     let claim = match &user {
         Ok(Some((user_id, principal))) => Claim::User { user_id: *user_id, account_id: principal.account_id },
         Ok(None) if is_client_api => claim(request),
-        Err(error) if error.code == Code::Unavailable => return Err(error.clone().into()),
         _ => Claim::Nobody,
     };
-    let ip = source_ip(request, &state.trusted_proxies);
-    let client = match state.gate.ask(ip, claim, rule).await.map_err(ApiError::from)? {
+    let asked = match &user {
+        Err(error) if error.code == Code::Unavailable => Err(error.clone()),
+        _ => state.gate.ask(ip, claim, rule).await.map_err(ApiError::from),
+    };
+    let verdict = asked.inspect_err(|_| {
+        if let Some(rule) = rule {
+            keep(request, state.gate.last_known(ip, claim, rule));
+        }
+    });
+    let client = match verdict? {
         Verdict::Blocked(block) => {
             let quota = block.quota(state.gate.limits.login);
             state.metrics.rate_limited("block");

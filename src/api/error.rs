@@ -47,6 +47,8 @@ macro_rules! codes {
 codes! {
     ValidationFailure = 400 "E_VALIDATION_FAILURE" "The request is not valid.";
     MalformedJson = 400 "E_MALFORMED_JSON" "The request body is not valid JSON.";
+    /// What arrived is no HTTP/1.1 request; the connection is closed after the answer.
+    MalformedRequest = 400 "E_MALFORMED_REQUEST" "The request is not valid HTTP/1.1.";
     Unauthorized = 401 "E_UNAUTHORIZED" "The API key or its secret is missing or wrong.";
     InvalidCredentials = 401 "E_INVALID_CREDENTIALS" "The email or the password is wrong.";
     InvalidToken = 401 "E_INVALID_TOKEN" "The token is not valid, or no longer.";
@@ -60,6 +62,7 @@ codes! {
     NotFound = 404 "E_NOT_FOUND" "There is no such resource.";
     MethodNotAllowed = 405 "E_METHOD_NOT_ALLOWED" "The resource does not have this method.";
     PayloadTooLarge = 413 "E_PAYLOAD_TOO_LARGE" "The request body is over its limit.";
+    UriTooLong = 414 "E_URI_TOO_LONG" "The request line is over its limit of 16 KiB.";
     UnsupportedMediaType = 415 "E_UNSUPPORTED_MEDIA_TYPE" "The request body's Content-Type is not one this operation reads.";
     OrderNotCancellable = 409 "E_ORDER_NOT_CANCELLABLE" "The order is final and cannot be cancelled.";
     DuplicateReference = 409 "E_DUPLICATE_REFERENCE" "The reference was used before, for something else.";
@@ -75,6 +78,7 @@ codes! {
     QuantityLimitExceeded = 422 "E_QUANTITY_LIMIT_EXCEEDED" "The quantity is over the product's maximum.";
     CurrencyMismatch = 422 "E_CURRENCY_MISMATCH" "There is no wallet of this currency, or the wallet is of another one.";
     IdempotencyKeyReused = 422 "E_IDEMPOTENCY_KEY_REUSED" "The Idempotency-Key was used before, with another body.";
+    HeadersTooLarge = 431 "E_HEADERS_TOO_LARGE" "The request's headers are over their limit: 100 of them, 16 KiB in all.";
     /// Never carries details: they are in the log, under the request's id.
     Internal = 500 "E_INTERNAL" "Something went wrong on our side.";
     /// Nothing happened; the request may be sent again.
@@ -95,8 +99,10 @@ impl Code {
             405 => "MethodNotAllowedError",
             409 => "ConflictError",
             413 => "PayloadTooLargeError",
+            414 => "UriTooLongError",
             415 => "UnsupportedMediaTypeError",
             422 => "UnprocessableError",
+            431 => "HeadersTooLargeError",
             500 => "InternalError",
             _ => "UnavailableError",
         }
@@ -170,7 +176,7 @@ impl ApiError {
     }
 
     /// The body that is sent. An internal error's message gets the request's id, too.
-    pub(super) fn body(&self) -> serde_json::Value {
+    pub(crate) fn body(&self) -> serde_json::Value {
         serde_json::to_value(self.envelope(&self.message)).unwrap_or_default()
     }
 

@@ -51,5 +51,5 @@ mod webhooks;
 pub(crate) use guides::VECTORS;
 pub use lifecycle::Lifecycle;
 pub(crate) use operator::{AnyOrder, AnyWallet, OrderHistory};
-pub use serve::{app, documents};
+pub use serve::{Surface, app, documents};
 pub use state::ApiState;

@@ -12,8 +12,10 @@ use crate::ledger::{SchemaError, check_schema};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+pub const METRICS: &str = "/metrics";
+
 /// Where each of them is.
-pub const PATHS: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
+pub const PATHS: [&str; 3] = ["/healthz", "/readyz", METRICS];
 
 /// How a node is.
 #[derive(Enum, Serialize)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use poem::middleware::AddData;
-use poem::{Endpoint, EndpointExt, Route};
+use poem::{Endpoint, EndpointExt, Response, Route};
 use poem_openapi::{LicenseObject, OpenApi, OpenApiService, ServerObject};
 use serde_json::{Value, json};
 
@@ -18,6 +18,7 @@ use super::{
     beneficiaries, charges, deliveries, document, guides, images, log, operator, orders, payouts, probes, products, reference,
     sandbox, statements, transactions, vouchers, wallets, webhooks,
 };
+use crate::access::limits::is_under;
 
 type ClientApi = (
     orders::Orders,
@@ -153,8 +154,31 @@ pub fn documents() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Everything that is served over HTTP.
-pub fn app(state: ApiState) -> impl Endpoint {
+/// The part of the HTTP interface that a listener serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Surface {
+    /// Everything: the only listener's.
+    Whole,
+    /// Everything but the operator API, its documents and the metrics: beside an operator listener.
+    Clients,
+    /// The operator API, its documents, the log and the probes.
+    Operators,
+}
+
+impl Surface {
+    /// Whether a path belongs to it. The log and the probes belong to every one, but for the metrics.
+    pub(super) fn serves(self, path: &str) -> bool {
+        let is_operators = is_under(path, "/admin") || path == probes::METRICS;
+        match self {
+            Self::Whole => true,
+            Self::Clients => !is_operators,
+            Self::Operators => is_operators || is_under(path, "/log") || probes::PATHS.contains(&path),
+        }
+    }
+}
+
+/// The HTTP interface, or the part of it that a listener serves.
+pub fn app(state: ApiState, surface: Surface) -> impl Endpoint<Output = Response> {
     let (client, operators) = (client(), operators());
     let (client_document, operator_document) = (published_client(), published(&operators));
     let known_queries = KnownQueries::of_documents(&[&client_document, &operator_document]);
@@ -177,21 +201,20 @@ pub fn app(state: ApiState) -> impl Endpoint {
         true => part((client_api(), sandbox::Sandbox)).boxed(),
         false => part(client_api()).boxed(),
     };
-    let mut route = guides::add(Route::new());
-    for path in probes::PATHS {
+    let mut route = Route::new().nest_no_strip("/log", part(log::Log));
+    for path in probes::PATHS.into_iter().filter(|path| surface.serves(path)) {
         route = route.nest_no_strip(path, part(probes::Probes));
     }
-    route = probes::add_document(route, "/docs", client_page, "/openapi.json", document::text(&client_document));
-    route = probes::add_document(route, "/admin/docs", operator_page, "/admin/openapi.json", document::text(&operator_document));
-    route
-        .nest_no_strip("/api/v1", v1)
-        .nest_no_strip("/auth", part(Sessions))
-        .nest_no_strip("/client/api", part(Portal))
-        .nest_no_strip("/admin/v1", part(operator_api()))
-        .nest_no_strip("/log", part(log::Log))
-        .with(known_queries)
-        .before(refuse_nul)
-        .with(AddData::new(state.clone()))
-        .with(Admission(state))
-        .with(edge)
+    if surface != Surface::Operators {
+        route = guides::add(route);
+        route = probes::add_document(route, "/docs", client_page, "/openapi.json", document::text(&client_document));
+        route =
+            route.nest_no_strip("/api/v1", v1).nest_no_strip("/auth", part(Sessions)).nest_no_strip("/client/api", part(Portal));
+    }
+    if surface != Surface::Clients {
+        let document = document::text(&operator_document);
+        route = probes::add_document(route, "/admin/docs", operator_page, "/admin/openapi.json", document);
+        route = route.nest_no_strip("/admin/v1", part(operator_api()));
+    }
+    route.with(known_queries).before(refuse_nul).with(AddData::new(state.clone())).with(Admission { state, surface }).with(edge)
 }

@@ -50,10 +50,8 @@ pub async fn run(config: &Config) -> anyhow::Result<ExitCode> {
         node = Node::start(config) => node?,
         status = signals.next() => return Ok(ExitCode::from(status)),
     };
-    match node.address() {
-        Some(address) => tracing::info!(%address, roles = %config.roles, "ready"),
-        None => tracing::info!(roles = %config.roles, "ready"),
-    }
+    let (address, operator_address) = (node.address().map(|a| a.to_string()), node.operator_address().map(|a| a.to_string()));
+    tracing::info!(address, operator_address, roles = %config.roles, "ready");
     let failure = tokio::select! {
         error = node.failed() => Some(error),
         _ = signals.next() => None,

@@ -7,6 +7,8 @@ use crate::support::repository;
 /// Every setting of the contract's table, with its variable and default as `--help` shows them.
 const SETTINGS: &[(&str, &str, &str)] = &[
     ("--listen", "LEDGER_LISTEN", "[default: 127.0.0.1:8080]"),
+    ("--operator-listen", "LEDGER_OPERATOR_LISTEN", "[default: none: at --listen]"),
+    ("--connections-per-address", "LEDGER_CONNECTIONS_PER_ADDRESS", "[default: 512]"),
     ("--database-url", "DATABASE_URL", "[default: an embedded Postgres in the data directory]"),
     ("--allow-plain-database", "LEDGER_ALLOW_PLAIN_DATABASE", "[default: false]"),
     ("--data-dir", "LEDGER_DATA_DIR", "[default: "),

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use poem::listener::{Acceptor, Listener, TcpListener};
 use reqwest::{Method, RequestBuilder};
 use rewards_ledger::access::seal::{Private, random_secret};
 use rewards_ledger::access::{Gate, Operators, Role, Sessions};
-use rewards_ledger::api::{self, ApiState};
+use rewards_ledger::api::{self, ApiState, Surface};
 use rewards_ledger::config::RateLimits;
+use rewards_ledger::http;
 use rewards_ledger::ledger::command::{Command, IssueOperatorToken};
 use rewards_ledger::ledger::projector::{Projector, Step};
 use rewards_ledger::ledger::{FIRST_SHARD, Ledger, Origin, connect};
@@ -17,8 +17,9 @@ use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, PgConnection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::documented;
@@ -160,9 +161,8 @@ impl Node {
         let tasks = TaskTracker::new();
         let ledger = Ledger::open(&options, keyring.clone(), metrics.clone(), &tasks).await.unwrap();
         let token = random_secret();
-        let acceptor = TcpListener::bind("127.0.0.1:0").into_acceptor().await.unwrap();
-        let address = acceptor.local_addr()[0].as_socket_addr().unwrap().to_string();
-        let url = format!("http://{address}");
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
         let sessions = Sessions::start(ledger.pool().clone(), ledger.pool().clone(), keyring.clone(), &tasks);
         let public_log = PublicLog { witnesses: [tree::witness(1), tree::witness(2)].into(), standing: Standing::default() };
         let state = ApiState {
@@ -178,7 +178,9 @@ impl Node {
             public_url: url.as_str().into(),
             public_log: public_log.clone(),
         };
-        let server = tokio::spawn(poem::Server::new_with_acceptor(acceptor).run(api::app(state))).abort_handle();
+        let limits = http::Limits { connections: 8_192, per_address: 8_192, trusted_proxies: Arc::new([]) };
+        let app = api::app(state, Surface::Whole);
+        let server = tokio::spawn(http::serve(listener, limits, app, metrics.clone(), CancellationToken::new())).abort_handle();
         let http = reqwest::Client::new();
         Node { ledger, options, metrics, sessions, public_log, url, token, http, server, is_sandbox, _database: database }
     }

@@ -8,7 +8,7 @@ use crate::api::error::{ApiError, Code};
 
 #[test]
 fn codes_are_what_the_contract_says() {
-    assert_eq!(Code::ALL.len(), 33);
+    assert_eq!(Code::ALL.len(), 36);
     for code in Code::ALL {
         let error = ApiError::new(*code);
         let timed = matches!(code, Code::IdempotencyInProgress | Code::Unavailable | Code::OutcomeUnknown);

@@ -1,0 +1,143 @@
+//! The HTTP/1.1 server: it bounds what one client can take from the others.
+//!
+//! HTTP/2 is left to the proxy in front. With one request at a time on a connection, the number of connections bounds
+//! the requests in flight, in all and per source address ([`places`]), and the size of a head bounds their memory.
+
+mod activity;
+mod body;
+mod connection;
+mod places;
+mod refusal;
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::header::{CONNECTION, EXPECT, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use ipnet::IpNet;
+use poem::http::uri::Scheme;
+use poem::web::{LocalAddr, RemoteAddr};
+use poem::{Addr, Endpoint, Request, Response};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::telemetry::Metrics;
+use activity::Activity;
+use body::{Answer, RequestBody};
+use connection::Connection;
+use places::Places;
+
+/// Bytes of a request's head. A longer one is refused with 431, or 414 if its request line alone is longer.
+pub const HEAD_LIMIT: usize = 16 * 1024;
+/// Pause after the system refused to accept a connection, for example for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Time for requests in flight to be answered once the server stops.
+const STOP_WITHIN: Duration = Duration::from_secs(20);
+
+/// Bounds on the connections of one listener.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Connections in all.
+    pub connections: usize,
+    /// Connections from one source address, or one /64 of IPv6.
+    pub per_address: usize,
+    /// Proxies, which may hold any number of connections.
+    pub trusted_proxies: Arc<[IpNet]>,
+}
+
+/// Serves an application until `stop` is cancelled, then answers what is in flight.
+///
+/// # Errors
+/// When the listener has no address.
+pub async fn serve<E>(listener: TcpListener, limits: Limits, app: E, metrics: Metrics, stop: CancellationToken) -> io::Result<()>
+where
+    E: Endpoint<Output = Response> + 'static,
+{
+    let app = Arc::new(app);
+    let local = listener.local_addr()?;
+    let places = Places::new(limits, metrics.clone());
+    let (connections, cut) = (TaskTracker::new(), CancellationToken::new());
+    while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::debug!(%error, "failed to accept a connection; retrying");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        // Answers are written whole: none waits for the acknowledgement of the one before.
+        let Ok(()) = stream.set_nodelay(true) else { continue };
+        let Some(place) = places.admit(peer.ip()).await else { continue };
+        let served = serve_connection(Connection::new(stream, place, metrics.clone()), app.clone(), local, peer, stop.clone());
+        let cut = cut.clone();
+        connections.spawn(async move { cut.run_until_cancelled_owned(served).await });
+    }
+    drop(listener);
+    connections.close();
+    if tokio::time::timeout(STOP_WITHIN, connections.wait()).await.is_err() {
+        tracing::warn!(connections = connections.len(), "requests were not answered in time; closing their connections");
+        cut.cancel();
+        connections.wait().await;
+    }
+    Ok(())
+}
+
+async fn serve_connection<E>(connection: Connection, app: Arc<E>, local: SocketAddr, peer: SocketAddr, stop: CancellationToken)
+where
+    E: Endpoint<Output = Response> + 'static,
+{
+    let activity = connection.activity().clone();
+    let service = service_fn(|request| answer(app.clone(), request, local, peer, activity.clone()));
+    let served = http1::Builder::new().max_buf_size(HEAD_LIMIT).serve_connection(TokioIo::new(connection), service);
+    let mut served = pin!(served);
+    let mut stopping = pin!(stop.cancelled());
+    let mut is_stopping = false;
+    std::future::poll_fn(|cx| {
+        if activity.is_cut(cx) {
+            return Poll::Ready(());
+        }
+        if !is_stopping && stopping.as_mut().poll(cx).is_ready() {
+            is_stopping = true;
+            served.as_mut().graceful_shutdown();
+        }
+        // An error is the client's: it broke off, or sent what is no HTTP, which was answered.
+        served.as_mut().poll(cx).map(|_| ())
+    })
+    .await;
+}
+
+/// Answers one request, and reads what the application left of its body, so that the connection can be used again.
+async fn answer<E: Endpoint<Output = Response>>(
+    app: Arc<E>,
+    request: hyper::Request<Incoming>,
+    local: SocketAddr,
+    peer: SocketAddr,
+    activity: Arc<Activity>,
+) -> Result<hyper::Response<Answer>, Infallible> {
+    if !activity.begin_answer() {
+        // The connection was cut a moment ago: its task ends before it polls this again.
+        std::future::pending::<()>().await;
+    }
+    let (parts, body) = request.into_parts();
+    let expects_continue = parts.headers.contains_key(EXPECT);
+    let body = RequestBody::new(body, activity.clone());
+    let (local, peer) = (LocalAddr(Addr::SocketAddr(local)), RemoteAddr(Addr::SocketAddr(peer)));
+    let request = Request::from_parts((parts, local, peer, Scheme::HTTP).into(), body.for_application());
+    let response = app.get_response(request).await;
+    let mut response: hyper::Response<_> = response.into();
+    if !body.drain(expects_continue).await {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        activity.linger();
+    }
+    Ok(response.map(|body| Answer::new(body, activity)))
+}

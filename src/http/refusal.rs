@@ -1,0 +1,38 @@
+//! The error envelope for what the HTTP library refuses before there is a request.
+
+use std::time::Duration;
+
+use super::HEAD_LIMIT;
+use crate::api::error::{ApiError, Code, JSON};
+use crate::api::request_id::{RequestId, X_REQUEST_ID};
+use crate::telemetry::Metrics;
+
+/// The library's answer, with the envelope as its body and an `X-Request-ID`. None if it is no such answer.
+///
+/// The library takes a request line over the limit for a head over the limit. It is told by the length of the line that
+/// was read last.
+pub fn replace(head: &[u8], line: usize, metrics: &Metrics) -> Option<Vec<u8>> {
+    let head = std::str::from_utf8(head).ok()?.strip_suffix("\r\n\r\n")?;
+    let mut lines = head.split("\r\n");
+    let status = lines.next()?.strip_prefix("HTTP/1.1 ")?.split(' ').next()?;
+    let code = match status {
+        "400" => Code::MalformedRequest,
+        "431" if line < HEAD_LIMIT => Code::HeadersTooLarge,
+        "431" | "414" => Code::UriTooLong,
+        _ => return None,
+    };
+    let (id, body) = (RequestId::random(), ApiError::new(code).body().to_string());
+    let status = poem::http::StatusCode::from_u16(code.status()).ok()?;
+    // Its other fields, such as Date, stay.
+    let fields = lines.filter(|line| !line.to_ascii_lowercase().starts_with("content-length:"));
+    let fields: String = fields.map(|line| format!("{line}\r\n")).collect();
+    metrics.answered("other", "other", status.as_u16(), Duration::ZERO);
+    tracing::info!(target: "access", status = status.as_u16(), request_id = id.as_str(), "refused what is no request");
+    let length = body.len();
+    Some(
+        format!(
+            "HTTP/1.1 {status}\r\ncontent-type: {JSON}\r\ncontent-length: {length}\r\n{X_REQUEST_ID}: {id}\r\n{fields}\r\n{body}"
+        )
+        .into_bytes(),
+    )
+}

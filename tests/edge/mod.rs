@@ -1,0 +1,8 @@
+//! The edge between a node and the network: floods, slow clients, early refusals, what is no HTTP.
+
+mod floods;
+mod operators;
+mod outages;
+mod refusals;
+mod slow;
+mod wire;

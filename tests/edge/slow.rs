@@ -1,0 +1,157 @@
+//! Clients that take their time, and those who come beside them.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use reqwest::StatusCode;
+use serde_json::json;
+use tokio::io::AsyncWriteExt;
+
+use super::wire::Wire;
+use crate::support::postgres;
+use crate::support::program::{DEADLINE, OPERATOR_TOKEN, Program};
+use crate::support::wait::{until, until_locked_out};
+
+/// Sends a byte of a head to every connection, again and again, for as long as this is polled.
+async fn drip(wires: &mut [Wire]) {
+    loop {
+        for wire in wires.iter_mut() {
+            _ = wire.stream.write(b"a").await; // a connection that was ended takes none
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_comes_while_slow_clients_hold_every_place_is_served() {
+    let database = postgres::database().await;
+    let program = Program::with_descriptors(450, &database.url, &["--roles", "api"]).await;
+    let url = program.url();
+    // More than there are places for: 193 in all, of which one address has half.
+    let mut slow = join_all((0..250).map(|_| Wire::open(&url))).await;
+    for n in 0..50 {
+        slow.push(Wire::from(&format!("127.0.1.{}", n % 4 + 1), &url).await);
+    }
+    for wire in &mut slow {
+        _ = wire.stream.write(b"GET /healthz HTTP/1.1\r\nX-Slow: ").await; // some were ended by now
+    }
+    let newcomers = async {
+        for n in 0..50 {
+            // From the address of most of them, and from others.
+            let mut wire = Wire::from(&format!("127.0.0.{}", n % 5 + 1), &url).await;
+            wire.send("GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
+            assert_eq!(wire.answer().await.status, 200, "newcomer {n}");
+        }
+    };
+    tokio::select! {
+        () = newcomers => {}
+        () = drip(&mut slow) => {}
+    }
+    let all_ended = until("no head takes for ever", async || {
+        for wire in slow.iter_mut() {
+            _ = wire.stream.write(b"a").await;
+        }
+        slow.iter_mut().all(Wire::has_ended)
+    });
+    all_ended.await;
+    let metrics = reqwest::get(format!("{url}/metrics")).await.unwrap().text().await.unwrap();
+    assert!(metrics.contains("ledger_client_connections_ended_total{reason=\"evicted\"}"), "{metrics}");
+    assert!(!metrics.contains("ledger_client_connections_ended_total{reason=\"slow_head\"} 0\n"), "{metrics}");
+}
+
+#[tokio::test]
+async fn a_body_that_comes_too_slowly_is_refused() {
+    let database = postgres::database().await;
+    let program = Program::start(&database.url, &["--roles", "api"]).await;
+    let client = program.client("10.00").await;
+    let mut wire = Wire::open(&program.url()).await;
+    let (key, secret) = (&client.key, &client.secret);
+    let head = format!(
+        "POST /api/v1/orders HTTP/1.1\r\nHost: a\r\nX-API-Key: {key}\r\nX-API-Secret: {secret}\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n"
+    );
+    wire.send(head).await;
+    let (stream, answer) = {
+        let Wire { stream, .. } = wire;
+        let (mut reader, mut writer) = stream.into_split();
+        let dripping = tokio::spawn(async move {
+            while writer.write_all(b" ").await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        });
+        let mut answer = vec![];
+        let reading = async { while tokio::io::AsyncReadExt::read_buf(&mut reader, &mut answer).await.unwrap_or(0) > 0 {} };
+        tokio::time::timeout(DEADLINE, reading).await.expect("it is refused in time");
+        (dripping, String::from_utf8(answer).unwrap())
+    };
+    assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("The request body broke off."), "{answer}");
+    stream.await.unwrap();
+    let metrics = reqwest::get(format!("{}/metrics", program.url())).await.unwrap().text().await.unwrap();
+    assert!(metrics.contains("ledger_client_connections_ended_total{reason=\"slow_body\"} 1\n"), "{metrics}");
+}
+
+#[tokio::test]
+async fn an_address_holds_so_many_connections_and_a_trusted_proxy_any_number() {
+    let database = postgres::database().await;
+    let arguments = ["--roles", "api", "--connections-per-address", "4", "--trusted-proxies", "127.0.2.9"];
+    let program = Program::start(&database.url, &arguments).await;
+    let url = program.url();
+    let idle = async |source: &str| {
+        let mut wires = vec![];
+        for _ in 0..10 {
+            let mut wire = Wire::from(source, &url).await;
+            wire.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").await;
+            assert_eq!(wire.answer().await.status, 200, "the newest is served");
+            wires.push(wire);
+        }
+        wires
+    };
+    let (mut one, mut other, mut proxy) = (idle("127.0.2.1").await, idle("127.0.2.2").await, idle("127.0.2.9").await);
+    let open = |wires: &mut Vec<Wire>| wires.iter_mut().filter_map(|wire| (!wire.has_ended()).then_some(())).count();
+    until("the oldest were ended", async || (open(&mut one), open(&mut other)) == (4, 4)).await;
+    assert_eq!(open(&mut proxy), 10);
+    for wires in [&mut one, &mut other] {
+        for wire in &mut wires[6..] {
+            wire.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").await;
+            assert_eq!(wire.answer().await.status, 200, "the newest are kept");
+        }
+    }
+}
+
+/// One that waits for its answer is never closed for another's sake.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_is_being_answered_keeps_their_place() {
+    let database = postgres::database().await;
+    let program = Program::start(&database.url, &["--roles", "api", "--connections-per-address", "4"]).await;
+    let options: sqlx::postgres::PgConnectOptions = database.url.parse().unwrap();
+    let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
+    let mut lock = sqlx::Connection::begin(&mut connection).await.unwrap();
+    sqlx::query("SELECT position FROM log_head FOR UPDATE").execute(&mut *lock).await.unwrap();
+    let accounts = format!("{}/admin/v1/accounts", program.url());
+    let create = |n: usize| {
+        let request = reqwest::Client::new().post(&accounts).bearer_auth(OPERATOR_TOKEN);
+        let body = json!({"name": format!("Account {n}")}).to_string();
+        tokio::spawn(request.header("Content-Type", "application/json").body(body).send())
+    };
+    let mut creating = vec![create(0)];
+    until_locked_out(&options, "rewards-ledger writer").await;
+    creating.extend((1..4).map(create));
+    let beside = async |path: &str| {
+        let mut wire = Wire::from("127.0.3.1", &program.url()).await;
+        wire.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")).await;
+        wire.answer().await
+    };
+    until("all four are with the writer", async || {
+        beside("/metrics").await.text.contains("\nledger_writer_queue_depth{shard=\"1\"} 3\n")
+    })
+    .await;
+    for _ in 0..20 {
+        let mut wire = Wire::open(&program.url()).await;
+        _ = wire.stream.write(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").await; // it may be ended by now
+        assert!(wire.try_answer().await.is_none(), "there is no place for a fifth of the address");
+    }
+    assert_eq!(beside("/healthz").await.status, 200, "another address is served");
+    lock.rollback().await.unwrap();
+    for created in creating {
+        assert_eq!(created.await.unwrap().unwrap().status(), StatusCode::CREATED);
+    }
+}
