@@ -4,7 +4,7 @@ use super::{directory, err, out, program, run};
 use crate::support::repository;
 
 /// Every setting of the contract's table, with its variable and default as `--help` shows them.
-const SETTINGS: [(&str, &str, &str); 31] = [
+const SETTINGS: [(&str, &str, &str); 32] = [
     ("--listen", "LEDGER_LISTEN", "[default: 127.0.0.1:8080]"),
     ("--database-url", "DATABASE_URL", "[default: an embedded Postgres in the data directory]"),
     ("--data-dir", "LEDGER_DATA_DIR", "[default: "),
@@ -34,13 +34,14 @@ const SETTINGS: [(&str, &str, &str); 31] = [
     (
         "--rate-limits",
         "LEDGER_RATE_LIMITS",
-        "[default: orders=100/60s,images=100/60s,general=1000/1h,login=5/60s,refresh=20/60s,portal=20/1h]",
+        "[default: orders=100/60s,images=100/60s,general=1000/1h,login=5/60s,refresh=20/60s,portal=20/1h,user-login=20/1h,operator=20/60s]",
     ),
     ("--attempt-retention", "LEDGER_ATTEMPT_RETENTION", "[default: 90d]"),
     ("--payload-retention", "LEDGER_PAYLOAD_RETENTION", "[default: 30d]"),
     ("--response-body-quota", "LEDGER_RESPONSE_BODY_QUOTA", "[default: 16MiB]"),
     ("--deprecation-date", "LEDGER_DEPRECATION_DATE", "[default: none]"),
     ("--sunset-date", "LEDGER_SUNSET_DATE", "[default: none]"),
+    ("--emergency-sunset", "LEDGER_EMERGENCY_SUNSET", "[default: none]"),
     ("--log-format", "LEDGER_LOG_FORMAT", "[default: text on a terminal, else json]"),
     ("--postgres-programs", "LEDGER_POSTGRES_PROGRAMS", "[default: looked for, else downloaded]"),
     ("--config", "LEDGER_CONFIG", "[default: none]"),
