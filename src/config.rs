@@ -14,22 +14,32 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use chrono::{Months, NaiveDate};
 use clap::Args;
 use clap::builder::BoolishValueParser;
 use ipnet::IpNet;
+use ledger_events::api_version::EmergencySunsetDeclared;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 use crate::access::seal::Private;
+use crate::access::strength;
 use crate::postgres::PinnedRelease;
 use crate::transparency::cosignature::witness;
 use crate::transparency::note::VerifierKey;
 pub use file::{FILE_VARIABLE, apply_file, file_named};
 pub(crate) use private::read_private;
 pub use values::{LogFormat, RateLimit, RateLimits, Role, Roles};
-use values::{bytes, date, duration, network, origin, secret, service_name, short_duration, url};
+use values::{bytes, date, duration, network, origin, reason, secret, service_name, short_duration, url};
 
 /// The operator token itself, for those who keep no file.
 pub const OPERATOR_TOKEN_VARIABLE: &str = "LEDGER_OPERATOR_TOKEN";
+
+/// What clients of v1 were promised (`VERSIONING.md`): not to end before this day, and to be told so long before.
+const V1_UNTIL: NaiveDate = match NaiveDate::from_ymd_opt(2028, 7, 1) {
+    Some(day) => day,
+    None => NaiveDate::MAX,
+};
+const DEPRECATED_FOR: Months = Months::new(12);
 
 /// What is wrong with the configuration: one line that names the setting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -161,6 +171,22 @@ impl OperatorTokenSettings {
         }
         Ok(Some(token))
     }
+
+    /// The same for a node, which lets in whoever has the token.
+    ///
+    /// # Errors
+    /// Also for a token that is easy to guess.
+    pub fn read_strong(&self) -> Result<Option<Private>, ConfigError> {
+        let token = self.read()?;
+        if token.as_ref().is_some_and(|token| strength::is_weak_token(token.expose())) {
+            return Err(ConfigError(
+                "the operator token (LEDGER_OPERATOR_TOKEN or its file) is too easy to guess: make a random one, for example with \
+                 `openssl rand -hex 32`"
+                    .into(),
+            ));
+        }
+        Ok(token)
+    }
 }
 
 /// What seals and opens what is secret.
@@ -288,6 +314,10 @@ pub struct Config {
     #[arg(long, env = "LEDGER_SUNSET_DATE", value_name = "DATE", value_parser = date)]
     pub sunset_date: Option<chrono::NaiveDate>,
 
+    /// Why /api/v1 ends before 2028-07-01, or less than 12 months after its deprecation; recorded in the log [default: none]
+    #[arg(long, env = "LEDGER_EMERGENCY_SUNSET", value_name = "REASON", value_parser = reason)]
+    pub emergency_sunset: Option<String>,
+
     /// text or json [default: text on a terminal, else json]
     #[arg(long, env = "LEDGER_LOG_FORMAT", value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
@@ -323,10 +353,39 @@ impl Config {
         if self.delivery_in_flight_per_webhook > self.delivery_in_flight {
             return Err(ConfigError("--delivery-in-flight-per-webhook must not be above --delivery-in-flight".into()));
         }
-        if self.deprecation_date.zip(self.sunset_date).is_some_and(|(deprecation, sunset)| sunset < deprecation) {
+        self.check_sunset()
+    }
+
+    /// Clients were promised when v1 ends at the earliest (`VERSIONING.md`): what breaks that needs a reason.
+    fn check_sunset(&self) -> Result<(), ConfigError> {
+        let Some(sunset) = self.sunset_date else {
+            return match self.emergency_sunset {
+                Some(_) => Err(ConfigError("--emergency-sunset needs --sunset-date".into())),
+                None => Ok(()),
+            };
+        };
+        if self.deprecation_date.is_some_and(|deprecation| sunset < deprecation) {
             return Err(ConfigError("--sunset-date must not be before --deprecation-date".into()));
         }
-        Ok(())
+        let earliest = self.deprecation_date.and_then(|deprecation| deprecation.checked_add_months(DEPRECATED_FOR));
+        let broken = if sunset < V1_UNTIL {
+            Some(format!("--sunset-date is {sunset}, and clients were promised /api/v1 until {V1_UNTIL}"))
+        } else if earliest.is_none_or(|earliest| sunset < earliest) {
+            Some(format!("--sunset-date is {sunset}, which is not 12 months or more after a --deprecation-date"))
+        } else {
+            None
+        };
+        match (broken, &self.emergency_sunset) {
+            (Some(broken), None) => Err(ConfigError(format!("{broken}: only --emergency-sunset REASON allows that"))),
+            (None, Some(_)) => Err(ConfigError("--emergency-sunset is not needed: the sunset keeps what was promised".into())),
+            _ => Ok(()),
+        }
+    }
+
+    /// The end of v1 that is to be recorded with its reason.
+    pub fn emergency_sunset(&self) -> Option<EmergencySunsetDeclared> {
+        let (reason, sunset_date) = self.emergency_sunset.clone().zip(self.sunset_date)?;
+        Some(EmergencySunsetDeclared { deprecation_date: self.deprecation_date, sunset_date, reason })
     }
 }
 

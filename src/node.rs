@@ -28,7 +28,7 @@ use crate::fulfilment::Fulfilment;
 use crate::http;
 use crate::ledger::expiry::{self, KeyWalk};
 use crate::ledger::projector::Projector;
-use crate::ledger::{Ledger, SchemaError, clock, connect, contract, health};
+use crate::ledger::{Ledger, SchemaError, WriteError, clock, connect, contract, health, sunset};
 use crate::postgres;
 use crate::sandbox::{self, Sandbox, SandboxError};
 use crate::telemetry::Metrics;
@@ -77,6 +77,8 @@ pub enum NodeError {
     Sender(#[from] SenderError),
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
+    #[error("the emergency sunset cannot be recorded: {0}")]
+    Sunset(WriteError),
     #[error("cannot {action}: {source}")]
     Io { action: String, source: io::Error },
     #[error("not everything was done within {0:?}; what was accepted is in the log or was answered as failed")]
@@ -135,7 +137,7 @@ impl Node {
             true => Some((keys::signer(config, database.is_embedded())?, keys::memory(config)?)),
             false => None,
         };
-        let token = config.operator_token.read()?;
+        let token = config.operator_token.read_strong()?;
         database.migrate_if_allowed().await?;
         let metrics = Metrics::default();
         let writers = TaskTracker::new();
@@ -152,6 +154,10 @@ impl Node {
         let work = connect::work(database.options());
         // Before anybody else can write: a sandbox's log begins with its products.
         let sandbox = sandbox::open(config.sandbox, &ledger, &work).await.inspect_err(|_| ledger.wake().stop())?;
+
+        if let Some(emergency) = config.emergency_sunset() {
+            sunset::declare(&ledger, emergency).await.inspect_err(|_| ledger.wake().stop()).map_err(NodeError::Sunset)?;
+        }
 
         let mut node = Node {
             address: None,

@@ -28,7 +28,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, PgPool};
 
 /// Counted like any, and never reached.
 pub const RATE_LIMITS: &str = "orders=1000000000/60s,general=1000000000/1h";
-const OPERATOR_TOKEN: &str = "benchmark-operator-token";
+const OPERATOR_TOKEN: &str = "operator-token-of-the-benchmarks-9f3c2a";
 
 /// A Postgres with its durability on, thrown away at the end.
 pub async fn postgres() -> Result<Server> {

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::account::AccountEvent;
 use crate::account::CredentialEvent;
+use crate::api_version::ApiVersionEvent;
 use crate::beneficiary::BeneficiaryEvent;
 use crate::catalogue::{CategoryEvent, ProductEvent};
 use crate::ip_block::IpBlockEvent;
@@ -180,6 +181,7 @@ streams! {
     Beneficiary(BeneficiaryEvent) = "beneficiary",
     Payout(PayoutEvent) = "payout",
     Reconciliation(ReconciliationEvent) = "reconciliation",
+    ApiVersion(ApiVersionEvent) = "api_version",
 }
 
 impl std::fmt::Display for StreamType {

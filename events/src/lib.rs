@@ -6,6 +6,7 @@
 //! arguments, so that a history folded twice gives the same state twice.
 
 pub mod account;
+pub mod api_version;
 pub mod beneficiary;
 pub mod catalogue;
 pub mod codec;

@@ -18,7 +18,7 @@ use subtle::ConstantTimeEq;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
 
-use super::limits::{Block, Quota, Rule, Window};
+use super::limits::{Block, Quota, Rule, Window, source_network};
 use super::{AccessError, Principal, Who, blocks};
 use crate::batching;
 use crate::config::{RateLimit, RateLimits};
@@ -60,7 +60,12 @@ enum Payer {
     User(i64),
     Account(AccountId),
     Ip,
+    /// A user at a place, see [`LoginBudget`].
+    Login(LoginBudget),
 }
+
+/// Whose failed logins are counted together: a keyed hash of the user's email, with the network where it logged in before.
+pub type LoginBudget = [u8; 16];
 
 /// What is asked for one request. Equal ones of a batch become one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,6 +74,8 @@ pub struct Question {
     /// SHA-256 of the key and of its secret.
     key: Option<(Hash, Hash)>,
     charge: Option<(Rule, RateLimit, Payer)>,
+    /// The charge is only looked at: the request is refused whatever its budget.
+    is_free: bool,
 }
 
 impl Question {
@@ -85,7 +92,13 @@ impl Question {
             Claim::User { user_id, .. } => Payer::User(user_id),
             Claim::Nobody => Payer::Ip,
         };
-        Question { ip, key, charge: charge.map(|(rule, limit)| (rule, limit, payer(rule))) }
+        Question { ip, key, charge: charge.map(|(rule, limit)| (rule, limit, payer(rule))), is_free: false }
+    }
+
+    /// Asks how the same request would stand, and charges nothing.
+    #[must_use]
+    pub fn free(self) -> Question {
+        Question { is_free: true, ..self }
     }
 
     /// Whose the budget is, where that does not depend on the key.
@@ -94,7 +107,11 @@ impl Question {
             Payer::Key => None,
             Payer::User(id) => Some(format!("user {id}")),
             Payer::Account(id) => Some(format!("account {id}")),
-            Payer::Ip => Some(of_ip(self.ip)),
+            Payer::Ip => Some(match self.charge?.0 {
+                Rule::Login | Rule::Operator => of_ip(source_network(self.ip)),
+                _ => of_ip(self.ip),
+            }),
+            Payer::Login(budget) => Some(of_login(&budget)),
         }
     }
 }
@@ -151,19 +168,14 @@ impl Gate {
     /// When the database cannot be asked: nobody is let in uncounted.
     pub async fn ask(&self, ip: IpAddr, claim: Claim<'_>, rule: Option<Rule>) -> Result<Verdict, AccessError> {
         let question = Question::new(ip, claim, rule.map(|rule| (rule, rule.limit(&self.limits))));
-        let (reply, answer) = oneshot::channel();
-        self.questions.try_send(Waiting { question, reply }).map_err(|_| AccessError::Unavailable)?;
-        let verdict = match tokio::time::timeout(DEADLINE, answer).await {
-            Ok(Ok(verdict)) => verdict?,
-            _ => return Err(AccessError::Unavailable),
-        };
+        let verdict = self.put(question).await?;
         if let Verdict::Seen { quota: Some(quota), .. } = verdict {
             self.remember(question, quota);
         }
         if rule == Some(Rule::Login)
             && let Verdict::Seen { quota: Some(Quota { is_exceeded: true, .. }), .. } = verdict
         {
-            let block = blocks::start(&self.durable, ip).await.map_err(|error| {
+            let block = blocks::start(&self.durable, source_network(ip)).await.map_err(|error| {
                 tracing::warn!(%error, %ip, "an IP cannot be blocked");
                 AccessError::Unavailable
             })?;
@@ -195,17 +207,57 @@ impl Gate {
         known.filter(|quota| quota.resets_at > now).unwrap_or_else(|| Quota::unused(limit, now))
     }
 
-    /// Counts an IP's logins anew, if it is blocked.
+    /// Tells how a request from nobody stands that is refused in any case. It is not charged.
+    ///
+    /// # Errors
+    /// As [`Gate::ask`].
+    pub async fn look(&self, ip: IpAddr, rule: Option<Rule>) -> Result<Verdict, AccessError> {
+        self.put(Question::new(ip, Claim::Nobody, rule.map(|rule| (rule, rule.limit(&self.limits)))).free()).await
+    }
+
+    /// What becomes of a login of this user, which is charged as a failed one before it is known whether it is.
+    ///
+    /// # Errors
+    /// As [`Gate::ask`].
+    pub async fn log_in(&self, ip: IpAddr, budget: LoginBudget) -> Result<Verdict, AccessError> {
+        let (rule, key) = (Rule::UserLogin, None);
+        self.put(Question { ip, key, charge: Some((rule, rule.limit(&self.limits), Payer::Login(budget))), is_free: false }).await
+    }
+
+    /// Takes the charge of a login back that succeeded.
     ///
     /// # Errors
     /// The database's.
-    pub async fn forget_logins(&self, ip: IpAddr) -> Result<(), sqlx::Error> {
-        if blocks::of(&self.durable, ip).await?.is_some() {
-            let key = format!("{} {}", Rule::Login.name(), of_ip(ip));
+    pub async fn forgive(&self, budget: LoginBudget) -> Result<(), sqlx::Error> {
+        let key = format!("{} {}", Rule::UserLogin.name(), of_login(&budget));
+        let forgive = sqlx::query("UPDATE rate_windows SET used = used - 1 WHERE key = $1 AND used > 0");
+        forgive.bind(key).execute(&self.durable).await.map(drop)
+    }
+
+    async fn put(&self, question: Question) -> Result<Verdict, AccessError> {
+        let (reply, answer) = oneshot::channel();
+        self.questions.try_send(Waiting { question, reply }).map_err(|_| AccessError::Unavailable)?;
+        match tokio::time::timeout(DEADLINE, answer).await {
+            Ok(Ok(verdict)) => verdict,
+            _ => Err(AccessError::Unavailable),
+        }
+    }
+
+    /// Counts a source network's logins anew, if it is blocked.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn forget_logins(&self, network: IpAddr) -> Result<(), sqlx::Error> {
+        if blocks::of(&self.durable, network).await?.is_some() {
+            let key = format!("{} {}", Rule::Login.name(), of_ip(network));
             sqlx::query("DELETE FROM rate_windows WHERE key = $1").bind(key).execute(&self.durable).await?;
         }
         Ok(())
     }
+}
+
+fn of_login(budget: &LoginBudget) -> String {
+    format!("user {}", hex::encode(budget))
 }
 
 fn of_ip(ip: IpAddr) -> String {
@@ -257,16 +309,16 @@ pub async fn answer(line: &Line, questions: &[Question], clock: Option<DateTime<
                     WHEN sha256($11 || v.secret_hash) = a.proof AND NOT c.is_revoked THEN
                         a.rule || CASE WHEN a.rule = 'images' THEN ' account ' || c.account_id ELSE ' credential ' || c.id END
                     ELSE a.rule || ' ip ' || a.ip END AS key
-            FROM unnest($1::int[], $2::bytea[], $3::bytea[], $4::text[], $5::text[], $6::text[], $7::int[], $8::float8[], $9::int[])
-                AS a (nr, key_hash, proof, ip, rule, subject, ceiling, seconds, requests)
+            FROM unnest($1::int[], $2::bytea[], $3::bytea[], $4::text[], $5::text[], $6::text[], $7::int[], $8::float8[], $9::int[], $12::text[])
+                AS a (nr, key_hash, proof, ip, rule, subject, ceiling, seconds, requests, network)
             LEFT JOIN vault.credentials v ON v.key_hash = a.key_hash
             LEFT JOIN credentials c ON c.id = v.credential_id
-            LEFT JOIN ip_blocks b ON b.ip = a.ip AND clock_timestamp() BETWEEN b.started_at AND b.ends_at
+            LEFT JOIN ip_blocks b ON b.ip = a.network AND clock_timestamp() BETWEEN b.started_at AND b.ends_at
          ), counted AS (
             INSERT INTO rate_windows AS w (key, ceiling, opened_at, closes_at, used, granted)
             SELECT key, ceiling, clock.now, clock.now + make_interval(secs => seconds), least(requests, ceiling), least(requests, ceiling)
             FROM (SELECT key, ceiling, seconds, sum(requests)::int AS requests FROM asked
-                WHERE key IS NOT NULL GROUP BY key, ceiling, seconds ORDER BY key COLLATE \"C\") AS wanted,
+                WHERE key IS NOT NULL AND requests > 0 GROUP BY key, ceiling, seconds ORDER BY key COLLATE \"C\") AS wanted,
                 (SELECT coalesce($10, clock_timestamp()) AS now) AS clock
             ON CONFLICT (key) DO UPDATE SET ceiling = excluded.ceiling,
                 opened_at = CASE WHEN w.closes_at <= excluded.opened_at THEN excluded.opened_at ELSE least(w.opened_at, excluded.opened_at) END,
@@ -281,7 +333,16 @@ pub async fn answer(line: &Line, questions: &[Question], clock: Option<DateTime<
          FROM asked
          UNION ALL
          SELECT NULL, key, NULL, NULL, NULL, NULL, NULL, NULL, extract(epoch FROM closes_at)::float8,
-            extract(epoch FROM closes_at - coalesce($10, clock_timestamp()))::float8, used, granted FROM counted",
+            extract(epoch FROM closes_at - coalesce($10, clock_timestamp()))::float8, used, granted FROM counted
+         UNION ALL
+         SELECT NULL, key, NULL, NULL, NULL, NULL, NULL, NULL, extract(epoch FROM closes_at)::float8,
+            extract(epoch FROM closes_at - now)::float8, used, 0
+         FROM (SELECT DISTINCT ON (a.key) a.key, clock.now, coalesce(w.used, 0) AS used,
+                coalesce(w.closes_at, clock.now + make_interval(secs => a.seconds)) AS closes_at
+            FROM asked a CROSS JOIN (SELECT coalesce($10, clock_timestamp()) AS now) AS clock
+            LEFT JOIN rate_windows w ON w.key = a.key AND w.closes_at > clock.now
+            WHERE a.key IS NOT NULL AND a.requests = 0
+                AND NOT EXISTS (SELECT FROM asked c WHERE c.key = a.key AND c.requests > 0)) AS seen",
     )
     .bind((0..).take(kinds.len()).collect::<Vec<i32>>())
     .bind(kinds.iter().map(|(kind, _)| kind.key.as_ref().map(|(key, _)| &key[..])).collect::<Vec<_>>())
@@ -291,9 +352,10 @@ pub async fn answer(line: &Line, questions: &[Question], clock: Option<DateTime<
     .bind(kinds.iter().map(|(kind, _)| kind.subject()).collect::<Vec<_>>())
     .bind(kinds.iter().map(|(kind, _)| kind.charge.map(|(_, limit, _)| ceiling(limit))).collect::<Vec<_>>())
     .bind(kinds.iter().map(|(kind, _)| kind.charge.map(|(_, limit, _)| limit.window.as_secs_f64())).collect::<Vec<_>>())
-    .bind(kinds.iter().map(|(_, requests)| *requests).collect::<Vec<_>>())
+    .bind(kinds.iter().map(|(kind, requests)| if kind.is_free { 0 } else { *requests }).collect::<Vec<_>>())
     .bind(clock)
     .bind(&salt[..])
+    .bind(kinds.iter().map(|(kind, _)| source_network(kind.ip).to_string()).collect::<Vec<_>>())
     .fetch_all(&mut *connection)
     .await?;
     connection.keep();
@@ -374,7 +436,11 @@ impl<'r> Found<'r> {
         let key: &str = row.try_get(KEY)?;
         let (counted, told) = self.windows.get_mut(key).ok_or(sqlx::Error::RowNotFound)?;
         let Counted { used, granted, closes_at, closes_in } = *counted;
-        let quota = Window { ceiling: ceiling(limit), used, granted, closes_at, closes_in }.quota(*told);
+        let window = Window { ceiling: ceiling(limit), used, granted, closes_at, closes_in };
+        if question.is_free {
+            return Ok(Verdict::Seen { client, quota: Some(window.seen()) });
+        }
+        let quota = window.quota(*told);
         *told += 1;
         Ok(Verdict::Seen { client, quota: Some(quota) })
     }

@@ -1,12 +1,22 @@
 //! Rate limits (specification, "Rate limits"): which rule governs a request, and what its caller is
 //! told. Pure; the counting is [`super::gate`]'s.
 
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use crate::config::{RateLimit, RateLimits};
 
 /// How long an IP is blocked that logs in too often.
 pub const BLOCK: Duration = Duration::from_secs(15 * 60);
+
+/// The source that logins from an address are counted under and blocked by: an IPv4 address itself, and the first address of an
+/// IPv6 address's /64, for whoever has one address of it has them all.
+pub fn source_network(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX)).into(),
+        ip => ip,
+    }
+}
 
 /// A rule. The first that matches governs a request, alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,16 +27,21 @@ pub enum Rule {
     Images,
     /// Everything else under `/api/v1`.
     General,
-    /// `POST /auth/login`, by IP.
+    /// `POST /auth/login`, by source network.
     Login,
     /// `POST /auth/refresh`, by IP.
     Refresh,
     /// What changes something under `/client/api`, by user.
     Portal,
+    /// Failed logins of one user, by the user and the source network. No path is under it.
+    UserLogin,
+    /// Calls with a wrong operator token, by source network. No path is under it.
+    Operator,
 }
 
 impl Rule {
-    pub const ALL: [Rule; 6] = [Self::Orders, Self::Images, Self::General, Self::Login, Self::Refresh, Self::Portal];
+    pub const ALL: [Rule; 8] =
+        [Self::Orders, Self::Images, Self::General, Self::Login, Self::Refresh, Self::Portal, Self::UserLogin, Self::Operator];
 
     /// The rule of a request, by its path as it is routed: prefixes end at segments.
     pub fn of(method: &str, path: &str) -> Option<Rule> {
@@ -54,6 +69,8 @@ impl Rule {
             Self::Login => "login",
             Self::Refresh => "refresh",
             Self::Portal => "portal",
+            Self::UserLogin => "user-login",
+            Self::Operator => "operator",
         }
     }
 
@@ -65,6 +82,8 @@ impl Rule {
             Self::Login => limits.login,
             Self::Refresh => limits.refresh,
             Self::Portal => limits.portal,
+            Self::UserLogin => limits.user_login,
+            Self::Operator => limits.operator,
         }
     }
 
@@ -77,6 +96,8 @@ impl Rule {
             Self::Login => "logins",
             Self::Refresh => "token refreshes",
             Self::Portal => "changes",
+            Self::UserLogin => "failed logins of this user",
+            Self::Operator => "wrong operator tokens",
         }
     }
 
@@ -163,6 +184,13 @@ pub struct Window {
 }
 
 impl Window {
+    /// What the caller of a request is told that was not counted.
+    pub fn seen(&self) -> Quota {
+        let count = |number| u32::try_from(number).unwrap_or_default();
+        let remaining = count(self.ceiling - self.used);
+        Quota { ceiling: count(self.ceiling), remaining, ..until(self.closes_at, self.closes_in) }
+    }
+
     /// What the caller of the nth of those requests, from 0, is told.
     pub fn quota(&self, nth: i32) -> Quota {
         let is_exceeded = nth >= self.granted;
@@ -216,6 +244,18 @@ mod tests {
             ("GET", "/metrics", None),
         ] {
             assert_eq!(Rule::of(method, path), rule, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn an_ipv6_source_is_its_network() {
+        for (ip, network) in [
+            ("192.0.2.1", "192.0.2.1"),
+            ("2001:db8:0:1:2:3:4:5", "2001:db8:0:1::"),
+            ("2001:db8:0:1::", "2001:db8:0:1::"),
+            ("2001:db8:0:2::1", "2001:db8:0:2::"),
+        ] {
+            assert_eq!(source_network(ip.parse().unwrap()), network.parse::<IpAddr>().unwrap(), "{ip}");
         }
     }
 

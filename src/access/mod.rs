@@ -10,6 +10,7 @@ pub mod request_signature;
 pub mod rotation;
 pub mod seal;
 pub mod sessions;
+pub mod strength;
 pub mod tokens;
 
 use ledger_events::user::UserRole;
@@ -17,7 +18,7 @@ use ledger_events::{AccountId, Actor, CredentialId, ShardId, UserId};
 
 pub use gate::Gate;
 pub use operators::{IssuedToken, Operator, Operators, Role};
-pub use passwords::Passwords;
+pub use passwords::{Lane, NewPasswordError, Passwords};
 pub use sessions::Sessions;
 
 /// What a credential's sealed signing secret is bound to, beside its id.

@@ -4,6 +4,7 @@
 //! on every node. All times are the database's.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,13 +18,16 @@ use subtle::ConstantTimeEq;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
 
-use super::passwords::Passwords;
+use super::gate::LoginBudget;
+use super::passwords::{Lane, Passwords};
 use super::seal::{Keyring, Private, random_secret};
 use super::tokens::{AccessTokens, Claims};
 use super::{AccessError, Principal, Who};
 
 /// How long a refresh token counts.
 const REFRESH_LIFETIME: TimeDelta = TimeDelta::days(7);
+/// How long a network stays known where a user has logged in.
+const SOURCE_LIFETIME: TimeDelta = TimeDelta::days(90);
 /// How long a portal cookie counts.
 pub const PORTAL_LIFETIME: TimeDelta = TimeDelta::hours(8);
 
@@ -121,12 +125,37 @@ impl Sessions {
         self.keyring.fingerprint("user.email", email.to_lowercase())
     }
 
-    /// Begins a session; returns with it the text of its portal cookie.
+    /// Whose failed logins one of this user from this network is counted with: where the user has logged in before, those from
+    /// there, else those from all other networks together. It is the same for an email that nobody has.
+    ///
+    /// # Errors
+    /// When the database cannot be asked.
+    pub async fn login_budget(&self, email: &str, network: IpAddr) -> Result<LoginBudget, AccessError> {
+        let (user, source) = (self.email_lookup(email), self.source_hash(email, network));
+        let is_known: bool = sqlx::query_scalar(
+            "SELECT EXISTS (SELECT FROM vault.users v JOIN vault.login_sources s ON s.user_id = v.user_id
+             WHERE v.email_lookup = $1 AND s.source_hash = $2)",
+        )
+        .bind(&user[..])
+        .bind(&source[..])
+        .fetch_one(&self.pool)
+        .await?;
+        let whole = if is_known { source } else { self.keyring.fingerprint("login.elsewhere", user) };
+        let mut budget = LoginBudget::default();
+        budget.copy_from_slice(&whole[..16]);
+        Ok(budget)
+    }
+
+    fn source_hash(&self, email: &str, network: IpAddr) -> [u8; 32] {
+        self.keyring.fingerprint("login.source", [&self.email_lookup(email)[..], network.to_string().as_bytes()].concat())
+    }
+
+    /// Begins a session of a user who logs in from this network; returns with it the text of its portal cookie.
     ///
     /// # Errors
     /// [`AccessError::WrongPassword`] for an unknown email as for a wrong password: the same work is
     /// done for both.
-    pub async fn log_in(&self, email: &str, password: Private) -> Result<(Granted, Private), AccessError> {
+    pub async fn log_in(&self, email: &str, password: Private, network: IpAddr) -> Result<(Granted, Private), AccessError> {
         let found: Option<(UserId, AccountId, String)> = sqlx::query_as(
             "SELECT v.user_id, u.account_id, v.password_hash FROM vault.users v JOIN users u ON u.id = v.user_id WHERE v.email_lookup = $1",
         )
@@ -134,7 +163,7 @@ impl Sessions {
         .fetch_optional(&self.pool)
         .await?;
         let (user, hash) = found.map(|(user_id, account_id, hash)| ((user_id, account_id), Private::new(hash))).unzip();
-        let is_right = self.passwords.verify(password, hash.clone()).await?;
+        let is_right = self.passwords.verify(Lane::Source(network), password, hash.clone()).await?;
         let ((user_id, account_id), hash) = user.zip(hash).filter(|_| is_right).ok_or(AccessError::WrongPassword)?;
         let (portal_secret, refresh_token) = (random_secret(), random_secret());
         // The user may have been removed meanwhile, or got another password: who waits here for such a
@@ -145,7 +174,10 @@ impl Sessions {
                 SELECT v.user_id, $2, clock.now + $4, clock.now + $5 FROM vault.users v CROSS JOIN clock
                 WHERE v.user_id = $1 AND v.password_hash = $6 FOR SHARE OF v
                 RETURNING id, expires_at), token AS (
-                INSERT INTO vault.refresh_tokens (token_hash, session_id, expires_at) SELECT $3, id, expires_at FROM session)
+                INSERT INTO vault.refresh_tokens (token_hash, session_id, expires_at) SELECT $3, id, expires_at FROM session), source AS (
+                INSERT INTO vault.login_sources AS s (user_id, source_hash, succeeded_at)
+                SELECT $1, $7, clock.now FROM session CROSS JOIN clock
+                ON CONFLICT (user_id, source_hash) DO UPDATE SET succeeded_at = greatest(s.succeeded_at, excluded.succeeded_at))
              SELECT session.id AS session_id, session.expires_at, clock.now FROM session CROSS JOIN clock",
         )
         .bind(user_id)
@@ -154,6 +186,7 @@ impl Sessions {
         .bind(PORTAL_LIFETIME)
         .bind(REFRESH_LIFETIME)
         .bind(hash.expose())
+        .bind(&self.source_hash(email, network)[..])
         .fetch_optional(&self.pool)
         .await?;
         let begun = begun.ok_or(AccessError::WrongPassword)?;
@@ -277,7 +310,7 @@ pub async fn end_all(conn: &mut PgConnection, user_id: UserId) -> Result<PgQuery
         .await
 }
 
-/// Deletes what counts no more: a batch of refresh tokens and one of sessions. Returns how many, and
+/// Deletes what counts no more: a batch of refresh tokens, one of sessions and one of networks that users logged in from. Returns how many, and
 /// whether there may be more. Every node may do it at once.
 pub async fn purge(pool: &PgPool) -> Result<(u64, bool), sqlx::Error> {
     let tokens = sqlx::query(
@@ -294,8 +327,17 @@ pub async fn purge(pool: &PgPool) -> Result<(u64, bool), sqlx::Error> {
     .bind(PURGED_ROWS)
     .execute(pool)
     .await?;
-    let (tokens, sessions) = (tokens.rows_affected(), sessions.rows_affected());
-    Ok((tokens + sessions, tokens.max(sessions) >= PURGED_ROWS.unsigned_abs()))
+    let sources = sqlx::query(
+        "DELETE FROM vault.login_sources WHERE (user_id, source_hash) IN (
+            SELECT user_id, source_hash FROM vault.login_sources WHERE succeeded_at < clock_timestamp() - $2
+            LIMIT $1 FOR UPDATE SKIP LOCKED)",
+    )
+    .bind(PURGED_ROWS)
+    .bind(SOURCE_LIFETIME)
+    .execute(pool)
+    .await?;
+    let purged = [tokens, sessions, sources].map(|purged| purged.rows_affected());
+    Ok((purged.iter().sum(), purged.iter().any(|rows| *rows >= PURGED_ROWS.unsigned_abs())))
 }
 
 async fn look_up(pool: PgPool, mut waiting: mpsc::Receiver<Lookup>) {

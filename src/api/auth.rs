@@ -2,7 +2,7 @@
 //! the raw body, signatures (contract, "The way of a request"). The caller goes into the request's
 //! extensions, where [`super::principal::Caller`] finds it.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use chrono::Utc;
 use ledger_events::{Actor, UserId};
@@ -10,6 +10,7 @@ use poem::http::{HeaderName, HeaderValue};
 use poem::{Endpoint, IntoResponse, Middleware, Request, Response, Result};
 
 use super::body;
+use super::cross_site;
 use super::edge::WireUri;
 use super::error::{ApiError, Code, RateLimited};
 use super::log::is_for_auditors;
@@ -19,7 +20,7 @@ use super::source::source_ip;
 use super::state::ApiState;
 use super::user_auth::{bearer, portal_user};
 use crate::access::gate::{Claim, Client, Verdict};
-use crate::access::limits::{Quota, Rule, blocked_message, is_under};
+use crate::access::limits::{Block, Quota, Rule, blocked_message, is_under};
 use crate::access::request_signature::{self, SignatureError};
 use crate::access::{AccessError, Operator, Operators, Principal, SIGNING_SECRET, Who};
 
@@ -62,12 +63,12 @@ pub(super) const RATE_LIMIT_HEADERS: [(&str, &str); 3] = [
 /// Where a request's quota is put, for the headers of its answer, whatever that is. In every
 /// request's extensions.
 #[derive(Clone, Debug, Default)]
-pub struct QuotaSlot(Arc<OnceLock<Quota>>);
+pub struct QuotaSlot(Arc<Mutex<Option<Quota>>>);
 
 impl QuotaSlot {
     /// Adds the three headers, if a rule governs the request.
     pub fn add_headers(&self, response: &mut Response) {
-        let Some(quota) = self.0.get() else { return };
+        let Some(quota) = *self.0.lock().unwrap_or_else(PoisonError::into_inner) else { return };
         let headers = response.headers_mut();
         headers.insert(X_RATELIMIT_LIMIT, HeaderValue::from(quota.ceiling));
         headers.insert(X_RATELIMIT_REMAINING, HeaderValue::from(quota.remaining));
@@ -144,8 +145,19 @@ async fn admit(state: &ApiState, request: &mut Request) -> Result<()> {
         Some(Err(error)) => Some(error),
         None => None,
     };
-    let rule = Rule::of(request.method().as_str(), path);
+    let rule = match &refused_operator {
+        // What is not there was not guessed.
+        Some(error) if error.code == Code::Unauthorized && bearer(request).is_some() => Some(Rule::Operator),
+        _ => Rule::of(request.method().as_str(), path),
+    };
     let ip = source_ip(request, &state.trusted_proxies);
+    if let Some(error) = cross_site::refusal(&state.public_url, request) {
+        match state.gate.look(ip, rule).await.map_err(ApiError::from)? {
+            Verdict::Blocked(block) => return Err(refuse_blocked(state, request, block)),
+            Verdict::Seen { quota, .. } => quota.into_iter().for_each(|quota| keep(request, quota)),
+        }
+        return Err(error.into());
+    }
     let user = user(state, request).await.transpose();
     let claim = match &user {
         Ok(Some((user_id, principal))) => Claim::User { user_id: *user_id, account_id: principal.account_id },
@@ -162,11 +174,7 @@ async fn admit(state: &ApiState, request: &mut Request) -> Result<()> {
         }
     });
     let client = match verdict? {
-        Verdict::Blocked(block) => {
-            let quota = block.quota(state.gate.limits.login);
-            state.metrics.rate_limited("block");
-            return Err(refuse(request, quota, blocked_message(quota.retry_after)));
-        }
+        Verdict::Blocked(block) => return Err(refuse_blocked(state, request, block)),
         Verdict::Seen { client, quota } => {
             let user = user.as_ref().ok().and_then(Option::as_ref).map(|(_, principal)| principal);
             if let Some(principal) = user.or(client.as_ref().map(|client| &client.principal)) {
@@ -254,13 +262,21 @@ fn name(request: &Request, caller: Actor) {
 
 fn keep(request: &Request, quota: Quota) {
     if let Some(slot) = request.extensions().get::<QuotaSlot>() {
-        _ = slot.0.set(quota); // a request is asked for once
+        // Of two rules, a login's, the latter counts: it is asked for only where the former let it through.
+        *slot.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(quota);
     }
 }
 
-fn refuse(request: &Request, quota: Quota, message: String) -> poem::Error {
+/// A 429 whose headers tell of this quota.
+pub(super) fn refuse(request: &Request, quota: Quota, message: String) -> poem::Error {
     keep(request, quota);
     RateLimited { message, retry_after: quota.retry_after }.into()
+}
+
+pub(super) fn refuse_blocked(state: &ApiState, request: &Request, block: Block) -> poem::Error {
+    let quota = block.quota(state.gate.limits.login);
+    state.metrics.rate_limited("block");
+    refuse(request, quota, blocked_message(quota.retry_after))
 }
 
 /// Whether the request is signed, if its credential must sign: by what came over the wire.

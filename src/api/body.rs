@@ -57,7 +57,7 @@ pub async fn read(body: Body, limit: usize) -> Result<Vec<u8>, ApiError> {
 }
 
 /// Whether the Content-Type, its parameters aside, is JSON's.
-fn is_json(content_type: &str) -> bool {
+pub(super) fn is_json(content_type: &str) -> bool {
     let essence = content_type.split(';').next().unwrap_or_default();
     essence.trim().eq_ignore_ascii_case(JSON)
 }

@@ -13,6 +13,7 @@ use poem_openapi::error::{ParseParamError, ParsePathError, ParseRequestPayloadEr
 
 use super::allow::Methods;
 use super::auth::{CallerSlot, QuotaSlot, X_API_KEY};
+use super::browser_headers::forbid_storing;
 use super::error::{ApiError, Code, RateLimited};
 use super::lifecycle::Lifecycle;
 use super::request_id::{CURRENT, RequestId, X_REQUEST_ID, current_text};
@@ -105,6 +106,7 @@ impl<E: Endpoint> Endpoint for EdgeEndpoint<E> {
         response.headers_mut().insert(X_REQUEST_ID, id.header().clone());
         quota.add_headers(&mut response);
         self.lifecycle.announce(wire.path(), response.headers_mut());
+        forbid_storing(wire.path(), response.headers_mut());
         if let Some(metrics) = &self.metrics {
             let (method, route) = (known_method(&method), route_class(wire.path()));
             metrics.answered(method, route, response.status().as_u16(), start.elapsed());

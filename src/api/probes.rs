@@ -5,6 +5,7 @@ use poem_openapi::registry::{MetaMediaType, MetaResponse, MetaResponses, MetaSch
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi};
 use serde::Serialize;
 
+use super::browser_headers;
 use super::error::{ApiError, Code};
 use super::reply::{NoStore, Reply};
 use super::state::{State, Tag};
@@ -111,7 +112,12 @@ pub fn add_document(route: Route, page_path: &str, page: String, document_path: 
 
 /// A text that is the same for everybody.
 pub fn add_text(route: Route, path: &str, content_type: &'static str, text: String) -> Route {
+    let policy = content_type.starts_with("text/html").then(|| browser_headers::policy(&text));
     let text = hyper::body::Bytes::from(text);
-    let answer = move |_| Response::builder().content_type(content_type).body(text.clone());
+    let answer = move |_| {
+        let mut response = Response::builder().content_type(content_type).body(text.clone());
+        browser_headers::protect(policy.as_ref(), &mut response);
+        response
+    };
     route.at(path, get(poem::endpoint::make_sync(answer)))
 }

@@ -1,11 +1,12 @@
 //! `/auth`: logging in, carrying a session on, logging out.
 
 use poem::http::{HeaderValue, header};
-use poem::{IntoResponse, Response};
+use poem::{IntoResponse, Request, Response};
 use poem_openapi::registry::{MetaHeader, MetaResponses, Registry};
 use poem_openapi::{ApiResponse, Object, OpenApi};
 use serde::Serialize;
 
+use super::auth::{refuse, refuse_blocked};
 use super::body::{NoFields, StrictJson};
 use super::error::{ApiError, documented_header};
 use super::fields::{Fields, FromFields};
@@ -13,11 +14,14 @@ use super::principal::{Caller, PORTAL_COOKIE, PortalUser};
 use super::readers::text;
 use super::reply::{NoStore, Reply};
 use super::scalars::Timestamp;
+use super::source::source_ip;
 use super::state::{State, Tag};
-use crate::access::Who;
+use crate::access::gate::Verdict;
+use crate::access::limits::{Rule, source_network};
 use crate::access::seal::Private;
 use crate::access::sessions::{Granted, PORTAL_LIFETIME};
 use crate::access::tokens::ACCESS_LIFETIME;
+use crate::access::{AccessError, Who};
 
 /// Who logs in.
 #[derive(Object)]
@@ -125,6 +129,38 @@ impl<R: ApiResponse> ApiResponse for WithPortalCookie<R> {
     }
 }
 
+/// Why a login is refused.
+enum LoginError {
+    Refused(ApiError),
+    /// 429: there are too many of the user, or the address was blocked meanwhile.
+    Limited(poem::Error),
+}
+
+impl<E: Into<ApiError>> From<E> for LoginError {
+    fn from(error: E) -> LoginError {
+        LoginError::Refused(error.into())
+    }
+}
+
+impl From<LoginError> for poem::Error {
+    fn from(error: LoginError) -> poem::Error {
+        match error {
+            LoginError::Refused(error) => error.into(),
+            LoginError::Limited(error) => error,
+        }
+    }
+}
+
+impl ApiResponse for LoginError {
+    fn meta() -> MetaResponses {
+        ApiError::meta()
+    }
+
+    fn register(registry: &mut Registry) {
+        ApiError::register(registry);
+    }
+}
+
 pub struct Sessions;
 
 #[OpenApi(prefix_path = "/auth", tag = "Tag::Sessions")]
@@ -132,15 +168,30 @@ impl Sessions {
     /// Log in
     ///
     /// Begins a session: an access token for 15 minutes, a refresh token for 7 days, and the portal
-    /// cookie for 8 hours. 401 `E_INVALID_CREDENTIALS` for an unknown email as for a wrong password.
+    /// cookie for 8 hours. 401 `E_INVALID_CREDENTIALS` for an unknown email as for a wrong password. Failed logins
+    /// of one user are limited, too: see [Rate limits and polling](/docs/guides/limits).
     #[oai(path = "/login", method = "post", operation_id = "log_in")]
     async fn log_in(
         &self,
+        request: &Request,
         state: State<'_>,
         body: StrictJson<Login>,
-    ) -> Result<WithPortalCookie<NoStore<Reply<Tokens>>>, ApiError> {
+    ) -> Result<WithPortalCookie<NoStore<Reply<Tokens>>>, LoginError> {
         let Login { email, password } = body.0;
-        let (granted, cookie) = state.sessions.log_in(&email, Private::new(password)).await?;
+        let ip = source_ip(request, &state.trusted_proxies);
+        let network = source_network(ip);
+        let budget = state.sessions.login_budget(&email, network).await?;
+        match state.gate.log_in(ip, budget).await? {
+            Verdict::Blocked(block) => return Err(LoginError::Limited(refuse_blocked(&state, request, block))),
+            Verdict::Seen { quota: Some(quota), .. } if quota.is_exceeded => {
+                state.metrics.rate_limited(Rule::UserLogin.name());
+                let message = Rule::UserLogin.message(quota.retry_after);
+                return Err(LoginError::Limited(refuse(request, quota, message)));
+            }
+            Verdict::Seen { .. } => {}
+        }
+        let (granted, cookie) = state.sessions.log_in(&email, Private::new(password), network).await?;
+        state.gate.forgive(budget).await.map_err(AccessError::from)?;
         Ok(WithPortalCookie { reply: NoStore(Reply(granted.into())), value: Some(cookie) })
     }
 

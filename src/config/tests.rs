@@ -34,7 +34,7 @@ fn the_defaults_are_the_contracts() {
     assert_eq!((config.delivery_timeout, config.retry_base), (Duration::from_secs(30), Duration::from_secs(60)));
     assert_eq!(
         config.rate_limits.to_string(),
-        "orders=100/60s,images=100/60s,general=1000/1h,login=5/60s,refresh=20/60s,portal=20/1h"
+        "orders=100/60s,images=100/60s,general=1000/1h,login=5/60s,refresh=20/60s,portal=20/1h,user-login=20/1h,operator=20/60s"
     );
     assert!(!config.sandbox && config.trusted_proxies.is_empty() && config.webhook_allow_nets.is_empty());
     assert!(
@@ -45,7 +45,7 @@ fn the_defaults_are_the_contracts() {
 #[test]
 fn a_flag_is_stronger_than_the_file_and_the_file_than_the_default() {
     let file = "listen = \"127.0.0.1:1\"\nservice_name = \"FILE\"\nsandbox = true\nroles = [\"api\", \"delivery\"]\n\
-                delivery_in_flight = 128\nsunset_date = 2031-01-02\n[rate_limits]\nlogin = \"7/1m\"\n";
+                delivery_in_flight = 128\ndeprecation_date = 2030-01-02\nsunset_date = 2031-01-02\n[rate_limits]\nlogin = \"7/1m\"\n";
     let config = with_file(file, &["--listen", "127.0.0.1:2", "--sandbox=false"]).unwrap();
     assert_eq!(config.listen.port(), 2);
     assert!(!config.sandbox);
@@ -107,7 +107,7 @@ fn a_wrong_value_is_one_line_that_names_it() {
         (&["--rate-limits", "orders=100"], "--rate-limits cannot be \"orders=100\": orders: a limit looks like 100/60s"),
         (
             &["--rate-limits", "order=1/1s"],
-            "--rate-limits cannot be \"order=1/1s\": \"order\" is not one of orders, images, general, login, refresh, portal",
+            "--rate-limits cannot be \"order=1/1s\": \"order\" is not one of orders, images, general, login, refresh, portal, user-login, operator",
         ),
         (
             &["--rate-limits", "login=0/1s"],
@@ -123,6 +123,39 @@ fn a_wrong_value_is_one_line_that_names_it() {
     ] {
         let refused = parse(command(), arguments).unwrap_err().to_string();
         assert_eq!(refused, expected, "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_sunset_that_breaks_a_promise_needs_a_reason() {
+    let with = |deprecation: &str, sunset: &str, reason: Option<&str>| {
+        let mut arguments = vec!["--sunset-date", sunset];
+        arguments.extend([deprecation].into_iter().filter(|date| !date.is_empty()).flat_map(|date| ["--deprecation-date", date]));
+        arguments.extend(reason.into_iter().flat_map(|reason| ["--emergency-sunset", reason]));
+        parse(command(), &arguments).map(|config| config.emergency_sunset().is_some()).map_err(|error| error.to_string())
+    };
+    for (deprecation, sunset) in [("2027-07-01", "2028-07-01"), ("2028-02-29", "2029-02-28"), ("2030-01-01", "2035-01-01")] {
+        assert_eq!(with(deprecation, sunset, None), Ok(false), "{sunset}");
+        let refused = with(deprecation, sunset, Some("leaked")).unwrap_err();
+        assert_eq!(refused, "--emergency-sunset is not needed: the sunset keeps what was promised");
+    }
+    for (deprecation, sunset, why) in [
+        ("2026-01-01", "2028-06-30", "--sunset-date is 2028-06-30, and clients were promised /api/v1 until 2028-07-01"),
+        ("", "2028-06-30", "--sunset-date is 2028-06-30, and clients were promised /api/v1 until 2028-07-01"),
+        ("2028-01-02", "2029-01-01", "--sunset-date is 2029-01-01, which is not 12 months or more after a --deprecation-date"),
+        ("", "2029-01-01", "--sunset-date is 2029-01-01, which is not 12 months or more after a --deprecation-date"),
+    ] {
+        let refused = with(deprecation, sunset, None).unwrap_err();
+        assert_eq!(refused, format!("{why}: only --emergency-sunset REASON allows that"));
+        assert_eq!(with(deprecation, sunset, Some("the signing keys leaked")), Ok(true), "{sunset}");
+    }
+    let before = with("2027-01-02", "2027-01-01", Some("leaked")).unwrap_err();
+    assert_eq!(before, "--sunset-date must not be before --deprecation-date");
+    let alone = parse(command(), &["--emergency-sunset", "leaked"]).unwrap_err().to_string();
+    assert_eq!(alone, "--emergency-sunset needs --sunset-date");
+    for reason in ["", " ", "two\nlines", &"x".repeat(501)] {
+        let refused = with("", "2027-01-01", Some(reason)).unwrap_err();
+        assert!(refused.ends_with("a reason is a line of 1 to 500 characters"), "{refused}");
     }
 }
 

@@ -120,6 +120,10 @@ pub struct RateLimits {
     pub refresh: RateLimit,
     /// State-changing calls of the portal, by user.
     pub portal: RateLimit,
+    /// Failed logins of one user, by the networks where the user has logged in before, and by all others together.
+    pub user_login: RateLimit,
+    /// Wrong operator tokens, by source.
+    pub operator: RateLimit,
 }
 
 impl Default for RateLimits {
@@ -132,12 +136,14 @@ impl Default for RateLimits {
             login: limit(5, 60),
             refresh: limit(20, 60),
             portal: limit(20, 3_600),
+            user_login: limit(20, 3_600),
+            operator: limit(20, 60),
         }
     }
 }
 
 impl RateLimits {
-    pub(super) fn rules(&self) -> [(&'static str, RateLimit); 6] {
+    pub(super) fn rules(&self) -> [(&'static str, RateLimit); 8] {
         [
             ("orders", self.orders),
             ("images", self.images),
@@ -145,6 +151,8 @@ impl RateLimits {
             ("login", self.login),
             ("refresh", self.refresh),
             ("portal", self.portal),
+            ("user-login", self.user_login),
+            ("operator", self.operator),
         ]
     }
 }
@@ -163,6 +171,8 @@ impl FromStr for RateLimits {
                 "login" => &mut limits.login,
                 "refresh" => &mut limits.refresh,
                 "portal" => &mut limits.portal,
+                "user-login" => &mut limits.user_login,
+                "operator" => &mut limits.operator,
                 _ => return Err(format!("{name:?} is not one of {}", limits.rules().map(|(name, _)| name).join(", "))),
             };
             *place = limit.trim().parse().map_err(|error| format!("{name}: {error}"))?;
@@ -256,4 +266,13 @@ pub(super) fn service_name(text: &str) -> Result<String, String> {
 /// Taken as it is and checked later: clap would repeat a wrong value in its refusal.
 pub(super) fn secret(text: &str) -> Result<Private, Infallible> {
     Ok(Private::new(text))
+}
+
+/// A text for people, on one line.
+pub(super) fn reason(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    match (1..=500).contains(&text.chars().count()) && !text.contains(char::is_control) {
+        true => Ok(text.to_owned()),
+        false => Err("a reason is a line of 1 to 500 characters".to_owned()),
+    }
 }

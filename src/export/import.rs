@@ -204,22 +204,25 @@ impl Survey {
             *greatest = id.max(*greatest);
         };
         let sequence = match recorded.stream_type {
-            StreamType::Order => "order_ids",
-            StreamType::Wallet => "wallet_ids",
-            StreamType::Webhook => "webhook_ids",
-            StreamType::Replay => "replay_ids",
-            StreamType::Account => "account_ids",
-            StreamType::Credential => "credential_ids",
-            StreamType::User => "user_ids",
-            StreamType::Product => "product_ids",
-            StreamType::Category => "category_ids",
-            StreamType::IpBlock => "ip_blocks_id_seq",
-            StreamType::Operator => "vault.operators_id_seq",
-            StreamType::Beneficiary => "beneficiary_ids",
-            StreamType::Payout => "payout_ids",
-            StreamType::Reconciliation => "bank_statement_ids",
+            StreamType::Order => Some("order_ids"),
+            StreamType::Wallet => Some("wallet_ids"),
+            StreamType::Webhook => Some("webhook_ids"),
+            StreamType::Replay => Some("replay_ids"),
+            StreamType::Account => Some("account_ids"),
+            StreamType::Credential => Some("credential_ids"),
+            StreamType::User => Some("user_ids"),
+            StreamType::Product => Some("product_ids"),
+            StreamType::Category => Some("category_ids"),
+            StreamType::IpBlock => Some("ip_blocks_id_seq"),
+            StreamType::Operator => Some("vault.operators_id_seq"),
+            StreamType::Beneficiary => Some("beneficiary_ids"),
+            StreamType::Payout => Some("payout_ids"),
+            StreamType::Reconciliation => Some("bank_statement_ids"),
+            StreamType::ApiVersion => None, // a version has its own number
         };
-        taken(sequence, recorded.stream_id);
+        if let Some(sequence) = sequence {
+            taken(sequence, recorded.stream_id);
+        }
         // Nobody may act under the id of an operator of the past.
         if let Actor::Operator(id) = recorded.metadata.actor {
             taken("vault.operators_id_seq", id);

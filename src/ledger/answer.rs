@@ -31,6 +31,7 @@ pub enum Answer {
         signing_secret: Option<Private>,
     },
     IpBlockLifted,
+    EmergencySunset,
     OperatorToken {
         id: i64,
     },

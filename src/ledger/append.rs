@@ -90,7 +90,7 @@ impl Batch {
             Event::User(e) => evolve_in!(self.users, self.touched.users, stream_id, evolve_user, e, &moment),
             Event::Product(e) => evolve_in!(self.products, self.touched.products, stream_id, evolve_product, e, &moment),
             Event::Category(e) => evolve_in!(self.categories, self.touched.categories, stream_id, evolve_category, e, &moment),
-            Event::IpBlock(_) => {} // no state beside the event
+            Event::IpBlock(_) | Event::ApiVersion(_) => {} // no state beside the event
             Event::Operator(_) => {
                 if let Some(known) = self.operators.get_mut(&stream_id) {
                     known.version = moment.version;
@@ -128,6 +128,7 @@ impl Batch {
             Event::Product(_) => self.products.get(&id).map(|s| s.version),
             Event::Category(_) => self.categories.get(&id).map(|s| s.version),
             Event::IpBlock(_) => None,
+            Event::ApiVersion(_) => self.sunset.as_ref().map(|(version, _)| *version),
             Event::Operator(_) => self.operators.get(&id).map(|s| s.version),
             Event::Beneficiary(_) => self.beneficiaries.get(&id).map(|s| s.version),
             Event::Payout(_) => self.payouts.get(&id).map(|s| s.version),

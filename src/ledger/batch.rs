@@ -32,6 +32,7 @@ use super::keys::{DataKeys, NewKey};
 use super::memory::{Memory, Recent};
 use super::stock::{self, Shelves, Voucher};
 use super::submission::Rendered;
+use super::sunset::Declared;
 use crate::access::operators;
 use crate::access::seal::{DataKey, Keyring, Private, SealError};
 pub use allocation::pair;
@@ -118,6 +119,8 @@ pub struct Batch {
     pub data_keys: DataKeys,
     pub signing_secrets: HashMap<CredentialId, Vec<u8>>,
     pub ip_blocks: HashMap<IpAddr, i64>,
+    /// The last emergency sunset.
+    pub sunset: Option<Declared>,
     /// Operators' tokens, by their ids.
     pub operators: HashMap<i64, operators::Known>,
     pub users: HashMap<UserId, User>,
@@ -208,6 +211,7 @@ impl Batch {
             recent,
             signing_secrets: HashMap::new(),
             ip_blocks: HashMap::new(),
+            sunset: None,
             operators: HashMap::new(),
             user_of: HashMap::new(),
             categories: HashMap::new(),

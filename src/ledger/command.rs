@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use chrono::NaiveDate;
 use ledger_events::account::{AccountStatus, DiscountRule};
+use ledger_events::api_version::EmergencySunsetDeclared;
 use ledger_events::beneficiary::BeneficiaryKind;
 use ledger_events::catalogue::{ProductChange, ProductDetails, ProductImageSet};
 use ledger_events::operator::OperatorRole;
@@ -80,6 +81,8 @@ pub enum Command {
     LiftIpBlock {
         ip: IpAddr,
     },
+    /// Records why the client API's version ends earlier than promised.
+    DeclareEmergencySunset(EmergencySunsetDeclared),
     OpenWallet {
         account_id: AccountId,
         currency: Currency,

@@ -26,6 +26,7 @@ pub mod statement;
 pub mod stock;
 pub mod story;
 pub mod submission;
+pub mod sunset;
 pub mod texts;
 mod wake;
 mod writer;

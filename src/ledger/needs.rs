@@ -47,6 +47,8 @@ pub struct Needs<'a> {
     pub credentials: HashSet<CredentialId>,
     pub signing_secrets: HashSet<CredentialId>,
     pub ip_blocks: Vec<IpAddr>,
+    /// The last emergency sunset.
+    pub sunset: bool,
     /// Ids of operators' tokens.
     pub operators: HashSet<i64>,
     pub users: HashSet<UserId>,
@@ -148,6 +150,7 @@ impl<'a> Needs<'a> {
             Command::IssueOperatorToken(_) => self.counts[Self::OPERATORS] += 1,
             Command::RevokeOperatorToken { id } => _ = self.operators.insert(*id),
             Command::LiftIpBlock { ip } => self.ip_blocks.push(*ip),
+            Command::DeclareEmergencySunset(_) => self.sunset = true,
             Command::CreateUser(user) => {
                 self.accounts.insert(user.account_id);
                 self.emails.push(user.email_lookup);

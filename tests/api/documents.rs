@@ -100,3 +100,64 @@ async fn a_log_that_can_be_changed_is_not_ready() {
     assert!(error["message"].as_str().unwrap().contains("events_append_only"), "{error}");
     assert_eq!(node.send(node.request("GET", "/healthz")).await.status, 200);
 }
+
+/// No page may load or run anything but what is in it, and none stands in another site's frame.
+#[tokio::test]
+async fn every_page_is_protected() {
+    let node = Node::start().await;
+    let mut pages = vec!["/docs".to_owned(), "/admin/docs".to_owned(), "/docs/guides".to_owned()];
+    let index = node.send(node.request("GET", "/docs/guides")).await.text;
+    let names = index.split("href=\"").skip(1).map(|rest| rest.split('"').next().unwrap());
+    pages.extend(names.filter(|path| path.starts_with("/docs/guides/")).map(str::to_owned));
+    assert!(pages.len() > 10, "{pages:?}");
+    for page in pages {
+        let answer = node.send(node.request("GET", &page)).await;
+        assert_eq!((answer.status, answer.header("content-type")), (200, "text/html; charset=utf-8"), "{page}");
+        let policy = answer.header("content-security-policy");
+        for part in
+            ["default-src 'none'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'", "style-src 'sha256-"]
+        {
+            assert!(policy.contains(part), "{page}: {policy}");
+        }
+        assert!(!policy.contains("unsafe") && !policy.contains('*'), "{page}: {policy}");
+        let is_static = page.contains("guides");
+        assert_eq!(policy.contains("script-src 'none'"), is_static, "{page}: {policy}");
+        assert_eq!(answer.header("x-content-type-options"), "nosniff", "{page}");
+        assert_eq!(answer.header("x-frame-options"), "DENY", "{page}");
+        // An attribute would need a hash of its own.
+        assert!(!is_static || !answer.text.contains(" style="), "{page}");
+    }
+    for path in ["/openapi.json", "/admin/openapi.json", "/docs/vectors/request-signing.json"] {
+        assert_eq!(node.send(node.request("GET", path)).await.header("x-content-type-options"), "nosniff", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn what_tells_of_an_account_is_kept_nowhere() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let owner = node.user(setup.client.account_id, "owner").await;
+    let client = async |method: &str, path: &str, body: Value| node.client(&setup.client, method, path, body).await;
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    let statement = format!("/wallets/{}/statement?from=2026-01-01T00:00:00Z&to=2026-02-01T00:00:00Z", setup.wallet_id);
+    let csv = node.by(&setup.client, "GET", &statement).header("Accept", "text/csv");
+    for (what, answer) in [
+        ("an order", client("POST", "/orders", order).await),
+        ("orders", client("GET", "/orders", Value::Null).await),
+        ("products, with the caller's discount", client("GET", "/products", Value::Null).await),
+        ("wallets", client("GET", "/wallets", Value::Null).await),
+        ("a statement", client("GET", &statement, Value::Null).await),
+        ("a statement as CSV", node.send(csv).await),
+        ("a refusal", client("GET", "/orders/999999", Value::Null).await),
+        ("keys", node.bearer(&owner.access_token, "GET", "/client/api/api-keys", Value::Null).await),
+        ("a logout", node.bearer(&owner.access_token, "POST", "/auth/logout", Value::Null).await),
+        ("accounts", node.operator("GET", "/accounts", Value::Null).await),
+        ("nobody", node.anyone("GET", "/api/v1/orders", Value::Null).await),
+    ] {
+        assert_eq!(answer.header("cache-control"), "no-store", "{what}: {} {}", answer.status, answer.text);
+    }
+    for path in ["/countries", "/currencies", "/categories"] {
+        let answer = client("GET", path, Value::Null).await;
+        assert_eq!((answer.status, answer.header("cache-control")), (200, "private, max-age=86400"), "{path}");
+    }
+}

@@ -288,7 +288,10 @@ async fn an_operator_lifts_a_block() {
 #[tokio::test]
 async fn refreshes_and_the_portal_have_limits_of_their_own() {
     let node = Node::with_limits(limits("refresh=2/60s,portal=1/1h")).await;
-    let post = async |path: &str| node.send(node.request("POST", path).header("X-Forwarded-For", "192.0.2.1")).await;
+    let post = async |path: &str| {
+        node.send(node.request("POST", path).header("X-Forwarded-For", "192.0.2.1").header("Content-Type", "application/json"))
+            .await
+    };
     for left in [1, 0] {
         assert_eq!(quota(&post("/auth/refresh").await), (2, left));
     }

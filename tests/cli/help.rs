@@ -38,7 +38,7 @@ const SETTINGS: &[(&str, &str, &str)] = &[
     (
         "--rate-limits",
         "LEDGER_RATE_LIMITS",
-        "[default: orders=100/60s,images=100/60s,general=1000/1h,login=5/60s,refresh=20/60s,portal=20/1h]",
+        "[default: orders=100/60s,images=100/60s,general=1000/1h,login=5/60s,refresh=20/60s,portal=20/1h,user-login=20/1h,operator=20/60s]",
     ),
     ("--max-clock-jump", "LEDGER_MAX_CLOCK_JUMP", "[default: 1d]"),
     ("--attempt-retention", "LEDGER_ATTEMPT_RETENTION", "[default: 90d]"),
@@ -46,6 +46,7 @@ const SETTINGS: &[(&str, &str, &str)] = &[
     ("--response-body-quota", "LEDGER_RESPONSE_BODY_QUOTA", "[default: 16MiB]"),
     ("--deprecation-date", "LEDGER_DEPRECATION_DATE", "[default: none]"),
     ("--sunset-date", "LEDGER_SUNSET_DATE", "[default: none]"),
+    ("--emergency-sunset", "LEDGER_EMERGENCY_SUNSET", "[default: none]"),
     ("--log-format", "LEDGER_LOG_FORMAT", "[default: text on a terminal, else json]"),
     ("--postgres-programs", "LEDGER_POSTGRES_PROGRAMS", "[default: looked for, else downloaded]"),
     ("--postgres-release", "LEDGER_POSTGRES_RELEASE", "[default: 17.11.0, for Linux with glibc and macOS]"),

@@ -6,6 +6,7 @@ mod demo;
 mod embedded;
 mod help;
 mod payouts;
+mod promises;
 mod remote;
 mod roles;
 mod secrets;

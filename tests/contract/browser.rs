@@ -111,10 +111,13 @@ impl Browser {
         self.ask("/execute/sync", json!({"script": script, "args": []})).await
     }
 
-    /// What the browser had to complain of since it was asked last.
+    /// What the browser had to complain of since it was asked last; a violation of a page's policy is of any level.
     async fn complaints(&self) -> Vec<Value> {
         let said = self.ask("/se/log", json!({"type": "browser"})).await;
-        said.as_array().unwrap().iter().filter(|line| line["level"] == "SEVERE").cloned().collect()
+        let is_bad = |line: &&Value| {
+            line["level"] == "SEVERE" || line["message"].as_str().is_some_and(|text| text.contains("Content Security Policy"))
+        };
+        said.as_array().unwrap().iter().filter(is_bad).cloned().collect()
     }
 
     /// The browser ends with its session.
@@ -177,16 +180,30 @@ async fn pages_work(browser: &Browser) {
     browser.click(&format!("//{}", of_class("btn-done"))).await;
     let (status, body) = try_out(browser, "list_wallets").await;
     assert_eq!(status, "200", "{body}");
+    assert_eq!(browser.complaints().await, Vec::<Value>::new(), "calling it breaks no policy");
     let wallets: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(wallets["data"]["wallets"][0]["id"], setup.wallet_id, "{wallets}");
 
     open(browser, &node, "/admin/docs", "/admin/openapi.json").await;
     let (status, body) = try_out(browser, "list_accounts").await;
     assert!(status.starts_with("401") && body.contains("E_"), "{status} {body}");
+    let said = browser.complaints().await;
+    assert!(said.len() == 1 && said[0]["source"] == "network", "the 401 alone: {said:?}");
 
     browser.open(&format!("{}/docs/guides", node.url())).await;
     browser.click("//a[text()='Receiving webhooks']").await;
     assert_eq!(browser.run("return document.title").await, "Receiving webhooks");
+    assert_eq!(browser.run("return getComputedStyle(document.body).maxWidth").await, "832px", "it has its style");
+    assert_eq!(browser.complaints().await, Vec::<Value>::new(), "the guides");
+
+    // What is not in the page does not run, and the browser says so: the test would see a violation.
+    browser.open(&format!("{}/docs", node.url())).await;
+    let script = "const script = document.createElement('script'); script.textContent = 'window.injected = true';
+        document.body.append(script); document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.injected = true\">');
+        return window.injected === undefined";
+    assert_eq!(browser.run(script).await, true);
+    let said = browser.complaints().await;
+    assert!(said.iter().any(|line| line["message"].as_str().unwrap().contains("Content Security Policy")), "{said:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

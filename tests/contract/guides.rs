@@ -97,14 +97,14 @@ fn the_guide_tells_of_every_code() {
 #[tokio::test]
 async fn the_end_of_the_version_is_announced_as_configured() {
     let database = postgres::database().await;
-    let arguments = ["--deprecation-date", "2027-06-30", "--sunset-date", "2028-06-30"];
+    let arguments = ["--deprecation-date", "2027-06-30", "--sunset-date", "2028-07-01"];
     let node = Program::start(&database.url, &arguments).await;
     let get = async |path: &str| reqwest::get(format!("{}{path}", node.url())).await.unwrap();
     // Refused or unknown, an answer of the version is one.
     for path in ["/api/v1/orders", "/api/v1/nowhere"] {
         let answer = get(path).await;
         assert_eq!(answer.headers()["deprecation"], "@1814313600", "{path}");
-        assert_eq!(answer.headers()["sunset"], "Fri, 30 Jun 2028 00:00:00 GMT", "{path}");
+        assert_eq!(answer.headers()["sunset"], "Sat, 01 Jul 2028 00:00:00 GMT", "{path}");
     }
     for path in ["/admin/v1/orders", "/healthz", "/docs"] {
         let answer = get(path).await;

@@ -1,6 +1,7 @@
 //! What auditors have to find sound, and what they have to find.
 
 use ledger_events::account::{AccountStatus, DiscountRule};
+use ledger_events::api_version::EmergencySunsetDeclared;
 use ledger_events::catalogue::{ImageType, ProductChange, ProductImageSet};
 use ledger_events::operator::OperatorRole;
 use ledger_events::reconciliation::{Decision, StatementFormat};
@@ -167,6 +168,13 @@ impl Shop {
         let block = "INSERT INTO ip_blocks (ip, started_at, ends_at) VALUES ('192.0.2.1', now(), now() + interval '15 min')";
         sqlx::raw_sql(block).execute(self.pool()).await.unwrap();
         self.run(Command::LiftIpBlock { ip: "192.0.2.1".parse().unwrap() }).await;
+        let day = |text: &str| text.parse().unwrap();
+        self.run(Command::DeclareEmergencySunset(EmergencySunsetDeclared {
+            deprecation_date: Some(day("2026-12-01")),
+            sunset_date: day("2027-03-01"),
+            reason: "The signing keys leaked.".into(),
+        }))
+        .await;
     }
 
     /// One of each kind of subject; of the statement a line, and then the rest.

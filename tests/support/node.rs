@@ -46,8 +46,8 @@ pub struct Node {
 }
 
 /// More than any test asks for that is not about limits.
-pub const AMPLE_LIMITS: &str =
-    "orders=1000000/60s,images=1000000/60s,general=1000000/1h,login=1000000/60s,refresh=1000000/60s,portal=1000000/1h";
+pub const AMPLE_LIMITS: &str = "orders=1000000/60s,images=1000000/60s,general=1000000/1h,login=1000000/60s,refresh=1000000/60s,portal=1000000/1h,\
+    user-login=1000000/1h,operator=1000000/60s";
 
 impl Drop for Node {
     fn drop(&mut self) {
@@ -287,7 +287,7 @@ impl Node {
     }
 
     async fn session(&self, id: i64, account_id: i64, email: &str) -> User {
-        let (granted, cookie) = self.sessions.log_in(email, Private::new(PASSWORD)).await.unwrap();
+        let (granted, cookie) = self.sessions.log_in(email, Private::new(PASSWORD), [127, 0, 0, 1].into()).await.unwrap();
         User {
             id,
             account_id,

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{contents, refusals, schemas};
-use crate::access::limits::Rule;
+use crate::access::limits::{Rule, is_under};
 use crate::api::auth::RATE_LIMIT_HEADERS;
+use crate::api::browser_headers::is_private;
 use crate::api::error::{ApiError, Code, JSON};
+use crate::api::log::is_for_auditors;
 use crate::api::page::MAX_PAGE;
 use crate::api::principal::{API_KEY, API_SECRET, PORTAL_SESSION};
 use crate::api::probes;
@@ -157,7 +159,7 @@ fn add_parameters(operation: &mut Value, is_signed: bool, is_portal_change: bool
         added.push((
             "Origin",
             "With the cookie: the service's own origin, as a browser sends it from the service's pages; without it the change is \
-             403 `E_FORBIDDEN`. With a token it is ignored.",
+             403 `E_FORBIDDEN`, and charged to no limit. With a token it is ignored.",
         ));
     }
     for (name, description) in added {
@@ -179,6 +181,7 @@ fn add_parameters(operation: &mut Value, is_signed: bool, is_portal_change: bool
 fn add_headers(path: &str, method: &str, status: &str, response: &mut Value, shared: &mut Shared) {
     let integer = json!({"type": "integer", "format": "int64"});
     let text = json!({"type": "string"});
+    let says_itself = response.pointer("/headers/Cache-Control/description").is_some();
     let mut add = |name: &'static str, is_required: bool, description: &str, schema: &Value| {
         let header = json!({"description": description, "required": is_required, "schema": schema});
         shared.headers.insert(name, header);
@@ -189,6 +192,9 @@ fn add_headers(path: &str, method: &str, status: &str, response: &mut Value, sha
         add("Deprecation", false, "Since when this version is deprecated, as `@<unix_seconds>` (RFC 9745).", &text);
         add("Sunset", false, "When this version ends, as an HTTP date (RFC 8594).", &text);
     }
+    if is_private(path) && !says_itself {
+        add("Cache-Control", true, "`no-store`: what tells of an account is not kept.", &text);
+    }
     let is_governed = Rule::of(&method.to_uppercase(), path).is_some();
     // Nothing was counted where the store of the limits was away.
     if is_governed && status == "503" {
@@ -198,6 +204,11 @@ fn add_headers(path: &str, method: &str, status: &str, response: &mut Value, sha
         }
     } else if status == "429" || is_governed {
         RATE_LIMIT_HEADERS.iter().for_each(|(name, description)| add(name, true, description, &integer));
+    } else if status == "401" && (is_under(path, "/admin/v1") || is_for_auditors(path)) {
+        for (name, description) in RATE_LIMIT_HEADERS {
+            let description = format!("{description} Left out where no token was sent.");
+            response["headers"][name] = json!({"description": description, "required": false, "schema": integer});
+        }
     }
 }
 

@@ -53,8 +53,9 @@ const OWN: &[(&str, &[Code])] = &[
     ("cancel_replay", &[Code::Conflict]),
     ("import_statement", &[Code::Conflict]),
     ("decide_line", &[Code::Conflict]),
-    ("log_in", &[Code::InvalidCredentials]),
-    ("refresh_tokens", &[Code::InvalidToken]),
+    // From a page of another site.
+    ("log_in", &[Code::InvalidCredentials, Code::Forbidden]),
+    ("refresh_tokens", &[Code::InvalidToken, Code::Forbidden]),
     ("add_cosignatures", &[Code::Forbidden, Code::Conflict]),
 ];
 

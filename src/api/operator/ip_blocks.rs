@@ -6,6 +6,7 @@ use poem_openapi::param::Path;
 use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
 
+use crate::access::limits::source_network;
 use crate::api::body::NoFields;
 use crate::api::error::ApiError;
 use crate::api::outcome::answered;
@@ -27,7 +28,8 @@ pub struct IpBlocks;
 impl IpBlocks {
     /// Lift a login block
     ///
-    /// The address may call again at once, and its logins are counted anew.
+    /// The address may call again at once, and its logins are counted anew. An IPv6 address stands for its /64, which is blocked
+    /// as a whole.
     #[oai(path = "/ip-blocks/:ip", method = "delete", operation_id = "lift_ip_block")]
     async fn lift(
         &self,
@@ -40,8 +42,10 @@ impl IpBlocks {
         let ip: IpAddr = ip.0.parse().map_err(|_| not_found())?;
         let ip = ip.to_canonical();
         // Before it is lifted: meanwhile nothing is counted, and nothing lost if it goes no further.
-        state.gate.forget_logins(ip).await?;
-        let answer = state.ledger.execute(FIRST_SHARD, Command::LiftIpBlock { ip }, origin(caller.0.0.actor())).await?;
+        let network = source_network(ip);
+        state.gate.forget_logins(network).await?;
+        let lift = Command::LiftIpBlock { ip: network };
+        let answer = state.ledger.execute(FIRST_SHARD, lift, origin(caller.0.0.actor())).await?;
         answered!(answer, Answer::IpBlockLifted => ())?;
         Ok(Reply(LiftedIpBlock { ip: ip.to_string() }))
     }

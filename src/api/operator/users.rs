@@ -6,10 +6,10 @@ use poem_openapi::param::{Path, Query};
 use poem_openapi::{Enum, Object, OpenApi};
 use serde::Serialize;
 
-use crate::access::Operator;
 use crate::access::seal::Private;
+use crate::access::{NewPasswordError, Operator};
 use crate::api::body::{NoFields, StrictJson};
-use crate::api::error::ApiError;
+use crate::api::error::{ApiError, Code};
 use crate::api::fields::{Fields, FromFields};
 use crate::api::outcome::answered;
 use crate::api::page::Page;
@@ -65,7 +65,7 @@ struct CreateUser {
         pattern = r"^[^\s@\u0000-\u001f\u007f-\u009f]+@[^\s@\u0000-\u001f\u007f-\u009f]+$"
     ))]
     email: String,
-    /// To log in with.
+    /// To log in with. A common password, or one close to one, is refused.
     #[oai(validator(min_length = 8, max_length = 128))]
     password: String,
     /// What the user may do.
@@ -89,7 +89,7 @@ const ROLES: [(&str, UserRole); 3] = [("viewer", UserRole::Viewer), ("operator",
 struct ChangeUser {
     /// What the user may do.
     role: Option<UserRole>,
-    /// To log in with from now on.
+    /// To log in with from now on. A common password, or one close to one, is refused.
     #[oai(validator(min_length = 8, max_length = 128))]
     password: Option<String>,
 }
@@ -156,7 +156,7 @@ impl Users {
     ) -> Result<Created<User>, ApiError> {
         let shard = state.shard_of(id.0).await?;
         let CreateUser { email, password, role } = body.0;
-        let password_hash = state.sessions.passwords().hash(Private::new(password)).await?;
+        let password_hash = hash(&state, password, &email).await?;
         let create = Command::CreateUser(Create {
             account_id: id.0,
             role: role.into(),
@@ -212,7 +212,11 @@ impl Users {
     ) -> Result<Reply<User>, ApiError> {
         let ChangeUser { role, password } = body.0;
         let password_hash = match password {
-            Some(password) => Some(state.sessions.passwords().hash(Private::new(password)).await?),
+            Some(password) => {
+                let (shard, _) = users::find(state.ledger.pool(), id.0).await?.ok_or_else(not_found)?;
+                let email = texts::load(state.ledger.pool(), &state.keyring, shard, &[(EMAIL, id.0)]).await?;
+                Some(hash(&state, password, email.get(&(EMAIL, id.0)).map_or("", Private::expose)).await?)
+            }
             None => None,
         };
         let role = role.map(Into::into);
@@ -250,6 +254,19 @@ impl Users {
     ) -> Result<Reply<User>, ApiError> {
         act(&state, &caller, id.0, |account_id| Command::RemoveUser { account_id, user_id: id.0 }).await
     }
+}
+
+/// The hash of a new password of whoever has this email.
+///
+/// # Errors
+/// 400 for a password that is easy to guess.
+async fn hash(state: &ApiState, password: String, email: &str) -> Result<Private, ApiError> {
+    let parts = email.split(|c: char| !c.is_alphanumeric()).chain([email]).filter(|part| !part.is_empty());
+    let hashed = state.sessions.passwords().hash(Private::new(password), parts.map(Private::new).collect()).await;
+    hashed.map_err(|error| match error {
+        NewPasswordError::Weak => ApiError::invalid("password", "is a common password, or close to one: choose another"),
+        NewPasswordError::Unavailable => ApiError::new(Code::Unavailable),
+    })
 }
 
 /// Does something with a user, who is found by the id alone.

@@ -24,6 +24,7 @@ use crate::ledger::needs::Needs;
 use crate::ledger::reader;
 use crate::ledger::stock;
 use crate::ledger::submission::{Rendered, Submission};
+use crate::ledger::sunset;
 use crate::ledger::texts::{self, CANCEL_REASON, FAILURE_REASON, METADATA, VaultError};
 
 impl Batch {
@@ -156,6 +157,9 @@ impl Batch {
         }
         if !needs.ip_blocks.is_empty() {
             batch.ip_blocks = blocks::lock(conn, &needs.ip_blocks).await?;
+        }
+        if needs.sunset {
+            batch.sunset = sunset::load(conn, shard).await?;
         }
         let operators = missing(&needs.operators, &batch.operators);
         if !operators.is_empty() {

@@ -12,6 +12,7 @@ mod orders;
 mod payouts;
 mod reconciliation;
 mod replays;
+mod sunset;
 mod users;
 mod wallets;
 mod webhooks;
@@ -153,6 +154,7 @@ fn decide(batch: &mut Batch, command: &Command, story: Story<'_>) -> Decided {
         Command::IssueOperatorToken(token) => operators::issue(batch, token, story),
         Command::RevokeOperatorToken { id } => operators::revoke(batch, *id, story),
         Command::LiftIpBlock { ip } => blocks::lift(batch, *ip, story),
+        Command::DeclareEmergencySunset(sunset) => sunset::declare(batch, sunset, story),
         Command::CreateUser(user) => users::create(batch, user, story),
         Command::ChangeUser(change) => users::change(batch, change, story),
         Command::EndSessions { account_id, user_id } => users::end_sessions(batch, *account_id, *user_id, story),

@@ -11,13 +11,14 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, PgConnection};
 
 /// Every table that an erasure touches, and how it is rewritten.
-const TABLES: [(&str, &str); 9] = [
+const TABLES: [(&str, &str); 10] = [
     ("vault.texts", "VACUUM (FULL) vault.texts"),
     ("vault.vouchers", "VACUUM (FULL) vault.vouchers"),
     ("vault.statement_lines", "VACUUM (FULL) vault.statement_lines"),
     ("vault.data_keys", "VACUUM (FULL) vault.data_keys"),
     ("vault.users", "VACUUM (FULL) vault.users"),
     ("vault.sessions", "VACUUM (FULL) vault.sessions"),
+    ("vault.login_sources", "VACUUM (FULL) vault.login_sources"),
     ("vault.refresh_tokens", "VACUUM (FULL) vault.refresh_tokens"),
     ("public.idempotency_keys", "VACUUM (FULL) public.idempotency_keys"),
     ("public.delivery_state", "VACUUM (FULL) public.delivery_state"),

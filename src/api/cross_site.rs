@@ -1,0 +1,123 @@
+//! Requests that a page of another site can make a visitor's browser send to the pages' own endpoints, `/auth` and
+//! `/client/api`. They are refused before anything is charged: otherwise such a page uses up the budgets of its visitor's
+//! address, and six logins block it.
+
+use poem::Request;
+use poem::http::{HeaderName, header};
+
+use super::body;
+use super::error::{ApiError, Code};
+use super::principal::PORTAL_COOKIE;
+use super::user_auth::{bearer, cookie};
+use crate::access::limits::is_under;
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Why a request is refused unseen, if it is: 403 for one from another site's page, 415 for a login, a refresh or a new API
+/// key whose content type is not JSON's.
+pub fn refusal(public_url: &str, request: &Request) -> Option<ApiError> {
+    let path = request.uri().path();
+    if request.method().is_safe() || !(is_under(path, "/auth") || is_under(path, "/client/api")) {
+        return None;
+    }
+    let needs_no_token = is_under(path, "/auth/login") || is_under(path, "/auth/refresh");
+    // No page of another site can make a browser send a token.
+    let has_token = !needs_no_token && bearer(request).is_some();
+    if !has_token && !is_own(public_url, request) {
+        return Some(ApiError::new(Code::Forbidden).message("The request comes from a page that is not the service's."));
+    }
+    // A form and a `fetch` without CORS can send any content type but this one.
+    let takes_json = needs_no_token || (path == "/client/api/api-keys" && request.method() == "POST");
+    let is_json = request.content_type().is_some_and(body::is_json);
+    (takes_json && !is_json).then(|| ApiError::new(Code::UnsupportedMediaType))
+}
+
+/// Whether the request is from a page of the service or from no page at all. Browsers say which with `Sec-Fetch-Site` (but not
+/// over plain HTTP) and with `Origin` on every request that changes something. `Origin` is compared with the public URL, not
+/// with `Host`, which a page whose name was rebound to the service's address shares with it.
+fn is_own(public_url: &str, request: &Request) -> bool {
+    let mut sites = request.headers().get_all(SEC_FETCH_SITE).iter();
+    let mut origins = request.headers().get_all(header::ORIGIN).iter().peekable();
+    // A browser always sends an origin with a cookie that a script's request carries.
+    let is_named = origins.peek().is_some() || cookie(request, PORTAL_COOKIE).is_none();
+    let own = origin(public_url);
+    is_named
+        && sites.all(|site| site == "same-origin" || site == "none")
+        && origins.all(|given| given.to_str().ok().and_then(origin).is_some_and(|given| Some(given) == own))
+}
+
+fn origin(text: &str) -> Option<url::Origin> {
+    url::Url::parse(text).ok().map(|url| url.origin()).filter(url::Origin::is_tuple)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(path: &str, headers: &[(&'static str, &str)]) -> Option<Code> {
+        let mut request = Request::builder().method(poem::http::Method::POST).uri_str(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        refusal("https://pay.example", &request.finish()).map(|error| error.code)
+    }
+
+    const JSON: (&str, &str) = ("content-type", "application/json; charset=utf-8");
+
+    #[test]
+    fn an_origin_is_compared_as_a_whole() {
+        let from = |origin: &str| refused("/auth/login", &[JSON, ("origin", origin)]);
+        for origin in ["https://pay.example", "https://pay.example:443"] {
+            assert_eq!(from(origin), None, "{origin}");
+        }
+        for origin in
+            ["http://pay.example", "https://pay.example:8443", "https://pay.example.net", "https://a.pay.example", "null", ""]
+        {
+            assert_eq!(from(origin), Some(Code::Forbidden), "{origin}");
+        }
+        let twice = [JSON, ("origin", "https://pay.example"), ("origin", "https://elsewhere.example")];
+        assert_eq!(refused("/auth/login", &twice), Some(Code::Forbidden));
+    }
+
+    #[test]
+    fn a_browser_tells_from_where_a_page_is() {
+        for (site, expected) in [
+            ("same-origin", None),
+            ("none", None),
+            ("same-site", Some(Code::Forbidden)),
+            ("cross-site", Some(Code::Forbidden)),
+            ("", Some(Code::Forbidden)),
+        ] {
+            for path in ["/auth/login", "/auth/login/x", "/auth/refresh", "/client/api/api-keys"] {
+                assert_eq!(refused(path, &[JSON, ("sec-fetch-site", site)]), expected, "{site} {path}");
+            }
+        }
+        // What says both is believed in neither.
+        let both = [JSON, ("sec-fetch-site", "same-origin"), ("origin", "https://elsewhere.example")];
+        assert_eq!(refused("/auth/login", &both), Some(Code::Forbidden));
+    }
+
+    #[test]
+    fn programs_are_from_no_page() {
+        assert_eq!(refused("/auth/login", &[JSON]), None);
+        assert_eq!(refused("/client/api/api-keys", &[JSON]), None);
+        let token = [JSON, ("authorization", "Bearer x"), ("origin", "https://elsewhere.example")];
+        assert_eq!(refused("/client/api/api-keys", &token), None);
+        assert_eq!(refused("/auth/login", &token), Some(Code::Forbidden), "a token that nobody asked for changes nothing");
+        let cookie = ("cookie", "__Host-portal=1.ab");
+        assert_eq!(refused("/client/api/api-keys", &[JSON, cookie]), Some(Code::Forbidden));
+        assert_eq!(refused("/auth/logout", &[cookie, ("origin", "https://pay.example")]), None);
+        assert_eq!(refused("/api/v1/orders", &[("origin", "https://elsewhere.example")]), None);
+    }
+
+    #[test]
+    fn no_form_sends_json() {
+        for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/jsonp"] {
+            for path in ["/auth/login", "/auth/refresh", "/client/api/api-keys"] {
+                assert_eq!(refused(path, &[("content-type", kind)]), Some(Code::UnsupportedMediaType), "{kind} {path}");
+            }
+            assert_eq!(refused("/client/api/api-keys/7/rotate-signing-secret", &[("content-type", kind)]), None);
+        }
+        assert_eq!(refused("/auth/login", &[]), Some(Code::UnsupportedMediaType));
+    }
+}

@@ -1,0 +1,43 @@
+//! The end of the client API's version, where it breaks what clients were promised: the reason is in the log.
+
+use ledger_events::api_version::{ApiVersionEvent, EmergencySunsetDeclared};
+use ledger_events::codec::{Event, StreamType};
+use ledger_events::{Actor, ShardId};
+use sqlx::PgConnection;
+
+use super::command::Command;
+use super::{FIRST_SHARD, Ledger, Origin, WriteError};
+
+/// The version whose end it is: its stream's id.
+pub const V1: i64 = 1;
+
+/// The last emergency sunset, and its version in the stream.
+pub type Declared = (i64, EmergencySunsetDeclared);
+
+/// Records an emergency sunset, unless it is the one that was recorded last: nodes start again.
+///
+/// # Errors
+/// When it cannot be written.
+pub async fn declare(ledger: &Ledger, sunset: EmergencySunsetDeclared) -> Result<(), WriteError> {
+    let origin = Origin { actor: Actor::Operator(0), request_id: "start".to_owned() };
+    ledger.execute(FIRST_SHARD, Command::DeclareEmergencySunset(sunset), origin).await.map(drop)
+}
+
+/// Loads the last one that was declared.
+pub async fn load(conn: &mut PgConnection, shard: ShardId) -> Result<Option<Declared>, sqlx::Error> {
+    let row: Option<(i64, String, i16, String)> = sqlx::query_as(
+        "SELECT version, type, schema_version, data::text FROM events
+         WHERE shard_id = $1 AND stream_type = $2 AND stream_id = $3 ORDER BY version DESC LIMIT 1",
+    )
+    .bind(shard)
+    .bind(StreamType::ApiVersion.as_str())
+    .bind(V1)
+    .fetch_optional(conn)
+    .await?;
+    let Some((version, kind, schema_version, data)) = row else { return Ok(None) };
+    let event = Event::read(StreamType::ApiVersion, &kind, schema_version, &data);
+    match event.map_err(|error| sqlx::Error::Decode(Box::new(error)))? {
+        Event::ApiVersion(ApiVersionEvent::EmergencySunsetDeclared(event)) => Ok(Some((version, event))),
+        _ => Err(sqlx::Error::RowNotFound),
+    }
+}
