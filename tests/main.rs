@@ -8,6 +8,7 @@ mod contract;
 mod delivery;
 mod erasure;
 mod export;
+mod failover;
 mod fulfilment;
 mod history;
 mod kill;

@@ -11,6 +11,7 @@ use crate::account::CredentialEvent;
 use crate::beneficiary::BeneficiaryEvent;
 use crate::catalogue::{CategoryEvent, ProductEvent};
 use crate::ip_block::IpBlockEvent;
+use crate::log::LogEvent;
 use crate::operator::OperatorEvent;
 use crate::order::OrderEvent;
 use crate::payout::PayoutEvent;
@@ -180,6 +181,7 @@ streams! {
     Beneficiary(BeneficiaryEvent) = "beneficiary",
     Payout(PayoutEvent) = "payout",
     Reconciliation(ReconciliationEvent) = "reconciliation",
+    Log(LogEvent) = "log",
 }
 
 impl std::fmt::Display for StreamType {

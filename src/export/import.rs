@@ -22,6 +22,7 @@ use serde::Serialize;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, PgConnection};
 use tokio::sync::mpsc;
+use uuid::Uuid;
 
 use super::{ExportError, Manifest, line, read};
 use crate::audit::offline::structure::Structure;
@@ -218,8 +219,11 @@ impl Survey {
             StreamType::Beneficiary => "beneficiary_ids",
             StreamType::Payout => "payout_ids",
             StreamType::Reconciliation => "bank_statement_ids",
+            StreamType::Log => "", // its id is the shard's
         };
-        taken(sequence, recorded.stream_id);
+        if !sequence.is_empty() {
+            taken(sequence, recorded.stream_id);
+        }
         // Nobody may act under the id of an operator of the past.
         if let Actor::Operator(id) = recorded.metadata.actor {
             taken("vault.operators_id_seq", id);
@@ -239,11 +243,16 @@ impl Survey {
 
 /// Where the shard's log stands, and whether an import was begun.
 async fn find_head(conn: &mut PgConnection, shard: ShardId) -> Result<(Head, bool), ImportError> {
-    let found: Option<(Position, i64)> =
-        sqlx::query_as("SELECT position, epoch FROM log_head WHERE shard_id = $1").bind(shard).fetch_optional(&mut *conn).await?;
-    let (position, epoch) = found.ok_or(ImportError::NoShard(shard))?;
+    let found: Option<(Position, Option<Uuid>, i64)> = sqlx::query_as(
+        "SELECT position, (SELECT event_id FROM events e WHERE e.shard_id = h.shard_id AND e.position = h.position), epoch
+         FROM log_head h WHERE shard_id = $1",
+    )
+    .bind(shard)
+    .fetch_optional(&mut *conn)
+    .await?;
+    let (position, event_id, epoch) = found.ok_or(ImportError::NoShard(shard))?;
     let is_begun = half_imported(conn).await?.iter().any(|(begun, ..)| *begun == shard);
-    Ok((Head { shard, position, epoch }, is_begun))
+    Ok((Head { shard, position, event_id, epoch }, is_begun))
 }
 
 /// From here on no node works on the ledger until the import has ended.
@@ -373,6 +382,7 @@ async fn write(conn: &mut PgConnection, head: &mut Head, page: &Page, ids: &mut 
     .await?;
     tx.commit().await?;
     head.position = last.position;
+    head.event_id = Some(last.event_id);
     Ok(())
 }
 

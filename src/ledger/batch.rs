@@ -104,6 +104,8 @@ pub struct Batch {
     pub shard: ShardId,
     pub keyring: Arc<Keyring>,
     pub head: Position,
+    /// The event at the head; none in an empty log.
+    pub head_event: Option<Uuid>,
     pub epoch: i64,
     /// When the head was locked, by this node's clock.
     pub locked_at: Instant,
@@ -116,6 +118,8 @@ pub struct Batch {
     pub data_keys: DataKeys,
     pub signing_secrets: HashMap<CredentialId, Vec<u8>>,
     pub ip_blocks: HashMap<IpAddr, i64>,
+    /// The version of the stream of the shard's transparency log, where the batch asks for it.
+    pub log_version: i64,
     /// Operators' tokens, by their ids.
     pub operators: HashMap<i64, operators::Known>,
     pub users: HashMap<UserId, User>,
@@ -187,6 +191,7 @@ impl Batch {
             shard,
             keyring,
             head: memory.position,
+            head_event: memory.last_event,
             epoch: memory.epoch,
             locked_at: Instant::now(),
             recorded_at: memory.recorded_at,
@@ -205,6 +210,7 @@ impl Batch {
             recent,
             signing_secrets: HashMap::new(),
             ip_blocks: HashMap::new(),
+            log_version: 0,
             operators: HashMap::new(),
             user_of: HashMap::new(),
             categories: HashMap::new(),
@@ -241,10 +247,12 @@ impl Batch {
     /// What is worth remembering once this batch is written, and what until then.
     pub fn into_memory(self) -> (Memory, Recent) {
         let end = self.end();
+        let last_event = self.appended.last().map(|event| event.moment.event_id).or(self.head_event);
         let mut ids = self.ids;
         ids.vouchers.clear(); // a voucher's id tells which stock is newer
         let memory = Memory {
             position: end,
+            last_event,
             epoch: self.epoch,
             recorded_at: self.recorded_at,
             ids,

@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 
 pub mod documented;
+pub mod failover;
 pub mod history;
 pub mod ledger;
 pub mod node;
