@@ -11,6 +11,7 @@ mod export;
 mod failover;
 mod fulfilment;
 mod history;
+mod keys;
 mod kill;
 mod lists;
 mod log;

@@ -74,6 +74,9 @@ impl Probes {
     #[oai(path = "/readyz", method = "get", operation_id = "probe_readiness")]
     async fn readyz(&self, state: State<'_>) -> Result<NoStore<Reply<Probe>>, ApiError> {
         match check_schema(state.ledger.pool()).await {
+            Ok(()) if state.keyring.current().is_none() => {
+                Err(ApiError::new(Code::Unavailable).message("This node does not have the ledger's current master key."))
+            }
             Ok(()) => Ok(fine(ProbeStatus::Ready)),
             Err(SchemaError::Database(error)) => {
                 tracing::warn!(%error, "this node is not ready: the database does not answer");

@@ -81,6 +81,7 @@ async fn every_command_has_help() {
         "replay",
         "show",
         "erase",
+        "keys",
         "verify",
         "rebuild",
         "reconcile",

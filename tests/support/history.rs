@@ -13,7 +13,8 @@ use ledger_events::{AccountId, OrderId, Rejection, ReplayId, StatementId, UserId
 use rewards_ledger::access::seal::Private;
 use rewards_ledger::delivery::replay::Replayer;
 use rewards_ledger::ledger::command::{
-    ChangeUser, CreateUser, DecideMatch, ImportStatement, IssueOperatorToken, PayoutOutcome, RecordLogIncident, RequestReplay, WebhookChange,
+    ChangeUser, CreateUser, DecideMatch, ImportStatement, IssueOperatorToken, PayoutOutcome, RecordLogIncident, RequestReplay,
+    WebhookChange,
 };
 use rewards_ledger::ledger::erasure::{Subject, run};
 use rewards_ledger::ledger::{Answer, Command, WriteError, images};
