@@ -122,7 +122,8 @@ mod tests {
     #[test]
     fn a_log_that_has_gone_back_leaves_nothing_to_be_remembered() {
         let (ours, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
-        let at = |position, last_event, epoch| Standing { position, last_event: Some(last_event), epoch, recorded_at: Utc::now() };
+        let at =
+            |position, last_event, epoch| Standing { position, last_event: Some(last_event), epoch, recorded_at: Utc::now() };
         // How many orders' ids, and accounts, are remembered of one each.
         for (head, expected) in [
             (at(10, ours, 0), (1, 1)),
