@@ -32,8 +32,8 @@ use crate::ledger::{Ledger, SchemaError, WriteError, clock, connect, contract, h
 use crate::postgres;
 use crate::sandbox::{self, Sandbox, SandboxError};
 use crate::telemetry::Metrics;
+use crate::transparency::PublicLog;
 use crate::transparency::projector::TreeProjector;
-use crate::transparency::{PublicLog, Standing};
 pub use database::Database;
 pub use keys::keyring;
 
@@ -172,11 +172,11 @@ impl Node {
             writers,
             tasks: 0,
         };
-        let public_log = PublicLog { witnesses: config.log_witnesses.clone().into(), standing: Standing::default() };
+        let public_log = PublicLog { witnesses: config.log_witnesses.clone().into() };
         if let Some((signer, memory)) = signing {
             let origin = keys::origin(config);
-            let (options, standing) = (node.database.options(), public_log.standing.clone());
-            let tree = TreeProjector::new(&ledger, options, signer, origin, memory, standing, metrics.clone());
+            let options = node.database.options();
+            let tree = TreeProjector::new(&ledger, options, signer, origin, memory, metrics.clone());
             node.roles.spawn(tree.run(node.stop_roles.clone()));
             if let Some(witnesses) = keys::witnesses(config, &ledger, &public_log)? {
                 node.roles.spawn(witnesses.run(node.stop_roles.clone()));

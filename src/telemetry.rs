@@ -110,6 +110,7 @@ struct Waiting {
     unqueued: Family<ShardLabels, Gauge>,
     out_of_stock: Family<ShardLabels, Gauge>,
     due: Family<ShardLabels, Gauge>,
+    refused: Family<ShardLabels, Gauge>,
 }
 
 /// What the log calls for, as its follower has last seen it.
@@ -163,6 +164,11 @@ impl Waiting {
         registry.register("orders_unqueued", "Orders that fulfilment has not taken up, at most 100000", self.unqueued.clone());
         registry.register("orders_out_of_stock", "Orders that wait for stock, at most 100000", self.out_of_stock.clone());
         registry.register("deliveries_due", "Deliveries that are due and not in flight, at most 200000", self.due.clone());
+        registry.register(
+            "transparency_refused",
+            "1 while a node refuses to sign the tree, which stops all nodes",
+            self.refused.clone(),
+        );
     }
 
     fn set(&self, backlogs: &[Backlog], lags: Vec<Lag>) {
@@ -180,6 +186,7 @@ impl Waiting {
             self.unqueued.get_or_create(&shard).set(backlog.unqueued);
             self.out_of_stock.get_or_create(&shard).set(backlog.waiting);
             self.due.get_or_create(&shard).set(backlog.due);
+            self.refused.get_or_create(&shard).set(backlog.is_refused.into());
         }
     }
 
@@ -194,6 +201,7 @@ impl Waiting {
         self.unqueued.clear();
         self.out_of_stock.clear();
         self.due.clear();
+        self.refused.clear();
     }
 }
 

@@ -9,6 +9,7 @@ mod delivery;
 mod edge;
 mod erasure;
 mod export;
+mod failover;
 mod fulfilment;
 mod history;
 mod keys;

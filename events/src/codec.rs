@@ -12,6 +12,7 @@ use crate::api_version::ApiVersionEvent;
 use crate::beneficiary::BeneficiaryEvent;
 use crate::catalogue::{CategoryEvent, ProductEvent};
 use crate::ip_block::IpBlockEvent;
+use crate::log::LogEvent;
 use crate::operator::OperatorEvent;
 use crate::order::OrderEvent;
 use crate::payout::PayoutEvent;
@@ -182,6 +183,7 @@ streams! {
     Payout(PayoutEvent) = "payout",
     Reconciliation(ReconciliationEvent) = "reconciliation",
     ApiVersion(ApiVersionEvent) = "api_version",
+    Log(LogEvent) = "log",
 }
 
 impl std::fmt::Display for StreamType {

@@ -13,6 +13,7 @@ pub mod codec;
 pub mod erasure;
 pub mod ip_block;
 pub mod leaf;
+pub mod log;
 pub mod merkle;
 mod money;
 pub mod operator;

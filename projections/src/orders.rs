@@ -385,16 +385,52 @@ pub struct Queued {
 }
 
 /// Fulfilment's queue: orders placed after a position that nothing has taken up yet, oldest first.
-pub async fn unqueued(pool: &PgPool, shard: ShardId, after: Position, limit: i64) -> Result<Vec<Queued>, sqlx::Error> {
-    sqlx::query_as(
-        "SELECT id, placed_position, quantity AS missing FROM orders
-         WHERE shard_id = $1 AND NOT is_queued AND status = 'PENDING' AND placed_position > $2 ORDER BY placed_position LIMIT $3",
+///
+/// `seen` is the head as the caller last knew it. `None` if the log does not go on from there: it was cut off, or went on
+/// with other events, as after a failover that lost commits.
+pub async fn unqueued(
+    pool: &PgPool,
+    shard: ShardId,
+    seen: Option<SeenHead>,
+    after: Position,
+    limit: i64,
+) -> Result<Option<(SeenHead, Vec<Queued>)>, sqlx::Error> {
+    type Row = (Position, Option<Uuid>, bool, Option<OrderId>, Option<Position>, Option<i32>);
+    let rows: Vec<Row> = sqlx::query_as(
+        "WITH head AS MATERIALIZED (
+            SELECT h.position, (SELECT e.event_id FROM events e WHERE e.shard_id = $1 AND e.position = h.position) AS event_id,
+                coalesce($4 <= h.position AND (SELECT e.event_id FROM events e WHERE e.shard_id = $1 AND e.position = $4)
+                    IS NOT DISTINCT FROM $5, true) AS goes_on
+            FROM log_head h WHERE h.shard_id = $1)
+         SELECT head.position, head.event_id, head.goes_on, queue.* FROM head LEFT JOIN
+            (SELECT id, placed_position, quantity AS missing FROM orders
+             WHERE shard_id = $1 AND NOT is_queued AND status = 'PENDING' AND placed_position > $2
+             ORDER BY placed_position LIMIT $3) AS queue ON true
+         ORDER BY queue.placed_position",
     )
     .bind(shard)
     .bind(after)
     .bind(limit)
+    .bind(seen.map(|seen| seen.position))
+    .bind(seen.and_then(|seen| seen.event_id))
     .fetch_all(pool)
-    .await
+    .await?;
+    let &(position, event_id, goes_on, ..) = rows.first().ok_or(sqlx::Error::RowNotFound)?;
+    if !goes_on {
+        return Ok(None);
+    }
+    let queued = rows.into_iter().filter_map(|(.., id, placed_position, missing)| {
+        Some(Queued { id: id?, placed_position: placed_position?, missing: missing? })
+    });
+    Ok(Some((SeenHead { position, event_id }, queued.collect())))
+}
+
+/// The head of a shard's log, as a follower has seen it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeenHead {
+    pub position: Position,
+    /// The event at this position; none in an empty log.
+    pub event_id: Option<Uuid>,
 }
 
 /// What the orders that were taken up still wait for: each (product, denomination) once.

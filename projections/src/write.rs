@@ -13,12 +13,16 @@ use sqlx::error::BoxDynError;
 use sqlx::postgres::types::Oid;
 use sqlx::postgres::{PgArgumentBuffer, PgHasArrayType, PgTypeInfo};
 use sqlx::{Encode, PgConnection, Postgres, QueryBuilder, Type};
+use uuid::Uuid;
 
 /// Where a shard's head stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     pub shard: ShardId,
     pub position: Position,
+    /// The event at this position; none in an empty log. After a failover that lost commits, a log can come to the same
+    /// position and epoch with other events.
+    pub event_id: Option<Uuid>,
     /// `log_head.epoch`: it grows when what was decided before is not to be written: tables were
     /// replaced, or a batch was given up for lost.
     pub epoch: i64,
@@ -72,16 +76,22 @@ impl Write {
     fn move_head(from: Head, to: Position, recorded_at: DateTime<Utc>) -> QueryBuilder<Postgres> {
         let mut query = QueryBuilder::new("WITH head AS (UPDATE log_head SET position = ");
         query.push_bind(to).push(", recorded_at = ").push_bind(recorded_at);
-        query.push(" WHERE shard_id = ").push_bind(from.shard).push(" AND position = ").push_bind(from.position);
-        query.push(" AND epoch = ").push_bind(from.epoch);
+        Write::where_it_is(&mut query, from);
         query
+    }
+
+    fn where_it_is(query: &mut QueryBuilder<Postgres>, head: Head) {
+        query.push(" WHERE shard_id = ").push_bind(head.shard).push(" AND position = ").push_bind(head.position);
+        query.push(" AND epoch = ").push_bind(head.epoch);
+        query.push(" AND (SELECT event_id FROM events WHERE shard_id = ").push_bind(head.shard);
+        query.push(" AND position = ").push_bind(head.position).push(") IS NOT DISTINCT FROM ").push_bind(head.event_id);
     }
 
     /// Writes nothing, and tells whether the head stands where it is said to.
     pub fn looking_at(head: Head) -> Write {
-        let mut query = QueryBuilder::new("WITH head AS (SELECT clock_timestamp() AS now FROM log_head WHERE shard_id = ");
-        query.push_bind(head.shard).push(" AND position = ").push_bind(head.position);
-        query.push(" AND epoch = ").push_bind(head.epoch).push(")");
+        let mut query = QueryBuilder::new("WITH head AS (SELECT clock_timestamp() AS now FROM log_head");
+        Write::where_it_is(&mut query, head);
+        query.push(")");
         Write::of(query)
     }
 

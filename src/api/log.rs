@@ -27,7 +27,7 @@ use crate::access::limits::is_under;
 use crate::ledger::reader;
 use crate::transparency::cosignature::{self, CosignatureError, Quorum, witness};
 use crate::transparency::store::{self, Published};
-use crate::transparency::{TreeError, proof};
+use crate::transparency::{TreeError, incidents, proof};
 use answers::{AcceptedCosignatures, ConsistencyProof, InclusionProof, LogKey, LogKeys, NoteText, Octets};
 
 /// A tile never changes: one that is not full has its width in its path.
@@ -291,7 +291,8 @@ impl Log {
     /// List the log's keys
     ///
     /// Believe a key because you have it from elsewhere, or because it has signed the same checkpoint
-    /// as one that you believe: in a handover the old key and the new one sign together.
+    /// as one that you believe: in a handover the old key and the new one sign together. After an incident
+    /// that lost signed events the log goes on under another origin, and so under other keys.
     #[oai(path = "/:shard/keys", method = "get", operation_id = "list_log_keys")]
     async fn keys(
         &self,
@@ -304,7 +305,10 @@ impl Log {
         let keys = store::keys(state.ledger.pool(), shard).await?.into_iter();
         let keys = keys.map(|key| LogKey { verifier_key: key.verifier_key, since_size: key.since_size, since: key.since.into() });
         let witnesses = state.public_log.witnesses.iter().map(ToString::to_string).collect();
-        Ok(Reply(LogKeys { origin, keys: keys.collect(), witnesses }))
+        let mut connection = state.ledger.pool().acquire().await?;
+        let incidents = incidents::of(&mut connection, shard).await.map_err(ApiError::internal)?;
+        let incidents = incidents.into_iter().map(Into::into).collect();
+        Ok(Reply(LogKeys { origin, keys: keys.collect(), witnesses, incidents }))
     }
 
     /// Add a witness's cosignature

@@ -72,21 +72,15 @@ impl Probes {
 
     /// Can this node work
     ///
-    /// 200 when the database answers, its schema is this program's, the log is append-only for this role, and this node does
-    /// not refuse to sign it; else 503 with the reason.
+    /// 200 when the database answers, its schema is this program's, and the log is append-only for this role; else 503 with
+    /// the reason.
     #[oai(path = "/readyz", method = "get", operation_id = "probe_readiness")]
     async fn readyz(&self, state: State<'_>) -> Result<NoStore<Reply<Probe>>, ApiError> {
         match check_schema(state.ledger.pool()).await {
             Ok(()) if state.keyring.current().is_none() => {
                 Err(ApiError::new(Code::Unavailable).message("This node does not have the ledger's current master key."))
             }
-            Ok(()) => match state.public_log.standing.refusal() {
-                None => Ok(fine(ProbeStatus::Ready)),
-                Some((shard, refusal)) => {
-                    let reason = format!("The transparency log of shard {shard} is not signed: {refusal}.");
-                    Err(ApiError::new(Code::Unavailable).message(reason))
-                }
-            },
+            Ok(()) => Ok(fine(ProbeStatus::Ready)),
             Err(SchemaError::Database(error)) => {
                 tracing::warn!(%error, "this node is not ready: the database does not answer");
                 Err(ApiError::new(Code::Unavailable).message("The database does not answer."))

@@ -46,6 +46,18 @@ pub enum Difference {
     Rule { shard: ShardId, stream: &'static str, id: i64, position: Position, problem: String },
     /// The tree of the transparency log is not that of the events, from this position on.
     Tree { shard: ShardId, position: Position, problem: String },
+    /// A node refuses to sign the transparency log: the database lacks what was signed.
+    Refused {
+        shard: ShardId,
+        node: Uuid,
+        host: String,
+        refused_at: DateTime<Utc>,
+        reason: String,
+        /// The first and the last position of which the node remembers other events than the log may have.
+        missing: Option<(Position, Position)>,
+        /// The root of the tree up to the last of them, in base64.
+        root: Option<String>,
+    },
     /// A row of a projection is not the fold of the log.
     Row(RowDifference),
     /// The vault's stock does not agree with what an order's events delivered.
@@ -183,6 +195,18 @@ impl fmt::Display for Difference {
                 write!(f, "shard {shard}, position {position}: {stream} {id}: {problem}")
             }
             Self::Tree { shard, position, problem } => write!(f, "shard {shard}, position {position}: {problem}"),
+            Self::Refused { shard, node, host, refused_at, reason, missing, root } => {
+                write!(
+                    f,
+                    "shard {shard}: node {node} on {host} refuses to sign the transparency log since {refused_at}: {reason}"
+                )?;
+                if let Some((from, to)) = missing {
+                    let root = root.as_deref().unwrap_or("unknown");
+                    write!(f, "; a tree of {to} events with the root {root} was signed, and of it ")?;
+                    write!(f, "positions {from} to {to} are missing, or the log has other events there")?;
+                }
+                Ok(())
+            }
             Self::Row(row) => row.fmt(f),
             Self::Voucher { shard, order_id, reference, problem } => {
                 write!(f, "shard {shard}: voucher {reference} of order {order_id}: {problem}")

@@ -60,7 +60,7 @@ fn table_of(stream: StreamType) -> Option<&'static Table> {
         StreamType::User => "users",
         StreamType::Product => "products",
         StreamType::Category => "categories",
-        StreamType::IpBlock | StreamType::Operator | StreamType::ApiVersion => return None,
+        StreamType::IpBlock | StreamType::Operator | StreamType::ApiVersion | StreamType::Log => return None,
         StreamType::Beneficiary => "beneficiaries",
         StreamType::Payout => "payouts",
         StreamType::Reconciliation => "bank_statements",
@@ -205,7 +205,7 @@ impl Folded {
                 accounts::fold(&mut self.accounts, &mut self.credentials, recorded);
                 begins(self.accounts.contains_key(&id) || self.credentials.contains_key(&id), recorded)
             }
-            Event::IpBlock(_) | Event::ApiVersion(_) => None,
+            Event::IpBlock(_) | Event::ApiVersion(_) | Event::Log(_) => None,
             Event::Operator(event) => operators::fold(&mut self.operators, recorded, event),
             Event::User(_) => {
                 users::fold(&mut self.users, recorded);

@@ -12,6 +12,7 @@ use sqlx::PgConnection;
 use super::{AuditError, Difference, Findings, Progress, Reach};
 use crate::ledger::reader;
 use crate::transparency::checkpoint::Trust;
+use crate::transparency::incidents;
 use crate::transparency::note::VerifierKey;
 use crate::transparency::store::{self, Published};
 
@@ -39,6 +40,7 @@ pub async fn check(
     progress: &impl Fn(Progress),
 ) -> Result<Reach, AuditError> {
     let kept = kept(conn, shard).await?;
+    check_refusals(conn, shard, findings).await?;
     let head = reader::head(&mut *conn, shard).await?;
     let size = i64::try_from(kept.size).unwrap_or(i64::MAX);
     let reach = Reach { shard, projection: store::PROJECTION, checkpoint: size, head };
@@ -78,6 +80,26 @@ pub async fn check(
     }
     walk.check_edge(kept.edge.as_ref(), findings);
     Ok(reach)
+}
+
+/// Names what nodes refuse, and what was signed after the newest checkpoint that the database has.
+async fn check_refusals(conn: &mut PgConnection, shard: ShardId, findings: &mut Findings) -> Result<(), AuditError> {
+    let situation = incidents::situation(conn, shard).await?;
+    for refusal in &situation.refusals {
+        let kept = situation.kept(&refusal.origin).map_or(0, |kept| i64::try_from(kept.size).unwrap_or(i64::MAX));
+        let signed = refusal.signed();
+        let missing = refusal.size.map(|size| (kept.min(refusal.head).min(size - 1).max(0) + 1, size));
+        findings.add(Difference::Refused {
+            shard,
+            node: refusal.node,
+            host: refusal.host.clone(),
+            refused_at: refusal.refused_at,
+            reason: refusal.reason.clone(),
+            missing,
+            root: signed.map(|signed| signed.root),
+        });
+    }
+    Ok(())
 }
 
 async fn kept(conn: &mut PgConnection, shard: ShardId) -> Result<Kept, AuditError> {

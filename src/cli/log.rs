@@ -1,5 +1,6 @@
 //! `log`: the published transparency log. Nothing here needs a token, but for the entries.
 
+mod incident;
 mod mirror;
 mod proof;
 
@@ -20,7 +21,7 @@ use super::quorum::{QuorumArgs, asking};
 use crate::config::OperatorTokenSettings;
 use crate::export::tiles;
 use crate::ledger::FIRST_SHARD;
-use crate::transparency::checkpoint::{Checkpoint, Trust};
+use crate::transparency::checkpoint::{Checkpoint, Opened, Trust};
 use crate::transparency::cosignature::{Quorum, witness};
 use crate::transparency::note::{Note, VerifierKey};
 
@@ -87,6 +88,8 @@ enum Log {
         #[command(flatten)]
         operator_token: OperatorTokenSettings,
     },
+    /// Record that signed events are lost for good, so that the log goes on under another origin: directly on the database
+    Incident(incident::IncidentArgs),
     /// Hand a witness's cosigned checkpoint to the log
     Cosign {
         /// The cosigned checkpoint
@@ -115,6 +118,9 @@ impl TrustArgs {
 }
 
 pub async fn run(args: LogArgs, output: &Output) -> anyhow::Result<()> {
+    if let Log::Incident(incident) = &args.what {
+        return incident::run(args.shard, incident, output).await;
+    }
     let client = Client::new(&args.url, None)?;
     let prefix = format!("/log/{}", args.shard);
     match args.what {
@@ -139,7 +145,8 @@ pub async fn run(args: LogArgs, output: &Output) -> anyhow::Result<()> {
             let note = note.context("there is no such checkpoint")?;
             let note = String::from_utf8(note).context("the checkpoint is no text")?;
             if !key.is_empty() {
-                Trust { keys: key, witnesses: quorum.witnesses, quorum: quorum.count }.open(&note)?;
+                let trust = Trust { keys: key, witnesses: quorum.witnesses, quorum: quorum.count };
+                open(&client, &prefix, &trust, &note).await?;
             }
             if quorum.count == 0 {
                 let size = Checkpoint::parse(Note::parse(&note)?.text())?.size;
@@ -148,6 +155,7 @@ pub async fn run(args: LogArgs, output: &Output) -> anyhow::Result<()> {
             let copied = mirror::mirror(&client, &prefix, &note, &directory, entries).await?;
             Ok(output.facts(&json!({"directory": directory, "size": copied.size, "fetched": copied.fetched}))?)
         }
+        Log::Incident(_) => Ok(()), // see above
         Log::Cosign { file } => {
             let note = std::fs::read_to_string(&file).with_context(|| format!("{} cannot be read", file.display()))?;
             let path = format!("{prefix}/cosignatures");
@@ -172,9 +180,20 @@ async fn newest(client: &Client, prefix: &str, trust: &Trust) -> anyhow::Result<
     Ok(reply.body)
 }
 
+/// Opens the service's checkpoint. Where the trusted key is of an origin that has ended, the error says so.
+async fn open(client: &Client, prefix: &str, trust: &Trust, note: &str) -> anyhow::Result<Opened> {
+    match trust.open(note) {
+        Ok(opened) => Ok(opened),
+        Err(error) => match incident::ending(client, prefix, trust).await {
+            Some(incident) => Err(error).context(incident),
+            None => Err(error.into()),
+        },
+    }
+}
+
 async fn checkpoint(client: &Client, prefix: &str, trust: &Trust, output: &Output) -> anyhow::Result<()> {
     let note = newest(client, prefix, trust).await?;
-    let opened = if trust.keys.is_empty() { None } else { Some(trust.open(&note)?) };
+    let opened = if trust.keys.is_empty() { None } else { Some(open(client, prefix, trust, &note).await?) };
     if !output.json {
         return Ok(output.line(note.trim_end())?);
     }

@@ -89,7 +89,8 @@ pub struct Claimed {
     pub shard: ShardId,
     pub delivery_id: i64,
     pub webhook_id: WebhookId,
-    /// Grows with every claim: who has an older one records nothing.
+    /// Grows with every claim: a result with an older one is not recorded. It can repeat after a failover that lost the
+    /// claim; with `request_id` it does not.
     pub fence: i64,
     /// The number of this attempt, from 1.
     pub attempt: i16,

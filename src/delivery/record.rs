@@ -6,6 +6,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use ledger_events::{ShardId, WebhookId};
 use sqlx::PgPool;
+use uuid::Uuid;
 
 use super::claim::{Claimed, MAX_UNKNOWN};
 use super::schedule::{Clock, MAX_ATTEMPTS, next_attempt_at};
@@ -48,16 +49,21 @@ pub struct Lease {
     pub delivery_id: i64,
     pub webhook_id: WebhookId,
     pub fence: i64,
+    pub request_id: Uuid,
 }
 
 impl Lease {
     pub fn of(claimed: &Claimed) -> Lease {
-        Lease { shard: claimed.shard, delivery_id: claimed.delivery_id, webhook_id: claimed.webhook_id, fence: claimed.fence }
+        let &Claimed { shard, delivery_id, webhook_id, fence, request_id, .. } = claimed;
+        Lease { shard, delivery_id, webhook_id, fence, request_id }
     }
 }
 
 /// Records results of one shard; returns how many counted. One whose lease went to somebody else
 /// changes nothing, and neither does one that is recorded already, so this can be repeated.
+///
+/// The fence alone does not say whose lease it is: after a failover that lost the claim, another node's claim has the same
+/// fence. So the attempt that was written ahead with the claim must be there too, by its `request_id`.
 ///
 /// A 2xx counts also when the webhook was switched off meanwhile; a failure then leaves the
 /// delivery failed, with the attempt counted.
@@ -84,6 +90,7 @@ pub async fn record(line: &Line, shard: ShardId, results: &[Ended], base: Durati
                 delivered_at = CASE WHEN r.succeeded THEN r.ended_at END
             FROM result r
             WHERE s.shard_id = $1 AND s.delivery_id = r.delivery_id AND s.fence = r.fence AND coalesce(s.leased_until, '-infinity') > '-infinity'
+              AND (SELECT true FROM delivery_attempts a WHERE a.shard_id = $1 AND a.delivery_id = r.delivery_id AND a.request_id = r.request_id)
             -- Not joined again: without statistics of either, each would be compared with each.
             RETURNING s.delivery_id, r.request_id, r.started_at, r.ended_at, r.response_status, r.response_time_ms, r.error)
          UPDATE delivery_attempts a
@@ -118,7 +125,8 @@ pub async fn give_back(pool: &PgPool, shard: ShardId, unsent: &[Claimed]) -> Res
             SELECT * FROM unnest($2::bigint[], $3::bigint[], $4::uuid[]) AS u (delivery_id, fence, request_id)),
          returned AS (
             UPDATE delivery_state s SET leased_until = NULL FROM unsent u
-            WHERE s.shard_id = $1 AND s.delivery_id = u.delivery_id AND s.fence = u.fence AND coalesce(s.leased_until, '-infinity') > '-infinity')
+            WHERE s.shard_id = $1 AND s.delivery_id = u.delivery_id AND s.fence = u.fence AND coalesce(s.leased_until, '-infinity') > '-infinity'
+              AND (SELECT true FROM delivery_attempts a WHERE a.shard_id = $1 AND a.delivery_id = u.delivery_id AND a.request_id = u.request_id))
          DELETE FROM delivery_attempts a USING unsent u
          WHERE a.shard_id = $1 AND a.delivery_id = u.delivery_id AND a.request_id = u.request_id AND a.finished_at IS NULL",
     )
@@ -135,13 +143,16 @@ pub async fn give_back(pool: &PgPool, shard: ShardId, unsent: &[Claimed]) -> Res
 /// crashed; but the next one need not wait for it.
 pub async fn end_leases(pool: &PgPool, clock: &Clock, shard: ShardId, cut: &[Lease]) -> Result<(), sqlx::Error> {
     sqlx::query(
-        "UPDATE delivery_state s SET leased_until = clock_timestamp() + $4 FROM unnest($2::bigint[], $3::bigint[]) AS cut (delivery_id, fence)
-         WHERE s.shard_id = $1 AND s.delivery_id = cut.delivery_id AND s.fence = cut.fence AND coalesce(s.leased_until, '-infinity') > '-infinity'",
+        "UPDATE delivery_state s SET leased_until = clock_timestamp() + $4
+         FROM unnest($2::bigint[], $3::bigint[], $5::uuid[]) AS cut (delivery_id, fence, request_id)
+         WHERE s.shard_id = $1 AND s.delivery_id = cut.delivery_id AND s.fence = cut.fence AND coalesce(s.leased_until, '-infinity') > '-infinity'
+           AND (SELECT true FROM delivery_attempts a WHERE a.shard_id = $1 AND a.delivery_id = cut.delivery_id AND a.request_id = cut.request_id)",
     )
     .bind(shard)
     .bind(cut.iter().map(|lease| lease.delivery_id).collect::<Vec<_>>())
     .bind(cut.iter().map(|lease| lease.fence).collect::<Vec<_>>())
     .bind(clock.ahead())
+    .bind(cut.iter().map(|lease| lease.request_id).collect::<Vec<_>>())
     .execute(pool)
     .await?;
     Ok(())

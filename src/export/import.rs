@@ -22,6 +22,7 @@ use serde::Serialize;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, PgConnection};
 use tokio::sync::mpsc;
+use uuid::Uuid;
 
 use super::{ExportError, Manifest, line, read};
 use crate::audit::offline::structure::Structure;
@@ -219,6 +220,7 @@ impl Survey {
             StreamType::Payout => Some("payout_ids"),
             StreamType::Reconciliation => Some("bank_statement_ids"),
             StreamType::ApiVersion => None, // a version has its own number
+            StreamType::Log => None,        // its id is the shard's
         };
         if let Some(sequence) = sequence {
             taken(sequence, recorded.stream_id);
@@ -242,11 +244,16 @@ impl Survey {
 
 /// Where the shard's log stands, and whether an import was begun.
 async fn find_head(conn: &mut PgConnection, shard: ShardId) -> Result<(Head, bool), ImportError> {
-    let found: Option<(Position, i64)> =
-        sqlx::query_as("SELECT position, epoch FROM log_head WHERE shard_id = $1").bind(shard).fetch_optional(&mut *conn).await?;
-    let (position, epoch) = found.ok_or(ImportError::NoShard(shard))?;
+    let found: Option<(Position, Option<Uuid>, i64)> = sqlx::query_as(
+        "SELECT position, (SELECT event_id FROM events e WHERE e.shard_id = h.shard_id AND e.position = h.position), epoch
+         FROM log_head h WHERE shard_id = $1",
+    )
+    .bind(shard)
+    .fetch_optional(&mut *conn)
+    .await?;
+    let (position, event_id, epoch) = found.ok_or(ImportError::NoShard(shard))?;
     let is_begun = half_imported(conn).await?.iter().any(|(begun, ..)| *begun == shard);
-    Ok((Head { shard, position, epoch }, is_begun))
+    Ok((Head { shard, position, event_id, epoch }, is_begun))
 }
 
 /// From here on no node works on the ledger until the import has ended.
@@ -376,6 +383,7 @@ async fn write(conn: &mut PgConnection, head: &mut Head, page: &Page, ids: &mut 
     .await?;
     tx.commit().await?;
     head.position = last.position;
+    head.event_id = Some(last.event_id);
     Ok(())
 }
 

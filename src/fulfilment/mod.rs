@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ledger_events::order::{Order, OrderStatus};
 use ledger_events::{Actor, OrderId, Position, ShardId};
-use ledger_projections::orders::{self, Queued};
+use ledger_projections::orders::{self, Queued, SeenHead};
 use sqlx::PgPool;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -72,6 +72,8 @@ struct Progress {
     /// Every order that was placed up to here was taken up, is ahead, or was refused. The queue is
     /// read from here on: before it the index is full of what is gone.
     taken_up_to: Position,
+    /// The head of the log when the queue was last read. `taken_up_to` holds for a log that goes on from it.
+    seen: Option<SeenHead>,
     /// The newest voucher that had been there when stock was last given out, and when that was.
     restocked: Option<(i64, Instant)>,
 }
@@ -92,6 +94,12 @@ impl Progress {
             self.taken_up_to = 0;
         }
         self.taken_up_to
+    }
+
+    /// Forgets what was known of a log that is not there any more.
+    fn start_over(&mut self) {
+        (self.taken_up_to, self.seen, self.restocked) = (0, None, None);
+        self.refused.clear(); // ids repeat, too
     }
 }
 
@@ -176,8 +184,14 @@ impl Fulfilment {
         let progress = self.progress(shard);
         let busy = progress.busy();
         let from = progress.reads_from();
+        let seen = progress.seen;
         let limit = i64::try_from(busy.len() + BATCH_ORDERS).unwrap_or(i64::MAX);
-        let orders = orders::unqueued(&self.pool, shard, from, limit).await?;
+        let Some((seen, orders)) = orders::unqueued(&self.pool, shard, seen, from, limit).await? else {
+            tracing::warn!(shard, ?seen, "the log does not go on from where it stood: the queue is read from its beginning");
+            self.progress(shard).start_over();
+            return Ok((0, true));
+        };
+        self.progress(shard).seen = Some(seen);
         let orders = one_batch(orders, &busy);
         let (batch, is_hindered) = self.enqueue(shard, &orders);
         let taken_up = batch.len();

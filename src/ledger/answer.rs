@@ -13,7 +13,7 @@ use ledger_events::replay::Replay;
 use ledger_events::user::User;
 use ledger_events::wallet::Wallet;
 use ledger_events::webhook::Webhook;
-use ledger_events::{Currency, Money, ProductId};
+use ledger_events::{Currency, Money, Position, ProductId};
 use ledger_projections::wallets::Transaction;
 use uuid::Uuid;
 
@@ -32,6 +32,10 @@ pub enum Answer {
     },
     IpBlockLifted,
     EmergencySunset,
+    /// At which position the incident stands.
+    LogIncident {
+        position: Position,
+    },
     OperatorToken {
         id: i64,
     },

@@ -91,6 +91,7 @@ impl Batch {
             Event::Product(e) => evolve_in!(self.products, self.touched.products, stream_id, evolve_product, e, &moment),
             Event::Category(e) => evolve_in!(self.categories, self.touched.categories, stream_id, evolve_category, e, &moment),
             Event::IpBlock(_) | Event::ApiVersion(_) => {} // no state beside the event
+            Event::Log(_) => self.log_version = moment.version,
             Event::Operator(_) => {
                 if let Some(known) = self.operators.get_mut(&stream_id) {
                     known.version = moment.version;
@@ -129,6 +130,7 @@ impl Batch {
             Event::Category(_) => self.categories.get(&id).map(|s| s.version),
             Event::IpBlock(_) => None,
             Event::ApiVersion(_) => self.sunset.as_ref().map(|(version, _)| *version),
+            Event::Log(_) => Some(self.log_version),
             Event::Operator(_) => self.operators.get(&id).map(|s| s.version),
             Event::Beneficiary(_) => self.beneficiaries.get(&id).map(|s| s.version),
             Event::Payout(_) => self.payouts.get(&id).map(|s| s.version),
@@ -238,7 +240,7 @@ impl Batch {
     /// stands where this batch began; for batches of [`super::Command::is_common`] commands that
     /// is everything.
     pub fn statement(&self) -> Result<Write, ProjectionError> {
-        let from = Head { shard: self.shard, position: self.head, epoch: self.epoch };
+        let from = Head { shard: self.shard, position: self.head, event_id: self.head_event, epoch: self.epoch };
         if self.is_empty() {
             return Ok(Write::looking_at(from));
         }

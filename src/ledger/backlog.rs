@@ -26,6 +26,8 @@ pub struct Backlog {
     pub waiting: i64,
     /// Deliveries that are due and not in flight, up to [`COUNTED`] first and [`COUNTED`] further attempts.
     pub due: i64,
+    /// Whether a node refuses to sign the tree under the present origin.
+    pub is_refused: bool,
 }
 
 /// The projections that catch up with the log.
@@ -73,7 +75,10 @@ pub async fn sample(pool: &PgPool) -> Result<Vec<Backlog>, sqlx::Error> {
             (SELECT count(*) FROM (SELECT FROM delivery_state s WHERE s.shard_id = h.shard_id AND s.status = 'pending' AND s.attempt_count = 0
                 AND s.next_attempt_at <= clock_timestamp() AND coalesce(s.leased_until, '-infinity') < clock_timestamp() LIMIT $1) AS first)
             + (SELECT count(*) FROM (SELECT FROM delivery_state s WHERE s.shard_id = h.shard_id AND s.status = 'pending' AND s.attempt_count > 0
-                AND s.next_attempt_at <= clock_timestamp() AND coalesce(s.leased_until, '-infinity') < clock_timestamp() LIMIT $1) AS further) AS due
+                AND s.next_attempt_at <= clock_timestamp() AND coalesce(s.leased_until, '-infinity') < clock_timestamp() LIMIT $1) AS further) AS due,
+            EXISTS (SELECT FROM log_refusals r WHERE r.shard_id = h.shard_id AND r.withdrawn_at IS NULL
+                AND r.origin = coalesce((SELECT c.origin FROM log_checkpoints c WHERE c.shard_id = h.shard_id
+                    ORDER BY c.size DESC, c.signed_at DESC LIMIT 1), r.origin)) AS is_refused
          FROM log_head h ORDER BY h.shard_id",
     )
     .bind(COUNTED)

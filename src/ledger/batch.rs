@@ -105,6 +105,8 @@ pub struct Batch {
     pub shard: ShardId,
     pub keyring: Arc<Keyring>,
     pub head: Position,
+    /// The event at the head; none in an empty log.
+    pub head_event: Option<Uuid>,
     pub epoch: i64,
     /// When the head was locked, by this node's clock.
     pub locked_at: Instant,
@@ -121,6 +123,8 @@ pub struct Batch {
     pub ip_blocks: HashMap<IpAddr, i64>,
     /// The last emergency sunset.
     pub sunset: Option<Declared>,
+    /// The version of the stream of the shard's transparency log, where the batch asks for it.
+    pub log_version: i64,
     /// Operators' tokens, by their ids.
     pub operators: HashMap<i64, operators::Known>,
     pub users: HashMap<UserId, User>,
@@ -192,6 +196,7 @@ impl Batch {
             shard,
             keyring,
             head: memory.position,
+            head_event: memory.last_event,
             epoch: memory.epoch,
             locked_at: Instant::now(),
             recorded_at: memory.recorded_at,
@@ -212,6 +217,7 @@ impl Batch {
             signing_secrets: HashMap::new(),
             ip_blocks: HashMap::new(),
             sunset: None,
+            log_version: 0,
             operators: HashMap::new(),
             user_of: HashMap::new(),
             categories: HashMap::new(),
@@ -248,10 +254,12 @@ impl Batch {
     /// What is worth remembering once this batch is written, and what until then.
     pub fn into_memory(self) -> (Memory, Recent) {
         let end = self.end();
+        let last_event = self.appended.last().map(|event| event.moment.event_id).or(self.head_event);
         let mut ids = self.ids;
         ids.vouchers.clear(); // a voucher's id tells which stock is newer
         let memory = Memory {
             position: end,
+            last_event,
             epoch: self.epoch,
             recorded_at: self.recorded_at,
             ids,

@@ -7,6 +7,7 @@ use ledger_events::account::{AccountStatus, DiscountRule};
 use ledger_events::api_version::EmergencySunsetDeclared;
 use ledger_events::beneficiary::BeneficiaryKind;
 use ledger_events::catalogue::{ProductChange, ProductDetails, ProductImageSet};
+use ledger_events::log::SignedTree;
 use ledger_events::operator::OperatorRole;
 use ledger_events::reconciliation::{Decision, StatementImported};
 use ledger_events::replay::ReplayKind;
@@ -77,6 +78,8 @@ pub enum Command {
     RevokeOperatorToken {
         id: i64,
     },
+    /// Signed events of the transparency log are lost, and it goes on under another origin.
+    RecordLogIncident(RecordLogIncident),
     /// Ends the block of an IP that logged in too often.
     LiftIpBlock {
         ip: IpAddr,
@@ -367,4 +370,17 @@ pub struct NewVoucher {
     /// Made from the voucher's own id when absent.
     pub reference: Option<String>,
     pub expires_on: Option<NaiveDate>,
+}
+
+/// An incident of the shard's transparency log, as an operator has found it.
+#[derive(Clone, Debug)]
+pub struct RecordLogIncident {
+    pub origin: String,
+    pub next_origin: String,
+    pub signed: Option<SignedTree>,
+    pub kept: Option<SignedTree>,
+    pub refusal: String,
+    pub reason: Private,
+    /// How many incidents the operator knows of: another one that was recorded meanwhile is a conflict.
+    pub known: i64,
 }

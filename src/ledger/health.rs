@@ -122,8 +122,9 @@ pub struct Follower {
     pool: PgPool,
     shard: ShardId,
     bounds: Bounds,
-    /// Up to where it has looked.
+    /// Up to where it has looked, and the event there.
     position: Position,
+    last_event: Option<Uuid>,
     audience: HashMap<WebhookId, Webhook>,
     /// Accounts that have a webhook.
     listening: HashSet<AccountId>,
@@ -152,6 +153,7 @@ impl Follower {
             shard,
             bounds,
             position: 0,
+            last_event: None,
             audience: HashMap::new(),
             listening: HashSet::new(),
             expected: 0,
@@ -177,8 +179,17 @@ impl Follower {
     }
 
     /// Looks at the next events, never beyond what is [`due`], and again at what was missing.
-    /// Returns whether there may be more.
+    /// Returns whether there may be more. Starts over where the log does not go on from what it has looked at: after a
+    /// failover that lost commits.
     pub async fn once(&mut self) -> Result<bool, ReadError> {
+        if self.event_at(self.position).await? != self.last_event {
+            tracing::warn!(
+                shard = self.shard,
+                after = self.position,
+                "the log does not go on from where it stood: all of it is looked at again"
+            );
+            *self = Follower::new(self.pool.clone(), self.shard, self.bounds);
+        }
         let due = due(&mut *self.pool.acquire().await?, self.shard).await?;
         let to = due.min(self.position + self.bounds.events);
         self.look(to).await?;
@@ -189,7 +200,10 @@ impl Follower {
     async fn look(&mut self, to: Position) -> Result<(), ReadError> {
         let mut called_for = self.missing.clone();
         let mut audience = self.audience.clone();
+        let mut last_event = self.last_event;
         if to > self.position {
+            // Before the events: should the log go back meanwhile, the next look finds another event there.
+            last_event = self.event_at(to).await?;
             self.call_for(to, &mut audience, &mut called_for).await?;
         }
         let known = self.missing.len();
@@ -205,7 +219,16 @@ impl Follower {
         self.listening = audience.values().map(|w| w.account_id).collect();
         self.audience = audience;
         self.position = self.position.max(to);
+        self.last_event = last_event;
         Ok(())
+    }
+
+    async fn event_at(&self, position: Position) -> Result<Option<Uuid>, sqlx::Error> {
+        sqlx::query_scalar("SELECT event_id FROM events WHERE shard_id = $1 AND position = $2")
+            .bind(self.shard)
+            .bind(position)
+            .fetch_optional(&self.pool)
+            .await
     }
 
     /// Where to look again for those beyond, now that some of what is remembered is there.

@@ -1,7 +1,7 @@
 //! What a writer remembers between batches: rows as they are at a position of the log.
 //!
-//! Under the head lock this is exact as long as the head stands where this writer left it: nobody
-//! else has written in between. Otherwise it is forgotten and read again.
+//! Under the head lock this is exact as long as the head stands where this writer left it, at the same
+//! position with the same event: nobody else has written in between. Otherwise it is forgotten and read again.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,6 +12,7 @@ use ledger_events::order::Order;
 use ledger_events::user::User;
 use ledger_events::wallet::Wallet;
 use ledger_events::{AccountId, CredentialId, Currency, Money, OrderId, Position, ProductId, UserId, WalletId};
+use uuid::Uuid;
 
 use super::batch::{SealedText, StoredAnswer, Touched};
 use super::keys::DataKeys;
@@ -21,6 +22,8 @@ use super::stock::{self, Shelves};
 #[derive(Debug, Default)]
 pub struct Memory {
     pub position: Position,
+    /// The event at this position; none in an empty log.
+    pub last_event: Option<Uuid>,
     /// `log_head.epoch`: when it has grown, what is remembered counts no more.
     pub epoch: i64,
     /// When the log's last event was recorded.
@@ -41,6 +44,17 @@ pub struct Memory {
     pub nobody_waits_for: HashSet<(ProductId, Money)>,
 }
 
+/// The head of the log, as it was locked.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing {
+    pub position: Position,
+    /// The event at this position; none in an empty log.
+    pub last_event: Option<Uuid>,
+    pub epoch: i64,
+    /// The time from which on events may be recorded.
+    pub recorded_at: DateTime<Utc>,
+}
+
 /// What a batch that is being written leaves to the next one besides rows: nobody else can find it
 /// in the tables yet.
 #[derive(Debug, Default)]
@@ -56,16 +70,23 @@ impl Memory {
     /// So many rows of any other kind; then all are forgotten.
     const MOST_ROWS: usize = 100_000;
 
-    /// What is still exact when the log stands at this position and epoch, at this time.
-    pub fn still_exact_at(self, position: Position, epoch: i64, recorded_at: DateTime<Utc>) -> Memory {
-        let memory = if (self.position, self.epoch) == (position, epoch) { self } else { self.forget() };
-        Memory { position, epoch, recorded_at, ..memory }
+    /// Keeps what is still exact when the head stands here. The ids that were drawn are kept too, unless the log has gone
+    /// back: then the sequences may have gone back with it, and draw the same ids again.
+    pub fn still_exact_at(self, head: Standing) -> Memory {
+        let Standing { position, last_event, epoch, recorded_at } = head;
+        let has_gone_back = position < self.position || position == self.position && last_event != self.last_event;
+        let memory = match (self.position, self.epoch) == (position, epoch) {
+            _ if has_gone_back => Memory::default(),
+            true => self,
+            false => self.forget(),
+        };
+        Memory { position, last_event, epoch, recorded_at, ..memory }
     }
 
     /// Nothing but the ids that were drawn, and where the head stands.
     fn forget(self) -> Memory {
-        let Memory { position, epoch, recorded_at, ids, .. } = self;
-        Memory { position, epoch, recorded_at, ids, ..Memory::default() }
+        let Memory { position, last_event, epoch, recorded_at, ids, .. } = self;
+        Memory { position, last_event, epoch, recorded_at, ids, ..Memory::default() }
     }
 
     /// With what fits. What the last batch changed stays: it may not be in the tables yet.
@@ -91,5 +112,32 @@ impl Memory {
         wallets.retain(|id, _| touched.wallets.contains(id));
         orders.retain(|id, _| touched.orders.contains(id));
         Memory { wallets, orders, ..self.forget() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_has_gone_back_leaves_nothing_to_be_remembered() {
+        let (ours, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let at =
+            |position, last_event, epoch| Standing { position, last_event: Some(last_event), epoch, recorded_at: Utc::now() };
+        // How many orders' ids, and accounts, are remembered of one each.
+        for (head, expected) in [
+            (at(10, ours, 0), (1, 1)),
+            (at(11, other, 0), (1, 0)),
+            (at(10, ours, 1), (1, 0)),
+            (at(10, other, 0), (0, 0)),
+            (at(9, other, 0), (0, 0)),
+        ] {
+            let mut memory = Memory { position: 10, last_event: Some(ours), ..Memory::default() };
+            memory.ids.orders.push_back(7);
+            memory.wallets_known_of.insert(3);
+            let memory = memory.still_exact_at(head);
+            assert_eq!((memory.ids.orders.len(), memory.wallets_known_of.len()), expected, "{head:?}");
+            assert_eq!((memory.position, memory.last_event), (head.position, head.last_event));
+        }
     }
 }

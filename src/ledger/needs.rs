@@ -52,6 +52,8 @@ pub struct Needs<'a> {
     /// Ids of operators' tokens.
     pub operators: HashSet<i64>,
     pub users: HashSet<UserId>,
+    /// Whether the stream of the shard's transparency log goes on.
+    pub log: bool,
     /// Keyed hashes of emails that are to be given to users.
     pub emails: Vec<[u8; 32]>,
     pub products: HashSet<ProductId>,
@@ -149,6 +151,7 @@ impl<'a> Needs<'a> {
             }
             Command::IssueOperatorToken(_) => self.counts[Self::OPERATORS] += 1,
             Command::RevokeOperatorToken { id } => _ = self.operators.insert(*id),
+            Command::RecordLogIncident(_) => self.log = true,
             Command::LiftIpBlock { ip } => self.ip_blocks.push(*ip),
             Command::DeclareEmergencySunset(_) => self.sunset = true,
             Command::CreateUser(user) => {

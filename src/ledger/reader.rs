@@ -329,6 +329,21 @@ pub async fn head(db: impl PgExecutor<'_>, shard: ShardId) -> Result<Position, s
     sqlx::query_scalar("SELECT position FROM log_head WHERE shard_id = $1").bind(shard).fetch_one(db).await
 }
 
+/// The version of a stream's last event; 0 before the first.
+pub async fn last_version(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    stream_type: &str,
+    stream_id: i64,
+) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar("SELECT coalesce(max(version), 0) FROM events WHERE shard_id = $1 AND stream_type = $2 AND stream_id = $3")
+        .bind(shard)
+        .bind(stream_type)
+        .bind(stream_id)
+        .fetch_one(db)
+        .await
+}
+
 /// The ids of each replay's first and last event.
 pub async fn replay_stories(
     conn: &mut PgConnection,

@@ -32,6 +32,10 @@ pub const ERASURE_REASON: &str = "erasure.reason";
 pub const DECISION_REASON: &str = "match.decision_reason";
 pub const REVOCATION_REASON: &str = "match.revocation_reason";
 
+/// Why an operator let the transparency log go on under another origin; its id is the position of the event. It is not
+/// erased.
+pub const LOG_INCIDENT_REASON: &str = "log_incident.reason";
+
 /// Whose an operator's token is. It is not erased: the log says who did what.
 pub const OPERATOR_NAME: &str = "operator.name";
 

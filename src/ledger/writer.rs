@@ -245,7 +245,9 @@ impl Writer {
                 Err(_) => return Run::Away("no connection in time".to_owned()),
             },
         };
-        let memory = self.memory.take().map(|(memory, _)| memory).unwrap_or_default();
+        let memory = self.memory.take().map(|(memory, _)| memory);
+        let is_remembered = memory.is_some();
+        let memory = memory.unwrap_or_default();
         let prepared = tokio::time::timeout(PHASE_DEADLINE, self.prepare(&mut connection, memory, batch)).await;
         let (decided, replies) = match prepared {
             // The connection is dropped, and with it the transaction: COMMIT was not sent.
@@ -254,13 +256,16 @@ impl Writer {
             Ok(Err(error)) if error.database().is_some_and(connect::is_passing) => return Run::Away(error.to_string()),
             Ok(Err(error)) => {
                 self.roll_back(connection).await;
-                return Run::Poisoned(error.to_string());
+                // It may be what was remembered that the database does not take, such as ids that were drawn before a
+                // failover and have been drawn again since.
+                return if is_remembered { Run::Moved } else { Run::Poisoned(error.to_string()) };
             }
             Ok(Ok(prepared)) => prepared,
         };
         if decided.is_empty() {
-            self.roll_back(connection).await;
-            self.remember(decided);
+            if self.roll_back(connection).await {
+                self.remember(decided);
+            }
             return Run::Committed { replies, grew: false };
         }
         let first_event = decided.appended.first().map(|event| event.moment.event_id);
@@ -301,12 +306,15 @@ impl Writer {
         Ok((batch, replies))
     }
 
-    /// Keeps a connection whose transaction is over.
-    async fn roll_back(&mut self, mut connection: PgConnection) {
+    /// Keeps a connection whose transaction is over. False if it could not be asked: nothing that was read on it is to be
+    /// remembered then, for the next connection may lead to another server.
+    async fn roll_back(&mut self, mut connection: PgConnection) -> bool {
         let rolled_back = tokio::time::timeout(PHASE_DEADLINE, sqlx::raw_sql("ROLLBACK").execute(&mut connection)).await;
-        if matches!(rolled_back, Ok(Ok(_))) {
+        let is_well = matches!(rolled_back, Ok(Ok(_)));
+        if is_well {
             self.connection = Some(connection);
         }
+        is_well
     }
 
     /// After a COMMIT without an answer: waits the old backend out at the head lock, looks, and sees

@@ -11,6 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ledger_events::merkle::Hash;
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 /// A tree that was signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +38,8 @@ pub enum MemoryError {
 #[derive(Clone, Debug)]
 pub struct Memory {
     path: PathBuf,
+    /// Identifies the file among the memories of all nodes; kept beside it.
+    id: Uuid,
 }
 
 type Trees = BTreeMap<String, Remembered>;
@@ -47,14 +50,35 @@ impl Memory {
     /// # Errors
     /// When it cannot, or holds something else.
     pub fn open(path: &Path) -> Result<Memory, MemoryError> {
-        let memory = Memory { path: path.to_owned() };
+        let mut memory = Memory { path: path.to_owned(), id: Uuid::nil() };
         let check = || {
             std::fs::create_dir_all(memory.directory())?;
             memory.close_to_others()?;
-            memory.locked(|| memory.read().map(|_| ()))
+            memory.locked(|| {
+                memory.read()?;
+                memory.read_or_draw_id()
+            })
         };
-        check().map_err(|source| memory.error(source))?;
+        memory.id = check().map_err(|source| memory.error(source))?;
         Ok(memory)
+    }
+
+    /// The id of this memory, drawn when the file was first opened.
+    pub fn id(&self) -> Uuid {
+        self.id
+    }
+
+    fn read_or_draw_id(&self) -> io::Result<Uuid> {
+        let path = self.path.with_extension("id");
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Uuid::parse_str(text.trim()).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let id = Uuid::new_v4();
+                self.replace(&path, format!("{id}\n").as_bytes())?;
+                Ok(id)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// The last tree of this origin; none if none was ever signed.
@@ -86,16 +110,22 @@ impl Memory {
                 return Ok(Err(MemoryError::Contradicts { path: path(), known: known.size, size: tree.size }));
             }
             trees.insert(origin.to_owned(), tree);
-            let unfinished = self.path.with_extension("new");
-            let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&unfinished)?;
-            serde_json::to_writer_pretty(&mut file, &trees)?;
-            file.write_all(b"\n")?;
-            file.sync_all()?;
-            std::fs::rename(&unfinished, &self.path)?;
-            File::open(self.directory())?.sync_all()?;
+            let mut text = serde_json::to_vec_pretty(&trees)?;
+            text.push(b'\n');
+            self.replace(&self.path, &text)?;
             Ok(Ok(()))
         };
         self.locked(write).map_err(|source| self.error(source))?
+    }
+
+    /// Writes a file, whole or not at all; it is on disk when this returns.
+    fn replace(&self, path: &Path, text: &[u8]) -> io::Result<()> {
+        let unfinished = self.path.with_extension("new");
+        let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&unfinished)?;
+        file.write_all(text)?;
+        file.sync_all()?;
+        std::fs::rename(&unfinished, path)?;
+        File::open(self.directory())?.sync_all()
     }
 
     fn read(&self) -> io::Result<Trees> {
@@ -177,6 +207,7 @@ mod tests {
         let again = Memory::open(&path).unwrap();
         assert_eq!(again.recall("a").unwrap(), Some(Remembered { epoch: 3, ..tree(5) }));
         assert_eq!(again.recall("b").unwrap(), Some(tree(10)));
+        assert_eq!(again.id(), memory.id());
         assert!(!path.with_extension("new").exists());
     }
 

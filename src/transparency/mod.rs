@@ -6,9 +6,11 @@
 
 pub mod checkpoint;
 pub mod cosignature;
+pub mod incidents;
 pub mod issue;
 pub mod memory;
 pub mod note;
+pub mod peers;
 pub mod projector;
 pub mod proof;
 pub mod receipt;
@@ -17,14 +19,13 @@ pub mod signer;
 pub mod store;
 pub mod witness;
 
-pub use refusal::{Refusal, Standing};
+pub use refusal::Refusal;
 
 /// What the API has to know of the log beside the database. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct PublicLog {
     /// Whose cosignatures are taken.
     pub witnesses: std::sync::Arc<[note::VerifierKey]>,
-    pub standing: Standing,
 }
 
 /// Why something of the tree could not be done.

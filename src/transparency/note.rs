@@ -273,7 +273,8 @@ fn cosigned(time: u64, text: &str) -> String {
     format!("cosignature/v1\ntime {time}\n{text}")
 }
 
-fn is_name(name: &str) -> bool {
+/// Whether a key can have this name, and so a log this origin.
+pub fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.chars().any(|c| c.is_whitespace() || c == '+' || c.is_control())
 }
 

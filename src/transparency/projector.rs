@@ -1,8 +1,9 @@
 //! Grows the tree with the log and signs what it has become: one node at a time, each shard by its
 //! checkpoint row, and every node by its own memory.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use ledger_events::ShardId;
 use ledger_events::merkle::leaf_hash;
@@ -12,10 +13,13 @@ use sqlx::{Connection, PgConnection};
 use tokio_util::sync::CancellationToken;
 
 use super::checkpoint::{Checkpoint, Trust};
+use super::incidents;
 use super::memory::{Memory, MemoryError, Remembered};
+use super::peers::{self, Identity, Peers};
+use super::refusal::Standing;
 use super::signer::{Origin, Signer};
 use super::store::{self, Published};
-use super::{Refusal, Standing, TreeError};
+use super::{Refusal, TreeError};
 use crate::ledger::{Ledger, connect, reader};
 use crate::telemetry::Metrics;
 
@@ -29,6 +33,9 @@ const IDLE: Duration = Duration::from_secs(1);
 const DEADLINE: Duration = Duration::from_secs(60);
 /// What is refused needs a person.
 const REFUSED: Duration = Duration::from_secs(5);
+/// How long nothing is signed on a server that is new until every other node has compared its memory with it. A node whose
+/// connection died with the old server has come back by then; one that is gone for good holds signing up no longer.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What one step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +46,8 @@ pub enum Step {
     Idle,
     /// Another node holds the tree; what it has published is consistent.
     Elsewhere,
+    /// The database is on a server with which other nodes have not compared their memories yet.
+    Waiting,
 }
 
 /// Follows the log of every shard. Cheap to clone.
@@ -49,8 +58,12 @@ pub struct TreeProjector {
     signer: Arc<Signer>,
     origin: Origin,
     memory: Memory,
+    me: Identity,
     standing: Standing,
     metrics: Metrics,
+    /// The server that each shard's log was last found on, and since when others have been waited for.
+    servers: Arc<Mutex<HashMap<ShardId, (String, Instant)>>>,
+    patience: Duration,
 }
 
 impl TreeProjector {
@@ -60,11 +73,31 @@ impl TreeProjector {
         signer: Arc<Signer>,
         origin: Origin,
         memory: Memory,
-        standing: Standing,
         metrics: Metrics,
     ) -> TreeProjector {
-        let (ledger, line) = (ledger.clone(), connect::projector(options));
-        TreeProjector { ledger, line, signer, origin, memory, standing, metrics }
+        let host = nix::unistd::gethostname().map_or_else(|_| String::new(), |name| name.to_string_lossy().into_owned());
+        TreeProjector {
+            ledger: ledger.clone(),
+            line: connect::projector(options),
+            signer,
+            origin,
+            me: Identity { node: memory.id(), host },
+            memory,
+            standing: Standing::default(),
+            metrics,
+            servers: Arc::default(),
+            patience: PATIENCE,
+        }
+    }
+
+    /// The same, which waits so long for the memories of others.
+    pub fn waiting(self, patience: Duration) -> TreeProjector {
+        TreeProjector { patience, ..self }
+    }
+
+    /// Who this node is to the others.
+    pub fn identity(&self) -> &Identity {
+        &self.me
     }
 
     pub async fn run(self, stop: CancellationToken) {
@@ -74,7 +107,7 @@ impl TreeProjector {
             for shard in self.ledger.shards() {
                 match self.once(shard).await {
                     Ok(Step::Signed { is_more: more, .. }) => is_more |= more,
-                    Ok(Step::Idle | Step::Elsewhere) => {}
+                    Ok(Step::Idle | Step::Elsewhere | Step::Waiting) => {}
                     // They were logged.
                     Err(TreeError::Refused(_)) => pause = REFUSED,
                     Err(_) => pause = pause.max(IDLE),
@@ -94,7 +127,7 @@ impl TreeProjector {
         }
     }
 
-    /// One step, and what is to be said of it: in the log, the metrics and `/readyz`.
+    /// One step, and what is to be said of it: in the log and the metrics.
     pub async fn once(&self, shard: ShardId) -> Result<Step, TreeError> {
         let outcome = connect::within(DEADLINE, self.step(shard)).await;
         match &outcome {
@@ -118,19 +151,46 @@ impl TreeProjector {
     /// and before it is committed the tree is in this node's memory.
     ///
     /// # Errors
-    /// [`TreeError::Refused`] when what is there is not what was signed before.
+    /// [`TreeError::Refused`] when what is there is not what was signed before, by this node's memory or another's. What
+    /// this node finds is recorded, and stops the others.
     pub async fn step(&self, shard: ShardId) -> Result<Step, TreeError> {
-        let origin = self.origin.of(shard);
         let mut conn = self.line.acquire().await?;
         let mut tx = conn.begin().await?;
-        let held = store::hold(&mut tx, shard).await?;
+        let origin = incidents::present(self.origin.of(shard), &incidents::of(&mut tx, shard).await?);
+        match self.step_in(&mut tx, shard, &origin).await {
+            Ok(step) => {
+                // Published is what is committed; what is not committed may be remembered, for the next step
+                // has to arrive at the same tree.
+                tx.commit().await?;
+                conn.keep();
+                Ok(step)
+            }
+            Err(TreeError::Refused(refusal)) => {
+                tx.rollback().await?;
+                if refusal.is_of_another() {
+                    conn.keep();
+                    return Err(refusal.into());
+                }
+                let remembered = self.recall(&origin).await?;
+                match peers::refuse(&mut conn, shard, &origin, &self.me, &refusal, remembered.as_ref()).await {
+                    Ok(()) => conn.keep(),
+                    // The next step tries again. Until then other nodes wait for this one, for a while.
+                    Err(error) => tracing::error!(shard, %refusal, %error, "failed to record the refusal to sign"),
+                }
+                Err(refusal.into())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn step_in(&self, tx: &mut PgConnection, shard: ShardId, origin: &str) -> Result<Step, TreeError> {
+        let held = store::hold(&mut *tx, shard).await?;
         // With the tree in hand: what is there now is what everything is compared with.
-        let remembered = self.recall(&origin).await?;
-        let (newest, epoch) = self.consistent(&mut tx, shard, remembered.as_ref(), held).await?;
+        let remembered = self.recall(origin).await?;
+        let (newest, epoch) = self.consistent(&mut *tx, shard, remembered.as_ref(), held).await?;
         let Some(size) = held else {
-            tx.rollback().await?;
-            conn.keep();
-            self.learn(&origin, remembered.as_ref(), newest.as_ref(), epoch).await?;
+            self.meet(&mut *tx, shard, origin).await?;
+            self.learn(origin, remembered.as_ref(), newest.as_ref(), epoch).await?;
             return Ok(Step::Elsewhere);
         };
         let edge = store::edge(&mut *tx, shard, size).await?.filter(|edge| match &newest {
@@ -138,32 +198,73 @@ impl TreeProjector {
             None => size == 0,
         });
         let edge = edge.ok_or(Refusal::Edge { size })?;
+        let (grown, full, is_more) = grow(&mut *tx, shard, &edge, remembered.as_ref()).await?;
 
-        let (grown, full, is_more) = grow(&mut tx, shard, &edge, remembered.as_ref()).await?;
+        let peers = self.meet(&mut *tx, shard, origin).await?;
+        if peers.has_refused(&self.me) {
+            peers::withdraw(&mut *tx, shard, origin, &self.me).await?;
+        }
         let is_published = newest.as_ref().is_some_and(|newest| newest.size == grown.size() && newest.origin == origin);
         if is_published {
-            tx.rollback().await?;
-            conn.keep();
-            self.learn(&origin, remembered.as_ref(), newest.as_ref(), epoch).await?;
+            self.learn(origin, remembered.as_ref(), newest.as_ref(), epoch).await?;
             return Ok(Step::Idle);
         }
-        let before = newest.as_ref().map_or(origin.as_str(), |newest| newest.origin.as_str());
+        if !self.has_heard(&mut *tx, shard, &peers).await? {
+            return Ok(Step::Waiting);
+        }
+        let before = newest.as_ref().map_or(origin, |newest| newest.origin.as_str());
         if before != origin {
             tracing::warn!(shard, before, now = origin, size = grown.size(), "the log goes on under another origin");
         }
-        let checkpoint = Checkpoint { origin: origin.clone(), size: grown.size(), root: grown.root() };
+        let checkpoint = Checkpoint { origin: origin.to_owned(), size: grown.size(), root: grown.root() };
         let note = self.signer.sign(&checkpoint)?.to_string();
         if grown != edge {
-            store::write(&mut tx, shard, &edge, &grown, &full).await?;
+            store::write(&mut *tx, shard, &edge, &grown, &full).await?;
         }
-        store::publish(&mut tx, shard, &checkpoint, &note, &self.signer.verifiers(&origin)?).await?;
-        // Published is what is committed; what is not committed may be remembered, for the next step
-        // has to arrive at the same tree.
+        store::publish(&mut *tx, shard, &checkpoint, &note, &self.signer.verifiers(origin)?).await?;
         let tree = Remembered { size: checkpoint.size, root: checkpoint.root, epoch };
-        self.keep(&origin, remembered, tree).await?;
-        tx.commit().await?;
-        conn.keep();
+        self.keep(origin, remembered, tree).await?;
         Ok(Step::Signed { size: checkpoint.size, is_more })
+    }
+
+    /// Reads what the other nodes have to say, and tells them that this node's memory agrees with this server.
+    async fn meet(&self, tx: &mut PgConnection, shard: ShardId, origin: &str) -> Result<Peers, TreeError> {
+        let peers = Peers::read(&mut *tx, shard, origin, &self.me).await?;
+        self.seen_since(shard, peers.server());
+        if let Some(refusal) = peers.refusal(&self.me) {
+            return Err(refusal.into());
+        }
+        peers.appear(tx, shard, &self.me).await?;
+        Ok(peers)
+    }
+
+    /// Since when this node finds the log on this server.
+    fn seen_since(&self, shard: ShardId, server: &str) -> Instant {
+        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let (known, since) = servers.entry(shard).or_insert_with(|| (server.to_owned(), Instant::now()));
+        if known != server {
+            (*known, *since) = (server.to_owned(), Instant::now());
+        }
+        *since
+    }
+
+    /// Whether every other node has compared its memory with this server, or was waited for long enough.
+    async fn has_heard(&self, tx: &mut PgConnection, shard: ShardId, peers: &Peers) -> Result<bool, sqlx::Error> {
+        if peers.unheard.is_empty() {
+            return Ok(true);
+        }
+        let nodes: Vec<String> = peers.unheard.iter().map(|peer| format!("{} on {}", peer.node, peer.host)).collect();
+        if self.seen_since(shard, peers.server()).elapsed() < self.patience {
+            tracing::info!(
+                shard,
+                ?nodes,
+                "the database is on another server; signing waits for these nodes to compare their memories"
+            );
+            return Ok(false);
+        }
+        tracing::warn!(shard, ?nodes, "signing goes on without the memories of these nodes, which have not come back");
+        peers.give_up(tx, shard).await?;
+        Ok(true)
     }
 
     /// Whether what is published goes on from what this node remembers; the newest checkpoint, and

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ledger_events::{Position, ShardId};
+use uuid::Uuid;
 
 /// What is inconsistent. Nothing is signed until a person has looked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,9 +27,18 @@ pub enum Refusal {
     Stranger { size: u64 },
     #[error("the log has nothing at position {0}")]
     Gap(Position),
+    #[error("node {node} on {host} refuses: {reason}")]
+    Elsewhere { node: Uuid, host: String, reason: String },
 }
 
-/// What keeps this node from signing, by shard: for `/readyz`. Cheap to clone.
+impl Refusal {
+    /// Whether another node has found it.
+    pub fn is_of_another(&self) -> bool {
+        matches!(self, Refusal::Elsewhere { .. })
+    }
+}
+
+/// What keeps this node from signing, by shard. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Standing(Arc<Mutex<BTreeMap<ShardId, Refusal>>>);
 
@@ -41,11 +51,5 @@ impl Standing {
             None => standing.remove(&shard),
         };
         before.as_ref() != refusal
-    }
-
-    /// What is refused, of the first shard that something is.
-    pub fn refusal(&self) -> Option<(ShardId, Refusal)> {
-        let standing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        standing.iter().next().map(|(shard, refusal)| (*shard, refusal.clone()))
     }
 }

@@ -199,6 +199,15 @@ pub async fn newest(db: impl PgExecutor<'_>, shard: ShardId) -> Result<Option<Pu
     Ok(found.map(published))
 }
 
+/// Whether a tree was ever signed under an origin, as far as the database has it.
+pub async fn has_signed(db: impl PgExecutor<'_>, shard: ShardId, origin: &str) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar("SELECT EXISTS (SELECT FROM log_checkpoints WHERE shard_id = $1 AND origin = $2)")
+        .bind(shard)
+        .bind(origin)
+        .fetch_one(db)
+        .await
+}
+
 /// Cosignatures looked at in one statement.
 const PAGE_COSIGNATURES: i64 = 1_000;
 /// And in all: about a day's of two witnesses.

@@ -46,8 +46,8 @@ impl From<sqlx::Error> for WitnessError {
     }
 }
 
-/// What a witness has cosigned, as far as this node knows.
-type Known = HashMap<(usize, ShardId), u64>;
+/// What a witness has cosigned under an origin, as far as this node knows.
+type Known = HashMap<(usize, ShardId), (String, u64)>;
 
 /// Asks every witness of the configuration.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl WitnessCaller {
             for (witness, answer) in futures::future::join_all(asked).await.into_iter().enumerate() {
                 match answer {
                     Ok(Some(size)) => {
-                        self.known.insert((witness, shard), size);
+                        self.known.insert((witness, shard), (newest.origin.clone(), size));
                         cosigned += 1;
                     }
                     Ok(None) => {}
@@ -115,7 +115,8 @@ impl WitnessCaller {
 
     /// The size that the witness has cosigned now; none if it had already.
     async fn ask(&self, witness: usize, shard: ShardId, newest: &store::Published) -> Result<Option<u64>, WitnessError> {
-        let old = self.known.get(&(witness, shard)).copied();
+        let known = self.known.get(&(witness, shard)).filter(|(origin, _)| *origin == newest.origin);
+        let old = known.map(|(_, size)| *size);
         if old.is_some_and(|old| old >= newest.size) {
             return Ok(None);
         }

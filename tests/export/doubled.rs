@@ -2,7 +2,6 @@
 
 use rewards_ledger::export::{import, tiles};
 use rewards_ledger::ledger::reader;
-use rewards_ledger::transparency::Standing;
 use rewards_ledger::transparency::cosignature::Quorum;
 use serde_json::json;
 
@@ -28,7 +27,7 @@ async fn a_doubled_refund_is_named_though_it_was_signed() {
     let copy = Shop::on(&options, kept.shop.customer).await;
     copy.tamper(REFUNDED_AGAIN).await;
     let position = reader::head(copy.pool(), SHARD).await.unwrap();
-    let size = Tree::of(&copy.ledger, &options, &copy.metrics, &Standing::default()).grow().await;
+    let size = Tree::of(&copy.ledger, &options, &copy.metrics).grow().await;
     assert_eq!(i64::try_from(size), Ok(position));
     let file = kept.path("doubled.ndjson");
     succeeds(kept.directory.path(), &options, &["events", "export", "--out", file.to_str().unwrap()]).await;

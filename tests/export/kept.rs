@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use rewards_ledger::export::tiles;
-use rewards_ledger::transparency::Standing;
 use rewards_ledger::transparency::cosignature::Quorum;
 use serde_json::Value;
 
@@ -24,7 +23,7 @@ pub struct Kept {
 
 pub async fn kept() -> Kept {
     let (directory, shop) = (tempfile::tempdir().unwrap(), Shop::open().await);
-    let tree = Tree::of(&shop.ledger, &shop.options, &shop.metrics, &Standing::default());
+    let tree = Tree::of(&shop.ledger, &shop.options, &shop.metrics);
     let mut sizes = [0; 2];
     for (size, name) in sizes.iter_mut().zip(["first.note", "second.note"]) {
         shop.orders(shop.customer.account_id, 20).await;

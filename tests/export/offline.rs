@@ -3,7 +3,6 @@
 
 use ledger_events::merkle::empty_root;
 use rewards_ledger::export::{import, tiles};
-use rewards_ledger::transparency::Standing;
 use rewards_ledger::transparency::checkpoint::Checkpoint;
 use rewards_ledger::transparency::cosignature::Quorum;
 use rewards_ledger::transparency::signer::Signer;
@@ -178,7 +177,7 @@ async fn a_history_rewritten_with_its_tree_does_not_agree_with_what_was_kept() {
         DELETE FROM log_tiles; DELETE FROM log_edges; DELETE FROM log_checkpoints;
         UPDATE projection_checkpoints SET position = 0 WHERE projection = 'transparency'";
     sqlx::raw_sql(forge).execute(&mut kept.shop.admin().await).await.unwrap();
-    let forged = Tree::with(&kept.shop.ledger, &kept.shop.options, &kept.shop.metrics, &Standing::default(), Signing::default());
+    let forged = Tree::with(&kept.shop.ledger, &kept.shop.options, &kept.shop.metrics, Signing::default());
     assert_eq!(forged.grow().await, second);
     kept.export("forged.ndjson").await;
     // By itself it is sound: its manifest has the forged checkpoint.
@@ -231,7 +230,7 @@ async fn a_database_from_an_older_backup_that_has_grown_again_does_not_agree() {
     assert_eq!(report["first_bad"], json!([first + 1, first + 1]));
     // Nor does the signer sign it, with what it remembers.
     let remembering = Signing { memory_of: Some(kept.tree.clone()), ..Signing::default() };
-    let tree = Tree::with(&restored.ledger, &restored.options, &restored.metrics, &Standing::default(), remembering);
+    let tree = Tree::with(&restored.ledger, &restored.options, &restored.metrics, remembering);
     Tree::refused(tree.projector.step(SHARD).await);
 }
 
@@ -256,7 +255,7 @@ async fn an_imported_log_is_signed_on_under_the_same_memory() {
     import(&options, &kept.path("moved.ndjson"), |_| {}).await.unwrap();
     let moved = Shop::on(&options, kept.shop.customer).await;
     let remembering = Signing { memory_of: Some(kept.tree.clone()), ..Signing::default() };
-    let tree = Tree::with(&moved.ledger, &moved.options, &moved.metrics, &Standing::default(), remembering);
+    let tree = Tree::with(&moved.ledger, &moved.options, &moved.metrics, remembering);
     assert_eq!(tree.grow().await, kept.sizes[1]);
     assert_eq!(tree.newest().await.root, kept.tree.newest().await.root);
     moved.order(1).await;

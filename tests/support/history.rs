@@ -3,20 +3,22 @@
 use ledger_events::account::{AccountStatus, DiscountRule};
 use ledger_events::api_version::EmergencySunsetDeclared;
 use ledger_events::catalogue::{ImageType, ProductChange, ProductImageSet};
+use ledger_events::log::SignedTree;
 use ledger_events::operator::OperatorRole;
 use ledger_events::reconciliation::{Decision, StatementFormat};
 use ledger_events::replay::ReplayKind;
 use ledger_events::user::UserRole;
 use ledger_events::wallet::Direction;
 use ledger_events::webhook::WebhookEventType;
-use ledger_events::{AccountId, OrderId, ReplayId, StatementId, UserId, WebhookId};
+use ledger_events::{AccountId, OrderId, Rejection, ReplayId, StatementId, UserId, WebhookId};
 use rewards_ledger::access::seal::Private;
 use rewards_ledger::delivery::replay::Replayer;
 use rewards_ledger::ledger::command::{
-    ChangeUser, CreateUser, DecideMatch, ImportStatement, IssueOperatorToken, PayoutOutcome, RequestReplay, WebhookChange,
+    ChangeUser, CreateUser, DecideMatch, ImportStatement, IssueOperatorToken, PayoutOutcome, RecordLogIncident, RequestReplay,
+    WebhookChange,
 };
 use rewards_ledger::ledger::erasure::{Subject, run};
-use rewards_ledger::ledger::{Answer, Command, images};
+use rewards_ledger::ledger::{Answer, Command, WriteError, images};
 use rewards_ledger::reconciliation::lines::Columns;
 use rewards_ledger::reconciliation::statements::{self, Source};
 use sha2::{Digest, Sha256};
@@ -151,7 +153,7 @@ impl Shop {
         self.tamper("UPDATE events SET schema_version = 1 WHERE schema_version = 2 AND data->>'order_id' IS NOT NULL").await;
     }
 
-    /// An API key and an operator's token that are revoked, and an address that was blocked.
+    /// An API key and an operator's token that are revoked, an address that was blocked, and an incident of the log.
     pub async fn access(&self) {
         let account_id = self.customer.account_id;
         let (api_key, api_secret) = (Private::new("ijklmnop-rest"), Private::new("secret"));
@@ -175,6 +177,19 @@ impl Shop {
             reason: "The signing keys leaked.".into(),
         }))
         .await;
+        let incident = RecordLogIncident {
+            origin: "elsewhere.example.com/log/1".to_owned(),
+            next_origin: "elsewhere.example.com/log/2".to_owned(),
+            signed: Some(SignedTree { size: 500, root: "AwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwM=".to_owned() }),
+            kept: None,
+            refusal: "the log ends at position 450".to_owned(),
+            reason: Private::new("a disk failed"),
+            known: 0,
+        };
+        let record = || Command::RecordLogIncident(incident.clone());
+        self.run(record()).await;
+        let again = self.ledger.execute(SHARD, record(), origin()).await;
+        assert!(matches!(again, Err(WriteError::Rejected(Rejection::Conflict(_)))), "{again:?}");
     }
 
     /// One of each kind of subject; of the statement a line, and then the rest.

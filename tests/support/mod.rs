@@ -2,6 +2,7 @@ use std::path::PathBuf;
 
 pub mod clock;
 pub mod documented;
+pub mod failover;
 pub mod history;
 pub mod ledger;
 pub mod node;

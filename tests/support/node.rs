@@ -12,7 +12,7 @@ use rewards_ledger::ledger::command::{Command, IssueOperatorToken};
 use rewards_ledger::ledger::projector::{Projector, Step};
 use rewards_ledger::ledger::{FIRST_SHARD, Ledger, Origin, connect};
 use rewards_ledger::telemetry::Metrics;
-use rewards_ledger::transparency::{PublicLog, Standing};
+use rewards_ledger::transparency::PublicLog;
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, PgConnection};
@@ -164,7 +164,7 @@ impl Node {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let sessions = Sessions::start(ledger.pool().clone(), ledger.pool().clone(), keyring.clone(), &tasks);
-        let public_log = PublicLog { witnesses: [tree::witness(1), tree::witness(2)].into(), standing: Standing::default() };
+        let public_log = PublicLog { witnesses: [tree::witness(1), tree::witness(2)].into() };
         let state = ApiState {
             ledger: ledger.clone(),
             gate: Gate::start(connect::gate(&options), ledger.pool().clone(), limits, &tasks),
@@ -353,7 +353,7 @@ impl Node {
 
     /// Grows and signs the tree of everything in the log.
     pub async fn publish(&self) -> Tree {
-        let tree = Tree::of(&self.ledger, &self.options, &self.metrics, &self.public_log.standing);
+        let tree = Tree::of(&self.ledger, &self.options, &self.metrics);
         tree.grow().await;
         tree
     }

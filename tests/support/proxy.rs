@@ -32,6 +32,7 @@ pub enum NextCommit {
 pub struct Proxy {
     pub address: SocketAddr,
     next: Arc<AtomicU8>,
+    cuts_at_rollback: Arc<AtomicBool>,
     cuts: Arc<AtomicUsize>,
     takes_none: Arc<AtomicBool>,
     is_away: watch::Sender<bool>,
@@ -53,6 +54,7 @@ impl Proxy {
         let proxy = Proxy {
             address: listener.local_addr().unwrap(),
             next: Arc::default(),
+            cuts_at_rollback: Arc::default(),
             cuts: Arc::default(),
             takes_none: Arc::default(),
             is_away: watch::Sender::new(false),
@@ -79,6 +81,11 @@ impl Proxy {
 
     pub fn set(&self, next: NextCommit) {
         self.next.store(next as u8, Ordering::SeqCst);
+    }
+
+    /// The next ROLLBACK never reaches the server: its connection is cut.
+    pub fn cut_at_next_rollback(&self) {
+        self.cuts_at_rollback.store(true, Ordering::SeqCst);
     }
 
     /// Cuts every connection and takes no new one, or takes them again.
@@ -114,6 +121,11 @@ impl Proxy {
         let mut buffer = vec![0; 64 * 1024];
         let mut session = Session::default();
         while let Ok(n @ 1..) = client_read.read(&mut buffer).await {
+            let rolls_back = buffer[..n].windows(9).any(|window| window == b"ROLLBACK\0");
+            if rolls_back && self.cuts_at_rollback.swap(false, Ordering::SeqCst) {
+                self.cuts.fetch_add(1, Ordering::SeqCst);
+                return answers.shutdown().await;
+            }
             if session.commits(&buffer[..n]) {
                 let next = self.next.swap(NextCommit::Passes as u8, Ordering::SeqCst);
                 if next != NextCommit::Passes as u8 {

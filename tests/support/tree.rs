@@ -11,7 +11,7 @@ use rewards_ledger::transparency::memory::Memory;
 use rewards_ledger::transparency::note::{Algorithm, SigningKey, VerifierKey};
 use rewards_ledger::transparency::projector::{Step, TreeProjector};
 use rewards_ledger::transparency::signer::{Origin, Signer};
-use rewards_ledger::transparency::{Refusal, Standing, TreeError, store};
+use rewards_ledger::transparency::{Refusal, TreeError, store};
 use sqlx::postgres::PgConnectOptions;
 
 use super::ledger::{LOG_KEY, SHARD};
@@ -44,11 +44,11 @@ impl Default for Signing {
 }
 
 impl Tree {
-    pub fn of(ledger: &Ledger, options: &PgConnectOptions, metrics: &Metrics, standing: &Standing) -> Tree {
-        Tree::with(ledger, options, metrics, standing, Signing::default())
+    pub fn of(ledger: &Ledger, options: &PgConnectOptions, metrics: &Metrics) -> Tree {
+        Tree::with(ledger, options, metrics, Signing::default())
     }
 
-    pub fn with(ledger: &Ledger, options: &PgConnectOptions, metrics: &Metrics, standing: &Standing, signing: Signing) -> Tree {
+    pub fn with(ledger: &Ledger, options: &PgConnectOptions, metrics: &Metrics, signing: Signing) -> Tree {
         let directory = match &signing.memory_of {
             Some(other) => other._directory.clone(),
             None => Arc::new(tempfile::tempdir().unwrap()),
@@ -57,7 +57,7 @@ impl Tree {
         let memory = Memory::open(&state).unwrap();
         let signer = Arc::new(Signer::from_text(&signing.key_file).unwrap());
         let origin = Origin::new(&signing.origin);
-        let projector = TreeProjector::new(ledger, options, signer, origin, memory, standing.clone(), metrics.clone());
+        let projector = TreeProjector::new(ledger, options, signer, origin, memory, metrics.clone());
         Tree { projector, state, ledger: ledger.clone(), _directory: directory }
     }
 

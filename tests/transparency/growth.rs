@@ -5,7 +5,6 @@ use ledger_events::merkle::{Frontier, leaf_hash, verify_consistency};
 use ledger_events::tile::{FULL, Tile};
 use rewards_ledger::audit::verify;
 use rewards_ledger::ledger::reader;
-use rewards_ledger::transparency::Standing;
 use rewards_ledger::transparency::checkpoint::{Checkpoint, Trust};
 use rewards_ledger::transparency::note::VerifierKey;
 use rewards_ledger::transparency::projector::Step;
@@ -21,7 +20,7 @@ use crate::support::shop::Shop;
 use crate::support::tree::{ORIGIN, Signing, Tree, key_of};
 
 pub fn tree(shop: &Shop, signing: Signing) -> Tree {
-    Tree::with(&shop.ledger, &shop.options, &shop.metrics, &Standing::default(), signing)
+    Tree::with(&shop.ledger, &shop.options, &shop.metrics, signing)
 }
 
 /// The root of the events up to a position, by nothing but their bytes.
@@ -218,7 +217,7 @@ async fn each_shard_has_a_tree_of_its_own() {
     append_to_the_second(&first, 5).await;
     // A node that has seen both since its start.
     let node = first.beside(AMPLE_LIMITS.parse().unwrap()).await;
-    let tree = Tree::of(&node.ledger, &node.options, &node.metrics, &node.public_log.standing);
+    let tree = Tree::of(&node.ledger, &node.options, &node.metrics);
     grow_both(&tree).await;
     let (of_first, of_second) = (served(&node, 1).await, served(&node, 2).await);
     assert_eq!((of_first.1.size, of_second.1.size), (u64::try_from(node.head().await).unwrap(), 5));

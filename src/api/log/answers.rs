@@ -2,6 +2,7 @@
 
 use std::future::Future;
 
+use ledger_events::log::SignedTree;
 use poem::http::{HeaderValue, header};
 use poem::{IntoResponse, Request, RequestBody, Response};
 use poem_openapi::payload::{ParsePayload, Payload};
@@ -13,6 +14,7 @@ use crate::api::body::read;
 use crate::api::error::ApiError;
 use crate::api::images::binary;
 use crate::api::scalars::Timestamp;
+use crate::transparency::incidents::Incident;
 
 const NOTE: &str = "text/plain; charset=utf-8";
 /// Of a cosigned checkpoint.
@@ -140,6 +142,49 @@ pub struct LogKeys {
     pub keys: Vec<LogKey>,
     /// Verifier keys of the witnesses whose cosignatures are taken.
     pub witnesses: Vec<String>,
+    /// Signed events that were lost, the oldest incident first. Each ended an origin.
+    pub incidents: Vec<LogIncident>,
+}
+
+/// Signed events were lost, and the log went on under another origin.
+#[derive(Object, Serialize)]
+pub struct LogIncident {
+    /// The position of the event that records it.
+    pub position: i64,
+    /// When that was.
+    pub recorded_at: Timestamp,
+    /// The origin that has ended.
+    pub origin: String,
+    /// The origin under which the log went on.
+    pub next_origin: String,
+    /// The greatest tree that was known to be signed under the old origin.
+    pub signed: Option<LogTree>,
+    /// The greatest tree under the old origin that the log still had a checkpoint of. Checkpoints of trees that are not
+    /// greater, and were signed before the loss, agree with the log.
+    pub kept: Option<LogTree>,
+}
+
+/// A tree of the log.
+#[derive(Object, Serialize)]
+pub struct LogTree {
+    /// How many events are in it.
+    pub size: i64,
+    /// Its root, in base64.
+    pub root: String,
+}
+
+impl From<Incident> for LogIncident {
+    fn from(incident: Incident) -> LogIncident {
+        let tree = |tree: SignedTree| LogTree { size: i64::try_from(tree.size).unwrap_or(i64::MAX), root: tree.root };
+        LogIncident {
+            position: incident.position,
+            recorded_at: incident.recorded_at.into(),
+            origin: incident.event.origin,
+            next_origin: incident.event.next_origin,
+            signed: incident.event.signed.map(tree),
+            kept: incident.event.kept.map(tree),
+        }
+    }
 }
 
 /// What was taken of a cosigned checkpoint.

@@ -9,7 +9,7 @@ use ledger_events::merkle::{Hash, verify_consistency, verify_inclusion};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{ask, newest};
+use super::{ask, newest, open};
 use crate::cli::client::Client;
 use crate::transparency::checkpoint::{Checkpoint, Trust};
 
@@ -24,7 +24,7 @@ pub async fn signed(client: &Client, prefix: &str, trust: &Trust, file: Option<&
     match file {
         _ if trust.keys.is_empty() => Ok(None),
         Some(path) => Ok(Some(kept(path, trust)?)),
-        None => Ok(Some(trust.open(&newest(client, prefix, trust).await?)?.checkpoint)),
+        None => Ok(Some(open(client, prefix, trust, &newest(client, prefix, trust).await?).await?.checkpoint)),
     }
 }
 

@@ -4,11 +4,10 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
 use ledger_events::order::Order;
 use ledger_events::payout::Payout;
 use ledger_events::wallet::Wallet;
-use ledger_events::{AccountId, CredentialId, Position, ShardId, UserId};
+use ledger_events::{AccountId, CredentialId, ShardId, StreamType, UserId};
 use ledger_projections::{
     accounts, beneficiaries, catalogue, deliveries, orders, payouts, replays, statements, users, wallets, webhooks,
 };
@@ -19,7 +18,7 @@ use crate::access::seal::Keyring;
 use crate::access::{blocks, operators};
 use crate::ledger::erasure::{Erasable, orphans};
 use crate::ledger::keys::{self, Owner};
-use crate::ledger::memory::{Memory, Recent};
+use crate::ledger::memory::{Memory, Recent, Standing};
 use crate::ledger::needs::Needs;
 use crate::ledger::reader;
 use crate::ledger::stock;
@@ -37,8 +36,8 @@ impl Batch {
         memory: Memory,
         submissions: &[Submission],
     ) -> Result<Batch, sqlx::Error> {
-        let (head, epoch, recorded_at, now) = begin(conn).await?;
-        let memory = memory.still_exact_at(head, epoch, recorded_at);
+        let (head, now) = begin(conn).await?;
+        let memory = memory.still_exact_at(head);
         let mut batch = Batch::recall(shard, keyring, memory, Recent::default(), now);
         batch.fetch(conn, Needs::of(submissions)).await?;
         Ok(batch)
@@ -160,6 +159,9 @@ impl Batch {
         }
         if needs.sunset {
             batch.sunset = sunset::load(conn, shard).await?;
+        }
+        if needs.log {
+            batch.log_version = reader::last_version(&mut *conn, shard, StreamType::Log.as_str(), shard.into()).await?;
         }
         let operators = missing(&needs.operators, &batch.operators);
         if !operators.is_empty() {
@@ -299,19 +301,26 @@ impl Batch {
 type AnswerRow = (Vec<u8>, Vec<u8>, i16, Vec<u8>, bool, bool, Option<i64>, Option<Vec<u8>>);
 
 /// Begins the transaction, locks the head, and only then looks at the clock: all in one round
-/// trip. The shard is the connection's setting. Returns the head's position and epoch, when the batch is recorded, and the
-/// clock.
-async fn begin(conn: &mut PgConnection) -> Result<(Position, i64, DateTime<Utc>, DateTime<Utc>), sqlx::Error> {
+/// trip. The shard is the connection's setting. Returns where the head stands, and the clock.
+async fn begin(conn: &mut PgConnection) -> Result<(Standing, DateTime<Utc>), sqlx::Error> {
     let rows = sqlx::raw_sql(
         "BEGIN;
          SELECT FROM log_head WHERE shard_id = current_setting('ledger.shard')::smallint FOR UPDATE;
-         SELECT position, epoch, greatest(now, recorded_at) AS recorded_at, now
-         FROM log_head CROSS JOIN (SELECT clock_timestamp()::timestamptz(3) AS now OFFSET 0) AS clock WHERE shard_id = current_setting('ledger.shard')::smallint",
+         SELECT position, epoch, greatest(now, recorded_at) AS recorded_at, now,
+            (SELECT event_id FROM events e WHERE e.shard_id = h.shard_id AND e.position = h.position) AS last_event
+         FROM log_head h CROSS JOIN (SELECT clock_timestamp()::timestamptz(3) AS now OFFSET 0) AS clock
+         WHERE shard_id = current_setting('ledger.shard')::smallint",
     )
     .fetch_all(conn)
     .await?;
     let row = rows.last().ok_or(sqlx::Error::RowNotFound)?;
-    Ok((row.try_get("position")?, row.try_get("epoch")?, row.try_get("recorded_at")?, row.try_get("now")?))
+    let head = Standing {
+        position: row.try_get("position")?,
+        last_event: row.try_get("last_event")?,
+        epoch: row.try_get("epoch")?,
+        recorded_at: row.try_get("recorded_at")?,
+    };
+    Ok((head, row.try_get("now")?))
 }
 
 fn missing<T>(wanted: &HashSet<i64>, known: &HashMap<i64, T>) -> Vec<i64> {

@@ -7,6 +7,7 @@ mod blocks;
 mod catalogue;
 mod credentials;
 mod erasure;
+mod log;
 mod operators;
 mod orders;
 mod payouts;
@@ -153,6 +154,7 @@ fn decide(batch: &mut Batch, command: &Command, story: Story<'_>) -> Decided {
         }
         Command::IssueOperatorToken(token) => operators::issue(batch, token, story),
         Command::RevokeOperatorToken { id } => operators::revoke(batch, *id, story),
+        Command::RecordLogIncident(incident) => log::record_incident(batch, incident, story),
         Command::LiftIpBlock { ip } => blocks::lift(batch, *ip, story),
         Command::DeclareEmergencySunset(sunset) => sunset::declare(batch, sunset, story),
         Command::CreateUser(user) => users::create(batch, user, story),

@@ -1,0 +1,146 @@
+//! `log incident`: signed events are lost for good, and the log goes on under another origin.
+
+use anyhow::{Context, bail, ensure};
+use chrono::Utc;
+use clap::Args;
+use ledger_events::ShardId;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::ask;
+use crate::access::seal::Private;
+use crate::cli::client::Client;
+use crate::cli::output::{Output, with_progress};
+use crate::cli::writing::{ByArgs, Writing};
+use crate::config::{DatabaseSettings, MasterKeySettings};
+use crate::ledger::command::RecordLogIncident;
+use crate::ledger::{Answer, Command, Origin, WriteError};
+use crate::node::Database;
+use crate::transparency::checkpoint::Trust;
+use crate::transparency::note::is_name;
+use crate::transparency::{incidents, store};
+
+#[derive(Args, Debug)]
+pub struct IncidentArgs {
+    #[command(flatten)]
+    database: DatabaseSettings,
+    #[command(flatten)]
+    master_key: MasterKeySettings,
+    #[command(flatten)]
+    by: ByArgs,
+    /// What happened, for the record
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+    /// The origin under which the log goes on; nothing may ever have been signed under it [default: the log's first origin and the time]
+    #[arg(long, value_name = "ORIGIN")]
+    origin: Option<String>,
+}
+
+pub async fn run(shard: ShardId, args: &IncidentArgs, output: &Output) -> anyhow::Result<()> {
+    let database = with_progress("starting the embedded Postgres", Database::open(&args.database)).await?;
+    let done = on(shard, args, &database, output).await;
+    database.close().await?;
+    done
+}
+
+async fn on(shard: ShardId, args: &IncidentArgs, database: &Database, output: &Output) -> anyhow::Result<()> {
+    database.migrate_if_allowed().await?;
+    let reason = args.reason.trim();
+    ensure!(!reason.is_empty(), "--reason is empty: say what happened");
+    let writing = Writing::open(database, &args.master_key, &args.database.data_dir).await?;
+    let recorded = record(shard, args, reason, &writing).await;
+    let is_unknown = matches!(recorded, Ok((_, Err(WriteError::OutcomeUnknown))));
+    writing.close(is_unknown).await;
+    match recorded? {
+        (incident, Ok(Answer::LogIncident { position })) => Ok(output.facts(&json!({
+            "shard": shard,
+            "position": position,
+            "origin": incident.origin,
+            "next_origin": incident.next_origin,
+            "signed": incident.signed,
+            "kept": incident.kept,
+        }))?),
+        (_, Ok(_)) => bail!("the ledger answers with something else than an incident"),
+        (_, Err(WriteError::OutcomeUnknown)) => {
+            bail!(
+                "it is not known whether the incident was recorded: `rewards-ledger verify` still names the refusal if it was not; then run this again"
+            )
+        }
+        (_, Err(error)) => Err(error.into()),
+    }
+}
+
+async fn record(
+    shard: ShardId,
+    args: &IncidentArgs,
+    reason: &str,
+    writing: &Writing,
+) -> anyhow::Result<(RecordLogIncident, Result<Answer, WriteError>)> {
+    let pool = writing.ledger.pool();
+    ensure!(writing.ledger.shards().any(|known| known == shard), "there is no shard {shard}");
+    let mut connection = pool.acquire().await?;
+    let situation = incidents::situation(&mut connection, shard).await?;
+    let Some(refusal) = situation.refusals.first() else {
+        bail!("no node refuses to sign the log of shard {shard}: there is nothing to record");
+    };
+    let origin = refusal.origin.clone();
+    let next_origin = args.origin.clone().unwrap_or_else(|| situation.next_origin(&origin, Utc::now()));
+    ensure!(is_name(&next_origin), "{next_origin:?} is no origin: it may have no spaces, plus signs or control characters");
+    ensure!(
+        next_origin != origin && !store::has_signed(&mut *connection, shard, &next_origin).await?,
+        "trees were signed under {next_origin}: give the log an origin under which none was"
+    );
+    let incident = RecordLogIncident {
+        kept: situation.kept(&origin),
+        signed: refusal.signed(),
+        refusal: refusal.reason.clone(),
+        origin,
+        next_origin,
+        reason: Private::new(reason),
+        known: i64::try_from(situation.incidents.len())?,
+    };
+    drop(connection);
+    let by = Origin { actor: args.by.actor(pool).await?, request_id: "log incident".to_owned() };
+    let answer = writing.ledger.execute(shard, Command::RecordLogIncident(incident.clone()), by).await;
+    Ok((incident, answer))
+}
+
+#[derive(Deserialize)]
+struct Keys {
+    #[serde(default)]
+    incidents: Vec<Ended>,
+}
+
+#[derive(Deserialize)]
+struct Ended {
+    recorded_at: String,
+    origin: String,
+    next_origin: String,
+    signed: Option<Tree>,
+    kept: Option<Tree>,
+}
+
+#[derive(Deserialize)]
+struct Tree {
+    size: u64,
+    root: String,
+}
+
+/// What became of the origin of a trusted key, if the log says that it has ended. None also where the log cannot be asked:
+/// it only explains another error.
+pub async fn ending(client: &Client, prefix: &str, trust: &Trust) -> Option<String> {
+    let keys = ask(client, &format!("{prefix}/keys")).await.context("no keys").ok()?;
+    let Keys { incidents } = Keys::deserialize(&keys).ok()?;
+    let ended = incidents.into_iter().find(|ended| trust.keys.iter().any(|key| key.name() == ended.origin))?;
+    let tree = |tree: Option<Tree>| {
+        tree.map_or("none that is known".to_owned(), |tree| format!("{} events, root {}", tree.size, tree.root))
+    };
+    let Ended { recorded_at, origin, next_origin, signed, kept } = ended;
+    Some(format!(
+        "the log {origin} has ended: events that it had signed were lost, as was recorded at {recorded_at}. \
+         Its greatest signed tree: {}. Its greatest tree that the log still has: {}. \
+         It goes on as {next_origin}, under another verifier key: see docs/transparency.md, \"For verifiers: a log that has ended\"",
+        tree(signed),
+        tree(kept)
+    ))
+}

@@ -1,0 +1,189 @@
+//! The other nodes that sign the same log: what they refuse, and whether their memories were compared
+//! with the server that the database is on now.
+
+use ledger_events::ShardId;
+use ledger_events::merkle::Hash;
+use sqlx::{Connection, FromRow, PgConnection};
+use uuid::Uuid;
+
+use super::Refusal;
+use super::memory::Remembered;
+
+/// A signing node, by the id of its memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub node: Uuid,
+    /// The host's name, for people.
+    pub host: String,
+}
+
+/// A refusal that is not withdrawn.
+#[derive(Clone, Debug, PartialEq, Eq, FromRow)]
+pub struct Recorded {
+    pub origin: String,
+    pub node: Uuid,
+    pub host: String,
+    pub reason: String,
+    /// Where the log ended.
+    pub head: i64,
+    /// The size and the root of the tree that the node remembers.
+    pub size: Option<i64>,
+    pub root: Option<Hash>,
+    pub refused_at: chrono::DateTime<chrono::Utc>,
+}
+
+/// The signers of a shard's log, as the database has them.
+#[derive(Debug)]
+pub struct Peers {
+    /// Identifies the server and the database: another value after a failover or a restore.
+    server: String,
+    /// Whether this node is known to have compared its memory with this server.
+    is_known: bool,
+    /// Nodes that have not compared theirs with this server.
+    pub unheard: Vec<Identity>,
+    /// The node's own refusal included.
+    refusals: Vec<Recorded>,
+}
+
+impl Peers {
+    /// Reads them.
+    pub async fn read(conn: &mut PgConnection, shard: ShardId, origin: &str, me: &Identity) -> Result<Peers, sqlx::Error> {
+        let rows: Vec<(String, Option<Uuid>, Option<String>, Option<bool>)> = sqlx::query_as(
+            "SELECT present.server, s.node, s.host, s.server = present.server
+             FROM (SELECT pg_postmaster_start_time()::text || '/' || oid AS server FROM pg_database WHERE datname = current_database()) AS present
+             LEFT JOIN log_signers s ON s.shard_id = $1",
+        )
+        .bind(shard)
+        .fetch_all(&mut *conn)
+        .await?;
+        let server = rows.first().map(|row| row.0.clone()).ok_or(sqlx::Error::RowNotFound)?;
+        let (mut is_known, mut unheard) = (false, vec![]);
+        for (_, node, host, is_current) in rows {
+            let (Some(node), Some(host), Some(is_current)) = (node, host, is_current) else { continue };
+            match node == me.node {
+                true => is_known = is_current,
+                false if !is_current => unheard.push(Identity { node, host }),
+                false => {}
+            }
+        }
+        let refusals = refusals(conn, shard, origin).await?;
+        Ok(Peers { server, is_known, unheard, refusals })
+    }
+
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// What another node refuses.
+    pub fn refusal(&self, me: &Identity) -> Option<Refusal> {
+        let other = self.refusals.iter().find(|refusal| refusal.node != me.node)?;
+        Some(Refusal::Elsewhere { node: other.node, host: other.host.clone(), reason: other.reason.clone() })
+    }
+
+    /// Whether this node has refused before.
+    pub fn has_refused(&self, me: &Identity) -> bool {
+        self.refusals.iter().any(|refusal| refusal.node == me.node)
+    }
+
+    /// Tells the others that this node's memory was compared with this server.
+    pub async fn appear(&self, conn: &mut PgConnection, shard: ShardId, me: &Identity) -> Result<(), sqlx::Error> {
+        if self.is_known {
+            return Ok(());
+        }
+        sqlx::query(
+            "INSERT INTO log_signers (shard_id, node, host, server) VALUES ($1, $2, $3, $4)
+             ON CONFLICT (shard_id, node) DO UPDATE SET host = EXCLUDED.host, server = EXCLUDED.server, compared_at = EXCLUDED.compared_at",
+        )
+        .bind(shard)
+        .bind(me.node)
+        .bind(&me.host)
+        .bind(&self.server)
+        .execute(conn)
+        .await?;
+        Ok(())
+    }
+
+    /// Gives up waiting for those that were not heard of.
+    pub async fn give_up(&self, conn: &mut PgConnection, shard: ShardId) -> Result<(), sqlx::Error> {
+        let unheard: Vec<Uuid> = self.unheard.iter().map(|peer| peer.node).collect();
+        sqlx::query("DELETE FROM log_signers WHERE shard_id = $1 AND node = ANY($2) AND server <> $3")
+            .bind(shard)
+            .bind(unheard)
+            .bind(&self.server)
+            .execute(conn)
+            .await?;
+        Ok(())
+    }
+}
+
+/// The refusals under an origin that are not withdrawn, the oldest first.
+pub async fn refusals(conn: &mut PgConnection, shard: ShardId, origin: &str) -> Result<Vec<Recorded>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT origin, node, host, reason, head, size, root, refused_at FROM log_refusals
+         WHERE shard_id = $1 AND origin = $2 AND withdrawn_at IS NULL ORDER BY refused_at, node",
+    )
+    .bind(shard)
+    .bind(origin)
+    .fetch_all(conn)
+    .await
+}
+
+/// The refusals under any origin that are not withdrawn, the oldest first.
+pub async fn all_refusals(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<Recorded>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT origin, node, host, reason, head, size, root, refused_at FROM log_refusals
+         WHERE shard_id = $1 AND withdrawn_at IS NULL ORDER BY refused_at, node",
+    )
+    .bind(shard)
+    .fetch_all(conn)
+    .await
+}
+
+/// Records what this node refuses, on disk when this returns. It stands until the node withdraws it.
+pub async fn refuse(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    origin: &str,
+    me: &Identity,
+    refusal: &Refusal,
+    remembered: Option<&Remembered>,
+) -> Result<(), sqlx::Error> {
+    let mut tx = conn.begin().await?;
+    // What the projector commits otherwise can be made again from the log; this cannot.
+    sqlx::raw_sql("SET LOCAL synchronous_commit = on").execute(&mut *tx).await?;
+    sqlx::query(
+        "INSERT INTO log_refusals AS known (shard_id, origin, node, host, reason, head, size, root, epoch)
+         SELECT $1, $2, $3, $4, $5, h.position, $6, $7, $8 FROM log_head h WHERE h.shard_id = $1
+         ON CONFLICT (shard_id, origin, node) DO UPDATE
+         SET host = EXCLUDED.host, reason = EXCLUDED.reason, head = EXCLUDED.head, size = EXCLUDED.size, root = EXCLUDED.root,
+             epoch = EXCLUDED.epoch, withdrawn_at = NULL,
+             refused_at = CASE WHEN known.withdrawn_at IS NULL THEN known.refused_at ELSE EXCLUDED.refused_at END
+         WHERE known.withdrawn_at IS NOT NULL
+            OR (known.reason, known.size, known.root) IS DISTINCT FROM (EXCLUDED.reason, EXCLUDED.size, EXCLUDED.root)",
+    )
+    .bind(shard)
+    .bind(origin)
+    .bind(me.node)
+    .bind(&me.host)
+    .bind(refusal.to_string())
+    .bind(remembered.map(|known| i64::try_from(known.size).unwrap_or(i64::MAX)))
+    .bind(remembered.map(|known| &known.root[..]))
+    .bind(remembered.map(|known| known.epoch))
+    .execute(&mut *tx)
+    .await?;
+    tx.commit().await
+}
+
+/// Withdraws this node's refusal: the log is what the node remembers after all.
+pub async fn withdraw(conn: &mut PgConnection, shard: ShardId, origin: &str, me: &Identity) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "UPDATE log_refusals SET withdrawn_at = clock_timestamp()
+         WHERE shard_id = $1 AND origin = $2 AND node = $3 AND withdrawn_at IS NULL",
+    )
+    .bind(shard)
+    .bind(origin)
+    .bind(me.node)
+    .execute(conn)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! The signers of the transparency log.
+
+use std::time::Duration;
+
+use rewards_ledger::ledger::connect::is_passing;
+use rewards_ledger::transparency::projector::Step;
+use rewards_ledger::transparency::{Refusal, TreeError};
+use sqlx::AssertSqlSafe;
+
+use crate::support::failover::Standby;
+use crate::support::ledger::SHARD;
+use crate::support::shop::Shop;
+use crate::support::tree::{Signing, Tree};
+
+fn tree(shop: &Shop) -> Tree {
+    Tree::with(&shop.ledger, &shop.options, &shop.metrics, Signing::default())
+}
+
+/// A node's next step; the one that finds its connection cut is taken again.
+pub async fn step(tree: &Tree) -> Result<Step, TreeError> {
+    match tree.projector.step(SHARD).await {
+        Err(TreeError::Database(error)) if is_passing(&error) => tree.projector.step(SHARD).await,
+        outcome => outcome,
+    }
+}
+
+/// Two nodes of which one remembers more than the database has; what it remembers, and what both have in common.
+pub async fn failed_over() -> (Shop, Tree, Tree, u64, u64) {
+    let shop = Shop::open().await;
+    let (more, less) = (tree(&shop), tree(&shop));
+    shop.orders(shop.customer.account_id, 20).await;
+    let common = more.grow().await;
+    assert_eq!(step(&less).await.unwrap(), Step::Idle, "it learns what the other has signed");
+    let standby = Standby::of(&shop.options).await;
+    shop.orders(shop.customer.account_id, 10).await;
+    let signed = more.grow().await;
+    assert!(signed > common);
+    standby.promote().await;
+    // Orders go on, beyond what was lost.
+    shop.orders(shop.customer.account_id, 40).await;
+    (shop, more, less, signed, common)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_refusal_of_one_node_stops_every_node() {
+    let (shop, more, less, signed, common) = failed_over().await;
+    // Whoever is first waits for the other one's memory.
+    for _ in 0..2 {
+        assert_eq!(step(&less).await.unwrap(), Step::Waiting);
+    }
+    let refused = Tree::refused(step(&more).await);
+    assert!(matches!(refused, Refusal::Rewritten { size } if size == signed), "{refused}");
+    let told = Refusal::Elsewhere {
+        node: more.projector.identity().node,
+        host: more.projector.identity().host.clone(),
+        reason: refused.to_string(),
+    };
+    assert_eq!(Tree::refused(step(&less).await), told);
+    // Also when the one that remembers more is gone, for a node that has no memory, and for one of the last release,
+    // which does not read refusals.
+    drop(more);
+    assert_eq!(Tree::refused(step(&tree(&shop)).await), told);
+    let as_before = "INSERT INTO log_checkpoints (shard_id, size, origin, root, note)
+        SELECT shard_id, size + 1, origin, root, note FROM log_checkpoints ORDER BY size DESC LIMIT 1";
+    let old = sqlx::raw_sql(AssertSqlSafe(as_before)).execute(shop.pool()).await.unwrap_err();
+    assert!(old.to_string().contains("refuses to sign this log"), "{old}");
+    assert_eq!(less.newest().await.size, common, "nothing was signed");
+    shop.order(1).await;
+}
+
+/// What cannot be excluded: the only node that remembers is down for longer than others wait. When it comes back, it stops
+/// them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_memory_that_comes_back_late_stops_the_others_from_then_on() {
+    let (shop, more, mut hasty, ..) = failed_over().await;
+    hasty.projector = hasty.projector.waiting(Duration::ZERO);
+    let Step::Signed { size: forked, .. } = step(&hasty).await.unwrap() else { panic!("it has waited long enough") };
+    shop.order(1).await;
+    assert!(matches!(Tree::refused(step(&more).await), Refusal::Rewritten { .. } | Refusal::Stranger { .. }));
+    assert!(Tree::refused(step(&hasty).await).is_of_another());
+    assert_eq!(hasty.newest().await.size, forked);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_remember_the_same_go_on_once_all_have_compared() {
+    let shop = Shop::open().await;
+    let (one, other) = (tree(&shop), tree(&shop));
+    shop.orders(shop.customer.account_id, 5).await;
+    one.grow().await;
+    assert_eq!(step(&other).await.unwrap(), Step::Idle);
+    let standby = Standby::of(&shop.options).await;
+    standby.promote().await;
+    shop.order(1).await;
+    assert_eq!(step(&one).await.unwrap(), Step::Waiting);
+    // The other one has nothing to wait for, and the first has nothing any more.
+    assert!(matches!(step(&other).await.unwrap(), Step::Signed { .. }));
+    shop.order(1).await;
+    assert!(matches!(step(&one).await.unwrap(), Step::Signed { .. }));
+}
