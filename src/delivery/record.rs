@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use ledger_database::PgPool;
 use ledger_events::{ShardId, WebhookId};
-use sqlx::PgPool;
 
 use super::claim::{Claimed, MAX_UNKNOWN};
 use super::schedule::{Clock, MAX_ATTEMPTS, next_attempt_at};

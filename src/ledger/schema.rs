@@ -1,9 +1,10 @@
 //! Migrating, and the check at start that the log really is append-only for this role.
 
+use ledger_database::PgPool;
 use ledger_events::{Position, ShardId};
 use sqlx::migrate::{Migrate, Migrator};
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Connection, PgExecutor, PgPool};
+use sqlx::{ConnectOptions, Connection, PgExecutor};
 
 static MIGRATIONS: Migrator = sqlx::migrate!();
 

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ledger_database::PgConnection;
 use ledger_events::ShardId;
 use ledger_events::merkle::leaf_hash;
 use ledger_events::tile::Edge;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{Connection, PgConnection};
 use tokio_util::sync::CancellationToken;
 
 use super::checkpoint::{Checkpoint, Trust};
@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// The slow timer, for when no wake-up comes.
 const IDLE: Duration = Duration::from_secs(1);
 /// How long a step may take, of which every statement may take half.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(30);
 /// What is refused needs a person.
 const REFUSED: Duration = Duration::from_secs(5);
 
@@ -63,15 +63,17 @@ impl TreeProjector {
         standing: Standing,
         metrics: Metrics,
     ) -> TreeProjector {
-        let (ledger, line) = (ledger.clone(), connect::projector(options));
+        let (ledger, line) = (ledger.clone(), connect::tree(options));
         TreeProjector { ledger, line, signer, origin, memory, standing, metrics }
     }
 
     pub async fn run(self, stop: CancellationToken) {
         let mut grown = self.ledger.wake().subscribe();
+        let heartbeat = self.ledger.heartbeats().background("tree");
         while !stop.is_cancelled() {
             let (mut is_more, mut pause) = (false, PAUSE);
             for shard in self.ledger.shards() {
+                heartbeat.beat();
                 match self.once(shard).await {
                     Ok(Step::Signed { is_more: more, .. }) => is_more |= more,
                     Ok(Step::Idle | Step::Elsewhere) => {}

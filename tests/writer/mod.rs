@@ -1,5 +1,6 @@
 //! The group-committing writer under bad luck: cut connections, poisoned commands, two nodes.
 
+mod connections;
 mod clock;
 mod keys;
 mod mixes;
@@ -14,7 +15,8 @@ use rewards_ledger::ledger::connect;
 use rewards_ledger::ledger::{Answer, Command, Idempotency, Ledger, Rendered, Reply, WriteError};
 use rewards_ledger::telemetry::Metrics;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, PgPool};
+use ledger_database::PgPool;
+use sqlx::ConnectOptions;
 
 use crate::support::ledger::{self, Customer, SHARD, origin};
 use crate::support::postgres;

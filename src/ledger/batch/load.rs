@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use ledger_database::PgConnection;
 use ledger_events::order::Order;
 use ledger_events::payout::Payout;
 use ledger_events::wallet::Wallet;
@@ -12,7 +13,7 @@ use ledger_events::{AccountId, CredentialId, Position, ShardId, UserId};
 use ledger_projections::{
     accounts, beneficiaries, catalogue, deliveries, orders, payouts, replays, statements, users, wallets, webhooks,
 };
-use sqlx::{PgConnection, Row};
+use sqlx::Row;
 
 use super::{Batch, StoredAnswer, answer_kind};
 use crate::access::seal::Keyring;
