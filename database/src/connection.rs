@@ -65,15 +65,17 @@ pub(crate) enum State {
     Ready,
     /// A statement was begun, and its answer not read to its end.
     Busy,
-    /// A deadline was missed, or the connection broke, or its prepared statements are outdated.
+    /// A deadline was missed, or the connection broke.
     Broken,
+    /// Its prepared statements are outdated.
+    Outdated,
 }
 
 impl State {
     /// What an error says of the connection that it came from.
     fn after(error: &sqlx::Error) -> State {
         match error {
-            sqlx::Error::Database(_) if is_plan_outdated(error) => State::Broken,
+            sqlx::Error::Database(_) if is_plan_outdated(error) => State::Outdated,
             // The server refused the statement and goes on.
             sqlx::Error::Database(_) | sqlx::Error::Encode(_) | sqlx::Error::RowNotFound => State::Ready,
             _ => State::Broken,
@@ -104,7 +106,7 @@ impl PgConnection {
 
     /// Whether it missed a deadline, or its prepared statements are outdated: it is to be dropped, not kept.
     pub fn is_broken(&self) -> bool {
-        self.state == State::Broken
+        matches!(self.state, State::Broken | State::Outdated)
     }
 
     pub(crate) fn state(&self) -> State {
@@ -124,7 +126,7 @@ impl PgConnection {
     /// # Errors
     /// When the goodbye could not be said; the connection is closed all the same.
     pub async fn close(self) -> Result<(), sqlx::Error> {
-        if self.state == State::Broken {
+        if self.is_broken() {
             return Ok(()); // dropped, and its socket with it
         }
         tokio::time::timeout(CLOSE_DEADLINE, self.raw.close()).await.unwrap_or_else(|_| Err(missed()))
@@ -151,7 +153,7 @@ impl PgConnection {
         &mut self,
         work: impl for<'a> FnOnce(&'a mut sqlx::PgConnection) -> BoxFuture<'a, Result<T, sqlx::Error>>,
     ) -> Result<T, sqlx::Error> {
-        if self.state == State::Broken {
+        if self.is_broken() {
             return Err(missed());
         }
         self.state = State::Busy;
@@ -171,7 +173,7 @@ impl PgConnection {
 
     /// Leaves what sqlx does when a transaction is dropped to be sent with the next statement.
     pub(crate) fn start_rollback(&mut self) {
-        if self.state != State::Broken {
+        if !self.is_broken() {
             <Postgres as sqlx::Database>::TransactionManager::start_rollback(&mut self.raw);
             self.state = State::Busy;
         }
@@ -235,10 +237,10 @@ impl<'c> Executor<'c> for &'c mut PgConnection {
         'c: 'e,
         E: 'q + Execute<'q, Postgres>,
     {
-        let PgConnection { raw, state, deadline, options } = self;
-        if *state == State::Broken {
+        if self.is_broken() {
             return Box::pin(stream::once(std::future::ready(Err(missed()))));
         }
+        let PgConnection { raw, state, deadline, options } = self;
         *state = State::Busy;
         let stream = raw.fetch_many(query);
         Box::pin(Answers { stream, state, options, deadline: *deadline, timer: None, is_waiting: false, is_over: false })

@@ -10,7 +10,7 @@
 //! `statement_timeout`, so that only a server that is out of reach misses it.
 //!
 //! After "cached plan must not change result type" (0A000), which a migration under a running node causes, a pool runs
-//! the same statement once more on a new connection.
+//! the same statement once more on a new connection; [`replanned`] does so for transactions and dedicated connections.
 
 mod connection;
 mod pool;
@@ -26,6 +26,17 @@ pub fn is_plan_outdated(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(|refusal| {
         refusal.code().as_deref() == Some("0A000") && refusal.message().contains("cached plan must not change result type")
     })
+}
+
+/// Does what asks the database, and once more if a plan was outdated. `ask` acquires its connection itself.
+///
+/// # Errors
+/// What the last attempt ends in.
+pub async fn replanned<T, A: Future<Output = Result<T, sqlx::Error>>>(ask: impl Fn() -> A) -> Result<T, sqlx::Error> {
+    match ask().await {
+        Err(error) if is_plan_outdated(&error) => ask().await,
+        outcome => outcome,
+    }
 }
 
 /// An error that says that the server did not answer in time.

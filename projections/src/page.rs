@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use chrono::{DateTime, Utc};
-use ledger_database::{PgPool, Transaction};
+use ledger_database::{PgPool, Transaction, replanned};
 use sqlx::postgres::PgRow;
 use sqlx::{Encode, FromRow, Postgres, QueryBuilder, Type};
 
@@ -77,6 +77,18 @@ pub async fn planned_snapshot(pool: &PgPool) -> Result<Transaction<'static>, sql
 pub async fn fetch<R>(
     pool: &PgPool,
     conditions: impl Fn(&mut QueryBuilder<Postgres>),
+    key: &'static str,
+    page: Page,
+) -> Result<Listed<R>, sqlx::Error>
+where
+    R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
+{
+    replanned(|| fetch_once(pool, &conditions, key, page)).await
+}
+
+async fn fetch_once<R>(
+    pool: &PgPool,
+    conditions: &impl Fn(&mut QueryBuilder<Postgres>),
     key: &'static str,
     page: Page,
 ) -> Result<Listed<R>, sqlx::Error>

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use ledger_database::PgPool;
+use ledger_database::{PgPool, replanned};
 use ledger_events::AccountId;
 use sha2::digest::Update;
 use sha2::{Digest, Sha256};
@@ -198,7 +198,7 @@ async fn answer_all(line: Line, heartbeat: Heartbeat, mut waiting: mpsc::Receive
         heartbeat.beat();
         batching::gather(&mut waiting, &mut batch, BATCH_QUESTIONS).await;
         let questions: Vec<Question> = batch.iter().map(|waiting| waiting.question).collect();
-        match connect::within(ANSWERED, connect::replanned(|| answer(&line, &questions, None))).await {
+        match connect::within(ANSWERED, replanned(|| answer(&line, &questions, None))).await {
             Ok(verdicts) => {
                 for (waiting, verdict) in batch.drain(..).zip(verdicts) {
                     _ = waiting.reply.send(Ok(verdict)); // the request may have been given up

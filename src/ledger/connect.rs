@@ -382,18 +382,6 @@ impl DerefMut for Held {
     }
 }
 
-/// Does what asks the database, and does it once more if the connection's plans were outdated by a migration. It is to
-/// acquire its connection itself, and keep it only when it succeeds.
-///
-/// # Errors
-/// What the second attempt ends in.
-pub async fn replanned<T, A: Future<Output = Result<T, sqlx::Error>>>(ask: impl Fn() -> A) -> Result<T, sqlx::Error> {
-    match ask().await {
-        Err(error) if is_plan_outdated(&error) => ask().await,
-        outcome => outcome,
-    }
-}
-
 /// What asks the database, but not for longer than this. The server's own limits end a statement; this ends the wait
 /// for a server that is gone without a word.
 ///

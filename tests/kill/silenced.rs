@@ -119,7 +119,9 @@ impl Scene {
             ),
         )
         .await;
-        for (what, table) in [("added up", "projection_checkpoints WHERE projection = 'daily_totals'"), ("in the tree", "log_checkpoints")] {
+        for (what, table) in
+            [("added up", "projection_checkpoints WHERE projection = 'daily_totals'"), ("in the tree", "log_checkpoints")]
+        {
             let position = if table.starts_with("log_") { "size" } else { "position" };
             let sql = format!(
                 "SELECT coalesce((SELECT max({position}) FROM {table}), 0) >= (SELECT position FROM events WHERE event_id = '{event}')"
@@ -180,7 +182,8 @@ async fn each_part_of_a_node_closes_a_silent_connection_says_so_and_works_again(
         for name in names {
             until(&format!("{name} is connected"), async || scene.proxy.heard(name) > 0).await;
         }
-        let silenced: Vec<_> = names.iter().flat_map(|name| scene.proxy.silence(name).into_iter().map(move |one| (name, one))).collect();
+        let silenced: Vec<_> =
+            names.iter().flat_map(|name| scene.proxy.silence(name).into_iter().map(move |one| (name, one))).collect();
         scene.one_order_goes_its_way(names[0]).await;
         for (name, connection) in silenced {
             until(&format!("{name} is closed by the node"), async || connection.is_closed_by_client()).await;

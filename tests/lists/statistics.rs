@@ -1,9 +1,9 @@
 //! What deliveries are counted by their states and age: what a plain count of the rows says.
 
+use ledger_database::PgPool;
 use ledger_events::webhook::WebhookEventType;
 use ledger_projections::deliveries::{self, Statistics};
 use ledger_projections::listing::derive;
-use ledger_database::PgPool;
 use sqlx::AssertSqlSafe;
 
 use crate::support::shop::{SHARD, Shop};
