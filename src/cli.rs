@@ -9,6 +9,7 @@ mod demo;
 mod erase;
 mod events;
 mod export;
+mod keys;
 mod listen;
 mod log;
 mod logging;
@@ -92,6 +93,8 @@ enum Command {
     Show(show::ShowArgs),
     /// Destroy personal data that stands outside the log
     Erase(erase::EraseArgs),
+    /// Rotate the master key while the service runs, and show what is sealed under which key
+    Keys(keys::KeysArgs),
     /// Prove that every derived row is what the log says, or an export what was signed; fails when anything differs
     #[command(after_help = STATUSES)]
     Verify(Box<audit::VerifyArgs>),
@@ -145,6 +148,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Receipt(args) => receipt::run(args, &output).await,
         Command::Replay(args) => replay::run(args, &output).await,
         Command::Show(args) => show::run(args, &output).await,
+        Command::Keys(args) => keys::run(args, &output).await,
         Command::Erase(args) => erase::run(args, &output).await,
         Command::Verify(args) => return Ok(compared(audit::verify(&args, &output).await)),
         Command::Rebuild(args) => return Ok(compared(audit::rebuild(&args, &output).await)),
@@ -186,7 +190,7 @@ fn command() -> clap::Command {
     let everywhere = |command: clap::Command| command.mut_args(|arg| arg.global(true));
     let admin = |admin: clap::Command| everywhere(admin.mut_subcommand("token", everywhere));
     hide_values(
-        ["events", "replay", "log", "receipt", "erase"]
+        ["events", "replay", "log", "receipt", "erase", "keys"]
             .into_iter()
             .fold(Cli::command().mut_subcommand("admin", admin), |command, name| command.mut_subcommand(name, everywhere))
             .mut_subcommand("reconcile", |reconcile| reconcile.mut_subcommand("statement", everywhere)),

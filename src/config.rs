@@ -127,7 +127,7 @@ pub(crate) fn read_text(path: &Path, name: &str) -> Result<Private, ConfigError>
 /// What seals and opens what is secret.
 #[derive(Args, Clone, Debug)]
 pub struct MasterKeySettings {
-    /// 32 random bytes in base64 [default: made with the embedded server in the data directory, else required]
+    /// The master key, 32 random bytes in base64; while it is rotated, further keys on lines of their own [default: made with the embedded server in the data directory, else required]
     #[arg(long, env = "LEDGER_MASTER_KEY_FILE", value_name = "FILE")]
     pub master_key_file: Option<PathBuf>,
 }

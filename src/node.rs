@@ -16,6 +16,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::access::master_keys;
 use crate::access::seal::Keyring;
 use crate::access::{Gate, Operators, Sessions, sessions};
 use crate::api::{ApiState, Lifecycle, app};
@@ -258,6 +259,7 @@ impl Node {
         }
         self.roles.spawn(purge(ledger.clone(), stop()));
         self.roles.spawn(ledger.heartbeats().clone().watch(stop()));
+        self.roles.spawn(master_keys::follow(ledger.maintenance().clone(), keyring.clone(), metrics.clone(), stop()));
     }
 
     fn serve(&mut self, acceptor: TcpAcceptor, most: usize, state: ApiState) {

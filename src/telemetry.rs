@@ -79,6 +79,7 @@ struct Inner {
     deliveries_in_flight: Gauge,
     fulfilled: Counter,
     tree_refusals: Counter,
+    master_key_usable: Gauge,
     queues: Mutex<Vec<(ShardId, mpsc::WeakSender<Submission>)>>,
     queue_depth: Family<ShardLabels, Gauge>,
     heartbeats: Heartbeats,
@@ -197,6 +198,7 @@ impl Default for Metrics {
             deliveries_in_flight: Gauge::default(),
             fulfilled: Counter::default(),
             tree_refusals: Counter::default(),
+            master_key_usable: Gauge::default(),
             queues: Mutex::default(),
             queue_depth: Family::default(),
             heartbeats: Heartbeats::default(),
@@ -243,6 +245,11 @@ impl Default for Metrics {
                 "transparency_refusals",
                 "Times that this node refused to sign the tree, because it is not what was signed before",
                 inner.tree_refusals.clone(),
+            );
+            registry.register(
+                "master_key_usable",
+                "1 while this node's file holds the ledger's current master key; at 0 it claims no delivery and seals nothing",
+                inner.master_key_usable.clone(),
             );
             registry.register("writer_queue_depth", "Commands waiting for this node's writer", inner.queue_depth.clone());
             registry.register_with_unit(
@@ -295,6 +302,10 @@ impl Metrics {
 
     pub fn tree_refused(&self) {
         self.0.tree_refusals.inc();
+    }
+
+    pub fn master_key_is_usable(&self, is_usable: bool) {
+        self.0.master_key_usable.set(is_usable.into());
     }
 
     /// Counts an attempt as in flight for as long as what is returned is there, however the attempt ends.

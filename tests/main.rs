@@ -10,6 +10,7 @@ mod erasure;
 mod export;
 mod fulfilment;
 mod history;
+mod keys;
 mod kill;
 mod lists;
 mod log;

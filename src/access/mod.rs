@@ -3,9 +3,11 @@
 pub mod blocks;
 pub mod gate;
 pub mod limits;
+pub mod master_keys;
 pub mod operators;
 mod passwords;
 pub mod request_signature;
+pub mod rotation;
 pub mod seal;
 pub mod sessions;
 pub mod tokens;

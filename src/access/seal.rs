@@ -1,12 +1,15 @@
 //! Secrets at rest: an AEAD, each sealed value bound to its kind and row.
 //!
 //! What belongs to the service is sealed under a key that is derived from the master key, and names
-//! it. What belongs to a person is sealed under a data key, a random one for each subject, which is
+//! it. There may be several master keys at a time: one seals, all open. What belongs to a person is sealed under a data key, a random one for each subject, which is
 //! itself sealed under the master key: with the data key destroyed, nobody opens it any more,
 //! whoever has the master key. Its row names the data key; one without was sealed under the master
 //! key, before there were others, and opens as ever.
 
+use std::collections::HashSet;
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -38,8 +41,12 @@ impl fmt::Debug for Private {
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SealError {
-    #[error("the master key must be 32 bytes in base64")]
+    #[error("a master key must be 32 bytes in base64")]
     MasterKey,
+    #[error("the file has no master key, or one of them twice")]
+    MasterKeys,
+    #[error("this node does not have the current master key: it seals nothing")]
+    NotCurrent,
     #[error("a sealed value was made under a key that is not configured")]
     UnknownKey,
     #[error("a sealed value was changed, or belongs to another row")]
@@ -51,17 +58,85 @@ pub enum SealError {
 const KEY_ID_BYTES: usize = 4;
 const NONCE_BYTES: usize = 24;
 
-/// What seals and opens: derived from the 32 bytes of the master key.
-pub struct Keyring {
-    key_id: [u8; KEY_ID_BYTES],
+/// Identifies a master key: the first bytes of every value sealed under it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KeyId(pub(super) [u8; KEY_ID_BYTES]);
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(self.0))
+    }
+}
+
+impl fmt::Debug for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl TryFrom<&[u8]> for KeyId {
+    type Error = SealError;
+
+    fn try_from(bytes: &[u8]) -> Result<KeyId, SealError> {
+        bytes.try_into().map(KeyId).map_err(|_| SealError::Unreadable)
+    }
+}
+
+/// What is derived from one master key.
+struct MasterKey {
+    id: KeyId,
     cipher: XChaCha20Poly1305,
     fingerprint_key: Zeroizing<[u8; 32]>,
     access_token_key: Zeroizing<[u8; 32]>,
 }
 
+impl MasterKey {
+    fn from_base64(text: &str) -> Result<MasterKey, SealError> {
+        let bytes = Zeroizing::new(STANDARD.decode(text).map_err(|_| SealError::MasterKey)?);
+        let master: &[u8; 32] = bytes.as_slice().try_into().map_err(|_| SealError::MasterKey)?;
+        let id = keyed_hash(master, &[b"key id"]);
+        let sealing = Zeroizing::new(keyed_hash(master, &[b"sealing"]));
+        Ok(MasterKey {
+            id: KeyId([id[0], id[1], id[2], id[3]]),
+            cipher: XChaCha20Poly1305::new(&Key::from(*sealing)),
+            fingerprint_key: Zeroizing::new(keyed_hash(master, &[b"fingerprint"])),
+            access_token_key: Zeroizing::new(keyed_hash(master, &[b"access token"])),
+        })
+    }
+
+    fn open(&self, kind: &str, id: i64, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
+        let (key_id, rest) = sealed.split_first_chunk::<KEY_ID_BYTES>().ok_or(SealError::Unreadable)?;
+        if *key_id != self.id.0 {
+            return Err(SealError::UnknownKey);
+        }
+        decrypt(&self.cipher, kind, id, rest)
+    }
+}
+
+/// The keys that survive a rotation of the master key. They are stored, sealed, as the check value of each master key.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Roots {
+    /// Finds equal values. That of the first master key, so that hashes from before there were check values stay right.
+    pub fingerprint_key: Zeroizing<[u8; 32]>,
+    /// Authenticates rows that open something: API keys, operator tokens, password hashes, sessions.
+    pub row_key: Zeroizing<[u8; 32]>,
+}
+
+/// No key: the database's current one is not in the file.
+const NO_KEY: usize = usize::MAX;
+
+/// Seals and opens. Holds the master keys of one file, and what the database says of them.
+pub struct Keyring {
+    /// In the file's order: the first is the one that a rotation makes current.
+    keys: Vec<MasterKey>,
+    /// Index of the key that seals, or [`NO_KEY`].
+    sealing: Arc<AtomicUsize>,
+    roots: OnceLock<Roots>,
+}
+
 impl fmt::Debug for Keyring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keyring").field("key_id", &hex::encode(self.key_id)).finish_non_exhaustive()
+        f.debug_struct("Keyring").field("key_ids", &self.ids().collect::<Vec<_>>()).finish_non_exhaustive()
     }
 }
 
@@ -105,7 +180,9 @@ impl fmt::Debug for DataKey {
 }
 
 /// The kind that data keys are sealed as.
-const DATA_KEY: &str = "data_key";
+pub const DATA_KEY: &str = "data_key";
+/// The kind that check values are sealed as.
+const ROOTS: &str = "master_key";
 
 impl DataKey {
     /// As [`Keyring::seal`]. The row has to name the key.
@@ -119,18 +196,16 @@ impl DataKey {
 }
 
 impl Keyring {
-    /// From the text of a master key file: 32 bytes in base64, white space around it ignored.
+    /// From the text of a master key file: a line for each key, 32 bytes in base64. White space around them, empty lines and
+    /// lines that begin with `#` are ignored.
     pub fn from_base64(text: &str) -> Result<Keyring, SealError> {
-        let bytes = Zeroizing::new(STANDARD.decode(text.trim()).map_err(|_| SealError::MasterKey)?);
-        let master: &[u8; 32] = bytes.as_slice().try_into().map_err(|_| SealError::MasterKey)?;
-        let id = keyed_hash(master, &[b"key id"]);
-        let sealing = Zeroizing::new(keyed_hash(master, &[b"sealing"]));
-        Ok(Keyring {
-            key_id: [id[0], id[1], id[2], id[3]],
-            cipher: XChaCha20Poly1305::new(&Key::from(*sealing)),
-            fingerprint_key: Zeroizing::new(keyed_hash(master, &[b"fingerprint"])),
-            access_token_key: Zeroizing::new(keyed_hash(master, &[b"access token"])),
-        })
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let keys = lines.map(MasterKey::from_base64).collect::<Result<Vec<_>, _>>()?;
+        let ids: HashSet<KeyId> = keys.iter().map(|key| key.id).collect();
+        if keys.is_empty() || ids.len() < keys.len() {
+            return Err(SealError::MasterKeys);
+        }
+        Ok(Keyring { keys, sealing: Arc::default(), roots: OnceLock::new() })
     }
 
     /// A new master key, as the text of its file.
@@ -138,17 +213,80 @@ impl Keyring {
         Zeroizing::new(STANDARD.encode(Zeroizing::new(rand::random::<[u8; 32]>()).as_slice()))
     }
 
-    /// Seals a value for one row: `kind` and `id` are bound in, and needed to open it.
-    pub fn seal(&self, kind: &str, id: i64, plain: &[u8]) -> Result<Vec<u8>, SealError> {
-        Ok([&self.key_id[..], &encrypt(&self.cipher, kind, id, plain)?[..]].concat())
+    /// The ids of the keys, in the file's order.
+    pub fn ids(&self) -> impl Iterator<Item = KeyId> + '_ {
+        self.keys.iter().map(|key| key.id)
     }
 
+    pub fn holds(&self, id: KeyId) -> bool {
+        self.ids().any(|own| own == id)
+    }
+
+    /// The key that a rotation makes current: the file's first.
+    pub fn first(&self) -> Option<KeyId> {
+        self.ids().next()
+    }
+
+    /// The key that seals; none while the database's current one is not in the file.
+    pub fn current(&self) -> Option<KeyId> {
+        self.sealing_key().ok().map(|key| key.id)
+    }
+
+    fn sealing_key(&self) -> Result<&MasterKey, SealError> {
+        self.keys.get(self.sealing.load(Ordering::Acquire)).ok_or(SealError::NotCurrent)
+    }
+
+    fn key(&self, id: KeyId) -> Result<&MasterKey, SealError> {
+        self.keys.iter().find(|key| key.id == id).ok_or(SealError::UnknownKey)
+    }
+
+    /// From now on seals under this key; under none if it is not in the file.
+    pub(super) fn seal_under(&self, id: Option<KeyId>) {
+        let at = id.and_then(|id| self.ids().position(|own| own == id)).unwrap_or(NO_KEY);
+        self.sealing.store(at, Ordering::Release);
+    }
+
+    /// Seals a value for one row: `kind` and `id` are bound in, and needed to open it.
+    pub fn seal(&self, kind: &str, id: i64, plain: &[u8]) -> Result<Vec<u8>, SealError> {
+        let key = self.sealing_key()?;
+        Ok([&key.id.0[..], &encrypt(&key.cipher, kind, id, plain)?[..]].concat())
+    }
+
+    /// Opens a value that was sealed under any of the keys.
     pub fn open(&self, kind: &str, id: i64, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
-        let (key_id, rest) = sealed.split_at_checked(KEY_ID_BYTES).ok_or(SealError::Unreadable)?;
-        if key_id != self.key_id {
-            return Err(SealError::UnknownKey);
-        }
-        decrypt(&self.cipher, kind, id, rest)
+        let key_id = sealed.first_chunk::<KEY_ID_BYTES>().ok_or(SealError::Unreadable)?;
+        self.key(KeyId(*key_id))?.open(kind, id, sealed)
+    }
+
+    /// Seals under the key that this file would make current what another of its keys had sealed.
+    pub fn reseal(&self, to: KeyId, kind: &str, id: i64, sealed: &[u8]) -> Result<Vec<u8>, SealError> {
+        let key = self.key(to)?;
+        let plain = self.open(kind, id, sealed)?;
+        Ok([&key.id.0[..], &encrypt(&key.cipher, kind, id, &plain)?[..]].concat())
+    }
+
+    /// The roots of a ledger that has none yet: hashes that its one key has made stay right.
+    pub(super) fn new_roots(&self, id: KeyId) -> Result<Roots, SealError> {
+        Ok(Roots { fingerprint_key: self.key(id)?.fingerprint_key.clone(), row_key: Zeroizing::new(rand::random()) })
+    }
+
+    /// The check value of a key: the roots, sealed under it.
+    pub(super) fn seal_roots(&self, id: KeyId, roots: &Roots) -> Result<Vec<u8>, SealError> {
+        let key = self.key(id)?;
+        let plain = Zeroizing::new([*roots.fingerprint_key, *roots.row_key].concat());
+        Ok([&key.id.0[..], &encrypt(&key.cipher, ROOTS, 0, &plain)?[..]].concat())
+    }
+
+    pub(super) fn open_roots(&self, id: KeyId, check_value: &[u8]) -> Result<Roots, SealError> {
+        let plain = self.key(id)?.open(ROOTS, 0, check_value)?;
+        let (fingerprint_key, rest) = plain.split_first_chunk::<32>().ok_or(SealError::Unreadable)?;
+        let row_key: [u8; 32] = rest.try_into().map_err(|_| SealError::Unreadable)?;
+        Ok(Roots { fingerprint_key: Zeroizing::new(*fingerprint_key), row_key: Zeroizing::new(row_key) })
+    }
+
+    /// Uses these roots; false if others are in use already.
+    pub(super) fn use_roots(&self, roots: Roots) -> bool {
+        *self.roots.get_or_init(|| roots.clone()) == roots
     }
 
     /// A new data key with this id, and the sealed form in which it is kept.
@@ -182,14 +320,20 @@ impl Keyring {
         text(&self.open(kind, id, sealed)?)
     }
 
-    /// What access tokens are signed with.
-    pub(super) fn access_token_key(&self) -> &[u8] {
-        self.access_token_key.as_slice()
+    /// The keys that access tokens are read with, and the place of the one that signs them.
+    pub(super) fn access_token_keys(&self) -> (impl Iterator<Item = &[u8]>, Arc<AtomicUsize>) {
+        (self.keys.iter().map(|key| &key.access_token_key[..]), self.sealing.clone())
     }
 
     /// A keyed hash that finds equal values without telling what they are.
     pub fn fingerprint(&self, kind: &str, value: impl AsRef<[u8]>) -> [u8; 32] {
-        keyed_hash(self.fingerprint_key.as_slice(), &[kind.as_bytes(), b"\0", value.as_ref()])
+        // Before the ledger is opened: a tool that reads nothing but what its one key has made.
+        let key = match (self.roots.get(), self.keys.first()) {
+            (Some(roots), _) => &roots.fingerprint_key[..],
+            (None, Some(first)) => &first.fingerprint_key[..],
+            (None, None) => &[],
+        };
+        keyed_hash(key, &[kind.as_bytes(), b"\0", value.as_ref()])
     }
 }
 
@@ -240,6 +384,40 @@ mod tests {
         let before = keyring.seal("order.metadata", 7, b"text").unwrap();
         assert_eq!(keyring.open_text_under(None, "order.metadata", 7, &before), Ok(Private::new("text")));
         assert_eq!(format!("{key:?}"), "DataKey { id: 3, .. }");
+    }
+
+    #[test]
+    fn a_value_opens_under_any_configured_key_and_moves_to_the_first() {
+        let (old, new) = (Keyring::generate(), Keyring::generate());
+        let before = Keyring::from_base64(&old).unwrap();
+        let both = Keyring::from_base64(&format!("# the new one first\n{}\n\n {} \n", *new, *old)).unwrap();
+        let after = Keyring::from_base64(&new).unwrap();
+        let sealed = before.seal("webhook.token", 7, b"secret").unwrap();
+        assert_eq!(both.open("webhook.token", 7, &sealed).unwrap().as_slice(), b"secret");
+        assert_eq!(after.open("webhook.token", 7, &sealed), Err(SealError::UnknownKey));
+        let moved = both.reseal(both.first().unwrap(), "webhook.token", 7, &sealed).unwrap();
+        assert_eq!(after.open("webhook.token", 7, &moved).unwrap().as_slice(), b"secret");
+        both.seal_under(before.first());
+        assert!(before.open("a", 1, &both.seal("a", 1, b"b").unwrap()).is_ok(), "the database says which key seals");
+        both.seal_under(None);
+        assert_eq!(both.seal("a", 1, b"b"), Err(SealError::NotCurrent));
+        let twice = Keyring::from_base64(&format!("{}\n{}", *new, *new));
+        assert_eq!(twice.map(|_| ()), Err(SealError::MasterKeys));
+        assert_eq!(Keyring::from_base64("\n# none\n").map(|_| ()), Err(SealError::MasterKeys));
+    }
+
+    #[test]
+    fn fingerprints_survive_another_master_key() {
+        let (old, new) = (Keyring::generate(), Keyring::generate());
+        let before = Keyring::from_base64(&old).unwrap();
+        let both = Keyring::from_base64(&format!("{}\n{}", *new, *old)).unwrap();
+        let expected = before.fingerprint("user.email", "a@example.com");
+        let roots = before.new_roots(before.first().unwrap()).unwrap();
+        let check = before.seal_roots(before.first().unwrap(), &roots).unwrap();
+        assert_ne!(both.fingerprint("user.email", "a@example.com"), expected);
+        assert!(both.use_roots(both.open_roots(before.first().unwrap(), &check).unwrap()));
+        assert_eq!(both.fingerprint("user.email", "a@example.com"), expected);
+        assert!(!both.use_roots(both.new_roots(both.first().unwrap()).unwrap()), "others are not taken on");
     }
 
     #[test]

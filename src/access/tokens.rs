@@ -2,6 +2,8 @@
 //! from the master key. Whether they still count is the session's to say, and the database's clock.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
 use super::AccessError;
-use super::seal::{Keyring, Private};
+use super::seal::{Keyring, Private, SealError};
 
 /// How long an access token counts.
 pub const ACCESS_LIFETIME: TimeDelta = TimeDelta::minutes(15);
@@ -42,10 +44,12 @@ impl Claims {
 /// token has a say in how it is checked.
 const HEADER: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9";
 
-/// Signs access tokens and reads them.
+/// Signs access tokens and reads them: those that any of the master keys has signed, so that they outlive a rotation.
 pub struct AccessTokens {
-    /// With the key, and nothing of a token yet.
-    mac: Hmac<Sha256>,
+    /// One for each key, and nothing of a token yet.
+    macs: Vec<Hmac<Sha256>>,
+    /// Which one signs.
+    signing: Arc<AtomicUsize>,
 }
 
 impl fmt::Debug for AccessTokens {
@@ -56,14 +60,22 @@ impl fmt::Debug for AccessTokens {
 
 impl AccessTokens {
     pub fn new(keyring: &Keyring) -> AccessTokens {
-        let mac = <Hmac<Sha256> as KeyInit>::new_from_slice(keyring.access_token_key());
-        AccessTokens { mac: mac.unwrap_or_else(|_| unreachable!("HMAC takes a key of any length")) }
+        let (keys, signing) = keyring.access_token_keys();
+        let mac = |key| {
+            <Hmac<Sha256> as KeyInit>::new_from_slice(key).unwrap_or_else(|_| unreachable!("HMAC takes a key of any length"))
+        };
+        AccessTokens { macs: keys.map(mac).collect(), signing }
     }
 
     /// The token's text.
-    pub fn sign(&self, claims: &Claims) -> Result<Private, serde_json::Error> {
-        let mut token = format!("{HEADER}.{}", URL_SAFE_NO_PAD.encode(serde_json::to_vec(claims)?));
-        let signature = self.mac.clone().chain_update(&token).finalize().into_bytes();
+    ///
+    /// # Errors
+    /// While this node does not have the current master key.
+    pub fn sign(&self, claims: &Claims) -> Result<Private, SealError> {
+        let mac = self.macs.get(self.signing.load(Ordering::Acquire)).ok_or(SealError::NotCurrent)?;
+        let claims = serde_json::to_vec(claims).map_err(|_| SealError::Unreadable)?;
+        let mut token = format!("{HEADER}.{}", URL_SAFE_NO_PAD.encode(claims));
+        let signature = mac.clone().chain_update(&token).finalize().into_bytes();
         token.push('.');
         URL_SAFE_NO_PAD.encode_string(signature, &mut token);
         Ok(Private::new(token))
@@ -73,8 +85,10 @@ impl AccessTokens {
     pub fn read(&self, token: &str) -> Result<Claims, AccessError> {
         let (signed, signature) = token.rsplit_once('.').ok_or(AccessError::InvalidToken)?;
         let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| AccessError::InvalidToken)?;
-        // In constant time.
-        self.mac.clone().chain_update(signed).verify_slice(&signature).map_err(|_| AccessError::InvalidToken)?;
+        // Each in constant time.
+        if !self.macs.iter().any(|mac| mac.clone().chain_update(signed).verify_slice(&signature).is_ok()) {
+            return Err(AccessError::InvalidToken);
+        }
         let claims = signed.strip_prefix(HEADER).and_then(|rest| rest.strip_prefix('.')).ok_or(AccessError::InvalidToken)?;
         let claims = URL_SAFE_NO_PAD.decode(claims).map_err(|_| AccessError::InvalidToken)?;
         serde_json::from_slice(&claims).map_err(|_| AccessError::InvalidToken)
@@ -124,6 +138,18 @@ mod tests {
     }
 
     #[test]
+    fn a_token_outlives_the_rotation_of_its_key() {
+        let (old, new) = (Keyring::generate(), Keyring::generate());
+        let before = AccessTokens::new(&Keyring::from_base64(&old).unwrap());
+        let both = AccessTokens::new(&Keyring::from_base64(&format!("{}\n{}", *new, *old)).unwrap());
+        let after = AccessTokens::new(&Keyring::from_base64(&new).unwrap());
+        let token = before.sign(&claims()).unwrap();
+        assert_eq!(both.read(token.expose()), Ok(claims()));
+        assert_eq!(after.read(token.expose()), Err(AccessError::InvalidToken));
+        assert_eq!(after.read(both.sign(&claims()).unwrap().expose()), Ok(claims()));
+    }
+
+    #[test]
     fn what_another_key_or_algorithm_signed_is_not_read() {
         let tokens = tokens();
         let foreign = self::tokens().sign(&claims()).unwrap();
@@ -135,7 +161,7 @@ mod tests {
         }
         // Even under our own key no other header is ours.
         let signed = format!("{}.{claims}", body(r#"{"alg":"HS512","typ":"JWT"}"#));
-        let signature = URL_SAFE_NO_PAD.encode(tokens.mac.clone().chain_update(&signed).finalize().into_bytes());
+        let signature = URL_SAFE_NO_PAD.encode(tokens.macs[0].clone().chain_update(&signed).finalize().into_bytes());
         assert_eq!(tokens.read(&format!("{signed}.{signature}")), Err(AccessError::InvalidToken));
         let own = tokens.sign(&self::claims()).unwrap();
         let (rest, signature) = own.expose().rsplit_once('.').unwrap();

@@ -115,6 +115,9 @@ impl Probes {
             return Err(ApiError::new(Code::Unavailable).message(reason));
         }
         match within(ANSWERED, check_schema(state.ledger.pool())).await {
+            Ok(()) if state.keyring.current().is_none() => {
+                Err(ApiError::new(Code::Unavailable).message("This node does not have the ledger's current master key."))
+            }
             Ok(()) => match state.public_log.standing.refusal() {
                 None => {
                     let loops = pulses.into_iter().map(LoopState::from).collect();

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::schedule::Clock;
 use crate::access::SIGNING_SECRET;
-use crate::access::seal::{Keyring, Private, SealError, salted_hash};
+use crate::access::seal::{KeyId, Keyring, Private, SealError, salted_hash};
 use crate::ledger::connect::Line;
 
 /// How often an attempt whose outcome is unknown is repeated.
@@ -217,9 +217,13 @@ pub async fn claim(
         connection.keep();
         return Ok(Claims::default());
     };
-    let beside = |want: &Want| want.beside(leased.get(&want.webhook_id).copied().unwrap_or_default());
+    let beside = |want: &Want| match targets.contains_key(&want.webhook_id) {
+        true => want.beside(leased.get(&want.webhook_id).copied().unwrap_or_default()),
+        // What cannot be opened here is left to a node that can, or to a person.
+        false => Want { first_attempts: 0, retries: 0, ..*want },
+    };
     let fitting: Vec<Want> = wants.iter().map(beside).collect();
-    let is_short = fitting != wants;
+    let is_short = fitting.iter().zip(wants).any(|(fitting, want)| fitting != want && targets.contains_key(&want.webhook_id));
     if fitting.iter().all(|want| want.first_attempts + want.retries == 0) {
         tx.rollback().await?;
         connection.keep();
@@ -390,7 +394,7 @@ impl Targets {
         wants: &[Want],
     ) -> Result<Option<Present>, sqlx::Error> {
         let rows = sqlx::query(
-            "SELECT a.webhook_id, a.credential_id, url.salt AS url_salt, url.sealed AS url, token.sealed AS token, c.signing_secret,
+            "SELECT (SELECT key_id FROM vault.master_keys WHERE state = 'current') AS current_key, a.webhook_id, a.credential_id, url.salt AS url_salt, url.sealed AS url, token.sealed AS token, c.signing_secret,
                 (clock_timestamp() + $4)::timestamptz(3) AS present, leased.count AS leased
              FROM unnest($2::bigint[], $3::boolean[]) AS wanted (webhook_id, is_bounded)
              JOIN webhook_audience a ON a.shard_id = $1 AND a.webhook_id = wanted.webhook_id
@@ -409,6 +413,11 @@ impl Targets {
         .await?;
         let Some(first) = rows.first() else { return Ok(None) };
         let at = first.try_get("present")?;
+        let current: Option<&[u8]> = first.try_get("current_key")?;
+        // Whoever lacks the current key finds some values readable and others not: it leaves everything to others.
+        if !current.is_some_and(|id| KeyId::try_from(id).is_ok_and(|id| keyring.holds(id))) {
+            return Err(sqlx::Error::Decode(Box::new(SealError::NotCurrent)));
+        }
         let sealed = rows.iter().map(Sealed::from_row).collect::<Result<Vec<_>, _>>()?;
         let leased = rows.iter().map(|row| Ok((row.try_get("webhook_id")?, row.try_get::<i64, _>("leased")?)));
         let leased = leased.collect::<Result<Vec<(WebhookId, i64)>, sqlx::Error>>()?;
@@ -434,7 +443,7 @@ impl Targets {
                 }
                 Err(error) => {
                     kept.remove(&webhook_id);
-                    tracing::error!(webhook_id, %error, "a webhook's URL or secret cannot be opened");
+                    tracing::error!(webhook_id, %error, "a webhook's URL or secret cannot be opened: nothing is claimed of it");
                 }
             }
         }

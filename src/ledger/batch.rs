@@ -292,7 +292,10 @@ impl Batch {
     }
 }
 
+/// What a sealed answer is bound to begins with this, and ends with its key's hash.
+pub const ANSWER_KIND: &str = "idempotency";
+
 /// What a sealed answer is bound to: its key.
 pub fn answer_kind(key_hash: &[u8; 32]) -> String {
-    format!("idempotency.{}", hex::encode(key_hash))
+    format!("{ANSWER_KIND}.{}", hex::encode(key_hash))
 }

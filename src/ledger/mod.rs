@@ -38,10 +38,12 @@ use sqlx::postgres::PgConnectOptions;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
 
+use crate::access::master_keys;
 use crate::access::seal::Keyring;
 use crate::heartbeat::Heartbeats;
 use crate::telemetry::Metrics;
 pub use answer::Answer;
+pub(crate) use batch::ANSWER_KIND;
 pub use command::Command;
 use in_flight::InFlight;
 pub use schema::{IMPORT, SchemaError, check as check_schema, half_imported, migrate, pending};
@@ -104,6 +106,7 @@ impl Ledger {
     ) -> Result<Ledger, SchemaError> {
         let pool = connect::read_pool(options, read_connections);
         schema::check(&pool).await?;
+        master_keys::establish(&pool, &keyring).await?;
         let ids: Vec<ShardId> = sqlx::query_scalar("SELECT shard_id FROM log_head ORDER BY shard_id").fetch_all(&pool).await?;
         let wake = Wake::start(options, metrics.heartbeats(), tasks);
         let mut shards = BTreeMap::new();

@@ -6,6 +6,8 @@ use sqlx::migrate::{Migrate, Migrator};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, PgExecutor};
 
+use crate::access::master_keys::KeyError;
+
 static MIGRATIONS: Migrator = sqlx::migrate!();
 
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +20,8 @@ pub enum SchemaError {
     Outdated { found: i64, needed: i64 },
     #[error("the log is not append-only: {0}; refusing to work on it")]
     NotAppendOnly(String),
+    #[error(transparent)]
+    Keys(#[from] KeyError),
     #[error("an import into shard {shard} has stopped at position {position} of {total}: run it again, it goes on there")]
     HalfImported { shard: ShardId, position: Position, total: Position },
 }

@@ -81,7 +81,7 @@ pub fn read(bytes: &[u8], source: &Source<'_>) -> Result<Vec<Line>, LineError> {
 }
 
 /// What binds a line to its statement.
-fn kind(fingerprint: &str) -> String {
+pub(crate) fn kind(fingerprint: &str) -> String {
     format!("statement.line.{fingerprint}")
 }
 

@@ -4,7 +4,7 @@ use super::{directory, err, out, program, run};
 use crate::support::repository;
 
 /// Every setting of the contract's table, with its variable and default as `--help` shows them.
-const SETTINGS: [(&str, &str, &str); 31] = [
+const SETTINGS: [(&str, &str, &str); 32] = [
     ("--listen", "LEDGER_LISTEN", "[default: 127.0.0.1:8080]"),
     ("--database-url", "DATABASE_URL", "[default: an embedded Postgres in the data directory]"),
     ("--data-dir", "LEDGER_DATA_DIR", "[default: "),
@@ -82,6 +82,7 @@ async fn every_command_has_help() {
         "replay",
         "show",
         "erase",
+        "keys",
         "verify",
         "rebuild",
         "reconcile",

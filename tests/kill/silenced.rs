@@ -32,7 +32,7 @@ const WAVES: [&[&str]; 3] = [
 ];
 
 /// The loops of a node that has every role.
-const LOOPS: [&str; 16] = [
+const LOOPS: [&str; 17] = [
     "delivery",
     "delivery health",
     "delivery results",
@@ -40,6 +40,7 @@ const LOOPS: [&str; 16] = [
     "gate",
     "listener",
     "lists and totals",
+    "master keys",
     "notifier ledger_deliveries",
     "notifier ledger_log",
     "projector",

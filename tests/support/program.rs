@@ -114,6 +114,11 @@ impl Program {
         (self.process, self.address) = serve(command, &self.arguments, &self.log).await;
     }
 
+    /// Gives it this master key file, from its next start on.
+    pub fn set_master_key(&self, text: &str) {
+        std::fs::write(self.directory.path().join("master.key"), text).unwrap();
+    }
+
     /// What it has logged, from its first start on.
     pub fn log(&self) -> String {
         self.log.lock().unwrap().clone()

@@ -1,0 +1,212 @@
+//! The master keys that a database knows, each with a check value: whoever opens it has the key.
+//!
+//! The database says which key seals, so that all nodes change at once; the files say which keys a node has. The check
+//! value holds the keys that survive a rotation, so that the first node draws them and all others share them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use ledger_database::PgPool;
+use sqlx::{FromRow, PgExecutor};
+use tokio_util::sync::CancellationToken;
+
+use super::seal::{KeyId, Keyring, SealError};
+use crate::telemetry::Metrics;
+
+/// How often a node looks which key is current.
+pub const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// How long a look may take.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+    #[error(transparent)]
+    Seal(#[from] SealError),
+    #[error(
+        "this ledger is sealed under master key {current}, and --master-key-file (LEDGER_MASTER_KEY_FILE) holds {}: give this node the key file of the others",
+        list(configured)
+    )]
+    Foreign { current: KeyId, configured: Vec<KeyId> },
+    #[error("the check value of master key {0} does not open under it: vault.master_keys was changed; run `verify`")]
+    Changed(KeyId),
+    #[error("vault.master_keys names no current key: it was changed; run `verify`")]
+    NoneCurrent,
+    #[error("the check value of master key {0} opens to other keys than before: vault.master_keys was replaced; run `verify`")]
+    Replaced(KeyId),
+}
+
+fn list(ids: &[KeyId]) -> String {
+    ids.iter().map(KeyId::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// A key that the database knows.
+#[derive(Clone, Debug, FromRow)]
+pub struct Known {
+    key_id: Vec<u8>,
+    check_value: Vec<u8>,
+    pub state: String,
+    pub created_at: DateTime<Utc>,
+}
+
+impl Known {
+    pub fn id(&self) -> Result<KeyId, SealError> {
+        KeyId::try_from(&self.key_id[..])
+    }
+
+    fn is_current(&self) -> bool {
+        self.state == "current"
+    }
+}
+
+/// Every key that the database knows, oldest first.
+pub async fn load(db: impl PgExecutor<'_>) -> Result<Vec<Known>, sqlx::Error> {
+    sqlx::query_as("SELECT key_id, check_value, state, created_at FROM vault.master_keys ORDER BY created_at, key_id")
+        .fetch_all(db)
+        .await
+}
+
+/// Makes sure that this node has the ledger's current key, and uses it. The first node makes the check value.
+///
+/// # Errors
+/// When the ledger's values are sealed under a key that is not in the node's file.
+pub async fn establish(pool: &PgPool, keyring: &Keyring) -> Result<(), KeyError> {
+    let mut known = load(pool).await?;
+    if known.is_empty() {
+        found(pool, keyring).await?;
+        known = load(pool).await?; // another node may have been quicker
+    }
+    adopt(keyring, &known)
+}
+
+/// Makes the first key known, unless there is one by now.
+async fn found(pool: &PgPool, keyring: &Keyring) -> Result<(), KeyError> {
+    let mut id = keyring.first().ok_or(SealError::MasterKeys)?;
+    // What earlier releases have sealed says whose ledger it is.
+    let sealed: Vec<Vec<u8>> = sqlx::query_scalar(
+        "(SELECT substring(sealed FROM 1 FOR 4) FROM vault.data_keys LIMIT 1)
+         UNION (SELECT substring(sealed FROM 1 FOR 4) FROM vault.texts WHERE key_id IS NULL LIMIT 1)
+         UNION (SELECT substring(signing_secret FROM 1 FOR 4) FROM vault.credentials WHERE signing_secret IS NOT NULL LIMIT 1)
+         UNION (SELECT substring(sealed FROM 1 FOR 4) FROM vault.vouchers WHERE key_id IS NULL AND sealed IS NOT NULL LIMIT 1)
+         UNION (SELECT substring(sealed FROM 1 FOR 4) FROM vault.statement_lines LIMIT 1)",
+    )
+    .fetch_all(pool)
+    .await?;
+    for current in sealed {
+        let current = KeyId::try_from(&current[..])?;
+        if !keyring.holds(current) {
+            return Err(KeyError::Foreign { current, configured: keyring.ids().collect() });
+        }
+        id = current;
+    }
+    let check_value = keyring.seal_roots(id, &keyring.new_roots(id)?)?;
+    // Of two nodes with different keys one is first: there is one current key.
+    sqlx::query("INSERT INTO vault.master_keys (key_id, check_value, state) VALUES ($1, $2, 'current') ON CONFLICT DO NOTHING")
+        .bind(&id.0[..])
+        .bind(check_value)
+        .execute(pool)
+        .await?;
+    Ok(())
+}
+
+/// Uses the current one of these keys; none if that is not possible.
+fn adopt(keyring: &Keyring, known: &[Known]) -> Result<(), KeyError> {
+    let adopted = check(keyring, known);
+    keyring.seal_under(adopted.as_ref().ok().copied());
+    adopted.map(|_| ())
+}
+
+fn check(keyring: &Keyring, known: &[Known]) -> Result<KeyId, KeyError> {
+    let current = known.iter().find(|known| known.is_current()).ok_or(KeyError::NoneCurrent)?;
+    let id = current.id()?;
+    let roots = keyring.open_roots(id, &current.check_value).map_err(|error| match error {
+        SealError::UnknownKey if !keyring.holds(id) => KeyError::Foreign { current: id, configured: keyring.ids().collect() },
+        _ => KeyError::Changed(id),
+    })?;
+    if !keyring.use_roots(roots) {
+        return Err(KeyError::Replaced(id));
+    }
+    Ok(id)
+}
+
+/// Makes a key of the file the one that seals, on every node that holds it.
+pub async fn make_current(pool: &PgPool, keyring: &Keyring, id: KeyId) -> Result<(), KeyError> {
+    let mut tx = pool.begin().await?;
+    let locked: Vec<Known> =
+        sqlx::query_as("SELECT key_id, check_value, state, created_at FROM vault.master_keys ORDER BY key_id FOR UPDATE")
+            .fetch_all(&mut *tx)
+            .await?;
+    let before = check(keyring, &locked)?;
+    if before != id {
+        let current = locked.iter().find(|known| known.is_current()).ok_or(KeyError::NoneCurrent)?;
+        let roots = keyring.open_roots(before, &current.check_value)?;
+        sqlx::query("UPDATE vault.master_keys SET state = 'old' WHERE state = 'current'").execute(&mut *tx).await?;
+        sqlx::query(
+            "INSERT INTO vault.master_keys (key_id, check_value, state) VALUES ($1, $2, 'current')
+             ON CONFLICT (key_id) DO UPDATE SET check_value = excluded.check_value, state = 'current', created_at = clock_timestamp()",
+        )
+        .bind(&id.0[..])
+        .bind(keyring.seal_roots(id, &roots)?)
+        .execute(&mut *tx)
+        .await?;
+        tx.commit().await?;
+    }
+    keyring.seal_under(Some(id));
+    Ok(())
+}
+
+/// How long until a key has been current for so long; none if it has.
+pub async fn until_settled(pool: &PgPool, id: KeyId, settled: Duration) -> Result<Option<Duration>, sqlx::Error> {
+    let left: Option<f64> = sqlx::query_scalar(
+        "SELECT least($2 - extract(epoch FROM clock_timestamp() - created_at)::float8, $2) FROM vault.master_keys
+         WHERE key_id = $1 AND state = 'current' AND (SELECT count(*) FROM vault.master_keys) > 1",
+    )
+    .bind(&id.0[..])
+    .bind(settled.as_secs_f64())
+    .fetch_optional(pool)
+    .await?;
+    Ok(left.filter(|left| *left > 0.0).and_then(|left| Duration::try_from_secs_f64(left).ok()))
+}
+
+/// Says of every other key that nothing is sealed under it any more; which keys those are.
+pub async fn retire_others(pool: &PgPool, current: KeyId) -> Result<Vec<KeyId>, KeyError> {
+    let retired: Vec<Vec<u8>> = sqlx::query_scalar(
+        "UPDATE vault.master_keys SET state = 'retired' WHERE key_id <> $1 AND state <> 'current' RETURNING key_id",
+    )
+    .bind(&current.0[..])
+    .fetch_all(pool)
+    .await?;
+    Ok(retired.iter().map(|id| KeyId::try_from(&id[..])).collect::<Result<_, _>>()?)
+}
+
+/// Follows which key is current, until told to stop.
+pub async fn follow(pool: PgPool, keyring: Arc<Keyring>, metrics: Metrics, stop: CancellationToken) {
+    let mut said = None;
+    let heartbeat = metrics.heartbeats().background("master keys");
+    metrics.master_key_is_usable(true);
+    while stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
+        heartbeat.beat();
+        // While the database does not answer, nothing can be claimed or written either.
+        let Ok(Ok(known)) = tokio::time::timeout(DEADLINE, load(&pool)).await else { continue };
+        let before = keyring.current();
+        let adopted = adopt(&keyring, &known);
+        metrics.master_key_is_usable(adopted.is_ok());
+        match adopted {
+            Ok(()) => {
+                said = None;
+                if let Some(key_id) = keyring.current().filter(|now| before != Some(*now)) {
+                    tracing::info!(%key_id, "another master key is current: values are sealed under it from now on");
+                }
+            }
+            Err(error) => {
+                let text = error.to_string();
+                if said.as_ref() != Some(&text) {
+                    tracing::error!(%error, "this node's master key is not the ledger's: it claims no delivery and seals nothing");
+                    said = Some(text);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! `keys …`: the master keys that values are sealed under.
+
+use std::io::IsTerminal;
+
+use clap::{Args, Subcommand};
+use ledger_projections::envelope::iso8601;
+use serde_json::json;
+
+use super::output::{Output, progress_bar, with_progress};
+use crate::access::master_keys;
+use crate::access::rotation::{self, Step};
+use crate::config::{DatabaseSettings, MasterKeySettings};
+use crate::ledger::connect;
+use crate::node::{self, Database};
+
+#[derive(Args, Debug)]
+pub struct KeysArgs {
+    #[command(flatten)]
+    database: DatabaseSettings,
+    #[command(flatten)]
+    master_key: MasterKeySettings,
+    #[command(subcommand)]
+    what: Keys,
+}
+
+#[derive(Subcommand, Debug)]
+enum Keys {
+    /// Make the key file's first key current and seal everything under it, while the service runs. Every node must have
+    /// been started with both keys. A run that was cut off is gone on with by the next one
+    Rotate,
+    /// The keys that the ledger knows, and how many values are sealed under each
+    Status,
+}
+
+pub async fn run(args: KeysArgs, output: &Output) -> anyhow::Result<()> {
+    let database = with_progress("starting the embedded Postgres", Database::open(&args.database)).await?;
+    let done = on(&args, &database, output).await;
+    database.close().await?;
+    done
+}
+
+async fn on(args: &KeysArgs, database: &Database, output: &Output) -> anyhow::Result<()> {
+    let keyring = node::keyring(&args.master_key, &args.database.data_dir, database.is_embedded())?;
+    let pool = connect::unhurried(database.options());
+    crate::ledger::check_schema(&pool).await?;
+    match args.what {
+        Keys::Rotate => {
+            let bar = std::io::stderr().is_terminal().then(|| progress_bar(0));
+            let told = |Step { table, done, total }: Step| {
+                if output.json {
+                    // Nobody has to listen.
+                    _ = output.json_line(&json!({"table": table, "resealed": done, "of": total}));
+                } else if let Some(bar) = &bar {
+                    bar.set_length(total.unsigned_abs());
+                    bar.set_position(done.unsigned_abs());
+                }
+            };
+            let rotated = rotation::rotate(&pool, &keyring, told).await;
+            if let Some(bar) = bar {
+                bar.finish_and_clear();
+            }
+            let rotated = rotated?;
+            let retired: Vec<String> = rotated.retired.iter().map(ToString::to_string).collect();
+            let facts = json!({"current": rotated.current.to_string(), "resealed": rotated.resealed, "retired": retired});
+            match output.json {
+                true => output.json_line(&facts)?,
+                false => output.facts(&facts)?,
+            }
+        }
+        Keys::Status => {
+            master_keys::establish(&pool, &keyring).await?;
+            let (known, mut counts) = rotation::status(&pool).await?;
+            let mut keys = vec![];
+            for key in &known {
+                let id = key.id()?;
+                let values = counts.remove(&id).unwrap_or_default();
+                keys.push(json!({
+                    "key_id": id.to_string(), "state": key.state, "in_file": keyring.holds(id), "values": values.values().sum::<i64>(),
+                    "by_table": values, "created_at": iso8601(key.created_at),
+                }));
+            }
+            for (id, values) in counts {
+                let sum: i64 = values.values().sum();
+                keys.push(json!({"key_id": id.to_string(), "state": "unknown", "in_file": keyring.holds(id), "values": sum,
+                    "by_table": values, "created_at": null}));
+            }
+            output.facts(&json!({"keys": keys}))?;
+        }
+    }
+    Ok(())
+}
