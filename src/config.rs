@@ -258,6 +258,10 @@ pub struct Config {
     #[arg(long, env = "LEDGER_ROLES", value_name = "ROLES", default_value = "api,projector,fulfilment,delivery")]
     pub roles: Roles,
 
+    /// Most connections to the database that this node opens
+    #[arg(long, env = "LEDGER_DATABASE_CONNECTIONS", value_name = "COUNT", default_value = "40", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub database_connections: u32,
+
     /// Proxies whose X-Forwarded-For is believed, comma-separated addresses or networks [default: none]
     #[arg(long, env = "LEDGER_TRUSTED_PROXIES", value_name = "NETWORKS", value_delimiter = ',', value_parser = network)]
     pub trusted_proxies: Vec<IpNet>,

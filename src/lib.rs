@@ -9,6 +9,7 @@ pub mod config;
 pub mod delivery;
 pub mod export;
 pub mod fulfilment;
+pub mod heartbeat;
 pub mod http;
 pub mod ledger;
 pub mod node;

@@ -3,12 +3,12 @@
 pub mod database;
 mod keys;
 
+use ledger_database::PgPool;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::PgPool;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
@@ -25,7 +25,9 @@ use crate::delivery::retention::{Retention, RetentionSettings};
 use crate::delivery::sender::{CONNECTION_LIFETIME, Sender, SenderError, SenderSettings};
 use crate::delivery::worker::{Worker, WorkerSettings};
 use crate::fulfilment::Fulfilment;
+use crate::heartbeat::Heartbeat;
 use crate::http;
+use crate::ledger::budget::{Budget, BudgetError};
 use crate::ledger::expiry::{self, KeyWalk};
 use crate::ledger::projector::Projector;
 use crate::ledger::{Ledger, SchemaError, WriteError, clock, connect, contract, health, sunset};
@@ -73,6 +75,8 @@ pub enum NodeError {
     Database(#[from] sqlx::Error),
     #[error(transparent)]
     Schema(#[from] SchemaError),
+    #[error(transparent)]
+    Budget(#[from] BudgetError),
     #[error("webhooks cannot be sent: {0}")]
     Sender(#[from] SenderError),
     #[error(transparent)]
@@ -141,7 +145,8 @@ impl Node {
         database.migrate_if_allowed().await?;
         let metrics = Metrics::default();
         let writers = TaskTracker::new();
-        let ledger = Ledger::open(database.options(), keyring.clone(), metrics.clone(), &writers).await?;
+        let budget = Budget::check(database.options(), config.database_connections, &config.roles).await?;
+        let ledger = Ledger::open_with(database.options(), budget.reading, keyring.clone(), metrics.clone(), &writers).await?;
 
         let dependent = contract::dependent(ledger.pool()).await.map_err(SchemaError::from)?;
         if !dependent.is_empty() {
@@ -179,7 +184,8 @@ impl Node {
             let tree = TreeProjector::new(&ledger, options, signer, origin, memory, metrics.clone());
             node.roles.spawn(tree.run(node.stop_roles.clone()));
             if let Some(witnesses) = keys::witnesses(config, &ledger, &public_log)? {
-                node.roles.spawn(witnesses.run(node.stop_roles.clone()));
+                let heartbeat = ledger.heartbeats().background("witnesses");
+                node.roles.spawn(witnesses.watched(heartbeat).run(node.stop_roles.clone()));
             }
         }
         node.start_roles(config, sender, sandbox, work, &keyring, &metrics);
@@ -188,9 +194,10 @@ impl Node {
             node.address = address_of(&listener);
             node.operator_address = address_of(&operator_listener);
             let access = connect::access(node.database.options());
-            let gate = Gate::start(connect::gate(node.database.options()), access.clone(), config.rate_limits, &node.writers);
-            let pool = ledger.pool().clone();
-            let sessions = Sessions::start(access.clone(), pool, keyring.clone(), &node.writers);
+            let (counting, heartbeat) = (connect::gate(node.database.options()), ledger.heartbeats().serving("gate"));
+            let gate = Gate::watched(counting, access.clone(), config.rate_limits, heartbeat, &node.writers);
+            let (pool, heartbeat) = (ledger.pool().clone(), ledger.heartbeats().serving("sessions"));
+            let sessions = Sessions::watched(access.clone(), pool, keyring.clone(), heartbeat, &node.writers);
             let operators = Operators::new(access, token.as_ref());
             let address = node.address.unwrap_or(config.listen);
             let state = ApiState {
@@ -252,7 +259,7 @@ impl Node {
             let projector = Projector::new(ledger, self.database.options(), metrics.clone());
             self.roles.spawn(projector.run(stop()));
             let shards = ledger.shards().collect();
-            self.roles.spawn(health::run(ledger.pool().clone(), shards, metrics.clone(), stop()));
+            self.roles.spawn(health::run(ledger.maintenance().clone(), shards, metrics.clone(), stop()));
         }
         if config.roles.include(Role::Fulfilment) {
             self.roles.spawn(Fulfilment::new(ledger.clone(), metrics.clone()).reading(work).run(stop()));
@@ -286,11 +293,12 @@ impl Node {
                 response_bodies: config.response_body_quota,
             };
             self.roles.spawn(Retention::new(ledger, settings).run(ledger.shards().collect(), stop()));
-            self.roles.spawn(Replayer { ledger: ledger.clone(), pool: ledger.pool().clone() }.run(stop()));
+            self.roles.spawn(Replayer { ledger: ledger.clone(), pool: ledger.maintenance().clone() }.run(stop()));
         }
         self.roles.spawn(purge(ledger.clone(), stop()));
-        self.roles.spawn(clock::run(ledger.pool().clone(), config.max_clock_jump, stop()));
-        self.roles.spawn(master_keys::follow(ledger.pool().clone(), keyring.clone(), metrics.clone(), stop()));
+        self.roles.spawn(clock::run(ledger.maintenance().clone(), config.max_clock_jump, stop()));
+        self.roles.spawn(ledger.heartbeats().clone().watch(stop()));
+        self.roles.spawn(master_keys::follow(ledger.maintenance().clone(), keyring.clone(), metrics.clone(), stop()));
     }
 
     /// Completes when an HTTP server or a background task ends by itself, which none should: a
@@ -323,7 +331,7 @@ impl Node {
         while servers.join_next().await.is_some() {}
         stop_roles.cancel();
         roles.close();
-        let pool = ledger.pool().clone();
+        let (pool, maintenance) = (ledger.pool().clone(), ledger.maintenance().clone());
         let drained = tokio::time::timeout(stops_within, async {
             roles.wait().await;
             ledger.wake().stop();
@@ -331,6 +339,7 @@ impl Node {
             writers.close();
             writers.wait().await;
             pool.close().await;
+            maintenance.close().await;
         });
         let drained = drained.await.map_err(|_| NodeError::Unfinished(stops_within));
         database.close().await?;
@@ -400,19 +409,25 @@ async fn purge(ledger: Ledger, stop: CancellationToken) {
     let mut due = tokio::time::interval(PURGE_EVERY);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut keys = KeyWalk::default();
-    while stop.run_until_cancelled(due.tick()).await.is_some() {
-        let pool = ledger.pool();
-        purge_all(&stop, "rate limits' windows", || expiry::purge_rate_windows(pool)).await;
-        purge_all(&stop, "sessions", || sessions::purge(pool)).await;
-        purge_all(&stop, "blocks", || expiry::purge_ip_blocks(pool)).await;
-        purge_keys(&stop, &mut keys, pool).await;
+    let heartbeat = ledger.heartbeats().background("purge");
+    loop {
+        heartbeat.rest();
+        if stop.run_until_cancelled(due.tick()).await.is_none() {
+            return;
+        }
+        let pool = ledger.maintenance();
+        purge_all(&stop, &heartbeat, "rate limits' windows", || expiry::purge_rate_windows(pool)).await;
+        purge_all(&stop, &heartbeat, "sessions", || sessions::purge(pool)).await;
+        purge_all(&stop, &heartbeat, "blocks", || expiry::purge_ip_blocks(pool)).await;
+        purge_keys(&stop, &heartbeat, &mut keys, pool).await;
     }
 }
 
 /// Some of the table each time, so that all of it is walked over within a day.
-async fn purge_keys(stop: &CancellationToken, walk: &mut KeyWalk, pool: &PgPool) {
+async fn purge_keys(stop: &CancellationToken, heartbeat: &Heartbeat, walk: &mut KeyWalk, pool: &PgPool) {
     let mut walked = 0;
     while !stop.is_cancelled() {
+        heartbeat.beat();
         match walk.step(pool).await {
             Ok(step) => {
                 walked += KeyWalk::STEP_PAGES;
@@ -431,10 +446,12 @@ async fn purge_keys(stop: &CancellationToken, walk: &mut KeyWalk, pool: &PgPool)
 /// Batch after batch, as long as there may be more.
 async fn purge_all<F: Future<Output = Result<(u64, bool), sqlx::Error>>>(
     stop: &CancellationToken,
+    heartbeat: &Heartbeat,
     what: &'static str,
     purge: impl Fn() -> F,
 ) {
     while !stop.is_cancelled() {
+        heartbeat.beat();
         match purge().await {
             Ok((_, true)) => {}
             Ok((_, false)) => return,

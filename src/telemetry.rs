@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use ledger_database::PgPool;
 use ledger_events::{Position, ShardId};
 use prometheus_client::encoding::{EncodeLabelSet, text::encode};
 use prometheus_client::metrics::counter::Counter;
@@ -11,10 +12,10 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
-use sqlx::PgPool;
 use tokio::sync::mpsc;
 
 use crate::access::limits::Rule;
+use crate::heartbeat::Heartbeats;
 use crate::ledger::backlog::{self, Backlog, Lag};
 use crate::ledger::submission::Submission;
 
@@ -54,6 +55,11 @@ struct ReasonLabels {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct LoopLabels {
+    r#loop: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OutcomeLabels {
     outcome: &'static str,
 }
@@ -83,6 +89,8 @@ struct Inner {
     master_key_usable: Gauge,
     queues: Mutex<Vec<(ShardId, mpsc::WeakSender<Submission>)>>,
     queue_depth: Family<ShardLabels, Gauge>,
+    heartbeats: Heartbeats,
+    heartbeat_ages: Family<LoopLabels, Gauge<f64, AtomicU64>>,
     waiting: Waiting,
     called_for: CalledFor,
     sampled: tokio::sync::Mutex<Option<Instant>>,
@@ -228,6 +236,8 @@ impl Default for Metrics {
             master_key_usable: Gauge::default(),
             queues: Mutex::default(),
             queue_depth: Family::default(),
+            heartbeats: Heartbeats::default(),
+            heartbeat_ages: Family::default(),
             waiting: Waiting::default(),
             called_for: CalledFor::default(),
             sampled: tokio::sync::Mutex::default(),
@@ -286,6 +296,12 @@ impl Default for Metrics {
                 inner.master_key_usable.clone(),
             );
             registry.register("writer_queue_depth", "Commands waiting for this node's writer", inner.queue_depth.clone());
+            registry.register_with_unit(
+                "loop_heartbeat_age",
+                "Time since a loop of this node began its last round, zero while it waits for work",
+                Unit::Seconds,
+                inner.heartbeat_ages.clone(),
+            );
             inner.waiting.register(&mut registry);
             inner.called_for.register(&mut registry);
         }
@@ -297,6 +313,11 @@ impl Metrics {
     /// Shows how many commands wait in a writer's queue.
     pub fn watch_queue(&self, shard: ShardId, sender: mpsc::WeakSender<Submission>) {
         self.0.queues.lock().unwrap_or_else(PoisonError::into_inner).push((shard, sender));
+    }
+
+    /// The heartbeats of this node's loops, which are shown with the rest.
+    pub fn heartbeats(&self) -> &Heartbeats {
+        &self.0.heartbeats
     }
 
     pub fn answered(&self, method: &str, route: &'static str, status: u16, took: Duration) {
@@ -403,6 +424,10 @@ impl Metrics {
             let depth = sender.upgrade().map_or(0, |sender| sender.max_capacity() - sender.capacity());
             let gauge = self.0.queue_depth.get_or_create(&ShardLabels { shard: (*shard).into() });
             gauge.set(i64::try_from(depth).unwrap_or(i64::MAX));
+        }
+        self.0.heartbeat_ages.clear(); // those that have ended
+        for pulse in self.0.heartbeats.pulses() {
+            self.0.heartbeat_ages.get_or_create(&LoopLabels { r#loop: pulse.name }).set(pulse.age.as_secs_f64());
         }
         let mut text = String::new();
         encode(&mut text, &self.0.registry.lock().unwrap_or_else(PoisonError::into_inner))?;

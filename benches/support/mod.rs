@@ -24,7 +24,7 @@ use rewards_ledger::access::seal::Keyring;
 use rewards_ledger::postgres::{Server, Settings};
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions, PgPool};
+use sqlx::{AssertSqlSafe, ConnectOptions, PgExecutor};
 
 /// Counted like any, and never reached.
 pub const RATE_LIMITS: &str = "orders=1000000000/60s,general=1000000000/1h";
@@ -39,12 +39,12 @@ pub async fn postgres() -> Result<Server> {
 /// Most that one scenario may take beyond its period.
 pub const PATIENCE: Duration = Duration::from_secs(900);
 
-pub async fn count(pool: &PgPool, sql: &'static str) -> Result<u64> {
+pub async fn count(pool: impl PgExecutor<'_>, sql: &'static str) -> Result<u64> {
     Ok(u64::try_from(sqlx::query_scalar::<_, i64>(sql).fetch_one(pool).await?)?)
 }
 
 /// Waits until the projector has made so many deliveries.
-pub async fn until_made(pool: &PgPool, deliveries: u64) -> Result<()> {
+pub async fn until_made(pool: impl PgExecutor<'_> + Copy, deliveries: u64) -> Result<()> {
     let started = Instant::now();
     while count(pool, "SELECT count(*) FROM delivery_state").await? < deliveries {
         ensure!(started.elapsed() < PATIENCE, "the backlog was not made");

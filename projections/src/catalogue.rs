@@ -4,13 +4,14 @@ use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use futures::TryStreamExt;
+use ledger_database::{PgConnection, PgPool};
 use ledger_events::catalogue::{Category, Product, evolve, evolve_category};
 use ledger_events::{CategoryId, Event, ProductId, Recorded, ShardId};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
-use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
+use sqlx::{FromRow, Postgres, QueryBuilder, Row};
 
 use crate::ProjectionError;
 use crate::page::{self, Listed, Page};

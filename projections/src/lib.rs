@@ -21,9 +21,9 @@ pub mod wallets;
 pub mod webhooks;
 pub mod write;
 
+use ledger_database::PgConnection;
 use ledger_events::{Money, Percent, Recorded, ShardId};
 use rust_decimal::Decimal;
-use sqlx::PgConnection;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ProjectionError {

@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use chrono::{DateTime, Utc};
+use ledger_database::{PgPool, Transaction, replanned};
 use sqlx::postgres::PgRow;
-use sqlx::{Encode, FromRow, PgPool, Postgres, QueryBuilder, Transaction, Type};
+use sqlx::{Encode, FromRow, Postgres, QueryBuilder, Type};
 
 /// Which page, from 1, and how many rows a page has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +60,7 @@ pub fn between(query: &mut QueryBuilder<Postgres>, column: &'static str, from: O
 
 /// A snapshot of its own: what is counted and what is shown agree. For statements that find what
 /// they need in indexes, in their order, whatever the statistics say.
-pub async fn snapshot(pool: &PgPool) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
+pub async fn snapshot(pool: &PgPool) -> Result<Transaction<'static>, sqlx::Error> {
     pool.begin_with(
         "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off;
          SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off",
@@ -68,7 +69,7 @@ pub async fn snapshot(pool: &PgPool) -> Result<Transaction<'static, Postgres>, s
 }
 
 /// The same for statements that may have to look at most rows of a table: planned by the statistics.
-pub async fn planned_snapshot(pool: &PgPool) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
+pub async fn planned_snapshot(pool: &PgPool) -> Result<Transaction<'static>, sqlx::Error> {
     pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL jit = off").await
 }
 
@@ -77,6 +78,18 @@ pub async fn fetch<R>(
     pool: &PgPool,
     columns: &'static str,
     conditions: impl Fn(&mut QueryBuilder<Postgres>),
+    key: &'static str,
+    page: Page,
+) -> Result<Listed<R>, sqlx::Error>
+where
+    R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
+{
+    replanned(|| fetch_once(pool, &conditions, key, page)).await
+}
+
+async fn fetch_once<R>(
+    pool: &PgPool,
+    conditions: &impl Fn(&mut QueryBuilder<Postgres>),
     key: &'static str,
     page: Page,
 ) -> Result<Listed<R>, sqlx::Error>

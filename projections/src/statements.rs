@@ -3,11 +3,12 @@
 use std::collections::{HashMap, HashSet};
 
 use chrono::NaiveDate;
+use ledger_database::{PgConnection, PgPool};
 use ledger_events::reconciliation::{Decision, Statement, StatementFormat, StatementImported, evolve};
 use ledger_events::{Event, Recorded, ShardId, StatementId};
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
-use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
+use sqlx::{FromRow, Postgres, QueryBuilder, Row};
 
 use crate::page::{self, Listed, Page};
 use crate::{ProjectionError, known};

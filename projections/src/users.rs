@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use ledger_database::{PgConnection, PgPool};
 use ledger_events::user::{User, UserRole, evolve};
 use ledger_events::{AccountId, Event, Recorded, ShardId, UserId};
 use sqlx::postgres::PgRow;
-use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
+use sqlx::{FromRow, Postgres, QueryBuilder, Row};
 
 use crate::page::{self, Listed, Page};
 use crate::{ProjectionError, known};

@@ -3,11 +3,12 @@
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
+use ledger_database::{PgConnection, PgPool};
 use ledger_events::wallet::{Movement, Wallet, WalletEvent, evolve};
 use ledger_events::{AccountId, Currency, Event, Moment, Money, OrderId, Position, Recorded, ShardId, TransactionId, WalletId};
 use rust_decimal::Decimal;
 use sqlx::postgres::PgRow;
-use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder, Row};
+use sqlx::{FromRow, Postgres, QueryBuilder, Row};
 
 use crate::page::{self, Listed, Page};
 use crate::write::Write;

@@ -7,12 +7,13 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use ledger_database::PgConnection;
 use ledger_events::{Position, ShardId};
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
 use sqlx::postgres::types::Oid;
 use sqlx::postgres::{PgArgumentBuffer, PgHasArrayType, PgTypeInfo};
-use sqlx::{Encode, PgConnection, Postgres, QueryBuilder, Type};
+use sqlx::{Encode, Postgres, QueryBuilder, Type};
 use uuid::Uuid;
 
 /// Where a shard's head stands.

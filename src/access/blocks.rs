@@ -2,10 +2,9 @@
 //! by what comes from them meanwhile. By the database's clock: where that was set back to before its
 //! start, a block is over.
 
+use ledger_database::{PgConnection, PgPool};
 use std::collections::HashMap;
 use std::net::IpAddr;
-
-use sqlx::{PgConnection, PgPool};
 
 use super::limits::{BLOCK, Block};
 

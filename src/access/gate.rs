@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use ledger_database::{PgPool, replanned};
 use ledger_events::AccountId;
 use sha2::digest::Update;
 use sha2::{Digest, Sha256};
+use sqlx::Row;
 use sqlx::postgres::PgRow;
-use sqlx::{PgPool, Row};
 use subtle::ConstantTimeEq;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
@@ -22,6 +23,7 @@ use super::limits::{Block, Quota, Rule, Window, source_network};
 use super::{AccessError, Principal, Who, blocks};
 use crate::batching;
 use crate::config::{RateLimit, RateLimits};
+use crate::heartbeat::Heartbeat;
 use crate::ledger::connect::{self, Line};
 
 /// Most requests in one statement, and most that may wait.
@@ -157,8 +159,13 @@ impl Gate {
     /// Starts the task that asks the database; it ends when the last handle is dropped. What
     /// `counting` commits need not be on the disk, what `durable` commits must.
     pub fn start(counting: Line, durable: PgPool, limits: RateLimits, tasks: &TaskTracker) -> Gate {
+        Gate::watched(counting, durable, limits, Heartbeat::default(), tasks)
+    }
+
+    /// The same, whose task is watched.
+    pub fn watched(counting: Line, durable: PgPool, limits: RateLimits, heartbeat: Heartbeat, tasks: &TaskTracker) -> Gate {
         let (questions, waiting) = mpsc::channel(QUEUE_QUESTIONS);
-        tasks.spawn(answer_all(counting, waiting));
+        tasks.spawn(answer_all(counting, heartbeat, waiting));
         Gate { questions, durable, limits, known: Arc::default() }
     }
 
@@ -264,12 +271,17 @@ fn of_ip(ip: IpAddr) -> String {
     format!("ip {ip}")
 }
 
-async fn answer_all(line: Line, mut waiting: mpsc::Receiver<Waiting>) {
+async fn answer_all(line: Line, heartbeat: Heartbeat, mut waiting: mpsc::Receiver<Waiting>) {
     let mut batch = Vec::with_capacity(BATCH_QUESTIONS);
-    while waiting.recv_many(&mut batch, BATCH_QUESTIONS).await > 0 {
+    loop {
+        heartbeat.rest();
+        if waiting.recv_many(&mut batch, BATCH_QUESTIONS).await == 0 {
+            return;
+        }
+        heartbeat.beat();
         batching::gather(&mut waiting, &mut batch, BATCH_QUESTIONS).await;
         let questions: Vec<Question> = batch.iter().map(|waiting| waiting.question).collect();
-        match connect::within(ANSWERED, answer(&line, &questions, None)).await {
+        match connect::within(ANSWERED, replanned(|| answer(&line, &questions, None))).await {
             Ok(verdicts) => {
                 for (waiting, verdict) in batch.drain(..).zip(verdicts) {
                     _ = waiting.reply.send(Ok(verdict)); // the request may have been given up

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use sqlx::{FromRow, PgExecutor, PgPool};
+use ledger_database::PgPool;
+use sqlx::{FromRow, PgExecutor};
 use tokio_util::sync::CancellationToken;
 
 use super::seal::{KeyId, Keyring, SealError};
@@ -183,8 +184,10 @@ pub async fn retire_others(pool: &PgPool, current: KeyId) -> Result<Vec<KeyId>, 
 /// Follows which key is current, until told to stop.
 pub async fn follow(pool: PgPool, keyring: Arc<Keyring>, metrics: Metrics, stop: CancellationToken) {
     let mut said = None;
+    let heartbeat = metrics.heartbeats().background("master keys");
     metrics.master_key_is_usable(true);
     while stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
+        heartbeat.beat();
         // While the database does not answer, nothing can be claimed or written either.
         let Ok(Ok(known)) = tokio::time::timeout(DEADLINE, load(&pool)).await else { continue };
         let before = keyring.current();

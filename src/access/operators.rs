@@ -2,10 +2,10 @@
 //! of the configuration is neither a row nor an event: whoever configures the service runs it.
 
 use chrono::{DateTime, Utc};
+use ledger_database::{PgConnection, PgPool};
 pub use ledger_events::operator::OperatorRole as Role;
 use ledger_events::{Actor, ShardId};
 use sha2::{Digest, Sha256};
-use sqlx::{PgConnection, PgPool};
 use subtle::ConstantTimeEq;
 
 use super::AccessError;

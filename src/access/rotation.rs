@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use ledger_database::PgPool;
 use ledger_events::ShardId;
-use sqlx::PgPool;
 
 use super::SIGNING_SECRET;
 use super::master_keys::{self, KeyError, Known};

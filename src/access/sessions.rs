@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use ledger_database::{PgConnection, PgPool};
 use ledger_events::user::UserRole;
 use ledger_events::{AccountId, ShardId, UserId};
 use sha2::{Digest, Sha256};
+use sqlx::FromRow;
 use sqlx::postgres::PgQueryResult;
-use sqlx::{FromRow, PgConnection, PgPool};
 use subtle::ConstantTimeEq;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
@@ -23,6 +24,7 @@ use super::passwords::{Lane, Passwords};
 use super::seal::{Keyring, Private, random_secret};
 use super::tokens::{AccessTokens, Claims};
 use super::{AccessError, Principal, Who};
+use crate::heartbeat::Heartbeat;
 
 /// How long a refresh token counts.
 const REFRESH_LIFETIME: TimeDelta = TimeDelta::days(7);
@@ -110,8 +112,13 @@ impl Sessions {
     /// Starts the task that looks sessions up; it ends when the last handle is dropped. `access` is
     /// for looking up, `pool` for what has to be on disk before anybody hears of it.
     pub fn start(access: PgPool, pool: PgPool, keyring: Arc<Keyring>, tasks: &TaskTracker) -> Sessions {
+        Sessions::watched(access, pool, keyring, Heartbeat::default(), tasks)
+    }
+
+    /// The same, whose task is watched.
+    pub fn watched(access: PgPool, pool: PgPool, keyring: Arc<Keyring>, heartbeat: Heartbeat, tasks: &TaskTracker) -> Sessions {
         let (lookups, waiting) = mpsc::channel(QUEUE_LOOKUPS);
-        tasks.spawn(look_up(access, waiting));
+        tasks.spawn(look_up(access, heartbeat, waiting));
         let tokens = Arc::new(AccessTokens::new(&keyring));
         Sessions { pool, lookups, passwords: Passwords::default(), tokens, keyring }
     }
@@ -340,9 +347,14 @@ pub async fn purge(pool: &PgPool) -> Result<(u64, bool), sqlx::Error> {
     Ok((purged.iter().sum(), purged.iter().any(|rows| *rows >= PURGED_ROWS.unsigned_abs())))
 }
 
-async fn look_up(pool: PgPool, mut waiting: mpsc::Receiver<Lookup>) {
+async fn look_up(pool: PgPool, heartbeat: Heartbeat, mut waiting: mpsc::Receiver<Lookup>) {
     let mut batch = Vec::with_capacity(BATCH_LOOKUPS);
-    while waiting.recv_many(&mut batch, BATCH_LOOKUPS).await > 0 {
+    loop {
+        heartbeat.rest();
+        if waiting.recv_many(&mut batch, BATCH_LOOKUPS).await == 0 {
+            return;
+        }
+        heartbeat.beat();
         let mut ids: Vec<SessionId> = batch.iter().map(|lookup| lookup.session_id).collect();
         ids.sort_unstable();
         ids.dedup();

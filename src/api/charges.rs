@@ -1,12 +1,12 @@
 //! `/api/v1/charges`: what an order would cost.
 
 use chrono::Utc;
+use ledger_database::PgPool;
 use ledger_events::Money as Amount;
 use ledger_events::placement::quote;
 use ledger_projections::{accounts, catalogue, wallets};
 use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
-use sqlx::PgPool;
 
 use super::body::StrictJson;
 use super::error::ApiError;

@@ -1,6 +1,7 @@
 //! `/api/v1/products`: what can be ordered, at the caller's discount.
 
 use chrono::{DateTime, Utc};
+use ledger_database::PgPool;
 use ledger_events::account::Discounts;
 use ledger_events::catalogue::{self as domain, Denominations};
 use ledger_events::{AccountId, Percent};
@@ -9,7 +10,6 @@ use ledger_projections::catalogue::{self, ProductFilter};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Enum, Object, OpenApi};
 use serde::Serialize;
-use sqlx::PgPool;
 
 use super::error::ApiError;
 use super::page::Page;

@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ledger_database::PgConnection;
 use ledger_events::replay::ReplayEvent;
 use ledger_events::{Event, Position, Recorded, ShardId};
 use ledger_projections::{ProjectionError, deliveries};
-use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::tables::{Rows, table};

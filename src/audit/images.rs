@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
+use ledger_database::PgConnection;
 use ledger_events::catalogue::Product;
 use ledger_events::{ProductId, ShardId};
-use sqlx::PgConnection;
 
 use super::{Difference, Findings};
 

@@ -1,8 +1,8 @@
 //! What pages of lists are found by, compared with the tables it is derived from.
 
+use ledger_database::PgConnection;
 use ledger_events::ShardId;
 use ledger_projections::listing::derive;
-use sqlx::{Connection, PgConnection};
 
 use super::{Difference, Findings};
 

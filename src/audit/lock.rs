@@ -1,9 +1,8 @@
 //! Keeps a swap of tables away from whoever compares them: a snapshot from before a swap sees
 //! nothing of the rows in the new tables.
 
+use ledger_database::PgConnection;
 use std::time::Duration;
-
-use sqlx::PgConnection;
 
 use super::AuditError;
 

@@ -4,10 +4,10 @@
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
+use ledger_database::PgConnection;
 use ledger_events::operator::{OperatorEvent, OperatorTokenIssued};
 use ledger_events::{Recorded, ShardId};
 use serde_json::{Value, json};
-use sqlx::PgConnection;
 
 use super::{Difference, FieldDifference, Findings, RowDifference, RowProblem};
 use crate::access::seal::salted_hash;

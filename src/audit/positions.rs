@@ -6,12 +6,12 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
+use ledger_database::PgConnection;
 use ledger_events::beneficiary::BeneficiaryEvent;
 use ledger_events::order::OrderEvent;
 use ledger_events::payout::PayoutEvent;
 use ledger_events::wallet::WalletEvent;
 use ledger_events::{AccountId, BeneficiaryId, Currency, Event, Position, Recorded, ShardId, WalletId};
-use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::rules::Owed;

@@ -9,12 +9,12 @@ mod swap;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ledger_database::PgConnection;
 use ledger_events::{Position, Recorded, ShardId};
 use ledger_projections::listing::derive;
 use ledger_projections::{Inline, deliveries as delivery_projection, totals};
 use serde::Serialize;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{Connection, PgConnection};
 
 use super::pipeline::{Part, Reached, advance};
 use super::tables::{Rows, Table, table};

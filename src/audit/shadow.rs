@@ -1,7 +1,7 @@
 //! The schema where a rebuild prepares its tables, and the swap.
 
+use ledger_database::{Connector, PgConnection};
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, PgConnection};
 
 const FUNCTIONS: &str = include_str!("shadow.sql");
 
@@ -20,7 +20,7 @@ pub async fn connect(options: &PgConnectOptions, name: &'static str) -> Result<P
         ("work_mem", "64MB"),
         ("maintenance_work_mem", "256MB"),
     ]);
-    options.connect().await
+    Connector::patient(options).connect().await
 }
 
 pub async fn install(conn: &mut PgConnection) -> Result<(), sqlx::Error> {

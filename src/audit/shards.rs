@@ -1,7 +1,8 @@
 //! Shards that `log_head` does not know: nothing else of an audit looks at what stands in them.
 
+use ledger_database::PgConnection;
 use ledger_events::ShardId;
-use sqlx::{AssertSqlSafe, PgConnection};
+use sqlx::AssertSqlSafe;
 
 /// The tables with rows of such a shard, as `orders` or `vault.texts`. Looks only for the next shard, again and again:
 /// most tables have an index that begins with it. A table that this role may not read is somebody else's.

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 
+use ledger_database::PgConnection;
 use ledger_events::order::{Order, OrderEvent};
 use ledger_events::payout::Payout;
 use ledger_events::reconciliation::Statement;
@@ -15,7 +16,6 @@ use ledger_projections::wallets::Transaction;
 use ledger_projections::{
     ProjectionError, accounts, beneficiaries, catalogue, orders, payouts, replays, statements, totals, users, wallets, webhooks,
 };
-use sqlx::PgConnection;
 
 use super::tables::{Rows, Table, table};
 use super::{AuditError, Counts, Difference, Findings, Progress, images, operators, rules, vouchers};

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use ledger_database::PgConnection;
 use ledger_events::replay::ReplayEvent;
 use ledger_events::wallet::Movement;
 use ledger_events::{Event, Recorded, ShardId, StreamType};
 use serde_json::Value;
-use sqlx::{AssertSqlSafe, PgConnection};
+use sqlx::AssertSqlSafe;
 
 use super::{FieldDifference, RowDifference, RowProblem};
 

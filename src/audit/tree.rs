@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 use std::collections::VecDeque;
 
+use ledger_database::PgConnection;
 use ledger_events::merkle::{Hash, leaf_hash};
 use ledger_events::tile::{Edge, FULL, Tile};
 use ledger_events::{Position, ShardId};
-use sqlx::PgConnection;
 
 use super::{AuditError, Difference, Findings, Progress, Reach};
 use crate::ledger::reader;

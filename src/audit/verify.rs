@@ -1,10 +1,10 @@
 //! Proves that every derived row is what the log says, and that the log keeps its own rules,
 //! while the service runs.
 
+use ledger_database::{Connector, PgConnection};
 use ledger_events::{Position, ShardId, StreamType};
 use serde::Serialize;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Connection, PgConnection};
 
 use ledger_projections::{deliveries as delivery_projection, totals};
 
@@ -149,5 +149,5 @@ async fn connect(options: &PgConnectOptions) -> Result<PgConnection, sqlx::Error
         ("temp_buffers", "64MB"),
         ("work_mem", "64MB"),
     ]);
-    options.connect().await
+    Connector::patient(options).connect().await
 }

@@ -2,10 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use ledger_database::PgConnection;
 use ledger_events::order::Order;
 use ledger_events::{OrderId, ShardId};
 use rust_decimal::Decimal;
-use sqlx::PgConnection;
 
 use super::{Difference, Findings};
 

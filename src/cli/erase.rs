@@ -4,8 +4,8 @@ use std::io::{BufRead, IsTerminal, Write};
 
 use anyhow::bail;
 use clap::{Args, Subcommand};
+use ledger_database::Connector;
 use serde_json::{Value, json};
-use sqlx::{ConnectOptions, Connection};
 
 use super::output::{Output, with_progress};
 use super::writing::{ByArgs, Writing};
@@ -173,7 +173,7 @@ fn facts(subject: Subject, report: &Report, wiped: &[&str], remains: Value) -> V
 
 /// Where it still is: outside of the tables, and in those that are still to be rewritten.
 async fn remains(database: &Database) -> anyhow::Result<Value> {
-    let mut conn = database.migrating().connect().await?;
+    let mut conn = Connector::patient(database.migrating().clone()).connect().await?;
     let outstanding = wipe::outstanding(&mut conn).await?;
     let Remains { wal_until, archive_mode, wal_keep_size, max_wal_size, replication_slots } = wipe::remains(&mut conn).await?;
     conn.close().await?;

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
+use ledger_database::PgPool;
 use ledger_events::{Position, ShardId};
 use ledger_projections::envelope::iso8601;
 use owo_colors::OwoColorize;
 use serde_json::{Value, json};
-use sqlx::PgPool;
 
 use super::export;
 use super::output::{Output, shown, with_progress};

@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use anyhow::Context;
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand, ValueEnum};
+use ledger_database::PgPool;
 use ledger_events::{AccountId, ShardId};
 use ledger_projections::accounts;
-use sqlx::PgPool;
 
 use super::WrongUse;
 use super::audit::Bar;

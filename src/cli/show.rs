@@ -3,13 +3,13 @@
 use anyhow::Context;
 use chrono::{DateTime, Utc};
 use clap::{Args, ValueEnum};
+use ledger_database::PgPool;
 use ledger_events::wallet::Direction;
 use ledger_events::{Position, ShardId};
 use ledger_projections::deliveries::Attempt;
 use ledger_projections::wallets;
 use owo_colors::OwoColorize;
 use serde_json::json;
-use sqlx::PgPool;
 
 use super::escape;
 use super::events::by_outcome;

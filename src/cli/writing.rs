@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use clap::Args;
+use ledger_database::PgPool;
 use ledger_events::Actor;
-use sqlx::PgPool;
 use tokio_util::task::TaskTracker;
 
 use crate::access::operators;

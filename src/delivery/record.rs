@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use ledger_database::PgPool;
 use ledger_events::{ShardId, WebhookId};
-use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::claim::{Claimed, MAX_UNKNOWN};

@@ -6,11 +6,11 @@
 
 use std::time::Duration;
 
+use ledger_database::PgPool;
 use ledger_events::replay::{Replay, ReplayKind};
 use ledger_events::webhook::WebhookEventType;
 use ledger_events::{AccountId, Actor, Position, Rejection, ShardId, StreamType, WebhookId};
 use ledger_projections::{deliveries, replays};
-use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -155,8 +155,10 @@ impl Replayer {
     }
 
     pub async fn run(self, stop: CancellationToken) {
+        let heartbeat = self.ledger.heartbeats().background("replays");
         while stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
             for shard in self.ledger.shards() {
+                heartbeat.beat();
                 if let Err(error) = self.once(shard).await {
                     tracing::warn!(shard, %error, "replays cannot be looked at; they will be again");
                 }

@@ -6,14 +6,15 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use ledger_database::PgPool;
 use ledger_events::{ShardId, WebhookId};
 use ledger_projections::deliveries;
-use sqlx::PgPool;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::heartbeat::{Heartbeat, Heartbeats};
 use crate::ledger::{Ledger, Wake};
 
 /// Rows that one statement looks at, so that no transaction is long.
@@ -52,6 +53,8 @@ pub struct Forgotten {
 #[derive(Debug)]
 pub struct Retention {
     pool: PgPool,
+    heartbeats: Heartbeats,
+    heartbeat: Heartbeat,
     /// The projector waits while payloads are taken.
     wake: Wake,
     settings: RetentionSettings,
@@ -68,7 +71,14 @@ struct Walk {
 
 impl Retention {
     pub fn new(ledger: &Ledger, settings: RetentionSettings) -> Retention {
-        Retention { pool: ledger.pool().clone(), wake: ledger.wake().clone(), settings, walks: HashMap::new() }
+        Retention {
+            pool: ledger.maintenance().clone(),
+            heartbeats: ledger.heartbeats().clone(),
+            heartbeat: Heartbeat::default(),
+            wake: ledger.wake().clone(),
+            settings,
+            walks: HashMap::new(),
+        }
     }
 
     /// One round over a shard, in small batches; "now" is the database's. What hinders one part
@@ -104,6 +114,7 @@ impl Retention {
     async fn forget_attempts(&self, shard: ShardId, before: DateTime<Utc>) -> Result<u64, sqlx::Error> {
         let (mut after, mut forgotten) = ((i64::MIN, Uuid::nil()), 0);
         loop {
+            self.heartbeat.beat();
             let page: Vec<(i64, Uuid, bool, bool)> = sqlx::query_as(
                 "SELECT a.delivery_id, a.request_id, a.started_at < $4 AND coalesce(s.status, 'failed') <> 'pending'
                         AND coalesce(s.leased_until < clock_timestamp(), true),
@@ -217,8 +228,14 @@ impl Retention {
     pub async fn run(mut self, shards: Vec<ShardId>, stop: CancellationToken) {
         let mut round = tokio::time::interval(EVERY);
         round.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        while stop.run_until_cancelled(round.tick()).await.is_some() {
+        self.heartbeat = self.heartbeats.background("retention");
+        loop {
+            self.heartbeat.rest();
+            if stop.run_until_cancelled(round.tick()).await.is_none() {
+                return;
+            }
             for &shard in &shards {
+                self.heartbeat.beat();
                 // Every batch stands for itself: one that a stop cuts off is for the next round.
                 match stop.run_until_cancelled(self.once(shard)).await {
                     Some(Ok(forgotten)) if forgotten == Forgotten::default() => {}

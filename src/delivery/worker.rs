@@ -37,8 +37,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(250);
 const LOOK_SELDOM: u32 = 4;
 /// After the database refused or did not answer.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
-/// How long the database may take to answer: a little longer than it lets a statement run.
-const ANSWERED: Duration = Duration::from_secs(35);
+/// How long the database may take for one claim or one batch of results, each a few statements.
+const ANSWERED: Duration = Duration::from_secs(20);
 /// How long the database gets when the worker stops: for a claim under way, and for the last results. Sends in flight
 /// get their deadline, or whoever takes its time would be sent the same again.
 const STOP_GRACE: Duration = Duration::from_secs(4);
@@ -237,8 +237,10 @@ impl Worker {
         let mut round = Running::new(&self, left);
         let mut made = self.made.anywhere.clone();
         let mut made_here = self.made.here.subscribe();
+        let heartbeat = self.metrics.heartbeats().background("delivery");
         // Without its recorder the worker ends too, and whoever looks after it sees that.
         while !stop.is_cancelled() && !recorder.is_finished() {
+            heartbeat.beat();
             round.send();
             round.ask();
             let wakes_at = round.wakes_at();

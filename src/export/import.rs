@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ledger_database::{Connector, PgConnection};
 use ledger_events::reconciliation::ReconciliationEvent;
 use ledger_events::wallet::Movement;
 use ledger_events::webhook::WebhookEvent;
@@ -20,7 +21,6 @@ use ledger_projections::write::{Head, Write};
 use ledger_projections::{Inline, ProjectionError, deliveries};
 use serde::Serialize;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Connection, PgConnection};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -141,7 +141,7 @@ async fn connect(options: &PgConnectOptions) -> Result<PgConnection, sqlx::Error
         ("jit", "off"),
         ("work_mem", "64MB"),
     ]);
-    options.connect().await
+    Connector::patient(options).connect().await
 }
 
 /// Reads the whole file before anything is written.

@@ -4,9 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
+use ledger_database::PgPool;
 use ledger_events::{AccountId, Position, ShardId, StreamType};
 use serde::{Deserialize, Serialize};
-use sqlx::PgPool;
 
 use crate::ledger::reader::{self, Filter, ReadError, Stored};
 

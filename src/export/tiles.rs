@@ -7,9 +7,9 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+use ledger_database::PgPool;
 use ledger_events::tile::{FULL, Tile};
 use ledger_events::{Position, ShardId};
-use sqlx::PgPool;
 
 use super::file::replace;
 use super::{ExportError, read};

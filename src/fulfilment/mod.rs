@@ -6,10 +6,10 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
+use ledger_database::PgPool;
 use ledger_events::order::{Order, OrderStatus};
 use ledger_events::{Actor, OrderId, Position, ShardId};
 use ledger_projections::orders::{self, Queued, SeenHead};
-use sqlx::PgPool;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -123,11 +123,13 @@ impl Fulfilment {
     pub async fn run(mut self, stop: CancellationToken) {
         let mut grown = self.ledger.wake().subscribe();
         let shards: Vec<ShardId> = self.ledger.shards().collect();
+        let heartbeat = self.ledger.heartbeats().background("fulfilment");
         while !stop.is_cancelled() {
             grown.borrow_and_update();
             let mut is_more = false;
             let mut is_hindered = false;
             for &shard in &shards {
+                heartbeat.beat();
                 match self.advance(shard).await {
                     Ok(outcome) => {
                         is_more |= outcome.taken_up + outcome.restocked > 0 || outcome.is_under_way;

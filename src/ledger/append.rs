@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use ledger_database::PgConnection;
 use ledger_events::account::{evolve as evolve_account, evolve_credential};
 use ledger_events::beneficiary::evolve as evolve_beneficiary;
 use ledger_events::catalogue::{evolve as evolve_product, evolve_category};
@@ -22,7 +23,6 @@ use ledger_projections::write::{Head, JsonText, Write};
 use ledger_projections::{
     ProjectionError, accounts, beneficiaries, catalogue, orders, payouts, replays, row_type, statements, users, wallets, webhooks,
 };
-use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::batch::{Appended, Batch, SealedText, UserChange, answer_kind};

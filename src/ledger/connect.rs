@@ -1,30 +1,59 @@
-//! Connections: their settings do not depend on the server's defaults.
+//! Connections: their settings do not depend on the server's defaults, and none of them waits for ever.
+//!
+//! The server ends a statement after `statement_timeout`. The node ends its own wait a little later (see
+//! [`ledger_database`]), so a miss means that the server is out of reach, and the connection is closed hard. All loops work
+//! again within 15 s: 11 s for the longest wait, 2 s for the check of an idle connection, and the loop's own pause. Reads for
+//! clients wait for 13 s at most.
+//!
+//! The server finds dead nodes by TCP keepalive and `tcp_user_timeout`, which are set here. sqlx 0.9 opens the node's end of
+//! the socket itself and gives no access to its options, so the node relies on its deadlines alone. They also help behind a
+//! proxy that acknowledges bytes and forwards none, where TCP's timers do not.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ledger_database::{Connector, PgConnection, PgPool, is_plan_outdated};
 use ledger_events::ShardId;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{ConnectOptions, Connection, PgConnection, PgPool};
+use sqlx::postgres::PgConnectOptions;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 /// The role that the service works under: it may add to the log and read it, no more.
 pub const RUNTIME_ROLE: &str = "ledger_runtime";
 
-/// Most connections for what clients and operators read.
-const READ_CONNECTIONS: u32 = 16;
+/// Connections for what clients and operators read, where no budget says otherwise.
+pub const READ_CONNECTIONS: u32 = 16;
 /// Most for looking up operators and sessions, and for blocks.
-const ACCESS_CONNECTIONS: u32 = 2;
-/// Most for fulfilment.
-const WORK_CONNECTIONS: u32 = 4;
+pub(super) const ACCESS_CONNECTIONS: u32 = 2;
+/// Most for fulfilment, and for the sandbox.
+pub(super) const WORK_CONNECTIONS: u32 = 4;
 /// Most for what the delivery worker does beside claiming and recording.
-const DELIVERY_CONNECTIONS: u32 = 2;
+pub(super) const DELIVERY_CONNECTIONS: u32 = 2;
+/// Most for retention, replays, purging, the deliveries' health and witnesses.
+pub(super) const MAINTENANCE_CONNECTIONS: u32 = 3;
 
 /// How long connecting may take, and waiting for a connection.
 const TO_CONNECT: Duration = Duration::from_secs(5);
 /// A connection that was used so lately is not asked whether it is still there.
 const TRUSTED: Duration = Duration::from_secs(1);
+/// How long one that is asked may take to answer.
+const CHECK_DEADLINE: Duration = Duration::from_secs(2);
+
+/// How long a statement may run on the server, in milliseconds, and how long this node waits for its answer.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    statement: &'static str,
+    answer: Duration,
+}
+
+/// For statements that find few rows by key.
+const QUICK: Patience = Patience { statement: "5000", answer: Duration::from_millis(5_500) };
+/// For loops: one that loses its connection works again within 15 s.
+const STEADY: Patience = Patience { statement: "10000", answer: Duration::from_secs(11) };
+/// For what clients and operators read: a report may read a month of all wallets.
+const READING: Patience = Patience { statement: "12000", answer: Duration::from_secs(13) };
+/// For the writer, which ends every phase after five seconds.
+const PROMPT: Patience = Patience { statement: "4500", answer: Duration::from_millis(4_750) };
 
 /// For connections whose every statement finds rows by the whole of a key: plans are made once and
 /// kept, because making them anew costs as much as running them. See [`Plans`]. Nothing is materialized:
@@ -47,23 +76,40 @@ fn runtime(options: &PgConnectOptions, name: &'static str) -> PgConnectOptions {
         ("tcp_keepalives_idle", "5"),
         ("tcp_keepalives_interval", "2"),
         ("tcp_keepalives_count", "3"),
+        ("tcp_user_timeout", "10000"),
     ])
+}
+
+/// A connector whose server and node agree on how long a statement may take.
+fn connector(options: PgConnectOptions, patience: Patience) -> Connector {
+    Connector::new(options.options([("statement_timeout", patience.statement)]), patience.answer)
 }
 
 /// For what clients and operators read.
 pub fn pool(options: &PgConnectOptions) -> PgPool {
-    general(options, "rewards-ledger", READ_CONNECTIONS)
+    read_pool(options, READ_CONNECTIONS)
+}
+
+/// The same with so many connections.
+pub fn read_pool(options: &PgConnectOptions, connections: u32) -> PgPool {
+    PgPool::new(connector(patient(options, "rewards-ledger", "10000"), READING), connections)
 }
 
 /// For a command that reads much of the log for a person who waits: no statement is too long for it.
 pub fn unhurried(options: &PgConnectOptions) -> PgPool {
-    let options = patient(options, "rewards-ledger", "10000").options([("statement_timeout", "0")]);
-    pool_of(options, WORK_CONNECTIONS)
+    let options = patient(options, "rewards-ledger command", "10000").options([("statement_timeout", "0")]);
+    PgPool::patient(options, WORK_CONNECTIONS)
 }
 
 /// For looking up who calls, so that slow reads do not keep others out.
 pub fn access(options: &PgConnectOptions) -> PgPool {
-    general(&options.clone().options(BY_KEY), "rewards-ledger access", ACCESS_CONNECTIONS)
+    let options = patient(&options.clone().options(BY_KEY), "rewards-ledger access", "10000");
+    PgPool::new(connector(options, QUICK), ACCESS_CONNECTIONS)
+}
+
+/// For retention, replays, purging, the deliveries' health and witnesses, so that they and clients do not wait for each other.
+pub fn maintenance(options: &PgConnectOptions) -> PgPool {
+    general(options, "rewards-ledger maintenance", MAINTENANCE_CONNECTIONS)
 }
 
 /// The delivery worker's connections. Its tables are too fast for their statistics: each statement
@@ -81,17 +127,22 @@ pub struct Delivery {
 /// For the delivery worker.
 pub fn delivery(options: &PgConnectOptions) -> Delivery {
     // One node claims at a time: one that freezes gives that up to another.
-    let options = |mode| {
+    let options = |name, mode| {
         let options = options.clone().options(BY_KEY).options([("plan_cache_mode", mode), ("jit", "off")]);
-        patient(&options, "rewards-ledger delivery", "3000")
+        patient(&options, name, "3000")
     };
-    let line = || Line::new(options("force_generic_plan"));
-    Delivery { pool: pool_of(options("force_custom_plan"), DELIVERY_CONNECTIONS), claims: line(), results: line() }
+    let line = |name| Line::new(connector(options(name, "force_generic_plan"), QUICK));
+    let pool = connector(options("rewards-ledger delivery", "force_custom_plan"), STEADY);
+    Delivery {
+        pool: PgPool::new(pool, DELIVERY_CONNECTIONS),
+        claims: line("rewards-ledger claims"),
+        results: line("rewards-ledger results"),
+    }
 }
 
 /// For fulfilment, so that slow reads do not keep it from its work.
 pub fn work(options: &PgConnectOptions) -> PgPool {
-    general(options, "rewards-ledger worker", WORK_CONNECTIONS)
+    general(options, "rewards-ledger fulfilment", WORK_CONNECTIONS)
 }
 
 /// For keys and rate limits, which every request asks for. A crash of the database may forget the
@@ -99,76 +150,80 @@ pub fn work(options: &PgConnectOptions) -> PgPool {
 pub fn gate(options: &PgConnectOptions) -> Line {
     let options = runtime(options, "rewards-ledger gate").options([
         ("jit", "off"), // it would take longer than the statement
-        ("statement_timeout", "5000"),
         ("idle_in_transaction_session_timeout", "3000"),
         ("synchronous_commit", "off"),
     ]);
     // By whole keys of tables that nothing but the number of clients makes grow: planned once.
-    Line { plans_are_kept: true, ..Line::new(options.options(BY_KEY)) }
+    Line { plans_are_kept: true, ..Line::new(connector(options.options(BY_KEY), QUICK)) }
 }
 
 fn general(options: &PgConnectOptions, name: &'static str, connections: u32) -> PgPool {
-    pool_of(patient(options, name, "10000"), connections)
+    PgPool::new(connector(patient(options, name, "10000"), STEADY), connections)
 }
 
 /// With how long a transaction may be idle, in milliseconds.
 fn patient(options: &PgConnectOptions, name: &'static str, idle: &'static str) -> PgConnectOptions {
-    runtime(options, name).options([
-        ("statement_timeout", "30000"),
-        ("idle_in_transaction_session_timeout", idle),
-        ("synchronous_commit", "on"),
-    ])
+    runtime(options, name).options([("idle_in_transaction_session_timeout", idle), ("synchronous_commit", "on")])
 }
 
-fn pool_of(options: PgConnectOptions, connections: u32) -> PgPool {
-    // One that began while the database was read-only stays so: it is closed. Asking tells also that it is still there.
-    PgPoolOptions::new()
-        .max_connections(connections)
-        .acquire_timeout(TO_CONNECT)
-        .test_before_acquire(false)
-        .before_acquire(|connection, _| {
-            Box::pin(sqlx::query_scalar("SELECT current_setting('default_transaction_read_only') = 'off'").fetch_one(connection))
-        })
-        .connect_lazy_with(options)
-}
-
-/// For a catching-up projection. A crash of the database may take its last commits back, rows and
+/// For the projection `deliveries`. A crash of the database may take its last commits back, rows and
 /// checkpoint together: they are made again from the log, so nobody waits for the disk.
 pub fn projector(options: &PgConnectOptions) -> Line {
-    let options = runtime(options, "rewards-ledger projector").options([
-        ("statement_timeout", "30000"),
+    catching_up(options, "rewards-ledger projector")
+}
+
+/// The same for the counts of lists and the daily totals.
+pub fn totals(options: &PgConnectOptions) -> Line {
+    catching_up(options, "rewards-ledger totals")
+}
+
+/// The same for the transparency log's tree.
+pub fn tree(options: &PgConnectOptions) -> Line {
+    catching_up(options, "rewards-ledger tree")
+}
+
+fn catching_up(options: &PgConnectOptions, name: &'static str) -> Line {
+    let options = runtime(options, name).options([
         ("jit", "off"),
         // A frozen node gives its projection up to another one.
         ("idle_in_transaction_session_timeout", "3000"),
         ("synchronous_commit", "off"),
     ]);
-    Line::new(options.options(BY_KEY))
+    Line::new(connector(options.options(BY_KEY), STEADY))
 }
 
 /// For a writer. A node that freezes while it holds the head loses it after two seconds.
-pub fn writer(options: &PgConnectOptions, shard: ShardId) -> PgConnectOptions {
-    runtime(options, "rewards-ledger writer")
+pub fn writer(options: &PgConnectOptions, shard: ShardId) -> Connector {
+    writing(options, shard, "rewards-ledger writer")
+}
+
+/// For what a writer reads while its last batch is being written.
+pub fn writer_reading(options: &PgConnectOptions, shard: ShardId) -> Connector {
+    writing(options, shard, "rewards-ledger writer ahead")
+}
+
+fn writing(options: &PgConnectOptions, shard: ShardId, name: &'static str) -> Connector {
+    let options = runtime(options, name)
         .options([("ledger.shard", shard.to_string())])
         .options([
             ("synchronous_commit", "on"),
             ("idle_in_transaction_session_timeout", "2000"),
             ("lock_timeout", "4000"),
-            // Shorter than the writer's own patience, so that no backend works on for nobody.
-            ("statement_timeout", "4500"),
             ("jit", "off"),
         ])
-        .options(BY_KEY)
+        .options(BY_KEY);
+    connector(options, PROMPT)
 }
 
 /// For NOTIFY: what it commits need not be on disk.
 pub fn notifier(options: &PgConnectOptions) -> Line {
-    let options = runtime(options, "rewards-ledger notifier");
-    Line { plans_are_kept: true, ..Line::new(options.options([("synchronous_commit", "off"), ("statement_timeout", "5000")])) }
+    let options = runtime(options, "rewards-ledger notifier").options([("synchronous_commit", "off")]);
+    Line { plans_are_kept: true, ..Line::new(connector(options, QUICK)) }
 }
 
-/// For LISTEN.
-pub fn listener(options: &PgConnectOptions) -> PgPool {
-    pool_of(runtime(options, "rewards-ledger listener"), 1)
+/// For LISTEN, on a connection of sqlx's own: its answers are not awaited, so who listens has to notice when they stop.
+pub fn listener(options: &PgConnectOptions) -> PgConnectOptions {
+    runtime(options, "rewards-ledger listener").options([("statement_timeout", QUICK.statement)])
 }
 
 /// Single codes of a state that passes.
@@ -190,6 +245,8 @@ pub const READ_ONLY: &str = "25006";
 /// what provokes it, and would be asked again and again.
 pub fn is_passing(error: &sqlx::Error) -> bool {
     match error {
+        // A new connection prepares the statement anew.
+        sqlx::Error::Database(_) if is_plan_outdated(error) => true,
         sqlx::Error::Database(refusal) => refusal.code().is_some_and(|code| {
             matches!(code.get(..2), Some("08" | "28" | "40" | "53" | "57" | "58")) || PASSING.contains(&&*code)
         }),
@@ -234,7 +291,7 @@ impl Plans {
 /// one whose use did not end well is closed.
 #[derive(Clone, Debug)]
 pub struct Line {
-    options: Arc<PgConnectOptions>,
+    connector: Connector,
     kept: Arc<Mutex<Option<Kept>>>,
     /// Whether they are not made anew every second.
     plans_are_kept: bool,
@@ -256,8 +313,8 @@ pub struct Held {
 }
 
 impl Line {
-    fn new(options: PgConnectOptions) -> Line {
-        Line { options: Arc::new(options), kept: Arc::default(), plans_are_kept: false }
+    fn new(connector: Connector) -> Line {
+        Line { connector, kept: Arc::default(), plans_are_kept: false }
     }
 
     /// The connection, when nobody else has it.
@@ -273,24 +330,39 @@ impl Line {
         let mut kept = place.take();
         if let Some(idle) = &mut kept
             && idle.used_at.elapsed() >= TRUSTED
-            && idle.connection.ping().await.is_err()
+            && !self.answers(&mut idle.connection).await
         {
             kept = None;
         }
         let mut kept = match kept {
             Some(kept) => kept,
-            None => Kept { connection: self.options.connect().await?, used_at: Instant::now(), plans: Plans::default() },
+            None => Kept { connection: self.connector.connect().await?, used_at: Instant::now(), plans: Plans::default() },
         };
         if !self.plans_are_kept && kept.plans.are_stale() {
             sqlx::raw_sql("DISCARD PLANS").execute(&mut kept.connection).await?;
         }
         Ok(Held { place, kept })
     }
+
+    /// Whether an idle connection is still there.
+    async fn answers(&self, connection: &mut PgConnection) -> bool {
+        match tokio::time::timeout(CHECK_DEADLINE, connection.ping()).await {
+            Ok(answered) => answered.is_ok(),
+            Err(_) => {
+                let connection = self.connector.name();
+                tracing::warn!(connection, deadline = ?CHECK_DEADLINE, "an idle database connection did not answer within the deadline: closing it");
+                false
+            }
+        }
+    }
 }
 
 impl Held {
-    /// Keeps the connection for who comes next.
+    /// Keeps the connection for who comes next, if all is well with it.
     pub fn keep(mut self) {
+        if self.kept.connection.is_broken() {
+            return;
+        }
         self.kept.used_at = Instant::now();
         *self.place = Some(self.kept);
     }

@@ -1,7 +1,7 @@
 //! What is forgotten: idempotency keys, after 24 hours; rate limits' windows and blocks, once they are
 //! over.
 
-use sqlx::PgPool;
+use ledger_database::PgPool;
 
 /// Rows in one statement, so that no transaction is long.
 const BATCH_ROWS: i64 = 1_000;

@@ -7,11 +7,12 @@ use std::fmt;
 use std::ops::AddAssign;
 use std::time::Duration;
 
+use ledger_database::{PgConnection, PgPool};
 use ledger_events::webhook::{Webhook, WebhookEventType};
 use ledger_events::{AccountId, Event, Position, ShardId, WebhookId};
 use ledger_projections::{deliveries, webhooks};
 use serde::Serialize;
-use sqlx::{FromRow, PgConnection, PgPool};
+use sqlx::FromRow;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -24,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Between looks once there is nothing new.
 const IDLE: Duration = Duration::from_secs(5);
 /// How long the database may take for a look: longer than it lets a statement run.
-const ANSWERED: Duration = Duration::from_secs(35);
+const ANSWERED: Duration = Duration::from_secs(30);
 /// An event that is older, and not projected, is without its deliveries. In seconds, by the database's clock.
 const SOON: f64 = 60.0;
 
@@ -382,9 +383,11 @@ pub async fn run(pool: PgPool, shards: Vec<ShardId>, metrics: Metrics, stop: Can
     let mut watches: Vec<(ShardId, Watch)> =
         shards.into_iter().map(|shard| (shard, Watch::new(pool.clone(), shard, Bounds::default()))).collect();
     let mut pause = PAUSE;
+    let heartbeat = metrics.heartbeats().background("delivery health");
     while stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
         pause = IDLE;
         for (shard, watch) in &mut watches {
+            heartbeat.beat();
             match watch.once().await {
                 Ok(is_more) => {
                     metrics.called_for(*shard, watch.position(), watch.expected(), watch.missing());

@@ -8,10 +8,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use chrono::{DateTime, Datelike, NaiveDate, NaiveTime, SubsecRound, TimeDelta, Utc};
+use ledger_database::PgPool;
 use ledger_events::order::Order;
 use ledger_events::wallet::{self, Movement, Wallet};
 use ledger_events::{Event, Money, OrderId, Position, ShardId, WalletId};
-use sqlx::PgPool;
 
 use super::reader::{self, ReadError};
 

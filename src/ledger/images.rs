@@ -2,8 +2,8 @@
 //! are stored before the event that names them: an upload that broke off leaves bytes that nobody
 //! sees, and that the product's next image takes away.
 
+use ledger_database::PgPool;
 use ledger_events::ProductId;
-use sqlx::PgPool;
 
 /// Bytes that no event names any more are kept so long: for an upload that is on its way, and for
 /// whoever has just read the URL.

@@ -4,6 +4,7 @@ pub mod answer;
 pub(crate) mod append;
 pub mod backlog;
 mod batch;
+pub mod budget;
 pub mod clock;
 pub mod command;
 pub mod connect;
@@ -35,14 +36,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ledger_database::PgPool;
 use ledger_events::{AccountId, OrderId, PayoutId, ShardId, WalletId};
-use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
 
 use crate::access::master_keys;
 use crate::access::seal::Keyring;
+use crate::heartbeat::Heartbeats;
 use crate::telemetry::Metrics;
 pub use answer::Answer;
 pub(crate) use batch::ANSWER_KIND;
@@ -69,6 +71,8 @@ const VERDICT_GRACE: Duration = Duration::from_secs(7);
 #[derive(Clone, Debug)]
 pub struct Ledger {
     pool: PgPool,
+    maintenance: PgPool,
+    heartbeats: Heartbeats,
     shards: Arc<BTreeMap<ShardId, mpsc::Sender<Submission>>>,
     wake: Wake,
     in_flight: InFlight,
@@ -94,11 +98,22 @@ impl Ledger {
         metrics: Metrics,
         tasks: &TaskTracker,
     ) -> Result<Ledger, SchemaError> {
-        let pool = connect::pool(options);
+        Ledger::open_with(options, connect::READ_CONNECTIONS, keyring, metrics, tasks).await
+    }
+
+    /// The same with so many connections for reading.
+    pub async fn open_with(
+        options: &PgConnectOptions,
+        read_connections: u32,
+        keyring: Arc<Keyring>,
+        metrics: Metrics,
+        tasks: &TaskTracker,
+    ) -> Result<Ledger, SchemaError> {
+        let pool = connect::read_pool(options, read_connections);
         schema::check(&pool).await?;
         master_keys::establish(&pool, &keyring).await?;
         let ids: Vec<ShardId> = sqlx::query_scalar("SELECT shard_id FROM log_head ORDER BY shard_id").fetch_all(&pool).await?;
-        let wake = Wake::start(options, tasks);
+        let wake = Wake::start(options, metrics.heartbeats(), tasks);
         let mut shards = BTreeMap::new();
         for shard in ids {
             let (sender, receiver) = mpsc::channel(QUEUE_COMMANDS);
@@ -106,12 +121,23 @@ impl Ledger {
             tasks.spawn(Writer::new(shard, options, keyring.clone(), wake.clone(), metrics.clone(), receiver).run());
             shards.insert(shard, sender);
         }
-        Ok(Ledger { pool, shards: Arc::new(shards), wake, in_flight: InFlight::default() })
+        let (maintenance, heartbeats) = (connect::maintenance(options), metrics.heartbeats().clone());
+        Ok(Ledger { pool, maintenance, heartbeats, shards: Arc::new(shards), wake, in_flight: InFlight::default() })
     }
 
     /// For reading: what is derived from the log.
     pub fn pool(&self) -> &PgPool {
         &self.pool
+    }
+
+    /// For what the node does in the background, so that it and clients do not wait for each other's connections.
+    pub fn maintenance(&self) -> &PgPool {
+        &self.maintenance
+    }
+
+    /// The heartbeats of this node's loops.
+    pub fn heartbeats(&self) -> &Heartbeats {
+        &self.heartbeats
     }
 
     pub fn shards(&self) -> impl Iterator<Item = ShardId> + '_ {

@@ -3,12 +3,12 @@
 use std::collections::{HashSet, VecDeque};
 use std::net::IpAddr;
 
+use ledger_database::PgConnection;
 use ledger_events::reconciliation::Decision;
 use ledger_events::{
     AccountId, Actor, BeneficiaryId, CategoryId, CredentialId, OrderId, PayoutId, ProductId, ReplayId, StatementId, UserId,
     WalletId,
 };
-use sqlx::PgConnection;
 
 use super::command::{Command, NewVoucher};
 use super::erasure::{Part, Subject};

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use ledger_database::PgConnection;
 use ledger_events::account::CredentialEvent;
 use ledger_events::webhook::WebhookEvent;
 use ledger_events::{Event, Position, Recorded, ShardId};
 use ledger_projections::listing::derive;
 use ledger_projections::{deliveries, totals};
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{Connection, PgConnection};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -25,8 +25,8 @@ const TOTALLED_EVENTS: i64 = 5_000;
 const COUNTED_EVENTS: usize = 1_000;
 /// The slow timer, for when no wake-up comes.
 const IDLE: Duration = Duration::from_secs(1);
-/// How long a step may take, of which every statement may take half.
-const DEADLINE: Duration = Duration::from_secs(60);
+/// How long a step may take, of which every statement may take a third.
+const DEADLINE: Duration = Duration::from_secs(30);
 
 /// What one step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +52,8 @@ pub struct Projector {
 
 impl Projector {
     pub fn new(ledger: &Ledger, options: &PgConnectOptions, metrics: Metrics) -> Projector {
-        let line = || connect::projector(options);
-        Projector { ledger: ledger.clone(), deliveries: line(), derived: line(), metrics, idle: IDLE }
+        let (deliveries, derived) = (connect::projector(options), connect::totals(options));
+        Projector { ledger: ledger.clone(), deliveries, derived, metrics, idle: IDLE }
     }
 
     /// With another slow timer.
@@ -70,9 +70,11 @@ impl Projector {
     async fn make_deliveries(&self, much_is_new: &Notify, stop: &CancellationToken) {
         let mut grown = self.ledger.wake().subscribe();
         let mut new = 0;
+        let heartbeat = self.ledger.heartbeats().background("projector");
         while !stop.is_cancelled() {
             let (mut is_more, mut is_hindered) = (false, false);
             for shard in self.ledger.shards() {
+                heartbeat.beat();
                 match connect::within(DEADLINE, self.step(shard)).await {
                     Ok(Step::Applied { events, is_more: more }) => {
                         is_more |= more;
@@ -102,9 +104,11 @@ impl Projector {
     }
 
     async fn count_and_add_up(&self, much_is_new: &Notify, stop: &CancellationToken) {
+        let heartbeat = self.ledger.heartbeats().background("lists and totals");
         while !stop.is_cancelled() {
             let mut is_behind = false;
             for shard in self.ledger.shards() {
+                heartbeat.beat();
                 match self.count(shard).await {
                     Ok(derive::Step::Counted { is_more, .. }) => is_behind |= is_more,
                     Ok(derive::Step::Idle | derive::Step::Elsewhere) => {}
@@ -112,6 +116,7 @@ impl Projector {
                         tracing::warn!(shard, %error, "the counts of lists could not go on; they will try again");
                     }
                 }
+                heartbeat.beat();
                 match connect::within(DEADLINE, self.total(shard)).await {
                     Ok(Step::Applied { is_more, .. }) => is_behind |= is_more,
                     Ok(Step::Idle | Step::Elsewhere) => {}

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use ledger_database::PgPool;
 use ledger_events::{Position, ShardId};
-use sqlx::{PgExecutor, PgPool};
+use sqlx::PgExecutor;
 
 use super::migration::MIGRATIONS;
 use crate::access::master_keys::KeyError;

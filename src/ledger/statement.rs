@@ -5,11 +5,11 @@
 //! the events. Nothing is summed but what is shown, and no index is kept for it.
 
 use chrono::{DateTime, Utc};
+use ledger_database::PgPool;
 use ledger_events::wallet::{Movement, Wallet};
 use ledger_events::{Event, Money, Position, ShardId, WalletId};
 use ledger_projections::totals::{self, Sums};
 use ledger_projections::wallets::Transaction;
-use sqlx::PgPool;
 
 use super::history;
 use super::reader::{self, ReadError};

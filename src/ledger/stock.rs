@@ -3,12 +3,13 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use chrono::NaiveDate;
+use ledger_database::{PgConnection, PgPool};
 use ledger_events::{Money, OrderId, ProductId, ShardId};
 use ledger_projections::row_type;
 use ledger_projections::write::Write;
 use rust_decimal::Decimal;
 use serde::Deserialize;
-use sqlx::{FromRow, PgConnection, PgPool};
+use sqlx::FromRow;
 
 use super::clock::expiry_day;
 use super::command::NewVoucher;

@@ -7,13 +7,13 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use chrono::{DateTime, Utc};
+use ledger_database::PgPool;
 use ledger_events::order::{CancelledBy, Order, OrderEvent};
 use ledger_events::webhook::WebhookEvent;
 use ledger_events::{Actor, Event, OrderId, Position, Recorded, ShardId, WebhookId};
 use ledger_projections::deliveries::{self, Told};
 use ledger_projections::orders;
 use ledger_projections::wallets::Transaction;
-use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::history;

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use ledger_database::PgPool;
 use ledger_events::ShardId;
-use sqlx::{PgExecutor, PgPool};
+use sqlx::PgExecutor;
 
 use super::batch::SealedText;
 use super::keys;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ledger_events::{AccountId, ShardId, WebhookId};
-use sqlx::PgPool;
-use sqlx::postgres::{PgConnectOptions, PgListener};
+use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
+use sqlx::{Acquire, ConnectOptions};
 use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::connect::{self, Line};
+use crate::heartbeat::{Heartbeat, Heartbeats};
 
 /// Other nodes hear of news so often at most.
 const NOTIFY_PAUSE: Duration = Duration::from_millis(10);
@@ -22,6 +23,13 @@ const NODES: &str = "ledger_nodes";
 const HELLO_PAUSE: Duration = Duration::from_secs(3);
 /// A node that has said nothing for so long is gone.
 const GONE: Duration = Duration::from_secs(10);
+/// How long a NOTIFY may take.
+const NOTIFIED: Duration = Duration::from_secs(6);
+/// This node hears its own hellos, so a connection that listens and hears nothing for so long is dead: longer than two
+/// hellos, of which the first met a dead connection.
+const SILENCE: Duration = Duration::from_secs(11);
+/// How long the connection that listens may take to open.
+const TO_LISTEN: Duration = Duration::from_secs(5);
 /// Batches of the projector that a delivery worker may be behind before it has to look by itself.
 const BATCHES_BEHIND: usize = 256;
 
@@ -50,13 +58,16 @@ impl Topic {
 
     /// One NOTIFY for all news since the last, on a connection of its own: inside the writer's
     /// transaction it would take a lock over the whole database at commit.
-    async fn announce(self, line: Line, node: String, others: Others) {
+    async fn announce(self, line: Line, node: String, others: Others, heartbeat: Heartbeat) {
         let mut news = self.news_of_ours.subscribe();
+        heartbeat.rest();
         while news.changed().await.is_ok() {
+            heartbeat.beat();
             if others.are_there() {
                 notify(&line, self.channel, &node).await;
             }
             tokio::time::sleep(NOTIFY_PAUSE).await;
+            heartbeat.rest();
         }
     }
 }
@@ -79,7 +90,7 @@ async fn notify(line: &Line, channel: &'static str, node: &str) {
         connection.keep();
         Ok::<_, sqlx::Error>(())
     };
-    if let Err(error) = connect::within(GONE, told).await {
+    if let Err(error) = connect::within(NOTIFIED, told).await {
         tracing::debug!(%error, channel, "other nodes were not notified; their timers will do");
     }
 }
@@ -121,7 +132,7 @@ impl NewDeliveries {
 
 impl Wake {
     /// Starts listening for other nodes' news and announcing this one's.
-    pub fn start(options: &PgConnectOptions, tasks: &TaskTracker) -> Wake {
+    pub fn start(options: &PgConnectOptions, heartbeats: &Heartbeats, tasks: &TaskTracker) -> Wake {
         let (log, deliveries) = (Topic::new("ledger_log"), Topic::new("ledger_deliveries"));
         let made_here = broadcast::Sender::new(BATCHES_BEHIND);
         let others = Others(watch::Sender::new(Instant::now()));
@@ -129,9 +140,11 @@ impl Wake {
         let line = connect::notifier(options);
         let node = Uuid::new_v4().to_string();
         for topic in wake.topics() {
-            wake.spawn(topic.clone().announce(line.clone(), node.clone(), wake.others.clone()), tasks);
+            let heartbeat = heartbeats.background(format!("notifier {}", topic.channel));
+            wake.spawn(topic.clone().announce(line.clone(), node.clone(), wake.others.clone(), heartbeat), tasks);
         }
-        wake.spawn(wake.clone().listen(connect::listener(options), line, node), tasks);
+        let heartbeat = heartbeats.background("listener");
+        wake.spawn(wake.clone().listen(connect::listener(options), line, node, heartbeat), tasks);
         wake
     }
 
@@ -180,29 +193,58 @@ impl Wake {
         self.stop.cancel();
     }
 
-    async fn listen(self, pool: PgPool, line: Line, node: String) {
+    async fn listen(self, options: PgConnectOptions, line: Line, node: String, heartbeat: Heartbeat) {
         loop {
-            if let Err(error) = self.listen_once(&pool, &line, &node).await {
+            heartbeat.beat();
+            if let Err(error) = self.listen_once(&options, &line, &node, &heartbeat).await {
                 tracing::debug!(%error, "listening for other nodes' news was interrupted");
             }
             tokio::time::sleep(RECONNECT_PAUSE).await;
         }
     }
 
-    async fn listen_once(&self, pool: &PgPool, line: &Line, node: &str) -> Result<(), sqlx::Error> {
-        let mut listener = PgListener::connect_with(pool).await?;
-        listener.listen_all(self.topics().map(|topic| topic.channel).into_iter().chain([NODES])).await?;
-        let is_new = Notify::new();
-        tokio::select! {
-            // Once it listens, so that whoever begins to tell is heard.
-            () = say_hello(line, node, &is_new) => Ok(()),
-            ended = self.hear(&mut listener, node, &is_new) => ended,
-        }
+    async fn listen_once(
+        &self,
+        options: &PgConnectOptions,
+        line: &Line,
+        node: &str,
+        heartbeat: &Heartbeat,
+    ) -> Result<(), sqlx::Error> {
+        let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(TO_LISTEN).connect_lazy_with(options.clone());
+        let mut listener = PgListener::connect_with(&pool).await?;
+        let channels = self.topics().map(|topic| topic.channel).into_iter().chain([NODES]);
+        let listening = tokio::time::timeout(TO_LISTEN, listener.listen_all(channels)).await;
+        let ended = match listening {
+            Ok(Ok(())) => {
+                let is_new = Notify::new();
+                tokio::select! {
+                    // Once it listens, so that whoever begins to tell is heard.
+                    () = say_hello(line, node, &is_new) => Ok(()),
+                    ended = self.hear(&mut listener, node, &is_new, heartbeat) => ended,
+                }
+            }
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(sqlx::Error::PoolTimedOut),
+        };
+        close_hard(listener, options, heartbeat).await;
+        ended
     }
 
-    async fn hear(&self, listener: &mut PgListener, node: &str, is_new: &Notify) -> Result<(), sqlx::Error> {
+    async fn hear(
+        &self,
+        listener: &mut PgListener,
+        node: &str,
+        is_new: &Notify,
+        heartbeat: &Heartbeat,
+    ) -> Result<(), sqlx::Error> {
         loop {
-            let heard = listener.recv().await?;
+            let Ok(heard) = tokio::time::timeout(SILENCE, listener.recv()).await else {
+                let connection = "rewards-ledger listener";
+                tracing::warn!(connection, deadline = ?SILENCE, "nothing was heard within the deadline: closing the connection");
+                return Ok(());
+            };
+            let heard = heard?;
+            heartbeat.beat();
             if heard.payload() == node {
                 continue;
             }
@@ -214,6 +256,22 @@ impl Wake {
                 topic.news.send_modify(|n| *n += 1);
             }
         }
+    }
+}
+
+/// Closes the connection of a listener that may be dead. When sqlx's listener is dropped, it sends a last statement and
+/// waits for the answer without a deadline. So its connection is exchanged for a live one first, and dropped.
+async fn close_hard(mut listener: PgListener, options: &PgConnectOptions, heartbeat: &Heartbeat) {
+    loop {
+        heartbeat.beat();
+        let live = tokio::time::timeout(TO_LISTEN, options.connect()).await;
+        if let Ok(Ok(live)) = live
+            && let Ok(dead) = (&mut listener).acquire().await
+        {
+            drop(std::mem::replace(dead, live));
+            return;
+        }
+        tokio::time::sleep(RECONNECT_PAUSE).await;
     }
 }
 

@@ -11,9 +11,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ledger_database::{Connector, PgConnection};
 use ledger_events::ShardId;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Connection, PgConnection};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -25,6 +25,7 @@ use super::submission::{Reply, Submission, WriteError};
 use super::wake::Wake;
 use crate::access::seal::Keyring;
 use crate::batching;
+use crate::heartbeat::Heartbeat;
 use crate::telemetry::Metrics;
 use ledger_projections::ProjectionError;
 
@@ -95,15 +96,17 @@ impl BatchError {
 #[derive(Debug)]
 pub struct Writer {
     shard: ShardId,
-    options: PgConnectOptions,
+    connector: Connector,
     keyring: Arc<Keyring>,
     wake: Wake,
     metrics: Metrics,
     queue: mpsc::Receiver<Submission>,
+    heartbeat: Heartbeat,
     connection: Option<PgConnection>,
     plans: connect::Plans,
     /// For what an open batch needs to know while `connection` writes the one before it.
     reading: Option<PgConnection>,
+    reading_connector: Connector,
     reading_plans: connect::Plans,
     /// What this writer's last batch, or the one in flight, leaves to the next one.
     memory: Option<(Memory, Recent)>,
@@ -125,14 +128,16 @@ impl Writer {
     ) -> Writer {
         Writer {
             shard,
-            options: connect::writer(options, shard),
+            connector: connect::writer(options, shard),
             keyring,
             wake,
+            heartbeat: metrics.heartbeats().serving(format!("writer {shard}")),
             metrics,
             queue,
             connection: None,
             plans: connect::Plans::default(),
             reading: None,
+            reading_connector: connect::writer_reading(options, shard),
             reading_plans: connect::Plans::default(),
             memory: None,
             clock: None,
@@ -146,6 +151,10 @@ impl Writer {
     pub async fn run(mut self) {
         let mut waiting = Vec::with_capacity(BATCH_COMMANDS);
         loop {
+            match self.flight {
+                Some(_) => self.heartbeat.beat(),
+                None => self.heartbeat.rest(),
+            }
             let room = BATCH_COMMANDS - self.open.as_ref().map_or(0, |open| open.submissions.len());
             tokio::select! {
                 biased;
@@ -153,6 +162,7 @@ impl Writer {
                 taken = self.queue.recv_many(&mut waiting, room), if room > 0 => match taken {
                     0 => break,
                     _ => {
+                        self.heartbeat.beat();
                         batching::gather(&mut self.queue, &mut waiting, room).await;
                         self.take_up(std::mem::take(&mut waiting)).await;
                     }
@@ -177,6 +187,7 @@ impl Writer {
     /// The last part first.
     async fn execute_parts(&mut self, mut parts: Vec<Vec<Submission>>) {
         while let Some(batch) = parts.pop() {
+            self.heartbeat.beat();
             let batch = give_up_expired(batch);
             if !batch.is_empty() {
                 let run = self.attempt(&batch).await;
@@ -239,10 +250,9 @@ impl Writer {
     async fn attempt(&mut self, batch: &[Submission]) -> Run {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => match tokio::time::timeout(PHASE_DEADLINE, self.options.connect()).await {
-                Ok(Ok(connection)) => connection,
-                Ok(Err(error)) => return Run::Away(error.to_string()),
-                Err(_) => return Run::Away("no connection in time".to_owned()),
+            None => match self.connector.connect().await {
+                Ok(connection) => connection,
+                Err(error) => return Run::Away(error.to_string()),
             },
         };
         let memory = self.memory.take().map(|(memory, _)| memory);
@@ -323,6 +333,7 @@ impl Writer {
     async fn look_for(&mut self, first_event: Uuid, batch: &mut [Submission]) -> bool {
         tracing::warn!(shard = self.shard, %first_event, "COMMIT was not answered: looking for the batch in the log");
         loop {
+            self.heartbeat.beat();
             match tokio::time::timeout(PHASE_DEADLINE, self.is_in_log(first_event)).await {
                 Ok(Ok(found)) => {
                     tracing::warn!(shard = self.shard, %first_event, found, "the outcome of the unanswered COMMIT is known");
@@ -342,7 +353,7 @@ impl Writer {
     }
 
     async fn is_in_log(&mut self, event_id: Uuid) -> Result<bool, sqlx::Error> {
-        let mut connection = self.options.connect().await?;
+        let mut connection = self.connector.connect().await?;
         sqlx::raw_sql("BEGIN").execute(&mut connection).await?;
         sqlx::query("SELECT position FROM log_head WHERE shard_id = $1 FOR UPDATE")
             .bind(self.shard)

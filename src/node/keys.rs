@@ -90,7 +90,7 @@ pub fn witnesses(config: &Config, ledger: &Ledger, log: &PublicLog) -> Result<Op
     if urls.is_empty() {
         return Ok(None);
     }
-    let caller = WitnessCaller::new(ledger.pool().clone(), ledger.shards().collect(), urls, log.witnesses.clone());
+    let caller = WitnessCaller::new(ledger.maintenance().clone(), ledger.shards().collect(), urls, log.witnesses.clone());
     Ok(Some(caller.map_err(|error| wrong(&error))?))
 }
 

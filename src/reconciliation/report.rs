@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, NaiveDate, NaiveTime, Timelike, Utc};
+use ledger_database::{PgConnection, PgPool, Transaction};
 use ledger_events::{AccountId, Position, ShardId};
 use ledger_projections::totals::{self, Bounds, Sums, WalletTotals};
 use rust_decimal::Decimal;
-use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres, Transaction};
+use sqlx::AssertSqlSafe;
 use tokio::sync::Mutex;
 
 use super::walk::{walk, walk_over};
@@ -19,7 +20,7 @@ use crate::ledger::reader;
 use crate::transparency::cosignature::{self, Quorum};
 use crate::transparency::store;
 
-type Snapshot = Transaction<'static, Postgres>;
+type Snapshot = Transaction<'static>;
 
 /// No event is recorded on another day.
 const FIRST_DAY: NaiveDate = year_day(1, 1, 1);

@@ -11,11 +11,11 @@ use std::ops::RangeInclusive;
 
 use chrono::{NaiveDate, TimeDelta};
 use futures::TryStreamExt;
+use ledger_database::PgPool;
 use ledger_events::reconciliation::{Decision, Statement, StatementFormat, StatementImported};
 use ledger_events::{Currency, ShardId, StatementId};
 use ledger_projections::{ProjectionError, statements};
 use sha2::{Digest, Sha256};
-use sqlx::PgPool;
 
 use super::camt;
 use super::lines::{self, Columns, Line, LineError};

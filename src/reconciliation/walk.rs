@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use chrono::NaiveDate;
+use ledger_database::{PgConnection, PgPool};
 use ledger_events::order::{Order, OrderEvent};
 use ledger_events::payout::{Payout, PayoutEvent};
 use ledger_events::wallet::{Direction, Movement, Purpose, Wallet, WalletEvent};
@@ -11,7 +12,6 @@ use ledger_events::{AccountId, Event, Money, Position, Recorded, ShardId, Stream
 use ledger_projections::totals::{Bounds, Day, Folded, Standing};
 use ledger_projections::wallets::Transaction;
 use ledger_projections::{orders, payouts, totals, wallets};
-use sqlx::{PgConnection, PgPool};
 
 use super::{Difference, DifferenceKind, Differences, ReconcileError};
 use crate::audit::Progress;

@@ -10,11 +10,11 @@ pub mod cards;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use ledger_database::{PgConnection, PgPool};
 use ledger_events::catalogue::ProductEvent;
 use ledger_events::order::Order;
 use ledger_events::{Actor, Event, ProductId, Recorded};
 use ledger_projections::orders;
-use sqlx::{PgConnection, PgPool};
 use tokio_util::sync::CancellationToken;
 
 use crate::access::seal::Private;
@@ -136,7 +136,9 @@ impl Sandbox {
 
     pub async fn run(self, stop: CancellationToken) {
         let mut grown = self.ledger.wake().subscribe();
+        let heartbeat = self.ledger.heartbeats().background("sandbox");
         while !stop.is_cancelled() {
+            heartbeat.beat();
             grown.borrow_and_update();
             if let Err(error) = self.step(Utc::now()).await {
                 tracing::warn!(%error, "the sandbox's stock cannot be kept now; it will be tried again");

@@ -6,8 +6,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use ledger_database::PgPool;
 use ledger_events::{Position, ShardId};
-use sqlx::PgPool;
 
 use super::TreeError;
 use super::checkpoint::{Checkpoint, CheckpointError};

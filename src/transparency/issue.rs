@@ -1,8 +1,8 @@
 //! Making receipts.
 
+use ledger_database::PgPool;
 use ledger_events::{OrderId, Position, ShardId, TransactionId};
 use serde::Deserialize;
-use sqlx::PgPool;
 
 use super::TreeError;
 use super::cosignature::{self, Quorum};

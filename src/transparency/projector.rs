@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use ledger_database::PgConnection;
 use ledger_events::ShardId;
 use ledger_events::merkle::leaf_hash;
 use ledger_events::tile::Edge;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{Connection, PgConnection};
 use tokio_util::sync::CancellationToken;
 
 use super::checkpoint::{Checkpoint, Trust};
@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// The slow timer, for when no wake-up comes.
 const IDLE: Duration = Duration::from_secs(1);
 /// How long a step may take, of which every statement may take half.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(30);
 /// What is refused needs a person.
 const REFUSED: Duration = Duration::from_secs(5);
 /// How long nothing is signed on a server that is new until every other node has compared its memory with it. A node whose
@@ -78,7 +78,7 @@ impl TreeProjector {
         let host = nix::unistd::gethostname().map_or_else(|_| String::new(), |name| name.to_string_lossy().into_owned());
         TreeProjector {
             ledger: ledger.clone(),
-            line: connect::projector(options),
+            line: connect::tree(options),
             signer,
             origin,
             me: Identity { node: memory.id(), host },
@@ -102,9 +102,11 @@ impl TreeProjector {
 
     pub async fn run(self, stop: CancellationToken) {
         let mut grown = self.ledger.wake().subscribe();
+        let heartbeat = self.ledger.heartbeats().background("tree");
         while !stop.is_cancelled() {
             let (mut is_more, mut pause) = (false, PAUSE);
             for shard in self.ledger.shards() {
+                heartbeat.beat();
                 match self.once(shard).await {
                     Ok(Step::Signed { is_more: more, .. }) => is_more |= more,
                     Ok(Step::Idle | Step::Elsewhere | Step::Waiting) => {}

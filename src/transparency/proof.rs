@@ -1,8 +1,8 @@
 //! Proofs out of the tiles: that an event is in a tree, and that a tree begins with another one.
 
+use ledger_database::PgPool;
 use ledger_events::merkle::{self, Hash, Node};
 use ledger_events::{Position, ShardId};
-use sqlx::PgPool;
 
 use super::TreeError;
 use super::store;

@@ -7,14 +7,15 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use chrono::Utc;
+use ledger_database::PgPool;
 use ledger_events::ShardId;
 use reqwest::{StatusCode, Url};
-use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 
 use super::cosignature::{self, CosignatureError};
 use super::note::VerifierKey;
 use super::{TreeError, proof, store};
+use crate::heartbeat::Heartbeat;
 
 /// Witnesses are asked so often at most.
 const EVERY: Duration = Duration::from_secs(2);
@@ -59,6 +60,7 @@ pub struct WitnessCaller {
     witnesses: std::sync::Arc<[VerifierKey]>,
     http: reqwest::Client,
     known: Known,
+    heartbeat: Heartbeat,
 }
 
 impl WitnessCaller {
@@ -71,7 +73,12 @@ impl WitnessCaller {
         witnesses: std::sync::Arc<[VerifierKey]>,
     ) -> Result<WitnessCaller, reqwest::Error> {
         let http = reqwest::Client::builder().timeout(DEADLINE).redirect(reqwest::redirect::Policy::none()).build()?;
-        Ok(WitnessCaller { pool, shards, urls, witnesses, http, known: Known::new() })
+        Ok(WitnessCaller { pool, shards, urls, witnesses, http, known: Known::new(), heartbeat: Heartbeat::default() })
+    }
+
+    /// The same, whose rounds are watched.
+    pub fn watched(self, heartbeat: Heartbeat) -> WitnessCaller {
+        WitnessCaller { heartbeat, ..self }
     }
 
     pub async fn run(mut self, stop: CancellationToken) {
@@ -88,6 +95,7 @@ impl WitnessCaller {
     pub async fn once(&mut self) -> usize {
         let mut cosigned = 0;
         for shard in self.shards.clone() {
+            self.heartbeat.beat();
             let newest = match store::newest(&self.pool, shard).await {
                 Ok(Some(newest)) => newest,
                 Ok(None) => continue,

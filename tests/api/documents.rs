@@ -63,7 +63,10 @@ async fn probes_documents_and_pages_need_no_key() {
     let node = Node::start().await;
     let get = async |path: &str| node.send(node.request("GET", path)).await;
     assert_eq!(get("/healthz").await.data(200), json!({"status": "alive"}));
-    assert_eq!(get("/readyz").await.data(200), json!({"status": "ready"}));
+    let ready = get("/readyz").await.data(200);
+    assert_eq!(ready["status"], "ready");
+    let writer = ready["loops"].as_array().unwrap().iter().find(|state| state["name"] == "writer 1").unwrap();
+    assert_eq!((&writer["is_stalled"], writer["heartbeat_age_seconds"].as_f64().is_some()), (&json!(false), true));
     for (path, (_, text)) in ["/openapi.json", "/admin/openapi.json"].into_iter().zip(api::documents()) {
         assert!(get(path).await.text == text, "{path}");
     }

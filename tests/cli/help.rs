@@ -33,6 +33,7 @@ const SETTINGS: &[(&str, &str, &str)] = &[
     ("--webhook-allow-nets", "LEDGER_WEBHOOK_ALLOW_NETS", "[default: none]"),
     ("--delivery-timeout", "LEDGER_DELIVERY_TIMEOUT", "[default: 30s]"),
     ("--retry-base", "LEDGER_RETRY_BASE", "[default: 60s]"),
+    ("--database-connections", "LEDGER_DATABASE_CONNECTIONS", "[default: 40]"),
     ("--delivery-in-flight", "LEDGER_DELIVERY_IN_FLIGHT", "[default: 256]"),
     ("--delivery-in-flight-per-webhook", "LEDGER_DELIVERY_IN_FLIGHT_PER_WEBHOOK", "[default: 64]"),
     (

@@ -6,7 +6,8 @@ use rewards_ledger::access::operators;
 use rewards_ledger::access::seal::{Private, random_secret, salted_hash};
 use rewards_ledger::audit::verify;
 use serde_json::{Value, json};
-use sqlx::{ConnectOptions, PgPool};
+use ledger_database::PgPool;
+use sqlx::ConnectOptions;
 use tokio::process::Command;
 
 use super::{directory, err, out, program, run};
@@ -25,7 +26,7 @@ impl Tokens {
     async fn open() -> Tokens {
         let (directory, database) = (directory(), postgres::database().await);
         write_private(&directory.path().join("master.key"), MASTER_KEY);
-        let pool = PgPool::connect(&database.url).await.unwrap();
+        let pool = PgPool::patient(database.url.parse().unwrap(), 4);
         Tokens { directory, database, pool }
     }
 

@@ -21,7 +21,7 @@ use rewards_ledger::delivery::worker::{Round, Worker};
 use rewards_ledger::ledger::Command;
 use rewards_ledger::ledger::command::WebhookChange;
 use rewards_ledger::receiver::Answer;
-use sqlx::PgPool;
+use sqlx::PgExecutor;
 use tokio_util::sync::CancellationToken;
 
 use crate::support::shop::{DEADLINE, SHARD, Shop, receiver};
@@ -37,15 +37,15 @@ struct State {
     leased_until: Option<DateTime<Utc>>,
 }
 
-async fn states(pool: &PgPool) -> Vec<State> {
+async fn states(pool: impl PgExecutor<'_>) -> Vec<State> {
     sqlx::query_as("SELECT * FROM delivery_state ORDER BY delivery_id").fetch_all(pool).await.unwrap()
 }
 
-async fn state(pool: &PgPool) -> State {
+async fn state(pool: impl PgExecutor<'_>) -> State {
     states(pool).await.remove(0)
 }
 
-async fn count(pool: &PgPool, sql: &'static str) -> i64 {
+async fn count(pool: impl PgExecutor<'_>, sql: &'static str) -> i64 {
     sqlx::query_scalar(sql).fetch_one(pool).await.unwrap()
 }
 

@@ -16,13 +16,13 @@ use std::path::Path;
 use rewards_ledger::export::{ExportFile, Manifest, Plan, Selection, selection::Range};
 use rewards_ledger::ledger::{FIRST_SHARD, connect, reader};
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions, PgPool};
+use sqlx::{AssertSqlSafe, ConnectOptions};
 use tokio::process::Command;
 
 use crate::support::program::{program, run};
 
 /// Everything up to where the log ends now.
-async fn whole(pool: &PgPool, is_compressed: bool) -> Plan {
+async fn whole(pool: &ledger_database::PgPool, is_compressed: bool) -> Plan {
     let head = reader::head(pool, FIRST_SHARD).await.unwrap();
     Plan {
         range: Range::default(),

@@ -9,8 +9,9 @@ use rewards_ledger::access::seal::Keyring;
 use rewards_ledger::ledger::{Ledger, SchemaError};
 use rewards_ledger::receiver::Answer;
 use rewards_ledger::telemetry::Metrics;
+use ledger_database::PgPool;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, PgPool};
+use sqlx::ConnectOptions;
 use tokio_util::task::TaskTracker;
 
 use crate::support::ledger::MASTER_KEY;
@@ -33,7 +34,7 @@ fn is_foreign(opened: &Result<Ledger, SchemaError>) -> bool {
     matches!(opened, Err(SchemaError::Keys(KeyError::Foreign { .. })))
 }
 
-async fn number(pool: &PgPool, sql: &'static str) -> i64 {
+async fn number(pool: impl sqlx::PgExecutor<'_>, sql: &'static str) -> i64 {
     sqlx::query_scalar(sql).fetch_one(pool).await.unwrap()
 }
 
@@ -122,7 +123,7 @@ async fn a_node_whose_key_is_rotated_away_is_not_ready_and_its_metric_says_why()
         (answer.status().as_u16(), answer.text().await.unwrap())
     };
     assert!(get("/metrics").await.1.contains("ledger_master_key_usable 1"));
-    let pool = PgPool::connect(&database.url).await.unwrap();
+    let pool = PgPool::patient(database.url.parse().unwrap(), 4);
     let both = Keyring::from_base64(&format!("{}\n{MASTER_KEY}", other_key())).unwrap();
     let first = both.ids().last().unwrap();
     master_keys::make_current(&pool, &both, both.first().unwrap()).await.unwrap();

@@ -4,6 +4,7 @@
 //! node.
 
 mod nodes;
+mod silenced;
 mod steps;
 
 use std::collections::{HashMap, HashSet};

@@ -234,7 +234,7 @@ async fn after_the_answer_before_the_record() {
     sqlx::query("LOCK TABLE delivery_attempts IN SHARE MODE").execute(&mut *lock).await.unwrap();
     scene.relay.hold(false);
     until("it arrives", async || scene.counted() == (1, 1)).await;
-    until_locked_out(&scene.pool.connect_options(), "rewards-ledger delivery").await;
+    until_locked_out(&scene.pool.connect_options(), "rewards-ledger results").await;
     scene.kill().await;
     lock.rollback().await.unwrap();
     scene.program.restart().await;

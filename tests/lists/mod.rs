@@ -48,7 +48,7 @@ impl Shop {
 
     /// All orders of the account that are to be listed, the newest first.
     async fn expected(&self, filter: &OrderFilter) -> Vec<i64> {
-        let mut all = orders::after(&mut self.admin().await, SHARD, 0, i64::MAX).await.unwrap();
+        let mut all = orders::after(&mut self.pool().acquire().await.unwrap(), SHARD, 0, i64::MAX).await.unwrap();
         all.retain(|order: &Order| {
             let placed = &order.placed;
             filter.account_id.is_none_or(|id| placed.account_id == id)

@@ -1,10 +1,10 @@
 //! What deliveries are counted by their states and age: what a plain count of the rows says.
 
+use ledger_database::PgPool;
 use ledger_events::webhook::WebhookEventType;
 use ledger_projections::deliveries::{self, Statistics};
 use ledger_projections::listing::derive;
-use sqlx::postgres::PgPoolOptions;
-use sqlx::{AssertSqlSafe, PgPool};
+use sqlx::AssertSqlSafe;
 
 use crate::support::shop::{SHARD, Shop};
 use crate::support::wait::until_true;
@@ -111,5 +111,5 @@ async fn statistics_read_few_of_many_rows() {
 
 /// One connection of a superuser, who is shown the names of others.
 async fn connect(shop: &Shop, name: &str) -> PgPool {
-    PgPoolOptions::new().max_connections(1).connect_with(shop.options.clone().application_name(name)).await.unwrap()
+    PgPool::patient(shop.options.clone().application_name(name), 1)
 }

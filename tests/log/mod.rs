@@ -4,7 +4,7 @@ use nix::sys::signal::Signal;
 use rewards_ledger::ledger::{Command, check_schema, connect, reader};
 use serde_json::json;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, PgPool, Row};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgPool, Row};
 
 use crate::support::ledger::{SHARD, origin};
 use crate::support::node::Node;
@@ -243,7 +243,7 @@ async fn a_few_streams_are_read_without_all_the_others() {
     .unwrap();
     let mut conn = connect::projector(&node.options).acquire().await.unwrap();
     let read = "SELECT pg_stat_force_next_flush(), idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'events_stream_version_key'";
-    let read = async |conn: &mut PgConnection| -> i64 {
+    let read = async |conn: &mut ledger_database::PgConnection| -> i64 {
         // What is pending is counted when a statement has ended.
         sqlx::raw_sql("SELECT pg_stat_force_next_flush()").execute(&mut *conn).await.unwrap();
         sqlx::query(read).fetch_one(conn).await.unwrap().get(1)

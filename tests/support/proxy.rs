@@ -1,9 +1,9 @@
-//! A TCP proxy in front of Postgres that can cut a connection around what commits.
+//! A TCP proxy in front of Postgres that can cut a connection around what commits, or silence one.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use sqlx::postgres::PgConnectOptions;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -37,6 +37,39 @@ pub struct Proxy {
     takes_none: Arc<AtomicBool>,
     is_away: watch::Sender<bool>,
     is_late_delivered: watch::Sender<bool>,
+    open: Arc<Mutex<Vec<Arc<Connection>>>>,
+}
+
+/// A connection through the proxy.
+#[derive(Debug, Default)]
+pub struct Connection {
+    /// Its `application_name`, once the client has said it.
+    name: Mutex<String>,
+    /// Bytes are taken from both sides, and none are passed on.
+    is_silent: AtomicBool,
+    is_closed_by_client: AtomicBool,
+}
+
+impl Connection {
+    pub fn is_closed_by_client(&self) -> bool {
+        self.is_closed_by_client.load(Ordering::SeqCst)
+    }
+
+    fn is_silent(&self) -> bool {
+        self.is_silent.load(Ordering::SeqCst)
+    }
+
+    /// Reads the name from the startup message.
+    fn hear(&self, bytes: &[u8]) {
+        const KEY: &[u8] = b"\0application_name\0";
+        let mut name = self.name.lock().unwrap();
+        if name.is_empty()
+            && let Some(at) = bytes.windows(KEY.len()).position(|window| window == KEY)
+        {
+            let value = bytes[at + KEY.len()..].split(|byte| *byte == 0).next().unwrap_or_default();
+            *name = String::from_utf8_lossy(value).into_owned();
+        }
+    }
 }
 
 impl Proxy {
@@ -59,6 +92,7 @@ impl Proxy {
             takes_none: Arc::default(),
             is_away: watch::Sender::new(false),
             is_late_delivered: watch::Sender::new(false),
+            open: Arc::default(),
         };
         let accepting = proxy.clone();
         tokio::spawn(async move {
@@ -94,6 +128,27 @@ impl Proxy {
         self.is_away.send_replace(is_away);
     }
 
+    /// Silences every open connection of this `application_name`: both sides send on and are acknowledged, and hear nothing
+    /// more. Those that are opened later work. Returns the silenced ones.
+    pub fn silence(&self, name: &str) -> Vec<Arc<Connection>> {
+        let open = self.open.lock().unwrap();
+        let silenced: Vec<_> = open
+            .iter()
+            .filter(|connection| !connection.is_closed_by_client() && *connection.name.lock().unwrap() == name)
+            .cloned()
+            .collect();
+        silenced.iter().for_each(|connection| connection.is_silent.store(true, Ordering::SeqCst));
+        silenced
+    }
+
+    /// How many connections of this `application_name` are open and not silenced.
+    pub fn heard(&self, name: &str) -> usize {
+        let is_heard = |connection: &&Arc<Connection>| {
+            !connection.is_closed_by_client() && !connection.is_silent() && *connection.name.lock().unwrap() == name
+        };
+        self.open.lock().unwrap().iter().filter(is_heard).count()
+    }
+
     /// What was late reaches the server; returns when it should have done its work there.
     pub async fn deliver_late(&self) {
         self.is_late_delivered.send_replace(true);
@@ -106,6 +161,9 @@ impl Proxy {
     }
 
     async fn relay(self, client: TcpStream, server: UnixStream) {
+        let connection = Arc::new(Connection::default());
+        self.open.lock().unwrap().push(connection.clone());
+        let answering = connection.clone();
         let (mut client_read, mut client_write) = client.into_split();
         let (mut server_read, mut server_write) = server.into_split();
         // Ends with this relay.
@@ -113,6 +171,9 @@ impl Proxy {
         answers.spawn(async move {
             let mut buffer = vec![0; 64 * 1024];
             while let Ok(n @ 1..) = server_read.read(&mut buffer).await {
+                if answering.is_silent() {
+                    continue;
+                }
                 if client_write.write_all(&buffer[..n]).await.is_err() {
                     return;
                 }
@@ -121,6 +182,10 @@ impl Proxy {
         let mut buffer = vec![0; 64 * 1024];
         let mut session = Session::default();
         while let Ok(n @ 1..) = client_read.read(&mut buffer).await {
+            if connection.is_silent() {
+                continue;
+            }
+            connection.hear(&buffer[..n]);
             let rolls_back = buffer[..n].windows(9).any(|window| window == b"ROLLBACK\0");
             if rolls_back && self.cuts_at_rollback.swap(false, Ordering::SeqCst) {
                 self.cuts.fetch_add(1, Ordering::SeqCst);
@@ -150,6 +215,7 @@ impl Proxy {
                 return;
             }
         }
+        connection.is_closed_by_client.store(true, Ordering::SeqCst);
     }
 }
 

@@ -19,7 +19,7 @@ use rewards_ledger::ledger::{Answer, Command, Ledger, NewDeliveries, connect};
 use rewards_ledger::receiver::{self, Certificate, Received, Receiver, ReceiverSettings};
 use rewards_ledger::telemetry::Metrics;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, PgConnection, PgPool};
+use sqlx::{ConnectOptions, PgConnection};
 use tokio::sync::mpsc;
 
 pub use super::ledger::SHARD;
@@ -57,7 +57,7 @@ impl Shop {
         Shop { ledger, metrics, customer, options: options.clone(), _database: None }
     }
 
-    pub fn pool(&self) -> &PgPool {
+    pub fn pool(&self) -> &ledger_database::PgPool {
         self.ledger.pool()
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions, PgPool};
+use sqlx::{AssertSqlSafe, ConnectOptions, PgExecutor};
 
 use super::program::DEADLINE;
 
@@ -23,11 +23,11 @@ pub async fn until_within(patience: Duration, what: &str, mut is_so: impl AsyncF
 }
 
 /// Until the database says so: the SQL asks for one boolean.
-pub async fn until_true(what: &str, pool: &PgPool, sql: &str) {
+pub async fn until_true(what: &str, pool: impl PgExecutor<'_> + Copy, sql: &str) {
     until(what, async || is_true(pool, sql).await).await;
 }
 
-pub async fn is_true(pool: &PgPool, sql: &str) -> bool {
+pub async fn is_true(pool: impl PgExecutor<'_>, sql: &str) -> bool {
     sqlx::query_scalar(AssertSqlSafe(sql.to_owned())).fetch_one(pool).await.unwrap()
 }
 

@@ -219,7 +219,7 @@ async fn of_random_commands_on_two_nodes_with_cut_connections_each_counts_once()
     }
     assert!(told.replays > 0 && !told.cancelled.is_empty(), "the mix was one");
 
-    let pool = PgPool::connect(&database.url).await.unwrap();
+    let pool = PgPool::patient(database.url.parse().unwrap(), 4);
     let of_type = async |name: &'static str| -> Vec<i64> {
         sqlx::query_scalar("SELECT stream_id FROM events WHERE type = $1 ORDER BY 1").bind(name).fetch_all(&pool).await.unwrap()
     };

@@ -1,6 +1,7 @@
 //! The group-committing writer under bad luck: cut connections, poisoned commands, two nodes.
 
 mod clock;
+mod connections;
 mod keys;
 mod mixes;
 mod pipeline;
@@ -8,13 +9,14 @@ mod pipeline;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ledger_database::PgPool;
 use ledger_events::{Money, Rejection};
 use rewards_ledger::ledger::command::PlaceOrder;
 use rewards_ledger::ledger::connect;
 use rewards_ledger::ledger::{Answer, Command, Idempotency, Ledger, Rendered, Reply, WriteError};
 use rewards_ledger::telemetry::Metrics;
+use sqlx::ConnectOptions;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, PgPool};
 
 use crate::support::ledger::{self, Customer, SHARD, origin};
 use crate::support::postgres;

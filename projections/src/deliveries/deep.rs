@@ -3,8 +3,9 @@
 
 use std::ops::Range;
 
+use ledger_database::PgConnection;
 use ledger_events::{AccountId, ShardId};
-use sqlx::{PgConnection, QueryBuilder};
+use sqlx::QueryBuilder;
 
 use super::pending::PENDING;
 use crate::listing::marks::DELIVERIES;

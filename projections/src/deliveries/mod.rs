@@ -15,11 +15,12 @@ mod write;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
+use ledger_database::PgConnection;
 use ledger_events::order::{Order, OrderEvent};
 use ledger_events::replay::ReplayEvent;
 use ledger_events::webhook::{Webhook, WebhookEvent, WebhookEventType};
 use ledger_events::{AccountId, Event, OrderId, Position, Recorded, ReplayId, ShardId, WebhookId};
-use sqlx::{PgConnection, PgExecutor};
+use sqlx::PgExecutor;
 use uuid::Uuid;
 
 use crate::webhooks::{self, WebhookRow};

@@ -1,8 +1,9 @@
 //! Pages of what is pending. Its indexes have it by when it is due, so it is read whole and sorted; of a backlog, which is
 //! new as a rule, some of the newest deliveries are looked at first.
 
+use ledger_database::PgConnection;
 use ledger_events::{AccountId, ShardId, WebhookId};
-use sqlx::{PgConnection, QueryBuilder};
+use sqlx::QueryBuilder;
 
 use super::deep::Wanted;
 use super::read::webhooks_of;

@@ -1,8 +1,9 @@
 //! How many deliveries an account has, by their states and how old they are.
 
 use chrono::{DateTime, Utc};
+use ledger_database::{PgConnection, PgPool};
 use ledger_events::{AccountId, ShardId, WebhookId};
-use sqlx::{PgConnection, PgPool, QueryBuilder};
+use sqlx::QueryBuilder;
 
 use super::pending::PENDING;
 use super::read::{FAILED, count_state, webhooks_of};

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
+use ledger_database::PgPool;
 use ledger_events::{OrderId, ReplayId, ShardId, WebhookId};
-use sqlx::{FromRow, PgPool, Row};
+use sqlx::{FromRow, Row};
 use uuid::Uuid;
 
 use super::read::Attempt;

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use ledger_database::{PgConnection, PgPool};
 use ledger_events::ShardId;
 use ledger_events::webhook::Retryable;
-use sqlx::{PgConnection, PgPool, Postgres};
+use sqlx::Postgres;
 use uuid::Uuid;
 
 use super::{EnvelopeRow, Made, NAME, Retried};

@@ -1,7 +1,7 @@
 //! Keeping marks and counts, and deriving them anew.
 
+use ledger_database::PgConnection;
 use ledger_events::{AccountId, Position, ProductId, ShardId};
-use sqlx::{Connection, PgConnection};
 
 use super::EVERY;
 use super::marks::any_status;

@@ -5,9 +5,10 @@
 use std::ops::Range;
 
 use chrono::{DateTime, Utc};
+use ledger_database::PgConnection;
 use ledger_events::order::OrderStatus;
 use ledger_events::{AccountId, Position, ShardId};
-use sqlx::{PgConnection, Postgres, QueryBuilder};
+use sqlx::{Postgres, QueryBuilder};
 
 use super::pages::merged_from;
 

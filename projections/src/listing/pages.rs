@@ -5,8 +5,9 @@
 
 use std::ops::Range;
 
+use ledger_database::PgConnection;
 use ledger_events::{AccountId, Position, ProductId, ShardId, WebhookId};
-use sqlx::{PgConnection, Postgres, QueryBuilder};
+use sqlx::{Postgres, QueryBuilder};
 
 use crate::page;
 

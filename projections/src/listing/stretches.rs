@@ -5,8 +5,8 @@
 
 use std::ops::Range;
 
+use ledger_database::PgConnection;
 use ledger_events::{AccountId, ShardId};
-use sqlx::PgConnection;
 
 use super::pages::{Thresholds, counted};
 

@@ -9,10 +9,11 @@ mod read;
 use std::collections::{BTreeMap, HashMap};
 
 use chrono::NaiveDate;
+use ledger_database::PgConnection;
 use ledger_events::wallet::{Direction, Movement, WalletEvent};
 use ledger_events::{AccountId, Currency, Event, Position, Recorded, ShardId, WalletId};
 use rust_decimal::Decimal;
-use sqlx::{FromRow, PgConnection, PgExecutor};
+use sqlx::{FromRow, PgExecutor};
 
 use crate::{ProjectionError, known};
 pub use bounds::{Bounds, Piece};

@@ -4,10 +4,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use chrono::{DateTime, NaiveDate, Utc};
+use ledger_database::PgConnection;
 use ledger_events::{AccountId, Position, ShardId, WalletId};
 use rust_decimal::Decimal;
 use sqlx::postgres::PgRow;
-use sqlx::{FromRow, PgConnection, Postgres, QueryBuilder, Row};
+use sqlx::{FromRow, Postgres, QueryBuilder, Row};
 
 use super::bounds::{Bounds, Piece};
 use super::{Day, Sums};

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use futures::stream::try_unfold;
+use ledger_database::PgPool;
 use ledger_events::{Event, Position, ShardId};
 use poem::http::header;
 use poem::{Body, FromRequest, IntoResponse, Request, RequestBody, Response};
 use poem_openapi::param::Query;
 use poem_openapi::registry::{MetaMediaType, MetaResponse, MetaResponses, MetaSchema, MetaSchemaRef, Registry};
 use poem_openapi::{ApiResponse, Enum, OpenApi};
-use sqlx::PgPool;
 
 use crate::access::Operator;
 use crate::api::error::{ApiError, documented_header};

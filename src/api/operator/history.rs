@@ -1,11 +1,11 @@
 //! `/admin/v1/orders/:id/history`: the story of an order; and how operators say as of when.
 
+use ledger_database::PgPool;
 use ledger_events::{Position, ShardId};
 use ledger_projections::deliveries;
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
-use sqlx::PgPool;
 
 use crate::access::Operator;
 use crate::access::seal::Private;

@@ -4,6 +4,7 @@ use std::io;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use futures::stream::try_unfold;
+use ledger_database::PgPool;
 use ledger_events::wallet::Wallet;
 use ledger_events::{Money as Amount, MoneyError};
 use ledger_projections::totals::Sums;
@@ -12,7 +13,6 @@ use poem::http::header;
 use poem::web::Accept;
 use poem::{Body, IntoResponse, Response};
 use serde::Serialize;
-use sqlx::PgPool;
 
 use super::Period;
 use crate::api::error::{ApiError, JSON};

@@ -9,6 +9,7 @@ use super::{BATCH_RESULTS, Left, RETRY_PAUSE, Worker};
 use crate::delivery::claim::Claimed;
 use crate::delivery::record::{self, Ended, Lease};
 use crate::delivery::retention::Bodies;
+use crate::heartbeat::Heartbeat;
 use crate::ledger::connect;
 
 /// Between looks for what only a clock that was set back, or a node that died, leaves behind.
@@ -62,7 +63,9 @@ impl Worker {
         let mut swept: Option<Instant> = None;
         let mut put_right: Option<Instant> = None;
         let mut bodies = Bodies::new(self.database.pool.clone(), self.settings.response_bodies);
+        let heartbeat = self.metrics.heartbeats().background("delivery results");
         loop {
+            heartbeat.beat();
             if swept.is_none_or(|at| at.elapsed() >= self.settings.idle) {
                 self.write_off().await;
                 swept = Some(Instant::now());
@@ -91,14 +94,14 @@ impl Worker {
                 ended = elsewhere;
                 let stored: Vec<_> =
                     here.iter().filter_map(|e| Some((e.claimed.webhook_id, e.outcome.response_body.as_ref()?.len()))).collect();
-                self.record_until_done(shard, here).await;
+                self.record_until_done(shard, here, &heartbeat).await;
                 for (webhook_id, bytes) in stored {
                     bodies.stored(shard, webhook_id, bytes);
                 }
                 let (here, elsewhere): (Vec<_>, _) = unsent.into_iter().partition(|c: &Claimed| c.shard == shard);
                 unsent = elsewhere;
                 if !here.is_empty()
-                    && let Err(error) = until_done(|| record::give_back(&self.database.pool, shard, &here)).await
+                    && let Err(error) = until_done(&heartbeat, || record::give_back(&self.database.pool, shard, &here)).await
                 {
                     tracing::warn!(shard, %error, "unsent deliveries were not given back: their leases will run out");
                 }
@@ -106,7 +109,8 @@ impl Worker {
                 cut = elsewhere;
                 if !here.is_empty()
                     && let Err(error) =
-                        until_done(|| record::end_leases(&self.database.pool, &self.settings.clock, shard, &here)).await
+                        until_done(&heartbeat, || record::end_leases(&self.database.pool, &self.settings.clock, shard, &here))
+                            .await
                 {
                     tracing::warn!(shard, %error, "the leases of cut sends were not ended: they will run out");
                 }
@@ -117,12 +121,13 @@ impl Worker {
 
     /// Records results, however long the database is away. If it refuses a batch for what is in
     /// it, halves of it are tried, so that only the delivery at fault is left to its lease.
-    async fn record_until_done(&self, shard: ShardId, results: Vec<Ended>) {
+    async fn record_until_done(&self, shard: ShardId, results: Vec<Ended>, heartbeat: &Heartbeat) {
         let mut parts = vec![results];
         while let Some(mut part) = parts.pop() {
             if part.is_empty() {
                 continue;
             }
+            heartbeat.beat();
             match self.record(shard, &part).await {
                 Ok(counted) => {
                     let lost = part.len().saturating_sub(usize::try_from(counted).unwrap_or_default());
@@ -149,8 +154,12 @@ impl Worker {
 }
 
 /// Repeats what a database that is away has not done.
-async fn until_done<W: Future<Output = Result<(), sqlx::Error>>>(work: impl Fn() -> W) -> Result<(), sqlx::Error> {
+async fn until_done<W: Future<Output = Result<(), sqlx::Error>>>(
+    heartbeat: &Heartbeat,
+    work: impl Fn() -> W,
+) -> Result<(), sqlx::Error> {
     loop {
+        heartbeat.beat();
         match work().await {
             Err(error) if connect::is_passing(&error) => tokio::time::sleep(RETRY_PAUSE).await,
             done => return done,

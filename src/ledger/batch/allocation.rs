@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use chrono::NaiveDate;
+use ledger_database::PgConnection;
 use ledger_events::order::Order;
 use ledger_events::{Money, OrderId, Position, ProductId};
 use ledger_projections::orders;
-use sqlx::PgConnection;
 
 use super::Batch;
 use crate::ledger::needs::Needs;

@@ -4,6 +4,8 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
+use ledger_database::PgConnection;
 use ledger_events::order::Order;
 use ledger_events::payout::Payout;
 use ledger_events::wallet::Wallet;
@@ -11,7 +13,7 @@ use ledger_events::{AccountId, CredentialId, ShardId, StreamType, UserId};
 use ledger_projections::{
     accounts, beneficiaries, catalogue, deliveries, orders, payouts, replays, statements, users, wallets, webhooks,
 };
-use sqlx::{PgConnection, Row};
+use sqlx::Row;
 
 use super::{Batch, StoredAnswer, answer_kind};
 use crate::access::seal::Keyring;

@@ -1,9 +1,9 @@
 //! Stored answers that show what is to be erased. The answer itself stays: without it a request
 //! that is sent again would be carried out again.
 
+use ledger_database::PgConnection;
 use ledger_events::ShardId;
 use serde_json::Value;
-use sqlx::PgConnection;
 
 use crate::access::seal::Keyring;
 use crate::ledger::batch::answer_kind;

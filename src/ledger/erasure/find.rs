@@ -1,7 +1,7 @@
 //! Finding what an account has, page by page, in short statements outside the writer's transaction.
 
+use ledger_database::{PgConnection, PgPool};
 use ledger_events::{AccountId, Position, ShardId};
-use sqlx::{PgConnection, PgPool};
 
 use super::Part;
 use crate::ledger::texts::{

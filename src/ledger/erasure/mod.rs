@@ -10,8 +10,8 @@ pub mod orphans;
 pub mod run;
 pub mod wipe;
 
+use ledger_database::PgConnection;
 use ledger_events::{AccountId, BeneficiaryId, OrderId, Position, ShardId, StatementId, UserId, WebhookId};
-use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::texts::{

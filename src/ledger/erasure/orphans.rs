@@ -5,9 +5,9 @@
 
 use std::collections::HashMap;
 
+use ledger_database::{Connector, PgConnection};
 use ledger_events::ShardId;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Connection, PgConnection};
 
 use super::wipe;
 
@@ -26,7 +26,7 @@ pub async fn kept(conn: &mut PgConnection, shard: ShardId, fingerprints: &[&str]
 /// Deletes those that no event of the log has imported, and notes that their table has to be rewritten;
 /// how many there were. An import under way is refused then, and its file sent again.
 pub async fn delete(options: &PgConnectOptions) -> Result<u64, sqlx::Error> {
-    let mut conn = options.clone().application_name("rewards-ledger erase").connect().await?;
+    let mut conn = Connector::patient(options.clone().application_name("rewards-ledger erase")).connect().await?;
     let found: Vec<(ShardId, String)> = sqlx::query_as(
         "SELECT DISTINCT shard_id, fingerprint FROM vault.statement_lines
          EXCEPT SELECT shard_id, data->>'fingerprint' FROM events WHERE stream_type = 'reconciliation' AND type = 'StatementImported'",

@@ -100,7 +100,7 @@ pub async fn preview(ledger: &Ledger, keyring: &Keyring, subject: Subject) -> Re
 }
 
 /// The next part of an account; everything of another subject is one part.
-async fn next(finder: &mut Option<Finder>, pool: &sqlx::PgPool) -> Result<Option<Part>, sqlx::Error> {
+async fn next(finder: &mut Option<Finder>, pool: &ledger_database::PgPool) -> Result<Option<Part>, sqlx::Error> {
     match finder {
         Some(finder) => finder.next(pool).await,
         None => Ok(Some(Part { is_last: true, ..Part::default() })),

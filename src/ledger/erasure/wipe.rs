@@ -7,8 +7,8 @@
 
 use std::time::Duration;
 
+use ledger_database::{Connector, PgConnection};
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Connection, PgConnection};
 
 /// Every table that an erasure touches, and how it is rewritten.
 const TABLES: [(&str, &str); 10] = [
@@ -56,7 +56,7 @@ pub async fn note(conn: &mut PgConnection, tables: &[&str]) -> Result<(), sqlx::
 pub async fn wipe(options: &PgConnectOptions) -> Result<Vec<&'static str>, WipeError> {
     let options =
         options.clone().application_name("rewards-ledger erase").options([("lock_timeout", "2000"), ("statement_timeout", "0")]);
-    let mut conn = options.connect().await?;
+    let mut conn = Connector::patient(options).connect().await?;
     let noted: Vec<(String, String)> =
         sqlx::query_as("SELECT relation, xid::text FROM vault.unwiped ORDER BY relation").fetch_all(&mut conn).await?;
     let mut wiped = vec![];

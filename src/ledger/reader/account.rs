@@ -3,9 +3,9 @@
 //! Rows that are derived only say where to look: a wallet, an order or a payout is found if any of them
 //! names it, and what is read of it is the log. So no row that is missing hides what the others know.
 
+use ledger_database::PgConnection;
 use ledger_events::order::OrderStatus;
 use ledger_events::{AccountId, Position, ShardId};
-use sqlx::PgConnection;
 
 /// Where an account's orders, payouts and wallets have events after a position and up to another one, in
 /// order. None where these are more than `most`, or the account has more orders or payouts than that to look

@@ -2,12 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
+use ledger_database::PgConnection;
 use ledger_events::order::Order;
 use ledger_events::payout::Payout;
 use ledger_events::{Event, OrderId, PayoutId, Position, Recorded, ShardId, StreamType};
 use ledger_projections::deliveries::{self, Inputs, Made, Past};
 use ledger_projections::{orders, payouts};
-use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{ReadError, Stored, select_events};

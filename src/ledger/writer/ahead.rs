@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, SubsecRound, Utc};
-use sqlx::{ConnectOptions, PgConnection};
+use ledger_database::{PgConnection, is_plan_outdated};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::error::Elapsed;
 use uuid::Uuid;
@@ -135,7 +135,7 @@ impl Writer {
     async fn decide_on(&mut self, batch: &mut Batch, submissions: &[Submission]) -> Result<Replies, BatchError> {
         let mut connection = match self.reading.take() {
             Some(connection) => connection,
-            None => self.options.connect().await?,
+            None => self.reading_connector.connect().await?,
         };
         if self.reading_plans.are_stale() {
             sqlx::raw_sql("DISCARD PLANS").execute(&mut connection).await?;
@@ -150,10 +150,7 @@ impl Writer {
         let Some(Open { batch, submissions, replies }) = self.open.take() else { return };
         let ready = match (batch.statement(), self.connection.take()) {
             (Ok(statement), Some(connection)) => Ok((statement, connection)),
-            (Ok(statement), None) => match tokio::time::timeout(PHASE_DEADLINE, self.options.connect()).await {
-                Ok(Ok(connection)) => Ok((statement, connection)),
-                _ => Err(()),
-            },
+            (Ok(statement), None) => self.connector.connect().await.map(|connection| (statement, connection)).map_err(drop),
             (Err(_), connection) => {
                 self.connection = connection;
                 Err(())
@@ -202,7 +199,7 @@ impl Writer {
             }
             Ok((connection, Ok(Err(error)))) => match refusal(&error) {
                 Some(run) => {
-                    self.connection = Some(connection);
+                    self.connection = Some(connection).filter(|connection| !connection.is_broken());
                     run
                 }
                 None => unanswered(first_event, events, replies),
@@ -251,6 +248,8 @@ pub(super) async fn landed(flight: &mut Option<Flight>) -> (Flight, Result<Landi
 fn refusal(error: &sqlx::Error) -> Option<Run> {
     let code = error.as_database_error()?.code()?;
     match &*code {
+        // A new connection prepares it anew.
+        _ if is_plan_outdated(error) => Some(Run::Away(error.to_string())),
         "57014" => Some(Run::Slow),
         "55P03" | "40001" | "40P01" | connect::READ_ONLY => Some(Run::Away(error.to_string())),
         _ if connect::is_passing(error) => None,

@@ -1,10 +1,10 @@
 //! What of the ledger a line of a statement may be: fundings, and payouts that were paid.
 
 use chrono::{NaiveDate, NaiveTime, TimeDelta};
+use ledger_database::PgPool;
 use ledger_events::reconciliation::Decision;
 use ledger_events::{AccountId, Currency, Money, Position, ShardId, WalletId, payout};
 use rust_decimal::Decimal;
-use sqlx::PgPool;
 
 use super::StatementError;
 use crate::ledger::reader;

@@ -1,0 +1,94 @@
+//! A transaction on a connection with deadlines.
+
+use std::ops::{Deref, DerefMut};
+
+use sqlx::{Database, Postgres, SqlStr};
+use sqlx_core::transaction::TransactionManager;
+
+use crate::{PgConnection, PoolConnection};
+
+type Manager = <Postgres as Database>::TransactionManager;
+
+/// A transaction, rolled back when it is dropped before [`commit`](Transaction::commit).
+#[derive(Debug)]
+pub struct Transaction<'c> {
+    connection: Source<'c>,
+    is_open: bool,
+}
+
+#[derive(Debug)]
+enum Source<'c> {
+    Borrowed(&'c mut PgConnection),
+    Pooled(PoolConnection),
+}
+
+impl<'c> Transaction<'c> {
+    pub(crate) async fn on(connection: &'c mut PgConnection, statement: Option<SqlStr>) -> Result<Transaction<'c>, sqlx::Error> {
+        Transaction::begin(Source::Borrowed(connection), statement).await
+    }
+
+    async fn begin(connection: Source<'c>, statement: Option<SqlStr>) -> Result<Transaction<'c>, sqlx::Error> {
+        // sqlx itself rolls back where this fails or is dropped half-way.
+        let mut transaction = Transaction { connection, is_open: false };
+        transaction.bounded(|raw| Box::pin(Manager::begin(raw, statement))).await?;
+        transaction.is_open = true;
+        Ok(transaction)
+    }
+
+    /// Commits.
+    ///
+    /// # Errors
+    /// The database's. After one that is not a refusal it is unknown whether it committed.
+    pub async fn commit(mut self) -> Result<(), sqlx::Error> {
+        self.bounded(|raw| Box::pin(Manager::commit(raw))).await?;
+        self.is_open = false;
+        Ok(())
+    }
+
+    /// Rolls back.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn rollback(mut self) -> Result<(), sqlx::Error> {
+        self.bounded(|raw| Box::pin(Manager::rollback(raw))).await?;
+        self.is_open = false;
+        Ok(())
+    }
+}
+
+impl Transaction<'static> {
+    pub(crate) async fn of_pool(
+        connection: PoolConnection,
+        statement: Option<SqlStr>,
+    ) -> Result<Transaction<'static>, sqlx::Error> {
+        Transaction::begin(Source::Pooled(connection), statement).await
+    }
+}
+
+impl Deref for Transaction<'_> {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        match &self.connection {
+            Source::Borrowed(connection) => connection,
+            Source::Pooled(connection) => connection,
+        }
+    }
+}
+
+impl DerefMut for Transaction<'_> {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        match &mut self.connection {
+            Source::Borrowed(connection) => connection,
+            Source::Pooled(connection) => connection,
+        }
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        if self.is_open {
+            self.start_rollback();
+        }
+    }
+}

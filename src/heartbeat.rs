@@ -1,0 +1,141 @@
+//! Heartbeats of the node's loops: which of them still goes round, and since when one does not.
+//!
+//! A loop beats on every round, and rests while it waits for work that may never come. Every wait for the database is
+//! shorter than [`STALLED_AFTER`], so a loop that has not beaten for that long is stuck: a fault of this program, or a
+//! process that gets no processor.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+
+/// A loop without a beat for so long is stalled.
+pub const STALLED_AFTER: Duration = Duration::from_secs(45);
+/// How often the log is told of loops that stall and recover.
+const WATCH_EVERY: Duration = Duration::from_secs(5);
+
+/// The loops of a node. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Heartbeats(Arc<Mutex<Vec<Weak<Loop>>>>);
+
+#[derive(Debug)]
+struct Loop {
+    name: String,
+    /// Whether requests fail while it stalls.
+    serves_requests: bool,
+    /// None while it rests.
+    beat_at: Mutex<Option<Instant>>,
+}
+
+/// The heartbeat of one loop. The loop is forgotten when this is dropped. The default one is nobody's.
+#[derive(Clone, Debug, Default)]
+pub struct Heartbeat(Option<Arc<Loop>>);
+
+/// How a loop is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pulse {
+    pub name: String,
+    /// Since its last beat; zero while it rests.
+    pub age: Duration,
+    pub serves_requests: bool,
+}
+
+impl Pulse {
+    pub fn is_stalled(&self) -> bool {
+        self.age > STALLED_AFTER
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Heartbeat {
+    /// The loop begins a round.
+    pub fn beat(&self) {
+        self.set(Some(Instant::now()));
+    }
+
+    /// The loop waits for work.
+    pub fn rest(&self) {
+        self.set(None);
+    }
+
+    fn set(&self, beat: Option<Instant>) {
+        if let Some(heart) = &self.0 {
+            *locked(&heart.beat_at) = beat;
+        }
+    }
+}
+
+impl Heartbeats {
+    /// The heartbeat of a loop that works in the background: while it stalls, requests are answered all the same.
+    pub fn background(&self, name: impl Into<String>) -> Heartbeat {
+        self.add(name.into(), false)
+    }
+
+    /// The heartbeat of a loop without which requests fail.
+    pub fn serving(&self, name: impl Into<String>) -> Heartbeat {
+        self.add(name.into(), true)
+    }
+
+    fn add(&self, name: String, serves_requests: bool) -> Heartbeat {
+        let added = Arc::new(Loop { name, serves_requests, beat_at: Mutex::new(Some(Instant::now())) });
+        let mut loops = locked(&self.0);
+        loops.retain(|other| other.strong_count() > 0);
+        loops.push(Arc::downgrade(&added));
+        Heartbeat(Some(added))
+    }
+
+    /// How every loop is, by name.
+    pub fn pulses(&self) -> Vec<Pulse> {
+        let loops = locked(&self.0);
+        let mut pulses: Vec<Pulse> = loops.iter().filter_map(Weak::upgrade).map(|heart| heart.pulse()).collect();
+        pulses.sort_by(|one, other| one.name.cmp(&other.name));
+        pulses
+    }
+
+    /// Logs which loops stall and recover, until told to stop.
+    pub async fn watch(self, stop: CancellationToken) {
+        let mut stalled: Vec<String> = vec![];
+        while stop.run_until_cancelled(tokio::time::sleep(WATCH_EVERY)).await.is_some() {
+            let pulses = self.pulses();
+            for Pulse { name, age, .. } in pulses.iter().filter(|pulse| pulse.is_stalled() && !stalled.contains(&pulse.name)) {
+                tracing::error!(r#loop = name, ?age, "a loop of this node has stalled");
+            }
+            let now: Vec<String> = pulses.into_iter().filter(Pulse::is_stalled).map(|pulse| pulse.name).collect();
+            for name in stalled.iter().filter(|name| !now.contains(name)) {
+                tracing::info!(r#loop = name, "a stalled loop goes on");
+            }
+            stalled = now;
+        }
+    }
+}
+
+impl Loop {
+    fn pulse(&self) -> Pulse {
+        let age = locked(&self.beat_at).map_or(Duration::ZERO, |beat| beat.elapsed());
+        Pulse { name: self.name.clone(), age, serves_requests: self.serves_requests }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_that_neither_beats_nor_rests_grows_old_and_is_forgotten_when_it_ends() {
+        let hearts = Heartbeats::default();
+        let (busy, resting) = (hearts.serving("busy"), hearts.background("at rest"));
+        resting.rest();
+        let old = Instant::now().checked_sub(STALLED_AFTER + Duration::from_secs(1)).unwrap();
+        busy.set(Some(old));
+        let [at_rest, stalled] = &hearts.pulses()[..] else { panic!("two loops") };
+        assert_eq!((at_rest.name.as_str(), at_rest.age, at_rest.is_stalled()), ("at rest", Duration::ZERO, false));
+        assert_eq!((stalled.name.as_str(), stalled.serves_requests, stalled.is_stalled()), ("busy", true, true));
+        busy.beat();
+        assert!(!hearts.pulses().iter().any(Pulse::is_stalled));
+        drop(busy);
+        assert_eq!(hearts.pulses().len(), 1);
+    }
+}

@@ -1,0 +1,119 @@
+//! How a node's connections to the database are shared out, and whether the database has room for them.
+
+use ledger_database::Connector;
+use sqlx::postgres::PgConnectOptions;
+
+use super::connect::{ACCESS_CONNECTIONS, DELIVERY_CONNECTIONS, MAINTENANCE_CONNECTIONS, WORK_CONNECTIONS};
+use crate::config::{Role, Roles};
+
+/// The writer's two for each shard: one that writes, and one that reads ahead.
+const PER_SHARD: u32 = 2;
+/// For NOTIFY, for LISTEN, and while a dead connection that listened is exchanged for another.
+const NEWS: u32 = 3;
+/// Deliveries, lists and totals, and the tree.
+const PROJECTING: u32 = 3;
+/// Claims and results.
+const SENDING: u32 = 2;
+/// Keys and rate limits.
+const GATE: u32 = 1;
+/// Fewer would let one slow request keep all others waiting.
+const LEAST_READING: u32 = 2;
+
+/// Why a node does not start with the connections that it may have.
+#[derive(Debug, thiserror::Error)]
+pub enum BudgetError {
+    #[error(
+        "--database-connections (LEDGER_DATABASE_CONNECTIONS) is {given}, but a node with these roles on {shards} shard(s) needs {needed}"
+    )]
+    TooFew { given: u32, needed: u32, shards: u32 },
+    #[error(
+        "--database-connections (LEDGER_DATABASE_CONNECTIONS) is {given}, but the database takes {allowed} connections from this role: \
+         raise max_connections, or lower the setting, to {needed} at least"
+    )]
+    TooMany { given: u32, allowed: i64, needed: u32 },
+    #[error("the database's limit on connections cannot be read: {0}")]
+    Database(#[from] sqlx::Error),
+}
+
+/// A node's connections to the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// For each loop and pool but the one for reading.
+    pub fixed: u32,
+    /// For what clients and operators read: the rest.
+    pub reading: u32,
+}
+
+impl Budget {
+    /// Shares out so many connections.
+    ///
+    /// # Errors
+    /// [`BudgetError::TooFew`].
+    pub fn share(given: u32, roles: &Roles, shards: u32) -> Result<Budget, BudgetError> {
+        let of = |role, connections| if roles.include(role) { connections } else { 0 };
+        let fixed = PER_SHARD.saturating_mul(shards)
+            + NEWS
+            + MAINTENANCE_CONNECTIONS
+            + WORK_CONNECTIONS
+            + of(Role::Projector, PROJECTING)
+            + of(Role::Delivery, DELIVERY_CONNECTIONS + SENDING)
+            + of(Role::Api, ACCESS_CONNECTIONS + GATE);
+        match given.checked_sub(fixed) {
+            Some(reading) if reading >= LEAST_READING => Ok(Budget { fixed, reading }),
+            _ => Err(BudgetError::TooFew { given, needed: fixed + LEAST_READING, shards }),
+        }
+    }
+
+    /// The same for the shards that the database has, if it has room for so many connections. Others may hold some of them
+    /// now and let them go later, so that is only logged.
+    ///
+    /// # Errors
+    /// [`BudgetError`].
+    pub async fn check(options: &PgConnectOptions, given: u32, roles: &Roles) -> Result<Budget, BudgetError> {
+        let options = options.clone().application_name("rewards-ledger start").options([("statement_timeout", "10000")]);
+        let mut connection = Connector::new(options, std::time::Duration::from_secs(11)).connect().await?;
+        let (shards, allowed, in_use): (i64, i64, i64) = sqlx::query_as(
+            "SELECT (SELECT count(*) FROM log_head),
+                least(current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint
+                        - coalesce(current_setting('reserved_connections', true)::bigint, 0),
+                    (SELECT nullif(rolconnlimit, -1) FROM pg_roles WHERE rolname = session_user),
+                    (SELECT nullif(datconnlimit, -1) FROM pg_database WHERE datname = current_database())),
+                (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid())",
+        )
+        .fetch_one(&mut connection)
+        .await?;
+        _ = connection.close().await; // the server notices anyway
+        let shards = u32::try_from(shards).unwrap_or(u32::MAX);
+        let budget = Budget::share(given, roles, shards)?;
+        if i64::from(given) > allowed {
+            return Err(BudgetError::TooMany { given, allowed, needed: budget.fixed + LEAST_READING });
+        }
+        if i64::from(given) + in_use > allowed {
+            tracing::warn!(
+                database_connections = given,
+                in_use,
+                allowed,
+                "the database may run out of connections: raise max_connections, or lower --database-connections"
+            );
+        }
+        Ok(budget)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reading_gets_what_the_roles_leave() {
+        let all: Roles = "api,projector,fulfilment,delivery".parse().unwrap();
+        let budget = |given, roles: &Roles, shards| Budget::share(given, roles, shards).map(|budget| budget.reading);
+        assert_eq!(budget(40, &all, 1).unwrap(), 18);
+        assert_eq!(budget(40, &all, 3).unwrap(), 14);
+        assert_eq!(budget(24, &all, 1).unwrap(), 2);
+        let told = budget(23, &all, 1).unwrap_err().to_string();
+        assert!(told.contains("is 23") && told.contains("needs 24"), "{told}");
+        let few: Roles = "fulfilment".parse().unwrap();
+        assert_eq!(budget(40, &few, 1).unwrap(), 28);
+    }
+}
