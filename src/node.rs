@@ -36,7 +36,7 @@ use crate::transparency::projector::TreeProjector;
 use crate::transparency::{PublicLog, Standing};
 use clients::Clients;
 pub use database::Database;
-pub use keys::keyring;
+pub use keys::{keyring, keyring_if_any};
 
 /// A connection on which nothing moves for so long is closed, and so is one that never says what
 /// it wants.
@@ -164,10 +164,13 @@ impl Node {
         node.start_roles(config, sender, sandbox, work, &keyring, &metrics);
         if let Some(acceptor) = acceptor {
             let access = connect::access(node.database.options());
-            let gate = Gate::start(connect::gate(node.database.options()), access.clone(), config.rate_limits, &node.writers);
+            let gate = {
+                let counting = connect::gate(node.database.options());
+                Gate::start(counting, access.clone(), keyring.clone(), config.rate_limits, &node.writers)
+            };
             let pool = ledger.pool().clone();
             let sessions = Sessions::start(access.clone(), pool, keyring.clone(), &node.writers);
-            let operators = Operators::new(access, token.as_ref());
+            let operators = Operators::new(access, keyring.clone(), token.as_ref());
             let address = acceptor.local_addr().iter().find_map(|address| address.as_socket_addr()).copied();
             let address = address.unwrap_or(config.listen);
             let state = ApiState {

@@ -8,7 +8,9 @@ pub mod operators;
 mod passwords;
 pub mod request_signature;
 pub mod rotation;
+pub mod rows;
 pub mod seal;
+pub mod sealing;
 pub mod sessions;
 pub mod tokens;
 
