@@ -134,7 +134,8 @@ mod tests {
 
     #[test]
     fn a_user_comes_and_goes() {
-        let created = UserEvent::from(UserCreated { account_id: 7, role: UserRole::Owner, email_hash: "ab".into(), row_mac: None });
+        let created =
+            UserEvent::from(UserCreated { account_id: 7, role: UserRole::Owner, email_hash: "ab".into(), row_mac: None });
         let removed = UserEvent::from(UserRemoved {});
         let user = evolve(None, 3, &created, &moment(1)).unwrap();
         assert_eq!((user.id, user.account_id, user.role, user.is_removed), (3, 7, UserRole::Owner, false));
@@ -145,7 +146,8 @@ mod tests {
 
     #[test]
     fn a_users_role_is_the_last_one_given() {
-        let created = UserEvent::from(UserCreated { account_id: 7, role: UserRole::Viewer, email_hash: "ab".into(), row_mac: None });
+        let created =
+            UserEvent::from(UserCreated { account_id: 7, role: UserRole::Viewer, email_hash: "ab".into(), row_mac: None });
         let user = evolve(None, 3, &created, &moment(1)).unwrap();
         let raised = UserEvent::from(UserRoleChanged { role: UserRole::Owner });
         let owner = evolve(Some(user.clone()), 3, &raised, &moment(2)).unwrap();

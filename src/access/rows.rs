@@ -16,13 +16,39 @@ use super::seal::{Keyring, SealError};
 /// What a row's MAC binds.
 #[derive(Clone, Copy)]
 pub enum Row<'a> {
-    Credential { id: CredentialId, account_id: AccountId, key_hash: &'a [u8], secret_hash: &'a [u8] },
+    Credential {
+        id: CredentialId,
+        account_id: AccountId,
+        key_hash: &'a [u8],
+        secret_hash: &'a [u8],
+    },
     /// What a credential signs with.
-    SigningSecret { id: CredentialId, secret: &'a str },
-    Operator { id: i64, role: &'a str, token_hash: &'a [u8] },
-    User { id: UserId, account_id: AccountId, password_hash: &'a str },
-    Session { id: i64, user_id: UserId, account_id: AccountId, portal_hash: &'a [u8], portal_expires_at: DateTime<Utc> },
-    RefreshToken { token_hash: &'a [u8], session_id: i64, expires_at: DateTime<Utc> },
+    SigningSecret {
+        id: CredentialId,
+        secret: &'a str,
+    },
+    Operator {
+        id: i64,
+        role: &'a str,
+        token_hash: &'a [u8],
+    },
+    User {
+        id: UserId,
+        account_id: AccountId,
+        password_hash: &'a str,
+    },
+    Session {
+        id: i64,
+        user_id: UserId,
+        account_id: AccountId,
+        portal_hash: &'a [u8],
+        portal_expires_at: DateTime<Utc>,
+    },
+    RefreshToken {
+        token_hash: &'a [u8],
+        session_id: i64,
+        expires_at: DateTime<Utc>,
+    },
 }
 
 impl Keyring {
@@ -34,19 +60,15 @@ impl Keyring {
                 self.row_hash("credential", &[&id.to_be_bytes(), &account_id.to_be_bytes(), key_hash, secret_hash])
             }
             Row::SigningSecret { id, secret } => self.row_hash("signing secret", &[&id.to_be_bytes(), secret.as_bytes()]),
-            Row::Operator { id, role, token_hash } => self.row_hash("operator", &[&id.to_be_bytes(), role.as_bytes(), token_hash]),
+            Row::Operator { id, role, token_hash } => {
+                self.row_hash("operator", &[&id.to_be_bytes(), role.as_bytes(), token_hash])
+            }
             Row::User { id, account_id, password_hash } => {
                 self.row_hash("user", &[&id.to_be_bytes(), &account_id.to_be_bytes(), password_hash.as_bytes()])
             }
             Row::Session { id, user_id, account_id, portal_hash, portal_expires_at } => self.row_hash(
                 "session",
-                &[
-                    &id.to_be_bytes(),
-                    &user_id.to_be_bytes(),
-                    &account_id.to_be_bytes(),
-                    portal_hash,
-                    &time(portal_expires_at),
-                ],
+                &[&id.to_be_bytes(), &user_id.to_be_bytes(), &account_id.to_be_bytes(), portal_hash, &time(portal_expires_at)],
             ),
             Row::RefreshToken { token_hash, session_id, expires_at } => {
                 self.row_hash("refresh token", &[token_hash, &session_id.to_be_bytes(), &time(expires_at)])

@@ -64,8 +64,7 @@ struct Known {
 impl Known {
     fn is_authentic(&self, keyring: &Keyring) -> bool {
         let Known { user_id, account_id, portal_expires_at, .. } = *self;
-        let row =
-            Row::Session { id: self.session_id, user_id, account_id, portal_hash: &self.portal_hash, portal_expires_at };
+        let row = Row::Session { id: self.session_id, user_id, account_id, portal_hash: &self.portal_hash, portal_expires_at };
         keyring.admits(row, self.mac.as_deref())
     }
 

@@ -41,11 +41,15 @@ pub struct Told {
 pub fn fold(told: &mut HashMap<i64, Told>, recorded: &Recorded) {
     let of_stream = || recorded.stream_id;
     match &recorded.event {
-        Event::Credential(CredentialEvent::CredentialIssued(e)) => told.entry(of_stream()).or_default().row_mac = e.row_mac.clone(),
+        Event::Credential(CredentialEvent::CredentialIssued(e)) => {
+            told.entry(of_stream()).or_default().row_mac = e.row_mac.clone()
+        }
         Event::Credential(CredentialEvent::SigningSecretRotated(e)) => {
             told.entry(of_stream()).or_default().secret_mac = e.secret_mac.clone();
         }
-        Event::Operator(OperatorEvent::OperatorTokenIssued(e)) => told.entry(of_stream()).or_default().row_mac = e.row_mac.clone(),
+        Event::Operator(OperatorEvent::OperatorTokenIssued(e)) => {
+            told.entry(of_stream()).or_default().row_mac = e.row_mac.clone()
+        }
         Event::User(UserEvent::UserCreated(e)) => told.entry(of_stream()).or_default().row_mac = e.row_mac.clone(),
         Event::User(UserEvent::UserPasswordReset(e)) => told.entry(of_stream()).or_default().row_mac = e.row_mac.clone(),
         Event::Webhook(WebhookEvent::WebhookRegistered(e)) => {
@@ -199,7 +203,9 @@ impl TextRow {
         };
         match open() {
             Err(error) => Some(format!("cannot be opened: {error}")),
-            Ok(text) => hash.filter(|hash| *hash != salted_hash(salt, text.expose())).map(|_| "is not the one in the log".to_owned()),
+            Ok(text) => {
+                hash.filter(|hash| *hash != salted_hash(salt, text.expose())).map(|_| "is not the one in the log".to_owned())
+            }
         }
     }
 }
@@ -263,7 +269,8 @@ pub async fn webhooks(
     findings: &mut Findings,
 ) -> Result<(), sqlx::Error> {
     let live = webhooks.values().filter(|webhook| !webhook.is_deleted);
-    let mut ids: Vec<i64> = live.map(|webhook| webhook.id).filter(|id| (streams.range.0 + 1..=streams.range.1).contains(id)).collect();
+    let mut ids: Vec<i64> =
+        live.map(|webhook| webhook.id).filter(|id| (streams.range.0 + 1..=streams.range.1).contains(id)).collect();
     ids.sort_unstable();
     for kind in [WEBHOOK_URL, WEBHOOK_TOKEN] {
         let rows: Vec<TextOf> = sqlx::query_as(
@@ -359,7 +366,13 @@ pub async fn sessions(conn: &mut PgConnection, keyring: &Keyring, findings: &mut
         let Some(last) = rows.last() else { break };
         after = last.id;
         for SessionRow { id, user_id, account_id, portal_hash, portal_expires_at, mac } in &rows {
-            let row = Row::Session { id: *id, user_id: *user_id, account_id: *account_id, portal_hash, portal_expires_at: *portal_expires_at };
+            let row = Row::Session {
+                id: *id,
+                user_id: *user_id,
+                account_id: *account_id,
+                portal_hash,
+                portal_expires_at: *portal_expires_at,
+            };
             if let Some(problem) = problem(keyring, row, None, mac.as_deref()) {
                 add(findings, "vault.sessions", id, problem);
             }

@@ -157,7 +157,14 @@ pub async fn verify_with(
     lock::release(&mut conn).await?;
     conn.close().await?;
     let secrets_compared = keyring.is_some();
-    Ok(Report { counts, delivery_health: health, secrets_compared, reached, found: findings.found, differences: findings.differences })
+    Ok(Report {
+        counts,
+        delivery_health: health,
+        secrets_compared,
+        reached,
+        found: findings.found,
+        differences: findings.differences,
+    })
 }
 
 async fn connect(options: &PgConnectOptions) -> Result<PgConnection, sqlx::Error> {

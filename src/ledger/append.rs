@@ -374,11 +374,13 @@ impl Batch {
 }
 
 async fn keep_user_mac(conn: &mut PgConnection, id: UserId, mac: &[u8; 32]) -> Result<PgQueryResult, sqlx::Error> {
-    sqlx::query("INSERT INTO vault.user_macs (user_id, mac) VALUES ($1, $2) ON CONFLICT (user_id) DO UPDATE SET mac = excluded.mac")
-        .bind(id)
-        .bind(&mac[..])
-        .execute(conn)
-        .await
+    sqlx::query(
+        "INSERT INTO vault.user_macs (user_id, mac) VALUES ($1, $2) ON CONFLICT (user_id) DO UPDATE SET mac = excluded.mac",
+    )
+    .bind(id)
+    .bind(&mac[..])
+    .execute(conn)
+    .await
 }
 
 const EVENTS: &str =

@@ -49,7 +49,11 @@ pub fn keyring(settings: &MasterKeySettings, data_dir: &Path, is_embedded: bool)
 }
 
 /// The keyring, if its file is named, or is there beside the embedded server: for what goes without it.
-pub fn keyring_if_any(settings: &MasterKeySettings, data_dir: &Path, is_embedded: bool) -> Result<Option<Arc<Keyring>>, NodeError> {
+pub fn keyring_if_any(
+    settings: &MasterKeySettings,
+    data_dir: &Path,
+    is_embedded: bool,
+) -> Result<Option<Arc<Keyring>>, NodeError> {
     if settings.master_key_file.is_none() && !(is_embedded && data_dir.join(MASTER_KEY_FILE).exists()) {
         return Ok(None);
     }

@@ -27,7 +27,9 @@ fn the_look_up_is_skipped_with_one_line_where_the_database_cannot_be_had() {
     let shell = |fetch: u8, check: u8| {
         // Stands for the tool: what matters here is what the step makes of its outcome.
         let tool = directory.path().join("cargo");
-        let text = format!("#!/bin/sh\ncase \"$*\" in *--version) exit 0;; *fetch*) echo 'no route to host' >&2; exit {fetch};; *) exit {check};; esac\n");
+        let text = format!(
+            "#!/bin/sh\ncase \"$*\" in *--version) exit 0;; *fetch*) echo 'no route to host' >&2; exit {fetch};; *) exit {check};; esac\n"
+        );
         std::fs::write(&tool, text).unwrap();
         std::fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let path = format!("{}:{}", directory.path().display(), std::env::var("PATH").unwrap());

@@ -21,7 +21,8 @@ const SECRET: &str = "mallory";
 async fn ask(node: &Program, method: &str, path: &str, headers: &[(&str, &str)], body: Value) -> (u16, Value) {
     let request = reqwest::Client::new().request(method.parse().unwrap(), format!("{}{path}", node.url()));
     let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
-    let request = if body.is_null() { request } else { request.header("Content-Type", "application/json").body(body.to_string()) };
+    let request =
+        if body.is_null() { request } else { request.header("Content-Type", "application/json").body(body.to_string()) };
     let answer = request.send().await.unwrap();
     let status = answer.status().as_u16();
     (status, serde_json::from_str(&answer.text().await.unwrap()).unwrap_or_default())
@@ -36,7 +37,11 @@ async fn log_in(node: &Program, email: &str, password: &str) -> (u16, Value) {
 }
 
 async fn execute(pool: &PgPool, sql: &str) -> u64 {
-    sqlx::query(AssertSqlSafe(sql.to_owned())).execute(pool).await.unwrap_or_else(|error| panic!("{sql}: {error}")).rows_affected()
+    sqlx::query(AssertSqlSafe(sql.to_owned()))
+        .execute(pool)
+        .await
+        .unwrap_or_else(|error| panic!("{sql}: {error}"))
+        .rows_affected()
 }
 
 /// A node with a client and a user.
@@ -169,7 +174,7 @@ async fn rows_of_an_earlier_release_count_until_the_ledger_is_sealed() {
 
 /// What is done to the database, and what a line of the report must say: `…` stands for anything.
 const TAMPERINGS: &[(&str, &str)] = &[
-    ("UPDATE vault.credentials SET key_hash = sha256('x')", "vault.credentials 1: is not the row"),
+    ("UPDATE vault.credentials SET key_hash = sha256('x') WHERE credential_id = 1", "vault.credentials 1: is not the row"),
     ("UPDATE vault.credentials SET secret_hash = sha256('x')", "vault.credentials 1: is not the row"),
     ("DELETE FROM vault.credential_macs", "vault.credentials 1: has lost its MAC"),
     ("UPDATE vault.credentials SET signing_secret = NULL", "vault.credentials 1: has lost its signing secret"),
@@ -177,7 +182,10 @@ const TAMPERINGS: &[(&str, &str)] = &[
         "UPDATE vault.credentials SET signing_secret = (SELECT sealed FROM vault.texts WHERE kind = 'webhook.token' LIMIT 1)",
         "vault.credentials 1: its signing secret cannot be opened",
     ),
-    ("INSERT INTO vault.credentials (credential_id, key_hash, secret_hash) VALUES (99, '', '')", "vault.credentials 99: is not in the log"),
+    (
+        "INSERT INTO vault.credentials (credential_id, key_hash, secret_hash) VALUES (99, '', '')",
+        "vault.credentials 99: is not in the log",
+    ),
     ("UPDATE vault.users SET password_hash = 'x' WHERE user_id = 2", "vault.users 2: is not the row"),
     ("UPDATE vault.operators SET token_hash = sha256('x') WHERE id = 2", "vault.operators 2: is not the row"),
     ("DELETE FROM vault.data_keys WHERE subject = 'account'", "vault.data_keys…is gone"),
@@ -187,8 +195,9 @@ const TAMPERINGS: &[(&str, &str)] = &[
         "vault.users 2: its email is gone",
     ),
     (
-        "UPDATE vault.data_keys SET sealed = (SELECT sealed FROM vault.data_keys WHERE id = 1) WHERE id = 2",
-        "vault.data_keys 2: cannot be opened",
+        "UPDATE vault.data_keys SET sealed = (SELECT sealed FROM vault.data_keys ORDER BY id LIMIT 1)
+         WHERE id = (SELECT max(id) FROM vault.data_keys)",
+        "vault.data_keys…cannot be opened",
     ),
     (
         "UPDATE vault.texts t SET sealed = o.sealed, salt = o.salt FROM vault.texts o

@@ -11,7 +11,7 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, PgConnection};
 
 /// Every table that an erasure touches, and how it is rewritten.
-const TABLES: [(&str, &str); 9] = [
+const TABLES: [(&str, &str); 10] = [
     ("vault.texts", "VACUUM (FULL) vault.texts"),
     ("vault.vouchers", "VACUUM (FULL) vault.vouchers"),
     ("vault.statement_lines", "VACUUM (FULL) vault.statement_lines"),
@@ -19,6 +19,7 @@ const TABLES: [(&str, &str); 9] = [
     ("vault.users", "VACUUM (FULL) vault.users"),
     ("vault.sessions", "VACUUM (FULL) vault.sessions"),
     ("vault.refresh_tokens", "VACUUM (FULL) vault.refresh_tokens"),
+    ("vault.refresh_token_macs", "VACUUM (FULL) vault.refresh_token_macs"),
     ("public.idempotency_keys", "VACUUM (FULL) public.idempotency_keys"),
     ("public.delivery_state", "VACUUM (FULL) public.delivery_state"),
 ];
