@@ -42,10 +42,10 @@ async fn main() -> Result<()> {
     let serve = Serve::start(&server.url_of("limiter"), "api", &[]).await?;
     let (product_id, clients) = (serve.product().await?, serve.clients(WALLETS).await?);
     let tasks = TaskTracker::new();
-    let keyring = Arc::new(Keyring::from_base64(&Keyring::generate())?);
-    let ledger = Ledger::open(&options, keyring, Metrics::default(), &tasks).await?;
+    let keyring = Arc::new(Keyring::from_base64(&support::MASTER_KEY)?);
+    let ledger = Ledger::open(&options, keyring.clone(), Metrics::default(), &tasks).await?;
     let limits: RateLimits = support::RATE_LIMITS.parse().map_err(anyhow::Error::msg)?;
-    let gate = Gate::start(connect::gate(&options), ledger.pool().clone(), limits, &tasks);
+    let gate = Gate::start(connect::gate(&options), ledger.pool().clone(), keyring, limits, &tasks);
 
     let mut rows = vec![];
     for (name, clients) in [("one hot wallet", Arc::new(clients[..1].to_vec())), ("10,000 wallets", clients)] {

@@ -37,7 +37,7 @@ use crate::telemetry::Metrics;
 use crate::transparency::PublicLog;
 use crate::transparency::projector::TreeProjector;
 pub use database::Database;
-pub use keys::keyring;
+pub use keys::{keyring, keyring_if_any};
 
 /// How long the roles and the writers may take after that.
 const STOP_TASKS: Duration = Duration::from_secs(40);
@@ -195,10 +195,11 @@ impl Node {
             node.operator_address = address_of(&operator_listener);
             let access = connect::access(node.database.options());
             let (counting, heartbeat) = (connect::gate(node.database.options()), ledger.heartbeats().serving("gate"));
-            let gate = Gate::watched(counting, access.clone(), config.rate_limits, heartbeat, &node.writers);
+            let gate =
+                Gate::watched(counting, access.clone(), keyring.clone(), config.rate_limits, heartbeat, &node.writers);
             let (pool, heartbeat) = (ledger.pool().clone(), ledger.heartbeats().serving("sessions"));
             let sessions = Sessions::watched(access.clone(), pool, keyring.clone(), heartbeat, &node.writers);
-            let operators = Operators::new(access, token.as_ref());
+            let operators = Operators::new(access, keyring.clone(), token.as_ref());
             let address = node.address.unwrap_or(config.listen);
             let state = ApiState {
                 ledger,

@@ -98,12 +98,13 @@ impl Drop for Serve {
     }
 }
 
+/// What one node sealed the next one opens.
+pub static MASTER_KEY: LazyLock<String> = LazyLock::new(|| Keyring::generate().to_string());
+
 impl Serve {
     /// Starts `serve` with these roles and more arguments, and waits until it is ready.
     pub async fn start(database_url: &str, roles: &str, more: &[&str]) -> Result<Serve> {
         static STARTED: AtomicU64 = AtomicU64::new(0);
-        // What one node sealed the next one opens.
-        static MASTER_KEY: LazyLock<String> = LazyLock::new(|| Keyring::generate().to_string());
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("rewards-ledger-bench-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&directory)?;

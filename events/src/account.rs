@@ -149,11 +149,18 @@ pub struct CredentialIssued {
     pub account_id: AccountId,
     pub name: String,
     pub key_prefix: String,
+    /// MAC (hex) of the row that this made, keyed by the service; none in events of releases without MACs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub row_mac: Option<String>,
 }
 
 /// The credential got a signing secret, or a new one.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SigningSecretRotated {}
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SigningSecretRotated {
+    /// MAC (hex) of the secret, keyed by the service; none in events of releases without MACs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_mac: Option<String>,
+}
 
 /// From now on, requests with this credential must (or need not) be signed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -36,6 +36,9 @@ pub struct OperatorTokenIssued {
     pub role: OperatorRole,
     /// Salted SHA-256 (hex) of the name.
     pub name_hash: String,
+    /// MAC (hex) of the row that this made, keyed by the service; none in events of releases without MACs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub row_mac: Option<String>,
 }
 
 /// The token opens nothing any more. One that was made before this was an event has no other.

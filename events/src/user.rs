@@ -41,6 +41,9 @@ pub struct UserCreated {
     pub role: UserRole,
     /// Salted SHA-256 (hex) of the email.
     pub email_hash: String,
+    /// MAC (hex) of the row that this made, keyed by the service; none in events of releases without MACs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub row_mac: Option<String>,
 }
 
 /// An operator has changed what the user may do. All sessions of the user have ended.
@@ -51,8 +54,12 @@ pub struct UserRoleChanged {
 
 /// An operator has given the user another password, which stands in the vault. All sessions of the
 /// user have ended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct UserPasswordReset {}
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct UserPasswordReset {
+    /// MAC (hex) of the row that this made, keyed by the service; none in events of releases without MACs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub row_mac: Option<String>,
+}
 
 /// An operator has ended all sessions of the user.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -127,7 +134,8 @@ mod tests {
 
     #[test]
     fn a_user_comes_and_goes() {
-        let created = UserEvent::from(UserCreated { account_id: 7, role: UserRole::Owner, email_hash: "ab".into() });
+        let created =
+            UserEvent::from(UserCreated { account_id: 7, role: UserRole::Owner, email_hash: "ab".into(), row_mac: None });
         let removed = UserEvent::from(UserRemoved {});
         let user = evolve(None, 3, &created, &moment(1)).unwrap();
         assert_eq!((user.id, user.account_id, user.role, user.is_removed), (3, 7, UserRole::Owner, false));
@@ -138,12 +146,13 @@ mod tests {
 
     #[test]
     fn a_users_role_is_the_last_one_given() {
-        let created = UserEvent::from(UserCreated { account_id: 7, role: UserRole::Viewer, email_hash: "ab".into() });
+        let created =
+            UserEvent::from(UserCreated { account_id: 7, role: UserRole::Viewer, email_hash: "ab".into(), row_mac: None });
         let user = evolve(None, 3, &created, &moment(1)).unwrap();
         let raised = UserEvent::from(UserRoleChanged { role: UserRole::Owner });
         let owner = evolve(Some(user.clone()), 3, &raised, &moment(2)).unwrap();
         assert_eq!(owner, User { version: 2, role: UserRole::Owner, updated_at: moment(2).recorded_at, ..user });
-        for (version, event) in [(3, UserEvent::from(UserPasswordReset {})), (4, UserEvent::from(UserSessionsEnded {}))] {
+        for (version, event) in [(3, UserEvent::from(UserPasswordReset::default())), (4, UserEvent::from(UserSessionsEnded {}))] {
             let same = evolve(Some(owner.clone()), 3, &event, &moment(version)).unwrap();
             assert_eq!(same, User { version, updated_at: moment(version).recorded_at, ..owner.clone() });
             assert_eq!(evolve(None, 3, &event, &moment(1)), None);

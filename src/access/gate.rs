@@ -13,13 +13,15 @@ use ledger_database::{PgPool, replanned};
 use ledger_events::AccountId;
 use sha2::digest::Update;
 use sha2::{Digest, Sha256};
-use sqlx::Row;
+use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 use subtle::ConstantTimeEq;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
 
 use super::limits::{Block, Quota, Rule, Window, source_network};
+use super::rows::Row;
+use super::seal::Keyring;
 use super::{AccessError, Principal, Who, blocks};
 use crate::batching;
 use crate::config::{RateLimit, RateLimits};
@@ -158,14 +160,21 @@ pub struct Gate {
 impl Gate {
     /// Starts the task that asks the database; it ends when the last handle is dropped. What
     /// `counting` commits need not be on the disk, what `durable` commits must.
-    pub fn start(counting: Line, durable: PgPool, limits: RateLimits, tasks: &TaskTracker) -> Gate {
-        Gate::watched(counting, durable, limits, Heartbeat::default(), tasks)
+    pub fn start(counting: Line, durable: PgPool, keyring: Arc<Keyring>, limits: RateLimits, tasks: &TaskTracker) -> Gate {
+        Gate::watched(counting, durable, keyring, limits, Heartbeat::default(), tasks)
     }
 
     /// The same, whose task is watched.
-    pub fn watched(counting: Line, durable: PgPool, limits: RateLimits, heartbeat: Heartbeat, tasks: &TaskTracker) -> Gate {
+    pub fn watched(
+        counting: Line,
+        durable: PgPool,
+        keyring: Arc<Keyring>,
+        limits: RateLimits,
+        heartbeat: Heartbeat,
+        tasks: &TaskTracker,
+    ) -> Gate {
         let (questions, waiting) = mpsc::channel(QUEUE_QUESTIONS);
-        tasks.spawn(answer_all(counting, heartbeat, waiting));
+        tasks.spawn(answer_all(counting, keyring, heartbeat, waiting));
         Gate { questions, durable, limits, known: Arc::default() }
     }
 
@@ -271,7 +280,7 @@ fn of_ip(ip: IpAddr) -> String {
     format!("ip {ip}")
 }
 
-async fn answer_all(line: Line, heartbeat: Heartbeat, mut waiting: mpsc::Receiver<Waiting>) {
+async fn answer_all(line: Line, keyring: Arc<Keyring>, heartbeat: Heartbeat, mut waiting: mpsc::Receiver<Waiting>) {
     let mut batch = Vec::with_capacity(BATCH_QUESTIONS);
     loop {
         heartbeat.rest();
@@ -281,7 +290,7 @@ async fn answer_all(line: Line, heartbeat: Heartbeat, mut waiting: mpsc::Receive
         heartbeat.beat();
         batching::gather(&mut waiting, &mut batch, BATCH_QUESTIONS).await;
         let questions: Vec<Question> = batch.iter().map(|waiting| waiting.question).collect();
-        match connect::within(ANSWERED, replanned(|| answer(&line, &questions, None))).await {
+        match connect::within(ANSWERED, replanned(|| answer(&line, &keyring, &questions, None))).await {
             Ok(verdicts) => {
                 for (waiting, verdict) in batch.drain(..).zip(verdicts) {
                     _ = waiting.reply.send(Ok(verdict)); // the request may have been given up
@@ -305,7 +314,12 @@ async fn answer_all(line: Line, heartbeat: Heartbeat, mut waiting: mpsc::Receive
 ///
 /// # Errors
 /// The database's. Whether something was counted is not known then.
-pub async fn answer(line: &Line, questions: &[Question], clock: Option<DateTime<Utc>>) -> Result<Vec<Verdict>, sqlx::Error> {
+pub async fn answer(
+    line: &Line,
+    keyring: &Keyring,
+    questions: &[Question],
+    clock: Option<DateTime<Utc>>,
+) -> Result<Vec<Verdict>, sqlx::Error> {
     let (kinds, kind_of) = kinds(questions);
     // Says, without a timing that tells of the hashes, whether two of them are equal.
     let salt: [u8; 16] = rand::random();
@@ -313,7 +327,7 @@ pub async fn answer(line: &Line, questions: &[Question], clock: Option<DateTime<
     let mut connection = line.acquire().await?;
     let rows = sqlx::query(
         "WITH asked AS MATERIALIZED (
-            SELECT a.nr, a.ceiling, a.seconds, a.requests, v.secret_hash, v.credential_id, c.account_id, c.shard_id, c.is_revoked,
+            SELECT a.nr, a.ceiling, a.seconds, a.requests, v.secret_hash, v.credential_id, c.account_id, c.shard_id, c.is_revoked, m.mac,
                 CASE WHEN c.hmac_required THEN coalesce(v.signing_secret, '') END AS signing_secret,
                 extract(epoch FROM b.ends_at)::float8 AS ends_at, extract(epoch FROM b.ends_at - clock_timestamp())::float8 AS ends_in,
                 CASE WHEN b.ip IS NOT NULL THEN NULL
@@ -325,6 +339,7 @@ pub async fn answer(line: &Line, questions: &[Question], clock: Option<DateTime<
                 AS a (nr, key_hash, proof, ip, rule, subject, ceiling, seconds, requests, network)
             LEFT JOIN vault.credentials v ON v.key_hash = a.key_hash
             LEFT JOIN credentials c ON c.id = v.credential_id
+            LEFT JOIN vault.credential_macs m ON m.credential_id = v.credential_id
             LEFT JOIN ip_blocks b ON b.ip = a.network AND clock_timestamp() BETWEEN b.started_at AND b.ends_at
          ), counted AS (
             INSERT INTO rate_windows AS w (key, ceiling, opened_at, closes_at, used, granted)
@@ -341,14 +356,14 @@ pub async fn answer(line: &Line, questions: &[Question], clock: Option<DateTime<
                     ELSE least(excluded.used, greatest(excluded.ceiling - w.used, 0)) END
             RETURNING key, ceiling, closes_at, used, granted
          )
-         SELECT nr, key, secret_hash, credential_id, account_id, shard_id, is_revoked, signing_secret, ends_at, ends_in, NULL::int, NULL::int
+         SELECT nr, key, secret_hash, credential_id, account_id, shard_id, is_revoked, signing_secret, ends_at, ends_in, NULL::int, NULL::int, mac
          FROM asked
          UNION ALL
          SELECT NULL, key, NULL, NULL, NULL, NULL, NULL, NULL, extract(epoch FROM closes_at)::float8,
-            extract(epoch FROM closes_at - coalesce($10, clock_timestamp()))::float8, used, granted FROM counted
+            extract(epoch FROM closes_at - coalesce($10, clock_timestamp()))::float8, used, granted, NULL FROM counted
          UNION ALL
          SELECT NULL, key, NULL, NULL, NULL, NULL, NULL, NULL, extract(epoch FROM closes_at)::float8,
-            extract(epoch FROM closes_at - now)::float8, used, 0
+            extract(epoch FROM closes_at - now)::float8, used, 0, NULL
          FROM (SELECT DISTINCT ON (a.key) a.key, clock.now, coalesce(w.used, 0) AS used,
                 coalesce(w.closes_at, clock.now + make_interval(secs => a.seconds)) AS closes_at
             FROM asked a CROSS JOIN (SELECT coalesce($10, clock_timestamp()) AS now) AS clock
@@ -372,7 +387,7 @@ pub async fn answer(line: &Line, questions: &[Question], clock: Option<DateTime<
     .await?;
     connection.keep();
     let mut found = Found::of(&rows, kinds.len())?;
-    questions.iter().zip(kind_of).map(|(question, kind)| found.verdict(question, kind)).collect()
+    questions.iter().zip(kind_of).map(|(question, kind)| found.verdict(keyring, question, kind)).collect()
 }
 
 fn ceiling(limit: RateLimit) -> i32 {
@@ -434,14 +449,14 @@ impl<'r> Found<'r> {
         Ok(found)
     }
 
-    fn verdict(&mut self, question: &Question, kind: usize) -> Result<Verdict, sqlx::Error> {
+    fn verdict(&mut self, keyring: &Keyring, question: &Question, kind: usize) -> Result<Verdict, sqlx::Error> {
         let row = self.kinds.get(kind).copied().flatten().ok_or(sqlx::Error::RowNotFound)?;
         let block: Option<f64> = row.try_get(AT)?;
         if let Some(ends_at) = block {
             return Ok(Verdict::Blocked(Block { ends_at, ends_in: row.try_get(IN)? }));
         }
         let client = match &question.key {
-            Some((_, secret_hash)) => client(row, secret_hash)?,
+            Some(key) => client(row, keyring, key)?,
             None => None,
         };
         let Some((_, limit, _)) = question.charge else { return Ok(Verdict::Seen { client, quota: None }) };
@@ -471,20 +486,21 @@ const AT: usize = 8;
 const IN: usize = 9;
 const USED: usize = 10;
 const GRANTED: usize = 11;
+const MAC: usize = 12;
 
-/// Whose a key is, if there is such a one, with this secret, and not revoked. The secret is
+/// Whose a key is, if there is such a one, with this secret, not revoked, and issued by this service. The secret is
 /// compared in constant time, by its hash; where there is none, with one that nobody has.
-fn client(row: &PgRow, secret_hash: &Hash) -> Result<Option<Client>, sqlx::Error> {
+fn client(row: &PgRow, keyring: &Keyring, (key_hash, secret_hash): &(Hash, Hash)) -> Result<Option<Client>, sqlx::Error> {
     let expected: Option<&[u8]> = row.try_get(SECRET_HASH)?;
     let is_right = bool::from(secret_hash.ct_eq(expected.unwrap_or(&[0; 32])));
     let is_revoked: Option<bool> = row.try_get(IS_REVOKED)?;
     if !is_right || is_revoked != Some(false) {
         return Ok(None);
     }
-    let principal = Principal {
-        account_id: row.try_get(ACCOUNT_ID)?,
-        shard_id: row.try_get(SHARD_ID)?,
-        who: Who::Credential(row.try_get(CREDENTIAL_ID)?),
-    };
+    let (id, account_id) = (row.try_get(CREDENTIAL_ID)?, row.try_get(ACCOUNT_ID)?);
+    if !keyring.admits(Row::Credential { id, account_id, key_hash, secret_hash }, row.try_get(MAC)?) {
+        return Ok(None);
+    }
+    let principal = Principal { account_id, shard_id: row.try_get(SHARD_ID)?, who: Who::Credential(id) };
     Ok(Some(Client { principal, signing_secret: row.try_get(SIGNING_SECRET)? }))
 }

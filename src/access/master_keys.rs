@@ -101,7 +101,7 @@ async fn found(pool: &PgPool, keyring: &Keyring) -> Result<(), KeyError> {
         }
         id = current;
     }
-    let check_value = keyring.seal_roots(id, &keyring.new_roots(id)?)?;
+    let check_value = keyring.seal_roots(id, &keyring.new_roots(id)?, false)?;
     // Of two nodes with different keys one is first: there is one current key.
     sqlx::query("INSERT INTO vault.master_keys (key_id, check_value, state) VALUES ($1, $2, 'current') ON CONFLICT DO NOTHING")
         .bind(&id.0[..])
@@ -112,7 +112,7 @@ async fn found(pool: &PgPool, keyring: &Keyring) -> Result<(), KeyError> {
 }
 
 /// Uses the current one of these keys; none if that is not possible.
-fn adopt(keyring: &Keyring, known: &[Known]) -> Result<(), KeyError> {
+pub fn adopt(keyring: &Keyring, known: &[Known]) -> Result<(), KeyError> {
     let adopted = check(keyring, known);
     keyring.seal_under(adopted.as_ref().ok().copied());
     adopted.map(|_| ())
@@ -121,12 +121,15 @@ fn adopt(keyring: &Keyring, known: &[Known]) -> Result<(), KeyError> {
 fn check(keyring: &Keyring, known: &[Known]) -> Result<KeyId, KeyError> {
     let current = known.iter().find(|known| known.is_current()).ok_or(KeyError::NoneCurrent)?;
     let id = current.id()?;
-    let roots = keyring.open_roots(id, &current.check_value).map_err(|error| match error {
+    let (roots, requires_macs) = keyring.open_roots(id, &current.check_value).map_err(|error| match error {
         SealError::UnknownKey if !keyring.holds(id) => KeyError::Foreign { current: id, configured: keyring.ids().collect() },
         _ => KeyError::Changed(id),
     })?;
     if !keyring.use_roots(roots) {
         return Err(KeyError::Replaced(id));
+    }
+    if requires_macs {
+        keyring.require_macs();
     }
     Ok(id)
 }
@@ -141,19 +144,39 @@ pub async fn make_current(pool: &PgPool, keyring: &Keyring, id: KeyId) -> Result
     let before = check(keyring, &locked)?;
     if before != id {
         let current = locked.iter().find(|known| known.is_current()).ok_or(KeyError::NoneCurrent)?;
-        let roots = keyring.open_roots(before, &current.check_value)?;
+        let (roots, requires_macs) = keyring.open_roots(before, &current.check_value)?;
         sqlx::query("UPDATE vault.master_keys SET state = 'old' WHERE state = 'current'").execute(&mut *tx).await?;
         sqlx::query(
             "INSERT INTO vault.master_keys (key_id, check_value, state) VALUES ($1, $2, 'current')
              ON CONFLICT (key_id) DO UPDATE SET check_value = excluded.check_value, state = 'current', created_at = clock_timestamp()",
         )
         .bind(&id.0[..])
-        .bind(keyring.seal_roots(id, &roots)?)
+        .bind(keyring.seal_roots(id, &roots, requires_macs)?)
         .execute(&mut *tx)
         .await?;
         tx.commit().await?;
     }
     keyring.seal_under(Some(id));
+    Ok(())
+}
+
+/// Says to every node that rows without a MAC open nothing any more.
+pub async fn require_macs(pool: &PgPool, keyring: &Keyring) -> Result<(), KeyError> {
+    let mut tx = pool.begin().await?;
+    let locked: Vec<Known> =
+        sqlx::query_as("SELECT key_id, check_value, state, created_at FROM vault.master_keys ORDER BY key_id FOR UPDATE")
+            .fetch_all(&mut *tx)
+            .await?;
+    let id = check(keyring, &locked)?;
+    let current = locked.iter().find(|known| known.is_current()).ok_or(KeyError::NoneCurrent)?;
+    let (roots, _) = keyring.open_roots(id, &current.check_value)?;
+    sqlx::query("UPDATE vault.master_keys SET check_value = $2 WHERE key_id = $1")
+        .bind(&id.0[..])
+        .bind(keyring.seal_roots(id, &roots, true)?)
+        .execute(&mut *tx)
+        .await?;
+    tx.commit().await?;
+    keyring.require_macs();
     Ok(())
 }
 

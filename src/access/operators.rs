@@ -1,6 +1,8 @@
 //! Operator tokens: `Authorization: Bearer`, each with a role. One is made and revoked by a command, and is an event; that
 //! of the configuration is neither a row nor an event: whoever configures the service runs it.
 
+use std::sync::Arc;
+
 use chrono::{DateTime, Utc};
 use ledger_database::{PgConnection, PgPool};
 pub use ledger_events::operator::OperatorRole as Role;
@@ -9,7 +11,8 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::AccessError;
-use super::seal::Private;
+use super::rows::Row;
+use super::seal::{Keyring, Private};
 
 /// An authenticated operator. Id 0 is the one whose token is in the configuration.
 #[derive(Clone, Copy, Debug)]
@@ -33,12 +36,13 @@ impl Operator {
 #[derive(Clone, Debug)]
 pub struct Operators {
     pool: PgPool,
+    keyring: Arc<Keyring>,
     configured: Option<[u8; 32]>,
 }
 
 impl Operators {
-    pub fn new(pool: PgPool, configured: Option<&Private>) -> Operators {
-        Operators { pool, configured: configured.map(|token| hash(token.expose())) }
+    pub fn new(pool: PgPool, keyring: Arc<Keyring>, configured: Option<&Private>) -> Operators {
+        Operators { pool, keyring, configured: configured.map(|token| hash(token.expose())) }
     }
 
     pub async fn authenticate(&self, token: &str) -> Result<Operator, AccessError> {
@@ -46,25 +50,28 @@ impl Operators {
         if self.configured.is_some_and(|configured| bool::from(configured.ct_eq(&hash))) {
             return Ok(Operator { id: 0, role: Role::Admin });
         }
-        let found: Option<(i64, String)> =
-            sqlx::query_as("SELECT id, role FROM vault.operators WHERE token_hash = $1 AND revoked_at IS NULL")
-                .bind(&hash[..])
-                .fetch_optional(&self.pool)
-                .await
-                .map_err(|error| {
-                    tracing::warn!(%error, "operator tokens cannot be looked up");
-                    AccessError::Unavailable
-                })?;
-        let (id, role) = found.ok_or(AccessError::Unknown)?;
+        let found: Option<(i64, String, Option<Vec<u8>>)> = sqlx::query_as(
+            "SELECT o.id, o.role, m.mac FROM vault.operators o LEFT JOIN vault.operator_macs m ON m.operator_id = o.id
+             WHERE o.token_hash = $1 AND o.revoked_at IS NULL",
+        )
+        .bind(&hash[..])
+        .fetch_optional(&self.pool)
+        .await
+        .map_err(|error| {
+            tracing::warn!(%error, "operator tokens cannot be looked up");
+            AccessError::Unavailable
+        })?;
+        let (id, role, mac) = found.ok_or(AccessError::Unknown)?;
+        if !self.keyring.admits(Row::Operator { id, role: &role, token_hash: &hash }, mac.as_deref()) {
+            return Err(AccessError::Unknown);
+        }
         Ok(Operator { id, role: Role::parse(&role).ok_or(AccessError::Unknown)? })
     }
+}
 
-    /// Every token that was issued, oldest first; never the tokens themselves.
-    pub async fn list(&self) -> Result<Vec<IssuedToken>, sqlx::Error> {
-        sqlx::query_as("SELECT id, name, role, created_at, revoked_at FROM vault.operators ORDER BY id")
-            .fetch_all(&self.pool)
-            .await
-    }
+/// Every token that was issued, oldest first; never the tokens themselves.
+pub async fn list(pool: &PgPool) -> Result<Vec<IssuedToken>, sqlx::Error> {
+    sqlx::query_as("SELECT id, name, role, created_at, revoked_at FROM vault.operators ORDER BY id").fetch_all(pool).await
 }
 
 /// The names of operators whose tokens were issued, revoked or not.
@@ -101,7 +108,7 @@ pub struct Known {
 /// What becomes of a token.
 #[derive(Debug)]
 pub enum Change {
-    Issue { id: i64, name: Private, role: Role, token_hash: [u8; 32], issued_at: DateTime<Utc> },
+    Issue { id: i64, name: Private, role: Role, token_hash: [u8; 32], mac: [u8; 32], issued_at: DateTime<Utc> },
     Revoke { id: i64, revoked_at: DateTime<Utc> },
 }
 
@@ -123,7 +130,7 @@ pub async fn lock(conn: &mut PgConnection, shard: ShardId, ids: &[i64]) -> Resul
 pub async fn write(conn: &mut PgConnection, changes: &[Change]) -> Result<(), sqlx::Error> {
     for change in changes {
         match change {
-            Change::Issue { id, name, role, token_hash, issued_at } => {
+            Change::Issue { id, name, role, token_hash, mac, issued_at } => {
                 sqlx::query(
                     "INSERT INTO vault.operators (id, name, role, token_hash, created_at) OVERRIDING SYSTEM VALUE
                      VALUES ($1, $2, $3, $4, $5)",
@@ -134,7 +141,12 @@ pub async fn write(conn: &mut PgConnection, changes: &[Change]) -> Result<(), sq
                 .bind(&token_hash[..])
                 .bind(issued_at)
                 .execute(&mut *conn)
-                .await?
+                .await?;
+                sqlx::query("INSERT INTO vault.operator_macs (operator_id, mac) VALUES ($1, $2)")
+                    .bind(id)
+                    .bind(&mac[..])
+                    .execute(&mut *conn)
+                    .await?
             }
             Change::Revoke { id, revoked_at } => {
                 sqlx::query("UPDATE vault.operators SET revoked_at = $2 WHERE id = $1")

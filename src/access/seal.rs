@@ -8,7 +8,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use base64::Engine;
@@ -132,6 +132,8 @@ pub struct Keyring {
     /// Index of the key that seals, or [`NO_KEY`].
     sealing: Arc<AtomicUsize>,
     roots: OnceLock<Roots>,
+    /// Rows without a MAC open nothing: the file or the database says so. It is never taken back.
+    requires_macs: AtomicBool,
 }
 
 impl fmt::Debug for Keyring {
@@ -183,6 +185,8 @@ impl fmt::Debug for DataKey {
 pub const DATA_KEY: &str = "data_key";
 /// The kind that check values are sealed as.
 const ROOTS: &str = "master_key";
+/// The line of a key file that says that rows without a MAC open nothing.
+pub const SEALED: &str = "sealed";
 
 impl DataKey {
     /// As [`Keyring::seal`]. The row has to name the key.
@@ -196,16 +200,19 @@ impl DataKey {
 }
 
 impl Keyring {
-    /// From the text of a master key file: a line for each key, 32 bytes in base64. White space around them, empty lines and
-    /// lines that begin with `#` are ignored.
+    /// From the text of a master key file: a line for each key, 32 bytes in base64. A line `sealed` says that rows without a
+    /// MAC open nothing, whatever the database says. White space around lines, empty lines and lines that begin with `#` are
+    /// ignored.
     pub fn from_base64(text: &str) -> Result<Keyring, SealError> {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-        let keys = lines.map(MasterKey::from_base64).collect::<Result<Vec<_>, _>>()?;
+        let (sealed, keys): (Vec<_>, Vec<_>) = lines.partition(|line| *line == SEALED);
+        let keys = keys.into_iter().map(MasterKey::from_base64).collect::<Result<Vec<_>, _>>()?;
         let ids: HashSet<KeyId> = keys.iter().map(|key| key.id).collect();
         if keys.is_empty() || ids.len() < keys.len() {
             return Err(SealError::MasterKeys);
         }
-        Ok(Keyring { keys, sealing: Arc::default(), roots: OnceLock::new() })
+        let requires_macs = AtomicBool::new(!sealed.is_empty());
+        Ok(Keyring { keys, sealing: Arc::default(), roots: OnceLock::new(), requires_macs })
     }
 
     /// A new master key, as the text of its file.
@@ -270,18 +277,44 @@ impl Keyring {
         Ok(Roots { fingerprint_key: self.key(id)?.fingerprint_key.clone(), row_key: Zeroizing::new(rand::random()) })
     }
 
-    /// The check value of a key: the roots, sealed under it.
-    pub(super) fn seal_roots(&self, id: KeyId, roots: &Roots) -> Result<Vec<u8>, SealError> {
+    /// The check value of a key, sealed under it: the roots, and whether rows without a MAC are refused.
+    pub(super) fn seal_roots(&self, id: KeyId, roots: &Roots, requires_macs: bool) -> Result<Vec<u8>, SealError> {
         let key = self.key(id)?;
-        let plain = Zeroizing::new([*roots.fingerprint_key, *roots.row_key].concat());
+        let plain = Zeroizing::new([&roots.fingerprint_key[..], &roots.row_key[..], &[requires_macs.into()]].concat());
         Ok([&key.id.0[..], &encrypt(&key.cipher, ROOTS, 0, &plain)?[..]].concat())
     }
 
-    pub(super) fn open_roots(&self, id: KeyId, check_value: &[u8]) -> Result<Roots, SealError> {
+    pub(super) fn open_roots(&self, id: KeyId, check_value: &[u8]) -> Result<(Roots, bool), SealError> {
         let plain = self.key(id)?.open(ROOTS, 0, check_value)?;
         let (fingerprint_key, rest) = plain.split_first_chunk::<32>().ok_or(SealError::Unreadable)?;
-        let row_key: [u8; 32] = rest.try_into().map_err(|_| SealError::Unreadable)?;
-        Ok(Roots { fingerprint_key: Zeroizing::new(*fingerprint_key), row_key: Zeroizing::new(row_key) })
+        let (row_key, rest) = rest.split_first_chunk::<32>().ok_or(SealError::Unreadable)?;
+        let requires_macs = match rest {
+            [0] => false,
+            [1] => true,
+            _ => return Err(SealError::Unreadable),
+        };
+        let (fingerprint_key, row_key) = (Zeroizing::new(*fingerprint_key), Zeroizing::new(*row_key));
+        Ok((Roots { fingerprint_key, row_key }, requires_macs))
+    }
+
+    /// Whether rows without a MAC open nothing.
+    pub fn requires_macs(&self) -> bool {
+        self.requires_macs.load(Ordering::Acquire)
+    }
+
+    pub(super) fn require_macs(&self) {
+        self.requires_macs.store(true, Ordering::Release);
+    }
+
+    /// A hash under the key that authenticates rows; the parts are told apart.
+    pub(super) fn row_hash(&self, kind: &str, parts: &[&[u8]]) -> Result<[u8; 32], SealError> {
+        let roots = self.roots.get().ok_or(SealError::NotCurrent)?;
+        let lengths: Vec<[u8; 8]> = parts.iter().map(|part| (part.len() as u64).to_be_bytes()).collect();
+        let mut all: Vec<&[u8]> = vec![kind.as_bytes(), b"\0"];
+        for (length, part) in lengths.iter().zip(parts) {
+            all.extend([&length[..], part]);
+        }
+        Ok(keyed_hash(&roots.row_key[..], &all))
     }
 
     /// Uses these roots; false if others are in use already.
@@ -413,9 +446,10 @@ mod tests {
         let both = Keyring::from_base64(&format!("{}\n{}", *new, *old)).unwrap();
         let expected = before.fingerprint("user.email", "a@example.com");
         let roots = before.new_roots(before.first().unwrap()).unwrap();
-        let check = before.seal_roots(before.first().unwrap(), &roots).unwrap();
+        let check = before.seal_roots(before.first().unwrap(), &roots, true).unwrap();
         assert_ne!(both.fingerprint("user.email", "a@example.com"), expected);
-        assert!(both.use_roots(both.open_roots(before.first().unwrap(), &check).unwrap()));
+        let (opened, requires_macs) = both.open_roots(before.first().unwrap(), &check).unwrap();
+        assert!(both.use_roots(opened) && requires_macs);
         assert_eq!(both.fingerprint("user.email", "a@example.com"), expected);
         assert!(!both.use_roots(both.new_roots(both.first().unwrap()).unwrap()), "others are not taken on");
     }

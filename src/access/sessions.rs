@@ -21,6 +21,7 @@ use tokio_util::task::TaskTracker;
 
 use super::gate::LoginBudget;
 use super::passwords::{Lane, Passwords};
+use super::rows::Row;
 use super::seal::{Keyring, Private, random_secret};
 use super::tokens::{AccessTokens, Claims};
 use super::{AccessError, Principal, Who};
@@ -62,10 +63,17 @@ struct Known {
     shard_id: ShardId,
     portal_hash: Vec<u8>,
     portal_expires_at: DateTime<Utc>,
+    mac: Option<Vec<u8>>,
     now: DateTime<Utc>,
 }
 
 impl Known {
+    fn is_authentic(&self, keyring: &Keyring) -> bool {
+        let Known { user_id, account_id, portal_expires_at, .. } = *self;
+        let row = Row::Session { id: self.session_id, user_id, account_id, portal_hash: &self.portal_hash, portal_expires_at };
+        keyring.admits(row, self.mac.as_deref())
+    }
+
     fn principal(&self) -> Result<Principal, AccessError> {
         let role = UserRole::parse(&self.role).ok_or(AccessError::InvalidToken)?;
         let who = Who::User { id: self.user_id, role, session_id: self.session_id };
@@ -95,9 +103,19 @@ struct Refreshable {
     session_id: SessionId,
     user_id: UserId,
     account_id: AccountId,
+    expires_at: DateTime<Utc>,
+    mac: Option<Vec<u8>>,
     is_used: bool,
     /// Neither expired nor revoked, and its user not removed.
     is_good: bool,
+}
+
+/// A new session, with its first refresh token.
+#[derive(Debug, FromRow)]
+struct Begun {
+    portal_expires_at: DateTime<Utc>,
+    #[sqlx(flatten)]
+    renewed: Renewed,
 }
 
 /// A new refresh token's row.
@@ -163,29 +181,34 @@ impl Sessions {
     /// [`AccessError::WrongPassword`] for an unknown email as for a wrong password: the same work is
     /// done for both.
     pub async fn log_in(&self, email: &str, password: Private, network: IpAddr) -> Result<(Granted, Private), AccessError> {
-        let found: Option<(UserId, AccountId, String)> = sqlx::query_as(
-            "SELECT v.user_id, u.account_id, v.password_hash FROM vault.users v JOIN users u ON u.id = v.user_id WHERE v.email_lookup = $1",
+        let found: Option<(UserId, AccountId, String, Option<Vec<u8>>)> = sqlx::query_as(
+            "SELECT v.user_id, u.account_id, v.password_hash, m.mac FROM vault.users v JOIN users u ON u.id = v.user_id
+             LEFT JOIN vault.user_macs m ON m.user_id = v.user_id WHERE v.email_lookup = $1",
         )
         .bind(&self.email_lookup(email)[..])
         .fetch_optional(&self.pool)
         .await?;
-        let (user, hash) = found.map(|(user_id, account_id, hash)| ((user_id, account_id), Private::new(hash))).unzip();
+        let (user, hash) = found.map(|(user_id, account_id, hash, mac)| ((user_id, account_id, mac), Private::new(hash))).unzip();
         let is_right = self.passwords.verify(Lane::Source(network), password, hash.clone()).await?;
-        let ((user_id, account_id), hash) = user.zip(hash).filter(|_| is_right).ok_or(AccessError::WrongPassword)?;
+        let ((user_id, account_id, mac), hash) = user.zip(hash).filter(|_| is_right).ok_or(AccessError::WrongPassword)?;
+        if !self.keyring.admits(Row::User { id: user_id, account_id, password_hash: hash.expose() }, mac.as_deref()) {
+            return Err(AccessError::WrongPassword);
+        }
         let (portal_secret, refresh_token) = (random_secret(), random_secret());
         // The user may have been removed meanwhile, or got another password: who waits here for such a
         // change then sees it, and it ends the sessions of those who came before.
-        let begun: Option<Renewed> = sqlx::query_as(
+        let mut transaction = self.pool.begin().await?;
+        let begun: Option<Begun> = sqlx::query_as(
             "WITH clock AS (SELECT clock_timestamp()::timestamptz(3) AS now), session AS (
                 INSERT INTO vault.sessions (user_id, portal_hash, portal_expires_at, expires_at)
                 SELECT v.user_id, $2, clock.now + $4, clock.now + $5 FROM vault.users v CROSS JOIN clock
                 WHERE v.user_id = $1 AND v.password_hash = $6 FOR SHARE OF v
-                RETURNING id, expires_at), token AS (
+                RETURNING id, portal_expires_at, expires_at), token AS (
                 INSERT INTO vault.refresh_tokens (token_hash, session_id, expires_at) SELECT $3, id, expires_at FROM session), source AS (
                 INSERT INTO vault.login_sources AS s (user_id, source_hash, succeeded_at)
                 SELECT $1, $7, clock.now FROM session CROSS JOIN clock
                 ON CONFLICT (user_id, source_hash) DO UPDATE SET succeeded_at = greatest(s.succeeded_at, excluded.succeeded_at))
-             SELECT session.id AS session_id, session.expires_at, clock.now FROM session CROSS JOIN clock",
+             SELECT session.id AS session_id, session.portal_expires_at, session.expires_at, clock.now FROM session CROSS JOIN clock",
         )
         .bind(user_id)
         .bind(&hash_of(portal_secret.expose())[..])
@@ -194,9 +217,18 @@ impl Sessions {
         .bind(REFRESH_LIFETIME)
         .bind(hash.expose())
         .bind(&self.source_hash(email, network)[..])
-        .fetch_optional(&self.pool)
+        .fetch_optional(&mut *transaction)
         .await?;
-        let begun = begun.ok_or(AccessError::WrongPassword)?;
+        let Begun { portal_expires_at, renewed: begun } = begun.ok_or(AccessError::WrongPassword)?;
+        let portal_hash = &hash_of(portal_secret.expose())[..];
+        let session = Row::Session { id: begun.session_id, user_id, account_id, portal_hash, portal_expires_at };
+        sqlx::query("INSERT INTO vault.session_macs (session_id, mac) VALUES ($1, $2)")
+            .bind(begun.session_id)
+            .bind(&self.mac(session)?[..])
+            .execute(&mut *transaction)
+            .await?;
+        self.keep_token_mac(&mut transaction, &hash_of(refresh_token.expose()), &begun).await?;
+        transaction.commit().await?;
         let cookie = Private::new(format!("{}.{}", begun.session_id, portal_secret.expose()));
         Ok((self.granted(user_id, account_id, &begun, refresh_token)?, cookie))
     }
@@ -211,15 +243,20 @@ impl Sessions {
         let mut transaction = self.pool.begin().await?;
         // Whoever comes second waits here, and then sees that the token is used.
         let known: Option<Refreshable> = sqlx::query_as(
-            "SELECT s.id AS session_id, s.user_id, u.account_id, t.used_at IS NOT NULL AS is_used,
+            "SELECT s.id AS session_id, s.user_id, u.account_id, t.expires_at, m.mac, t.used_at IS NOT NULL AS is_used,
                 t.expires_at > clock_timestamp() AND s.revoked_at IS NULL AND NOT u.is_removed AS is_good
              FROM vault.refresh_tokens t JOIN vault.sessions s ON s.id = t.session_id JOIN users u ON u.id = s.user_id
+             LEFT JOIN vault.refresh_token_macs m ON m.token_hash = t.token_hash
              WHERE t.token_hash = $1 FOR UPDATE OF t, s",
         )
         .bind(&token_hash[..])
         .fetch_optional(&mut *transaction)
         .await?;
         let known = known.ok_or(AccessError::InvalidToken)?;
+        let row = Row::RefreshToken { token_hash: &token_hash, session_id: known.session_id, expires_at: known.expires_at };
+        if !self.keyring.admits(row, known.mac.as_deref()) {
+            return Err(AccessError::InvalidToken);
+        }
         if known.is_used {
             sqlx::query("UPDATE vault.sessions SET revoked_at = clock_timestamp() WHERE id = $1 AND revoked_at IS NULL")
                 .bind(known.session_id)
@@ -247,6 +284,7 @@ impl Sessions {
         .bind(REFRESH_LIFETIME)
         .fetch_one(&mut *transaction)
         .await?;
+        self.keep_token_mac(&mut transaction, &hash_of(next.expose()), &renewed).await?;
         transaction.commit().await?;
         self.granted(known.user_id, known.account_id, &renewed, next)
     }
@@ -288,9 +326,27 @@ impl Sessions {
         let (reply, found) = oneshot::channel();
         self.lookups.try_send(Lookup { session_id, reply }).map_err(|_| AccessError::Unavailable)?;
         match tokio::time::timeout(DEADLINE, found).await {
-            Ok(Ok(found)) => found,
+            Ok(Ok(found)) => Ok(found?.filter(|known| known.is_authentic(&self.keyring))),
             _ => Err(AccessError::Unavailable),
         }
+    }
+
+    fn mac(&self, row: Row<'_>) -> Result<[u8; 32], AccessError> {
+        self.keyring.row_mac(row).map_err(|error| {
+            tracing::error!(%error, "a session's row cannot be authenticated");
+            AccessError::Unavailable
+        })
+    }
+
+    async fn keep_token_mac(&self, conn: &mut PgConnection, token_hash: &[u8; 32], token: &Renewed) -> Result<(), AccessError> {
+        let Renewed { session_id, expires_at, .. } = *token;
+        let mac = self.mac(Row::RefreshToken { token_hash, session_id, expires_at })?;
+        sqlx::query("INSERT INTO vault.refresh_token_macs (token_hash, mac) VALUES ($1, $2)")
+            .bind(&token_hash[..])
+            .bind(&mac[..])
+            .execute(conn)
+            .await?;
+        Ok(())
     }
 
     fn granted(
@@ -359,9 +415,10 @@ async fn look_up(pool: PgPool, heartbeat: Heartbeat, mut waiting: mpsc::Receiver
         ids.sort_unstable();
         ids.dedup();
         let found: Result<Vec<Known>, sqlx::Error> = sqlx::query_as(
-            "SELECT s.id AS session_id, s.user_id, u.role, u.account_id, a.shard_id, s.portal_hash, s.portal_expires_at,
+            "SELECT s.id AS session_id, s.user_id, u.role, u.account_id, a.shard_id, s.portal_hash, s.portal_expires_at, m.mac,
                 clock_timestamp() AS now
              FROM vault.sessions s JOIN users u ON u.id = s.user_id JOIN accounts a ON a.id = u.account_id
+             LEFT JOIN vault.session_macs m ON m.session_id = s.id
              WHERE s.id = ANY($1) AND s.revoked_at IS NULL AND NOT u.is_removed",
         )
         .bind(ids)

@@ -69,6 +69,8 @@ pub enum Difference {
     /// Deliveries of the events after a position and up to another one, all more than a minute old, are not there: the
     /// projection has not come to them.
     Overdue { shard: ShardId, after: Position, upto: Position, deliveries: i64 },
+    /// A row that opens something, or a sealed value, is not what the service wrote.
+    Secret { table: &'static str, row: String, problem: String },
     /// A count or a mark, by which the pages of lists are found, is wrong.
     Listing { shard: ShardId, table: String, account_id: AccountId, field: String, stored: Option<i64>, derived: Option<i64> },
 }
@@ -221,6 +223,7 @@ impl fmt::Display for Difference {
                 )?;
                 write!(f, "{deliveries} are missing")
             }
+            Self::Secret { table, row, problem } => write!(f, "{table} {row}: {problem}"),
             Self::Listing { shard, table, account_id, field, stored, derived } => {
                 let or_none = |value: &Option<i64>| value.map_or_else(|| "none".to_owned(), |value| value.to_string());
                 let (stored, derived) = (or_none(stored), or_none(derived));

@@ -14,6 +14,7 @@ mod pipeline;
 mod positions;
 pub mod rebuild;
 pub(crate) mod rules;
+mod secrets;
 mod shadow;
 mod shards;
 mod streams;
@@ -29,7 +30,7 @@ use crate::ledger::reader::ReadError;
 
 pub use difference::{Difference, FieldDifference, Findings, RowDifference, RowProblem};
 pub use rebuild::{Rebuild, Rebuilt, rebuild};
-pub use verify::{Counts, Reach, Report, verify};
+pub use verify::{Counts, Reach, Report, verify, verify_with};
 
 /// Why an audit could not be done; what it found wrong is a [`Difference`].
 #[derive(Debug, thiserror::Error)]

@@ -18,7 +18,8 @@ use ledger_projections::{
 };
 
 use super::tables::{Rows, Table, table};
-use super::{AuditError, Counts, Difference, Findings, Progress, images, operators, rules, vouchers};
+use super::{AuditError, Counts, Difference, Findings, Progress, images, operators, rules, secrets, vouchers};
+use crate::access::seal::Keyring;
 use crate::ledger::FIRST_SHARD;
 use crate::ledger::reader::Stored;
 
@@ -40,6 +41,7 @@ struct Folded {
     payouts: HashMap<i64, Payout>,
     statements: HashMap<i64, Statement>,
     operators: HashMap<i64, operators::Told>,
+    commitments: HashMap<i64, secrets::Told>,
     totals: totals::Folded,
     /// What the daily totals have not seen, of wallets whose stream goes on in the next page.
     ahead: Vec<Recorded>,
@@ -72,6 +74,7 @@ pub async fn check(
     conn: &mut PgConnection,
     shard: ShardId,
     stream: StreamType,
+    keyring: Option<&Keyring>,
     counts: &mut Counts,
     findings: &mut Findings,
     progress: &impl Fn(Progress),
@@ -108,6 +111,7 @@ pub async fn check(
             at = (stored.stream_id, stored.version);
             // What cannot be read was named by the walk over the positions.
             let Ok(recorded) = stored.decode() else { continue };
+            secrets::fold(&mut folded.commitments, &recorded);
             if let Some(problem) = folded.step(&recorded) {
                 let (id, position) = (recorded.stream_id, recorded.moment.position);
                 findings.add(Difference::Rule { shard, stream: stream.as_str(), id, position, problem });
@@ -126,6 +130,16 @@ pub async fn check(
         }
         if stream == StreamType::Operator && shard == FIRST_SHARD {
             operators::check(conn, shard, (compared, to), &folded.operators, findings).await?;
+        }
+        let streams = secrets::Streams { shard, range: (compared, to), told: &folded.commitments };
+        match (stream, keyring) {
+            (StreamType::Credential, _) => secrets::credentials(conn, streams, &folded.credentials, keyring, findings).await?,
+            (StreamType::User, _) => secrets::users(conn, streams, &folded.users, keyring, findings).await?,
+            (StreamType::Webhook, _) => secrets::webhooks(conn, streams, &folded.webhooks, keyring, findings).await?,
+            (StreamType::Operator, Some(keyring)) if shard == FIRST_SHARD => {
+                secrets::operators(conn, streams, keyring, findings).await?;
+            }
+            _ => {}
         }
         if stream == StreamType::Wallet {
             let ids: Vec<String> = folded.transactions.iter().map(|t| t.id.to_string()).collect();
@@ -263,6 +277,7 @@ impl Folded {
             payouts: one(&mut self.payouts, id),
             statements: one(&mut self.statements, id),
             operators: one(&mut self.operators, id),
+            commitments: one(&mut self.commitments, id),
             totals: self.totals.split_off(id),
             ahead: self.ahead.extract_if(.., |recorded| recorded.stream_id == id).collect(),
             transactions: vec![],

@@ -8,7 +8,8 @@ use sqlx::postgres::PgConnectOptions;
 
 use ledger_projections::{deliveries as delivery_projection, totals};
 
-use super::{AuditError, Difference, Findings, Progress, deliveries, lists, lock, positions, shards, streams, tree};
+use super::{AuditError, Difference, Findings, Progress, deliveries, lists, lock, positions, secrets, shards, streams, tree};
+use crate::access::seal::Keyring;
 use crate::ledger::connect::RUNTIME_ROLE;
 use crate::ledger::half_imported;
 use crate::ledger::health::Health;
@@ -51,6 +52,8 @@ pub struct Report {
     /// Whether what is to be delivered is delivered or on its way, up to where the projection has come, or should
     /// have come by now.
     pub delivery_health: Health,
+    /// Whether keys, passwords, sessions and secrets were compared, too: only who has the master key can.
+    pub secrets_compared: bool,
     /// Three for each shard: the deliveries, the daily totals and the transparency log.
     pub reached: Vec<Reach>,
     /// How many differences there are.
@@ -95,10 +98,24 @@ const SCRATCH: &str = "
 /// Writes nothing but temporary tables. Refused with [`AuditError::Busy`] beside a rebuild, whose
 /// swap would take the rows from under it.
 pub async fn verify(options: &PgConnectOptions, progress: impl Fn(Progress)) -> Result<Report, AuditError> {
+    verify_with(options, None, progress).await
+}
+
+/// As [`verify`], and compares what opens something with what the log and its MACs commit to: keys, passwords, sessions,
+/// signing secrets, data keys.
+pub async fn verify_with(
+    options: &PgConnectOptions,
+    keyring: Option<&Keyring>,
+    progress: impl Fn(Progress),
+) -> Result<Report, AuditError> {
     let mut conn = connect(options).await?;
     lock::shared(&mut conn).await?;
     sqlx::raw_sql(SCRATCH).execute(&mut conn).await?;
     let mut findings = Findings::default();
+    let keyring = match keyring {
+        Some(keyring) if secrets::adopt(&mut conn, keyring, &mut findings).await? => Some(keyring),
+        _ => None,
+    };
     let mut counts = Counts::default();
     let mut health = Health::default();
     let mut reached = vec![];
@@ -114,7 +131,7 @@ pub async fn verify(options: &PgConnectOptions, progress: impl Fn(Progress)) -> 
         let head = positions::head(&mut conn, shard, &mut findings).await?;
         counts.events += positions::check(&mut conn, shard, head, &mut findings, &progress).await?;
         for stream in StreamType::ALL {
-            streams::check(&mut conn, shard, *stream, &mut counts, &mut findings, &progress).await?;
+            streams::check(&mut conn, shard, *stream, keyring, &mut counts, &mut findings, &progress).await?;
         }
         streams::extra_transactions(&mut conn, shard, &mut findings).await?;
         deliveries::check(&mut conn, shard, &mut counts, &mut health, &mut findings, &progress).await?;
@@ -133,9 +150,21 @@ pub async fn verify(options: &PgConnectOptions, progress: impl Fn(Progress)) -> 
         }
         reached.push(tree::check(&mut conn, shard, &mut findings, &progress).await?);
     }
+    secrets::data_keys(&mut conn, keyring, &mut findings).await?;
+    if let Some(keyring) = keyring {
+        secrets::sessions(&mut conn, keyring, &mut findings).await?;
+    }
     lock::release(&mut conn).await?;
     conn.close().await?;
-    Ok(Report { counts, delivery_health: health, reached, found: findings.found, differences: findings.differences })
+    let secrets_compared = keyring.is_some();
+    Ok(Report {
+        counts,
+        delivery_health: health,
+        secrets_compared,
+        reached,
+        found: findings.found,
+        differences: findings.differences,
+    })
 }
 
 async fn connect(options: &PgConnectOptions) -> Result<PgConnection, sqlx::Error> {

@@ -12,13 +12,15 @@ use super::escape;
 use super::offline::{self, OfflineArgs};
 use super::output::{Output, with_progress};
 use crate::audit::{self, Difference, Progress, Rebuild};
-use crate::config::DatabaseSettings;
-use crate::node::Database;
+use crate::config::{DatabaseSettings, MasterKeySettings};
+use crate::node::{self, Database};
 
 #[derive(Debug, clap::Args)]
 pub struct VerifyArgs {
     #[command(flatten)]
     database: DatabaseSettings,
+    #[command(flatten)]
+    master_key: MasterKeySettings,
     #[command(flatten)]
     offline: OfflineArgs,
 }
@@ -41,14 +43,15 @@ pub async fn verify(args: &VerifyArgs, output: &Output) -> anyhow::Result<ExitCo
         return offline::verify(&args.offline, output);
     }
     let database = with_progress("starting the embedded Postgres", Database::open(&args.database)).await?;
-    let done = run_verify(database.options(), output).await;
+    let done = run_verify(&database, args, output).await;
     database.close().await?;
     done
 }
 
-async fn run_verify(options: &PgConnectOptions, output: &Output) -> anyhow::Result<ExitCode> {
+async fn run_verify(database: &Database, args: &VerifyArgs, output: &Output) -> anyhow::Result<ExitCode> {
+    let keyring = node::keyring_if_any(&args.master_key, &args.database.data_dir, database.is_embedded())?;
     let bar = Bar::new();
-    let report = audit::verify(options, |progress| bar.show(progress)).await;
+    let report = audit::verify_with(database.options(), keyring.as_deref(), |progress| bar.show(progress)).await;
     bar.end();
     let report = report?;
     if output.json {
@@ -63,6 +66,9 @@ async fn run_verify(options: &PgConnectOptions, output: &Output) -> anyhow::Resu
             ))?;
         }
         output.line(report.delivery_health.to_string())?;
+        if !report.secrets_compared {
+            output.line("keys, passwords, sessions and secrets: not compared, which needs --master-key-file")?;
+        }
         let counts = report.counts;
         output.line(format!(
             "{} events in {} streams, {} movements, {} vouchers, {} deliveries: {}",

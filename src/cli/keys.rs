@@ -9,6 +9,7 @@ use serde_json::json;
 use super::output::{Output, progress_bar, with_progress};
 use crate::access::master_keys;
 use crate::access::rotation::{self, Step};
+use crate::access::sealing;
 use crate::config::{DatabaseSettings, MasterKeySettings};
 use crate::ledger::connect;
 use crate::node::{self, Database};
@@ -28,6 +29,9 @@ enum Keys {
     /// Make the key file's first key current and seal everything under it, while the service runs. Every node must have
     /// been started with both keys. A run that was cut off is gone on with by the next one
     Rotate,
+    /// Give every API key, token, password and session the MAC that proves it, and refuse those without one from now on. Once
+    /// no node of a release without MACs is left, and `verify` finds nothing
+    Seal,
     /// The keys that the ledger knows, and how many values are sealed under each
     Status,
 }
@@ -65,6 +69,16 @@ async fn on(args: &KeysArgs, database: &Database, output: &Output) -> anyhow::Re
             match output.json {
                 true => output.json_line(&facts)?,
                 false => output.facts(&facts)?,
+            }
+        }
+        Keys::Seal => {
+            let sealed = with_progress("sealing", sealing::seal(&pool, &keyring)).await?;
+            output.facts(&json!({
+                "credentials": sealed.credentials, "operators": sealed.operators, "users": sealed.users,
+                "sessions": sealed.sessions, "refresh_tokens": sealed.refresh_tokens,
+            }))?;
+            if !output.json {
+                output.line("Rows without a MAC are refused from now on. Add a line `sealed` to every node's key file, so that nobody who can write to the database takes that back.")?;
             }
         }
         Keys::Status => {

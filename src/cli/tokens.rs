@@ -10,7 +10,7 @@ use serde_json::json;
 use super::output::{Output, with_progress};
 use super::writing::{ByArgs, Writing};
 use crate::access::seal::random_secret;
-use crate::access::{Operators, Role};
+use crate::access::{Role, operators};
 use crate::config::{DatabaseSettings, MasterKeySettings};
 use crate::ledger::command::IssueOperatorToken;
 use crate::ledger::submission::WriteError;
@@ -79,7 +79,7 @@ async fn on(args: &TokenArgs, database: &Database, output: &Output) -> anyhow::R
         }
         Token::List => {
             let pool = connect::pool(database.options());
-            let tokens = Operators::new(pool.clone(), None).list().await;
+            let tokens = operators::list(&pool).await;
             pool.close().await;
             let tokens = tokens?.into_iter().map(|token| {
                 json!({"id": token.id, "name": token.name, "role": token.role,

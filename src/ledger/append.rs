@@ -17,15 +17,16 @@ use ledger_events::replay::evolve as evolve_replay;
 use ledger_events::user::evolve as evolve_user;
 use ledger_events::wallet::evolve as evolve_wallet;
 use ledger_events::webhook::evolve as evolve_webhook;
-use ledger_events::{AccountId, Event, Metadata, Moment, Position, ShardId};
+use ledger_events::{AccountId, Event, Metadata, Moment, Position, ShardId, UserId};
 use ledger_projections::wallets::Transaction;
 use ledger_projections::write::{Head, JsonText, Write};
 use ledger_projections::{
     ProjectionError, accounts, beneficiaries, catalogue, orders, payouts, replays, row_type, statements, users, wallets, webhooks,
 };
+use sqlx::postgres::PgQueryResult;
 use uuid::Uuid;
 
-use super::batch::{Appended, Batch, SealedText, UserChange, answer_kind};
+use super::batch::{Appended, Batch, NewCredential, SealedText, UserChange, answer_kind};
 use super::keys::{self, NewKey, Owner};
 use super::reader::Stored;
 use super::stock;
@@ -312,39 +313,54 @@ impl Batch {
 
     async fn write_vault(&self, conn: &mut PgConnection) -> Result<(), ProjectionError> {
         let rows = &self.vault;
-        for (id, key_hash, secret_hash) in &rows.credentials {
+        for NewCredential { id, key_hash, secret_hash, mac } in &rows.credentials {
             sqlx::query("INSERT INTO vault.credentials (credential_id, key_hash, secret_hash) VALUES ($1, $2, $3)")
                 .bind(id)
                 .bind(&key_hash[..])
                 .bind(&secret_hash[..])
                 .execute(&mut *conn)
                 .await?;
+            sqlx::query("INSERT INTO vault.credential_macs (credential_id, mac) VALUES ($1, $2)")
+                .bind(id)
+                .bind(&mac[..])
+                .execute(&mut *conn)
+                .await?;
         }
-        for (id, sealed) in &rows.signing_secrets {
+        for (id, sealed, mac) in &rows.signing_secrets {
             sqlx::query("UPDATE vault.credentials SET signing_secret = $2 WHERE credential_id = $1")
                 .bind(id)
                 .bind(&**sealed)
                 .execute(&mut *conn)
                 .await?;
+            sqlx::query(
+                "INSERT INTO vault.credential_macs (credential_id, secret_mac) VALUES ($1, $2)
+                 ON CONFLICT (credential_id) DO UPDATE SET secret_mac = excluded.secret_mac",
+            )
+            .bind(id)
+            .bind(&mac[..])
+            .execute(&mut *conn)
+            .await?;
         }
         blocks::end(conn, &rows.lifted).await?;
         operators::write(conn, &rows.operators).await?;
         for change in &rows.users {
             match change {
-                UserChange::Admit { id, email_lookup, password_hash } => {
+                UserChange::Admit { id, email_lookup, password_hash, mac } => {
                     sqlx::query("INSERT INTO vault.users (user_id, email_lookup, password_hash) VALUES ($1, $2, $3)")
                         .bind(id)
                         .bind(&email_lookup[..])
                         .bind(password_hash.expose())
                         .execute(&mut *conn)
-                        .await?
+                        .await?;
+                    keep_user_mac(conn, *id, mac).await?
                 }
-                UserChange::Password { id, password_hash } => {
+                UserChange::Password { id, password_hash, mac } => {
                     sqlx::query("UPDATE vault.users SET password_hash = $2 WHERE user_id = $1")
                         .bind(id)
                         .bind(password_hash.expose())
                         .execute(&mut *conn)
-                        .await?
+                        .await?;
+                    keep_user_mac(conn, *id, mac).await?
                 }
                 UserChange::EndSessions(id) => sessions::end_all(&mut *conn, *id).await?,
                 UserChange::Remove(id) => {
@@ -358,6 +374,16 @@ impl Batch {
         }
         Ok(())
     }
+}
+
+async fn keep_user_mac(conn: &mut PgConnection, id: UserId, mac: &[u8; 32]) -> Result<PgQueryResult, sqlx::Error> {
+    sqlx::query(
+        "INSERT INTO vault.user_macs (user_id, mac) VALUES ($1, $2) ON CONFLICT (user_id) DO UPDATE SET mac = excluded.mac",
+    )
+    .bind(id)
+    .bind(&mac[..])
+    .execute(conn)
+    .await
 }
 
 const EVENTS: &str =

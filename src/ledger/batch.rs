@@ -77,10 +77,19 @@ pub struct Appended {
 /// What becomes of how a user logs in.
 #[derive(Debug)]
 pub enum UserChange {
-    Admit { id: UserId, email_lookup: [u8; 32], password_hash: Private },
-    Password { id: UserId, password_hash: Private },
+    Admit { id: UserId, email_lookup: [u8; 32], password_hash: Private, mac: [u8; 32] },
+    Password { id: UserId, password_hash: Private, mac: [u8; 32] },
     EndSessions(UserId),
     Remove(UserId),
+}
+
+/// How a client with a new API key is known.
+#[derive(Debug)]
+pub struct NewCredential {
+    pub id: CredentialId,
+    pub key_hash: [u8; 32],
+    pub secret_hash: [u8; 32],
+    pub mac: [u8; 32],
 }
 
 /// Rows that the commands' secrets become.
@@ -88,8 +97,9 @@ pub enum UserChange {
 pub struct VaultRows {
     pub texts: Vec<SealedText>,
     pub keys: Vec<NewKey>,
-    pub credentials: Vec<(CredentialId, [u8; 32], [u8; 32])>,
-    pub signing_secrets: Vec<(CredentialId, Vec<u8>)>,
+    pub credentials: Vec<NewCredential>,
+    /// Sealed, each with its MAC.
+    pub signing_secrets: Vec<(CredentialId, Vec<u8>, [u8; 32])>,
     pub lifted: Vec<IpAddr>,
     /// In the order in which they were decided.
     pub operators: Vec<operators::Change>,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use reqwest::Url;
 
 use super::NodeError;
-use crate::access::seal::Keyring;
+use crate::access::seal::{Keyring, SEALED};
 use crate::config::{Config, ConfigError, MasterKeySettings, read_private};
 use crate::ledger::Ledger;
 use crate::transparency::PublicLog;
@@ -33,7 +33,8 @@ pub fn keyring(settings: &MasterKeySettings, data_dir: &Path, is_embedded: bool)
     let path = match &settings.master_key_file {
         Some(path) => path,
         None if is_embedded => {
-            make(&made, &Keyring::generate())?;
+            // Nobody has written to this ledger without MACs: see `access::rows`.
+            make(&made, &format!("{}\n{SEALED}", *Keyring::generate()))?;
             &made
         }
         None => {
@@ -45,6 +46,18 @@ pub fn keyring(settings: &MasterKeySettings, data_dir: &Path, is_embedded: bool)
     let text = read_private(path, name)?;
     let keyring = Keyring::from_base64(text.expose());
     keyring.map(Arc::new).map_err(|error| ConfigError(format!("{name}: {}: {error}", path.display())).into())
+}
+
+/// The keyring, if its file is named, or is there beside the embedded server: for what goes without it.
+pub fn keyring_if_any(
+    settings: &MasterKeySettings,
+    data_dir: &Path,
+    is_embedded: bool,
+) -> Result<Option<Arc<Keyring>>, NodeError> {
+    if settings.master_key_file.is_none() && !(is_embedded && data_dir.join(MASTER_KEY_FILE).exists()) {
+        return Ok(None);
+    }
+    keyring(settings, data_dir, is_embedded).map(Some)
 }
 
 /// The keys that sign checkpoints, from their file. With the embedded server one is made when there

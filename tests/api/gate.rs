@@ -15,6 +15,7 @@ use sqlx::ConnectOptions;
 use sqlx::postgres::PgConnectOptions;
 use tokio_util::task::TaskTracker;
 
+use crate::support::ledger::keyring;
 use crate::support::postgres::database;
 use crate::support::wait::until_locked_out;
 
@@ -24,7 +25,7 @@ async fn all_that_wait_are_asked_for_in_one_statement() {
     let database = database().await;
     let options: PgConnectOptions = database.url.parse().unwrap();
     let pool = connect::pool(&options);
-    let gate = Gate::start(connect::gate(&options), pool.clone(), RateLimits::default(), &TaskTracker::new());
+    let gate = Gate::start(connect::gate(&options), pool.clone(), keyring(), RateLimits::default(), &TaskTracker::new());
     let ask = |user_id| Box::pin(gate.ask([192, 0, 2, 1].into(), Claim::User { user_id, account_id: 1 }, Some(Rule::General)));
     ask(0).await.unwrap();
     let mut holder = options.connect().await.unwrap();
@@ -75,7 +76,7 @@ impl Model {
 async fn ask(line: &Line, user_id: i64, limit: RateLimit, requests: usize, now: DateTime<Utc>) -> Vec<Quota> {
     let claim = Claim::User { user_id, account_id: 1 };
     let question = Question::new([192, 0, 2, 1].into(), claim, Some((Rule::General, limit)));
-    let verdicts = gate::answer(line, &vec![question; requests], Some(now)).await.unwrap();
+    let verdicts = gate::answer(line, &keyring(), &vec![question; requests], Some(now)).await.unwrap();
     let quota = |verdict| match verdict {
         Verdict::Seen { quota: Some(quota), .. } => quota,
         other => panic!("{other:?}"),

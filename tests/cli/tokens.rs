@@ -2,6 +2,7 @@
 
 use ledger_events::operator::OperatorRole;
 use rewards_ledger::access::Operators;
+use rewards_ledger::access::master_keys;
 use rewards_ledger::access::operators;
 use rewards_ledger::access::seal::{Private, random_secret, salted_hash};
 use rewards_ledger::audit::verify;
@@ -11,7 +12,7 @@ use sqlx::ConnectOptions;
 use tokio::process::Command;
 
 use super::{directory, err, out, program, run};
-use crate::support::ledger::MASTER_KEY;
+use crate::support::ledger::{MASTER_KEY, keyring};
 use crate::support::postgres;
 use crate::support::program::write_private;
 use crate::support::proxy::{NextCommit, Proxy};
@@ -67,7 +68,9 @@ impl Tokens {
 
     /// What an operator of this token may do, if anything.
     async fn role(&self, token: &str) -> Option<OperatorRole> {
-        let operator = Operators::new(self.pool.clone(), None).authenticate(token).await;
+        let keyring = keyring();
+        master_keys::establish(&self.pool, &keyring).await.unwrap();
+        let operator = Operators::new(self.pool.clone(), keyring, None).authenticate(token).await;
         operator.ok().map(|operator| operator.role)
     }
 }
@@ -113,7 +116,13 @@ async fn operator_tokens_are_made_listed_and_revoked_and_each_change_is_an_event
             .fetch_one(&tokens.pool)
             .await
             .unwrap();
-        assert_eq!(events[at].3, json!({"role": role, "name_hash": salted_hash(&salt, name)}));
+        let mac: Vec<u8> = sqlx::query_scalar("SELECT mac FROM vault.operator_macs WHERE operator_id = $1")
+            .bind(id)
+            .fetch_one(&tokens.pool)
+            .await
+            .unwrap();
+        let expected = json!({"role": role, "name_hash": salted_hash(&salt, name), "row_mac": hex::encode(mac)});
+        assert_eq!(events[at].3, expected);
     }
     // Neither a token nor whose it is stands in the log.
     let log: String = sqlx::query_scalar("SELECT string_agg(e::text, ' ') FROM events e").fetch_one(&tokens.pool).await.unwrap();

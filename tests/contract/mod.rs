@@ -1,5 +1,6 @@
 //! The published contract: examples, envelopes, signatures, guides, pages, and the words of errors.
 
+mod advisories;
 mod browser;
 mod examples;
 mod fuzz;

@@ -1,6 +1,7 @@
 //! Master keys: whose ledger it is, and changing the key while the service runs.
 
 mod rotation;
+mod rows;
 
 use std::sync::Arc;
 

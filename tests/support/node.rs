@@ -167,9 +167,9 @@ impl Node {
         let public_log = PublicLog { witnesses: [tree::witness(1), tree::witness(2)].into() };
         let state = ApiState {
             ledger: ledger.clone(),
-            gate: Gate::start(connect::gate(&options), ledger.pool().clone(), limits, &tasks),
+            gate: Gate::start(connect::gate(&options), ledger.pool().clone(), keyring.clone(), limits, &tasks),
             sessions: sessions.clone(),
-            operators: Operators::new(ledger.pool().clone(), Some(&token)),
+            operators: Operators::new(ledger.pool().clone(), keyring.clone(), Some(&token)),
             keyring,
             lifecycle: api::Lifecycle::default(),
             trusted_proxies: Arc::new(["127.0.0.1/32".parse().unwrap()]),

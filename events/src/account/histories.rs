@@ -38,7 +38,7 @@ fn account_event() -> impl Strategy<Value = AccountEvent> {
 
 fn credential_event() -> impl Strategy<Value = CredentialEvent> {
     prop_oneof![
-        Just(SigningSecretRotated {}.into()),
+        Just(SigningSecretRotated::default().into()),
         any::<bool>().prop_map(|is_required| HmacRequirementChanged { is_required }.into()),
         Just(CredentialRevoked {}.into()),
     ]
@@ -75,7 +75,7 @@ proptest! {
 
     #[test]
     fn a_credential_is_what_was_said_last(steps in prop::collection::vec(credential_event(), 0..12)) {
-        let issued = CredentialIssued { account_id: 7, name: "key".into(), key_prefix: "abcdefgh".into() };
+        let issued = CredentialIssued { account_id: 7, name: "key".into(), key_prefix: "abcdefgh".into(), row_mac: None };
         let mut state = evolve_credential(None, 3, &issued.into(), &at(1)).unwrap();
         for (event, version) in steps.iter().zip(2..) {
             state = evolve_credential(Some(state), 3, event, &at(version)).unwrap();
@@ -91,7 +91,7 @@ proptest! {
             account_id: 7,
             name: "key".into(),
             key_prefix: "abcdefgh".into(),
-            has_signing_secret: steps.contains(&SigningSecretRotated {}.into()),
+            has_signing_secret: steps.contains(&SigningSecretRotated::default().into()),
             hmac_required: required.unwrap_or(false),
             is_revoked: steps.contains(&CredentialRevoked {}.into()),
             created_at: at(1).recorded_at,

@@ -9,9 +9,10 @@ use uuid::Uuid;
 
 use super::{Decided, Story, active, next};
 use crate::access::SIGNING_SECRET;
+use crate::access::rows::Row;
 use crate::access::seal::{Private, SealError};
 use crate::ledger::answer::Answer;
-use crate::ledger::batch::Batch;
+use crate::ledger::batch::{Batch, NewCredential};
 
 pub(super) fn issue(
     batch: &mut Batch,
@@ -24,10 +25,13 @@ pub(super) fn issue(
     permitted(batch, account_id, &story)?;
     let id = next(batch.ids.credentials.pop_front(), "credential")?;
     let key_prefix = api_key.expose().chars().take(8).collect();
-    let event = CredentialEvent::from(CredentialIssued { account_id, name: name.to_owned(), key_prefix });
-    batch.append(id, event, &Story { account_id: Some(account_id), ..story });
     let hash = |text: &Private| -> [u8; 32] { Sha256::digest(text.expose().as_bytes()).into() };
-    batch.vault.credentials.push((id, hash(api_key), hash(api_secret)));
+    let (key_hash, secret_hash) = (hash(api_key), hash(api_secret));
+    let mac = batch.keyring.row_mac(Row::Credential { id, account_id, key_hash: &key_hash, secret_hash: &secret_hash })?;
+    let row_mac = Some(hex::encode(mac));
+    let event = CredentialEvent::from(CredentialIssued { account_id, name: name.to_owned(), key_prefix, row_mac });
+    batch.append(id, event, &Story { account_id: Some(account_id), ..story });
+    batch.vault.credentials.push(NewCredential { id, key_hash, secret_hash, mac });
     Ok(Answer::Credential(own(batch, account_id, id)?))
 }
 
@@ -83,9 +87,11 @@ pub(super) fn keep_signing_secret(
     story: &Story<'_>,
 ) -> Result<Uuid, SealError> {
     let sealed = batch.keyring.seal(SIGNING_SECRET, id, secret.expose().as_bytes())?;
-    let event_id = batch.append(id, CredentialEvent::from(SigningSecretRotated {}), story);
+    let mac = batch.keyring.row_mac(Row::SigningSecret { id, secret: secret.expose() })?;
+    let secret_mac = Some(hex::encode(mac));
+    let event_id = batch.append(id, CredentialEvent::from(SigningSecretRotated { secret_mac }), story);
     batch.signing_secrets.insert(id, sealed.clone());
-    batch.vault.signing_secrets.push((id, sealed));
+    batch.vault.signing_secrets.push((id, sealed, mac));
     Ok(event_id)
 }
 

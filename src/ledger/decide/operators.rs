@@ -5,6 +5,7 @@ use ledger_events::operator::{OperatorEvent, OperatorTokenIssued, OperatorTokenR
 
 use super::{Decided, Story, new_salt, next};
 use crate::access::operators::{Change, Known};
+use crate::access::rows::Row;
 use crate::ledger::answer::Answer;
 use crate::ledger::batch::Batch;
 use crate::ledger::command::IssueOperatorToken;
@@ -15,9 +16,11 @@ pub(super) fn issue(batch: &mut Batch, token: &IssueOperatorToken, story: Story<
     let id = next(batch.ids.operators.pop_front(), "operator")?;
     let name_hash = batch.keep_text(OPERATOR_NAME, id, new_salt(), name)?;
     batch.operators.insert(id, Known::default());
-    batch.append(id, OperatorEvent::from(OperatorTokenIssued { role: *role, name_hash }), &story);
+    let mac = batch.keyring.row_mac(Row::Operator { id, role: role.as_str(), token_hash })?;
+    let row_mac = Some(hex::encode(mac));
+    batch.append(id, OperatorEvent::from(OperatorTokenIssued { role: *role, name_hash, row_mac }), &story);
     let issued_at = batch.recorded_at;
-    batch.vault.operators.push(Change::Issue { id, name: name.clone(), role: *role, token_hash: *token_hash, issued_at });
+    batch.vault.operators.push(Change::Issue { id, name: name.clone(), role: *role, token_hash: *token_hash, mac, issued_at });
     Ok(Answer::OperatorToken { id })
 }
 

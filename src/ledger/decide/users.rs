@@ -4,6 +4,7 @@ use ledger_events::user::{User, UserCreated, UserEvent, UserPasswordReset, UserR
 use ledger_events::{AccountId, Rejection, UserId};
 
 use super::{Decided, Story, new_salt, next};
+use crate::access::rows::Row;
 use crate::ledger::answer::Answer;
 use crate::ledger::batch::{Batch, UserChange};
 use crate::ledger::command::{ChangeUser, CreateUser};
@@ -19,10 +20,12 @@ pub(super) fn create(batch: &mut Batch, user: &CreateUser, story: Story<'_>) -> 
     let id = next(batch.ids.users.pop_front(), "user")?;
     batch.data_keys.insert(Owner::User(id), None); // who is new has none
     let email_hash = batch.keep_text_of(Owner::User(id), EMAIL, id, new_salt(), email)?;
-    let event = UserEvent::from(UserCreated { account_id: *account_id, role: *role, email_hash });
+    let mac = batch.keyring.row_mac(Row::User { id, account_id: *account_id, password_hash: password_hash.expose() })?;
+    let row_mac = Some(hex::encode(mac));
+    let event = UserEvent::from(UserCreated { account_id: *account_id, role: *role, email_hash, row_mac });
     batch.append(id, event, &Story { account_id: Some(*account_id), ..story });
     batch.user_of.insert(*email_lookup, id);
-    let admit = UserChange::Admit { id, email_lookup: *email_lookup, password_hash: password_hash.clone() };
+    let admit = UserChange::Admit { id, email_lookup: *email_lookup, password_hash: password_hash.clone(), mac };
     batch.vault.users.push(admit);
     Ok(Answer::User(own(batch, *account_id, id)?))
 }
@@ -37,8 +40,9 @@ pub(super) fn change(batch: &mut Batch, change: &ChangeUser, story: Story<'_>) -
         story = story.after(changed);
     }
     if let Some(password_hash) = password_hash {
-        batch.append(*id, UserEvent::from(UserPasswordReset {}), &story);
-        batch.vault.users.push(UserChange::Password { id: *id, password_hash: password_hash.clone() });
+        let mac = batch.keyring.row_mac(Row::User { id: *id, account_id: *account_id, password_hash: password_hash.expose() })?;
+        batch.append(*id, UserEvent::from(UserPasswordReset { row_mac: Some(hex::encode(mac)) }), &story);
+        batch.vault.users.push(UserChange::Password { id: *id, password_hash: password_hash.clone(), mac });
     }
     if role.is_some() || password_hash.is_some() {
         batch.vault.users.push(UserChange::EndSessions(*id));

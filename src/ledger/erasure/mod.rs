@@ -322,7 +322,13 @@ impl Erasable {
             expect(self.keys.len(), sqlx::query(delete).bind(shard).bind(&self.keys).execute(&mut *conn).await?)?;
         }
         if !self.users.is_empty() {
-            touched.extend(["vault.users", "vault.sessions", "vault.refresh_tokens", "vault.login_sources"]);
+            touched.extend([
+                "vault.users",
+                "vault.sessions",
+                "vault.refresh_tokens",
+                "vault.refresh_token_macs",
+                "vault.login_sources",
+            ]);
             // Their refresh tokens go with them, and with the user the networks that they logged in from.
             sqlx::query("DELETE FROM vault.sessions WHERE user_id = ANY($1)").bind(&self.users).execute(&mut *conn).await?;
         }

@@ -20,6 +20,7 @@ const TABLES: [(&str, &str); 10] = [
     ("vault.sessions", "VACUUM (FULL) vault.sessions"),
     ("vault.login_sources", "VACUUM (FULL) vault.login_sources"),
     ("vault.refresh_tokens", "VACUUM (FULL) vault.refresh_tokens"),
+    ("vault.refresh_token_macs", "VACUUM (FULL) vault.refresh_token_macs"),
     ("public.idempotency_keys", "VACUUM (FULL) public.idempotency_keys"),
     ("public.delivery_state", "VACUUM (FULL) public.delivery_state"),
 ];

@@ -1,0 +1,412 @@
+//! What opens something, against what the log commits to: API keys, operators' tokens, passwords, sessions, signing
+//! secrets, webhooks' URLs and tokens, and the data keys that texts are sealed under.
+//!
+//! Without the master key nothing but missing rows can be found.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use ledger_events::account::{Credential, CredentialEvent};
+use ledger_events::operator::OperatorEvent;
+use ledger_events::user::{User, UserEvent};
+use ledger_events::webhook::{Webhook, WebhookEvent};
+use ledger_events::{AccountId, Event, Recorded, ShardId, UserId};
+use sqlx::{FromRow, PgConnection};
+
+use super::{Difference, Findings};
+use crate::access::SIGNING_SECRET;
+use crate::access::master_keys;
+use crate::access::rows::Row;
+use crate::access::seal::{Keyring, Private, salted_hash};
+use crate::ledger::keys;
+use crate::ledger::texts::{EMAIL, VaultError, WEBHOOK_TOKEN, WEBHOOK_URL};
+
+/// Rows in a statement.
+const PAGE: i64 = 5_000;
+
+/// The token's id, its role, its hash, the MAC.
+type OperatorRow = (i64, String, Vec<u8>, Option<Vec<u8>>);
+/// The token's hash, its session, its end, the MAC.
+type RefreshTokenRow = (Vec<u8>, i64, DateTime<Utc>, Option<Vec<u8>>);
+
+/// What a stream's events commit to, the latest of each.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    row_mac: Option<String>,
+    secret_mac: Option<String>,
+    url_hash: Option<String>,
+}
+
+/// One step of the fold.
+pub fn fold(told: &mut HashMap<i64, Told>, recorded: &Recorded) {
+    let of_stream = || recorded.stream_id;
+    match &recorded.event {
+        Event::Credential(CredentialEvent::CredentialIssued(e)) => {
+            told.entry(of_stream()).or_default().row_mac = e.row_mac.clone()
+        }
+        Event::Credential(CredentialEvent::SigningSecretRotated(e)) => {
+            told.entry(of_stream()).or_default().secret_mac = e.secret_mac.clone();
+        }
+        Event::Operator(OperatorEvent::OperatorTokenIssued(e)) => {
+            told.entry(of_stream()).or_default().row_mac = e.row_mac.clone()
+        }
+        Event::User(UserEvent::UserCreated(e)) => told.entry(of_stream()).or_default().row_mac = e.row_mac.clone(),
+        Event::User(UserEvent::UserPasswordReset(e)) => told.entry(of_stream()).or_default().row_mac = e.row_mac.clone(),
+        Event::Webhook(WebhookEvent::WebhookRegistered(e)) => {
+            told.entry(of_stream()).or_default().url_hash = Some(e.url_hash.clone());
+        }
+        Event::Webhook(WebhookEvent::WebhookUpdated(e)) => {
+            if let Some(url_hash) = &e.url_hash {
+                told.entry(of_stream()).or_default().url_hash = Some(url_hash.clone());
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Streams whose rows are compared, with ids after one and up to another, and what the log says of them.
+#[derive(Clone, Copy)]
+pub struct Streams<'a> {
+    pub shard: ShardId,
+    pub range: (i64, i64),
+    pub told: &'a HashMap<i64, Told>,
+}
+
+impl Streams<'_> {
+    fn told(&self, id: i64) -> Told {
+        self.told.get(&id).cloned().unwrap_or_default()
+    }
+}
+
+/// What is wrong with a row's MAC, if anything.
+fn problem(keyring: &Keyring, row: Row<'_>, committed: Option<&str>, stored: Option<&[u8]>) -> Option<&'static str> {
+    let made = keyring.row_mac(row).ok()?;
+    let differs = "is not the row that this service wrote: it was replaced or changed";
+    match (committed, stored) {
+        (Some(committed), _) if committed != hex::encode(made) => Some(differs),
+        // A node of an earlier release may have reset the password.
+        (None, Some(_)) if matches!(row, Row::User { .. }) && !keyring.requires_macs() => None,
+        (_, Some(stored)) if stored != made => Some(differs),
+        (Some(_), None) => Some("has lost its MAC"),
+        (None, None) if keyring.requires_macs() => Some("has no MAC: this service did not write it"),
+        _ => None,
+    }
+}
+
+fn add(findings: &mut Findings, table: &'static str, row: impl ToString, problem: impl Into<String>) {
+    findings.add(Difference::Secret { table, row: row.to_string(), problem: problem.into() });
+}
+
+#[derive(FromRow)]
+struct CredentialRow {
+    credential_id: i64,
+    key_hash: Vec<u8>,
+    secret_hash: Vec<u8>,
+    signing_secret: Option<Vec<u8>>,
+    mac: Option<Vec<u8>>,
+    secret_mac: Option<Vec<u8>>,
+}
+
+/// API keys and signing secrets, in the caller's snapshot.
+pub async fn credentials(
+    conn: &mut PgConnection,
+    streams: Streams<'_>,
+    credentials: &HashMap<i64, Credential>,
+    keyring: Option<&Keyring>,
+    findings: &mut Findings,
+) -> Result<(), sqlx::Error> {
+    const TABLE: &str = "vault.credentials";
+    let rows: Vec<CredentialRow> = sqlx::query_as(
+        "SELECT v.credential_id, v.key_hash, v.secret_hash, v.signing_secret, m.mac, m.secret_mac FROM vault.credentials v
+         LEFT JOIN vault.credential_macs m ON m.credential_id = v.credential_id
+         LEFT JOIN public.credentials c ON c.id = v.credential_id
+         WHERE v.credential_id > $2 AND v.credential_id <= $3 AND (c.shard_id = $1 OR c.id IS NULL) ORDER BY v.credential_id",
+    )
+    .bind(streams.shard)
+    .bind(streams.range.0)
+    .bind(streams.range.1)
+    .fetch_all(conn)
+    .await?;
+    for row in rows {
+        let (id, told) = (row.credential_id, streams.told(row.credential_id));
+        let Some(credential) = credentials.get(&id) else {
+            add(findings, TABLE, id, "is not in the log");
+            continue;
+        };
+        if credential.has_signing_secret && row.signing_secret.is_none() {
+            add(findings, TABLE, id, "has lost its signing secret");
+        }
+        let Some(keyring) = keyring else { continue };
+        let (key_hash, secret_hash) = (&row.key_hash[..], &row.secret_hash[..]);
+        let key = Row::Credential { id, account_id: credential.account_id, key_hash, secret_hash };
+        if let Some(problem) = problem(keyring, key, told.row_mac.as_deref(), row.mac.as_deref()) {
+            add(findings, TABLE, id, problem);
+        }
+        let Some(sealed) = row.signing_secret else { continue };
+        match keyring.open_text(SIGNING_SECRET, id, &sealed) {
+            Err(error) => add(findings, TABLE, id, format!("its signing secret cannot be opened: {error}")),
+            Ok(secret) => {
+                let row_of = Row::SigningSecret { id, secret: secret.expose() };
+                if problem(keyring, row_of, told.secret_mac.as_deref(), row.secret_mac.as_deref()).is_some() {
+                    add(findings, TABLE, id, "its signing secret is not the one that was made last");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Operators' tokens, in the caller's snapshot. That each is in the log is looked at elsewhere.
+pub async fn operators(
+    conn: &mut PgConnection,
+    streams: Streams<'_>,
+    keyring: &Keyring,
+    findings: &mut Findings,
+) -> Result<(), sqlx::Error> {
+    let rows: Vec<OperatorRow> = sqlx::query_as(
+        "SELECT o.id, o.role, o.token_hash, m.mac FROM vault.operators o LEFT JOIN vault.operator_macs m ON m.operator_id = o.id
+         WHERE o.id > $1 AND o.id <= $2 ORDER BY o.id",
+    )
+    .bind(streams.range.0)
+    .bind(streams.range.1)
+    .fetch_all(conn)
+    .await?;
+    for (id, role, token_hash, mac) in rows {
+        let row = Row::Operator { id, role: &role, token_hash: &token_hash };
+        if let Some(problem) = problem(keyring, row, streams.told(id).row_mac.as_deref(), mac.as_deref()) {
+            add(findings, "vault.operators", id, problem);
+        }
+    }
+    Ok(())
+}
+
+/// A text of the vault beside its row: salt, sealed, key id, sealed key.
+#[derive(FromRow)]
+struct TextRow {
+    salt: Option<Vec<u8>>,
+    sealed: Option<Vec<u8>>,
+    key_id: Option<i64>,
+    data_key: Option<Vec<u8>>,
+}
+
+impl TextRow {
+    /// What is wrong with a text that the log has this hash of.
+    fn problem(&self, keyring: Option<&Keyring>, kind: &str, id: i64, hash: Option<&str>) -> Option<String> {
+        let (Some(salt), Some(sealed)) = (&self.salt, &self.sealed) else { return Some("is gone".to_owned()) };
+        if self.key_id.is_some() && self.data_key.is_none() {
+            return Some("cannot be opened: its data key is gone".to_owned());
+        }
+        let keyring = keyring?;
+        let open = || -> Result<Private, VaultError> {
+            let key = keys::beside(keyring, self.key_id, self.data_key.as_deref())?;
+            Ok(keyring.open_text_under(key.as_ref(), kind, id, sealed)?)
+        };
+        match open() {
+            Err(error) => Some(format!("cannot be opened: {error}")),
+            Ok(text) => {
+                hash.filter(|hash| *hash != salted_hash(salt, text.expose())).map(|_| "is not the one in the log".to_owned())
+            }
+        }
+    }
+}
+
+#[derive(FromRow)]
+struct UserRow {
+    user_id: UserId,
+    password_hash: String,
+    mac: Option<Vec<u8>>,
+    #[sqlx(flatten)]
+    email: TextRow,
+}
+
+/// Users' passwords and emails, in the caller's snapshot.
+pub async fn users(
+    conn: &mut PgConnection,
+    streams: Streams<'_>,
+    users: &HashMap<i64, User>,
+    keyring: Option<&Keyring>,
+    findings: &mut Findings,
+) -> Result<(), sqlx::Error> {
+    const TABLE: &str = "vault.users";
+    let rows: Vec<UserRow> = sqlx::query_as(
+        "SELECT v.user_id, v.password_hash, m.mac, t.salt, t.sealed, t.key_id, k.sealed AS data_key FROM vault.users v
+         LEFT JOIN vault.user_macs m ON m.user_id = v.user_id
+         LEFT JOIN public.users u ON u.id = v.user_id
+         LEFT JOIN vault.texts t ON t.shard_id = $1 AND t.kind = $4 AND t.id = v.user_id
+         LEFT JOIN vault.data_keys k ON k.shard_id = $1 AND k.id = t.key_id
+         WHERE v.user_id > $2 AND v.user_id <= $3 AND (u.shard_id = $1 OR u.id IS NULL) ORDER BY v.user_id",
+    )
+    .bind(streams.shard)
+    .bind(streams.range.0)
+    .bind(streams.range.1)
+    .bind(EMAIL)
+    .fetch_all(conn)
+    .await?;
+    for row in rows {
+        let id = row.user_id;
+        let Some(user) = users.get(&id).filter(|user| !user.is_removed) else {
+            add(findings, TABLE, id, "is not in the log, or was removed");
+            continue;
+        };
+        if let Some(problem) = row.email.problem(keyring, EMAIL, id, Some(&user.email_hash)) {
+            add(findings, TABLE, id, format!("its email {problem}"));
+        }
+        let Some(keyring) = keyring else { continue };
+        let password = Row::User { id, account_id: user.account_id, password_hash: &row.password_hash };
+        if let Some(problem) = problem(keyring, password, streams.told(id).row_mac.as_deref(), row.mac.as_deref()) {
+            add(findings, TABLE, id, problem);
+        }
+    }
+    Ok(())
+}
+
+/// Webhooks' URLs and tokens, in the caller's snapshot.
+pub async fn webhooks(
+    conn: &mut PgConnection,
+    streams: Streams<'_>,
+    webhooks: &HashMap<i64, Webhook>,
+    keyring: Option<&Keyring>,
+    findings: &mut Findings,
+) -> Result<(), sqlx::Error> {
+    let live = webhooks.values().filter(|webhook| !webhook.is_deleted);
+    let mut ids: Vec<i64> =
+        live.map(|webhook| webhook.id).filter(|id| (streams.range.0 + 1..=streams.range.1).contains(id)).collect();
+    ids.sort_unstable();
+    for kind in [WEBHOOK_URL, WEBHOOK_TOKEN] {
+        let rows: Vec<TextOf> = sqlx::query_as(
+            "SELECT w.id, t.salt, t.sealed, t.key_id, k.sealed AS data_key FROM unnest($2::bigint[]) AS w (id)
+             LEFT JOIN vault.texts t ON t.shard_id = $1 AND t.kind = $3 AND t.id = w.id
+             LEFT JOIN vault.data_keys k ON k.shard_id = $1 AND k.id = t.key_id",
+        )
+        .bind(streams.shard)
+        .bind(&ids)
+        .bind(kind)
+        .fetch_all(&mut *conn)
+        .await?;
+        for TextOf { id, text } in rows {
+            let Some(webhook) = webhooks.get(&id) else { continue };
+            // One that is signed for with a credential's secret needs no token.
+            if kind == WEBHOOK_TOKEN && webhook.credential_id.is_some() && text.sealed.is_none() {
+                continue;
+            }
+            let told = streams.told(id);
+            let hash = told.url_hash.as_deref().filter(|_| kind == WEBHOOK_URL);
+            if let Some(problem) = text.problem(keyring, kind, id, hash) {
+                add(findings, "vault.texts", format!("{kind} {id}"), problem);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[derive(FromRow)]
+struct TextOf {
+    id: i64,
+    #[sqlx(flatten)]
+    text: TextRow,
+}
+
+/// Data keys: every one that something is sealed under is there, and opens.
+pub async fn data_keys(conn: &mut PgConnection, keyring: Option<&Keyring>, findings: &mut Findings) -> Result<(), sqlx::Error> {
+    let missing: Vec<(i64, i64)> = sqlx::query_as(
+        "SELECT of.key_id, count(*) FROM (
+            SELECT shard_id, key_id FROM vault.texts WHERE key_id IS NOT NULL
+            UNION ALL SELECT shard_id, key_id FROM vault.vouchers WHERE key_id IS NOT NULL) AS of
+         WHERE NOT EXISTS (SELECT FROM vault.data_keys k WHERE k.shard_id = of.shard_id AND k.id = of.key_id) GROUP BY 1 ORDER BY 1",
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    for (id, values) in missing {
+        add(findings, "vault.data_keys", id, format!("is gone: {values} texts or vouchers cannot be opened any more"));
+    }
+    let Some(keyring) = keyring else { return Ok(()) };
+    let mut after = (ShardId::MIN, i64::MIN);
+    loop {
+        let rows: Vec<(ShardId, i64, Vec<u8>)> = sqlx::query_as(
+            "SELECT shard_id, id, sealed FROM vault.data_keys WHERE (shard_id, id) > ($1, $2) ORDER BY shard_id, id LIMIT $3",
+        )
+        .bind(after.0)
+        .bind(after.1)
+        .bind(PAGE)
+        .fetch_all(&mut *conn)
+        .await?;
+        let Some((shard, id, _)) = rows.last() else { return Ok(()) };
+        after = (*shard, *id);
+        for (_, id, sealed) in &rows {
+            if let Err(error) = keyring.open_data_key(*id, sealed) {
+                add(findings, "vault.data_keys", id, format!("cannot be opened: {error}"));
+            }
+        }
+    }
+}
+
+#[derive(FromRow)]
+struct SessionRow {
+    id: i64,
+    user_id: UserId,
+    account_id: AccountId,
+    portal_hash: Vec<u8>,
+    portal_expires_at: DateTime<Utc>,
+    mac: Option<Vec<u8>>,
+}
+
+/// Sessions and refresh tokens. They are not in the log: their MACs alone say who made them.
+pub async fn sessions(conn: &mut PgConnection, keyring: &Keyring, findings: &mut Findings) -> Result<(), sqlx::Error> {
+    let mut after = i64::MIN;
+    loop {
+        let rows: Vec<SessionRow> = sqlx::query_as(
+            "SELECT s.id, s.user_id, u.account_id, s.portal_hash, s.portal_expires_at, m.mac FROM vault.sessions s
+             JOIN public.users u ON u.id = s.user_id LEFT JOIN vault.session_macs m ON m.session_id = s.id
+             WHERE s.id > $1 ORDER BY s.id LIMIT $2",
+        )
+        .bind(after)
+        .bind(PAGE)
+        .fetch_all(&mut *conn)
+        .await?;
+        let Some(last) = rows.last() else { break };
+        after = last.id;
+        for SessionRow { id, user_id, account_id, portal_hash, portal_expires_at, mac } in &rows {
+            let row = Row::Session {
+                id: *id,
+                user_id: *user_id,
+                account_id: *account_id,
+                portal_hash,
+                portal_expires_at: *portal_expires_at,
+            };
+            if let Some(problem) = problem(keyring, row, None, mac.as_deref()) {
+                add(findings, "vault.sessions", id, problem);
+            }
+        }
+    }
+    let mut after = vec![];
+    loop {
+        let rows: Vec<RefreshTokenRow> = sqlx::query_as(
+            "SELECT t.token_hash, t.session_id, t.expires_at, m.mac FROM vault.refresh_tokens t
+             LEFT JOIN vault.refresh_token_macs m ON m.token_hash = t.token_hash WHERE t.token_hash > $1 ORDER BY t.token_hash LIMIT $2",
+        )
+        .bind(&after)
+        .bind(PAGE)
+        .fetch_all(&mut *conn)
+        .await?;
+        let Some((last, ..)) = rows.last() else { return Ok(()) };
+        after.clone_from(last);
+        for (token_hash, session_id, expires_at, mac) in &rows {
+            let row = Row::RefreshToken { token_hash, session_id: *session_id, expires_at: *expires_at };
+            if let Some(problem) = problem(keyring, row, None, mac.as_deref()) {
+                add(findings, "vault.refresh_tokens", format!("of session {session_id}"), problem);
+            }
+        }
+    }
+}
+
+/// Whether the keyring opens the check values; from then on it makes the MACs of this ledger.
+pub async fn adopt(conn: &mut PgConnection, keyring: &Keyring, findings: &mut Findings) -> Result<bool, sqlx::Error> {
+    let known = master_keys::load(&mut *conn).await?;
+    match master_keys::adopt(keyring, &known) {
+        Ok(()) => Ok(true),
+        Err(error) => {
+            add(findings, "vault.master_keys", "of this ledger", error.to_string());
+            Ok(false)
+        }
+    }
+}

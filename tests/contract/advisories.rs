@@ -1,0 +1,45 @@
+//! Exceptions from the look-up of advisories.
+
+use chrono::NaiveDate;
+use toml::{Table, Value};
+
+use crate::support::repository;
+
+#[test]
+fn ignored_advisories_have_a_reason_and_a_date() {
+    let settings: Table = std::fs::read_to_string(repository("deny.toml")).unwrap().parse().unwrap();
+    let ignored = settings["advisories"]["ignore"].as_array().unwrap();
+    for entry in ignored {
+        let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_else(|| panic!("{entry:?} has no {name}"));
+        assert!(text("id").starts_with("RUSTSEC-"), "{entry:?}");
+        let (date, reason) = text("reason").split_once(": ").unwrap_or_else(|| panic!("{entry:?} has no date"));
+        assert!(NaiveDate::parse_from_str(date, "%Y-%m-%d").is_ok() && reason.len() > 20, "{entry:?}");
+    }
+    let ci = std::fs::read_to_string(repository(".ci/run")).unwrap();
+    assert!(ci.contains(".ci/advisories"), "the step is run");
+}
+
+/// Where there is no way to the database, the step says so in one line and passes; an advisory does not.
+#[test]
+fn the_look_up_is_skipped_with_one_line_where_the_database_cannot_be_had() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = repository(".ci/advisories");
+    let shell = |fetch: u8, check: u8| {
+        // Stands for the tool: what matters here is what the step makes of its outcome.
+        let tool = directory.path().join("cargo");
+        let text = format!(
+            "#!/bin/sh\ncase \"$*\" in *--version) exit 0;; *fetch*) echo 'no route to host' >&2; exit {fetch};; *) exit {check};; esac\n"
+        );
+        std::fs::write(&tool, text).unwrap();
+        std::fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let path = format!("{}:{}", directory.path().display(), std::env::var("PATH").unwrap());
+        std::process::Command::new("bash").arg(&script).env("PATH", path).output().unwrap()
+    };
+    let skipped = shell(1, 1);
+    let said = String::from_utf8(skipped.stdout).unwrap();
+    assert!(skipped.status.success());
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.starts_with("skipped: the advisory database cannot be fetched") && said.contains("no route to host"), "{said}");
+    assert!(!shell(0, 1).status.success(), "an advisory fails");
+    assert!(shell(0, 0).status.success());
+}
