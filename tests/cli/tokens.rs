@@ -1,5 +1,6 @@
 //! Operators' tokens, which are made past HTTP: events as everything is, without the token.
 
+use ledger_database::PgPool;
 use ledger_events::operator::OperatorRole;
 use rewards_ledger::access::Operators;
 use rewards_ledger::access::master_keys;
@@ -7,7 +8,6 @@ use rewards_ledger::access::operators;
 use rewards_ledger::access::seal::{Private, random_secret, salted_hash};
 use rewards_ledger::audit::verify;
 use serde_json::{Value, json};
-use ledger_database::PgPool;
 use sqlx::ConnectOptions;
 use tokio::process::Command;
 

@@ -5,14 +5,14 @@ mod rows;
 
 use std::sync::Arc;
 
+use ledger_database::PgPool;
 use rewards_ledger::access::master_keys::{self, KeyError};
 use rewards_ledger::access::seal::Keyring;
 use rewards_ledger::ledger::{Ledger, SchemaError};
 use rewards_ledger::receiver::Answer;
 use rewards_ledger::telemetry::Metrics;
-use ledger_database::PgPool;
-use sqlx::postgres::PgConnectOptions;
 use sqlx::ConnectOptions;
+use sqlx::postgres::PgConnectOptions;
 use tokio_util::task::TaskTracker;
 
 use crate::support::ledger::MASTER_KEY;

@@ -50,7 +50,8 @@ async fn no_request_fails_when_a_column_that_the_gate_returns_is_changed() {
     let mut admin = node.admin().await;
     let read = async || node.client(&client, "GET", "/orders", serde_json::Value::Null).await.data(200);
     read().await;
-    let backend = "SELECT pid FROM pg_stat_activity WHERE application_name = 'rewards-ledger gate' AND datname = current_database()";
+    let backend =
+        "SELECT pid FROM pg_stat_activity WHERE application_name = 'rewards-ledger gate' AND datname = current_database()";
     let before: i32 = sqlx::query_scalar(backend).fetch_one(&mut admin).await.unwrap();
     let change = "ALTER TABLE rate_windows ALTER COLUMN key TYPE text COLLATE \"POSIX\"";
     sqlx::raw_sql(change).execute(&mut admin).await.unwrap();

@@ -223,7 +223,7 @@ impl Drop for PoolConnection {
         let Some(Lent { mut connection, opened, permit }) = self.lent.take() else { return };
         match connection.state() {
             State::Ready => self.pool.0.keep(connection, opened), // and the permit after it
-            State::Broken => {} // the socket is dropped
+            State::Broken => {}                                   // the socket is dropped
             State::Outdated => self.pool.forget_plans(),
             // A statement was given up, or a rollback is due. The place in the pool is free when the server has ended it, so
             // that callers who give up do not add up to more connections than the pool may have; or after the deadline.
