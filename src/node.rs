@@ -195,8 +195,7 @@ impl Node {
             node.operator_address = address_of(&operator_listener);
             let access = connect::access(node.database.options());
             let (counting, heartbeat) = (connect::gate(node.database.options()), ledger.heartbeats().serving("gate"));
-            let gate =
-                Gate::watched(counting, access.clone(), keyring.clone(), config.rate_limits, heartbeat, &node.writers);
+            let gate = Gate::watched(counting, access.clone(), keyring.clone(), config.rate_limits, heartbeat, &node.writers);
             let (pool, heartbeat) = (ledger.pool().clone(), ledger.heartbeats().serving("sessions"));
             let sessions = Sessions::watched(access.clone(), pool, keyring.clone(), heartbeat, &node.writers);
             let operators = Operators::new(access, keyring.clone(), token.as_ref());

@@ -84,11 +84,12 @@ pub async fn fetch<R>(
 where
     R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
 {
-    replanned(|| fetch_once(pool, &conditions, key, page)).await
+    replanned(|| fetch_once(pool, columns, &conditions, key, page)).await
 }
 
 async fn fetch_once<R>(
     pool: &PgPool,
+    columns: &'static str,
     conditions: &impl Fn(&mut QueryBuilder<Postgres>),
     key: &'static str,
     page: Page,

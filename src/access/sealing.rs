@@ -2,8 +2,8 @@
 //! that nodes of a release without MACs have written to, once none of them is left.
 
 use chrono::{DateTime, Utc};
+use ledger_database::PgPool;
 use ledger_events::{AccountId, CredentialId, UserId};
-use sqlx::PgPool;
 
 use super::SIGNING_SECRET;
 use super::master_keys::{self, KeyError};

@@ -7,7 +7,8 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use sqlx::{FromRow, PgPool};
+use ledger_database::PgPool;
+use sqlx::FromRow;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 

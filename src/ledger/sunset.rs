@@ -1,9 +1,9 @@
 //! The end of the client API's version, where it breaks what clients were promised: the reason is in the log.
 
+use ledger_database::PgConnection;
 use ledger_events::api_version::{ApiVersionEvent, EmergencySunsetDeclared};
 use ledger_events::codec::{Event, StreamType};
 use ledger_events::{Actor, ShardId};
-use sqlx::PgConnection;
 
 use super::command::Command;
 use super::{FIRST_SHARD, Ledger, Origin, WriteError};

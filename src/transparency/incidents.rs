@@ -1,9 +1,9 @@
 //! Incidents: signed events that are lost, and the origin under which a shard's log goes on.
 
 use chrono::{DateTime, Utc};
+use ledger_database::PgConnection;
 use ledger_events::log::{LogEvent, LogIncidentRecorded, SignedTree};
 use ledger_events::{Event, Position, ShardId, StreamType};
-use sqlx::PgConnection;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -11,7 +11,7 @@ use ledger_database::{Connector, PgConnection};
 use sqlx::postgres::PgConnectOptions;
 
 /// Every table that an erasure touches, and how it is rewritten.
-const TABLES: [(&str, &str); 10] = [
+const TABLES: [(&str, &str); 11] = [
     ("vault.texts", "VACUUM (FULL) vault.texts"),
     ("vault.vouchers", "VACUUM (FULL) vault.vouchers"),
     ("vault.statement_lines", "VACUUM (FULL) vault.statement_lines"),
