@@ -1,11 +1,11 @@
 //! What follows the log with a position in memory, and the delivery worker.
 
+use ledger_database::PgPool;
 use ledger_events::order::OrderStatus;
 use rewards_ledger::delivery::record::{self, Lease};
 use rewards_ledger::fulfilment::Fulfilment;
 use rewards_ledger::ledger::health::{Bounds, Watch};
 use rewards_ledger::receiver::Answer;
-use sqlx::PgPool;
 
 use crate::support::failover::Standby;
 use crate::support::ledger::SHARD;

@@ -1,12 +1,12 @@
 //! What the writer remembers.
 
 use chrono::Utc;
+use ledger_database::Connector;
 use ledger_events::Rejection;
 use ledger_projections::write::{Head, Write};
 use rewards_ledger::audit::verify;
 use rewards_ledger::ledger::{Command, WriteError};
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Connection};
 use uuid::Uuid;
 
 use crate::support::failover::Standby;
@@ -63,7 +63,7 @@ async fn a_head_is_known_by_its_last_event_too() {
     let options: PgConnectOptions = database.url.parse().unwrap();
     let node = ledger::open(&options).await;
     Customer::with(&node, "100.00").await;
-    let mut conn = options.connect().await.unwrap();
+    let mut conn = Connector::patient(options).connect().await.unwrap();
     let (position, event_id, epoch): (i64, Uuid, i64) =
         sqlx::query_as("SELECT h.position, e.event_id, h.epoch FROM log_head h JOIN events e USING (shard_id, position)")
             .fetch_one(&mut conn)

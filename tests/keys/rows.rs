@@ -92,7 +92,7 @@ async fn what_is_written_to_the_database_opens_nothing() {
     assert_eq!((accounts(SECRET).await, accounts(OPERATOR_TOKEN).await), (401, 200));
 
     // A password.
-    let hash = Passwords::default().hash(Private::new("mallory's password")).await.unwrap();
+    let hash = Passwords::default().hash(Private::new("mallory's password"), vec![]).await.unwrap();
     assert_eq!(execute(&pool, &format!("UPDATE vault.users SET password_hash = '{}'", hash.expose())).await, 1);
     assert_eq!(log_in(&node, "ada@example.com", "mallory's password").await.0, 401);
 
