@@ -296,7 +296,8 @@ impl Node {
             self.roles.spawn(Replayer { ledger: ledger.clone(), pool: ledger.maintenance().clone() }.run(stop()));
         }
         self.roles.spawn(purge(ledger.clone(), stop()));
-        self.roles.spawn(clock::run(ledger.maintenance().clone(), config.max_clock_jump, stop()));
+        let heartbeat = ledger.heartbeats().background("clock");
+        self.roles.spawn(clock::run(ledger.maintenance().clone(), config.max_clock_jump, heartbeat, stop()));
         self.roles.spawn(ledger.heartbeats().clone().watch(stop()));
         self.roles.spawn(master_keys::follow(ledger.maintenance().clone(), keyring.clone(), metrics.clone(), stop()));
     }

@@ -152,7 +152,13 @@ async fn admit(state: &ApiState, request: &mut Request) -> Result<()> {
     };
     let ip = source_ip(request, &state.trusted_proxies);
     if let Some(error) = cross_site::refusal(&state.public_url, request) {
-        match state.gate.look(ip, rule).await.map_err(ApiError::from)? {
+        let seen = state.gate.look(ip, rule).await.map_err(ApiError::from);
+        let seen = seen.inspect_err(|_| {
+            if let Some(rule) = rule {
+                keep(request, state.gate.last_known(ip, Claim::Nobody, rule));
+            }
+        });
+        match seen? {
             Verdict::Blocked(block) => return Err(refuse_blocked(state, request, block)),
             Verdict::Seen { quota, .. } => quota.into_iter().for_each(|quota| keep(request, quota)),
         }
@@ -199,7 +205,9 @@ async fn admit(state: &ApiState, request: &mut Request) -> Result<()> {
         None => None,
     };
     if rule.is_some() {
-        let body = body::read(request.take_body(), body::DEFAULT_LIMIT).await?;
+        // Nobody has to have a key to send these.
+        let limit = if is_under(request.uri().path(), "/auth") { body::SESSION_LIMIT } else { body::DEFAULT_LIMIT };
+        let body = body::read(request.take_body(), limit).await?;
         if let Some(client) = &client {
             check_signature(state, request, client, &body)?;
         }

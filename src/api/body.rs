@@ -14,6 +14,8 @@ use super::fields::{self, FromFields};
 
 /// The limit of a body, in bytes, where the operation names no other.
 pub const DEFAULT_LIMIT: usize = 1 << 20;
+/// The limit of bodies under `/auth`, in bytes: they are read before anybody is known.
+pub const SESSION_LIMIT: usize = 16 << 10;
 
 /// A JSON body of at most `LIMIT` bytes. The schema is `T`'s; the reading is `T::from_fields`.
 ///

@@ -53,7 +53,7 @@ an operator also orders, cancels, reads codes and manages webhooks, an owner may
 
 Money is a decimal string with two decimals, times are ISO 8601 in UTC, ids are integers. A field or header named here keeps its name and meaning within `/api/v1`; new fields, codes \
 and values may be added. An error is `{\"error\": {\"name\", \"code\", \"message\", \"messages\"}}`: branch on `code`. \
-A method that a path does not have is 405 `E_METHOD_NOT_ALLOWED`, with the header `Allow`: it stands at no operation. With an `Idempotency-Key`, a POST can be repeated without harm for 24 hours.
+A method that a path does not have is 405 `E_METHOD_NOT_ALLOWED`, with the header `Allow`: it stands at no operation. Nor do refusals of the HTTP layer: 400 `E_MALFORMED_REQUEST` for what is not HTTP/1.1, 414 `E_URI_TOO_LONG` for a request line over 16 KiB, and 431 `E_HEADERS_TOO_LARGE`. With an `Idempotency-Key`, a POST can be repeated without harm for 24 hours.
 
 Ignore fields, event types, statuses and `sub_status` values that you do not know. Wait at least 10 seconds between two \
 looks at an order, 60 when it is DELAYED; better, register a webhook.";
@@ -67,7 +67,7 @@ wallets, and reads; an auditor reads, the entries of the log too. Every change i
 What is under `/log` proves that the log was not changed: see [The transparency log](/docs/guides/transparency). It is for \
 everyone, without a token, but for the entries themselves: those are for auditors and admins.
 
-A method that a path does not have is 405 `E_METHOD_NOT_ALLOWED`, with the header `Allow`: it stands at no operation. The probes need no token: keep them from the public.";
+A method that a path does not have is 405 `E_METHOD_NOT_ALLOWED`, with the header `Allow`: it stands at no operation. Nor do refusals of the HTTP layer: 400 `E_MALFORMED_REQUEST` for what is not HTTP/1.1, 414 `E_URI_TOO_LONG` for a request line over 16 KiB, and 431 `E_HEADERS_TOO_LARGE`. The probes need no token: keep them from the public.";
 
 fn client_api() -> ClientApi {
     (

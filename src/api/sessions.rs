@@ -191,7 +191,10 @@ impl Sessions {
             Verdict::Seen { .. } => {}
         }
         let (granted, cookie) = state.sessions.log_in(&email, Private::new(password), network).await?;
-        state.gate.forgive(budget).await.map_err(AccessError::from)?;
+        if let Err(error) = state.gate.forgive(budget).await {
+            // The session has begun: the user is logged in, with one login less to fail.
+            tracing::warn!(%error, "failed to take back the charge of a login that succeeded");
+        }
         Ok(WithPortalCookie { reply: NoStore(Reply(granted.into())), value: Some(cookie) })
     }
 

@@ -298,7 +298,7 @@ async fn check_link(state: &ApiState, caller: &Principal, credential: Option<i64
     let found = accounts::load_credentials(&mut *state.ledger.pool().acquire().await?, caller.shard_id, &[id]).await?;
     match found.iter().any(|credential| credential.account_id == caller.account_id) {
         true => Err(ApiError::new(Code::Forbidden)
-            .message("Linking a webhook to a credential takes the owner's role, or that very credential.")),
+            .message("A webhook shows its credential's signing secret to its URL: linking one, or changing a linked one's URL, takes the owner's role, or that very credential.")),
         false => Ok(()),
     }
 }
@@ -392,7 +392,8 @@ impl Webhooks {
 
     /// Change a webhook
     ///
-    /// With a `credential_id` the credential's signing secret becomes the token; a webhook stays linked.
+    /// With a `credential_id` the credential's signing secret becomes the token; a webhook stays linked. That, and a new `url`
+    /// of a linked webhook, takes the owner's role or that very credential: the URL is shown the secret.
     #[oai(path = "/webhooks/:id", method = "put", operation_id = "change_webhook")]
     async fn change(
         &self,
@@ -404,6 +405,14 @@ impl Webhooks {
     ) -> Result<Reply<Webhook>, ApiError> {
         let (caller, request) = (caller.0, body.0);
         check_link(&state, &caller, request.credential_id).await?;
+        if request.url.is_some() {
+            // Deliveries show the token to the URL.
+            let (pool, shard) = (state.ledger.pool(), caller.shard_id);
+            let found = webhooks::load(&mut *pool.acquire().await?, shard, &[id.0]).await?.pop();
+            let linked =
+                found.filter(|webhook| webhook.account_id == caller.account_id).and_then(|webhook| webhook.credential_id);
+            check_link(&state, &caller, linked).await?;
+        }
         let change = WebhookChange {
             name: request.name.map(Private::new),
             url: request.url.map(Private::new),

@@ -62,7 +62,7 @@ pub fn lines(text: &str) -> Cow<'_, str> {
 /// coloured, or ends that.
 fn style(text: &str) -> Option<usize> {
     let parameters = text.strip_prefix("\u{1b}[")?.split_once('m')?.0;
-    let is_known = |parameter: &str| matches!(parameter.parse(), Ok(0_u8..=4 | 22..=24 | 30..=39 | 90..=97));
+    let is_known = |parameter: &str| matches!(parameter.parse(), Ok(0_u8..=4 | 22..=24 | 31..=37 | 39 | 90..=97));
     parameters.split(';').all(is_known).then_some(parameters.len() + 3)
 }
 

@@ -3,7 +3,7 @@
 use ledger_database::Connector;
 use sqlx::postgres::PgConnectOptions;
 
-use super::connect::{ACCESS_CONNECTIONS, DELIVERY_CONNECTIONS, MAINTENANCE_CONNECTIONS, WORK_CONNECTIONS};
+use super::connect::{ACCESS_CONNECTIONS, DELIVERY_CONNECTIONS, MAINTENANCE_CONNECTIONS, RUNTIME_ROLE, WORK_CONNECTIONS};
 use crate::config::{Role, Roles};
 
 /// The writer's two for each shard: one that writes, and one that reads ahead.
@@ -70,7 +70,8 @@ impl Budget {
     /// # Errors
     /// [`BudgetError`].
     pub async fn check(options: &PgConnectOptions, given: u32, roles: &Roles) -> Result<Budget, BudgetError> {
-        let options = options.clone().application_name("rewards-ledger start").options([("statement_timeout", "10000")]);
+        let settings = [("role", RUNTIME_ROLE), ("statement_timeout", "10000")];
+        let options = options.clone().application_name("rewards-ledger start").options(settings);
         let mut connection = Connector::new(options, std::time::Duration::from_secs(11)).connect().await?;
         let (shards, allowed, in_use): (i64, i64, i64) = sqlx::query_as(
             "SELECT (SELECT count(*) FROM log_head),

@@ -12,6 +12,8 @@ use sqlx::FromRow;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
+use crate::heartbeat::Heartbeat;
+
 /// Between two steps of the trusted time.
 const STEP: Duration = Duration::from_secs(10);
 /// Between two warnings that it stands still.
@@ -79,11 +81,12 @@ pub async fn confirm(pool: &PgPool, reason: &str) -> Result<Reading, sqlx::Error
 }
 
 /// Moves the trusted time on until it is stopped. Every node may do it at once.
-pub async fn run(pool: PgPool, max_jump: Duration, stop: CancellationToken) {
+pub async fn run(pool: PgPool, max_jump: Duration, heartbeat: Heartbeat, stop: CancellationToken) {
     let mut due = tokio::time::interval(STEP);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut warned: Option<Instant> = None;
     while stop.run_until_cancelled(due.tick()).await.is_some() {
+        heartbeat.beat();
         let is_quiet = warned.is_some_and(|at| at.elapsed() < WARN_EVERY);
         match advance(&pool, max_jump).await {
             Ok(reading) if reading.ahead() > TimeDelta::from_std(max_jump).unwrap_or(TimeDelta::MAX) => {

@@ -322,7 +322,10 @@ impl Line {
     /// # Errors
     /// [`sqlx::Error::PoolTimedOut`] after five seconds, and what connecting ends in.
     pub async fn acquire(&self) -> Result<Held, sqlx::Error> {
-        tokio::time::timeout(TO_CONNECT, self.hold()).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
+        tokio::time::timeout(TO_CONNECT, self.hold()).await.unwrap_or_else(|_| {
+            tracing::warn!(connection = self.connector.name(), deadline = ?TO_CONNECT, "no usable database connection within the deadline");
+            Err(sqlx::Error::PoolTimedOut)
+        })
     }
 
     async fn hold(&self) -> Result<Held, sqlx::Error> {

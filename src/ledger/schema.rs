@@ -35,14 +35,16 @@ pub const IMPORT: &str = "import";
 
 /// Errors unless the schema is current and the log is append-only for the role of this pool.
 pub async fn check(pool: &PgPool) -> Result<(), SchemaError> {
-    let needed = MIGRATIONS.iter().map(|m| m.version).max().unwrap_or_default();
-    let found: i64 =
-        match sqlx::query_scalar("SELECT coalesce(max(version), 0) FROM _sqlx_migrations WHERE success").fetch_one(pool).await {
-            Ok(version) => version,
-            Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("42P01") => 0,
+    let applied: Vec<i64> =
+        match sqlx::query_scalar("SELECT version FROM _sqlx_migrations WHERE success ORDER BY version").fetch_all(pool).await {
+            Ok(versions) => versions,
+            Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("42P01") => vec![],
             Err(error) => return Err(error.into()),
         };
-    if found < needed {
+    // Numbers may have gaps, so the greatest does not tell that all are there.
+    let needed = MIGRATIONS.iter().map(|m| m.version);
+    if needed.clone().any(|version| !applied.contains(&version)) {
+        let (found, needed) = (applied.last().copied().unwrap_or_default(), needed.max().unwrap_or_default());
         return Err(SchemaError::Outdated { found, needed });
     }
     let problems: Vec<String> = sqlx::query_scalar(

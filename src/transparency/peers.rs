@@ -33,6 +33,9 @@ pub struct Recorded {
     pub refused_at: chrono::DateTime<chrono::Utc>,
 }
 
+/// The present server, and of a node that signed: its id, its host, and whether it compared its memory with that server.
+type SignerRow = (String, Option<Uuid>, Option<String>, Option<bool>);
+
 /// The signers of a shard's log, as the database has them.
 #[derive(Debug)]
 pub struct Peers {
@@ -49,7 +52,7 @@ pub struct Peers {
 impl Peers {
     /// Reads them.
     pub async fn read(conn: &mut PgConnection, shard: ShardId, origin: &str, me: &Identity) -> Result<Peers, sqlx::Error> {
-        let rows: Vec<(String, Option<Uuid>, Option<String>, Option<bool>)> = sqlx::query_as(
+        let rows: Vec<SignerRow> = sqlx::query_as(
             "SELECT present.server, s.node, s.host, s.server = present.server
              FROM (SELECT pg_postmaster_start_time()::text || '/' || oid AS server FROM pg_database WHERE datname = current_database()) AS present
              LEFT JOIN log_signers s ON s.shard_id = $1",

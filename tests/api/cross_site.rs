@@ -19,9 +19,12 @@ async fn count(node: &Node, sql: &'static str) -> i64 {
     sqlx::query_scalar(sql).fetch_one(node.ledger.pool()).await.unwrap()
 }
 
+/// A refused request: its status, headers and body.
+type Refused = (u16, &'static [(&'static str, &'static str)], &'static str);
+
 /// What a page of another site can send without being asked for leave (CORS): forms, and `fetch` in the mode `no-cors`. Then
 /// what a browser would have to be given leave for.
-const FOREIGN: [(u16, &[(&str, &str)], &str); 8] = [
+const FOREIGN: [Refused; 8] = [
     (415, &[("Content-Type", "application/x-www-form-urlencoded")], "email=a&password=b"),
     (415, &[("Content-Type", "text/plain")], r#"{"email": "a", "password": "b"}"#),
     (415, &[("Content-Type", "multipart/form-data; boundary=x")], "--x--"),

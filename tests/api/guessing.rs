@@ -201,5 +201,6 @@ async fn many_logins_at_once_keep_nobody_else_out() {
     let others = (1..=5).map(async |n| log_in(&node, &format!("198.51.100.{n}"), &user.email, PASSWORD).await.status);
     let (flood, others) = tokio::join!(futures::future::join_all(flood), futures::future::join_all(others));
     assert_eq!(others, [200; 5]);
-    assert_eq!(flood, [401; 90]);
+    // Those of the flood that waited too long are told so, and nobody else.
+    assert!(flood.iter().all(|status| [401, 503].contains(status)) && flood.contains(&401), "{flood:?}");
 }

@@ -35,7 +35,10 @@ async fn every_operation_refuses_unknown_query_parameters_by_name_and_takes_its_
             Who::Portal(_) => Caller::Token(&session.access_token),
             Who::Operators(_) => Caller::Token(admin.expose()),
         };
-        let (path, body) = (row.path(&world.things), row.body(&world.things));
+        let (path, mut body) = (row.path(&world.things), row.body(&world.things));
+        if body.is_null() && row.route.starts_with("POST /auth/") {
+            body = json!({}); // what is not JSON is refused before everything else there
+        }
         let ask = async |query: &str| call(&node, &caller, row.method(), &format!("{path}?{query}"), body.clone()).await;
 
         let answer = ask("Surplus=1&%73urplus=2&surplus=3&empty").await;

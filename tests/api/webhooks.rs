@@ -127,6 +127,11 @@ async fn only_an_owner_or_the_credential_itself_links_a_webhook() {
     assert_eq!(token.as_str().unwrap().len(), 64);
     let linked = node.bearer(&owner.access_token, "PUT", &full, link(other.credential_id)).await.data(200);
     assert_eq!(linked["credential_id"], other.credential_id);
+    // The URL of a linked webhook is shown the secret, too.
+    let elsewhere = json!({"url": "https://example.com/elsewhere"});
+    node.bearer(&operator.access_token, "PUT", &full, elsewhere.clone()).await.refused(403, "E_FORBIDDEN");
+    node.client(&client, "PUT", &path, elsewhere.clone()).await.refused(403, "E_FORBIDDEN");
+    node.client(&other, "PUT", &path, elsewhere).await.data(200);
     let renamed = node.bearer(&operator.access_token, "PUT", &full, json!({"name": "b"})).await.data(200);
     assert_eq!(renamed["credential_id"], other.credential_id, "what is left out stays");
     project(&node).await;

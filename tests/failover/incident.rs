@@ -69,7 +69,7 @@ async fn verify_names_what_is_missing_and_an_incident_lets_the_log_go_on() {
     let keys = log(&api, &["keys"]).await.unwrap();
     assert_eq!(keys["incidents"][0]["signed"]["size"], signed);
     let next = keys["keys"].as_array().unwrap().iter().filter_map(|key| key["verifier_key"].as_str());
-    let next = next.filter(|key| key.starts_with(&format!("{}+", newest.origin))).last().unwrap();
+    let next = next.rev().find(|key| key.starts_with(&format!("{}+", newest.origin))).unwrap();
     let note = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(note.path(), &kept.note).unwrap();
     let path = note.path().to_str().unwrap();

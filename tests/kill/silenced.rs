@@ -32,7 +32,8 @@ const WAVES: [&[&str]; 3] = [
 ];
 
 /// The loops of a node that has every role.
-const LOOPS: [&str; 17] = [
+const LOOPS: [&str; 18] = [
+    "clock",
     "delivery",
     "delivery health",
     "delivery results",

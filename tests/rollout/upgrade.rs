@@ -19,6 +19,10 @@ use crate::support::{postgres, repository, shop};
 /// The workspace is compiled from nothing where both processors are busy.
 const TO_BUILD: Duration = Duration::from_secs(1_500);
 
+/// Ample limits, of the rules that the last release has.
+const LAST_RELEASES_LIMITS: &str =
+    "orders=1000000/60s,images=1000000/60s,general=1000000/1h,login=1000000/60s,refresh=1000000/60s,portal=1000000/1h";
+
 /// Runs a command to its end; what it printed, or what went wrong.
 async fn output(command: &mut Command) -> Result<String, String> {
     let name = format!("{:?}", command.as_std().get_program());
@@ -111,7 +115,8 @@ async fn the_last_release_and_this_build_work_side_by_side_through_the_migration
     std::fs::write(ca.path(), receiver.ca_pem()).unwrap();
     let trust = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];
 
-    let mut old = Program::of(&last, &server.url(), &trust).await;
+    let old_arguments: Vec<&str> = trust.into_iter().chain(["--rate-limits", LAST_RELEASES_LIMITS]).collect();
+    let mut old = Program::of(&last, &server.url(), &old_arguments).await;
     let customer = Shop::open(&old, &receiver.url()).await;
     let mut on_old = Load::start(&old, &customer, "old");
     on_old.go_round().await;

@@ -256,7 +256,11 @@ fn command(directory: &std::path::Path, database_url: &str) -> Command {
 
 /// Starts `serve`; the process, and where its API listens once it is ready.
 async fn serve(mut command: Command, arguments: &[String], log: &Log) -> (Child, Option<String>) {
-    command.args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json", "--rate-limits", AMPLE_LIMITS]).args(arguments);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"]);
+    if !arguments.iter().any(|argument| argument == "--rate-limits") {
+        command.args(["--rate-limits", AMPLE_LIMITS]);
+    }
+    command.args(arguments);
     let mut process = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
     let is_shown = std::env::var_os("TEST_LOG").is_some();
