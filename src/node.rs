@@ -386,7 +386,7 @@ fn connections(config: &Config) -> (usize, usize) {
     let (clients, fewest_clients) = if config.roles.include(Role::Api) { (CLIENTS, FEWEST_CLIENTS) } else { (0, 0) };
     let operators = if config.operator_listen.is_some() { OPERATORS } else { 0 };
     let needed = sends + clients;
-    let others = OTHER_DESCRIPTORS + operators;
+    let others = OTHER_DESCRIPTORS + config.database_connections as usize + operators;
     let allowed = descriptors(needed + others).saturating_sub(others);
     if allowed < needed {
         tracing::warn!(allowed, needed, "few descriptors (ulimit -n): there may be fewer connections");

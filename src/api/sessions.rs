@@ -21,7 +21,7 @@ use crate::access::limits::{Rule, source_network};
 use crate::access::seal::Private;
 use crate::access::sessions::{Granted, PORTAL_LIFETIME};
 use crate::access::tokens::ACCESS_LIFETIME;
-use crate::access::{AccessError, Who};
+use crate::access::Who;
 
 /// Who logs in.
 #[derive(Object)]

@@ -352,6 +352,11 @@ impl Sealed {
     }
 }
 
+/// Whether nothing was claimed because this node lacks the current master key.
+pub(super) fn lacks_key(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Decode(source) if source.downcast_ref() == Some(&SealError::NotCurrent))
+}
+
 /// What a claim begins with.
 struct Present {
     at: DateTime<Utc>,

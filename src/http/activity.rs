@@ -1,12 +1,14 @@
 //! The state of one connection, shared between its task and the task that watches all of them.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::task::Context;
+use std::task::{Context, Poll};
 
 use futures::task::AtomicWaker;
 
-/// Time of a connection without a byte in either direction after which it is cut, in ticks.
+/// Time of a connection without a byte in either direction after which it is cut, in ticks. It does not count while the
+/// application prepares an answer.
 const IDLE: u64 = 75;
 /// Time for a request's head, in ticks: from its first byte, or from the connection's begin.
 const HEAD: u64 = 10;
@@ -14,6 +16,10 @@ const HEAD: u64 = 10;
 const BODY_GRACE: u64 = 10;
 /// Least rate of a request's body, in bytes per tick. Only time in which the server waits for the client counts.
 const BODY_RATE: u64 = 4_096;
+/// Time for a client to go on reading an answer before its rate counts, in ticks.
+const ANSWER_GRACE: u64 = 10;
+/// Least rate at which a client takes an answer, in bytes per tick. Only time in which a write is pending counts.
+const ANSWER_RATE: u64 = 4_096;
 /// Time for the answer to a body that was too slow, in ticks.
 const REFUSAL: u64 = 5;
 /// Age of an unfinished head that makes it a better candidate for eviction than an idle connection, in ticks.
@@ -33,6 +39,8 @@ enum Phase {
     Body,
     /// A request is being answered.
     Answer,
+    /// A write of an answer is pending: the client does not read it.
+    Sending,
     /// The last answer was sent; what the client still sends is discarded.
     Closing,
     /// To be dropped by its task.
@@ -41,7 +49,8 @@ enum Phase {
 
 impl Phase {
     fn of(value: u8) -> Phase {
-        const ALL: [Phase; 6] = [Phase::Idle, Phase::Head, Phase::Body, Phase::Answer, Phase::Closing, Phase::Cut];
+        const ALL: [Phase; 7] =
+            [Phase::Idle, Phase::Head, Phase::Body, Phase::Answer, Phase::Sending, Phase::Closing, Phase::Cut];
         ALL[usize::from(value)]
     }
 }
@@ -52,6 +61,7 @@ pub enum Overdue {
     Idle,
     SlowHead,
     SlowBody,
+    SlowReader,
 }
 
 impl Overdue {
@@ -60,6 +70,7 @@ impl Overdue {
             Self::Idle => "idle",
             Self::SlowHead => "slow_head",
             Self::SlowBody => "slow_body",
+            Self::SlowReader => "slow_reader",
         }
     }
 }
@@ -75,6 +86,9 @@ pub struct Activity {
     /// Bytes read since the request began, and the ticks in which more of its body were waited for.
     received: AtomicU64,
     waited: AtomicU64,
+    /// Bytes of answers written since a write first was pending, and the ticks in which one was.
+    sent: AtomicU64,
+    stalled: AtomicU64,
     /// Tick at which reading was ended; 0 if it was not.
     reading_ended_at: AtomicU64,
     /// All of the answer was handed to the connection.
@@ -94,6 +108,8 @@ impl Activity {
             phase: AtomicU8::new(Phase::Head as u8),
             received: AtomicU64::new(0),
             waited: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            stalled: AtomicU64::new(0),
             reading_ended_at: AtomicU64::new(0),
             is_answered: AtomicBool::new(false),
             lingers: AtomicBool::new(false),
@@ -141,7 +157,33 @@ impl Activity {
     /// Everything was written that the connection was given.
     pub fn flushed(&self) {
         if self.phase() == Phase::Answer && self.is_answered.load(Ordering::Relaxed) {
+            // Not where a pipelined request begins: it must not give a slow reader new time.
+            self.sent.store(0, Ordering::Relaxed);
+            self.stalled.store(0, Ordering::Relaxed);
             self.enter(Phase::Idle);
+        }
+    }
+
+    /// Notes the outcome of a write.
+    pub fn wrote(&self, outcome: &Poll<io::Result<usize>>) {
+        match outcome {
+            Poll::Pending => {
+                if self.phase() == Phase::Answer {
+                    if self.stalled.load(Ordering::Relaxed) == 0 {
+                        // What was written before fills the system's buffers: the client may have read none of it.
+                        self.sent.store(0, Ordering::Relaxed);
+                    }
+                    self.enter(Phase::Sending);
+                }
+            }
+            Poll::Ready(written) => {
+                self.moved();
+                let written = written.as_ref().map_or(0, |bytes| *bytes as u64);
+                self.sent.fetch_add(written, Ordering::Relaxed);
+                if self.phase() == Phase::Sending {
+                    self.enter(Phase::Answer);
+                }
+            }
         }
     }
 
@@ -175,7 +217,7 @@ impl Activity {
         }
     }
 
-    pub fn moved(&self) {
+    fn moved(&self) {
         self.moved_at.store(self.now(), Ordering::Relaxed);
     }
 
@@ -195,7 +237,7 @@ impl Activity {
         self.task.wake();
     }
 
-    /// Cuts the connection, unless a request on it is being answered. True if it was cut by this call.
+    /// Cuts the connection, unless a request on it is being answered and no write is pending. True if it was cut by this call.
     pub fn evict(&self) -> bool {
         let evicted = self.phase.fetch_update(Ordering::AcqRel, Ordering::Acquire, |phase| {
             (!matches!(Phase::of(phase), Phase::Answer | Phase::Cut)).then_some(Phase::Cut as u8)
@@ -205,7 +247,7 @@ impl Activity {
     }
 
     /// Order of eviction: the least first, the longest in its phase first among equals. None if a request is being
-    /// answered.
+    /// answered and no write is pending.
     pub fn eviction_rank(&self) -> Option<(u8, u64)> {
         let since = self.since.load(Ordering::Relaxed);
         let rank = match self.phase() {
@@ -214,6 +256,8 @@ impl Activity {
             Phase::Idle => 2,
             Phase::Head => 3,
             Phase::Body => 4,
+            // Last: its request has had its effect, and the client would not learn of it.
+            Phase::Sending => 5,
             Phase::Answer | Phase::Cut => return None,
         };
         Some((rank, since))
@@ -231,8 +275,8 @@ impl Activity {
             self.cut();
             return None;
         }
-        if now.saturating_sub(self.moved_at.load(Ordering::Relaxed)) > IDLE {
-            self.cut();
+        // Not while the application prepares an answer, even if that begins just now.
+        if now.saturating_sub(self.moved_at.load(Ordering::Relaxed)) > IDLE && self.evict() {
             return Some(Overdue::Idle);
         }
         match phase {
@@ -250,6 +294,12 @@ impl Activity {
                 self.reading_ended_at.store(now.max(1), Ordering::Release);
                 self.task.wake();
                 Some(Overdue::SlowBody)
+            }
+            Phase::Sending => {
+                let stalled = 1 + self.stalled.fetch_add(1, Ordering::Relaxed);
+                let expected = stalled.saturating_sub(ANSWER_GRACE) * ANSWER_RATE;
+                let is_slow = self.sent.load(Ordering::Relaxed) < expected;
+                (is_slow && self.evict()).then_some(Overdue::SlowReader)
             }
             _ => None,
         }
@@ -333,9 +383,81 @@ mod tests {
         activity.begin_answer();
         activity.wait_for_body(true);
         activity.wait_for_body(false);
-        for _ in 0..60 {
+        for _ in 0..200 {
             clock.fetch_add(1, Ordering::Relaxed);
             assert_eq!(activity.look(), None);
         }
+        assert_eq!(activity.eviction_rank(), None);
+        activity.wrote(&Poll::Ready(Ok(100)));
+        activity.answer_ends();
+        activity.flushed();
+        assert_eq!(activity.look(), None, "the client has time for its next request");
+        assert_eq!(activity.phase(), Phase::Idle);
+    }
+
+    /// Looks after each tick, in which the client took so many bytes of an answer, and a write is pending again.
+    fn after_writes(clock: &Clock, activity: &Activity, bytes: usize) -> Option<(u64, Overdue)> {
+        (1..=200).find_map(|tick| {
+            clock.fetch_add(1, Ordering::Relaxed);
+            if bytes > 0 {
+                activity.wrote(&Poll::Ready(Ok(bytes)));
+                activity.wrote(&Poll::Pending);
+            }
+            activity.look().map(|overdue| (tick, overdue))
+        })
+    }
+
+    #[test]
+    fn an_answer_is_read_at_a_least_rate() {
+        let (clock, activity) = activity();
+        activity.begin_answer();
+        activity.wrote(&Poll::Ready(Ok(1 << 20)));
+        assert_eq!(activity.eviction_rank(), None);
+        activity.wrote(&Poll::Pending);
+        assert_eq!(activity.eviction_rank(), Some((5, 100)));
+        activity.wrote(&Poll::Ready(Ok(1)));
+        assert_eq!(activity.eviction_rank(), None, "the client reads on");
+        activity.wrote(&Poll::Pending);
+        assert_eq!(after_writes(&clock, &activity, 4_096), None);
+        activity.wrote(&Poll::Ready(Ok(1)));
+        activity.answer_ends();
+        activity.flushed();
+        assert_eq!(activity.phase(), Phase::Idle);
+
+        // What the system's buffers took before the first write was pending does not count.
+        for bytes in [0, 100] {
+            let (clock, activity) = self::activity();
+            activity.begin_answer();
+            activity.wrote(&Poll::Ready(Ok(1 << 20)));
+            activity.wrote(&Poll::Pending);
+            assert_eq!(after_writes(&clock, &activity, bytes), Some((11, Overdue::SlowReader)));
+            assert_eq!(activity.phase(), Phase::Cut);
+        }
+    }
+
+    #[test]
+    fn a_pipelined_request_gives_a_slow_reader_no_more_time() {
+        let (clock, activity) = activity();
+        activity.begin_answer();
+        activity.wrote(&Poll::Pending);
+        let slow = (1..=200).find_map(|tick| {
+            clock.fetch_add(1, Ordering::Relaxed);
+            activity.wrote(&Poll::Ready(Ok(100)));
+            activity.answer_ends();
+            activity.begin_answer();
+            activity.wrote(&Poll::Pending);
+            activity.look().map(|overdue| (tick, overdue))
+        });
+        assert_eq!(slow, Some((11, Overdue::SlowReader)));
+    }
+
+    #[test]
+    fn a_slow_reader_can_be_evicted() {
+        let (_, activity) = activity();
+        activity.begin_answer();
+        assert!(!activity.evict());
+        activity.wrote(&Poll::Pending);
+        assert!(activity.evict());
+        assert_eq!(activity.phase(), Phase::Cut);
     }
 }

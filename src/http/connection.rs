@@ -104,18 +104,18 @@ impl AsyncWrite for Connection {
         if self.replaces(bytes) {
             return Poll::Ready(Ok(bytes.len()));
         }
-        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes));
-        self.activity().moved();
-        Poll::Ready(written)
+        let outcome = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.activity().wrote(&outcome);
+        outcome
     }
 
     fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         if slices.first().is_some_and(|head| self.replaces(head)) {
             return Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()));
         }
-        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, slices));
-        self.activity().moved();
-        Poll::Ready(written)
+        let outcome = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        self.activity().wrote(&outcome);
+        outcome
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, EXPECT, HeaderValue};
@@ -23,6 +23,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use ipnet::IpNet;
+use nix::errno::Errno;
 use poem::http::uri::Scheme;
 use poem::web::{LocalAddr, RemoteAddr};
 use poem::{Addr, Endpoint, Request, Response};
@@ -40,6 +41,8 @@ use places::Places;
 pub const HEAD_LIMIT: usize = 16 * 1024;
 /// Pause after the system refused to accept a connection, for example for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Least time between two warnings about that.
+const WARN_EVERY: Duration = Duration::from_secs(10);
 /// Time for requests in flight to be answered once the server stops.
 const STOP_WITHIN: Duration = Duration::from_secs(20);
 
@@ -66,20 +69,31 @@ where
     let local = listener.local_addr()?;
     let places = Places::new(limits, metrics.clone());
     let (connections, cut) = (TaskTracker::new(), CancellationToken::new());
+    let mut warned_at: Option<Instant> = None;
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                tracing::debug!(%error, "failed to accept a connection; retrying");
+                if warned_at.is_none_or(|warned_at| warned_at.elapsed() >= WARN_EVERY) {
+                    tracing::warn!(%error, "failed to accept a connection; retrying");
+                    warned_at = Some(Instant::now());
+                }
+                if is_out_of_descriptors(&error) {
+                    places.evict_one();
+                }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
         // Answers are written whole: none waits for the acknowledgement of the one before.
         let Ok(()) = stream.set_nodelay(true) else { continue };
-        let Some(place) = places.admit(peer.ip()).await else { continue };
-        let served = serve_connection(Connection::new(stream, place, metrics.clone()), app.clone(), local, peer, stop.clone());
-        let cut = cut.clone();
+        let Some(mut place) = places.admit(peer.ip()) else { continue };
+        let (app, metrics, stop, cut) = (app.clone(), metrics.clone(), stop.clone(), cut.clone());
+        let served = async move {
+            if place.is_free().await {
+                serve_connection(Connection::new(stream, place, metrics), app, local, peer, stop).await;
+            }
+        };
         connections.spawn(async move { cut.run_until_cancelled_owned(served).await });
     }
     drop(listener);
@@ -90,6 +104,10 @@ where
         connections.wait().await;
     }
     Ok(())
+}
+
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    error.raw_os_error().is_some_and(|code| matches!(Errno::from_raw(code), Errno::EMFILE | Errno::ENFILE))
 }
 
 async fn serve_connection<E>(connection: Connection, app: Arc<E>, local: SocketAddr, peer: SocketAddr, stop: CancellationToken)
@@ -135,7 +153,9 @@ async fn answer<E: Endpoint<Output = Response>>(
     let request = Request::from_parts((parts, local, peer, Scheme::HTTP).into(), body.for_application());
     let response = app.get_response(request).await;
     let mut response: hyper::Response<_> = response.into();
-    if !body.drain(expects_continue).await {
+    let has_ended = body.drain(expects_continue).await;
+    activity.wait_for_body(false); // also if the time for it is over
+    if !has_ended {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         activity.linger();
     }

@@ -1,9 +1,11 @@
 //! Places for connections: how many there may be, in all and per source address, and who loses theirs.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -25,7 +27,9 @@ const WARN_EVERY: u64 = 60;
 #[derive(Debug)]
 pub struct Places {
     shared: Arc<Shared>,
+    /// A permit for each connection that is served, until its task has dropped it.
     free: Arc<Semaphore>,
+    connections: usize,
     per_address: usize,
     trusted_proxies: Arc<[IpNet]>,
     warned_at: AtomicU64,
@@ -52,13 +56,33 @@ pub struct Place {
     pub activity: Arc<Activity>,
     source: Source,
     shared: Arc<Shared>,
-    _permit: OwnedSemaphorePermit,
+    free: Arc<Semaphore>,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         remove(&mut self.shared.held(), self.source, &self.activity);
         self.shared.metrics.connection_closed();
+    }
+}
+
+impl Place {
+    /// Waits until the connection may be served: if another was evicted for it, until that one is dropped. False if that
+    /// takes too long, or if this one is evicted meanwhile.
+    pub async fn is_free(&mut self) -> bool {
+        let activity = self.activity.clone();
+        let cut = poll_fn(|cx| if activity.is_cut(cx) { Poll::Ready(()) } else { Poll::Pending });
+        let acquired = tokio::select! {
+            biased;
+            () = cut => return false, // counted as evicted
+            acquired = tokio::time::timeout(EVICTED_WITHIN, self.free.clone().acquire_owned()) => acquired,
+        };
+        self.permit = acquired.ok().and_then(Result::ok);
+        if self.permit.is_none() {
+            self.shared.metrics.connection_ended("refused");
+        }
+        self.permit.is_some()
     }
 }
 
@@ -86,6 +110,7 @@ impl Places {
         let shared = Arc::new(Shared { clock: Clock::default(), held: Mutex::default(), metrics });
         Places {
             free: Arc::new(Semaphore::new(limits.connections)),
+            connections: limits.connections,
             // However few places there are, no address takes more than half.
             per_address: limits.per_address.min(limits.connections / 2).max(1),
             trusted_proxies: limits.trusted_proxies,
@@ -97,8 +122,10 @@ impl Places {
 
     /// A place for a connection from this address. If the address or the listener has none left, a connection of the
     /// address, or of the one that holds most, loses its own. None if all of them are being answered.
-    pub async fn admit(&self, peer: IpAddr) -> Option<Place> {
-        let place = self.place(peer).await;
+    ///
+    /// It does not wait, so that no newcomer delays the next: the newcomer's task waits in [`Place::is_free`].
+    pub fn admit(&self, peer: IpAddr) -> Option<Place> {
+        let place = self.place(peer);
         match place {
             Some(_) => self.shared.metrics.connection_opened(),
             None => self.shared.metrics.connection_ended("refused"),
@@ -106,28 +133,28 @@ impl Places {
         place
     }
 
-    async fn place(&self, peer: IpAddr) -> Option<Place> {
+    fn place(&self, peer: IpAddr) -> Option<Place> {
         let source = self.source(peer);
-        {
-            let mut held = self.shared.held();
-            let count = held.get(&source).map_or(0, Vec::len);
-            if !source.is_trusted && count >= self.per_address && !self.evict_from(&mut held, source) {
+        let mut held = self.shared.held();
+        let count = held.get(&source).map_or(0, Vec::len);
+        if !source.is_trusted && count >= self.per_address && !self.evict_from(&mut held, source) {
+            return None;
+        }
+        // Those who wait count, too: there are never more than places.
+        if held.values().map(Vec::len).sum::<usize>() >= self.connections {
+            self.warn();
+            if !self.evict_from_most(&mut held) {
                 return None;
             }
         }
-        let permit = match self.free.clone().try_acquire_owned() {
-            Ok(permit) => permit,
-            Err(_) => {
-                self.warn();
-                if !self.evict_from_most(&mut self.shared.held()) {
-                    return None;
-                }
-                tokio::time::timeout(EVICTED_WITHIN, self.free.clone().acquire_owned()).await.ok()?.ok()?
-            }
-        };
         let activity = Arc::new(Activity::new(self.shared.clock.clone()));
-        self.shared.held().entry(source).or_default().push(activity.clone());
-        Some(Place { activity, source, shared: self.shared.clone(), _permit: permit })
+        held.entry(source).or_default().push(activity.clone());
+        Some(Place { activity, source, shared: self.shared.clone(), free: self.free.clone(), permit: None })
+    }
+
+    /// Evicts a connection because the system has no descriptor left for another.
+    pub fn evict_one(&self) {
+        self.evict_from_most(&mut self.shared.held());
     }
 
     fn source(&self, peer: IpAddr) -> Source {
@@ -197,7 +224,8 @@ mod tests {
     }
 
     async fn admit(places: &Places, address: &str) -> Option<Place> {
-        places.admit(address.parse().unwrap()).await
+        let mut place = places.admit(address.parse().unwrap())?;
+        place.is_free().await.then_some(place)
     }
 
     /// Drops what was evicted, as its task does.
@@ -263,5 +291,18 @@ mod tests {
         assert!(tokio::time::timeout(Duration::from_millis(20), &mut admitted).await.is_err());
         assert_eq!(drop_evicted(&mut proxy), 1, "the proxy's come last");
         assert!(admitted.await.is_some());
+    }
+
+    #[tokio::test]
+    async fn newcomers_who_wait_for_a_place_are_bounded_too() {
+        let places = places(2, 1);
+        let _slow = (admit(&places, "192.0.2.1").await.unwrap(), admit(&places, "192.0.2.2").await.unwrap());
+        // The evicted ones are not dropped: newcomers can only wait.
+        let mut newcomers: Vec<_> = (3..13).map(|n| places.admit([192, 0, 2, n].into()).unwrap()).collect();
+        assert_eq!(places.shared.held().len(), 2);
+        assert!(drop_evicted(&mut newcomers) >= 8, "newcomers are evicted, too");
+        for newcomer in &mut newcomers {
+            assert!(!newcomer.is_free().await, "it waits in vain");
+        }
     }
 }

@@ -90,8 +90,25 @@ pub async fn contract(options: &PgConnectOptions, patience: Duration) -> Result<
         index.settle(&mut connection).await?;
         replaced.push(name);
     }
+    // Also those that a run left unchecked because it ended between `swap` and `settle`.
+    validate_foreign_keys(&mut connection).await?;
     connection.close().await?;
     Ok(replaced)
+}
+
+/// Checks the rows of every foreign key that is not valid yet, which keeps nobody out.
+async fn validate_foreign_keys(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let unchecked: Vec<(String, String)> = sqlx::query_as(
+        "SELECT conrelid::regclass::text, quote_ident(conname) FROM pg_constraint
+         WHERE contype = 'f' AND NOT convalidated AND connamespace::regnamespace::text IN ('public', 'vault') ORDER BY 1, 2",
+    )
+    .fetch_all(&mut *connection)
+    .await?;
+    set_lock_timeout(connection, PATIENCE).await?;
+    for (table, name) in unchecked {
+        execute(connection, format!("ALTER TABLE {table} VALIDATE CONSTRAINT {name}")).await?;
+    }
+    set_lock_timeout(connection, LOCK_TIMEOUT).await
 }
 
 /// Safe for each of these: what is put into a statement comes quoted from the catalogue.
@@ -158,10 +175,8 @@ impl Dependent {
 
     /// Checks foreign keys again, which keeps nobody out, and makes the statistics that went with the old collation.
     async fn settle(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+        validate_foreign_keys(connection).await?;
         set_lock_timeout(connection, PATIENCE).await?;
-        for reference in self.referring.chunks_exact(3) {
-            execute(connection, format!("ALTER TABLE {} VALIDATE CONSTRAINT {}", reference[0], reference[1])).await?;
-        }
         execute(connection, format!("ANALYZE {}", self.table)).await?;
         set_lock_timeout(connection, LOCK_TIMEOUT).await
     }

@@ -30,7 +30,17 @@ pub struct Recorded {
     /// The size and the root of the tree that the node remembers.
     pub size: Option<i64>,
     pub root: Option<Hash>,
+    /// The epoch that the node remembers.
+    pub epoch: Option<i64>,
     pub refused_at: chrono::DateTime<chrono::Utc>,
+}
+
+impl Recorded {
+    /// The tree that the node remembered when it refused; none if it remembered none.
+    pub fn remembered(&self) -> Option<Remembered> {
+        let size = u64::try_from(self.size?).ok()?;
+        Some(Remembered { size, root: self.root?, epoch: self.epoch? })
+    }
 }
 
 /// The present server, and of a node that signed: its id, its host, and whether it compared its memory with that server.
@@ -84,9 +94,9 @@ impl Peers {
         Some(Refusal::Elsewhere { node: other.node, host: other.host.clone(), reason: other.reason.clone() })
     }
 
-    /// Whether this node has refused before.
-    pub fn has_refused(&self, me: &Identity) -> bool {
-        self.refusals.iter().any(|refusal| refusal.node == me.node)
+    /// What this node has refused and not withdrawn.
+    pub fn own_refusal(&self, me: &Identity) -> Option<&Recorded> {
+        self.refusals.iter().find(|refusal| refusal.node == me.node)
     }
 
     /// Tells the others that this node's memory was compared with this server.
@@ -123,7 +133,7 @@ impl Peers {
 /// The refusals under an origin that are not withdrawn, the oldest first.
 pub async fn refusals(conn: &mut PgConnection, shard: ShardId, origin: &str) -> Result<Vec<Recorded>, sqlx::Error> {
     sqlx::query_as(
-        "SELECT origin, node, host, reason, head, size, root, refused_at FROM log_refusals
+        "SELECT origin, node, host, reason, head, size, root, epoch, refused_at FROM log_refusals
          WHERE shard_id = $1 AND origin = $2 AND withdrawn_at IS NULL ORDER BY refused_at, node",
     )
     .bind(shard)
@@ -135,7 +145,7 @@ pub async fn refusals(conn: &mut PgConnection, shard: ShardId, origin: &str) -> 
 /// The refusals under any origin that are not withdrawn, the oldest first.
 pub async fn all_refusals(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<Recorded>, sqlx::Error> {
     sqlx::query_as(
-        "SELECT origin, node, host, reason, head, size, root, refused_at FROM log_refusals
+        "SELECT origin, node, host, reason, head, size, root, epoch, refused_at FROM log_refusals
          WHERE shard_id = $1 AND withdrawn_at IS NULL ORDER BY refused_at, node",
     )
     .bind(shard)
@@ -143,7 +153,8 @@ pub async fn all_refusals(conn: &mut PgConnection, shard: ShardId) -> Result<Vec
     .await
 }
 
-/// Records what this node refuses, on disk when this returns. It stands until the node withdraws it.
+/// Records what this node refuses, on disk when this returns. It stands until the node withdraws it. Until then the tree
+/// that was recorded first stays: the node may have lost its memory since.
 pub async fn refuse(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -159,11 +170,14 @@ pub async fn refuse(
         "INSERT INTO log_refusals AS known (shard_id, origin, node, host, reason, head, size, root, epoch)
          SELECT $1, $2, $3, $4, $5, h.position, $6, $7, $8 FROM log_head h WHERE h.shard_id = $1
          ON CONFLICT (shard_id, origin, node) DO UPDATE
-         SET host = EXCLUDED.host, reason = EXCLUDED.reason, head = EXCLUDED.head, size = EXCLUDED.size, root = EXCLUDED.root,
-             epoch = EXCLUDED.epoch, withdrawn_at = NULL,
+         SET host = EXCLUDED.host, reason = EXCLUDED.reason, head = EXCLUDED.head, withdrawn_at = NULL,
+             size = CASE WHEN known.withdrawn_at IS NULL AND known.size IS NOT NULL THEN known.size ELSE EXCLUDED.size END,
+             root = CASE WHEN known.withdrawn_at IS NULL AND known.size IS NOT NULL THEN known.root ELSE EXCLUDED.root END,
+             epoch = CASE WHEN known.withdrawn_at IS NULL AND known.size IS NOT NULL THEN known.epoch ELSE EXCLUDED.epoch END,
              refused_at = CASE WHEN known.withdrawn_at IS NULL THEN known.refused_at ELSE EXCLUDED.refused_at END
          WHERE known.withdrawn_at IS NOT NULL
-            OR (known.reason, known.size, known.root) IS DISTINCT FROM (EXCLUDED.reason, EXCLUDED.size, EXCLUDED.root)",
+            OR known.reason <> EXCLUDED.reason
+            OR (known.size IS NULL AND EXCLUDED.size IS NOT NULL)",
     )
     .bind(shard)
     .bind(origin)

@@ -203,7 +203,13 @@ impl TreeProjector {
         let (grown, full, is_more) = grow(&mut *tx, shard, &edge, remembered.as_ref()).await?;
 
         let peers = self.meet(&mut *tx, shard, origin).await?;
-        if peers.has_refused(&self.me) {
+        if let Some(refused) = peers.own_refusal(&self.me) {
+            // The state file may have been lost since. The refusal also holds what the node remembered, and it stands
+            // until the log agrees with that.
+            if let Some(recorded) = refused.remembered() {
+                self.consistent(&mut *tx, shard, Some(&recorded), held).await?;
+                grow(&mut *tx, shard, &edge, Some(&recorded)).await?;
+            }
             peers::withdraw(&mut *tx, shard, origin, &self.me).await?;
         }
         let is_published = newest.as_ref().is_some_and(|newest| newest.size == grown.size() && newest.origin == origin);

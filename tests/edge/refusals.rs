@@ -15,6 +15,21 @@ fn post(path: &str, length: usize, more: &str) -> String {
     format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n{more}Content-Length: {length}\r\n\r\n")
 }
 
+/// Reads the answer to a request that is refused, then sends another request and reads its answer. The node may close the
+/// connection after the refusal, if it says so: reading 1 MiB can take it too long on a busy machine. Then the other request
+/// goes over a new connection.
+async fn is_refused_and_goes_on(node: &Node, wire: &mut Wire, status: u16, case: &str) {
+    let refused = wire.answer().await;
+    assert_eq!(refused.status, status, "{case}: {}", refused.text);
+    match refused.header("connection") {
+        "" => {}
+        "close" => *wire = Wire::open(node.url()).await,
+        other => panic!("{case}: Connection: {other}"),
+    }
+    wire.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    assert_eq!(wire.answer().await.status, 200, "{case}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_next_request_on_the_connection_is_answered() {
     let node = Node::with_limits(format!("{AMPLE_LIMITS},refresh=1/1h,orders=1/1h").parse().unwrap()).await;
@@ -36,10 +51,7 @@ async fn the_next_request_on_the_connection_is_answered() {
             for _ in 0..10 {
                 wire.send(post(path, length, more)).await;
                 wire.send(&body).await;
-                let answer = wire.answer().await;
-                assert_eq!((answer.status, answer.header("connection")), (status, ""), "{path} {length} {}", answer.text);
-                wire.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").await;
-                assert_eq!(wire.answer().await.status, 200, "{path} {length}");
+                is_refused_and_goes_on(&node, &mut wire, status, &format!("{path} {length}")).await;
             }
             // In chunks, of which nobody knows how many come.
             wire.send(post(path, length, more).replace(&format!("Content-Length: {length}"), "Transfer-Encoding: chunked")).await;
@@ -49,9 +61,7 @@ async fn the_next_request_on_the_connection_is_answered() {
                 wire.send("\r\n").await;
             }
             wire.send("0\r\n\r\n").await;
-            assert_eq!(wire.answer().await.status, status);
-            wire.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").await;
-            assert_eq!(wire.answer().await.status, 200, "{path} in chunks");
+            is_refused_and_goes_on(&node, &mut wire, status, &format!("{path} {length} in chunks")).await;
         }
     }
 }

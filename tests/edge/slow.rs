@@ -27,7 +27,7 @@ async fn whoever_comes_while_slow_clients_hold_every_place_is_served() {
     let database = postgres::database().await;
     let program = Program::with_descriptors(450, &database.url, &["--roles", "api"]).await;
     let url = program.url();
-    // More than there are places for: 193 in all, of which one address has half.
+    // More than there are places for: 153 in all, of which one address has half.
     let mut slow = join_all((0..250).map(|_| Wire::open(&url))).await;
     for n in 0..50 {
         slow.push(Wire::from(&format!("127.0.1.{}", n % 4 + 1), &url).await);

@@ -36,6 +36,8 @@ pub async fn failed_over() -> (Shop, Tree, Tree, u64, u64) {
     let signed = more.grow().await;
     assert!(signed > common);
     standby.promote().await;
+    // A writer whose connection is cut may raise the epoch, on one server and not on the other. Here the trees decide.
+    sqlx::raw_sql("UPDATE log_head SET epoch = epoch + 10").execute(&mut shop.admin().await).await.unwrap();
     // Orders go on, beyond what was lost.
     shop.orders(shop.customer.account_id, 40).await;
     (shop, more, less, signed, common)
@@ -79,6 +81,19 @@ async fn a_memory_that_comes_back_late_stops_the_others_from_then_on() {
     assert!(matches!(Tree::refused(step(&more).await), Refusal::Rewritten { .. } | Refusal::Stranger { .. }));
     assert!(Tree::refused(step(&hasty).await).is_of_another());
     assert_eq!(hasty.newest().await.size, forked);
+}
+
+/// The state file is lost, and the id beside it is kept.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_stands_when_the_node_loses_its_memory() {
+    let (_shop, more, less, _, common) = failed_over().await;
+    let refused = Tree::refused(step(&more).await);
+    std::fs::remove_file(&more.state).unwrap();
+    for _ in 0..2 {
+        assert_eq!(Tree::refused(step(&more).await), refused);
+        assert!(Tree::refused(step(&less).await).is_of_another());
+    }
+    assert_eq!(less.newest().await.size, common, "nothing was signed");
 }
 
 #[tokio::test(flavor = "multi_thread")]

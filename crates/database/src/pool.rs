@@ -44,6 +44,8 @@ struct Inner {
     permits: Arc<Semaphore>,
     /// The one used last is at the end.
     idle: Mutex<Vec<Idle>>,
+    /// When plans were last found to be outdated: a connection that was opened before is not used again.
+    forgotten: Mutex<Option<Instant>>,
 }
 
 struct Idle {
@@ -63,9 +65,15 @@ impl Inner {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether a connection that was opened then may have prepared statements from before a migration.
+    fn is_outdated(&self, opened: Instant) -> bool {
+        let forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
+        forgotten.is_some_and(|forgotten| opened < forgotten)
+    }
+
     /// Keeps a connection for the next user, and closes those at the other end that nobody needs.
     fn keep(&self, connection: PgConnection, opened: Instant) {
-        if self.permits.is_closed() {
+        if self.permits.is_closed() || self.is_outdated(opened) {
             return;
         }
         let mut idle = self.idle();
@@ -79,7 +87,7 @@ impl PgPool {
     /// A pool of at most `size` connections, which are opened when they are needed.
     pub fn new(connector: Connector, size: u32) -> PgPool {
         let permits = Arc::new(Semaphore::new(size as usize));
-        PgPool(Arc::new(Inner { connector, size, permits, idle: Mutex::default() }))
+        PgPool(Arc::new(Inner { connector, size, permits, idle: Mutex::default(), forgotten: Mutex::default() }))
     }
 
     /// A pool without deadlines for statements, for commands and tests.
@@ -110,7 +118,8 @@ impl PgPool {
         loop {
             let found = self.0.idle().pop();
             let Some(Idle { mut connection, opened, since }) = found else { break };
-            if opened.elapsed() > LIFETIME || since.elapsed() > IDLE_LIFETIME {
+            // Asked here too: plans may have been forgotten while `keep` was putting this one back.
+            if opened.elapsed() > LIFETIME || since.elapsed() > IDLE_LIFETIME || self.0.is_outdated(opened) {
                 continue;
             }
             // One that began while the database was read-only stays so: it is closed. Asking tells also that it is still there.
@@ -177,9 +186,11 @@ impl PgPool {
         }
     }
 
-    /// Drops every connection whose prepared statements are from before a migration, as far as they are idle.
+    /// Closes every connection whose prepared statements are from before a migration: idle ones now, those in use when
+    /// they come back.
     fn forget_plans(&self) {
         tracing::info!(connection = self.name(), "the schema has changed: preparing statements anew on new connections");
+        *self.0.forgotten.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         self.0.idle().clear();
     }
 }

@@ -1,20 +1,23 @@
 //! What a running worker holds, and how it goes on.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use ledger_events::WebhookId;
+use ledger_events::{ShardId, WebhookId};
 use tokio::sync::mpsc;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::{Answer, FRESH, Found, LOOK_AGAIN, LOOK_SELDOM, Left, RETRY_PAUSE, STOP_GRACE, Worker};
-use crate::delivery::claim::Claims;
+use crate::delivery::claim::{Claims, lacks_key};
 use crate::delivery::queue::Queue;
 use crate::delivery::record::Lease;
 use crate::ledger::Addressee;
+
+/// Between two attempts of a node that lacks the current master key.
+const KEY_PAUSE: Duration = Duration::from_secs(5);
 
 /// A worker at work: what it holds, and what it waits for. Everything here is done by one task.
 pub(super) struct Running<'w> {
@@ -36,6 +39,8 @@ pub(super) struct Running<'w> {
     look_not_before: Instant,
     /// After the database refused something.
     ask_not_before: Instant,
+    /// Whether the last claim was refused because this node lacks the current master key.
+    lacks_key: bool,
     next_shard: usize,
 }
 
@@ -55,6 +60,7 @@ impl<'w> Running<'w> {
             look_at: now,
             look_not_before: now,
             ask_not_before: now,
+            lacks_key: false,
             next_shard: 0,
         }
     }
@@ -141,20 +147,20 @@ impl<'w> Running<'w> {
                     self.look_at = self.look_at.min(later);
                 }
                 for (shard, error) in refused {
-                    tracing::warn!(shard, %error, "it cannot be looked which deliveries are due; the worker will try again");
-                    self.look_not_before = self.look_not_before.max(now + RETRY_PAUSE);
+                    let pause = self.pause_after(shard, &error, "it cannot be looked which deliveries are due");
+                    self.look_not_before = self.look_not_before.max(now + pause);
                     self.look_at = now;
                 }
             }
             Answer::Claimed(wants, Claims { claimed, is_short }) => {
+                self.lacks_key = false;
                 self.queue.claimed(&wants, claimed);
                 if is_short {
                     self.look_at = self.look_at.min(now + LOOK_AGAIN);
                 }
             }
             Answer::Refused(shard, error) => {
-                tracing::warn!(shard, %error, "deliveries cannot be claimed; the worker will try again");
-                self.ask_not_before = now + RETRY_PAUSE;
+                self.ask_not_before = now + self.pause_after(shard, &error, "deliveries cannot be claimed");
                 self.look_at = now;
             }
             Answer::None => {}
@@ -162,6 +168,19 @@ impl<'w> Running<'w> {
         for addressee in std::mem::take(&mut self.made_meanwhile) {
             self.queue.made(&addressee, now);
         }
+    }
+
+    /// Warns of an error, and returns how long to wait before the next attempt. A missing key needs a person: it is warned
+    /// of once.
+    fn pause_after(&mut self, shard: ShardId, error: &sqlx::Error, what: &str) -> Duration {
+        if !lacks_key(error) {
+            tracing::warn!(shard, %error, "{what}; the worker will try again");
+            return RETRY_PAUSE;
+        }
+        if !std::mem::replace(&mut self.lacks_key, true) {
+            tracing::warn!(shard, %error, pause = ?KEY_PAUSE, "{what} without the current master key; the worker will try again");
+        }
+        KEY_PAUSE
     }
 
     pub(super) fn ended(&mut self, ended: Result<(Id, Left), JoinError>) {
