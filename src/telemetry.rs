@@ -251,7 +251,7 @@ impl Default for Metrics {
             }
             registry.register("rate_limited", "Requests refused with 429, by rule", inner.rate_limited.clone());
             registry.register("client_connections", "Open connections of clients", inner.connections.clone());
-            for reason in ["idle", "slow_head", "slow_body", "evicted", "refused"] {
+            for reason in ["idle", "slow_head", "slow_body", "slow_reader", "evicted", "refused"] {
                 drop(inner.connections_ended.get_or_create(&ReasonLabels { reason })); // a rate needs a zero to rise from
             }
             registry.register(
@@ -334,7 +334,7 @@ impl Metrics {
         self.0.connections.dec();
     }
 
-    /// Counts a connection that the node ended or refused: `idle`, `slow_head`, `slow_body`, `evicted` or `refused`.
+    /// Counts a connection that the node ended or refused: `idle`, `slow_head`, `slow_body`, `slow_reader`, `evicted` or `refused`.
     pub fn connection_ended(&self, reason: &'static str) {
         self.0.connections_ended.get_or_create(&ReasonLabels { reason }).inc();
     }

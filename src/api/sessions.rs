@@ -16,12 +16,12 @@ use super::reply::{NoStore, Reply};
 use super::scalars::Timestamp;
 use super::source::source_ip;
 use super::state::{State, Tag};
+use crate::access::Who;
 use crate::access::gate::Verdict;
 use crate::access::limits::{Rule, source_network};
 use crate::access::seal::Private;
 use crate::access::sessions::{Granted, PORTAL_LIFETIME};
 use crate::access::tokens::ACCESS_LIFETIME;
-use crate::access::Who;
 
 /// Who logs in.
 #[derive(Object)]

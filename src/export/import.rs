@@ -398,7 +398,8 @@ async fn finish(conn: &mut PgConnection, survey: &Survey, ids: &DeliveryIds) -> 
     sqlx::query(
         "SELECT setval(s.name::regclass, s.id)
          FROM (SELECT * FROM unnest($1::text[], $2::bigint[]) AS taken (name, id)
-               UNION ALL SELECT 'voucher_ids', max(id) FROM vault.vouchers HAVING max(id) > 0) AS s
+               UNION ALL SELECT 'voucher_ids', max(id) FROM vault.vouchers HAVING max(id) > 0
+               UNION ALL SELECT 'vault.data_key_ids', max(id) FROM vault.data_keys HAVING max(id) > 0) AS s
          WHERE s.id > coalesce(pg_sequence_last_value(s.name::regclass), 0)",
     )
     .bind(names)

@@ -178,6 +178,10 @@ impl Proxy {
                     return;
                 }
             }
+            if answering.is_silent() {
+                // That the server has closed the connection is not heard, either.
+                std::future::pending::<()>().await;
+            }
         });
         let mut buffer = vec![0; 64 * 1024];
         let mut session = Session::default();
