@@ -197,7 +197,7 @@ impl Places {
     fn warn(&self) {
         let now = self.shared.clock.load(Ordering::Relaxed);
         let warned_at = self.warned_at.load(Ordering::Relaxed);
-        if warned_at == 0 || now - warned_at >= WARN_EVERY {
+        if warned_at == 0 || now.saturating_sub(warned_at) >= WARN_EVERY {
             self.warned_at.store(now.max(1), Ordering::Relaxed);
             tracing::warn!("all places for clients' connections are taken; closing those of whoever holds most");
         }
