@@ -87,15 +87,19 @@ pub(super) struct SocketDirectory {
 
 impl SocketDirectory {
     /// Makes the directory `socket` in the data directory. Where that path is too long for a socket,
-    /// takes the directory of the last run, or a new one with a random name in a short place.
+    /// makes a new one with a random name in a short place, and removes the one of a last run that was killed. That one
+    /// cannot be used again: the last run's watchdog may be about to remove it.
     pub fn prepare(data_dir: &Path, last: Option<&Address>, account: &Account) -> Result<SocketDirectory, Error> {
         let inside = data_dir.join("socket");
         if let Some(address) = Address::new(&inside) {
             make_private(&inside, account)?;
             return Ok(SocketDirectory { address, is_temporary: false });
         }
-        if let Some(last) = last.filter(|last| is_private(last.directory(), account)) {
-            return Ok(SocketDirectory { address: last.clone(), is_temporary: true });
+        let is_temporary = |directory: &Path| {
+            directory.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("rewards-ledger."))
+        };
+        if let Some(last) = last.map(Address::directory).filter(|last| is_temporary(last) && is_private(last, account)) {
+            _ = std::fs::remove_dir_all(last); // the watchdog may be faster
         }
         for place in short_places() {
             // As long as the name that a directory in it gets.
