@@ -253,7 +253,9 @@ async fn a_linked_webhook_is_signed_with_its_credentials_secret_of_the_moment() 
     node.operator("DELETE", &format!("/credentials/{linked}"), Value::Null).await.data(200);
     signed_with(second, 1).await;
     let path = format!("/webhooks/{id}");
-    node.client(client, "PUT", &path, json!({"url": format!("{}/later", receiver.url())})).await.data(200);
+    let later = json!({"url": format!("{}/later", receiver.url())});
+    node.client(client, "PUT", &path, later.clone()).await.refused(403, "E_FORBIDDEN");
+    node.bearer(&owner.access_token, "PUT", &format!("/api/v1{path}"), later).await.data(200);
     order(&node, &setup).await;
     node.operator("PUT", &format!("/accounts/{}", client.account_id), json!({"status": "SUSPENDED"})).await.data(200);
     node.client(client, "PUT", &path, json!({"name": "other"})).await.refused(403, "E_ACCOUNT_SUSPENDED");
