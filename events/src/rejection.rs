@@ -9,6 +9,8 @@ pub enum Rejection {
     CredentialRevoked,
     #[error("the user was removed")]
     UserRemoved,
+    #[error("the caller may not be shown the signing secret of the webhook's credential")]
+    SecretNotVisible,
     #[error("the product is not available")]
     ProductUnavailable,
     #[error("the denomination is not one of the product's")]

@@ -57,6 +57,7 @@ impl From<Rejection> for ApiError {
             Rejection::AccountSuspended => Code::AccountSuspended,
             Rejection::CredentialRevoked => Code::Unauthorized,
             Rejection::UserRemoved => Code::InvalidToken,
+            Rejection::SecretNotVisible => return super::webhooks::secret_not_visible(),
             Rejection::ProductUnavailable => Code::ProductUnavailable,
             Rejection::InvalidDenomination => Code::InvalidDenomination,
             Rejection::QuantityLimitExceeded { max_quantity } => {

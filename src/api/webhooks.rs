@@ -297,10 +297,17 @@ async fn check_link(state: &ApiState, caller: &Principal, credential: Option<i64
     let Some(id) = credential.filter(|id| !caller.may_see_secret_of(*id)) else { return Ok(()) };
     let found = accounts::load_credentials(&mut *state.ledger.pool().acquire().await?, caller.shard_id, &[id]).await?;
     match found.iter().any(|credential| credential.account_id == caller.account_id) {
-        true => Err(ApiError::new(Code::Forbidden)
-            .message("A webhook shows its credential's signing secret to its URL: linking one, or changing a linked one's URL, takes the owner's role, or that very credential.")),
+        true => Err(secret_not_visible()),
         false => Ok(()),
     }
+}
+
+/// The refusal of a client who may not be shown the signing secret of a webhook's credential.
+pub(super) fn secret_not_visible() -> ApiError {
+    ApiError::new(Code::Forbidden).message(
+        "A webhook shows its credential's signing secret to its URL: linking one, or changing a linked one's URL, takes the \
+         owner's role, or that very credential.",
+    )
 }
 
 /// A test delivery is on its way.
@@ -405,20 +412,13 @@ impl Webhooks {
     ) -> Result<Reply<Webhook>, ApiError> {
         let (caller, request) = (caller.0, body.0);
         check_link(&state, &caller, request.credential_id).await?;
-        if request.url.is_some() {
-            // Deliveries show the token to the URL.
-            let (pool, shard) = (state.ledger.pool(), caller.shard_id);
-            let found = webhooks::load(&mut *pool.acquire().await?, shard, &[id.0]).await?.pop();
-            let linked =
-                found.filter(|webhook| webhook.account_id == caller.account_id).and_then(|webhook| webhook.credential_id);
-            check_link(&state, &caller, linked).await?;
-        }
         let change = WebhookChange {
             name: request.name.map(Private::new),
             url: request.url.map(Private::new),
             events: request.events.map(types),
             is_active: request.is_active,
             link: request.credential_id.map(|credential_id| CredentialLink { credential_id, new_secret: random_secret() }),
+            caller: Some(caller),
         };
         let command = Command::UpdateWebhook { account_id: caller.account_id, webhook_id: id.0, change };
         let answer = state.ledger.execute(caller.shard_id, command, origin(caller.actor())).await?;

@@ -21,8 +21,8 @@ use ledger_events::{
 use uuid::Uuid;
 
 use super::erasure::{Part, Subject};
-use crate::access::operators;
 use crate::access::seal::Private;
+use crate::access::{Principal, operators};
 
 /// A command, imperative. Every one is decided on what the writer reads under the head lock.
 #[derive(Clone, Debug)]
@@ -334,6 +334,9 @@ pub struct WebhookChange {
     pub events: Option<Vec<WebhookEventType>>,
     pub is_active: Option<bool>,
     pub link: Option<CredentialLink>,
+    /// The client who asks; none where the service does. The URL of a linked webhook is shown the credential's signing
+    /// secret, so only a client who may see that secret changes it.
+    pub caller: Option<Principal>,
 }
 
 /// The credential whose signing secret becomes a webhook's token.

@@ -157,11 +157,14 @@ fn memory_with_room() -> Option<PathBuf> {
     None
 }
 
+/// Prefix of the names of temporary directories; six random characters follow.
+pub(super) const TEMPORARY_PREFIX: &str = "rewards-ledger.";
+
 pub(super) fn temporary_directory_in(place: &Path, account: &Account) -> Result<PathBuf, Error> {
     let place = place.canonicalize().during(|| format!("find {}", place.display()))?;
     account.check_reach(&place)?;
     let directory = tempfile::Builder::new()
-        .prefix("rewards-ledger.")
+        .prefix(TEMPORARY_PREFIX)
         .permissions(Permissions::from_mode(0o700))
         .tempdir_in(&place)
         .during(|| format!("create a directory in {}", place.display()))?;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::geteuid;
 
-use super::account::{Account, temporary_directory_in};
+use super::account::{Account, TEMPORARY_PREFIX, temporary_directory_in};
 use super::{DATABASE, During, Error, OWNER_ROLE, SERVICE_ROLE};
 
 /// The number in the socket's name. Nothing listens on a port.
@@ -96,14 +96,14 @@ impl SocketDirectory {
             return Ok(SocketDirectory { address, is_temporary: false });
         }
         let is_temporary = |directory: &Path| {
-            directory.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("rewards-ledger."))
+            directory.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(TEMPORARY_PREFIX))
         };
         if let Some(last) = last.map(Address::directory).filter(|last| is_temporary(last) && is_private(last, account)) {
             _ = std::fs::remove_dir_all(last); // the watchdog may be faster
         }
         for place in short_places() {
             // As long as the name that a directory in it gets.
-            let fits = Address::new(&place.join("rewards-ledger.123456")).is_some();
+            let fits = Address::new(&place.join(format!("{TEMPORARY_PREFIX}123456"))).is_some();
             if !fits || !is_safe(&place) {
                 continue;
             }

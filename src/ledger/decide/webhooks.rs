@@ -88,7 +88,7 @@ pub(super) fn update(
 ) -> Decided {
     let name = change.name.as_ref().map(|text| Hashed::new(WEBHOOK_NAME, text));
     let url = change.url.as_ref().map(|text| Hashed::new(WEBHOOK_URL, text));
-    let link = change.link.as_ref();
+    let (link, caller) = (change.link.as_ref(), change.caller);
     let change = WebhookUpdated {
         events: change.events.clone(),
         is_active: change.is_active,
@@ -98,6 +98,12 @@ pub(super) fn update(
         credential_id: link.map(|link| link.credential_id),
     };
     let event = decided(batch, account_id, id, WebhookCommand::Update(change))?;
+    let linked = batch.webhooks.get(&id).and_then(|webhook| webhook.credential_id);
+    if let (Some(_), None, Some(credential), Some(caller)) = (&url, link, linked, caller)
+        && !caller.may_see_secret_of(credential)
+    {
+        return Err(Rejection::SecretNotVisible.into());
+    }
     let story = match link {
         Some(CredentialLink { credential_id, new_secret }) => {
             webhook::linkable(account_id, batch.credentials.get(credential_id))?;
