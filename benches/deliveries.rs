@@ -1,11 +1,11 @@
-//! How fast deliveries go, over TLS with verification on and over reused connections, beside a bare
-//! loop of the same sender against the same receiver in the same run:
+//! Throughput of deliveries, over TLS with certificate verification and over reused connections. In the same run, a
+//! bare loop of the same sender against the same receiver gives the comparison:
 //!
 //! ```text
-//! cargo bench --bench deliveries                # 200,000 deliveries a backlog, two minutes end to end
+//! cargo bench --bench deliveries                # 200,000 deliveries per backlog, two minutes end to end
 //! cargo bench --bench deliveries -- quick       # a twentieth of that
-//! cargo bench --bench deliveries -- quick drain # only what the words name: drain, cost, latency, fair, whole
-//! cargo bench --bench deliveries -- drain 10    # and of drain and latency only what goes to so many endpoints
+//! cargo bench --bench deliveries -- quick drain # only the named parts: drain, cost, latency, fair, whole
+//! cargo bench --bench deliveries -- drain 10    # only the drain and latency scenarios with this number of endpoints
 //! ```
 
 mod support;
@@ -24,10 +24,10 @@ use support::table::{self, millis, thousands};
 use support::traffic::Traffic;
 use support::{Holdings, PATIENCE, Serve, Stolen, count, machine, until_made};
 
-/// What a worker has in flight to one webhook by default: sends at once in the bare loop.
+/// Default limit of deliveries that a worker has in flight to one webhook. The bare loop sends as many at once.
 const IN_FLIGHT_TO_ONE: usize = 64;
 
-/// To whom deliveries go.
+/// Number of endpoints, and their behaviour, in each scenario.
 const SCENARIOS: [(&str, usize, Behaviour); 4] = [
     ("1 endpoint", 1, Behaviour::Well),
     ("10 endpoints", 10, Behaviour::Well),
@@ -67,7 +67,7 @@ async fn main() -> Result<()> {
         for (name, webhooks, behaviour) in scenarios.clone() {
             let url = database(&format!("drain_{}", rows.len())).await?;
             let backlog = make_backlog(&url, webhooks, size.backlog, behaviour).await?;
-            // Around it, for a machine is not as fast at all times.
+            // The bare loop runs before and after the drain, because the speed of a machine varies over time.
             let before = bare_loop(size.period / 3, webhooks).await?;
             let drained = drain(&url, &url, backlog).await?;
             let bare = (before + bare_loop(size.period / 3, webhooks).await?) / 2.0;
@@ -124,7 +124,7 @@ async fn main() -> Result<()> {
             }
         }
         let header = ["endpoints", "", "round trips", "bytes to Postgres", "bytes from it", "bytes of WAL"];
-        // A projector does more than make deliveries, and all of that is counted.
+        // The projector's figures include all of its work, not only making deliveries.
         table::print("What a delivery costs the database: made by a projector, sent by a worker", &header, &rows);
     }
     if named("latency") {
@@ -174,7 +174,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// The sender alone, as fast as it goes, to so many endpoints; deliveries a second.
+/// Runs the sender alone, as fast as it can, against this many endpoints. Returns deliveries per second.
 async fn bare_loop(period: Duration, endpoints: usize) -> Result<f64> {
     let arrivals = Arrivals::start(Behaviour::Well, endpoints).await?;
     let in_flight = IN_FLIGHT.min(endpoints * IN_FLIGHT_TO_ONE);
@@ -188,7 +188,7 @@ async fn bare_loop(period: Duration, endpoints: usize) -> Result<f64> {
     };
     let sender = Arc::new(Sender::new(settings)?);
     let urls: Arc<Vec<String>> = Arc::new((0..endpoints).map(|n| arrivals.url(n)).collect());
-    let body = hyper::body::Bytes::from(vec![b'.'; 700]); // as long as an envelope
+    let body = hyper::body::Bytes::from(vec![b'.'; 700]); // about as long as an envelope
     let (sent, start) = (Arc::new(AtomicU64::new(0)), Instant::now());
     let warm_up = period / 5;
     let lanes: Vec<_> = (0..in_flight)
@@ -222,15 +222,15 @@ struct Drained {
     per_second: f64,
     cpu: Duration,
     wal_bytes: u64,
-    /// What the node held when a tenth was delivered, and the most at any time.
+    /// Resources held by the node when a tenth was delivered; `most` is the maximum at any time.
     early: Holdings,
     most: Holdings,
 }
 
-/// What is due, and to whom.
+/// Pending deliveries and the receivers that they go to.
 struct Backlog {
     arrivals: Arrivals,
-    /// Deliveries to endpoints that answer with a success.
+    /// Number of deliveries whose endpoint answers with a success.
     expected: u64,
 }
 
@@ -242,7 +242,8 @@ async fn make_backlog(url: &str, webhooks: usize, deliveries: u64, behaviour: Be
     Ok(Backlog { arrivals, expected })
 }
 
-/// Places orders for so many deliveries through a node with these roles; it goes on until it is dropped.
+/// Places orders for this many deliveries through a node with these roles. The node runs until the returned value is
+/// dropped.
 async fn place_backlog(url: &str, roles: &str, arrivals: &Arrivals, deliveries: u64) -> Result<Serve> {
     let serve = Serve::start(url, roles, &[]).await?;
     let (product, clients) = prepare(&serve, arrivals, "order.created").await?;
@@ -250,7 +251,7 @@ async fn place_backlog(url: &str, roles: &str, arrivals: &Arrivals, deliveries: 
     Ok(serve)
 }
 
-/// Drains a backlog through a node that reaches its database by `worker_url`.
+/// Drains a backlog through a node that reaches its database at `worker_url`.
 async fn drain(url: &str, worker_url: &str, backlog: Backlog) -> Result<Drained> {
     let Backlog { arrivals, expected } = backlog;
     let pool = PgPool::connect(url).await?;
@@ -277,10 +278,10 @@ async fn drain(url: &str, worker_url: &str, backlog: Backlog) -> Result<Drained>
     Ok(Drained { delivered: expected, per_second: expected as f64 / took.as_secs_f64(), cpu, wal_bytes, early, most })
 }
 
-/// The bytes of WAL that were written until now.
+/// Number of bytes of WAL written so far.
 const WAL: &str = "SELECT (pg_current_wal_lsn() - '0/0')::bigint";
 
-/// A product without stock, and for each endpoint an account with a webhook that hears of these events.
+/// Creates a product without stock, and for each endpoint an account with a webhook that subscribes to this event.
 async fn prepare(serve: &Serve, arrivals: &Arrivals, event: &str) -> Result<(i64, Arc<Vec<Client>>)> {
     let product = serve.product().await?;
     let clients = serve.clients(arrivals.endpoints()).await?;
@@ -288,8 +289,8 @@ async fn prepare(serve: &Serve, arrivals: &Arrivals, event: &str) -> Result<(i64
     Ok((product, clients))
 }
 
-/// All roles: so many orders a second are placed, delivered from stock, and each one's `order.delivered` arrives.
-/// Orders a second, times, and the longest in either half.
+/// Runs a node with all roles: orders are placed at this rate per second and fulfilled from stock, and the
+/// `order.delivered` of each one arrives. Returns orders per second, latencies, and the longest latency of each half.
 async fn whole(url: &str, per_second: u32, period: Duration) -> Result<(f64, Measured, (Duration, Duration))> {
     let arrivals = Arrivals::start(Behaviour::Well, 10).await?;
     let serve = Serve::start(url, "api,projector,fulfilment,delivery", &arrivals.reach()).await?;

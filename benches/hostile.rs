@@ -1,12 +1,12 @@
-//! Floods against a node, and the clients beside them: the node's peak memory, what the others' latency became, and how
-//! many of their requests were not answered.
+//! Floods against a node, beside regular clients. Measures the node's peak memory, the clients' latency, and the
+//! number of client requests that got no answer.
 //!
-//! Each flood meets a node of its own. It comes from other loopback addresses than the clients, whose every request
-//! opens a connection. Floods, clients, node and Postgres share this machine's processors.
+//! Each flood runs against a fresh node. It comes from other loopback addresses than the clients, which open a new
+//! connection for every request. Floods, clients, node and Postgres share the processors of this machine.
 //!
 //! ```text
-//! cargo bench --bench hostile            # 15 s a flood
-//! cargo bench --bench hostile -- quick   # 4 s a flood
+//! cargo bench --bench hostile            # 15 s per flood
+//! cargo bench --bench hostile -- quick   # 4 s per flood
 //! ```
 
 mod support;
@@ -26,11 +26,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
-/// Clients that are nobody's enemy, each with one request at a time.
+/// Number of well-behaved clients, each with one request at a time.
 const CLIENTS: usize = 8;
-/// After so long without an answer a client was kept out.
+/// A client that waits this long without an answer counts as kept out.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Users whose passwords are guessed.
+/// Number of users whose passwords the flood guesses.
 const USERS: usize = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Flood {
         }
     }
 
-    /// Connections that it holds at a time.
+    /// Number of connections that the flood holds at the same time.
     fn lanes(self) -> usize {
         match self {
             Self::None => 0,
@@ -80,14 +80,14 @@ impl Flood {
     }
 }
 
-/// What a flood is aimed at.
+/// Target of a flood.
 #[derive(Debug)]
 struct Target {
     address: SocketAddr,
     insider: Client,
-    /// Connections, requests or logins that were begun.
+    /// Number of connections, requests or logins begun so far.
     begun: AtomicU64,
-    /// The end of the last address that wrong passwords came from.
+    /// Counter of the source addresses from which wrong passwords come.
     last_address: AtomicU64,
 }
 
@@ -122,18 +122,18 @@ async fn main() -> Result<()> {
             let target = target.clone();
             attackers.spawn(async move {
                 loop {
-                    // Its connections are refused and ended: that is what it is for.
+                    // Errors are expected: the node refuses and closes the flood's connections.
                     _ = attack(flood, lane, &target).await;
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
             });
         }
-        // Until it holds what it can.
+        // Gives the flood time to open as many connections as it can.
         tokio::time::sleep(period / 4).await;
         let (latencies, kept_out) = visit(&serve.address, clients, period).await?;
         attackers.shutdown().await;
         let answered = latencies.len();
-        ensure!(answered + kept_out > 0, "no client came");
+        ensure!(answered + kept_out > 0, "no client sent a request");
         let measured = Measured::of(latencies, period);
         let beside = calm.get_or_insert_with(|| measured.clone());
         let times = |now: Duration, then: Duration| format!("{:.1}×", now.as_secs_f64() / then.as_secs_f64());
@@ -165,8 +165,8 @@ fn email(flood: Flood, n: usize) -> String {
     format!("user-{n}-{flood:?}@example.com").to_lowercase()
 }
 
-/// Reads wallets from [`CLIENTS`] clients for the period, each request over a new connection. Returns how long those took
-/// that were answered, and how many were not.
+/// Reads wallets from [`CLIENTS`] clients for the period, each request over a new connection. Returns the latencies
+/// of the requests that got an answer, and the number of those that got none.
 async fn visit(address: &str, clients: &[Client], period: Duration) -> Result<(Vec<Duration>, usize)> {
     let start = Instant::now();
     let mut lanes = JoinSet::new();
@@ -206,7 +206,7 @@ async fn read_wallets(address: SocketAddr, client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// A connection from an address of the loopback network that is the attackers' alone.
+/// Connects from a loopback address that only attackers use.
 async fn connect(target: &Target, source: u64) -> Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     let [.., high, low] = source.to_be_bytes();
@@ -216,7 +216,7 @@ async fn connect(target: &Target, source: u64) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// One connection's attack; it ends when the node has had enough of it.
+/// Runs one connection's attack until the node closes the connection.
 async fn attack(flood: Flood, lane: usize, target: &Target) -> Result<()> {
     match flood {
         Flood::None => Ok(()),
@@ -274,7 +274,7 @@ async fn attack(flood: Flood, lane: usize, target: &Target) -> Result<()> {
     }
 }
 
-/// Sends a byte a second for as long as the node takes them.
+/// Sends one byte per second for as long as the node accepts them.
 async fn drip(stream: &mut TcpStream) -> Result<()> {
     let (mut reader, mut writer) = stream.split();
     let ended = async {
@@ -293,9 +293,9 @@ async fn drip(stream: &mut TcpStream) -> Result<()> {
     }
 }
 
-/// HTTP/2 by prior knowledge: so many requests, each a stream of its own.
+/// Builds an HTTP/2 connection (prior knowledge) with this many requests, each on its own stream.
 fn streams(count: u32) -> Vec<u8> {
-    // GET http://a/readyz, and the end of the stream.
+    // HEADERS block of `GET http://a/readyz`, with END_STREAM.
     let block = [&[0x82, 0x86, 0x44, 0x07][..], b"/readyz", &[0x41, 0x01], b"a"].concat();
     let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     bytes.extend([0, 0, 0, 4, 0, 0, 0, 0, 0]);

@@ -1,5 +1,5 @@
-//! What the rate limit costs an order: orders whose requests are let in by the gate, charged and not charged, in
-//! turns on one ledger in this process; and what share that is of an order through HTTP, which is always charged.
+//! Cost of the rate limit per order. Orders pass through the gate, alternately charged and not charged, on one ledger
+//! in this process. The cost is also given as a share of an order through HTTP, which is always charged.
 //!
 //! ```text
 //! cargo bench --bench limiter
@@ -28,7 +28,7 @@ use tokio_util::task::TaskTracker;
 
 const ROUNDS: usize = 6;
 const PERIOD: Duration = Duration::from_secs(3);
-/// Requests under way at once.
+/// Number of concurrent requests.
 const LANES: usize = 256;
 const WALLETS: usize = 10_000;
 const IP: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -81,7 +81,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Places orders for the period, each let in by the gate.
+/// Places orders for the period; the gate admits each of them first.
 async fn orders(
     ledger: &Ledger,
     gate: &Gate,
@@ -117,8 +117,8 @@ async fn orders(
 
 async fn place(ledger: &Ledger, gate: &Gate, rule: Option<Rule>, client: &Client, product_id: i64) -> Result<()> {
     let claim = Claim::Key { api_key: &client.api_key, api_secret: &client.api_secret };
-    let Verdict::Seen { client: Some(client), quota } = gate.ask(IP, claim, rule).await? else { bail!("the key is not good") };
-    ensure!(quota.is_some_and(|quota| !quota.is_exceeded) == rule.is_some(), "the limit was not charged as it was to be");
+    let Verdict::Seen { client: Some(client), quota } = gate.ask(IP, claim, rule).await? else { bail!("the key is not valid") };
+    ensure!(quota.is_some_and(|quota| !quota.is_exceeded) == rule.is_some(), "the limit was not charged as expected");
     let account_id = client.principal.account_id;
     let order = PlaceOrder {
         account_id,

@@ -1,4 +1,4 @@
-//! Pages of long lists through HTTP: an account with a million orders and as many deliveries; and the catalogue.
+//! Pagination of long lists through HTTP: an account with a million orders and as many deliveries, and the catalogue.
 //!
 //! ```text
 //! cargo bench --bench lists
@@ -16,13 +16,13 @@ use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection};
 use support::table::{self, millis, thousands};
 use support::{Serve, Stolen, load};
 
-/// In the catalogue; the orders are of the first hundred.
+/// Number of products in the catalogue. The orders use the first hundred.
 const PRODUCTS: usize = 10_000;
-/// How often each page is read.
+/// Number of times each page is read.
 const READS: usize = 50;
 
-/// The page, and what it is to take at the median: the first pages, the 40,000th of all, and deep
-/// ones of what a filter leaves.
+/// Pages, each with its target for the median in milliseconds: the first pages, the 40,000th of all, and deep pages
+/// of filtered lists.
 const PAGES: &[(&str, u64)] = &[
     ("/orders", 50),
     ("/orders?status=DELIVERED", 50),
@@ -80,12 +80,12 @@ async fn main() -> Result<()> {
     let events = json!(["order.created", "order.delivered", "order.cancelled"]);
     let webhook = json!({"name": "bench", "url": "https://example.com/hook", "events": events});
     let webhook = serve.client(&client, "/webhooks", webhook).await?["id"].as_i64().context("a webhook's id")?;
-    // So that the other one's deliveries are not all there are.
+    // A second webhook, so that the first one's deliveries are not all there are.
     let other = json!({"name": "other", "url": "https://example.com/other", "events": ["order.cancelled"]});
     serve.client(&client, "/webhooks", other).await?;
     seed(&mut admin, product).await?;
     rebuild(&options, Rebuild::All, |_| {}).await.context("the rebuild")?;
-    // What a worker would have made of them, all but the newest.
+    // Put all deliveries but the newest into the state in which a worker would have left them.
     for settle in [
         "UPDATE delivery_state SET status = CASE delivery_id % 20 WHEN 0 THEN 'failed' ELSE 'delivered' END, attempt_count = 1,
             delivered_at = CASE delivery_id % 20 WHEN 0 THEN NULL ELSE now() END
@@ -95,7 +95,7 @@ async fn main() -> Result<()> {
     ] {
         sqlx::raw_sql(settle).execute(&mut admin).await?;
     }
-    // `verify` would take as long once more; that all of it is there shows in the totals.
+    // The totals show that everything is there; `verify` would take as long again.
     let middle: String = sqlx::query_scalar(
         "SELECT to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"') FROM orders WHERE id = 500000",
     )
@@ -119,7 +119,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Writes the events and what the vault has of them, at the log's head.
+/// Appends the events at the log head, and writes their rows in the vault.
 async fn seed(admin: &mut PgConnection, product: i64) -> Result<()> {
     let (account, wallet, head): (i64, i64, i64) =
         sqlx::query_as("SELECT w.account_id, w.id, h.position FROM wallets w, log_head h").fetch_one(&mut *admin).await?;

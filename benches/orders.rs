@@ -1,4 +1,4 @@
-//! Orders per second through HTTP, beside plain SQL on the same Postgres, in one run:
+//! Orders per second through HTTP, compared with plain SQL on the same Postgres in the same run:
 //!
 //! ```text
 //! cargo bench --bench orders
@@ -24,7 +24,7 @@ use support::table::{self, median, millis, of_rounds, thousands};
 use support::{Serve, Stolen, baseline, load};
 
 const WALLETS: usize = 10_000;
-/// How long one number of connections is measured in one round, after a fifth of it to warm up.
+/// Time for which each number of connections is measured in each round. A warm-up of a fifth of it comes first.
 const PERIOD: Duration = Duration::from_secs(2);
 
 const BASELINE_CONNECTIONS: [usize; 3] = [1, 8, 32];
@@ -55,7 +55,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// What one number of connections measured in each round, and beside it what plain SQL did in the same round.
+/// Measurements of one side with one number of connections, one per round.
 struct Series {
     side: &'static str,
     wallets: &'static str,
@@ -63,8 +63,8 @@ struct Series {
     measured: Vec<Measured>,
 }
 
-/// Both sides in turns, so that a machine that is slow for a while is slow for both; a row is the median of its
-/// rounds, a ratio the median of the rounds' ratios.
+/// Measures both sides alternately, so that a slow phase of the machine affects both. A row shows the median of its
+/// rounds, and a ratio the median of the rounds' ratios.
 async fn sides(server: &Server, plain: &PgConnectOptions, rounds: usize) -> Result<()> {
     support::database(server, "ledger_api").await?;
     let serve = Serve::start(&server.url_of("ledger_api"), "api", &[]).await?;
@@ -127,7 +127,7 @@ async fn sides(server: &Server, plain: &PgConnectOptions, rounds: usize) -> Resu
     Ok(())
 }
 
-/// Plain SQL's best on one hot wallet, now.
+/// Measures the best rate of plain SQL on one hot wallet at this moment.
 async fn best_of_plain(plain: &PgConnectOptions) -> Result<f64> {
     let mut best = 0.0_f64;
     for connections in BASELINE_CONNECTIONS {
@@ -136,18 +136,18 @@ async fn best_of_plain(plain: &PgConnectOptions) -> Result<f64> {
     Ok(best)
 }
 
-/// How far everything that follows the log is behind it.
+/// Lag of each projection behind the log head, in positions.
 const LAGS: &str = "SELECT c.projection, greatest(h.position - c.position, 0) FROM log_head h JOIN (
         SELECT shard_id, projection, position FROM projection_checkpoints
         UNION ALL SELECT shard_id, 'counts of lists', position FROM list_checkpoints
         UNION ALL SELECT shard_id, 'tree', max(size) FROM log_checkpoints GROUP BY shard_id) AS c USING (shard_id)";
 
-/// Orders that may be placed and not yet received: what keeps the load closed.
+/// Most orders that may be placed and not yet received. This bound makes the load a closed loop.
 const OUTSTANDING: u64 = 1_500;
 
-/// All roles; every order is fulfilled from stock and its `order.delivered` received. The load
-/// places an order only while fewer than [`OUTSTANDING`] are on their way, so that what is
-/// measured is what the whole pipeline sustains.
+/// Runs a node with all roles: every order is fulfilled from stock, and its `order.delivered` is received. The load
+/// generator places an order only while fewer than [`OUTSTANDING`] are on their way. The result is therefore the rate
+/// that the whole pipeline sustains.
 async fn pipeline(url: &str, plain: &PgConnectOptions, period: Duration) -> Result<Vec<Vec<String>>> {
     let received = Arc::new(AtomicU64::new(0));
     let counter = received.clone();

@@ -1,5 +1,5 @@
-//! Rebuilding projections over a log of a million events, beside Postgres's own COPY of the same
-//! events, in one run:
+//! Time to rebuild projections over a log of a million events, compared with Postgres's own `COPY` of the same events
+//! in the same run:
 //!
 //! ```text
 //! cargo bench --bench rebuild
@@ -24,14 +24,14 @@ async fn main() -> Result<()> {
     let options = support::database(&server, "rebuild").await?;
     let mut admin = options.connect().await?;
     sqlx::raw_sql(include_str!("support/million.sql")).execute(&mut admin).await?;
-    // Into the empty tables first, so that what is measured compares a million events' rows and
-    // finds them right.
+    // Fill the empty tables first. The measured rebuilds then compare the rows of a million events and find them
+    // correct.
     rebuild(&options, Rebuild::All, |_| {}).await?;
     let report = verify(&options, |_| {}).await?;
-    ensure!(report.is_clean(), "the log that is measured is not sound: {:?}", report.differences.first());
+    ensure!(report.is_clean(), "the measured log is not sound: {:?}", report.differences.first());
     let events: i64 = sqlx::query_scalar("SELECT count(*) FROM events").fetch_one(&mut admin).await?;
 
-    // In the server's own directory, which goes with it.
+    // In the server's own directory, which is removed together with the server.
     let directory: String = sqlx::query_scalar("SHOW data_directory").fetch_one(&mut admin).await?;
     let file = format!("{directory}/events.copy");
     let prepare =

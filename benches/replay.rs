@@ -1,6 +1,5 @@
-//! A million events folded into orders and wallets: read from Postgres, and from an export of the
-//! same log. Only the folds, in memory, with every state kept: what a replay costs before anything
-//! is written.
+//! Time to fold a million events into orders and wallets, read from Postgres and from an export of the same log. Only
+//! the folds run, in memory, with every state kept. This is the cost of a replay before anything is written.
 //!
 //! `cargo bench --bench replay`
 
@@ -25,7 +24,7 @@ use support::table::{self, thousands};
 
 const PAGE_EVENTS: i64 = 20_000;
 
-/// What a replay keeps.
+/// States that a replay keeps in memory.
 #[derive(Debug, Default)]
 struct Replay {
     events: u64,
@@ -45,7 +44,7 @@ impl Replay {
         self.events += page.len() as u64;
     }
 
-    /// Whether it has come to what `million.sql` tells.
+    /// Checks that the replay reached the states that `million.sql` describes.
     fn check(&self, events: u64) -> Result<()> {
         let delivered = self.orders.values().filter(|order| order.status == OrderStatus::Delivered).count();
         ensure!((self.events, self.orders.len(), delivered) == (events, 250_000, 250_000), "other orders: {delivered}");
@@ -98,7 +97,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Pages are read, decoded and folded at the same time.
+/// Reading, decoding and folding of pages overlap.
 async fn from_postgres(options: &PgConnectOptions, events: u64) -> Result<Duration> {
     let started = Instant::now();
     let (pages, mut read) = tokio::sync::mpsc::channel(2);

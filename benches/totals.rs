@@ -1,4 +1,4 @@
-//! A month's totals over ten million movements, beside adding the movements up in plain SQL:
+//! A month's totals over ten million movements, compared with the sum of the movements in plain SQL:
 //!
 //! ```text
 //! cargo bench --bench totals
@@ -22,13 +22,13 @@ use support::table::{self, mebibytes, millis, thousands};
 use support::{Serve, Stolen, load};
 use tokio_util::task::TaskTracker;
 
-/// How often each is asked; the median is told.
+/// Number of times each report is read. The result is the median.
 const READS: usize = 9;
 const MONTH: &str = "from=2026-01-01T00:00:00Z&to=2026-02-01T00:00:00Z";
 const HOUR: &str = "from=2026-01-15T10:00:00Z&to=2026-01-15T11:00:00Z";
 const DAY: &str = "from=2026-01-15T00:00:00Z&to=2026-01-16T00:00:00Z";
 const JSON: &str = "application/json";
-/// Neither end at midnight.
+/// A period of which neither end is at midnight.
 const EDGES: &str = "from=2026-01-01T10:30:00Z&to=2026-01-31T15:45:00Z";
 
 #[tokio::main]
@@ -112,11 +112,11 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Writes the month at the log's head; the hot wallet's account and id.
+/// Appends the month's events at the log head. Returns the hot wallet's account and id.
 async fn seed(admin: &mut PgConnection) -> Result<(i64, i64)> {
     let (account, wallet, head): (i64, i64, i64) =
         sqlx::query_as("SELECT w.account_id, w.id, h.position FROM wallets w, log_head h").fetch_one(&mut *admin).await?;
-    // What was before happened before.
+    // Move the events that were there before to a time before the month.
     sqlx::raw_sql(
         "ALTER TABLE events DISABLE TRIGGER ALL; UPDATE events SET recorded_at = '2025-12-31T00:00:00Z'; ALTER TABLE events ENABLE ALWAYS TRIGGER events_append_only;
          ALTER TABLE events ENABLE ALWAYS TRIGGER events_no_truncate;
@@ -131,7 +131,7 @@ async fn seed(admin: &mut PgConnection) -> Result<(i64, i64)> {
     Ok((account, wallet))
 }
 
-/// Lets the projection fold what it has not seen: how many events, and how long it took.
+/// Lets the projection fold the remaining events. Returns their number and the time that it took.
 async fn project(options: &PgConnectOptions) -> Result<(i64, Duration)> {
     let metrics = Metrics::default();
     let keyring = Arc::new(Keyring::from_base64(&Keyring::generate())?);
@@ -148,7 +148,7 @@ async fn project(options: &PgConnectOptions) -> Result<(i64, Duration)> {
     Ok((folded, started.elapsed()))
 }
 
-/// The sums of the movements of the month, as anybody would write them.
+/// Sums the month's movements in straightforward SQL.
 async fn plain(admin: &mut PgConnection, what: &str, condition: &str) -> Result<Vec<String>> {
     let sql = format!(
         "SELECT wallet_id, category, type, sum(amount), count(*) FROM wallet_transactions
@@ -172,8 +172,8 @@ async fn ask(serve: &Serve, client: Option<&load::Client>, path: &str, accept: &
     Ok(times)
 }
 
-/// What is fast has to be right: a report has no difference, and its sums by currency, by day and by wallet are those of
-/// the movements.
+/// Checks that the fast result is correct: a report has no differences, and its sums by currency, day and wallet
+/// equal those of the movements.
 async fn adds_up(serve: &Serve, admin: &mut PgConnection, path: &str, account: Option<i64>) -> Result<()> {
     let (_, text) = serve.get(None, path, JSON).await?;
     let told = serde_json::from_str::<serde_json::Value>(&text)?["data"].take();
@@ -192,31 +192,31 @@ async fn adds_up(serve: &Serve, admin: &mut PgConnection, path: &str, account: O
     .fetch_one(admin)
     .await?;
     for list in ["currencies", "days", "wallets"] {
-        let rows = told[list].as_array().context("a list of figures")?;
+        let rows = told[list].as_array().context("the response has a list of figures")?;
         let mut sums = <(Decimal, Decimal, Decimal, Decimal, i64)>::default();
         for row in rows {
             let figure = |name: &str| -> Result<Decimal> { Ok(row[name].as_str().context("an amount")?.parse()?) };
             sums.0 += figure("funding")?;
             sums.1 += figure("order_debits")?;
             sums.2 += figure("payout_debits")?;
-            // Between the balances where there are some, which is what moved.
+            // Net movement: the difference between the balances where the rows have them.
             sums.3 += match list {
                 "days" => figure("funding")? - figure("debits")? + figure("refunds")? + figure("adjustments")?,
                 _ => figure("closing_balance")? - figure("opening_balance")?,
             };
-            sums.4 += row["movements"].as_i64().context("how many movements")?;
+            sums.4 += row["movements"].as_i64().context("the row has a number of movements")?;
         }
-        ensure!(sums == plain, "{path}: {list}: {sums:?}, and in plain SQL {plain:?}");
+        ensure!(sums == plain, "{path}: {list}: {sums:?}, but plain SQL gives {plain:?}");
     }
     Ok(())
 }
 
-/// One end of a report's period.
+/// Parses one end of a report's period.
 fn time(value: &serde_json::Value) -> Result<Option<DateTime<Utc>>> {
     Ok(value.as_str().map(str::parse).transpose()?)
 }
 
-/// What is fast has to be right: the statement's sums are those of the movements.
+/// Checks that the fast result is correct: the statement's sums equal those of the movements.
 async fn agree(serve: &Serve, client: &load::Client, admin: &mut PgConnection, wallet: i64) -> Result<()> {
     let (_, text) =
         serve.get(Some(client), &format!("/api/v1/wallets/{wallet}/statement?totals_only=true&{EDGES}"), JSON).await?;

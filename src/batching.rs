@@ -1,9 +1,10 @@
-//! Taking what waits in a queue together.
+//! Batching of queued items.
 
 use tokio::sync::mpsc::Receiver;
 
-/// Adds to a batch, up to `most`, what is sent by those that are ready to run: they go first. What they wait for
-/// came for many of them at once, and without this the first one would be a batch of its own.
+/// Fills a batch up to `most` items. Tasks that are ready to run go first, so that their items join the batch.
+///
+/// Many senders often become ready at the same moment. Without the yield, the first one would get a batch of its own.
 pub async fn gather<T>(queue: &mut Receiver<T>, batch: &mut Vec<T>, most: usize) {
     tokio::task::yield_now().await;
     while batch.len() < most

@@ -1,5 +1,5 @@
-//! The commands. Facts go to stdout, everything else to stderr; an error is one line and a status
-//! other than zero.
+//! The command-line interface. Results go to stdout, everything else to stderr. An error is a single line on stderr and
+//! a non-zero exit status.
 
 mod admin;
 mod audit;
@@ -37,14 +37,15 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::config::{self, ConfigError, FILE_VARIABLE};
 use output::Output;
 
-/// The status of a wrong command line or configuration, as is the custom.
+/// Exit status for a wrong command line or configuration, as is conventional.
 const WRONG_USE: u8 = 2;
-/// Of what was to be compared and could not be: differences are told by a status of their own, [`ExitCode::FAILURE`].
+/// Exit status of a comparison that could not run. A comparison that found differences exits with
+/// [`ExitCode::FAILURE`], so that a script can tell the two apart.
 const NOT_COMPARED: u8 = 3;
-const STATUSES: &str = "Exit status: 0 if nothing differs, 1 if something does, 2 for a wrong command line, 3 if it could not be \
-    compared (no database, no such account, a file that is none)";
+const STATUSES: &str = "Exit status: 0 if nothing differs, 1 if something differs, 2 if the command line is wrong, 3 if the \
+    comparison could not run (no database, no such account, an unreadable file)";
 
-/// A wrong command line that the parser does not know from a right one.
+/// A command line that the parser accepts, but whose arguments contradict each other.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct WrongUse(String);
@@ -61,60 +62,60 @@ struct Cli {
 
 #[derive(Args, Debug)]
 struct Global {
-    /// A TOML file of settings, weaker than flags and variables [default: none]
+    /// Read settings from this TOML file; flags and environment variables take precedence [default: none]
     #[arg(long, global = true, env = FILE_VARIABLE, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Print facts as JSON
+    /// Print results as JSON
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// The whole tour on an embedded server, without any settings
+    /// Run a guided tour of the service on an embedded Postgres; needs no settings
     Demo(demo::DemoArgs),
-    /// Run a node: the API, projector, fulfilment and webhook deliveries
+    /// Run a node: the API, the projector, fulfilment, and webhook deliveries
     Serve(Box<config::Config>),
-    /// Bring the database's schema up to this program's
+    /// Migrate the database schema to this release
     Migrate(serve::MigrateArgs),
-    /// Receive webhooks over HTTPS on this machine, verify and print them
+    /// Receive webhooks over HTTPS on this machine, verify their signatures, and print them
     Listen(listen::ListenArgs),
-    /// Call the client API, signed if a signing secret is given
+    /// Call the client API; the request is signed if you give a signing secret
     Call(call::CallArgs),
-    /// The operator API's operations
+    /// Manage accounts, users, wallets, products, orders, and payouts through the operator API
     Admin(admin::AdminArgs),
-    /// Read the log, write it to a file, and bring one in
+    /// Read, export, or import the event log
     Events(events::EventsArgs),
-    /// Read the published transparency log: checkpoints, keys, proofs
+    /// Read and verify the published transparency log: checkpoints, keys, and proofs
     Log(log::LogArgs),
-    /// Get a receipt that anyone can check
+    /// Get a receipt that anyone can verify without access to the service
     Receipt(receipt::ReceiptArgs),
-    /// Deliver events to a webhook again, or what it missed
+    /// Deliver events to a webhook again, or deliver the events that it missed
     Replay(replay::ReplayArgs),
-    /// Show an order with its story, or a wallet, as it is or as it was
+    /// Show an order with its history, or a wallet, in its current or a past state
     Show(show::ShowArgs),
-    /// Show the database's clock, and confirm it after a jump
+    /// Show the database clock, or confirm it after a jump
     Clock(clock::ClockArgs),
-    /// Destroy personal data that stands outside the log
+    /// Erase personal data; the events in the log stay as they are
     Erase(erase::EraseArgs),
-    /// Rotate the master key while the service runs, and show what is sealed under which key
+    /// Rotate the master key while the service runs, and show how many values are sealed under each key
     Keys(keys::KeysArgs),
-    /// Prove that every derived row is what the log says, or an export what was signed; fails when anything differs
+    /// Verify every derived row against the log, or an export against signed checkpoints; fails if anything differs
     #[command(after_help = STATUSES)]
     Verify(Box<audit::VerifyArgs>),
-    /// Derive projections again from the log, while the service runs; fails when what they replace differed
+    /// Rebuild projections from the log while the service runs; fails if the replaced rows differed from the log
     #[command(after_help = STATUSES)]
     Rebuild(audit::RebuildArgs),
-    /// Add up what moved in a period, and name everything that does not add up; fails when anything does not
+    /// Add up the movements of a period and report every discrepancy; fails if there is one
     #[command(after_help = STATUSES)]
     Reconcile(Box<reconcile::ReconcileArgs>),
-    /// Write the API's documents to openapi/, or check that they are current
+    /// Write the OpenAPI documents to openapi/, or check that they are current
     Openapi(openapi::OpenapiArgs),
 }
 
-/// Runs the program: parses the arguments, runs the command, says what went wrong.
+/// Parses the arguments, runs the command, and prints its error, if any. Returns the exit status of the process.
 pub fn main() -> ExitCode {
-    // A second call would find the provider installed, which is as good.
+    // A second call fails because a provider is already installed, which is just as good.
     _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let cli = match parse(&std::env::args_os().collect::<Vec<_>>()) {
         Ok(cli) => cli,
@@ -125,7 +126,7 @@ pub fn main() -> ExitCode {
         Err(error) => return failed(&error.into(), ExitCode::FAILURE),
     };
     let outcome = runtime.block_on(run(cli));
-    // A look-up or a read of the terminal may block a thread: nobody waits for those.
+    // A DNS lookup or a read from the terminal may block a thread. The process does not wait for those.
     runtime.shutdown_background();
     match outcome {
         Ok(status) => status,
@@ -176,7 +177,7 @@ fn parse(arguments: &[OsString]) -> Result<Cli, ExitCode> {
     let parsed = command.try_get_matches_from(arguments).and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = parsed.map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            _ = error.print(); // there is nobody to tell
+            _ = error.print(); // nowhere to report a failure
             ExitCode::SUCCESS
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
@@ -202,19 +203,20 @@ fn command() -> clap::Command {
     )
 }
 
-/// Help names the variables, never what is in them: some hold secrets.
+/// Hides the values of environment variables in the help of every command, because some hold secrets.
 fn hide_values(command: clap::Command) -> clap::Command {
     let command = command.mut_args(|arg| arg.hide_env_values(true));
     let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
     names.into_iter().fold(command, |command, name| command.mut_subcommand(name, hide_values))
 }
 
-/// The status of what compares: an error is no difference.
+/// Maps the result of a comparison to its exit status. An error is not a difference.
 fn compared(done: anyhow::Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|error| failed(&error, ExitCode::from(NOT_COMPARED)))
 }
 
-/// Says in one line what went wrong; the status is this one, but for wrong use. Who closed our output wants no more lines.
+/// Prints the error in one line and returns `status`, or [`WRONG_USE`] for a [`WrongUse`]. Prints nothing after a broken
+/// pipe: the reader that closed our output wants no more lines.
 fn failed(error: &anyhow::Error, status: ExitCode) -> ExitCode {
     let is_closed = |io: &std::io::Error| io.kind() == std::io::ErrorKind::BrokenPipe;
     if !error.chain().any(|cause| cause.downcast_ref().is_some_and(is_closed)) {
@@ -226,7 +228,7 @@ fn failed(error: &anyhow::Error, status: ExitCode) -> ExitCode {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_commands_are_well_formed() {
+    fn the_command_definitions_are_valid() {
         super::command().debug_assert();
     }
 }

@@ -1,8 +1,8 @@
-//! The configuration: a flag, else an environment variable, else a key of the TOML file, else a
-//! default (contract, "Configuration").
+//! Configuration. Order of precedence: flag, environment variable, key of the TOML file, default (specification,
+//! "Configuration").
 //!
-//! The flags are clap's; the file's values take the place of their defaults before anything is
-//! parsed, so that all three ways go through one and the same check.
+//! clap parses the flags. The values of the file replace the flags' defaults before parsing, so that all three sources go
+//! through the same checks.
 
 mod file;
 mod private;
@@ -31,73 +31,76 @@ pub(crate) use private::read_private;
 pub use values::{LogFormat, RateLimit, RateLimits, Role, Roles};
 use values::{bytes, date, duration, network, origin, reason, secret, service_name, short_duration, url};
 
-/// The operator token itself, for those who keep no file.
+/// Environment variable that holds the operator token itself, as an alternative to a file.
 pub const OPERATOR_TOKEN_VARIABLE: &str = "LEDGER_OPERATOR_TOKEN";
 
-/// What clients of v1 were promised (`VERSIONING.md`): not to end before this day, and to be told so long before.
+/// Earliest end of v1 that clients were promised (`VERSIONING.md`).
 const V1_UNTIL: NaiveDate = match NaiveDate::from_ymd_opt(2028, 7, 1) {
     Some(day) => day,
     None => NaiveDate::MAX,
 };
+/// Minimum time between the deprecation and the end of v1 that clients were promised (`VERSIONING.md`).
 const DEPRECATED_FOR: Months = Months::new(12);
 
-/// What is wrong with the configuration: one line that names the setting.
+/// A configuration error: one line that names the setting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(pub(crate) String);
 
-/// Where the database is. Every command that needs one takes these.
+/// Settings that locate the database; shared by every command that needs one.
 #[derive(Args, Clone, Debug)]
 pub struct DatabaseSettings {
-    /// The database [default: an embedded Postgres in the data directory]
+    /// URL of the Postgres database [default: an embedded Postgres in the data directory]
     #[arg(long, env = "DATABASE_URL", value_name = "URL", value_parser = secret, hide_default_value = true)]
     pub database_url: Option<Private>,
 
-    /// Reach a remote database without sslmode=verify-full: on a network that nobody else is on
+    /// Allow a remote database without sslmode=verify-full; only on a network that nobody else uses
     #[arg(long, env = "LEDGER_ALLOW_PLAIN_DATABASE", value_name = "BOOL", value_parser = BoolishValueParser::new(),
         num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     pub allow_plain_database: bool,
 
-    /// The database under the role that migrates [default: the database URL]
+    /// URL of the database with the role that migrates [default: the database URL]
     #[arg(long, env = "LEDGER_MIGRATION_URL", value_name = "URL", value_parser = secret, hide_default_value = true)]
     pub migration_url: Option<Private>,
 
-    /// Where the embedded Postgres, keys and certificates are kept
+    /// Directory for the embedded Postgres, keys, and certificates
     #[arg(long, env = "LEDGER_DATA_DIR", value_name = "DIRECTORY", default_value_os_t = crate::postgres::default_data_dir())]
     pub data_dir: PathBuf,
 
-    /// The directory of `postgres` and `initdb` [default: looked for, else downloaded]
+    /// Directory with `postgres` and `initdb` [default: looked for, else downloaded]
     #[arg(long, env = "LEDGER_POSTGRES_PROGRAMS", value_name = "DIRECTORY")]
     pub postgres_programs: Option<PathBuf>,
 
-    /// The release to download where none are installed, and its archive's SHA-256 [default: 17.11.0, for Linux with glibc and macOS]
+    /// Postgres release to download if none is installed, with the SHA-256 digest of its archive [default: 17.11.0, for
+    /// Linux with glibc and macOS]
     #[arg(long, env = "LEDGER_POSTGRES_RELEASE", value_name = "VERSION:DIGEST")]
     pub postgres_release: Option<PinnedRelease>,
 
-    /// As root: the user as which the embedded Postgres runs [default: the cluster's owner, else postgres, else nobody]
+    /// User that runs the embedded Postgres if this program runs as root [default: the cluster's owner, else postgres, else
+    /// nobody]
     #[arg(long, env = "LEDGER_POSTGRES_ACCOUNT", value_name = "USER")]
     pub postgres_account: Option<String>,
 }
 
 impl DatabaseSettings {
-    /// The database's connection options; none for the embedded server.
+    /// Returns the connection options of the database, or none for the embedded server.
     ///
     /// # Errors
-    /// On what is no Postgres URL, and on one that leads to another machine without
-    /// `sslmode=verify-full`. The text does not repeat the URL: it may hold a password.
+    /// If the URL is not a Postgres URL, or leads to another machine without `sslmode=verify-full`. The message does not
+    /// repeat the URL, because it may hold a password.
     pub fn options(&self) -> Result<Option<PgConnectOptions>, ConfigError> {
         self.postgres_options(self.database_url.as_ref(), "--database-url", "DATABASE_URL")
     }
 
-    /// The same for the role that migrates, where another one was given.
+    /// Returns the connection options of the role that migrates, or none if `--migration-url` is not set.
     ///
     /// # Errors
-    /// As [`DatabaseSettings::options`].
+    /// See [`DatabaseSettings::options`].
     pub fn migration_options(&self) -> Result<Option<PgConnectOptions>, ConfigError> {
         self.postgres_options(self.migration_url.as_ref(), "--migration-url", "LEDGER_MIGRATION_URL")
     }
 
-    /// The connection options of a URL, which every setting that is one goes through.
+    /// Parses and checks a database URL. Every setting that holds one goes through this function.
     fn postgres_options(
         &self,
         url: Option<&Private>,
@@ -109,18 +112,17 @@ impl DatabaseSettings {
         if !self.allow_plain_database && !is_protected(&options) {
             let host = options.get_host();
             return Err(ConfigError(format!(
-                "{flag} ({variable}) leads to {host} without sslmode=verify-full, so whoever is on the way there can read and \
-                 change everything: add sslmode=verify-full to it (and sslrootcert=FILE for an authority of your own), or say \
-                 --allow-plain-database (LEDGER_ALLOW_PLAIN_DATABASE)"
+                "{flag} ({variable}) leads to {host} without sslmode=verify-full, so anyone on the network path can read and \
+                 change everything: add sslmode=verify-full to the URL (and sslrootcert=FILE for your own certificate \
+                 authority), or pass --allow-plain-database (LEDGER_ALLOW_PLAIN_DATABASE)"
             )));
         }
         Ok(Some(options))
     }
 }
 
-/// Whether nobody between here and the database can read or change what is sent: the connection
-/// stays on this machine, or TLS proves that the server is the one of that name. Any other
-/// `sslmode` takes whatever certificate it is shown, or none.
+/// Whether the connection is safe from anyone on the network path. Either it stays on this machine, or TLS verifies the
+/// server's name. Any `sslmode` other than `verify-full` accepts a certificate of another server, or none.
 fn is_protected(options: &PgConnectOptions) -> bool {
     let host = options.get_host();
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
@@ -140,19 +142,20 @@ fn postgres_options(url: &Private, flag: &str, variable: &str) -> Result<PgConne
     })
 }
 
-/// The operator token in a file, or in the variable [`OPERATOR_TOKEN_VARIABLE`].
+/// Source of the operator token: a file, or the variable [`OPERATOR_TOKEN_VARIABLE`].
 #[derive(Args, Clone, Debug)]
 pub struct OperatorTokenSettings {
-    /// The file of the operator token, or the token itself in LEDGER_OPERATOR_TOKEN [default: none; more tokens through `admin token`]
+    /// File with the operator token; or set LEDGER_OPERATOR_TOKEN to the token itself [default: none; more tokens through
+    /// `admin token`]
     #[arg(long, env = "LEDGER_OPERATOR_TOKEN_FILE", value_name = "FILE")]
     pub operator_token_file: Option<PathBuf>,
 }
 
 impl OperatorTokenSettings {
-    /// The token, if one is configured; a file that is named wins over the variable.
+    /// Returns the token, if one is configured. A file takes precedence over the variable.
     ///
     /// # Errors
-    /// When the file cannot be read, or holds no token.
+    /// If the file cannot be read, or the token is malformed.
     pub fn read(&self) -> Result<Option<Private>, ConfigError> {
         let name = "--operator-token-file (LEDGER_OPERATOR_TOKEN_FILE)";
         let token = match &self.operator_token_file {
@@ -172,15 +175,15 @@ impl OperatorTokenSettings {
         Ok(Some(token))
     }
 
-    /// The same for a node, which lets in whoever has the token.
+    /// Returns the token like [`OperatorTokenSettings::read`], for a node, which grants access to anyone who has the token.
     ///
     /// # Errors
-    /// Also for a token that is easy to guess.
+    /// Also if the token is easy to guess.
     pub fn read_strong(&self) -> Result<Option<Private>, ConfigError> {
         let token = self.read()?;
         if token.as_ref().is_some_and(|token| strength::is_weak_token(token.expose())) {
             return Err(ConfigError(
-                "the operator token (LEDGER_OPERATOR_TOKEN or its file) is too easy to guess: make a random one, for example with \
+                "the operator token (LEDGER_OPERATOR_TOKEN or its file) is too easy to guess: generate a random one, for example with \
                  `openssl rand -hex 32`"
                     .into(),
             ));
@@ -189,33 +192,36 @@ impl OperatorTokenSettings {
     }
 }
 
-/// What seals and opens what is secret.
+/// Setting for the master key, which seals and opens secrets.
 #[derive(Args, Clone, Debug)]
 pub struct MasterKeySettings {
-    /// The master key, 32 random bytes in base64; while it is rotated, further keys on lines of their own [default: made with the embedded server in the data directory, else required]
+    /// File with the master key: 32 random bytes in base64; during a rotation, one key per line [default: made with the
+    /// embedded server in the data directory, else required]
     #[arg(long, env = "LEDGER_MASTER_KEY_FILE", value_name = "FILE")]
     pub master_key_file: Option<PathBuf>,
 }
 
-/// How a node works: all that `serve` takes.
+/// Settings of a node: all arguments of `serve`.
 #[derive(Args, Clone, Debug)]
 pub struct Config {
-    /// Where the API listens; port 0 takes a free one
+    /// Address on which the API listens; port 0 picks a free port
     #[arg(long, env = "LEDGER_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,
 
-    /// Where /admin, its documents and /metrics are served alone, with the probes and the log; port 0 takes a free one [default: none: at --listen]
+    /// Separate address for /admin, its documents, and /metrics, also serving the probes and the log; port 0 picks a free
+    /// port [default: none: at --listen]
     #[arg(long, env = "LEDGER_OPERATOR_LISTEN", value_name = "ADDRESS")]
     pub operator_listen: Option<SocketAddr>,
 
-    /// How many connections one source address may hold, or one /64 of IPv6; trusted proxies may hold any number
+    /// Maximum number of connections per source address (per /64 for IPv6); trusted proxies have no limit
     #[arg(long, env = "LEDGER_CONNECTIONS_PER_ADDRESS", value_name = "COUNT", default_value = "512", value_parser = clap::value_parser!(u32).range(1..))]
     pub connections_per_address: u32,
 
     #[command(flatten)]
     pub database: DatabaseSettings,
 
-    /// Sandbox: self-service funding, and products that deliver at once, partly, late and never; on a database of its own
+    /// Run a sandbox: self-service funding, and products that deliver at once, partly, late, or never; needs its own
+    /// database
     #[arg(long, env = "LEDGER_SANDBOX", value_name = "BOOL", value_parser = BoolishValueParser::new(),
         num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     pub sandbox: bool,
@@ -223,133 +229,137 @@ pub struct Config {
     #[command(flatten)]
     pub operator_token: OperatorTokenSettings,
 
-    /// The transparency log's ed25519 keys, one a line, each 32 random bytes in base64, the newest last [default: made with the embedded server, else required]
+    /// File with the transparency log's ed25519 keys: one per line, each 32 random bytes in base64, newest last [default:
+    /// made with the embedded server, else required]
     #[arg(long, env = "LEDGER_LOG_KEY_FILE", value_name = "FILE")]
     pub log_key_file: Option<PathBuf>,
 
-    /// Where the last checkpoints that were signed are remembered, outside the database [default: log-state.json in the data directory]
+    /// File that remembers the last signed checkpoints outside the database [default: log-state.json in the data directory]
     #[arg(long, env = "LEDGER_LOG_STATE_FILE", value_name = "FILE")]
     pub log_state_file: Option<PathBuf>,
 
-    /// Which log it is: checkpoints of shard 1 are signed as <ORIGIN>/1 [default: the public URL without its scheme, and /log]
+    /// Origin that names the log: checkpoints of shard 1 are signed as <ORIGIN>/1 [default: the public URL without its
+    /// scheme, and /log]
     #[arg(long, env = "LEDGER_LOG_ORIGIN", value_name = "ORIGIN", value_parser = origin)]
     pub log_origin: Option<String>,
 
-    /// Verifier keys of the witnesses whose cosignatures are taken, comma-separated [default: none]
+    /// Verifier keys of the witnesses whose cosignatures are accepted, comma-separated [default: none]
     #[arg(long, env = "LEDGER_LOG_WITNESSES", value_name = "KEYS", value_delimiter = ',', value_parser = witness)]
     pub log_witnesses: Vec<VerifierKey>,
 
-    /// Addresses of witnesses that are asked for their cosignatures (tlog-witness), comma-separated [default: none]
+    /// URLs of witnesses to request cosignatures from (tlog-witness protocol), comma-separated [default: none]
     #[arg(long, env = "LEDGER_LOG_WITNESS_URLS", value_name = "URLS", value_delimiter = ',', value_parser = url)]
     pub log_witness_urls: Vec<String>,
 
     #[command(flatten)]
     pub master_key: MasterKeySettings,
 
-    /// The address by which clients reach the service: what the URLs in answers begin with [default: http://<listen>]
+    /// URL at which clients reach the service; URLs in responses start with it [default: http://<listen>]
     #[arg(long, env = "LEDGER_PUBLIC_URL", value_name = "URL", value_parser = url)]
     pub public_url: Option<String>,
 
-    /// The name in webhook headers: X-<NAME>-WEBHOOK-TOKEN
+    /// Service name in the webhook headers, as in X-<NAME>-WEBHOOK-TOKEN
     #[arg(long, env = "LEDGER_SERVICE_NAME", value_name = "NAME", default_value = "SERVICE", value_parser = service_name)]
     pub service_name: String,
 
-    /// What this node does
+    /// Roles of this node, comma-separated
     #[arg(long, env = "LEDGER_ROLES", value_name = "ROLES", default_value = "api,projector,fulfilment,delivery")]
     pub roles: Roles,
 
-    /// Most connections to the database that this node opens
+    /// Maximum number of database connections of this node
     #[arg(long, env = "LEDGER_DATABASE_CONNECTIONS", value_name = "COUNT", default_value = "40", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub database_connections: u32,
 
-    /// Proxies whose X-Forwarded-For is believed, comma-separated addresses or networks [default: none]
+    /// Proxies whose X-Forwarded-For header is trusted, as comma-separated addresses or networks [default: none]
     #[arg(long, env = "LEDGER_TRUSTED_PROXIES", value_name = "NETWORKS", value_delimiter = ',', value_parser = network)]
     pub trusted_proxies: Vec<IpNet>,
 
-    /// Certificates to trust beside the platform's when webhooks are sent, as PEM [default: none]
+    /// PEM file of certificates to trust for webhook receivers, in addition to the platform's [default: none]
     #[arg(long, env = "LEDGER_WEBHOOK_CA_FILE", value_name = "FILE")]
     pub webhook_ca_file: Option<PathBuf>,
 
-    /// Networks that webhooks may go to although they are not public, comma-separated CIDRs [default: none]
+    /// Non-public networks to which webhooks may be sent, as comma-separated CIDRs [default: none]
     #[arg(long, env = "LEDGER_WEBHOOK_ALLOW_NETS", value_name = "NETWORKS", value_delimiter = ',', value_parser = network)]
     pub webhook_allow_nets: Vec<IpNet>,
 
-    /// How long a delivery attempt may take
+    /// Timeout of a delivery attempt
     #[arg(long, env = "LEDGER_DELIVERY_TIMEOUT", value_name = "DURATION", default_value = "30s", value_parser = short_duration)]
     pub delivery_timeout: Duration,
 
-    /// Retries wait this long times 1, 2, 4 and 8
+    /// Base of the exponential backoff between delivery attempts: retries wait 1, 2, 4, and 8 times this long
     #[arg(long, env = "LEDGER_RETRY_BASE", value_name = "DURATION", default_value = "60s", value_parser = short_duration)]
     pub retry_base: Duration,
 
-    /// How many deliveries this node has in flight at most
+    /// Maximum number of deliveries that this node has in flight
     #[arg(long, env = "LEDGER_DELIVERY_IN_FLIGHT", value_name = "COUNT", default_value = "256", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub delivery_in_flight: u32,
 
-    /// How many of them to one webhook
+    /// Maximum number of deliveries in flight to one webhook
     #[arg(long, env = "LEDGER_DELIVERY_IN_FLIGHT_PER_WEBHOOK", value_name = "COUNT", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub delivery_in_flight_per_webhook: u32,
 
-    /// How long delivery attempts are kept, and the response body of the latest one
+    /// Retention of delivery attempts and of the latest attempt's response body
     #[arg(long, env = "LEDGER_ATTEMPT_RETENTION", value_name = "DURATION", default_value = "90d", value_parser = duration)]
     pub attempt_retention: Duration,
 
-    /// How long the payloads of delivered events are kept; later they are made again from the log
+    /// Retention of the payloads of delivered events; afterwards they are derived again from the log when needed
     #[arg(long, env = "LEDGER_PAYLOAD_RETENTION", value_name = "DURATION", default_value = "30d", value_parser = duration)]
     pub payload_retention: Duration,
 
-    /// How much of a webhook's response bodies is kept, the newest first; each counts for 256 bytes or more
+    /// Maximum size of the stored response bodies of a webhook, newest first; each counts as at least 256 bytes
     #[arg(long, env = "LEDGER_RESPONSE_BODY_QUOTA", value_name = "BYTES", default_value = "16MiB", value_parser = bytes)]
     pub response_body_quota: u64,
 
-    /// How far the database's clock may jump ahead before vouchers that would expire by it are held until an operator confirms it
+    /// Maximum forward jump of the database clock; after a larger one, vouchers that would expire are held until an
+    /// operator confirms the clock
     #[arg(long, env = "LEDGER_MAX_CLOCK_JUMP", value_name = "DURATION", default_value = "1d", value_parser = duration)]
     pub max_clock_jump: Duration,
 
-    /// Requests a window; a rule left out keeps its default
+    /// Rate limits as requests per window, comma-separated; rules that you leave out keep their defaults
     #[arg(long, env = "LEDGER_RATE_LIMITS", value_name = "LIMITS", default_value_t = RateLimits::default())]
     pub rate_limits: RateLimits,
 
-    /// Since when /api/v1 is deprecated, as 2030-12-31: the header Deprecation says so [default: none]
+    /// Date of the deprecation of /api/v1, for example 2030-12-31; sent in the Deprecation header [default: none]
     #[arg(long, env = "LEDGER_DEPRECATION_DATE", value_name = "DATE", value_parser = date)]
     pub deprecation_date: Option<chrono::NaiveDate>,
 
-    /// When /api/v1 ends, as 2030-12-31: the header Sunset says so [default: none]
+    /// Date of the end of /api/v1, for example 2030-12-31; sent in the Sunset header [default: none]
     #[arg(long, env = "LEDGER_SUNSET_DATE", value_name = "DATE", value_parser = date)]
     pub sunset_date: Option<chrono::NaiveDate>,
 
-    /// Why /api/v1 ends before 2028-07-01, or less than 12 months after its deprecation; recorded in the log [default: none]
+    /// Reason for ending /api/v1 before 2028-07-01, or less than 12 months after its deprecation; recorded in the log
+    /// [default: none]
     #[arg(long, env = "LEDGER_EMERGENCY_SUNSET", value_name = "REASON", value_parser = reason)]
     pub emergency_sunset: Option<String>,
 
-    /// text or json [default: text on a terminal, else json]
+    /// Format of log lines: text or json [default: text on a terminal, else json]
     #[arg(long, env = "LEDGER_LOG_FORMAT", value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
 }
 
 impl Config {
-    /// The defaults, with this database: for tests and for nodes that a program starts itself.
+    /// Returns the default configuration with this database, for tests and for nodes that the program starts itself.
     ///
     /// # Errors
-    /// Never, unless the defaults themselves are wrong.
+    /// Never, unless the defaults themselves are invalid.
     pub fn new(database: DatabaseSettings) -> Result<Config, ConfigError> {
         use clap::{Command, FromArgMatches};
-        // Variables of the surroundings have no say here.
+        // Environment variables do not apply here.
         let command = Config::augment_args(Command::new("node").no_binary_name(true)).mut_args(|arg| arg.env(None));
         let matches = command.try_get_matches_from([""; 0]).map_err(|error| one_line(&error))?;
         let config = Config::from_arg_matches(&matches).map_err(|error| one_line(&error))?;
         Ok(Config { database, ..config })
     }
 
-    /// Checks what no single value shows.
+    /// Checks the settings against each other.
     ///
     /// # Errors
-    /// With the line that says what does not fit.
+    /// If two settings contradict each other, or a database URL is invalid.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.database.options()?;
         self.database.migration_options()?;
         if !self.log_witness_urls.is_empty() && self.log_witnesses.is_empty() {
-            return Err(ConfigError("--log-witness-urls needs --log-witnesses: whose signatures are taken".into()));
+            return Err(ConfigError("--log-witness-urls needs --log-witnesses: the verifier keys of these witnesses".into()));
         }
         if self.operator_listen.is_some_and(|operators| operators == self.listen && operators.port() != 0) {
             return Err(ConfigError("--operator-listen must be another address than --listen".into()));
@@ -360,7 +370,7 @@ impl Config {
         self.check_sunset()
     }
 
-    /// Clients were promised when v1 ends at the earliest (`VERSIONING.md`): what breaks that needs a reason.
+    /// Checks the sunset date against the promises to clients (`VERSIONING.md`). Breaking a promise needs a reason.
     fn check_sunset(&self) -> Result<(), ConfigError> {
         let Some(sunset) = self.sunset_date else {
             return match self.emergency_sunset {
@@ -373,7 +383,7 @@ impl Config {
         }
         let earliest = self.deprecation_date.and_then(|deprecation| deprecation.checked_add_months(DEPRECATED_FOR));
         let broken = if sunset < V1_UNTIL {
-            Some(format!("--sunset-date is {sunset}, and clients were promised /api/v1 until {V1_UNTIL}"))
+            Some(format!("--sunset-date is {sunset}, but clients were promised /api/v1 until {V1_UNTIL}"))
         } else if earliest.is_none_or(|earliest| sunset < earliest) {
             Some(format!("--sunset-date is {sunset}, which is not 12 months or more after a --deprecation-date"))
         } else {
@@ -381,19 +391,19 @@ impl Config {
         };
         match (broken, &self.emergency_sunset) {
             (Some(broken), None) => Err(ConfigError(format!("{broken}: only --emergency-sunset REASON allows that"))),
-            (None, Some(_)) => Err(ConfigError("--emergency-sunset is not needed: the sunset keeps what was promised".into())),
+            (None, Some(_)) => Err(ConfigError("--emergency-sunset is not needed: the sunset breaks no promise".into())),
             _ => Ok(()),
         }
     }
 
-    /// The end of v1 that is to be recorded with its reason.
+    /// Returns the emergency sunset to record in the log, if one is configured.
     pub fn emergency_sunset(&self) -> Option<EmergencySunsetDeclared> {
         let (reason, sunset_date) = self.emergency_sunset.clone().zip(self.sunset_date)?;
         Some(EmergencySunsetDeclared { deprecation_date: self.deprecation_date, sunset_date, reason })
     }
 }
 
-/// A refusal of clap's in one line, which names the setting in each of its forms.
+/// Formats a clap error as one line that names the setting.
 pub fn one_line(error: &clap::Error) -> ConfigError {
     use clap::error::{ContextKind, ContextValue};
     let text = |kind| match error.get(kind) {
@@ -405,7 +415,7 @@ pub fn one_line(error: &clap::Error) -> ConfigError {
         let why = match (std::error::Error::source(error), error.get(ContextKind::ValidValue)) {
             (Some(source), _) => source.to_string(),
             (None, Some(ContextValue::Strings(valid))) if !valid.is_empty() => format!("expected {}", valid.join(" or ")),
-            (None, _) => "a value is needed".to_owned(),
+            (None, _) => "a value is required".to_owned(),
         };
         let setting = setting.split('=').next().unwrap_or(setting).trim_end_matches('[');
         return ConfigError(format!("{setting} cannot be {value:?}: {why}"));

@@ -1,42 +1,43 @@
-//! Heartbeats of the node's loops: which of them still goes round, and since when one does not.
+//! Heartbeats of the node's loops. They show which loops make progress and which have stalled.
 //!
 //! A loop beats on every round, and rests while it waits for work that may never come. Every wait for the database is
-//! shorter than [`STALLED_AFTER`], so a loop that has not beaten for that long is stuck: a fault of this program, or a
-//! process that gets no processor.
+//! shorter than [`STALLED_AFTER`]. So a loop without a beat for that long is stuck: either the program has a bug, or the
+//! process gets no CPU time.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-/// A loop without a beat for so long is stalled.
+/// Time without a beat after which a loop counts as stalled.
 pub const STALLED_AFTER: Duration = Duration::from_secs(45);
-/// How often the log is told of loops that stall and recover.
+/// Interval at which the watcher logs loops that stall or recover.
 const WATCH_EVERY: Duration = Duration::from_secs(5);
 
-/// The loops of a node. Cheap to clone.
+/// Heartbeats of all loops of a node. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Heartbeats(Arc<Mutex<Vec<Weak<Loop>>>>);
 
 #[derive(Debug)]
 struct Loop {
     name: String,
-    /// Whether requests fail while it stalls.
+    /// Whether requests fail while the loop stalls.
     serves_requests: bool,
-    /// None while it rests.
+    /// Time of the last beat; `None` while the loop rests.
     beat_at: Mutex<Option<Instant>>,
 }
 
-/// The heartbeat of one loop. The loop is forgotten when this is dropped. The default one is nobody's.
+/// Heartbeat of one loop. Dropping it unregisters the loop. The default value belongs to no loop and is not watched.
 #[derive(Clone, Debug, Default)]
 pub struct Heartbeat(Option<Arc<Loop>>);
 
-/// How a loop is.
+/// State of one loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pulse {
     pub name: String,
-    /// Since its last beat; zero while it rests.
+    /// Time since the last beat; zero while the loop rests.
     pub age: Duration,
+    /// Whether requests fail while the loop stalls.
     pub serves_requests: bool,
 }
 
@@ -51,12 +52,12 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Heartbeat {
-    /// The loop begins a round.
+    /// Notes that the loop begins a round.
     pub fn beat(&self) {
         self.set(Some(Instant::now()));
     }
 
-    /// The loop waits for work.
+    /// Notes that the loop waits for work.
     pub fn rest(&self) {
         self.set(None);
     }
@@ -69,12 +70,12 @@ impl Heartbeat {
 }
 
 impl Heartbeats {
-    /// The heartbeat of a loop that works in the background: while it stalls, requests are answered all the same.
+    /// Registers a background loop. Requests are answered even if it stalls.
     pub fn background(&self, name: impl Into<String>) -> Heartbeat {
         self.add(name.into(), false)
     }
 
-    /// The heartbeat of a loop without which requests fail.
+    /// Registers a loop without which requests fail.
     pub fn serving(&self, name: impl Into<String>) -> Heartbeat {
         self.add(name.into(), true)
     }
@@ -87,7 +88,7 @@ impl Heartbeats {
         Heartbeat(Some(added))
     }
 
-    /// How every loop is, by name.
+    /// Returns the state of every loop, sorted by name.
     pub fn pulses(&self) -> Vec<Pulse> {
         let loops = locked(&self.0);
         let mut pulses: Vec<Pulse> = loops.iter().filter_map(Weak::upgrade).map(|heart| heart.pulse()).collect();
@@ -95,17 +96,17 @@ impl Heartbeats {
         pulses
     }
 
-    /// Logs which loops stall and recover, until told to stop.
+    /// Logs loops that stall or recover, until stopped.
     pub async fn watch(self, stop: CancellationToken) {
         let mut stalled: Vec<String> = vec![];
         while stop.run_until_cancelled(tokio::time::sleep(WATCH_EVERY)).await.is_some() {
             let pulses = self.pulses();
             for Pulse { name, age, .. } in pulses.iter().filter(|pulse| pulse.is_stalled() && !stalled.contains(&pulse.name)) {
-                tracing::error!(r#loop = name, ?age, "a loop of this node has stalled");
+                tracing::error!(r#loop = name, ?age, "a loop has stalled");
             }
             let now: Vec<String> = pulses.into_iter().filter(Pulse::is_stalled).map(|pulse| pulse.name).collect();
             for name in stalled.iter().filter(|name| !now.contains(name)) {
-                tracing::info!(r#loop = name, "a stalled loop goes on");
+                tracing::info!(r#loop = name, "a stalled loop has recovered");
             }
             stalled = now;
         }
@@ -124,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_loop_that_neither_beats_nor_rests_grows_old_and_is_forgotten_when_it_ends() {
+    fn a_loop_without_beats_stalls_and_is_unregistered_when_it_ends() {
         let hearts = Heartbeats::default();
         let (busy, resting) = (hearts.serving("busy"), hearts.background("at rest"));
         resting.rest();

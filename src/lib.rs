@@ -1,4 +1,4 @@
-//! An event-sourced order ledger for digital rewards, on Postgres. `ARCHITECTURE.md` is the map.
+//! An event-sourced order ledger for digital rewards, on Postgres. Start with `ARCHITECTURE.md`.
 
 pub mod access;
 pub mod api;

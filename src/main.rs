@@ -1,10 +1,11 @@
-//! The program `rewards-ledger`.
+//! Entry point of the `rewards-ledger` binary.
 
 use std::process::ExitCode;
 
 use mimalloc::MiMalloc;
 
-/// A request makes hundreds of small allocations; this allocator takes a sixth off the node's time for an order.
+/// Allocator of the process. A request makes hundreds of small allocations; with mimalloc, a node spends one sixth
+/// less time on an order than with the system allocator.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

@@ -1,4 +1,4 @@
-//! A node: the parts of the service that the configuration asks for, started and stopped in order.
+//! A node runs the configured parts of the service. This module starts and stops them in order.
 
 pub mod database;
 mod keys;
@@ -39,27 +39,29 @@ use crate::transparency::projector::TreeProjector;
 pub use database::Database;
 pub use keys::{keyring, keyring_if_any};
 
-/// How long the roles and the writers may take after that.
+/// Timeout for roles and writers to stop, after the HTTP servers have stopped.
 const STOP_TASKS: Duration = Duration::from_secs(40);
-/// A send takes as long as `--delivery-timeout` says, and is recorded within this: what is cut off is sent again.
+/// Extra time on top of `--delivery-timeout` to record the result of an attempt that is being sent. An attempt that is cut
+/// off is sent again.
 const STOP_AFTER_SENDS: Duration = Duration::from_secs(15);
+/// Interval of the purge.
 const PURGE_EVERY: Duration = Duration::from_secs(600);
-/// After so many times all idempotency keys were looked at: in 16 hours.
+/// Number of purges in which the purge scans all idempotency keys once. That takes 16 hours.
 const PURGES_A_WALK: i64 = 100;
-/// Connections to receivers that are kept beside those in use.
+/// Maximum number of idle connections to webhook receivers that are kept, in addition to those in use.
 const KEPT_CONNECTIONS: usize = 1_024;
-/// Connections that clients may have open at once.
+/// Maximum number of concurrent client connections.
 const CLIENTS: usize = 8_192;
-/// Connections that operators may have open at once to a listener of their own.
+/// Maximum number of concurrent connections to the separate operator listener.
 const OPERATORS: usize = 128;
-/// As `CLIENTS`, where there are few descriptors.
+/// Minimum number of client connections, even if few file descriptors are available.
 const FEWEST_CLIENTS: usize = 256;
-/// Descriptors that are left to everything else: Postgres, files.
+/// File descriptors reserved for everything else, such as Postgres and files.
 const OTHER_DESCRIPTORS: usize = 256;
-/// How often it is looked whether all background tasks still run.
+/// Interval of the check that all background tasks still run.
 const LOOK_AFTER_TASKS: Duration = Duration::from_secs(1);
 
-/// Why a node does not start, or not stop in order. Each reads as one line.
+/// Error of starting or stopping a node. Each message is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
     #[error(transparent)]
@@ -68,26 +70,26 @@ pub enum NodeError {
     Postgres(#[from] postgres::Error),
     #[error(
         "no ledger in {0}: give its data directory with --data-dir (LEDGER_DATA_DIR), or its database with --database-url \
-         (DATABASE_URL); `serve`, `demo` and `migrate` make a new one"
+         (DATABASE_URL); `serve`, `demo` and `migrate` create a new one"
     )]
     NoLedger(String),
-    #[error("the database: {0}")]
+    #[error("database error: {0}")]
     Database(#[from] sqlx::Error),
     #[error(transparent)]
     Schema(#[from] SchemaError),
     #[error(transparent)]
     Budget(#[from] BudgetError),
-    #[error("webhooks cannot be sent: {0}")]
+    #[error("cannot send webhooks: {0}")]
     Sender(#[from] SenderError),
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
-    #[error("the emergency sunset cannot be recorded: {0}")]
+    #[error("cannot record the emergency sunset: {0}")]
     Sunset(WriteError),
     #[error("cannot {action}: {source}")]
     Io { action: String, source: io::Error },
-    #[error("not everything was done within {0:?}; what was accepted is in the log or was answered as failed")]
+    #[error("the node did not stop within {0:?}; each accepted request is in the log or was answered with an error")]
     Unfinished(Duration),
-    #[error("a background task ended by itself, which it should not; the log before says why")]
+    #[error("a background task ended unexpectedly; earlier log lines say why")]
     TaskEnded,
     #[error("interrupted")]
     Interrupted,
@@ -100,32 +102,32 @@ pub struct Node {
     operator_address: Option<SocketAddr>,
     ledger: Ledger,
     database: Database,
-    /// The HTTP servers, which end when `no_requests` says so.
+    /// HTTP servers; they end when `no_requests` is cancelled.
     servers: JoinSet<io::Result<()>>,
     no_requests: CancellationToken,
-    /// How long the roles and the writers may take to stop.
+    /// Timeout for roles and writers to stop.
     stops_within: Duration,
-    /// The projector, fulfilment, the delivery worker, the purge.
+    /// Background tasks: projector, fulfilment, delivery worker, purge, and others.
     roles: TaskTracker,
     stop_roles: CancellationToken,
-    /// Writers and look-ups: they end when nobody holds a handle any more.
+    /// Writers and lookup tasks; they end when the last handle is dropped.
     writers: TaskTracker,
-    /// How many tasks there are in both, as long as all of them run.
+    /// Number of tasks in `roles` and `writers` while all of them run.
     tasks: usize,
 }
 
 impl Node {
-    /// Starts a node: database, migrations, keys, writers, and each role that is asked for. When
-    /// it returns, the API answers.
+    /// Starts a node: database, migrations, keys, writers, and each configured role. The API accepts requests when this
+    /// returns.
     pub async fn start(config: &Config) -> Result<Node, NodeError> {
         config.check()?;
         let database = Database::open_or_create(&config.database).await?;
         Node::start_on(config, database).await
     }
 
-    /// The same on a database that was opened before.
+    /// Starts a node on an open database.
     pub async fn start_on(config: &Config, database: Database) -> Result<Node, NodeError> {
-        // Whatever may fail comes before anything runs.
+        // Everything that may fail comes first, before any task runs.
         let listener = match config.roles.include(Role::Api) {
             true => Some(bind(config.listen).await?),
             false => None,
@@ -152,12 +154,12 @@ impl Node {
         if !dependent.is_empty() {
             tracing::warn!(
                 indexes = dependent.len(),
-                "unique indexes depend on the version of libc or ICU: run `rewards-ledger migrate --contract` once no node of an older release runs"
+                "unique indexes depend on the version of libc or ICU: run `rewards-ledger migrate --contract` when no node of an older release runs any more"
             );
         }
 
         let work = connect::work(database.options());
-        // Before anybody else can write: a sandbox's log begins with its products.
+        // Before anyone else can write, because a sandbox's log starts with its products.
         let sandbox = sandbox::open(config.sandbox, &ledger, &work).await.inspect_err(|_| ledger.wake().stop())?;
 
         if let Some(emergency) = config.emergency_sunset() {
@@ -230,12 +232,12 @@ impl Node {
         Ok(node)
     }
 
-    /// Where the API listens, if this node has it.
+    /// Returns the address on which the API listens, if this node has the role `api`.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// Where the operator API listens, if it has a listener of its own.
+    /// Returns the address of the separate operator listener, if there is one.
     pub fn operator_address(&self) -> Option<SocketAddr> {
         self.operator_address
     }
@@ -302,8 +304,8 @@ impl Node {
         self.roles.spawn(master_keys::follow(ledger.maintenance().clone(), keyring.clone(), metrics.clone(), stop()));
     }
 
-    /// Completes when an HTTP server or a background task ends by itself, which none should: a
-    /// node without its writer refuses everything, so it is better restarted.
+    /// Completes when an HTTP server or a background task ends unexpectedly. The process should then restart, because, for
+    /// example, a node without its writer refuses every command.
     pub async fn failed(&mut self) -> NodeError {
         let Node { servers, roles, writers, tasks, .. } = self;
         let served = async {
@@ -316,19 +318,21 @@ impl Node {
             outcome = served => outcome,
             () = one_ends([roles, writers], *tasks) => return NodeError::TaskEnded,
         };
-        let source = outcome.map_or_else(io::Error::other, |ended| ended.err().unwrap_or_else(|| io::Error::other("it ended")));
+        let source = outcome.map_or_else(io::Error::other, |ended| {
+            ended.err().unwrap_or_else(|| io::Error::other("the server ended unexpectedly"))
+        });
         NodeError::Io { action: "serve the API".to_owned(), source }
     }
 
-    /// Stops in order: no new requests, what was accepted is answered, leases are given back, the
-    /// writers write what waits, and at last the embedded server ends, if it was started here.
+    /// Stops gracefully: refuses new requests, answers accepted ones, releases leases, and lets the writers write what is
+    /// queued. Stops the embedded server last, if this node started it.
     ///
     /// # Errors
-    /// When something does not end in time; the embedded server is stopped all the same.
+    /// If a part does not stop in time. The embedded server is stopped nevertheless.
     pub async fn stop(self) -> Result<(), NodeError> {
         let Node { ledger, database, mut servers, no_requests, stops_within, roles, stop_roles, writers, .. } = self;
         no_requests.cancel();
-        // Their own deadline ends them; the application's handles go with them.
+        // The servers have a deadline of their own. They drop the application's handles when they end.
         while servers.join_next().await.is_some() {}
         stop_roles.cancel();
         roles.close();
@@ -348,8 +352,8 @@ impl Node {
     }
 }
 
-/// Completes when fewer than so many tasks run. A tracker tells how many there are, not when one
-/// ends or panics.
+/// Completes when fewer than `tasks` tasks run. It polls, because a tracker knows the number of tasks but does not report
+/// when one ends or panics.
 async fn one_ends(trackers: [&TaskTracker; 2], tasks: usize) {
     while trackers.iter().map(|tracker| tracker.len()).sum::<usize>() >= tasks {
         tokio::time::sleep(LOOK_AFTER_TASKS).await;
@@ -363,7 +367,7 @@ async fn bind(listen: SocketAddr) -> Result<TcpListener, NodeError> {
 fn sender(config: &Config, max_connections: usize) -> Result<Sender, NodeError> {
     let read = |path| {
         std::fs::read(path)
-            .map_err(|error| ConfigError(format!("--webhook-ca-file (LEDGER_WEBHOOK_CA_FILE): {path:?} cannot be read: {error}")))
+            .map_err(|error| ConfigError(format!("--webhook-ca-file (LEDGER_WEBHOOK_CA_FILE): cannot read {path:?}: {error}")))
     };
     Ok(Sender::new(SenderSettings {
         service_name: config.service_name.clone(),
@@ -375,10 +379,10 @@ fn sender(config: &Config, max_connections: usize) -> Result<Sender, NodeError> 
     })?)
 }
 
-/// How many connections to receivers and of clients may be open: no more than the process may have descriptors beside
-/// its others.
+/// Returns the maximum numbers of connections to receivers and from clients, limited by the file descriptors that the
+/// process has left for them.
 fn connections(config: &Config) -> (usize, usize) {
-    // To receivers as many as sends, and as many again for each to be kept for the next one.
+    // Each attempt in flight needs a connection to its receiver; idle ones are kept for later attempts.
     let sends = match config.roles.include(Role::Delivery) {
         true => config.delivery_in_flight as usize + KEPT_CONNECTIONS,
         false => 0,
@@ -389,13 +393,13 @@ fn connections(config: &Config) -> (usize, usize) {
     let others = OTHER_DESCRIPTORS + config.database_connections as usize + operators;
     let allowed = descriptors(needed + others).saturating_sub(others);
     if allowed < needed {
-        tracing::warn!(allowed, needed, "few descriptors (ulimit -n): there may be fewer connections");
+        tracing::warn!(allowed, needed, "too few file descriptors (ulimit -n); limiting the number of connections");
     }
     let sends = sends.min(allowed.saturating_sub(fewest_clients)).max(1);
     (sends, clients.min(allowed.saturating_sub(sends)).max(1))
 }
 
-/// How many descriptors the process may have, once it has asked for as many as are wanted.
+/// Raises the soft limit of file descriptors to `wanted`, if the hard limit allows it. Returns the resulting limit.
 fn descriptors(wanted: usize) -> usize {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return wanted };
@@ -404,8 +408,8 @@ fn descriptors(wanted: usize) -> usize {
     usize::try_from(if is_raised { enough } else { soft }).unwrap_or(usize::MAX)
 }
 
-/// Forgets old idempotency keys and sessions, and windows and blocks that are over: every few minutes, in small
-/// batches. Every node may do it at once.
+/// Deletes old idempotency keys and sessions, and expired rate limit windows and IP blocks. It runs every ten minutes, in
+/// small batches. All nodes may do this at the same time.
 async fn purge(ledger: Ledger, stop: CancellationToken) {
     let mut due = tokio::time::interval(PURGE_EVERY);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -417,14 +421,14 @@ async fn purge(ledger: Ledger, stop: CancellationToken) {
             return;
         }
         let pool = ledger.maintenance();
-        purge_all(&stop, &heartbeat, "rate limits' windows", || expiry::purge_rate_windows(pool)).await;
+        purge_all(&stop, &heartbeat, "rate limit windows", || expiry::purge_rate_windows(pool)).await;
         purge_all(&stop, &heartbeat, "sessions", || sessions::purge(pool)).await;
         purge_all(&stop, &heartbeat, "blocks", || expiry::purge_ip_blocks(pool)).await;
         purge_keys(&stop, &heartbeat, &mut keys, pool).await;
     }
 }
 
-/// Some of the table each time, so that all of it is walked over within a day.
+/// Scans one part of the table of idempotency keys, so that repeated calls cover all of it within a day.
 async fn purge_keys(stop: &CancellationToken, heartbeat: &Heartbeat, walk: &mut KeyWalk, pool: &PgPool) {
     let mut walked = 0;
     while !stop.is_cancelled() {
@@ -437,14 +441,14 @@ async fn purge_keys(stop: &CancellationToken, heartbeat: &Heartbeat, walk: &mut 
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "old idempotency keys could not be deleted; the next time will");
+                tracing::warn!(%error, "failed to delete old idempotency keys; retrying in the next purge");
                 return;
             }
         }
     }
 }
 
-/// Batch after batch, as long as there may be more.
+/// Deletes batch after batch, as long as there may be more rows.
 async fn purge_all<F: Future<Output = Result<(u64, bool), sqlx::Error>>>(
     stop: &CancellationToken,
     heartbeat: &Heartbeat,
@@ -457,7 +461,7 @@ async fn purge_all<F: Future<Output = Result<(u64, bool), sqlx::Error>>>(
             Ok((_, true)) => {}
             Ok((_, false)) => return,
             Err(error) => {
-                tracing::warn!(what, %error, "what is old could not be deleted; the next time will");
+                tracing::warn!(what, %error, "failed to delete expired rows; retrying in the next purge");
                 return;
             }
         }
@@ -469,7 +473,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_task_that_panics_does_not_go_unnoticed() {
+    async fn a_panicking_task_is_noticed() {
         let (roles, writers) = (TaskTracker::new(), TaskTracker::new());
         let (panics, told) = tokio::sync::oneshot::channel::<()>();
         roles.spawn(std::future::pending::<()>());

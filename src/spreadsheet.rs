@@ -1,27 +1,25 @@
-//! CSV that spreadsheets take as it is meant.
+//! CSV output that is safe to open in a spreadsheet.
 
 use std::borrow::Cow;
 use std::io::Write;
 
 use csv::{Terminator, WriterBuilder};
 
-/// Writes rows as RFC 4180 says: a comma, quotes where they are needed, and lines that end with CR
-/// and LF.
+/// Writes rows according to RFC 4180: commas, quotes where necessary, and lines that end with CR and LF.
 pub fn rows<W: Write>(out: W, write: impl FnOnce(&mut csv::Writer<W>) -> Result<(), csv::Error>) -> Result<(), csv::Error> {
     let mut csv = WriterBuilder::new().terminator(Terminator::CRLF).from_writer(out);
     write(&mut csv)?;
     Ok(csv.flush()?)
 }
 
-/// What a formula begins with: also in the full width and the small forms of East Asian text, which spreadsheets take for
-/// the same.
+/// First characters of a formula. Spreadsheets accept the full-width and small forms of East Asian text too.
 const FORMULA: [char; 13] = [
     '=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}', '\u{fe66}', '\u{fe62}', '\u{fe63}', '\u{fe6b}',
     '\u{2212}',
 ];
 
-/// A text that no spreadsheet takes for a formula: it would compute what somebody else wrote. Spaces, control characters
-/// and marks that are not seen may be passed over before one.
+/// Returns a text that no spreadsheet executes as a formula, by putting an apostrophe before texts that look like one. A
+/// spreadsheet may skip spaces, control characters and invisible marks before a formula, so this function skips them too.
 pub fn inert(text: &str) -> Cow<'_, str> {
     let is_passed_over = |c: char| {
         c.is_whitespace()

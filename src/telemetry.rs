@@ -1,4 +1,4 @@
-//! Metrics in Prometheus' text form: what this node counts, and what waits in the database.
+//! Metrics in Prometheus' text format: counters of this node, and backlogs read from the database.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,15 +19,15 @@ use crate::heartbeat::Heartbeats;
 use crate::ledger::backlog::{self, Backlog, Lag};
 use crate::ledger::submission::Submission;
 
-/// However often it is scraped, the database is asked no more often than this.
+/// Minimum time between two samples of the database, however often the metrics are scraped.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
-/// A database that takes longer is left out of a scrape.
+/// Timeout of a sample. If it expires, the scrape omits the metrics of the database.
 const SAMPLE_DEADLINE: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct RequestLabels {
     method: String,
-    /// The route's class, never a raw path.
+    /// Class of the route, never a raw path.
     route: &'static str,
     status: u16,
 }
@@ -45,7 +45,7 @@ struct ProjectionLabels {
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct RuleLabels {
-    /// A rate limit's rule, or `block`.
+    /// Name of a rate limit rule, or `block`.
     rule: &'static str,
 }
 
@@ -64,7 +64,7 @@ struct OutcomeLabels {
     outcome: &'static str,
 }
 
-/// What this node counts. Cheap to clone.
+/// Metrics of this node. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Metrics(Arc<Inner>);
 
@@ -96,7 +96,7 @@ struct Inner {
     sampled: tokio::sync::Mutex<Option<Instant>>,
 }
 
-/// An attempt that is in flight.
+/// Guard that counts a delivery attempt as in flight until it is dropped.
 #[derive(Debug)]
 pub struct InFlight(Metrics);
 
@@ -106,7 +106,7 @@ impl Drop for InFlight {
     }
 }
 
-/// What waits in the database, as last looked at.
+/// Backlogs in the database, as of the last sample.
 #[derive(Debug, Default)]
 struct Waiting {
     head: Family<ShardLabels, Gauge>,
@@ -121,7 +121,7 @@ struct Waiting {
     refused: Family<ShardLabels, Gauge>,
 }
 
-/// What the log calls for, as its follower has last seen it.
+/// Result of the delivery health check: the deliveries that the log requires, and those that are missing.
 #[derive(Debug, Default)]
 struct CalledFor {
     position: Family<ShardLabels, Gauge>,
@@ -131,16 +131,16 @@ struct CalledFor {
 
 impl CalledFor {
     fn register(&self, registry: &mut Registry) {
-        let position = "Up to where this node has checked that events have their deliveries";
+        let position = "Log position up to which this node has checked that every event has its deliveries";
         registry.register("delivery_health_position", position, self.position.clone());
         registry.register(
             "delivery_health_expected",
-            "Deliveries that the log calls for up to there: one for each event and subscribed webhook",
+            "Deliveries that the log requires up to delivery_health_position: one per event and subscribed webhook",
             self.expected.clone(),
         );
         registry.register(
             "delivery_health_missing",
-            "Those that are not there, or in a state that is neither final nor scheduled",
+            "Required deliveries that are missing, or in a state that is neither final nor scheduled",
             self.missing.clone(),
         );
     }
@@ -148,20 +148,20 @@ impl CalledFor {
 
 impl Waiting {
     fn register(&self, registry: &mut Registry) {
-        registry.register("log_head_position", "Where the log ends", self.head.clone());
+        registry.register("log_head_position", "Position of the log's last event", self.head.clone());
         registry.register_with_unit(
             "log_head_ahead",
-            "How far the time of the log's last event is ahead of the database's clock",
+            "Time by which the log's last event is ahead of the database's clock",
             Unit::Seconds,
             self.head_ahead.clone(),
         );
         registry.register_with_unit(
             "clock_ahead",
-            "How far the database's clock is ahead of the trusted time by which vouchers expire",
+            "Time by which the database's clock is ahead of the trusted time by which vouchers expire",
             Unit::Seconds,
             self.clock_ahead.clone(),
         );
-        registry.register("projection_position", "Up to where a projection has come, over all nodes", self.position.clone());
+        registry.register("projection_position", "Checkpoint of a projection, shared by all nodes", self.position.clone());
         registry.register("projection_lag_positions", "Events that are not projected yet", self.lag_positions.clone());
         registry.register_with_unit(
             "projection_lag",
@@ -198,7 +198,7 @@ impl Waiting {
         }
     }
 
-    /// What is not known is not shown, rather than shown as it once was.
+    /// Removes all values: while they are unknown, the scrape omits them instead of showing old ones.
     fn clear(&self) {
         self.head.clear();
         self.head_ahead.clear();
@@ -247,12 +247,12 @@ impl Default for Metrics {
             registry.register("http_requests", "Requests answered", inner.requests.clone());
             registry.register_with_unit("http_request", "Time to answer a request", Unit::Seconds, inner.request_seconds.clone());
             for rule in Rule::ALL.map(Rule::name).into_iter().chain(["block"]) {
-                drop(inner.rate_limited.get_or_create(&RuleLabels { rule })); // a rate needs a zero to rise from
+                drop(inner.rate_limited.get_or_create(&RuleLabels { rule })); // a rate needs an initial zero
             }
             registry.register("rate_limited", "Requests refused with 429, by rule", inner.rate_limited.clone());
             registry.register("client_connections", "Open connections of clients", inner.connections.clone());
             for reason in ["idle", "slow_head", "slow_body", "slow_reader", "evicted", "refused"] {
-                drop(inner.connections_ended.get_or_create(&ReasonLabels { reason })); // a rate needs a zero to rise from
+                drop(inner.connections_ended.get_or_create(&ReasonLabels { reason })); // a rate needs an initial zero
             }
             registry.register(
                 "client_connections_ended",
@@ -274,7 +274,7 @@ impl Default for Metrics {
                 inner.projection_events.clone(),
             );
             for outcome in ["delivered", "failed"] {
-                drop(inner.deliveries.get_or_create(&OutcomeLabels { outcome })); // a rate needs a zero to rise from
+                drop(inner.deliveries.get_or_create(&OutcomeLabels { outcome })); // a rate needs an initial zero
             }
             registry.register("delivery_attempts", "Delivery attempts by outcome", inner.deliveries.clone());
             registry.register_with_unit(
@@ -287,12 +287,12 @@ impl Default for Metrics {
             registry.register("orders_taken_up", "Orders that fulfilment took up", inner.fulfilled.clone());
             registry.register(
                 "transparency_refusals",
-                "Times that this node refused to sign the tree, because it is not what was signed before",
+                "Number of times that this node refused to sign the tree because it does not continue the last signed one",
                 inner.tree_refusals.clone(),
             );
             registry.register(
                 "master_key_usable",
-                "1 while this node's file holds the ledger's current master key; at 0 it claims no delivery and seals nothing",
+                "1 while the key file holds the current master key; at 0 the node claims no deliveries and seals nothing",
                 inner.master_key_usable.clone(),
             );
             registry.register("writer_queue_depth", "Commands waiting for this node's writer", inner.queue_depth.clone());
@@ -310,12 +310,12 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Shows how many commands wait in a writer's queue.
+    /// Registers a writer's queue for the metric of its depth.
     pub fn watch_queue(&self, shard: ShardId, sender: mpsc::WeakSender<Submission>) {
         self.0.queues.lock().unwrap_or_else(PoisonError::into_inner).push((shard, sender));
     }
 
-    /// The heartbeats of this node's loops, which are shown with the rest.
+    /// Returns the heartbeats of this node's loops, which are part of the metrics.
     pub fn heartbeats(&self) -> &Heartbeats {
         &self.0.heartbeats
     }
@@ -325,7 +325,7 @@ impl Metrics {
         self.0.request_seconds.observe(took.as_secs_f64());
     }
 
-    /// Counts a connection that was admitted; [`Metrics::connection_closed`] takes it away.
+    /// Counts an admitted connection, until [`Metrics::connection_closed`].
     pub fn connection_opened(&self) {
         self.0.connections.inc();
     }
@@ -334,17 +334,18 @@ impl Metrics {
         self.0.connections.dec();
     }
 
-    /// Counts a connection that the node ended or refused: `idle`, `slow_head`, `slow_body`, `slow_reader`, `evicted` or `refused`.
+    /// Counts a connection that the node ended or refused. `reason` is `idle`, `slow_head`, `slow_body`, `slow_reader`,
+    /// `evicted` or `refused`.
     pub fn connection_ended(&self, reason: &'static str) {
         self.0.connections_ended.get_or_create(&ReasonLabels { reason }).inc();
     }
 
-    /// `rule`: a rate limit's name, or `block`.
+    /// Counts a request refused with 429. `rule` is the name of a rate limit rule, or `block`.
     pub fn rate_limited(&self, rule: &'static str) {
         self.0.rate_limited.get_or_create(&RuleLabels { rule }).inc();
     }
 
-    /// `held`: from the lock on the log's head to the commit, where that is known.
+    /// Counts a committed batch. `held` is the time from the lock on the log's head to the commit, if known.
     pub fn committed(&self, commands: usize, events: usize, held: Option<Duration>) {
         self.0.commands.inc_by(commands as u64);
         self.0.events.inc_by(events as u64);
@@ -366,7 +367,7 @@ impl Metrics {
         self.0.master_key_usable.set(is_usable.into());
     }
 
-    /// Counts an attempt as in flight for as long as what is returned is there, however the attempt ends.
+    /// Counts an attempt as in flight until the returned guard is dropped, however the attempt ends.
     pub fn attempt_started(&self) -> InFlight {
         self.0.deliveries_in_flight.inc();
         InFlight(self.clone())
@@ -377,7 +378,7 @@ impl Metrics {
         self.0.delivery_seconds.observe(took.as_secs_f64());
     }
 
-    /// What the deliveries' health is, up to a position of a shard's log.
+    /// Sets the result of the delivery health check, up to a position of a shard's log.
     pub fn called_for(&self, shard: ShardId, position: Position, expected: i64, missing: i64) {
         let shard = ShardLabels { shard: shard.into() };
         self.0.called_for.position.get_or_create(&shard).set(position);
@@ -385,7 +386,7 @@ impl Metrics {
         self.0.called_for.missing.get_or_create(&shard).set(missing);
     }
 
-    /// Nothing is shown of it until it is known again.
+    /// Removes the result of the delivery health check until it is known again.
     pub fn called_for_is_unknown(&self, shard: ShardId) {
         let shard = ShardLabels { shard: shard.into() };
         self.0.called_for.position.remove(&shard);
@@ -397,17 +398,16 @@ impl Metrics {
         self.0.fulfilled.inc_by(orders as u64);
     }
 
-    /// Everything, as Prometheus reads it. While the database does not answer, what waits in it is
-    /// left out.
+    /// Returns all metrics in Prometheus' text format. While the database does not answer, its metrics are omitted.
     pub async fn scrape(&self, pool: &PgPool) -> Result<String, std::fmt::Error> {
-        // One scrape at a time asks, the others use what it learns.
+        // One scrape at a time samples the database; concurrent ones use its result.
         let mut sampled = self.0.sampled.lock().await;
         if sampled.is_none_or(|at| at.elapsed() >= SAMPLE_EVERY) {
             let looking = async { Ok::<_, sqlx::Error>((backlog::sample(pool).await?, backlog::lags(pool).await?)) };
             match tokio::time::timeout(SAMPLE_DEADLINE, looking).await {
                 Ok(Ok((backlogs, lags))) => self.0.waiting.set(&backlogs, lags),
                 Ok(Err(error)) => {
-                    tracing::debug!(%error, "what waits in the database cannot be looked at");
+                    tracing::debug!(%error, "failed to sample the database for metrics");
                     self.0.waiting.clear();
                 }
                 Err(_) => self.0.waiting.clear(),
@@ -418,14 +418,14 @@ impl Metrics {
         self.text()
     }
 
-    /// What this node counts, and what was last seen to wait.
+    /// Encodes the counters of this node and the last sample of the database.
     fn text(&self) -> Result<String, std::fmt::Error> {
         for (shard, sender) in self.0.queues.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             let depth = sender.upgrade().map_or(0, |sender| sender.max_capacity() - sender.capacity());
             let gauge = self.0.queue_depth.get_or_create(&ShardLabels { shard: (*shard).into() });
             gauge.set(i64::try_from(depth).unwrap_or(i64::MAX));
         }
-        self.0.heartbeat_ages.clear(); // those that have ended
+        self.0.heartbeat_ages.clear(); // removes loops that have ended
         for pulse in self.0.heartbeats.pulses() {
             self.0.heartbeat_ages.get_or_create(&LoopLabels { r#loop: pulse.name }).set(pulse.age.as_secs_f64());
         }

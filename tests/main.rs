@@ -1,4 +1,4 @@
-//! The one integration binary: a real Postgres, real HTTPS receivers, the program itself.
+//! The only integration test binary. It uses a real Postgres, real HTTPS receivers, and the program itself.
 #![allow(clippy::unwrap_used)]
 
 mod api;

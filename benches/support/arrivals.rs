@@ -1,4 +1,4 @@
-//! A receiver that counts, and takes the time from an event's commit to its arrival.
+//! A receiver that counts deliveries and measures the latency from an event's commit to its arrival.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,11 +7,11 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Result, ensure};
 use rewards_ledger::receiver::{Answer, Certificate, Received, Receiver, ReceiverSettings};
 
-/// How the endpoints behave; each is a path of its own.
+/// Behaviour of the endpoints. Each endpoint has a path of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behaviour {
     Well,
-    /// Of a hundred endpoints five answer 500, and one never.
+    /// Five of every hundred endpoints answer 500, and one never answers.
     SomeFailSomeHang,
 }
 
@@ -24,9 +24,9 @@ struct Seen {
 
 #[derive(Debug)]
 pub struct Arrivals {
-    /// One for each endpoint, on a port of its own: to a sender they are strangers to each other.
+    /// One receiver per endpoint, each on its own port, so that a sender treats them as unrelated.
     receivers: Vec<Receiver>,
-    /// One more, whose arrivals are not counted.
+    /// An additional receiver whose arrivals are not counted.
     aside: Receiver,
     seen: Arc<Seen>,
     ca: tempfile::NamedTempFile,
@@ -59,17 +59,17 @@ impl Arrivals {
         Ok(Arrivals { receivers, aside, seen, ca, behaviour })
     }
 
-    /// Where an endpoint is. Its path says which it is.
+    /// Returns the URL of an endpoint. Its path identifies the endpoint.
     pub fn url(&self, endpoint: usize) -> String {
         format!("{}/{endpoint}", self.receivers[endpoint % self.receivers.len()].url())
     }
 
-    /// Where nobody ever gets an answer.
+    /// Returns the URL of an endpoint that never answers.
     pub fn hanging_url(&self) -> String {
         format!("{}/hang", self.aside.url())
     }
 
-    /// Where everything is answered with a success and nothing counted.
+    /// Returns the URL of an endpoint that answers everything with a success and counts nothing.
     pub fn aside_url(&self) -> String {
         format!("{}/aside", self.aside.url())
     }
@@ -82,12 +82,12 @@ impl Arrivals {
         self.receivers[0].ca_pem()
     }
 
-    /// The arguments that let a node reach it.
+    /// Returns the arguments with which a node can reach the receivers.
     pub fn reach(&self) -> [&str; 4] {
         ["--webhook-ca-file", self.ca.path().to_str().unwrap_or_default(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"]
     }
 
-    /// How many of so many deliveries, shared out evenly among the endpoints, are answered with a success.
+    /// Returns how many of these deliveries get a success, if they are spread evenly over the endpoints.
     pub fn answered_of(&self, deliveries: u64) -> u64 {
         let not_answered = match self.behaviour {
             Behaviour::Well => 0,
@@ -96,7 +96,7 @@ impl Arrivals {
         deliveries - not_answered * (deliveries / self.endpoints() as u64)
     }
 
-    /// How many deliveries were answered with a success.
+    /// Returns the number of deliveries that were answered with a success.
     pub fn good(&self) -> u64 {
         self.seen.good.load(Ordering::Relaxed)
     }
@@ -114,13 +114,13 @@ impl Arrivals {
         self.seen.first.lock().unwrap_or_else(PoisonError::into_inner).map(|first| first.elapsed())
     }
 
-    /// Begins anew.
+    /// Resets the counter and the latencies.
     pub fn forget(&self) {
         self.seen.good.store(0, Ordering::Relaxed);
         self.seen.latencies.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// From the moment that the event carries to its arrival, in the order of arrival.
+    /// Returns the latency of each delivery, from the time in its event to its arrival, in the order of arrival.
     pub fn latencies(&self) -> Vec<Duration> {
         self.seen.latencies.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -150,8 +150,8 @@ fn answer(received: &Received, seen: &Seen, behaviour: Behaviour) -> Answer {
     Answer::Status(200)
 }
 
-/// The envelope's `created_at`: when its event was decided, under the lock on the log's head and
-/// just before its commit.
+/// Reads the envelope's `created_at`: the time when its event was decided, under the lock on the log head and just
+/// before its commit.
 fn created_at(body: &[u8]) -> Option<SystemTime> {
     let envelope: serde_json::Value = serde_json::from_slice(body).ok()?;
     let moment: chrono::DateTime<chrono::Utc> = envelope["created_at"].as_str()?.parse().ok()?;

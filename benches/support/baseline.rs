@@ -1,5 +1,5 @@
-//! The other side: plain SQL, one prepared transaction per order (update the wallet, insert two
-//! events, insert the order), on the same Postgres and the same tables.
+//! The comparison: plain SQL on the same Postgres and the same tables. One prepared transaction per order updates the
+//! wallet and inserts two events and the order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -12,8 +12,8 @@ use uuid::Uuid;
 
 use super::load::Measured;
 
-/// Opens `wallets` wallets in a migrated database of its own, and lets the database number the
-/// events, as plain SQL would.
+/// Opens `wallets` wallets in a separate, migrated database. The database numbers the events, as plain SQL would do
+/// it.
 pub async fn prepare(options: &PgConnectOptions, wallets: i64) -> Result<()> {
     let mut connection = options.connect().await?;
     sqlx::raw_sql(
@@ -33,7 +33,7 @@ pub async fn prepare(options: &PgConnectOptions, wallets: i64) -> Result<()> {
     Ok(())
 }
 
-/// Places orders from so many connections for `period`, over the first `wallets` wallets.
+/// Places orders from this many connections for `period`, over the first `wallets` wallets.
 pub async fn orders(options: &PgConnectOptions, wallets: i64, connections: usize, period: Duration) -> Result<Measured> {
     static NEXT: AtomicI64 = AtomicI64::new(1);
     let warm_up = period / 5;

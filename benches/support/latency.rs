@@ -1,4 +1,4 @@
-//! How long deliveries take from an order's commit to the receiver's first byte, and what goes on beside them.
+//! Latency of deliveries from an order's commit to the receiver's first byte, with and without other load.
 
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -11,41 +11,43 @@ use super::arrivals::{Arrivals, Behaviour};
 use super::load::{self, Measured};
 use super::{PATIENCE, Serve, count, until_made};
 
-/// What a worker has in flight by default.
+/// Default limit of deliveries that a worker has in flight.
 pub const IN_FLIGHT: usize = 256;
-/// Connections that make a backlog.
+/// Number of connections that place the orders of a backlog.
 pub const BACKLOG_CONNECTIONS: u64 = 256;
-/// Connections that place a flood.
+/// Number of connections that place the orders of a flood.
 const FLOOD_CONNECTIONS: u64 = 16;
-/// Orders that are placed a second beside, where the machine carries it; by one account, or by so many.
+/// Additional orders per second, a rate that the machine sustains. They come from one account, or from `MANY`
+/// accounts.
 const STEADILY: u32 = 1_500;
 const MANY: usize = 50;
-/// Programs that compute, whatever the machine has of processors.
+/// Number of programs that only compute, whatever the number of processors.
 const PROGRAMS: usize = 2;
-/// More than are sent in a second.
+/// Deliveries in the backlog for each second of the measurement: more than a node sends in a second.
 const BACKLOG_PER_SECOND: u64 = 20_000;
 /// Deliveries due to an endpoint that hangs.
 const DUE_TO_ONE_THAT_HANGS: u64 = 1_000;
 
-/// What goes on beside the deliveries that are measured.
+/// Load beside the measured deliveries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Beside {
     Nobody,
-    /// Two programs that do nothing but compute: what is shared with it is the machine.
+    /// Two programs that do nothing but compute. They share only the machine with the node.
     Computing,
-    /// An endpoint that answers nothing, with a thousand deliveries due to it.
+    /// An endpoint that never answers, with a thousand deliveries due to it.
     OneThatHangs,
-    /// Orders that the machine carries, each announced to its account's webhook: as many of one account as of many.
+    /// Orders at a rate that the machine sustains, each sent to its account's webhook. One account places as many as
+    /// `MANY` accounts do together.
     OneThatOrders,
     ManyThatOrder,
-    /// An account that places orders as fast as it can, all announced to its webhook.
+    /// An account that places orders as fast as it can, all of them sent to its webhook.
     AFlood,
-    /// An account with more due to its webhook than can be sent until the end, all placed before: nothing is shared with
-    /// it but the node that sends.
+    /// An account whose backlog of deliveries outlasts the measurement. All its orders are placed beforehand, so that
+    /// only the sending node is shared with it.
     ABacklog,
-    /// In each account whose deliveries are measured one that hangs, a thousand due to all of them.
+    /// In each measured account, a webhook that hangs. A thousand deliveries are due to all of these together.
     OneThatHangsInEachAccount,
-    /// In each account whose deliveries are measured one with more due to it than can be sent until the end.
+    /// In each measured account, a webhook whose backlog outlasts the measurement.
     ABacklogInEachAccount,
 }
 
@@ -76,7 +78,7 @@ impl Beside {
         }
     }
 
-    /// How much is due to others before anything is measured.
+    /// Returns the number of deliveries due to others before the measurement starts.
     fn due(self, period: Duration) -> u64 {
         match self {
             Beside::Nobody | Beside::Computing | Beside::OneThatOrders | Beside::ManyThatOrder | Beside::AFlood => 0,
@@ -108,8 +110,8 @@ impl Drop for Computing {
     }
 }
 
-/// The latencies of so many endpoints' deliveries, of accounts of their own, at a steady rate; and how many deliveries
-/// others got meanwhile, a second.
+/// Measures the latency of deliveries at a steady rate to this many endpoints, each of its own account. Also returns
+/// how many deliveries per second the others got in the meantime.
 pub async fn latency(
     url: &str,
     endpoints: usize,
@@ -120,7 +122,7 @@ pub async fn latency(
 ) -> Result<(Measured, f64)> {
     let arrivals = Arrivals::start(behaviour, endpoints).await?;
     let warming = period / 3;
-    // Those that are measured hear of nothing that is placed before they listen.
+    // The measured webhooks are registered after the backlog is placed, so that they receive none of it.
     let preparing = Serve::start(url, "api,projector", &[]).await?;
     let (product, clients) = (preparing.product().await?, preparing.clients(endpoints).await?);
     let their = match beside {
@@ -159,7 +161,7 @@ pub async fn latency(
         Beside::Computing => Some(Computing::start(PROGRAMS)?),
         _ => None,
     };
-    // The first ones open connections.
+    // The first deliveries open connections, so they are not measured.
     let warm_up = load::orders_steadily(&serve.address, &clients, product, per_second, warming, "warm").await?;
     arrivals.until(arrivals.answered_of(warm_up), PATIENCE).await?;
     let delivered = "SELECT count(*) FROM delivery_state WHERE status = 'delivered'";

@@ -1,15 +1,15 @@
--- A million orders of one account over a hundred products, as the log says it: of twenty each, one was
--- cancelled and refunded, one still waits to be taken up, two are delayed and sixteen delivered.
--- Their ids begin at 1; {account}, {wallet}, {product} (the first of a hundred) and {head} are filled in.
+-- Events of a million orders of one account over a hundred products. Of every twenty orders, one is cancelled and
+-- refunded, one still waits for fulfilment, two are delayed and sixteen are delivered. Order ids begin at 1. The caller
+-- fills in {account}, {wallet}, {product} (the first of the hundred) and {head}.
 
 CREATE FUNCTION pg_temp.id(kind int, n bigint) RETURNS uuid LANGUAGE sql IMMUTABLE AS
     $$ SELECT format('01900000-0000-7000-800%s-%s', kind, lpad(to_hex(n), 12, '0'))::uuid $$;
--- Who, in whose story, and why.
+-- Event metadata: actor, correlation id, causation id.
 CREATE FUNCTION pg_temp.who(actor text, correlation uuid, causation uuid) RETURNS json LANGUAGE sql IMMUTABLE AS
     $$ SELECT format('{"actor":%s,"account_id":{account},"request_id":"benchmark","correlation_id":"%s"%s}', actor, correlation,
         CASE WHEN causation IS NULL THEN '' ELSE format(',"causation_id":"%s"', causation) END)::json $$;
 
--- Four events each, but for those not taken up, which have two.
+-- Four events per order, or two for an order that fulfilment has not processed.
 CREATE TEMP TABLE story AS
 SELECT n, n % 20 AS kind, {product} + (n / 20 + n) % 100 AS product, 'ORD-' || lpad(n::text, 10, '0') AS reference,
     {head} + 4 * (n - 1) - 2 * ((n + 18) / 20) AS before, 2 + n + (n - 1) / 20 AS version,

@@ -1,4 +1,4 @@
-//! A closed-loop load generator over plain TCP: so lean that it is the server which is measured.
+//! A closed-loop load generator over plain TCP. It is lean, so that the measurement reflects the server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,14 +8,14 @@ use anyhow::{Context, Result, bail};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Who places orders.
+/// A client that places orders.
 #[derive(Clone, Debug)]
 pub struct Client {
     pub api_key: String,
     pub api_secret: String,
 }
 
-/// What one run measured.
+/// Result of one run.
 #[derive(Clone, Debug)]
 pub struct Measured {
     pub per_second: f64,
@@ -31,8 +31,8 @@ impl Measured {
     }
 }
 
-/// Places orders from `connections` connections for `period`, each as soon as the last is
-/// answered, each under an idempotency key of its own. Errors on anything but 201.
+/// Places orders from `connections` connections for `period`. Each connection places the next order when the last one
+/// is answered, under a new idempotency key. Fails on any status but 201.
 pub async fn orders(
     address: &str,
     clients: &Arc<Vec<Client>>,
@@ -52,7 +52,7 @@ pub async fn orders(
             let mut latencies = Vec::with_capacity(100_000);
             let mut n = lane;
             while start.elapsed() < warm_up + period {
-                // Strides over the wallets, so that every batch meets different ones.
+                // A stride over the wallets, so that each batch contains different ones.
                 let client = &clients[n.wrapping_mul(7_919) % clients.len()];
                 let begun = Instant::now();
                 connection.place_order(client, product_id, &format!("run-{run}-{lane}-{n}")).await?;
@@ -71,10 +71,10 @@ pub async fn orders(
     Ok(Measured::of(latencies, period))
 }
 
-/// Connections that place orders steadily.
+/// Number of connections that place orders at a steady rate.
 const STEADY_CONNECTIONS: u64 = 64;
 
-/// Places so many orders from so many connections, as fast as they go.
+/// Places this many orders over this many connections, as fast as possible.
 pub async fn orders_at_once(
     address: &str,
     clients: &Arc<Vec<Client>>,
@@ -98,7 +98,7 @@ pub async fn orders_at_once(
     Ok(())
 }
 
-/// Places so many orders a second, whatever becomes of them. Returns how many these were.
+/// Places orders at this rate per second, whatever happens to them. Returns how many it placed.
 pub async fn orders_steadily(
     address: &str,
     clients: &Arc<Vec<Client>>,
@@ -126,7 +126,7 @@ pub async fn orders_steadily(
     Ok(orders)
 }
 
-/// One keep-alive connection.
+/// A keep-alive connection.
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,
@@ -141,7 +141,7 @@ impl Connection {
         Ok(Connection { stream, request: Vec::with_capacity(1024), answer: Vec::with_capacity(4096) })
     }
 
-    /// Sends one order and reads the whole answer.
+    /// Sends one order and reads the whole response.
     pub async fn place_order(&mut self, client: &Client, product_id: i64, key: &str) -> Result<()> {
         use std::io::Write;
         let body = format!(r#"{{"product_id":{product_id},"denomination":10.00,"quantity":1}}"#);

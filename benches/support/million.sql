@@ -1,9 +1,9 @@
--- A million events: orders of a thousand accounts that were placed, debited, queued and delivered,
--- 250 from each wallet, with what had to be there before, and the vouchers that they got.
+-- A million events: orders of a thousand accounts that were placed, debited, queued and delivered, 250 from each wallet.
+-- The accounts, wallets and product that they need come before, and their vouchers are inserted as well.
 
 CREATE FUNCTION pg_temp.id(kind int, n bigint) RETURNS uuid LANGUAGE sql IMMUTABLE AS
     $$ SELECT format('01900000-0000-7000-800%s-%s', kind, lpad(to_hex(n), 12, '0'))::uuid $$;
--- Who, for whom, in whose story, and why.
+-- Event metadata: actor, account, correlation id, causation id.
 CREATE FUNCTION pg_temp.who(actor text, account bigint, correlation uuid, causation uuid) RETURNS json LANGUAGE sql IMMUTABLE AS
     $$ SELECT format('{"actor":%s,%s"request_id":"0d9b2b1c-6f0e-4f0e-9b1c-000000000000","correlation_id":"%s"%s}', actor,
         CASE WHEN account IS NULL THEN '' ELSE format('"account_id":%s,', account) END, correlation,

@@ -1,7 +1,7 @@
-//! What the benchmarks share: a durable Postgres of their own, the program under test as its own
-//! process, and a set-up through the operator API.
+//! Code shared by the benchmarks. It starts a durable Postgres and the program under test as a separate process, and
+//! sets up data through the operator API.
 
-#![allow(dead_code)] // each benchmark uses its part
+#![allow(dead_code)] // each benchmark uses only some of it
 
 pub mod arrivals;
 pub mod baseline;
@@ -26,34 +26,34 @@ use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, PgExecutor};
 
-/// Counted like any, and never reached.
+/// Limits that are counted like any others but never reached.
 pub const RATE_LIMITS: &str = "orders=1000000000/60s,general=1000000000/1h";
 const OPERATOR_TOKEN: &str = "operator-token-of-the-benchmarks-9f3c2a";
 
-/// A Postgres with its durability on, thrown away at the end.
+/// Starts a Postgres with full durability, which is removed at the end.
 pub async fn postgres() -> Result<Server> {
     _ = tokio_rustls::rustls::crypto::aws_lc_rs::default_provider().install_default();
     Ok(Server::start(Settings::temporary(true)?).await?)
 }
 
-/// Most that one scenario may take beyond its period.
+/// Longest time that one scenario may take beyond its period.
 pub const PATIENCE: Duration = Duration::from_secs(900);
 
 pub async fn count(pool: impl PgExecutor<'_>, sql: &'static str) -> Result<u64> {
     Ok(u64::try_from(sqlx::query_scalar::<_, i64>(sql).fetch_one(pool).await?)?)
 }
 
-/// Waits until the projector has made so many deliveries.
+/// Waits until the projector has made this many deliveries.
 pub async fn until_made(pool: impl PgExecutor<'_> + Copy, deliveries: u64) -> Result<()> {
     let started = Instant::now();
     while count(pool, "SELECT count(*) FROM delivery_state").await? < deliveries {
-        ensure!(started.elapsed() < PATIENCE, "the backlog was not made");
+        ensure!(started.elapsed() < PATIENCE, "the backlog was not projected in time");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     Ok(())
 }
 
-/// A migrated database.
+/// Creates and migrates a database.
 pub async fn database(server: &Server, name: &str) -> Result<PgConnectOptions> {
     let admin: PgConnectOptions = server.url_of("postgres").parse()?;
     sqlx::raw_sql(AssertSqlSafe(format!("CREATE DATABASE {name}"))).execute(&mut admin.connect().await?).await?;
@@ -62,13 +62,13 @@ pub async fn database(server: &Server, name: &str) -> Result<PgConnectOptions> {
     Ok(options)
 }
 
-/// A file that only we can read, as key files have to be.
+/// Writes a file that only its owner can read, as key files require.
 fn write_private(path: &std::path::Path, text: &str) -> Result<()> {
     let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     Ok(file.write_all(text.as_bytes())?)
 }
 
-/// The program under test, as a process of its own; ended with this value.
+/// The program under test as a separate process, which ends when this value is dropped.
 pub struct Serve {
     process: Child,
     pub address: String,
@@ -76,7 +76,7 @@ pub struct Serve {
     directory: PathBuf,
 }
 
-/// What a process holds.
+/// Resources held by a process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Holdings {
     pub memory_bytes: u64,
@@ -84,7 +84,7 @@ pub struct Holdings {
 }
 
 impl Holdings {
-    /// The most of each.
+    /// Returns the maximum of each resource.
     pub fn max(self, other: Holdings) -> Holdings {
         Holdings { memory_bytes: self.memory_bytes.max(other.memory_bytes), descriptors: self.descriptors.max(other.descriptors) }
     }
@@ -98,11 +98,11 @@ impl Drop for Serve {
     }
 }
 
-/// What one node sealed the next one opens.
+/// Master key shared by all nodes, so that one node can open data that another one sealed.
 pub static MASTER_KEY: LazyLock<String> = LazyLock::new(|| Keyring::generate().to_string());
 
 impl Serve {
-    /// Starts `serve` with these roles and more arguments, and waits until it is ready.
+    /// Starts `serve` with these roles and additional arguments, and waits until it is ready.
     pub async fn start(database_url: &str, roles: &str, more: &[&str]) -> Result<Serve> {
         static STARTED: AtomicU64 = AtomicU64::new(0);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
@@ -137,16 +137,17 @@ impl Serve {
         bail!("the program did not become ready")
     }
 
-    /// The processor time that it has used.
+    /// Returns the processor time used so far.
     pub fn cpu(&self) -> Duration {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).unwrap_or_default();
-        // After the name, which may hold anything: utime and stime are the 12th and 13th, in ticks of 10 ms.
+        // The fields after the name, which may contain anything. utime and stime are the 12th and 13th, in ticks of
+        // 10 ms.
         let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
         let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
         Duration::from_millis(10 * ticks)
     }
 
-    /// The most memory that it has had until now, in bytes.
+    /// Returns the peak memory so far, in bytes.
     pub fn peak_memory(&self) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
@@ -154,7 +155,7 @@ impl Serve {
         Ok(kibibytes * 1024)
     }
 
-    /// What it holds now.
+    /// Returns the resources currently held.
     pub fn holdings(&self) -> Result<Holdings> {
         let process = format!("/proc/{}", self.process.id());
         let status = std::fs::read_to_string(format!("{process}/status"))?;
@@ -168,7 +169,7 @@ impl Serve {
         self.data(request, body).await.with_context(|| format!("POST /admin/v1{path}"))
     }
 
-    /// Sets a rule for what an account pays.
+    /// Sets a discount rule for an account.
     pub async fn discount(&self, account: i64, rule: Value) -> Result<Value> {
         let request = self.http.put(format!("http://{}/admin/v1/accounts/{account}/discounts", self.address));
         self.data(request.bearer_auth(OPERATOR_TOKEN), rule).await.context("a discount")
@@ -180,7 +181,7 @@ impl Serve {
         self.data(request, body).await.with_context(|| format!("POST /api/v1{path}"))
     }
 
-    /// Registers a webhook for each of these clients, that hears of these events.
+    /// Registers a webhook for each of these clients, subscribed to this event.
     pub async fn listen(&self, clients: &[load::Client], url: impl Fn(usize) -> String, event: &str) -> Result<()> {
         for (n, client) in clients.iter().enumerate() {
             self.client(client, "/webhooks", json!({"name": "bench", "url": url(n), "events": [event]})).await?;
@@ -188,7 +189,7 @@ impl Serve {
         Ok(())
     }
 
-    /// Reads a page of a list: how long that took, and the total that it states.
+    /// Reads a page of a list. Returns the time that it took, and the total in `X-Total-Count`.
     pub async fn page(&self, client: &load::Client, path: &str) -> Result<(Duration, u64)> {
         let request = self.http.get(format!("http://{}/api/v1{path}", self.address));
         let request = request.header("X-API-Key", &client.api_key).header("X-API-Secret", &client.api_secret);
@@ -204,7 +205,7 @@ impl Serve {
         Ok((took, total.context("a list's X-Total-Count")?))
     }
 
-    /// How long it takes until the first bytes of a read's body are there, and until all are; how many there are.
+    /// Reads a response body. Returns the time to its first bytes, the time to its end, and its length in bytes.
     pub async fn stream(&self, client: &load::Client, path: &str, accept: &str) -> Result<(Duration, Duration, u64)> {
         let request = self.http.get(format!("http://{}{path}", self.address)).header("Accept", accept);
         let request = request.header("X-API-Key", &client.api_key).header("X-API-Secret", &client.api_secret);
@@ -222,7 +223,8 @@ impl Serve {
         Ok((first.context("a body")?, took, bytes))
     }
 
-    /// How long a read takes, whole, and its answer: as a client, or without one as an operator.
+    /// Performs a read as this client, or as an operator if there is none. Returns the time for the whole response,
+    /// and its text.
     pub async fn get(&self, client: Option<&load::Client>, path: &str, accept: &str) -> Result<(Duration, String)> {
         let request = self.http.get(format!("http://{}{path}", self.address)).header("Accept", accept);
         let request = match client {
@@ -251,7 +253,7 @@ impl Serve {
         Ok(if value.get("success").is_some() { value["data"].take() } else { value })
     }
 
-    /// A product of 10.00 EUR, without stock.
+    /// Creates a product of 10.00 EUR, without stock.
     pub async fn product(&self) -> Result<i64> {
         let product = self
             .operator(
@@ -264,7 +266,7 @@ impl Serve {
         product["id"].as_i64().context("a product's id")
     }
 
-    /// Adds so many vouchers to a product's stock.
+    /// Adds this many vouchers to a product's stock.
     pub async fn stock(&self, product: i64, count: u64) -> Result<()> {
         const CHUNK: u64 = 20_000;
         for from in (0..count).step_by(CHUNK as usize) {
@@ -276,7 +278,7 @@ impl Serve {
         Ok(())
     }
 
-    /// Accounts with a credential and a well-funded wallet each.
+    /// Creates accounts, each with a credential and a well-funded wallet.
     pub async fn clients(&self, count: usize) -> Result<Arc<Vec<load::Client>>> {
         let clients: Vec<Result<load::Client>> =
             futures::stream::iter(0..count).map(|n| self.one_client(n)).buffer_unordered(64).collect().await;
@@ -296,7 +298,7 @@ impl Serve {
     }
 }
 
-/// The machine that the figures come from, in one line.
+/// Describes the machine of the measurement in one line.
 pub fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
@@ -308,7 +310,7 @@ pub fn machine() -> String {
     format!("{cores} cores ({model}), {memory}, load generator and Postgres on the same machine")
 }
 
-/// The share of the processors' time that a hypervisor gave to others: why two runs may differ.
+/// Share of the processors' time that a hypervisor gave to others. It explains why two runs may differ.
 pub struct Stolen {
     at_start: Option<(u64, u64)>,
 }
@@ -329,7 +331,7 @@ impl std::fmt::Display for Stolen {
     }
 }
 
-/// The ticks stolen and all ticks, of all processors since the start of the machine.
+/// Returns the stolen ticks and all ticks, of all processors since the machine started.
 fn ticks() -> Option<(u64, u64)> {
     let stat = std::fs::read_to_string("/proc/stat").ok()?;
     let ticks: Vec<u64> = stat.lines().next()?.split_whitespace().skip(1).take(8).filter_map(|n| n.parse().ok()).collect();

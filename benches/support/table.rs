@@ -1,8 +1,8 @@
-//! Tables that can go into the README as they are.
+//! Tables that can be pasted into the README.
 
 use std::time::Duration;
 
-/// Prints rows as a Markdown table, columns aligned.
+/// Prints rows as a Markdown table with aligned columns.
 pub fn print(title: &str, header: &[&str], rows: &[Vec<String>]) {
     println!("\n### {title}\n");
     let width =
@@ -39,7 +39,7 @@ pub fn thousands(value: f64) -> String {
     out
 }
 
-/// The median of the rounds' ratios, and between which they all lie.
+/// Formats the median of the rounds' ratios, and their range.
 pub fn of_rounds(ratios: impl Iterator<Item = f64>) -> String {
     let all: Vec<f64> = ratios.collect();
     let (least, most) = all.iter().fold((f64::MAX, f64::MIN), |(least, most), ratio| (least.min(*ratio), most.max(*ratio)));

@@ -1,8 +1,7 @@
--- January 2026 of ten million movements: 1,000 rounds, each at one time, in which one hot wallet moves a
--- thousand times and then 9,000 wallets once. All movements have their rows. In the log are the hot wallet's
--- events, the last one of each round, so that times are found where it ends, and everybody's of the last ten rounds,
--- which the projection folds itself; the rows of
--- daily_totals up to there are added up in SQL.
+-- January 2026 with ten million movements, in 1,000 rounds. All movements of a round have the same time: one hot wallet
+-- moves a thousand times, then 9,000 wallets move once each. Every movement has its row. The log contains only the hot
+-- wallet's events, the last event of each round (so that a time is found where the round ends), and all events of the
+-- last ten rounds, which the projection folds itself. The rows of daily_totals up to that point are summed in SQL.
 CREATE TEMP TABLE step AS
 SELECT round, slot, {head} + round * 10000 + slot + 1 AS position,
     timestamptz '2026-01-01T00:00:00Z' + round * interval '44.64 minutes' AS at,
@@ -14,7 +13,7 @@ FROM generate_series(0, 999) AS round CROSS JOIN generate_series(0, 9999) AS slo
 INSERT INTO wallets
 SELECT 1, 1000000 + n, 1001, 1000000 + n, 'EUR', 1000000000 - 999, '2026-01-01', '2026-02-01' FROM generate_series(1000, 9999) AS n;
 
--- Everybody begins with a billion: the hot wallet had it before.
+-- Every wallet starts with a billion. The hot wallet already has it.
 INSERT INTO wallet_transactions
 SELECT 1, position + 1000000000, position, wallet, account,
     CASE WHEN slot >= 1000 AND nth = 0 THEN 'CREDIT' ELSE 'DEBIT' END,

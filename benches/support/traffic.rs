@@ -1,4 +1,4 @@
-//! What goes between a node and its database: a relay that counts.
+//! A relay between a node and its database that counts the traffic.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,10 +15,10 @@ struct Counts {
     round_trips: AtomicU64,
 }
 
-/// Ends with the runtime.
+/// A relay, which ends with the runtime.
 #[derive(Debug)]
 pub struct Traffic {
-    /// The database behind it.
+    /// URL of the database through the relay.
     pub url: String,
     counts: Arc<Counts>,
 }
@@ -26,7 +26,8 @@ pub struct Traffic {
 impl Traffic {
     pub async fn before(url: &str) -> Result<Traffic> {
         let options: PgConnectOptions = url.parse()?;
-        let server = options.get_socket().context("a server with a socket")?.join(format!(".s.PGSQL.{}", options.get_port()));
+        let server =
+            options.get_socket().context("the server listens on a socket")?.join(format!(".s.PGSQL.{}", options.get_port()));
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let mut through: reqwest::Url = url.parse()?;
         through.set_host(Some("127.0.0.1"))?;
@@ -43,7 +44,7 @@ impl Traffic {
         Ok(Traffic { url: through.into(), counts })
     }
 
-    /// How often the node spoke after the database had, over all connections.
+    /// Returns how often the node sent something after the database had sent something, over all connections.
     pub fn round_trips(&self) -> u64 {
         self.counts.round_trips.load(Ordering::Relaxed)
     }

@@ -18,7 +18,7 @@ pub struct AccountStatusChanged {
     pub status: AccountStatus,
 }
 
-/// The account's discount on a product, on a category, or (neither) on everything.
+/// A discount of the account on a product, on a category, or on everything if both ids are `None`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DiscountSet {
     pub product_id: Option<ProductId>,
@@ -46,6 +46,7 @@ impl AccountStatus {
     }
 }
 
+/// A discount and its target: a product, a category, or everything if both ids are `None`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DiscountRule {
     pub product_id: Option<ProductId>,
@@ -53,7 +54,7 @@ pub struct DiscountRule {
     pub discount: Percent,
 }
 
-/// An account's state: the fold of its stream, and the row of the table `accounts`.
+/// State of an account: the fold of its stream, and the row of the table `accounts`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Account {
     pub id: AccountId,
@@ -66,19 +67,19 @@ pub struct Account {
 }
 
 impl Account {
-    /// The most specific discount: of the product, else of its category, else the account's, else 0.00.
+    /// Returns the most specific discount: the product's, else its category's, else the account's, else 0.00.
     pub fn discount_on(&self, product_id: ProductId, category_id: Option<CategoryId>) -> Percent {
         let find = |target| self.discounts.iter().find(|rule| rule.target() == target).map(|rule| rule.discount);
         most_specific(product_id, category_id, find)
     }
 
-    /// The same for many products.
+    /// Indexes the discounts, for looking up many products.
     pub fn discounts(&self) -> Discounts {
         Discounts(self.discounts.iter().map(|rule| (rule.target(), rule.discount)).collect())
     }
 }
 
-/// A product, a category, or everything.
+/// Target of a discount: a product, a category, or everything.
 type Target = (Option<ProductId>, Option<CategoryId>);
 
 impl DiscountRule {
@@ -87,12 +88,12 @@ impl DiscountRule {
     }
 }
 
-/// An account's discounts by what they are on.
+/// Discounts of an account, indexed by target.
 #[derive(Clone, Debug)]
 pub struct Discounts(HashMap<Target, Percent>);
 
 impl Discounts {
-    /// As [`Account::discount_on`].
+    /// Returns the most specific discount, like [`Account::discount_on`].
     pub fn on(&self, product_id: ProductId, category_id: Option<CategoryId>) -> Percent {
         most_specific(product_id, category_id, |target| self.0.get(&target).copied())
     }
@@ -105,7 +106,8 @@ fn most_specific(product: ProductId, category: Option<CategoryId>, find: impl Fn
         .unwrap_or(Percent::ZERO)
 }
 
-/// The one fold of the account stream.
+/// Folds an event into the state. This is the only fold of the account stream. Returns `None` only before
+/// `AccountCreated`.
 pub fn evolve(state: Option<Account>, id: AccountId, event: &AccountEvent, at: &Moment) -> Option<Account> {
     let mut account = match (state, event) {
         (None, AccountEvent::AccountCreated(e)) => Account {
@@ -134,7 +136,7 @@ pub fn evolve(state: Option<Account>, id: AccountId, event: &AccountEvent, at: &
 }
 
 crate::codec::stream_events! {
-    /// What can happen to an account.
+    /// Events of an account.
     AccountEvent {
         AccountCreated = 1,
         AccountStatusChanged = 1,
@@ -143,26 +145,27 @@ crate::codec::stream_events! {
     }
 }
 
-/// A key and a secret were issued. Only the key's first 8 characters are ever shown again.
+/// A new API key and secret. Only the first 8 characters of the key are ever shown again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CredentialIssued {
     pub account_id: AccountId,
     pub name: String,
     pub key_prefix: String,
-    /// MAC (hex) of the row that this made, keyed by the service; none in events of releases without MACs.
+    /// MAC (hex) of the row that this event creates, under a key of the service. Absent from events of releases
+    /// without MACs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub row_mac: Option<String>,
 }
 
-/// The credential got a signing secret, or a new one.
+/// A new or replaced signing secret of the credential.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SigningSecretRotated {
-    /// MAC (hex) of the secret, keyed by the service; none in events of releases without MACs.
+    /// MAC (hex) of the secret, under a key of the service. Absent from events of releases without MACs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_mac: Option<String>,
 }
 
-/// From now on, requests with this credential must (or need not) be signed.
+/// A change of whether requests with this credential must be signed, from now on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HmacRequirementChanged {
     pub is_required: bool,
@@ -171,7 +174,7 @@ pub struct HmacRequirementChanged {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CredentialRevoked {}
 
-/// A credential's state: the fold of its stream, and the row of the table `credentials`.
+/// State of a credential: the fold of its stream, and the row of the table `credentials`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Credential {
     pub id: CredentialId,
@@ -180,14 +183,15 @@ pub struct Credential {
     pub name: String,
     pub key_prefix: String,
     pub has_signing_secret: bool,
-    /// Whether each request must carry a valid `X-Signature`; only with a signing secret.
+    /// Whether each request must carry a valid `X-Signature`. Only possible with a signing secret.
     pub hmac_required: bool,
     pub is_revoked: bool,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
 }
 
-/// The one fold of the credential stream.
+/// Folds an event into the state. This is the only fold of the credential stream. Returns `None` only before
+/// `CredentialIssued`.
 pub fn evolve_credential(
     state: Option<Credential>,
     id: CredentialId,
@@ -222,7 +226,7 @@ pub fn evolve_credential(
 }
 
 crate::codec::stream_events! {
-    /// What can happen to an API credential.
+    /// Events of an API credential.
     CredentialEvent {
         CredentialIssued = 1,
         SigningSecretRotated = 1,

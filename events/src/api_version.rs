@@ -1,19 +1,21 @@
-//! Versions of the client API, by their numbers: what was decided against what clients were promised (`VERSIONING.md`).
+//! Versions of the client API, identified by number: decisions that break the promise to clients in
+//! `VERSIONING.md`.
 
 use chrono::NaiveDate;
 use serde::{Deserialize, Serialize};
 
-/// The version ends earlier than promised, or sooner after its deprecation. Whoever configures the service decided so.
+/// An emergency sunset: the version ends before the promised date, or too soon after its deprecation. The
+/// administrator who configures the service declares it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EmergencySunsetDeclared {
     pub deprecation_date: Option<NaiveDate>,
     pub sunset_date: NaiveDate,
-    /// For whoever asks later why the promise was broken: so it stands in the log itself, where it cannot be erased.
+    /// Reason for breaking the promise. The log itself holds it, so that nobody can erase it.
     pub reason: String,
 }
 
 crate::codec::stream_events! {
-    /// What can happen to a version of the client API.
+    /// Events of a version of the client API.
     ApiVersionEvent {
         EmergencySunsetDeclared = 1,
     }

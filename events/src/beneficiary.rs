@@ -1,7 +1,7 @@
-//! The beneficiary stream: whom an account pays out to.
+//! The beneficiary stream: the recipients of an account's payouts.
 //!
-//! Who that is stands in the vault, where it can be erased; the events commit to it by salted
-//! hashes and hold only what payouts are decided on.
+//! The vault stores the identity of a beneficiary, where it can be erased. The events commit to it with salted
+//! hashes, and contain only what the decision about a payout needs.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -14,19 +14,19 @@ pub struct BeneficiaryAdded {
     pub account_id: AccountId,
     #[serde(rename = "type")]
     pub kind: BeneficiaryKind,
-    /// ISO 3166-1 alpha-2.
+    /// ISO 3166-1 alpha-2 code.
     pub country: String,
     pub currency: Currency,
-    /// SHA-256 (hex) over a salt and what is shown of the person; both stand in the vault.
+    /// SHA-256 (hex) over a salt and the visible profile of the person. The vault stores both.
     pub profile_hash: String,
-    /// The same of the account number, which is never shown.
+    /// SHA-256 (hex) over a salt and the account number, which the API never shows. The vault stores both.
     pub account_number_hash: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BeneficiaryDeleted {}
 
-/// What the money is sent to.
+/// Kind of account that receives the money.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum BeneficiaryKind {
@@ -49,7 +49,7 @@ impl BeneficiaryKind {
     }
 }
 
-/// A beneficiary's state: the fold of its stream, and the row of the table `beneficiaries`.
+/// State of a beneficiary: the fold of its stream, and the row of the table `beneficiaries`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Beneficiary {
     pub id: BeneficiaryId,
@@ -63,12 +63,16 @@ pub struct Beneficiary {
     pub updated_at: DateTime<Utc>,
 }
 
-/// Deletes a beneficiary; its payouts stay. One that is deleted is no longer there to be deleted.
+/// Deletes a beneficiary. Its payouts stay.
+///
+/// # Errors
+/// Fails with [`Rejection::NotFound`] if the beneficiary is already deleted.
 pub fn delete(beneficiary: &Beneficiary) -> Result<BeneficiaryEvent, Rejection> {
     if beneficiary.is_deleted { Err(Rejection::NotFound) } else { Ok(BeneficiaryDeleted {}.into()) }
 }
 
-/// The one fold of the beneficiary stream. `None` only before `BeneficiaryAdded`.
+/// Folds an event into the state. This is the only fold of the beneficiary stream. Returns `None` only before
+/// `BeneficiaryAdded`.
 pub fn evolve(state: Option<Beneficiary>, id: BeneficiaryId, event: &BeneficiaryEvent, at: &Moment) -> Option<Beneficiary> {
     let mut beneficiary = match (state, event) {
         (None, BeneficiaryEvent::BeneficiaryAdded(e)) => Beneficiary {
@@ -87,7 +91,7 @@ pub fn evolve(state: Option<Beneficiary>, id: BeneficiaryId, event: &Beneficiary
     };
     match event {
         BeneficiaryEvent::BeneficiaryAdded(_) => {}
-        // Nobody knows any more where the money would go.
+        // Without the personal data, the destination of the money is unknown.
         BeneficiaryEvent::BeneficiaryDeleted(_) | BeneficiaryEvent::PersonalDataErased(_) => beneficiary.is_deleted = true,
     }
     beneficiary.version = at.version;
@@ -96,7 +100,7 @@ pub fn evolve(state: Option<Beneficiary>, id: BeneficiaryId, event: &Beneficiary
 }
 
 crate::codec::stream_events! {
-    /// What can happen to a beneficiary.
+    /// Events of a beneficiary.
     BeneficiaryEvent {
         BeneficiaryAdded = 1,
         BeneficiaryDeleted = 1,

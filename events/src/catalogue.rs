@@ -1,19 +1,19 @@
-//! Products, their categories, and the arrival of voucher stock.
+//! Products, product categories, and deliveries of voucher stock.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::{CategoryId, Currency, Moment, Money, ProductId, Rejection};
 
-/// What an operator says about a product; `ProductChanged` replaces it whole.
+/// Properties of a product, set by an operator. `ProductChanged` replaces all of them.
 ///
-/// `Text` is what its long texts are held as: who only passes them on can leave them as JSON.
+/// `Text` is the type of the long texts. Code that only passes them on can keep them as raw JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProductDetails<Text = String> {
     pub name: String,
     pub brand: String,
     pub category_id: Option<CategoryId>,
-    /// ISO 3166-1 alpha-2.
+    /// ISO 3166-1 alpha-2 code.
     pub country: String,
     pub currency: Currency,
     pub denominations: Denominations,
@@ -23,7 +23,7 @@ pub struct ProductDetails<Text = String> {
     pub is_active: bool,
 }
 
-/// Which face values can be ordered.
+/// Face values that clients can order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "SCREAMING_SNAKE_CASE", try_from = "FaceValues")]
 pub enum Denominations {
@@ -31,7 +31,7 @@ pub enum Denominations {
     Range { min: Money, max: Money },
 }
 
-/// [`Denominations`] as they are read: in one pass, where a tagged enum is first read as a tree.
+/// Input form of [`Denominations`]. It is read in one pass; serde buffers a tagged enum as a tree first.
 #[derive(Deserialize)]
 struct FaceValues {
     #[serde(rename = "type")]
@@ -55,7 +55,7 @@ impl TryFrom<FaceValues> for Denominations {
         match read {
             FaceValues { kind: DenominationKind::Fixed, values: Some(values), .. } => Ok(Self::Fixed { values }),
             FaceValues { kind: DenominationKind::Range, min: Some(min), max: Some(max), .. } => Ok(Self::Range { min, max }),
-            _ => Err("the face values of this type are missing"),
+            _ => Err("FIXED needs `values`; RANGE needs `min` and `max`"),
         }
     }
 }
@@ -69,12 +69,12 @@ impl Denominations {
     }
 }
 
-/// What to change of a product; what is absent stays.
+/// A partial change of a product. Absent fields stay unchanged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProductChange {
     pub name: Option<String>,
     pub brand: Option<String>,
-    /// `Some(None)` takes the product out of its category.
+    /// New category. `Some(None)` removes the product from its category.
     pub category_id: Option<Option<CategoryId>>,
     pub country: Option<String>,
     pub currency: Option<Currency>,
@@ -86,7 +86,7 @@ pub struct ProductChange {
 }
 
 impl ProductDetails {
-    /// The same product with a change made.
+    /// Returns the properties with the change applied.
     pub fn with(&self, change: &ProductChange) -> ProductDetails {
         fn changed<T: Clone>(to: &Option<T>, from: &T) -> T {
             to.as_ref().unwrap_or(from).clone()
@@ -116,17 +116,17 @@ pub struct ProductChanged {
     pub details: ProductDetails,
 }
 
-/// The product got an image, or another one. Its bytes stand outside the log, under their hash.
+/// A new or replaced image. The log contains only its hash; the bytes are stored elsewhere, under that hash.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProductImageSet {
-    /// Of the bytes, in lower-case hex.
+    /// SHA-256 of the bytes, in lower-case hex.
     pub sha256: String,
     pub content_type: ImageType,
-    /// In bytes.
+    /// Size in bytes.
     pub size: i32,
 }
 
-/// The kinds of images that a product can have: none that can carry a script.
+/// Image format of a product. None of the formats can carry a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ImageType {
     #[serde(rename = "image/png")]
@@ -138,7 +138,7 @@ pub enum ImageType {
 }
 
 impl ImageType {
-    /// What the bytes are, by their beginning, whatever anybody calls them.
+    /// Detects the format from the first bytes. File names and declared media types are ignored.
     pub fn of(bytes: &[u8]) -> Option<ImageType> {
         match bytes {
             [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some(Self::Png),
@@ -148,7 +148,7 @@ impl ImageType {
         }
     }
 
-    /// The media type.
+    /// Returns the media type.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Png => "image/png",
@@ -158,7 +158,7 @@ impl ImageType {
     }
 }
 
-/// Vouchers were added to the stock. Their codes stand sealed in the vault.
+/// An addition of vouchers to the stock. The vault stores their sealed codes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VoucherStockLoaded {
     pub denomination: Money,
@@ -166,7 +166,7 @@ pub struct VoucherStockLoaded {
     pub duplicates: i32,
 }
 
-/// A product's state: the fold of its stream, and the row of the table `products`.
+/// State of a product: the fold of its stream, and the row of the table `products`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Product<Text = String> {
     pub id: ProductId,
@@ -177,7 +177,7 @@ pub struct Product<Text = String> {
     pub updated_at: DateTime<Utc>,
 }
 
-/// A product's image, without its bytes.
+/// Image of a product, without its bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProductImage {
     #[serde(flatten)]
@@ -186,14 +186,18 @@ pub struct ProductImage {
 }
 
 impl ProductImage {
-    /// Names these very bytes in a URL: another image has another one.
+    /// Returns the identifier of these bytes in a URL: the first 16 hex digits of the hash. Another image has
+    /// another identifier.
     pub fn version(&self) -> &str {
         self.set.sha256.get(..16).unwrap_or(&self.set.sha256)
     }
 }
 
 impl Product {
-    /// Whether such an order can be taken at all, wallet and price aside.
+    /// Checks that the product can be ordered with this denomination and quantity. Ignores wallet and price.
+    ///
+    /// # Errors
+    /// Checks availability, denomination and quantity in this order, and returns the first rejection.
     pub fn accepts(&self, denomination: Money, quantity: i32) -> Result<(), Rejection> {
         if !self.details.is_active {
             return Err(Rejection::ProductUnavailable);
@@ -206,7 +210,8 @@ impl Product {
     }
 }
 
-/// The one fold of the product stream.
+/// Folds an event into the state. This is the only fold of the product stream. Returns `None` only before
+/// `ProductAdded`.
 pub fn evolve(state: Option<Product>, id: ProductId, event: &ProductEvent, at: &Moment) -> Option<Product> {
     let mut product = match (state, event) {
         (None, ProductEvent::ProductAdded(e)) => {
@@ -238,7 +243,7 @@ pub fn evolve(state: Option<Product>, id: ProductId, event: &ProductEvent, at: &
 }
 
 crate::codec::stream_events! {
-    /// What can happen to a product.
+    /// Events of a product.
     ProductEvent {
         ProductAdded = 1,
         ProductChanged = 1,
@@ -254,13 +259,13 @@ pub struct CategoryAdded {
 }
 
 crate::codec::stream_events! {
-    /// What can happen to a product category.
+    /// Events of a product category.
     CategoryEvent {
         CategoryAdded = 1,
     }
 }
 
-/// A category's state: the row of the table `categories`.
+/// State of a category: the row of the table `categories`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Category {
     pub id: CategoryId,
@@ -270,7 +275,7 @@ pub struct Category {
     pub created_at: DateTime<Utc>,
 }
 
-/// The one fold of the category stream.
+/// Folds an event into the state. This is the only fold of the category stream.
 pub fn evolve_category(state: Option<Category>, id: CategoryId, event: &CategoryEvent, at: &Moment) -> Option<Category> {
     match (state, event) {
         (None, CategoryEvent::CategoryAdded(e)) => {
@@ -314,14 +319,14 @@ mod tests {
     }
 
     #[test]
-    fn a_change_keeps_what_it_does_not_name() {
+    fn a_change_keeps_the_fields_it_does_not_name() {
         assert_eq!(details().with(&ProductChange::default()), details());
         let change = ProductChange { name: Some("Other".into()), category_id: Some(None), ..ProductChange::default() };
         assert_eq!(details().with(&change), ProductDetails { name: "Other".into(), category_id: None, ..details() });
     }
 
     #[test]
-    fn face_values_are_read_as_they_are_written() {
+    fn denominations_round_trip_through_json() {
         let money = |text: &str| text.parse::<Money>().unwrap();
         for (denominations, json) in [
             (
@@ -345,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_image_counts_and_outlives_a_change() {
+    fn the_latest_image_applies_and_survives_a_change() {
         let added = evolve(None, 3, &ProductAdded { details: details() }.into(), &at(1));
         let first = evolve(added, 3, &image("aa"), &at(2));
         let changed = evolve(first, 3, &ProductChanged { details: details() }.into(), &at(3)).unwrap();
@@ -357,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn images_are_known_by_their_bytes() {
+    fn image_formats_are_detected_from_the_bytes() {
         assert_eq!(ImageType::of(b"\x89PNG\r\n\x1a\n rest"), Some(ImageType::Png));
         assert_eq!(ImageType::of(&[0xff, 0xd8, 0xff, 0xe0]), Some(ImageType::Jpeg));
         assert_eq!(ImageType::of(b"RIFF\x10\0\0\0WEBPVP8 "), Some(ImageType::Webp));

@@ -1,8 +1,8 @@
-//! `(type, schema_version, bytes) ⇄ event`, with upcasters.
+//! Encoding of events, `(type, schema_version, bytes) ⇄ event`, with upcasters.
 //!
-//! A payload that was once written is never edited: when an event's shape changes, its version in
-//! [`stream_events!`] goes up and an [`Upcaster`] from the old version is added here. `fixtures/`
-//! holds one golden payload per type and version, and a test reads every one.
+//! A written payload is never edited. When the shape of an event changes, raise its version in [`stream_events!`]
+//! and add an [`Upcaster`] from the old version here. `fixtures/` holds one golden payload per type and version,
+//! and a test reads every one.
 
 use serde_json::Value;
 
@@ -28,13 +28,13 @@ pub enum CodecError {
     UnknownType(String, StreamType),
     #[error("unknown stream type {0:?}")]
     UnknownStream(String),
-    #[error("{event_type} has schema version {found}, this program knows {known}")]
+    #[error("{event_type} has schema version {found}; this program supports versions up to {known}")]
     UnknownVersion { event_type: String, found: i16, known: i16 },
     #[error("the payload of {event_type} version {schema_version} is not readable: {source}")]
     Payload { event_type: String, schema_version: i16, source: serde_json::Error },
 }
 
-/// Turns a payload of version n into one of version n + 1.
+/// Step that turns a payload of version n into one of version n + 1.
 #[derive(Debug)]
 pub struct Upcaster {
     pub event_type: &'static str,
@@ -42,9 +42,9 @@ pub struct Upcaster {
     pub upcast: fn(Value) -> Value,
 }
 
-/// Every upcaster there is.
+/// All upcasters. Each type needs one for every version before its current one.
 const UPCASTERS: &[Upcaster] = &[
-    // Since version 2 a payment may be a payout's; an order's payload has stayed the same.
+    // Since version 2, a payment may belong to a payout. The payload of an order's payment is unchanged.
     Upcaster { event_type: "WalletDebited", from_version: 1, upcast: |payload| payload },
     Upcaster { event_type: "WalletRefunded", from_version: 1, upcast: |payload| payload },
 ];
@@ -60,7 +60,10 @@ fn upcast(upcasters: &[Upcaster], event_type: &str, found: i16, known: i16, payl
     Ok(value)
 }
 
-/// Reads one payload, upcast to the version that this program knows.
+/// Reads one payload, and upcasts it to the current version.
+///
+/// # Errors
+/// Fails on a version without upcasters, a version from a newer program, or a malformed payload.
 pub(crate) fn read<T: serde::de::DeserializeOwned>(
     event_type: &str,
     found: i16,
@@ -77,8 +80,7 @@ pub(crate) fn read<T: serde::de::DeserializeOwned>(
     }
 }
 
-/// Declares a stream's event enum: one variant per payload struct of the same name, with its
-/// schema version.
+/// Declares the event enum of a stream: one variant per payload struct of that name, with its schema version.
 macro_rules! stream_events {
     ($(#[$doc:meta])* $name:ident { $($variant:ident = $version:literal),* $(,)? }) => {
         $(#[$doc])*
@@ -86,15 +88,15 @@ macro_rules! stream_events {
         pub enum $name { $($variant($variant)),* }
 
         impl $name {
-            /// Every type with its schema version.
+            /// All event types of this stream, each with its current schema version.
             pub const TYPES: &'static [(&'static str, i16)] = &[$((stringify!($variant), $version)),*];
 
-            /// The type's name in the log, and its schema version.
+            /// Returns the name of the type in the log, and its current schema version.
             pub fn type_and_version(&self) -> (&'static str, i16) {
                 match self { $(Self::$variant(_) => (stringify!($variant), $version)),* }
             }
 
-            /// The payload's JSON text: the bytes that the log keeps.
+            /// Serializes the payload to JSON text: the bytes that the log stores.
             pub fn payload(&self) -> Result<String, serde_json::Error> {
                 match self { $(Self::$variant(payload) => serde_json::to_string(payload)),* }
             }
@@ -114,7 +116,7 @@ macro_rules! stream_events {
 }
 pub(crate) use stream_events;
 
-/// The streams, and the events of each.
+/// Declares [`StreamType`] and [`Event`] from the list of streams.
 macro_rules! streams {
     ($($variant:ident($event:ty) = $name:literal),* $(,)?) => {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -128,7 +130,7 @@ macro_rules! streams {
             }
         }
 
-        /// Any event of any stream.
+        /// An event of any stream.
         #[derive(Clone, Debug, PartialEq)]
         pub enum Event { $($variant($event)),* }
 
@@ -137,17 +139,20 @@ macro_rules! streams {
                 match self { $(Self::$variant(_) => StreamType::$variant),* }
             }
 
-            /// The type's name in the log, and its schema version.
+            /// Returns the name of the type in the log, and its current schema version.
             pub fn type_and_version(&self) -> (&'static str, i16) {
                 match self { $(Self::$variant(event) => event.type_and_version()),* }
             }
 
-            /// The payload's JSON text: the bytes that the log keeps.
+            /// Serializes the payload to JSON text: the bytes that the log stores.
             pub fn payload(&self) -> Result<String, serde_json::Error> {
                 match self { $(Self::$variant(event) => event.payload()),* }
             }
 
-            /// Errors on a type, version or payload that this program does not know.
+            /// Reads a stored event, and upcasts it to the current version.
+            ///
+            /// # Errors
+            /// Fails on a type or version that this program does not support, and on a malformed payload.
             pub fn read(stream: StreamType, event_type: &str, schema_version: i16, payload: &str) -> Result<Event, CodecError> {
                 let event = match stream {
                     $(StreamType::$variant => <$event>::read(event_type, schema_version, payload)?.map(Event::$variant)),*
@@ -155,7 +160,7 @@ macro_rules! streams {
                 event.ok_or_else(|| CodecError::UnknownType(event_type.to_owned(), stream))
             }
 
-            /// Every type with its stream and schema version.
+            /// Iterates over all event types, each with its stream and current schema version.
             pub fn types() -> impl Iterator<Item = (StreamType, &'static str, i16)> {
                 [$((StreamType::$variant, <$event>::TYPES)),*].into_iter().flat_map(|(stream, types)| types.iter().map(move |(name, version)| (stream, *name, *version)))
             }
@@ -208,7 +213,8 @@ mod tests {
 
     use super::*;
 
-    /// `fixtures/<stream>/<Type>.v<n>.json`: one for every type and version up to today's.
+    /// Golden payloads: `fixtures/<stream>/<Type>.v<n>.json`, one for every type and version up to the current
+    /// one.
     #[test]
     fn every_golden_payload_is_still_readable() {
         for (stream, event_type, known) in Event::types() {
@@ -218,14 +224,14 @@ mod tests {
                 let event = Event::read(stream, event_type, version, golden.trim_end()).unwrap();
                 assert_eq!(event.type_and_version(), (event_type, known));
                 if version == known {
-                    assert_eq!(event.payload().unwrap(), golden.trim_end(), "{} is not written as it was", path.display());
+                    assert_eq!(event.payload().unwrap(), golden.trim_end(), "{} no longer round-trips", path.display());
                 }
             }
         }
     }
 
     #[test]
-    fn upcasters_lead_step_by_step_to_todays_version() {
+    fn upcasters_lead_step_by_step_to_the_current_version() {
         let upcasters = [
             Upcaster {
                 event_type: "Renamed",
@@ -249,18 +255,18 @@ mod tests {
     }
 
     #[test]
-    fn a_payment_of_the_first_version_is_an_orders() {
+    fn a_version_1_payment_belongs_to_an_order() {
         let golden = include_str!("../fixtures/wallet/WalletDebited.v1.json").trim_end();
         let event = Event::read(StreamType::Wallet, "WalletDebited", 1, golden).unwrap();
         let Event::Wallet(WalletEvent::WalletDebited(debited)) = &event else { panic!("{event:?}") };
         assert_eq!(debited.purpose, crate::wallet::Purpose::Order(42));
-        assert_eq!(event.payload().unwrap(), golden, "an order's payload is written as it always was");
+        assert_eq!(event.payload().unwrap(), golden, "the payload of an order's payment is unchanged");
         let nothing = r#"{"transaction_id":1,"amount":"1.00","balance_after":"1.00","reference":"r"}"#;
         assert!(matches!(Event::read(StreamType::Wallet, "WalletDebited", 2, nothing), Err(CodecError::Payload { .. })));
     }
 
     #[test]
-    fn what_is_not_known_is_an_error() {
+    fn unknown_types_versions_and_streams_are_errors() {
         assert!(matches!(Event::read(StreamType::Order, "OrderEaten", 1, "{}"), Err(CodecError::UnknownType(..))));
         assert!(matches!(Event::read(StreamType::Order, "OrderQueued", 9, "{}"), Err(CodecError::UnknownVersion { .. })));
         assert!(matches!(Event::read(StreamType::Order, "OrderPlaced", 1, "{}"), Err(CodecError::Payload { .. })));

@@ -1,28 +1,27 @@
-//! Erasing personal data: what the log says of it.
+//! The event that records an erasure of personal data.
 //!
-//! What is erased stands outside the log (in the vault, and in stored answers), so no event is
-//! touched. This one stands in the stream that it concerns: an account's, a beneficiary's, an
-//! order's, a user's or a bank statement's.
+//! All erasable data is stored outside the log, in the vault and in stored responses, so erasure changes no event.
+//! The event goes to the stream that it concerns: an account, a beneficiary, an order, a user or a bank statement.
 
 use serde::{Deserialize, Serialize};
 
-/// Personal data was destroyed, and the keys that it was sealed under. Counts only.
+/// A destruction of personal data and of the data keys that sealed it (crypto-shredding). Contains counts only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PersonalDataErased {
-    /// Texts that were deleted.
+    /// Number of deleted texts.
     pub texts: i64,
-    /// Vouchers that lost their codes; their references stay.
+    /// Number of vouchers that lost their codes. Their references stay.
     pub vouchers: i64,
-    /// Stored answers to requests that lost what was personal.
+    /// Number of stored responses to requests that lost their personal content.
     pub answers: i64,
-    /// Data keys that were destroyed.
+    /// Number of destroyed data keys.
     pub data_keys: i64,
-    /// Nothing of it is left. What is very much is erased in several steps, each an event.
+    /// True for the last step of an erasure. A large erasure takes several steps, each with an event of its own.
     pub is_complete: bool,
-    /// Of a bank's statement: the only line that it concerns; none where it concerns all of them, and in
-    /// events of versions that did not say.
+    /// Number of the only affected line of a bank statement. `None` if the erasure concerns all lines, for other
+    /// streams, and in older events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<i32>,
-    /// SHA-256 (hex) over a salt and the reason; both stand in the vault.
+    /// SHA-256 (hex) over a salt and the reason. The vault stores both.
     pub reason_hash: String,
 }

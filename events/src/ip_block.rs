@@ -1,17 +1,17 @@
-//! Blocks of IPs that logged in too often. They come and go by themselves, which is no event; that
-//! an operator lifts one is.
+//! Blocks of IP addresses that attempted too many logins. Blocks start and expire without an event; only the
+//! lifting of a block by an operator is one.
 
 use serde::{Deserialize, Serialize};
 
-/// An operator ended the block before its time.
+/// An early end of a block, by an operator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IpBlockLifted {
-    /// Of the address, which stands in the vault.
+    /// Hash of the IP address. The vault stores the address.
     pub ip_hash: String,
 }
 
 crate::codec::stream_events! {
-    /// What can happen to a block.
+    /// Events of an IP block.
     IpBlockEvent {
         IpBlockLifted = 1,
     }

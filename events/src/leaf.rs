@@ -1,19 +1,19 @@
-//! The canonical bytes of an event: what the transparency log hashes, and what an auditor reads.
+//! Canonical bytes of an event. The transparency log hashes them, and auditors read them.
 //!
-//! One version byte, then every column of the log in a fixed order. Integers are big-endian and of
-//! fixed width, texts are their UTF-8 bytes behind a length of four bytes, so no two events have the
-//! same bytes. `data` and `metadata` are the stored texts, never parsed and written again.
-//! `docs/transparency.md` has the layout byte by byte; a change of it is another version.
+//! The encoding is one version byte, then every column of the log in a fixed order. Integers are big-endian and of
+//! fixed width. Each text is its UTF-8 bytes after a four-byte length. Two different events therefore never have
+//! the same bytes. `data` and `metadata` are the stored texts, never parsed and serialized again.
+//! `docs/transparency.md` documents the layout byte by byte. Any change of the layout needs another version.
 
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use crate::{Position, ShardId};
 
-/// The version byte that this program writes.
+/// Version byte that this program writes.
 const VERSION: u8 = 1;
 
-/// An event as the transparency log commits to it; leaf n of a shard's tree is position n + 1.
+/// An event as the transparency log commits to it. Leaf n of a shard's tree is the event at position n + 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaf<'a> {
     pub shard_id: ShardId,
@@ -24,31 +24,31 @@ pub struct Leaf<'a> {
     pub version: i64,
     pub event_type: &'a str,
     pub schema_version: i16,
-    /// The payload's stored text.
+    /// Stored text of the payload.
     pub data: &'a str,
-    /// The metadata's stored text.
+    /// Stored text of the metadata.
     pub metadata: &'a str,
-    /// To the microsecond; finer parts are not encoded.
+    /// Time of recording. Encoded to the microsecond; finer parts are dropped.
     pub recorded_at: DateTime<Utc>,
 }
 
-/// Why bytes are not a leaf.
+/// Reason why bytes are not a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeafError {
-    #[error("the leaf has version {0}, this program knows {VERSION}")]
+    #[error("the leaf has version {0}; this program supports version {VERSION}")]
     UnknownVersion(u8),
-    #[error("the leaf ends too soon")]
+    #[error("the leaf is truncated")]
     Short,
-    #[error("the leaf goes on after its end")]
+    #[error("the leaf has extra bytes after its end")]
     Long,
-    #[error("a text of the leaf is not UTF-8")]
+    #[error("a text of the leaf is not valid UTF-8")]
     Text,
     #[error("the leaf's time is out of range")]
     Time,
 }
 
 impl<'a> Leaf<'a> {
-    /// The bytes that are hashed.
+    /// Encodes the leaf into the bytes that are hashed.
     pub fn to_bytes(&self) -> Vec<u8> {
         let texts = [self.stream_type, self.event_type, self.data, self.metadata];
         let mut bytes = Vec::with_capacity(69 + texts.iter().map(|text| text.len()).sum::<usize>());
@@ -67,10 +67,10 @@ impl<'a> Leaf<'a> {
         bytes
     }
 
-    /// Reads what [`Leaf::to_bytes`] writes, and nothing else.
+    /// Decodes the output of [`Leaf::to_bytes`], and accepts nothing else.
     ///
     /// # Errors
-    /// On anything that `to_bytes` cannot have written.
+    /// Fails on anything that `to_bytes` cannot have written.
     pub fn from_bytes(bytes: &'a [u8]) -> Result<Leaf<'a>, LeafError> {
         let mut rest = Rest(bytes);
         let [version] = rest.array()?;
@@ -94,13 +94,13 @@ impl<'a> Leaf<'a> {
     }
 }
 
-/// The database keeps no text of 1 GiB or more, so the length always fits.
+/// Appends a text with its length. The database stores no text of 1 GiB or more, so the length always fits.
 fn put_text(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend(u32::try_from(text.len()).unwrap_or(u32::MAX).to_be_bytes());
     bytes.extend(text.as_bytes());
 }
 
-/// What is still to be read.
+/// Unread part of the input.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -142,9 +142,9 @@ mod tests {
         }
     }
 
-    /// The layout of `docs/transparency.md`; whoever must change this test needs another version.
+    /// Layout of `docs/transparency.md`. A change that breaks this test needs another version.
     #[test]
-    fn the_bytes_are_those_of_the_documentation() {
+    fn the_bytes_match_the_documented_layout() {
         let mut expected = vec![1];
         expected.extend([0, 1]);
         expected.extend([0, 0, 0, 0, 0, 0, 1, 2]);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_leaf_is_refused() {
+    fn malformed_leaves_are_refused() {
         let bytes = leaf().to_bytes();
         for length in 0..bytes.len() {
             assert_eq!(Leaf::from_bytes(&bytes[..length]), Err(LeafError::Short), "{length}");
@@ -182,7 +182,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_leaf_is_read_back_and_has_bytes_of_its_own(
+        fn every_leaf_round_trips_and_has_unique_bytes(
             (shard_id, position, id, stream_id, version, schema_version) in any::<(i16, i64, u128, i64, i64, i16)>(),
             (stream_type, event_type, data, metadata) in any::<(String, String, String, String)>(),
             micros in -1_000_000_000_000_000_i64..10_000_000_000_000_000,
@@ -194,14 +194,14 @@ mod tests {
             };
             let bytes = leaf.to_bytes();
             prop_assert_eq!(Leaf::from_bytes(&bytes).unwrap(), leaf);
-            // A character that moves from one text to the next is another leaf.
+            // Moving text from one field to the next gives another leaf.
             let joined = format!("{data}{metadata}");
             let moved = Leaf { data: &joined, metadata: "", ..leaf };
             prop_assert_eq!(moved.to_bytes() == bytes, metadata.is_empty());
         }
 
         #[test]
-        fn bytes_that_are_read_are_written_the_same(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), good in any::<bool>()) {
+        fn accepted_bytes_encode_to_themselves(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), good in any::<bool>()) {
             if good {
                 let whole = leaf().to_bytes();
                 let at = bytes.len() % whole.len();

@@ -1,9 +1,9 @@
-//! What can happen in the ledger, and who decides it.
+//! The ledger's events, and the decisions that produce them.
 //!
-//! For each stream there is a state with two pure functions: `decide`, from a state and a
-//! command to events or a [`Rejection`], and `evolve`, from a state and an event to the next
-//! state. Nothing here does I/O, reads a clock or draws a random number: time and ids come in as
-//! arguments, so that a history folded twice gives the same state twice.
+//! Each stream has a state and two pure functions. `decide` takes a state and a command, and returns events or a
+//! [`Rejection`]. `evolve` takes a state and an event, and returns the next state. Nothing here does I/O, reads a
+//! clock or draws a random number: the caller passes times and ids as arguments. Folding a history twice therefore
+//! gives the same state twice.
 
 pub mod account;
 pub mod api_version;
@@ -35,11 +35,11 @@ pub use money::{Currency, Money, MoneyError, Percent};
 pub use record::{Actor, Metadata, Moment, Recorded};
 pub use rejection::Rejection;
 
-/// Which log an account's events are written to. An account belongs to one shard for life.
+/// Number of the log that holds an account's events. An account belongs to one shard for life.
 pub type ShardId = i16;
-/// A position in a shard's log: 1 is the first event, and there are no gaps.
+/// Position in a shard's log. The first event has position 1, and there are no gaps.
 pub type Position = i64;
-/// Ids that clients see come from one sequence per kind and stay below 2^53.
+/// Id of an account. Ids that clients see come from one database sequence per kind and stay below 2^53.
 pub type AccountId = i64;
 pub type BeneficiaryId = i64;
 pub type CredentialId = i64;

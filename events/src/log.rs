@@ -1,37 +1,37 @@
-//! Incidents of a shard's transparency log: signed trees whose events are lost.
+//! Incidents of a shard's transparency log: the log signed trees whose events are lost.
 
 use serde::{Deserialize, Serialize};
 
-/// A tree of the transparency log.
+/// A signed tree of the transparency log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignedTree {
-    /// Events in it.
+    /// Number of events in the tree.
     pub size: u64,
-    /// Its root, in base64.
+    /// Root hash, in base64.
     pub root: String,
 }
 
-/// Signed events are lost, and an operator lets the log go on under another origin. Under the old one nothing is signed any
-/// more.
+/// A loss of signed events, after which an operator lets the log continue under another origin. The service signs
+/// nothing more under the old origin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LogIncidentRecorded {
-    /// The origin that has ended.
+    /// Origin that ends with this event.
     pub origin: String,
-    /// The origin under which the log goes on.
+    /// Origin under which the log continues.
     pub next_origin: String,
-    /// The greatest tree that a node remembers to be signed under the old origin; none where the node that refused
+    /// Largest tree that a node remembers as signed under the old origin. `None` if the node that refused to sign
     /// remembers no tree.
     pub signed: Option<SignedTree>,
-    /// The greatest tree under the old origin of which the database has a checkpoint.
+    /// Largest tree under the old origin that has a checkpoint in the database.
     pub kept: Option<SignedTree>,
-    /// Why the node refused to sign.
+    /// Reason why the node refused to sign.
     pub refusal: String,
-    /// Salted SHA-256 (hex) of the operator's reason, which stands in the vault.
+    /// Salted SHA-256 (hex) of the operator's reason. The vault stores the reason.
     pub reason_hash: String,
 }
 
 crate::codec::stream_events! {
-    /// What can happen to a shard's transparency log. The stream's id is the shard's.
+    /// Events of a shard's transparency log. The stream id is the shard id.
     LogEvent {
         LogIncidentRecorded = 1,
     }

@@ -1,55 +1,56 @@
-//! The Merkle tree of RFC 6962 and RFC 9162 (section 2.1) over SHA-256: its root as leaves are
-//! appended, and proofs, made and verified.
+//! The Merkle tree of RFC 6962 and RFC 9162 (section 2.1) over SHA-256: roots, appends, and proofs, both created
+//! and verified.
 //!
-//! Pure: whoever makes a proof is asked for the hashes of perfect subtrees, wherever they are kept.
+//! All functions are pure. The caller passes a function that reads the hashes of perfect subtrees from any
+//! storage.
 
 use sha2::{Digest, Sha256};
 
 /// A SHA-256 digest.
 pub type Hash = [u8; 32];
 
-/// No proof of a tree of 2^64 leaves or fewer has more hashes than this (RFC 9162: a path, twice).
+/// Maximum number of hashes in a proof for a tree of up to 2^64 leaves (RFC 9162: a path, twice).
 pub const MOST_PROOF_HASHES: usize = 128;
 
-/// A perfect subtree: the leaves from `index << level`, `1 << level` of them. Level 0 is a leaf.
+/// A perfect subtree: `1 << level` leaves, starting at leaf `index << level`. Level 0 is a single leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Node {
     pub level: u8,
     pub index: u64,
 }
 
-/// Why a proof cannot be made, or proves nothing.
+/// Reason why a proof cannot be created, or proves nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MerkleError {
-    #[error("leaf {index} is not in a tree of {size}")]
+    #[error("leaf {index} is not in a tree of {size} leaves")]
     NoSuchLeaf { index: u64, size: u64 },
-    #[error("a tree of {from} does not grow to one of {to}")]
+    #[error("a tree of {from} leaves cannot grow to one of {to} leaves")]
     Shrinks { from: u64, to: u64 },
     #[error("the proof has the wrong number of hashes")]
     Length,
-    #[error("the proof leads to another root")]
+    #[error("the proof leads to a different root")]
     Root,
-    #[error("the proof leads to another old root")]
+    #[error("the proof leads to a different old root")]
     OldRoot,
 }
 
-/// The hash of a leaf's bytes: SHA-256(0x00 ‖ bytes).
+/// Computes the hash of a leaf: SHA-256(0x00 ‖ bytes).
 pub fn leaf_hash(bytes: &[u8]) -> Hash {
     Sha256::new_with_prefix([0]).chain_update(bytes).finalize().into()
 }
 
-/// The hash of an inner node: SHA-256(0x01 ‖ left ‖ right).
+/// Computes the hash of an inner node: SHA-256(0x01 ‖ left ‖ right).
 pub fn node_hash(left: &Hash, right: &Hash) -> Hash {
     Sha256::new_with_prefix([1]).chain_update(left).chain_update(right).finalize().into()
 }
 
-/// The root of a tree without leaves.
+/// Returns the root of a tree without leaves: SHA-256 of the empty string.
 pub fn empty_root() -> Hash {
     Sha256::digest([]).into()
 }
 
-/// The right edge of a tree, which is all that it takes to append to it and to know its root: the
-/// hashes of the perfect subtrees that its size is the sum of, the largest first.
+/// Right edge of a tree, sufficient to append leaves and to compute the root. It contains the hashes of the
+/// perfect subtrees whose sizes add up to the size of the tree, largest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frontier {
     size: u64,
@@ -57,12 +58,12 @@ pub struct Frontier {
 }
 
 impl Frontier {
-    /// Of a tree of this size; none if the number of hashes does not fit it.
+    /// Builds the frontier of a tree of this size. Returns `None` if the number of hashes does not fit the size.
     pub fn new(size: u64, peaks: Vec<Hash>) -> Option<Frontier> {
         (size.count_ones() as usize == peaks.len()).then_some(Frontier { size, peaks })
     }
 
-    /// Which hashes [`Frontier::new`] wants, in their order.
+    /// Lists the subtrees whose hashes [`Frontier::new`] expects, in order.
     pub fn nodes(size: u64) -> Vec<Node> {
         let mut start = 0;
         let levels = (0..64_u8).rev().filter(|level| size >> level & 1 == 1);
@@ -75,10 +76,12 @@ impl Frontier {
             .collect()
     }
 
+    /// Returns the number of leaves.
     pub fn size(&self) -> u64 {
         self.size
     }
 
+    /// Returns the hashes of the perfect subtrees, largest first.
     pub fn peaks(&self) -> &[Hash] {
         &self.peaks
     }
@@ -88,7 +91,8 @@ impl Frontier {
         self.append_noting(leaf, |_, _| {});
     }
 
-    /// The same, telling of every perfect subtree that the leaf completes, itself first.
+    /// Appends a leaf by its hash, and passes every perfect subtree that the leaf completes to `note`, the leaf
+    /// itself first.
     pub fn append_noting(&mut self, leaf: Hash, mut note: impl FnMut(Node, &Hash)) {
         let (mut level, mut index, mut hash) = (0, self.size, leaf);
         note(Node { level, index }, &hash);
@@ -103,19 +107,19 @@ impl Frontier {
         self.size += 1;
     }
 
-    /// The tree's root.
+    /// Computes the root of the tree.
     pub fn root(&self) -> Hash {
         let joined = self.peaks.iter().rev().copied().reduce(|right, left| node_hash(&left, &right));
         joined.unwrap_or_else(empty_root)
     }
 }
 
-/// The largest power of two below `n`, where RFC 6962 splits `n` leaves; `n` is above 1.
+/// Returns the largest power of two below `n`, at which RFC 6962 splits `n` leaves. `n` must be above 1.
 fn split(n: u64) -> u64 {
     1 << (63 - (n - 1).leading_zeros())
 }
 
-/// The root of the leaves `start..end`, which RFC 6962's splitting arrives at.
+/// Computes the root of the leaves `start..end`. The range must be one that the splits of RFC 6962 produce.
 fn range<E>(start: u64, end: u64, read: &mut impl FnMut(Node) -> Result<Hash, E>) -> Result<Hash, E> {
     let leaves = end - start;
     if leaves.is_power_of_two() {
@@ -126,18 +130,18 @@ fn range<E>(start: u64, end: u64, read: &mut impl FnMut(Node) -> Result<Hash, E>
     Ok(node_hash(&range(start, middle, read)?, &range(middle, end, read)?))
 }
 
-/// The root of the first `size` leaves, by the hashes of perfect subtrees.
+/// Computes the root of the first `size` leaves. `read` returns the hashes of perfect subtrees.
 ///
 /// # Errors
-/// As `read` has them.
+/// Returns the errors of `read`.
 pub fn root<E>(size: u64, mut read: impl FnMut(Node) -> Result<Hash, E>) -> Result<Hash, E> {
     if size == 0 { Ok(empty_root()) } else { range(0, size, &mut read) }
 }
 
-/// The inclusion proof of a leaf (RFC 9162, 2.1.3.1), nearest hash first.
+/// Creates the inclusion proof of a leaf (RFC 9162, 2.1.3.1), nearest hash first.
 ///
 /// # Errors
-/// [`MerkleError::NoSuchLeaf`], or as `read` has them.
+/// Fails with [`MerkleError::NoSuchLeaf`], or with an error of `read`.
 pub fn inclusion_proof<E: From<MerkleError>>(
     index: u64,
     size: u64,
@@ -162,11 +166,11 @@ pub fn inclusion_proof<E: From<MerkleError>>(
     Ok(proof)
 }
 
-/// The proof that a tree of `to` leaves begins with the one of `from` (RFC 9162, 2.1.4.1). Empty
-/// where there is nothing to prove: `from` is 0, or both are the same.
+/// Creates the proof that a tree of `to` leaves begins with the tree of `from` leaves (RFC 9162, 2.1.4.1). The
+/// proof is empty if there is nothing to prove: `from` is 0, or both sizes are equal.
 ///
 /// # Errors
-/// [`MerkleError::Shrinks`], or as `read` has them.
+/// Fails with [`MerkleError::Shrinks`], or with an error of `read`.
 pub fn consistency_proof<E: From<MerkleError>>(
     from: u64,
     to: u64,
@@ -180,7 +184,7 @@ pub fn consistency_proof<E: From<MerkleError>>(
         return Ok(proof);
     }
     let (mut start, mut end) = (0, to);
-    // `is_old` while the subtree is one that the verifier of the old root has.
+    // True while the verifier of the old root has this subtree.
     let mut is_old = true;
     while from != end {
         let middle = start + split(end - start);
@@ -200,10 +204,10 @@ pub fn consistency_proof<E: From<MerkleError>>(
     Ok(proof)
 }
 
-/// Checks that a leaf's hash stands at `index` of the tree with this root (RFC 9162, 2.1.3.2).
+/// Verifies that a leaf's hash stands at `index` of the tree with this root (RFC 9162, 2.1.3.2).
 ///
 /// # Errors
-/// On every other leaf, index, size, root or proof.
+/// Fails for any other leaf, index, size, root or proof.
 pub fn verify_inclusion(leaf: &Hash, index: u64, size: u64, proof: &[Hash], root: &Hash) -> Result<(), MerkleError> {
     if index >= size {
         return Err(MerkleError::NoSuchLeaf { index, size });
@@ -230,11 +234,11 @@ pub fn verify_inclusion(leaf: &Hash, index: u64, size: u64, proof: &[Hash], root
     }
 }
 
-/// Checks that the tree of `to` leaves and `to_root` begins with the one of `from` leaves and
-/// `from_root` (RFC 9162, 2.1.4.2).
+/// Verifies that the tree of `to` leaves and `to_root` begins with the tree of `from` leaves and `from_root` (RFC
+/// 9162, 2.1.4.2).
 ///
 /// # Errors
-/// On every other size, root or proof.
+/// Fails for any other size, root or proof.
 pub fn verify_consistency(from: u64, from_root: &Hash, to: u64, to_root: &Hash, proof: &[Hash]) -> Result<(), MerkleError> {
     if from > to {
         return Err(MerkleError::Shrinks { from, to });

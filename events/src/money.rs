@@ -4,10 +4,10 @@ use std::str::FromStr;
 use rust_decimal::{Decimal, RoundingStrategy};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// An amount of money with exactly two decimals, between ±9,999,999,999,999,999.99
-/// (`numeric(18,2)`). Arithmetic is checked; there is no float anywhere.
+/// Amount of money with exactly two decimals, between ±9,999,999,999,999,999.99 (`numeric(18,2)`). Arithmetic is
+/// checked, and no floats are involved.
 ///
-/// Its text and JSON form is a decimal string such as `"12.50"`.
+/// The text and JSON form is a decimal string such as `"12.50"`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Money(Decimal);
 
@@ -23,7 +23,7 @@ pub enum MoneyError {
 
 impl Money {
     pub const ZERO: Money = Money(Decimal::from_parts(0, 0, 0, false, 2));
-    /// The largest amount, in cents: what `numeric(18,2)` holds.
+    /// Largest amount, in cents: the limit of `numeric(18,2)`.
     const MAX_CENTS: i128 = 999_999_999_999_999_999;
 
     pub fn from_cents(cents: i64) -> Result<Money, MoneyError> {
@@ -34,7 +34,7 @@ impl Money {
         if value.mantissa().abs() > Self::MAX_CENTS { Err(MoneyError::OutOfRange) } else { Ok(Money(value)) }
     }
 
-    /// The nearest amount, halves away from zero (`round_half_up` of the contract).
+    /// Rounds to the nearest amount, halves away from zero (`round_half_up` in the contract).
     pub fn rounded(value: Decimal) -> Result<Money, MoneyError> {
         let mut rounded = value.round_dp_with_strategy(2, RoundingStrategy::MidpointAwayFromZero);
         rounded.rescale(2);
@@ -65,7 +65,7 @@ impl Money {
 impl TryFrom<Decimal> for Money {
     type Error = MoneyError;
 
-    /// Exact: a value with more than two significant decimals is refused, never rounded.
+    /// Converts exactly: rejects a value with more than two significant decimals, and never rounds.
     fn try_from(value: Decimal) -> Result<Money, MoneyError> {
         let normal = value.normalize();
         if normal.scale() > 2 {
@@ -123,7 +123,7 @@ impl<'de> Deserialize<'de> for Money {
     }
 }
 
-/// A discount in percent, `"0.00"` to `"99.99"`.
+/// Discount in percent, `"0.00"` to `"99.99"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "Money", into = "Money")]
 pub struct Percent(Money);
@@ -168,13 +168,13 @@ impl fmt::Display for Percent {
     }
 }
 
-/// An ISO 4217 code of a currency with at most two decimals, in upper case.
+/// ISO 4217 code, in upper case, of a currency with at most two decimals.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Currency([u8; 3]);
 
 impl Currency {
-    /// ISO 4217 currencies whose minor unit has more than two digits; money here has two.
+    /// ISO 4217 currencies whose minor unit has more than two digits. [`Money`] has only two.
     const FINER_THAN_CENTS: [&'static str; 9] = ["BHD", "CLF", "IQD", "JOD", "KWD", "LYD", "OMR", "TND", "UYW"];
 
     pub fn as_str(&self) -> &str {
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_decimals_always() {
+    fn amounts_always_have_two_decimals() {
         assert_eq!("5".parse::<Money>().unwrap().to_string(), "5.00");
         assert_eq!("5.100".parse::<Money>().unwrap().to_string(), "5.10");
         assert_eq!("5.101".parse::<Money>(), Err(MoneyError::TooPrecise));

@@ -1,16 +1,16 @@
-//! Operators' tokens: who runs the service. A token is in no event, nor is whose it is.
+//! Tokens of operators, the people who run the service. No event contains a token or the name of its owner.
 
 use serde::{Deserialize, Serialize};
 
-/// What an operator may do.
+/// Role of an operator: the set of permitted actions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OperatorRole {
-    /// Everything.
+    /// All actions.
     Admin,
-    /// Money: funding, adjusting, reconciling; and reading.
+    /// Funding, adjustments and reconciliation, plus read access.
     Finance,
-    /// The log's own entries; and reading.
+    /// Entries of the log itself, plus read access.
     Auditor,
 }
 
@@ -30,23 +30,24 @@ impl OperatorRole {
     }
 }
 
-/// A token was made. Its hash, and the name of who has it, stand in the vault.
+/// A new operator token. The vault stores its hash and the name of its owner.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OperatorTokenIssued {
     pub role: OperatorRole,
-    /// Salted SHA-256 (hex) of the name.
+    /// Salted SHA-256 (hex) of the owner's name.
     pub name_hash: String,
-    /// MAC (hex) of the row that this made, keyed by the service; none in events of releases without MACs.
+    /// MAC (hex) of the row that this event creates, under a key of the service. Absent from events of releases
+    /// without MACs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub row_mac: Option<String>,
 }
 
-/// The token opens nothing any more. One that was made before this was an event has no other.
+/// The revocation of a token. A token that is older than these events has no event but this one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OperatorTokenRevoked {}
 
 crate::codec::stream_events! {
-    /// What can happen to an operator's token.
+    /// Events of an operator token.
     OperatorEvent {
         OperatorTokenIssued = 1,
         OperatorTokenRevoked = 1,
@@ -58,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_role_is_written_as_it_is_called() {
+    fn a_role_serializes_to_its_name() {
         for role in OperatorRole::ALL {
             assert_eq!(OperatorRole::parse(role.as_str()), Some(role));
             assert_eq!(serde_json::to_string(&role).unwrap(), format!("\"{}\"", role.as_str()));

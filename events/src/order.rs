@@ -1,7 +1,6 @@
 //! The order stream: from placed to delivered or cancelled.
 //!
-//! States and transitions are the contract's table "Order states"; DELIVERED and CANCELLED are
-//! final.
+//! The contract's table "Order states" defines the states and transitions. DELIVERED and CANCELLED are final.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -11,8 +10,8 @@ use crate::erasure::PersonalDataErased;
 use crate::price::refund_due;
 use crate::{AccountId, Currency, Moment, Money, OrderId, Percent, Position, ProductId, Rejection, TransactionId, WalletId};
 
-/// The order was priced, paid from the wallet and accepted. Holds the price's inputs, so that an
-/// auditor can price it again.
+/// A new order, priced, paid from the wallet and accepted. Contains the inputs of the price, so that an auditor
+/// can compute it again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OrderPlaced {
     pub account_id: AccountId,
@@ -29,44 +28,44 @@ pub struct OrderPlaced {
     pub amount: Money,
     pub wallet_id: WalletId,
     pub transaction_id: TransactionId,
-    /// SHA-256 (hex) over a salt and the client's metadata; both stand in the vault.
+    /// SHA-256 (hex) over a salt and the client's metadata. The vault stores both.
     pub metadata_hash: Option<String>,
 }
 
-/// Fulfilment took the order up.
+/// Start of fulfilment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OrderQueued {}
 
-/// There was nothing to allocate yet.
+/// A first allocation attempt that found no stock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OrderDelayed {}
 
-/// Some units were allocated; the rest waits for stock.
+/// A delivery of some units. The rest waits for stock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OrderPartiallyDelivered {
-    /// `voucher_reference_number` of each unit of this delivery.
+    /// `voucher_reference_number` of each unit in this delivery.
     pub vouchers: Vec<String>,
 }
 
-/// The last units were allocated.
+/// The delivery of the last units.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OrderDelivered {
-    /// `voucher_reference_number` of each unit of this delivery.
+    /// `voucher_reference_number` of each unit in this delivery.
     pub vouchers: Vec<String>,
 }
 
-/// The order ended, and what was not delivered was refunded.
+/// A cancellation, with a refund of the undelivered units.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OrderCancelled {
     pub by: CancelledBy,
     pub refunded_amount: Money,
-    /// The refund's wallet movement; none when nothing was left to refund.
+    /// Id of the refund's wallet movement. `None` if nothing was left to refund.
     pub transaction_id: Option<TransactionId>,
-    /// SHA-256 (hex) over a salt and the reason; both stand in the vault.
+    /// SHA-256 (hex) over a salt and the reason. The vault stores both.
     pub reason_hash: Option<String>,
 }
 
-/// Somebody read the order's voucher codes.
+/// A read of the order's voucher codes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VouchersRevealed {
     pub units: i32,
@@ -111,27 +110,27 @@ impl OrderStatus {
     }
 }
 
-/// One delivery of units: an order that is delivered in parts has several.
+/// One delivery of units. An order that is delivered in parts has several.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OrderItem {
     pub delivered_on: DateTime<Utc>,
     pub vouchers: Vec<String>,
 }
 
-/// An order's state: the fold of its stream, and the row of the table `orders`.
+/// State of an order: the fold of its stream, and the row of the table `orders`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Order {
     pub id: OrderId,
     pub version: i64,
-    /// Position of `OrderPlaced`: the place in fulfilment's queue.
+    /// Position of `OrderPlaced`. It determines the place in the fulfilment queue.
     pub placed_position: Position,
-    /// Event id of `OrderPlaced`: the correlation id of all that follows.
+    /// Event id of `OrderPlaced`: the correlation id of all later events.
     pub placed_event_id: Uuid,
     pub placed: OrderPlaced,
     pub status: OrderStatus,
-    /// Empty when there is none.
+    /// One of [`SUB_STATUSES`]; empty if there is none.
     pub sub_status: &'static str,
-    /// Fulfilment has taken it up at least once.
+    /// True once fulfilment has started on the order.
     pub is_queued: bool,
     pub delivered_quantity: i32,
     pub items: Vec<OrderItem>,
@@ -153,22 +152,23 @@ impl Order {
     }
 }
 
-/// The sub-statuses there are; see the contract, "Order states".
+/// All sub-statuses (contract, "Order states").
 pub const SUB_STATUSES: [&str; 6] =
     ["", "OUT_OF_STOCK", "AWAITING_REMAINDER", "CANCELLED_BY_CLIENT", "CANCELLED_BY_OPERATOR", "REMAINDER_CANCELLED"];
 
-/// The sub-status of that text, if there is such a one.
+/// Returns the sub-status with this text, if it exists.
 pub fn sub_status(text: &str) -> Option<&'static str> {
     SUB_STATUSES.into_iter().find(|known| *known == text)
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum OrderCommand {
-    /// Allocate these vouchers; fewer than are missing, or none, leaves the order waiting.
+    /// Allocates these vouchers. With fewer vouchers than undelivered units, or none, the order keeps waiting.
     Fulfil {
         vouchers: Vec<String>,
     },
-    /// `refund_transaction_id` is used when there is something to refund.
+    /// Cancels the order. `refund_transaction_id` becomes the id of the refund's movement, if there is something
+    /// to refund.
     Cancel {
         by: CancelledBy,
         refund_transaction_id: TransactionId,
@@ -177,11 +177,11 @@ pub enum OrderCommand {
     RevealVouchers,
 }
 
-/// What happens to an order on a command. Placing one is [`crate::placement::place`].
+/// Decides a command on an existing order. [`crate::placement::place`] decides new orders.
 pub fn decide(order: &Order, command: OrderCommand) -> Result<Vec<OrderEvent>, Rejection> {
     match command {
         OrderCommand::Fulfil { vouchers } => {
-            // A cancelled or completed order needs nothing: fulfilment's view may be behind.
+            // A final order needs nothing more. Fulfilment may act on an outdated view, so this is no error.
             if order.status.is_final() {
                 return Ok(vec![]);
             }
@@ -195,7 +195,7 @@ pub fn decide(order: &Order, command: OrderCommand) -> Result<Vec<OrderEvent>, R
                 0 => {}
                 n if n < missing => events.push(OrderPartiallyDelivered { vouchers }.into()),
                 n if n == missing => events.push(OrderDelivered { vouchers }.into()),
-                _ => return Err(Rejection::Conflict("more vouchers than the order has units")),
+                _ => return Err(Rejection::Conflict("the command has more vouchers than the order has undelivered units")),
             }
             Ok(events)
         }
@@ -204,7 +204,7 @@ pub fn decide(order: &Order, command: OrderCommand) -> Result<Vec<OrderEvent>, R
                 return Err(Rejection::OrderNotCancellable);
             }
             let refunded_amount = refund_due(order.placed.amount, order.delivered_quantity, order.placed.quantity)
-                .map_err(|_| Rejection::Conflict("the refund does not fit"))?;
+                .map_err(|_| Rejection::Conflict("the refund is out of range"))?;
             let transaction_id = refunded_amount.is_positive().then_some(refund_transaction_id);
             Ok(vec![OrderCancelled { by, refunded_amount, transaction_id, reason_hash }.into()])
         }
@@ -212,10 +212,11 @@ pub fn decide(order: &Order, command: OrderCommand) -> Result<Vec<OrderEvent>, R
     }
 }
 
-/// The one fold of the order stream. `None` only before `OrderPlaced`.
+/// Folds an event into the state. This is the only fold of the order stream. Returns `None` only before
+/// `OrderPlaced`.
 ///
-/// An event that cannot follow (a stream that begins with anything else) leaves the state as it
-/// is: the log is the truth, and `verify` names such a stream.
+/// An event that cannot follow leaves the state unchanged, as in a stream that starts with anything but
+/// `OrderPlaced`. The log is the source of truth, and `verify` reports such a stream.
 pub fn evolve(state: Option<Order>, id: OrderId, event: &OrderEvent, at: &Moment) -> Option<Order> {
     let mut order = match (state, event) {
         (None, OrderEvent::OrderPlaced(placed)) => {
@@ -269,7 +270,7 @@ pub fn evolve(state: Option<Order>, id: OrderId, event: &OrderEvent, at: &Moment
             order.cancelled_on = Some(at.recorded_at);
             order.refunded_amount = e.refunded_amount;
         }
-        // A read changes nothing that the order shows, and what is erased was never in it.
+        // Reading codes changes no visible field, and erased data was never part of the state.
         OrderEvent::VouchersRevealed(_) | OrderEvent::PersonalDataErased(_) => {
             order.version = at.version;
             order.last_event_id = at.event_id;
@@ -288,7 +289,7 @@ fn deliver(order: &mut Order, vouchers: &[String], at: &Moment) {
 }
 
 crate::codec::stream_events! {
-    /// What can happen to an order.
+    /// Events of an order.
     OrderEvent {
         OrderPlaced = 1,
         OrderQueued = 1,

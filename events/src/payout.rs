@@ -1,7 +1,7 @@
 //! The payout stream: from requested and debited to paid, failed or cancelled.
 //!
-//! A payout debits the wallet when it is requested; one that fails or is cancelled gives all of it
-//! back. PAID, FAILED and CANCELLED are final (contract, "Client API").
+//! A request debits the wallet. A failure or cancellation refunds the full amount. PAID, FAILED and CANCELLED are
+//! final (contract, "Client API").
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use crate::beneficiary::Beneficiary;
 use crate::wallet::{self, Purpose, Wallet, WalletCommand, WalletEvent};
 use crate::{AccountId, BeneficiaryId, Currency, Moment, Money, PayoutId, Rejection, TransactionId, WalletId};
 
-/// Money was taken from the wallet, to be sent to the beneficiary.
+/// A new payout. Its amount is debited from the wallet, to be sent to the beneficiary.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PayoutRequested {
     pub account_id: AccountId,
@@ -21,29 +21,29 @@ pub struct PayoutRequested {
     pub amount: Money,
     pub currency: Currency,
     pub client_reference: Option<String>,
-    /// The debit's wallet movement.
+    /// Id of the debit's wallet movement.
     pub transaction_id: TransactionId,
 }
 
-/// The money has arrived.
+/// The arrival of the money at the beneficiary.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PayoutPaid {}
 
-/// The money could not be sent, and was refunded.
+/// A failure to send the money, with a refund.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PayoutFailed {
     pub refunded_amount: Money,
-    /// The refund's wallet movement.
+    /// Id of the refund's wallet movement.
     pub transaction_id: TransactionId,
-    /// SHA-256 (hex) over a salt and the operator's reason; both stand in the vault.
+    /// SHA-256 (hex) over a salt and the operator's reason. The vault stores both.
     pub reason_hash: Option<String>,
 }
 
-/// The client took it back before it was settled, and was refunded.
+/// A cancellation by the client before settlement, with a refund.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PayoutCancelled {
     pub refunded_amount: Money,
-    /// The refund's wallet movement.
+    /// Id of the refund's wallet movement.
     pub transaction_id: TransactionId,
 }
 
@@ -73,37 +73,40 @@ impl PayoutStatus {
     }
 }
 
-/// A payout's state: the fold of its stream, and the row of the table `payouts`.
+/// State of a payout: the fold of its stream, and the row of the table `payouts`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Payout {
     pub id: PayoutId,
     pub version: i64,
-    /// Event id of `PayoutRequested`: the correlation id of all that follows.
+    /// Event id of `PayoutRequested`: the correlation id of all later events.
     pub requested_event_id: Uuid,
     pub last_event_id: Uuid,
     pub requested: PayoutRequested,
     pub status: PayoutStatus,
-    /// The refund's wallet movement, if there was one.
+    /// Id of the refund's wallet movement, if there is one.
     pub refund_transaction_id: Option<TransactionId>,
     pub created_at: DateTime<Utc>,
-    /// When it became final.
+    /// Time at which the payout became final.
     pub settled_at: Option<DateTime<Utc>>,
     pub updated_at: DateTime<Utc>,
 }
 
-/// The human-readable reference of a payout in the wallet's movements: unique because the id is.
+/// Returns the human-readable reference of a payout in the wallet's movements. It is unique because the id is.
 pub fn reference_code(id: PayoutId) -> String {
     format!("PAY-{id:010}")
 }
 
+/// A client's request for a payout.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestPayout {
     pub amount: Money,
     pub client_reference: Option<String>,
 }
 
-/// Decides a payout: one append over two streams, `PayoutRequested` and `WalletDebited`, or
-/// neither. Refusals come in the order account, beneficiary, wallet, currency, balance.
+/// Decides a new payout: one append to two streams, `PayoutRequested` and `WalletDebited`, or neither.
+///
+/// # Errors
+/// Checks account, beneficiary, wallet, currency and balance in this order, and returns the first rejection.
 pub fn request(
     account: &Account,
     beneficiary: Option<&Beneficiary>,
@@ -136,7 +139,7 @@ pub fn request(
     Ok((requested, debited))
 }
 
-/// `refund_transaction_id` names the refund's wallet movement.
+/// Command on a pending payout. `refund_transaction_id` becomes the id of the refund's wallet movement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PayoutCommand {
     Pay,
@@ -144,7 +147,11 @@ pub enum PayoutCommand {
     Cancel { refund_transaction_id: TransactionId },
 }
 
-/// What happens to a payout, and to the wallet that paid it.
+/// Decides a command on a payout. Returns the payout's event, and the wallet's event if the command refunds the
+/// payment.
+///
+/// # Errors
+/// Rejects a payout that is no longer pending, and a refund that does not fit into the wallet's balance.
 pub fn decide(payout: &Payout, wallet: &Wallet, command: PayoutCommand) -> Result<(PayoutEvent, Option<WalletEvent>), Rejection> {
     if payout.status != PayoutStatus::Pending {
         return Err(match command {
@@ -168,10 +175,11 @@ pub fn decide(payout: &Payout, wallet: &Wallet, command: PayoutCommand) -> Resul
     })
 }
 
-/// The one fold of the payout stream. `None` only before `PayoutRequested`.
+/// Folds an event into the state. This is the only fold of the payout stream. Returns `None` only before
+/// `PayoutRequested`.
 ///
-/// What cannot follow is folded all the same: the log is the truth, and `verify` names such a
-/// stream.
+/// An event that cannot follow is folded like any other. The log is the source of truth, and `verify` reports such
+/// a stream.
 pub fn evolve(state: Option<Payout>, id: PayoutId, event: &PayoutEvent, at: &Moment) -> Option<Payout> {
     let mut payout = match (state, event) {
         (None, PayoutEvent::PayoutRequested(requested)) => {
@@ -207,7 +215,7 @@ pub fn evolve(state: Option<Payout>, id: PayoutId, event: &PayoutEvent, at: &Mom
 }
 
 crate::codec::stream_events! {
-    /// What can happen to a payout.
+    /// Events of a payout.
     PayoutEvent {
         PayoutRequested = 1,
         PayoutPaid = 1,

@@ -1,4 +1,4 @@
-//! Placing an order: one append over two streams, `OrderPlaced` and `WalletDebited`, or neither.
+//! Placing of orders: one append to two streams, `OrderPlaced` and `WalletDebited`, or neither.
 
 use crate::account::{Account, AccountStatus};
 use crate::catalogue::Product;
@@ -7,6 +7,7 @@ use crate::price::{Price, price};
 use crate::wallet::{self, Purpose, Wallet, WalletCommand, WalletEvent};
 use crate::{Currency, Money, OrderId, ProductId, Rejection, TransactionId};
 
+/// A client's request for an order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlaceOrder {
     pub product_id: ProductId,
@@ -16,18 +17,18 @@ pub struct PlaceOrder {
     pub metadata_hash: Option<String>,
 }
 
-/// The human-readable reference of an order: unique because the id is.
+/// Returns the human-readable reference of an order. It is unique because the id is.
 pub fn reference_code(order_id: OrderId) -> String {
     format!("ORD-{order_id:010}")
 }
 
-/// The order that has this reference, if any order can have it.
+/// Returns the id of the order with this reference, or `None` if the text is not a well-formed reference.
 pub fn order_of_reference(reference: &str) -> Option<OrderId> {
     let id = reference.strip_prefix("ORD-")?.parse().ok()?;
     (reference_code(id) == reference).then_some(id)
 }
 
-/// What an order of this would cost, and the wallet that would pay it.
+/// The price of a possible order, and the wallet that would pay it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quote<'a> {
     pub product: &'a Product,
@@ -35,10 +36,11 @@ pub struct Quote<'a> {
     pub price: Price,
 }
 
-/// Prices an order. Refusals come in the order product, price, currency; whether the wallet's
-/// balance covers it is not asked.
+/// Prices an order. Does not check whether the balance covers the price. `wallet_in` finds the account's wallet in
+/// a currency.
 ///
-/// `wallet_in` finds the account's wallet of a currency.
+/// # Errors
+/// Checks product, price and currency in this order, and returns the first rejection.
 pub fn quote<'a>(
     account: &Account,
     product: Option<&'a Product>,
@@ -54,8 +56,10 @@ pub fn quote<'a>(
     Ok(Quote { product, wallet, price })
 }
 
-/// Decides an order at what [`quote`] says. Refusals come in the order account, product, price,
-/// balance.
+/// Decides an order at the price from [`quote`].
+///
+/// # Errors
+/// Checks account, product, price, currency and balance in this order, and returns the first rejection.
 pub fn place<'a>(
     account: &Account,
     product: Option<&'a Product>,
@@ -154,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn both_streams_or_neither() {
+    fn an_order_appends_to_both_streams() {
         let (placed, debited) =
             attempt(&account(AccountStatus::Active, vec![]), Some(&product(true)), Some(&wallet("20.00")), order("10.00", 2))
                 .unwrap();
@@ -164,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_specific_discount_counts() {
+    fn the_most_specific_discount_applies() {
         let rule = |product_id, category_id, percent: &str| DiscountRule {
             product_id,
             category_id,
@@ -180,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_come_in_their_order() {
+    fn checks_run_in_the_documented_order() {
         let (active, suspended) = (account(AccountStatus::Active, vec![]), account(AccountStatus::Suspended, vec![]));
         let refused = |account, product: Option<&Product>, wallet: Option<&Wallet>, order| {
             attempt(account, product, wallet, order).unwrap_err()
@@ -201,8 +205,8 @@ mod tests {
     }
 
     proptest! {
-        /// The quote is what the order is charged, and a refusal is the same refusal; only a
-        /// balance that is too low is the order's alone.
+        /// The order is charged the quoted price, and both reject for the same reason. Only the order checks the
+        /// balance.
         #[test]
         fn a_quote_equals_the_charge(
             cents in 1i64..2_000_000, quantity in 1i32..8, discount in 0i64..10_000, balance in 0i64..10_000_000,
@@ -236,9 +240,9 @@ mod tests {
             }
         }
 
-        /// The two ways to find a discount agree.
+        /// Both ways to find a discount agree.
         #[test]
-        fn discounts_are_found_alike(rules in prop::collection::vec((0i64..4, 0i64..4, 0i64..10_000), 0..12)) {
+        fn both_discount_lookups_agree(rules in prop::collection::vec((0i64..4, 0i64..4, 0i64..10_000), 0..12)) {
             let mut discounts: Vec<DiscountRule> = Vec::new();
             for (product, category, cents) in rules {
                 let product_id = (product > 0).then_some(product);

@@ -1,22 +1,25 @@
-//! The one price function: quotes and orders both come from here.
+//! The only price function. Quotes and orders both use it.
 
 use rust_decimal::Decimal;
 
 use crate::{Money, MoneyError, Percent};
 
-/// What an order costs, and why.
+/// Price of an order, with its components.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Price {
-    /// denomination × quantity
+    /// denomination × quantity.
     pub face_value: Money,
     pub discount: Percent,
-    /// face value − amount
+    /// face value − amount.
     pub discount_amount: Money,
-    /// `round_half_up(denomination × quantity × (1 − discount/100), 2)`
+    /// Charged amount: `round_half_up(denomination × quantity × (1 − discount/100), 2)`.
     pub amount: Money,
 }
 
-/// Errors when the total does not fit into [`Money`].
+/// Computes the price of an order.
+///
+/// # Errors
+/// Fails if an amount does not fit into [`Money`].
 pub fn price(denomination: Money, quantity: i32, discount: Percent) -> Result<Price, MoneyError> {
     let face = denomination.decimal().checked_mul(Decimal::from(quantity)).ok_or(MoneyError::OutOfRange)?;
     let share = (Decimal::ONE_HUNDRED - discount.decimal()) / Decimal::ONE_HUNDRED;
@@ -25,7 +28,10 @@ pub fn price(denomination: Money, quantity: i32, discount: Percent) -> Result<Pr
     Ok(Price { face_value, discount, discount_amount: face_value.checked_sub(amount)?, amount })
 }
 
-/// What a cancellation gives back: `amount − round_half_up(amount × delivered / quantity, 2)`.
+/// Computes the refund of a cancellation: `amount − round_half_up(amount × delivered / quantity, 2)`.
+///
+/// # Errors
+/// Fails if `quantity` is not positive or an amount does not fit into [`Money`].
 pub fn refund_due(amount: Money, delivered_quantity: i32, quantity: i32) -> Result<Money, MoneyError> {
     if quantity <= 0 {
         return Err(MoneyError::OutOfRange);
@@ -52,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn refunds_what_was_not_delivered() {
+    fn a_refund_covers_the_undelivered_units() {
         assert_eq!(refund_due(money("10.00"), 1, 3).unwrap(), money("6.67"));
         assert_eq!(refund_due(money("10.00"), 0, 3).unwrap(), money("10.00"));
         assert_eq!(refund_due(money("10.00"), 3, 3).unwrap(), money("0.00"));

@@ -1,8 +1,8 @@
-//! The reconciliation stream: a statement of a bank or payment processor was imported, and what
-//! people decided about its lines.
+//! The reconciliation stream: the import of a statement from a bank or payment processor, and people's decisions
+//! about its lines.
 //!
-//! What the lines say stands sealed in the vault, and so do the reasons. Matches that follow from the
-//! lines and the log alone are no events: they are computed when they are asked for.
+//! The vault stores the sealed lines and the reasons. Matches that follow from the lines and the log alone are no
+//! events: each request computes them.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::erasure::PersonalDataErased;
 use crate::{DecisionId, Moment, PayoutId, Rejection, StatementId, TransactionId};
 
-/// What a statement was read from.
+/// File format of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StatementFormat {
     #[serde(rename = "csv")]
@@ -37,52 +37,53 @@ impl StatementFormat {
     }
 }
 
-/// A statement was imported; one file is imported once.
+/// An imported statement. Each file can be imported only once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StatementImported {
     pub format: StatementFormat,
-    /// Keyed SHA-256 (hex) of the file; the lines stand in the vault under it.
+    /// Keyed SHA-256 (hex) of the file. The vault stores the lines under it.
     pub fingerprint: String,
-    /// How many lines it has, numbered from 1.
+    /// Number of lines. Lines are numbered from 1.
     pub lines: i32,
-    /// The days that its lines were booked on.
+    /// First booking day of the lines.
     pub first_day: NaiveDate,
+    /// Last booking day of the lines.
     pub last_day: NaiveDate,
 }
 
-/// What a person said a line is.
+/// A person's decision about the meaning of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "decision", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Decision {
-    /// The money of this funding.
+    /// The line is the money of this funding.
     Funding { transaction_id: TransactionId },
-    /// The money of this payout.
+    /// The line is the money of this payout.
     Payout { payout_id: PayoutId },
-    /// Nothing that the ledger should know: a fee of the bank, interest.
+    /// The line does not concern the ledger, for example a bank fee or interest.
     Ignored,
 }
 
-/// A person decided what a line is.
+/// A recorded decision about a line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MatchDecided {
     pub decision_id: DecisionId,
     pub line: i32,
     #[serde(flatten)]
     pub decision: Decision,
-    /// SHA-256 (hex) over a salt and the reason; both stand in the vault.
+    /// SHA-256 (hex) over a salt and the reason. The vault stores both.
     pub reason_hash: String,
 }
 
-/// A person took a decision back.
+/// A revocation of a decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MatchDecisionRevoked {
     pub decision_id: DecisionId,
     pub line: i32,
-    /// SHA-256 (hex) over a salt and the reason; both stand in the vault.
+    /// SHA-256 (hex) over a salt and the reason. The vault stores both.
     pub reason_hash: String,
 }
 
-/// A decision that stands.
+/// A decision in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decided {
     pub id: DecisionId,
@@ -90,23 +91,27 @@ pub struct Decided {
     pub decision: Decision,
 }
 
-/// A statement's state: the fold of its stream, and the row of the table `bank_statements`.
+/// State of a statement: the fold of its stream, and the row of the table `bank_statements`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statement {
     pub id: StatementId,
     pub version: i64,
     pub imported: StatementImported,
-    /// By line.
+    /// Decisions in force, by line number.
     pub decisions: BTreeMap<i32, Decided>,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
 }
 
 impl Statement {
-    /// Most lines of one statement.
+    /// Maximum number of lines in a statement.
     pub const MOST_LINES: usize = 50_000;
 
-    /// Decides what a line is; none if just that was decided before.
+    /// Decides the meaning of a line. Returns `None` if the same decision is already in force.
+    ///
+    /// # Errors
+    /// Fails if the line does not exist, has another decision, or names a funding or payout that another line
+    /// already matches.
     pub fn decide(
         &self,
         decision_id: DecisionId,
@@ -121,23 +126,27 @@ impl Statement {
             return if known.decision == decision {
                 Ok(None)
             } else {
-                Err(Rejection::Conflict("the line is decided already: revoke that decision first"))
+                Err(Rejection::Conflict("the line already has another decision: revoke that decision first"))
             };
         }
         if decision != Decision::Ignored && self.decisions.values().any(|known| known.decision == decision) {
-            return Err(Rejection::Conflict("another line was decided to be this one"));
+            return Err(Rejection::Conflict("another line of the statement is already matched to this funding or payout"));
         }
         Ok(Some(MatchDecided { decision_id, line, decision, reason_hash }.into()))
     }
 
-    /// Takes the decision about a line back.
+    /// Revokes the decision about a line.
+    ///
+    /// # Errors
+    /// Fails with [`Rejection::NotFound`] if the line has no decision.
     pub fn revoke(&self, line: i32, reason_hash: String) -> Result<ReconciliationEvent, Rejection> {
         let known = self.decisions.get(&line).ok_or(Rejection::NotFound)?;
         Ok(MatchDecisionRevoked { decision_id: known.id, line, reason_hash }.into())
     }
 }
 
-/// The one fold of the reconciliation stream. `None` only before `StatementImported`.
+/// Folds an event into the state. This is the only fold of the reconciliation stream. Returns `None` only before
+/// `StatementImported`.
 pub fn evolve(state: Option<Statement>, id: StatementId, event: &ReconciliationEvent, at: &Moment) -> Option<Statement> {
     let mut statement = match (state, event) {
         (None, ReconciliationEvent::StatementImported(imported)) => Statement {
@@ -152,7 +161,7 @@ pub fn evolve(state: Option<Statement>, id: StatementId, event: &ReconciliationE
         (Some(statement), _) => statement,
     };
     match event {
-        // What lines say is not in the log; what was decided about them stays.
+        // The log does not contain the lines, so an erasure leaves the decisions in place.
         ReconciliationEvent::StatementImported(_) | ReconciliationEvent::PersonalDataErased(_) => {}
         ReconciliationEvent::MatchDecided(e) => {
             statement.decisions.insert(e.line, Decided { id: e.decision_id, decision: e.decision });
@@ -165,7 +174,7 @@ pub fn evolve(state: Option<Statement>, id: StatementId, event: &ReconciliationE
 }
 
 crate::codec::stream_events! {
-    /// What can happen to a bank's statement.
+    /// Events of a bank statement.
     ReconciliationEvent {
         StatementImported = 1,
         MatchDecided = 1,
@@ -201,11 +210,11 @@ mod tests {
     const FUNDING: Decision = Decision::Funding { transaction_id: 9 };
 
     #[test]
-    fn a_line_is_decided_once_and_again_only_after_it_was_revoked() {
+    fn a_line_accepts_another_decision_only_after_a_revocation() {
         let statement = imported();
         let event = statement.decide(1, 2, FUNDING, "h".into()).unwrap().unwrap();
         let statement = after(statement, &event);
-        assert_eq!(statement.decide(2, 2, FUNDING, "h".into()), Ok(None), "the same again changes nothing");
+        assert_eq!(statement.decide(2, 2, FUNDING, "h".into()), Ok(None), "repeating a decision changes nothing");
         assert!(matches!(statement.decide(2, 2, Decision::Ignored, "h".into()), Err(Rejection::Conflict(_))));
         let revoked = statement.revoke(2, "h".into()).unwrap();
         let statement = after(statement, &revoked);
@@ -214,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_lines_are_one_funding_but_many_may_be_ignored() {
+    fn only_one_line_matches_a_funding_but_many_lines_can_be_ignored() {
         let statement = imported();
         let event = statement.decide(1, 1, FUNDING, "h".into()).unwrap().unwrap();
         let statement = after(statement, &event);

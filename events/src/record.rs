@@ -6,17 +6,17 @@ use uuid::Uuid;
 
 use crate::{AccountId, Event, Position, ShardId, StreamType};
 
-/// Where and when an event stands in the log: what `evolve` may know beside the event itself.
+/// Place and time of an event in the log. `evolve` sees this and the event, and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     pub position: Position,
     pub event_id: Uuid,
-    /// The stream's version after this event; the first event makes version 1.
+    /// Version of the stream after this event. The first event makes version 1.
     pub version: i64,
     pub recorded_at: DateTime<Utc>,
 }
 
-/// An event as it stands in the log.
+/// An event as the log stores it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recorded {
     pub shard_id: ShardId,
@@ -27,26 +27,26 @@ pub struct Recorded {
     pub metadata: Metadata,
 }
 
-/// Who caused an event and what it belongs to. Opaque ids only: the log may be published.
+/// Actor and context of an event. Contains opaque ids only, because the log may be published.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metadata {
     pub actor: Actor,
-    /// Whose event it is; none for the catalogue's.
+    /// Account that the event belongs to. `None` for events of the catalogue.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub account_id: Option<AccountId>,
-    /// The request's `X-Request-ID`, or the name of the process that acted by itself.
+    /// `X-Request-ID` of the request, or the name of the background process that acted.
     pub request_id: String,
-    /// The first event of the story that this one belongs to; its own id when it begins one.
+    /// Id of the first event in the chain that this event belongs to. The first event carries its own id.
     pub correlation_id: Uuid,
-    /// The event that led to this one, if another did.
+    /// Id of the event that directly caused this one, if any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub causation_id: Option<Uuid>,
-    /// SHA-256 (hex) of the idempotency key's scope and text, where there was one.
+    /// SHA-256 (hex) of the scope and text of the idempotency key, if the request had one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub idempotency_key_hash: Option<String>,
 }
 
-/// Who acted.
+/// Party that caused an event. The number is the id of the credential, user or operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Actor {
@@ -54,13 +54,14 @@ pub enum Actor {
     User(i64),
     Operator(i64),
     Fulfilment,
-    /// The job that carries an operator's replay out.
+    /// Background job that carries out an operator's webhook replay.
     Replay,
     Sandbox,
 }
 
 impl Actor {
-    /// `credential`, `user`, `operator`, `fulfilment`, `replay` or `sandbox`, and which one.
+    /// Returns the kind (`credential`, `user`, `operator`, `fulfilment`, `replay` or `sandbox`) and the id, if the
+    /// kind has one.
     pub fn kind(self) -> (&'static str, Option<i64>) {
         match self {
             Actor::Credential(id) => ("credential", Some(id)),
@@ -73,7 +74,7 @@ impl Actor {
     }
 }
 
-/// `credential 3`, `fulfilment`.
+/// Formats the actor as its kind and id: `credential 3`, `fulfilment`.
 impl fmt::Display for Actor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind() {

@@ -1,4 +1,4 @@
-/// Why a command was refused. A refused command has no effect.
+/// Reason for refusing a command. A refused command has no effect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
     #[error("not found")]
@@ -9,15 +9,15 @@ pub enum Rejection {
     CredentialRevoked,
     #[error("the user was removed")]
     UserRemoved,
-    #[error("the caller may not be shown the signing secret of the webhook's credential")]
+    #[error("the caller is not allowed to see the signing secret of the webhook's credential")]
     SecretNotVisible,
     #[error("the product is not available")]
     ProductUnavailable,
-    #[error("the denomination is not one of the product's")]
+    #[error("the product does not offer this denomination")]
     InvalidDenomination,
-    #[error("the quantity is above the product's maximum of {max_quantity}")]
+    #[error("the quantity exceeds the product's maximum of {max_quantity}")]
     QuantityLimitExceeded { max_quantity: i32 },
-    #[error("the account has no wallet in the currency that is asked for")]
+    #[error("the account has no wallet in the required currency, or the named wallet has another currency")]
     CurrencyMismatch,
     #[error("the wallet's balance does not cover the amount")]
     InsufficientBalance,
@@ -25,11 +25,11 @@ pub enum Rejection {
     OrderNotCancellable,
     #[error("the payout is no longer pending")]
     PayoutNotCancellable,
-    #[error("another request carries this client_reference")]
+    #[error("another request already uses this client_reference")]
     DuplicateReference,
     #[error("the idempotency key was used with another request")]
     IdempotencyKeyReused,
-    #[error("the account has as many webhooks as it may")]
+    #[error("the account has reached the limit of 20 webhooks")]
     WebhookLimitReached,
     #[error("the webhook is inactive or deleted")]
     WebhookInactive,
@@ -39,7 +39,7 @@ pub enum Rejection {
     DeliveryAttemptsExhausted,
     #[error("{0}")]
     Conflict(&'static str),
-    /// A field of the request that only the ledger's state shows to be wrong.
+    /// An invalid request field that only the state of the ledger reveals.
     #[error("{field} {problem}")]
     InvalidField { field: &'static str, problem: &'static str },
 }

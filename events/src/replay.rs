@@ -1,8 +1,8 @@
 //! The replay stream: an operator has events delivered to a webhook again, or for the first time.
 //!
-//! A replay goes through the log from one position up to its own request, in steps. Each step is an
-//! event that names what it delivers, so the deliveries of a replay are derived from the log like
-//! any others, and whoever goes on after a crash begins where the last step ended.
+//! A replay walks the log in steps, from one position up to its own request. Each step is an event that names the
+//! events to deliver. The deliveries of a replay therefore derive from the log like all others. After a crash, the
+//! next run continues where the last step ended.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -11,14 +11,14 @@ use uuid::Uuid;
 use crate::webhook::{Webhook, WebhookEventType};
 use crate::{AccountId, Moment, Position, Rejection, ReplayId, WebhookId};
 
-/// Which events a replay delivers.
+/// Selection of the events that a replay delivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplayKind {
-    /// Those that the webhook was told of, or should have been: each has a delivery.
+    /// Events that already have a delivery to the webhook, successful or not.
     Deliveries,
-    /// Those of its types that never reached it and are not on their way, also from before it
-    /// existed.
+    /// Events of the subscribed types that never reached the webhook and have no pending delivery. Includes events
+    /// from before the webhook existed.
     Missed,
 }
 
@@ -42,19 +42,19 @@ pub struct WebhookReplayRequested {
     pub account_id: AccountId,
     pub webhook_id: WebhookId,
     pub kind: ReplayKind,
-    /// The types that the webhook was subscribed to.
+    /// Event types that the webhook was subscribed to.
     pub events: Vec<WebhookEventType>,
-    /// The first position that is looked at; the last one is right before this event.
+    /// First position to examine. The last one is right before this event.
     pub from: Position,
-    /// Deliveries made in a second, at most.
+    /// Maximum number of deliveries made per second.
     pub per_second: i32,
 }
 
-/// One step: these events are delivered, and everything before `next` has been looked at.
+/// One step: it delivers these events and has examined every position before `next`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WebhookReplayAdvanced {
     pub webhook_id: WebhookId,
-    /// In the order of their positions.
+    /// Event ids, ordered by position.
     pub events: Vec<Uuid>,
     pub next: Position,
 }
@@ -62,11 +62,11 @@ pub struct WebhookReplayAdvanced {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WebhookReplayCompleted {}
 
-/// An operator stopped it: what it has made and is still pending fails.
+/// A stop by an operator. The pending deliveries of the replay fail.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WebhookReplayCancelled {}
 
-/// The webhook was switched off or deleted before the replay had ended.
+/// An early end, because the webhook was switched off or deleted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WebhookReplayFailed {}
 
@@ -95,7 +95,7 @@ impl ReplayStatus {
     }
 }
 
-/// A replay's state: the fold of its stream, and the row of the table `webhook_replays`.
+/// State of a replay: the fold of its stream, and the row of the table `webhook_replays`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replay {
     pub id: ReplayId,
@@ -107,22 +107,26 @@ pub struct Replay {
     pub per_second: i32,
     pub status: ReplayStatus,
     pub from: Position,
-    /// Where the next step begins.
+    /// Position at which the next step begins.
     pub next: Position,
-    /// The position of the request: what is later is delivered without a replay.
+    /// Position of the request, where the replay ends. Later events are delivered without a replay.
     pub until: Position,
-    /// Deliveries made so far.
+    /// Number of deliveries made so far.
     pub deliveries: i64,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
 }
 
 impl Replay {
-    /// Most deliveries in a step.
+    /// Maximum number of deliveries in a step.
     pub const MOST_PER_STEP: usize = 500;
 
-    /// Decides a step that was prepared from position `at` on. A webhook that no longer listens
-    /// ends the replay.
+    /// Decides a prepared step that starts at position `at`. If the webhook no longer receives deliveries, the
+    /// step ends the replay as failed.
+    ///
+    /// # Errors
+    /// Rejects a step of an ended replay. Also rejects a step that does not start where the last one ended, goes
+    /// past the request, or has more than [`Replay::MOST_PER_STEP`] deliveries.
     pub fn advance(
         &self,
         webhook: Option<&Webhook>,
@@ -135,7 +139,7 @@ impl Replay {
         }
         let is_step = at == self.next && at <= next && next <= self.until && events.len() <= Self::MOST_PER_STEP;
         if !is_step {
-            return Err(Rejection::Conflict("the replay has gone on without this step"));
+            return Err(Rejection::Conflict("the step does not continue the replay: another step was recorded meanwhile"));
         }
         if webhook.is_none_or(|webhook| webhook.listening().is_err()) {
             return Ok(vec![WebhookReplayFailed {}.into()]);
@@ -159,7 +163,8 @@ impl Replay {
     }
 }
 
-/// The one fold of the replay stream. `None` only before `WebhookReplayRequested`.
+/// Folds an event into the state. This is the only fold of the replay stream. Returns `None` only before
+/// `WebhookReplayRequested`.
 pub fn evolve(state: Option<Replay>, id: ReplayId, event: &ReplayEvent, at: &Moment) -> Option<Replay> {
     let mut replay = match (state, event) {
         (None, ReplayEvent::WebhookReplayRequested(e)) => Replay {
@@ -197,7 +202,7 @@ pub fn evolve(state: Option<Replay>, id: ReplayId, event: &ReplayEvent, at: &Mom
 }
 
 crate::codec::stream_events! {
-    /// What can happen to a replay.
+    /// Events of a replay.
     ReplayEvent {
         WebhookReplayRequested = 1,
         WebhookReplayAdvanced = 1,
@@ -252,14 +257,14 @@ mod tests {
     }
 
     #[test]
-    fn steps_lead_from_the_first_position_to_the_request_and_no_step_counts_twice() {
+    fn steps_run_from_the_first_position_to_the_request_and_no_step_counts_twice() {
         let (listening, events) = (webhook(true), [Uuid::from_u128(1), Uuid::from_u128(2)]);
         let replay = requested();
         assert_eq!((replay.next, replay.until, replay.deliveries), (1, 100, 0));
         let step = replay.advance(Some(&listening), 1, &events, 60).unwrap();
         let replay = after(replay, &step);
         assert_eq!((replay.next, replay.deliveries, replay.status), (60, 2, ReplayStatus::Running));
-        // Another node had prepared the same step.
+        // Another node prepared this step too.
         assert!(replay.advance(Some(&listening), 1, &events, 60).is_err());
         let last = replay.advance(Some(&listening), 60, &events[..1], 100).unwrap();
         assert_eq!(last.len(), 2);
@@ -270,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replay_of_nothing_ends_at_once() {
+    fn an_empty_replay_completes_at_once() {
         let mut replay = requested();
         replay.next = replay.until;
         let ended = replay.advance(Some(&webhook(true)), 100, &[], 100).unwrap();
@@ -278,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_webhook_that_no_longer_listens_ends_it_and_so_does_an_operator() {
+    fn an_inactive_webhook_or_an_operator_ends_a_replay() {
         for webhook in [None, Some(&webhook(false))] {
             let failed = requested().advance(webhook, 1, &[Uuid::nil()], 60).unwrap();
             let replay = after(requested(), &failed);

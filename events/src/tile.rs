@@ -1,30 +1,32 @@
-//! How a Merkle tree is cut into tiles of 256 hashes (C2SP `tlog-tiles`): their paths, and the
-//! hashes of perfect subtrees in them.
+//! Tiles of 256 hashes of a Merkle tree (C2SP `tlog-tiles`): their paths, and the hashes of perfect subtrees in
+//! them.
 //!
-//! A tile that is not full is the beginning of the full one that it grows into.
+//! A partial tile is a prefix of the full tile that it grows into.
 
 use crate::merkle::{Frontier, Hash, Node, node_hash};
 
-/// Hashes in a full tile, and entries in a full bundle.
+/// Number of hashes in a full tile, and of entries in a full bundle.
 pub const FULL: u16 = 256;
-/// Every tile spans so many levels of the tree.
+/// Number of tree levels that a tile spans.
 const HEIGHT: u8 = 8;
 
-/// A tile of hashes: the roots of `width` neighbouring subtrees of 256 to the power of `level` leaves.
+/// A tile of hashes: the roots of `width` neighbouring subtrees, each of 256 to the power of `level` leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tile {
-    /// 0 has the leaves' hashes, 1 the roots of full tiles of level 0, and so on up to 7.
+    /// Level, from 0 to 7. Level 0 contains the hashes of the leaves, level 1 the roots of full tiles of level 0,
+    /// and so on.
     pub level: u8,
     pub index: u64,
-    /// 1 to 256 ([`FULL`]).
+    /// Number of hashes, from 1 to 256 ([`FULL`]).
     pub width: u16,
 }
 
 impl Tile {
-    /// No tree of 2^63 leaves has a higher level.
+    /// Highest level of any tile in a tree of up to 2^63 leaves.
     pub const MOST_LEVEL: u8 = 7;
 
-    /// The tile that a perfect subtree's hash is in or made of, as it is in a tree of this size.
+    /// Returns the tile that contains the hash of a perfect subtree, or the hashes to compute it from, in a tree
+    /// of this size.
     pub fn holding(node: Node, size: u64) -> Tile {
         let level = node.level / HEIGHT;
         let index = (node.index << (node.level % HEIGHT)) / u64::from(FULL);
@@ -33,7 +35,7 @@ impl Tile {
         Tile { level, index, width: u16::try_from(width).unwrap_or(FULL) }
     }
 
-    /// Every tile of a tree of this size, level by level, those that are not full included.
+    /// Iterates over all tiles of a tree of this size, level by level, including partial tiles.
     pub fn all(size: u64) -> impl Iterator<Item = Tile> {
         (0..=Self::MOST_LEVEL).flat_map(move |level| {
             let hashes = size >> (level * HEIGHT);
@@ -44,17 +46,17 @@ impl Tile {
         })
     }
 
-    /// Its path below the log's prefix, such as `tile/0/x001/234.p/5`.
+    /// Returns the path below the log's prefix, such as `tile/0/x001/234.p/5`.
     pub fn path(&self) -> String {
         format!("tile/{}/{}", self.level, place(self.index, self.width))
     }
 
-    /// The path of the entries that a tile of level 0 has the hashes of.
+    /// Returns the path of the bundle of entries whose hashes a tile of level 0 contains.
     pub fn entries_path(&self) -> String {
         format!("tile/entries/{}", place(self.index, self.width))
     }
 
-    /// Reads what follows `tile/` in [`Tile::path`].
+    /// Parses the part of [`Tile::path`] after `tile/`.
     pub fn parse(path: &str) -> Option<Tile> {
         let (level, rest) = path.split_once('/')?;
         let level = number(level, 2).and_then(|level| u8::try_from(level).ok()).filter(|level| *level <= Self::MOST_LEVEL)?;
@@ -62,14 +64,14 @@ impl Tile {
         Some(Tile { level, index, width })
     }
 
-    /// Reads what follows `tile/entries/` in [`Tile::entries_path`].
+    /// Parses the part of [`Tile::entries_path`] after `tile/entries/`.
     pub fn parse_entries(place: &str) -> Option<Tile> {
         let (index, width) = parse_place(place)?;
         Some(Tile { level: 0, index, width })
     }
 
-    /// The hash of a perfect subtree, from the hashes of the tile that [`Tile::holding`] names;
-    /// none if they do not reach as far.
+    /// Computes the hash of a perfect subtree from the hashes of the tile that [`Tile::holding`] names. Returns
+    /// `None` if the tile has too few hashes.
     pub fn hash(node: Node, hashes: &[Hash]) -> Option<Hash> {
         let below = node.level % HEIGHT;
         let first = usize::try_from((node.index << below) % u64::from(FULL)).ok()?;
@@ -77,7 +79,7 @@ impl Tile {
     }
 }
 
-/// The root over as many hashes as a power of two.
+/// Computes the root over a row of hashes. The length of the row is a power of two.
 fn joined(row: &[Hash]) -> Hash {
     match row {
         [] => Hash::default(),
@@ -89,31 +91,33 @@ fn joined(row: &[Hash]) -> Hash {
     }
 }
 
-/// The right edge of a tree, as its tiles that are not full: all that it takes to go on with it.
+/// Right edge of a tree, as its partial tiles. It contains everything needed to append more leaves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edge {
     size: u64,
-    /// By level, each of 0 to 255 hashes.
+    /// Hashes of the partial tile of each level, 0 to 255 each.
     rows: [Vec<Hash>; Tile::MOST_LEVEL as usize + 1],
 }
 
 impl Edge {
-    /// Of a tree of this size; none if the hashes of some level are not as many as it has.
+    /// Builds the edge of a tree of this size. Returns `None` if the number of hashes on some level does not fit
+    /// the size.
     pub fn new(size: u64, rows: [Vec<Hash>; Tile::MOST_LEVEL as usize + 1]) -> Option<Edge> {
         let fits = |(level, row): (usize, &Vec<Hash>)| row.len() as u64 == (size >> (level * 8)) % u64::from(FULL);
         rows.iter().enumerate().all(fits).then_some(Edge { size, rows })
     }
 
+    /// Returns the number of leaves.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// The hashes of each level's tile that is not full, from level 0; some are empty.
+    /// Returns the hashes of the partial tile of each level, starting at level 0. Some are empty.
     pub fn rows(&self) -> &[Vec<Hash>] {
         &self.rows
     }
 
-    /// Appends a leaf by its hash, and hands over each tile that is full now.
+    /// Appends a leaf by its hash, and passes each tile that becomes full to `full`.
     pub fn append(&mut self, leaf: Hash, mut full: impl FnMut(Tile, Vec<Hash>)) {
         let mut hash = leaf;
         for (level, row) in (0..).zip(&mut self.rows) {
@@ -128,7 +132,7 @@ impl Edge {
         self.size += 1;
     }
 
-    /// The tree's root.
+    /// Computes the root of the tree.
     pub fn root(&self) -> Hash {
         let peak = |node: Node| Tile::hash(node, &self.rows[usize::from(node.level / HEIGHT)]);
         let peaks = Frontier::nodes(self.size).into_iter().filter_map(peak).collect();
@@ -136,8 +140,8 @@ impl Edge {
     }
 }
 
-/// A tile's index in groups of three digits, all but the last with an `x`, and its width if it is
-/// not full.
+/// Formats the index of a tile in groups of three digits, all but the last with an `x`. Adds the width of a
+/// partial tile.
 fn place(index: u64, width: u16) -> String {
     let mut text = format!("{:03}", index % 1_000);
     let mut rest = index / 1_000;
@@ -148,7 +152,7 @@ fn place(index: u64, width: u16) -> String {
     if width < FULL { format!("{text}.p/{width}") } else { text }
 }
 
-/// The reverse of [`place`], and nothing that it does not write.
+/// Parses the output of [`place`], and accepts nothing else.
 fn parse_place(path: &str) -> Option<(u64, u16)> {
     let (groups, width) = match path.split_once(".p/") {
         Some((groups, width)) => (groups, number(width, 3).filter(|width| (1..u64::from(FULL)).contains(width))?),
@@ -161,11 +165,11 @@ fn parse_place(path: &str) -> Option<(u64, u16)> {
         index = index.checked_mul(1_000)?.checked_add(digits.parse().ok()?)?;
     }
     let width = u16::try_from(width).ok()?;
-    // Leading groups of zeros, and an index that no tree has, are no tile's.
+    // Rejects leading groups of zeros, and an index that no tree reaches.
     (index < 1 << 56 && place(index, width) == path).then_some((index, width))
 }
 
-/// A number without leading zeros.
+/// Parses a number of at most `most` digits, without leading zeros.
 fn number(digits: &str, most: usize) -> Option<u64> {
     let is_plain = (1..=most).contains(&digits.len())
         && digits.bytes().all(|byte| byte.is_ascii_digit())
@@ -185,7 +189,7 @@ mod tests {
     use crate::merkle::{Frontier, MerkleError, consistency_proof, inclusion_proof, leaf_hash, root};
 
     #[test]
-    fn paths_are_those_of_the_specification() {
+    fn paths_match_the_specification() {
         let tile = |level, index, width| Tile { level, index, width };
         assert_eq!(tile(0, 1_234_067, 256).path(), "tile/0/x001/x234/067");
         assert_eq!(tile(1, 0, 17).path(), "tile/1/000.p/17");
@@ -226,9 +230,9 @@ mod tests {
         }
     }
 
-    /// The specification's own example.
+    /// Example from the specification.
     #[test]
-    fn a_tree_of_70000_is_cut_as_the_specification_says() {
+    fn a_tree_of_70000_leaves_has_the_specified_tiles() {
         let mut widths: HashMap<(u8, u16), usize> = HashMap::new();
         Tile::all(70_000).for_each(|tile| *widths.entry((tile.level, tile.width)).or_default() += 1);
         assert_eq!(widths, HashMap::from([((0, 256), 273), ((0, 112), 1), ((1, 256), 1), ((1, 17), 1), ((2, 1), 1)]));
@@ -238,14 +242,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_path_is_read_back(level in 0..=7_u8, index in 0..1_u64 << 56, width in 1..=256_u16) {
+        fn every_path_round_trips(level in 0..=7_u8, index in 0..1_u64 << 56, width in 1..=256_u16) {
             let tile = Tile { level, index, width };
             prop_assert_eq!(Tile::parse(tile.path().strip_prefix("tile/").unwrap()), Some(tile));
             prop_assert_eq!(Tile::parse_entries(tile.entries_path().strip_prefix("tile/entries/").unwrap()), Some(Tile { level: 0, ..tile }));
         }
 
         #[test]
-        fn proofs_come_out_of_tiles(size in 1..3_000_u64, one in any::<prop::sample::Index>()) {
+        fn tiles_yield_the_same_proofs_as_nodes(size in 1..3_000_u64, one in any::<prop::sample::Index>()) {
             let mut nodes = HashMap::new();
             let mut frontier = Frontier::default();
             (0..size).for_each(|n| frontier.append_noting(leaf_hash(&n.to_be_bytes()), |node, hash| _ = nodes.insert(node, *hash)));

@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 use crate::erasure::PersonalDataErased;
 use crate::{AccountId, Moment, UserId};
 
-/// What a user may do. Each role may do what those before it may.
+/// Role of a user. Each role includes the permissions of the roles before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum UserRole {
-    /// Reads all but voucher codes.
+    /// Reads everything except voucher codes.
     Viewer,
-    /// Orders, cancels, reads voucher codes, manages webhooks.
+    /// Also places and cancels orders, reads voucher codes, and manages webhooks.
     Operator,
-    /// Payouts, beneficiaries, API keys.
+    /// Also manages payouts, beneficiaries and API keys.
     Owner,
 }
 
@@ -34,42 +34,43 @@ impl UserRole {
     }
 }
 
-/// A user was given access. The email and the password stand in the vault.
+/// A new user with access. The vault stores the email and the password.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UserCreated {
     pub account_id: AccountId,
     pub role: UserRole,
     /// Salted SHA-256 (hex) of the email.
     pub email_hash: String,
-    /// MAC (hex) of the row that this made, keyed by the service; none in events of releases without MACs.
+    /// MAC (hex) of the row that this event creates, under a key of the service. Absent from events of releases
+    /// without MACs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub row_mac: Option<String>,
 }
 
-/// An operator has changed what the user may do. All sessions of the user have ended.
+/// A change of the role, by an operator. Ends all sessions of the user.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UserRoleChanged {
     pub role: UserRole,
 }
 
-/// An operator has given the user another password, which stands in the vault. All sessions of the
-/// user have ended.
+/// A new password, set by an operator and stored in the vault. Ends all sessions of the user.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct UserPasswordReset {
-    /// MAC (hex) of the row that this made, keyed by the service; none in events of releases without MACs.
+    /// MAC (hex) of the row that this event creates, under a key of the service. Absent from events of releases
+    /// without MACs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub row_mac: Option<String>,
 }
 
-/// An operator has ended all sessions of the user.
+/// The end of all sessions of the user, by an operator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UserSessionsEnded {}
 
-/// The user lost access, for ever.
+/// A permanent removal of the user's access.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UserRemoved {}
 
-/// A user's state: the fold of its stream, and the row of the table `users`.
+/// State of a user: the fold of its stream, and the row of the table `users`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct User {
     pub id: UserId,
@@ -82,7 +83,8 @@ pub struct User {
     pub updated_at: DateTime<Utc>,
 }
 
-/// The one fold of the user stream.
+/// Folds an event into the state. This is the only fold of the user stream. Returns `None` only before
+/// `UserCreated`.
 pub fn evolve(state: Option<User>, id: UserId, event: &UserEvent, at: &Moment) -> Option<User> {
     let mut user = match (state, event) {
         (None, UserEvent::UserCreated(e)) => User {
@@ -101,7 +103,7 @@ pub fn evolve(state: Option<User>, id: UserId, event: &UserEvent, at: &Moment) -
     match event {
         UserEvent::UserRoleChanged(e) => user.role = e.role,
         UserEvent::UserCreated(_) | UserEvent::UserPasswordReset(_) | UserEvent::UserSessionsEnded(_) => {}
-        // Without an email nobody can log in.
+        // A user whose email is erased cannot log in.
         UserEvent::UserRemoved(_) | UserEvent::PersonalDataErased(_) => user.is_removed = true,
     }
     user.version = at.version;
@@ -110,7 +112,7 @@ pub fn evolve(state: Option<User>, id: UserId, event: &UserEvent, at: &Moment) -
 }
 
 crate::codec::stream_events! {
-    /// What can happen to a user.
+    /// Events of a user.
     UserEvent {
         UserCreated = 1,
         UserRoleChanged = 1,
@@ -133,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_comes_and_goes() {
+    fn a_user_is_created_and_removed() {
         let created =
             UserEvent::from(UserCreated { account_id: 7, role: UserRole::Owner, email_hash: "ab".into(), row_mac: None });
         let removed = UserEvent::from(UserRemoved {});
@@ -160,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn each_role_may_what_those_before_it_may() {
+    fn each_role_outranks_the_roles_before_it() {
         assert!(UserRole::Viewer < UserRole::Operator && UserRole::Operator < UserRole::Owner);
         for role in UserRole::ALL {
             assert_eq!(UserRole::parse(role.as_str()), Some(role));

@@ -1,4 +1,4 @@
-//! The wallet stream: one wallet per account and currency, never below zero.
+//! The wallet stream: one wallet per account and currency. The balance never falls below zero.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -11,45 +11,45 @@ pub struct WalletOpened {
     pub currency: Currency,
 }
 
-/// Money came in from outside, under a reference that is used once.
+/// An incoming amount from outside the ledger. Each funding reference is used only once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WalletFunded {
     pub transaction_id: TransactionId,
     pub amount: Money,
     pub balance_after: Money,
     pub reference: String,
-    /// SHA-256 (hex) over a salt and the operator's note; both stand in the vault.
+    /// SHA-256 (hex) over a salt and the operator's note. The vault stores both.
     pub note_hash: Option<String>,
 }
 
-/// An order or a payout was paid. Version 1 knew orders only.
+/// A payment for an order or a payout. Version 1 supports orders only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WalletDebited {
     pub transaction_id: TransactionId,
     pub amount: Money,
     pub balance_after: Money,
-    /// In the payload one field, `order_id` or `payout_id`.
+    /// One field in the payload: `order_id` or `payout_id`.
     #[serde(flatten)]
     pub purpose: Purpose,
-    /// The `reference_code` of the order or payout.
+    /// `reference_code` of the order or payout.
     pub reference: String,
 }
 
-/// What a cancelled order did not deliver came back, or a payout that was not made. Version 1 knew
+/// A refund: for the undelivered part of a cancelled order, or for a payout that was not made. Version 1 supports
 /// orders only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WalletRefunded {
     pub transaction_id: TransactionId,
     pub amount: Money,
     pub balance_after: Money,
-    /// In the payload one field, `order_id` or `payout_id`.
+    /// One field in the payload: `order_id` or `payout_id`.
     #[serde(flatten)]
     pub purpose: Purpose,
-    /// The `reference_code` of the order or payout.
+    /// `reference_code` of the order or payout.
     pub reference: String,
 }
 
-/// What a wallet pays for.
+/// Order or payout that a wallet pays for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Purpose {
     #[serde(rename = "order_id")]
@@ -59,7 +59,7 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    /// The category of the movement that pays for it.
+    /// Returns the category of the movement that pays for it.
     pub fn payment(self) -> &'static str {
         match self {
             Self::Order(_) => "ORDER",
@@ -67,7 +67,7 @@ impl Purpose {
         }
     }
 
-    /// The category of the movement that gives the payment back.
+    /// Returns the category of the movement that refunds it.
     pub fn refund(self) -> &'static str {
         match self {
             Self::Order(_) => "ORDER_REFUND",
@@ -83,14 +83,14 @@ impl Purpose {
     }
 }
 
-/// An operator corrected the balance.
+/// A correction of the balance, by an operator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WalletAdjusted {
     pub transaction_id: TransactionId,
     pub direction: Direction,
     pub amount: Money,
     pub balance_after: Money,
-    /// SHA-256 (hex) over a salt and the reason; both stand in the vault.
+    /// SHA-256 (hex) over a salt and the reason. The vault stores both.
     pub reason_hash: String,
 }
 
@@ -110,7 +110,7 @@ impl Direction {
     }
 }
 
-/// A wallet's state: the fold of its stream, and the row of the table `wallets`.
+/// State of a wallet: the fold of its stream, and the row of the table `wallets`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wallet {
     pub id: WalletId,
@@ -130,7 +130,10 @@ pub enum WalletCommand {
     Adjust { direction: Direction, amount: Money, reason_hash: String },
 }
 
-/// What happens to a wallet on a command; each is one movement, `transaction_id`.
+/// Decides a command. Each command makes one movement, with the id `transaction_id`.
+///
+/// # Errors
+/// Rejects a debit that the balance does not cover, and a credit that does not fit into [`Money`].
 pub fn decide(wallet: &Wallet, transaction_id: TransactionId, command: WalletCommand) -> Result<WalletEvent, Rejection> {
     let credited =
         |amount: Money| wallet.balance.checked_add(amount).map_err(|_| Rejection::Conflict("the balance would be out of range"));
@@ -158,9 +161,10 @@ pub fn decide(wallet: &Wallet, transaction_id: TransactionId, command: WalletCom
     })
 }
 
-/// The one fold of the wallet stream. `None` only before `WalletOpened`.
+/// Folds an event into the state. This is the only fold of the wallet stream. Returns `None` only before
+/// `WalletOpened`.
 ///
-/// The balance is computed from the amounts, not taken from `balance_after`: `verify` compares.
+/// Computes the balance from the amounts and ignores `balance_after`, so that `verify` can compare the two.
 pub fn evolve(state: Option<Wallet>, id: WalletId, event: &WalletEvent, at: &Moment) -> Option<Wallet> {
     let mut wallet = match (state, event) {
         (None, WalletEvent::WalletOpened(opened)) => Wallet {
@@ -187,7 +191,7 @@ pub fn evolve(state: Option<Wallet>, id: WalletId, event: &WalletEvent, at: &Mom
     Some(wallet)
 }
 
-/// A wallet event seen as a movement of money: the row of the table `wallet_transactions`.
+/// A movement of money, extracted from a wallet event: the row of the table `wallet_transactions`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Movement<'a> {
     pub transaction_id: TransactionId,
@@ -195,19 +199,20 @@ pub struct Movement<'a> {
     pub category: &'static str,
     pub amount: Money,
     pub balance_after: Money,
-    /// The order or payout that was paid or refunded.
+    /// Order or payout that the movement pays or refunds.
     pub purpose: Option<Purpose>,
     pub reference: Option<&'a str>,
 }
 
 impl Movement<'_> {
-    /// Every category there is.
+    /// All categories of movements.
     pub const CATEGORIES: [&'static str; 6] = ["FUNDING", "ORDER", "ORDER_REFUND", "ADJUSTMENT", "PAYOUT", "PAYOUT_REFUND"];
 
     pub fn order_id(&self) -> Option<OrderId> {
         self.purpose.and_then(Purpose::order_id)
     }
 
+    /// Returns the movement of an event; `None` for `WalletOpened`.
     pub fn of(event: &WalletEvent) -> Option<Movement<'_>> {
         let (transaction_id, direction, category, amount, balance_after, purpose, reference) = match event {
             WalletEvent::WalletOpened(_) => return None,
@@ -241,7 +246,7 @@ impl Movement<'_> {
 }
 
 crate::codec::stream_events! {
-    /// What can happen to a wallet.
+    /// Events of a wallet.
     WalletEvent {
         WalletOpened = 1,
         WalletFunded = 1,
@@ -278,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overdraft_is_refused_and_the_last_cent_is_not() {
+    fn a_wallet_pays_down_to_zero_and_refuses_an_overdraft() {
         let money = |text: &str| text.parse::<Money>().unwrap();
         let funded = decide(&opened(), 1, command(0, money("10.00"))).unwrap();
         let wallet = evolve(Some(opened()), 5, &funded, &at(2)).unwrap();
@@ -288,7 +293,7 @@ mod tests {
     }
 
     proptest! {
-        /// No sequence of commands overdraws; every balance is the sum of its movements.
+        /// No sequence of commands overdraws the wallet, and every balance is the sum of its movements.
         #[test]
         fn overdraft_is_impossible(steps in prop::collection::vec((0u8..5, 1i64..5_000), 0..60)) {
             let mut wallet = opened();

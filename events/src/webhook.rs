@@ -1,6 +1,6 @@
-//! The webhook stream: who was subscribed to what, at every position of the log.
+//! The webhook stream: the subscriptions at every position of the log.
 //!
-//! Name, URL and token stand in the vault; the events commit to name and URL by salted hashes.
+//! The vault stores name, URL and token. The events commit to name and URL with salted hashes.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use crate::account::{Account, AccountStatus, Credential};
 use crate::order::OrderEvent;
 use crate::{AccountId, CredentialId, Moment, Rejection, WebhookId};
 
-/// The event types that a webhook can subscribe to (specification, "Events").
+/// Event type that a webhook can subscribe to (specification, "Events").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum WebhookEventType {
     #[serde(rename = "order.created")]
@@ -43,7 +43,7 @@ impl WebhookEventType {
         Self::ALL.into_iter().find(|known| known.as_str() == text)
     }
 
-    /// What an order event is announced as, if it is announced at all.
+    /// Returns the type under which webhooks receive an order event; `None` if they do not receive it.
     pub fn announcing(event: &OrderEvent) -> Option<WebhookEventType> {
         match event {
             OrderEvent::OrderPlaced(_) => Some(Self::OrderCreated),
@@ -55,7 +55,7 @@ impl WebhookEventType {
         }
     }
 
-    /// The type in the log of the events that are announced so.
+    /// Returns the log's event type that webhooks receive under this type.
     pub fn announced(self) -> &'static str {
         match self {
             Self::OrderCreated => "OrderPlaced",
@@ -70,25 +70,25 @@ impl WebhookEventType {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WebhookRegistered {
     pub account_id: AccountId,
-    /// Whose signing secret is the token; none for a standalone token.
+    /// Credential whose signing secret serves as the token. `None` for a standalone token.
     pub credential_id: Option<CredentialId>,
     pub events: Vec<WebhookEventType>,
     pub name_hash: String,
     pub url_hash: String,
 }
 
-/// What changed; what is absent stayed.
+/// A change of a webhook. Absent fields stay unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WebhookUpdated {
     pub events: Option<Vec<WebhookEventType>>,
     pub is_active: Option<bool>,
     pub name_hash: Option<String>,
     pub url_hash: Option<String>,
-    /// The salted hash of a new standalone token. This field and the next came later than the others. They are
-    /// left out of the payload when absent, and programs that do not know them pass over them.
+    /// Salted hash of a new standalone token. This field and the next are newer than the others. The payload omits
+    /// them when absent, and programs that do not know them ignore them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_hash: Option<String>,
-    /// The credential whose signing secret is the token from now on.
+    /// Credential whose signing secret serves as the token from now on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential_id: Option<CredentialId>,
 }
@@ -96,25 +96,25 @@ pub struct WebhookUpdated {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WebhookDeleted {}
 
-/// Somebody asked for a delivery of sample data; its `event_id` is this event's.
+/// A request for a test delivery with sample data. Its `event_id` is the id of this event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WebhookTested {
-    /// Drawn when it was asked for, so that the answer could name it.
+    /// Id of the delivery. The request draws it, so that the response can name it.
     pub delivery_id: i64,
-    /// The first type that the webhook was subscribed to.
+    /// First event type that the webhook was subscribed to.
     pub event_type: WebhookEventType,
 }
 
-/// Somebody asked that a failed delivery be tried again, with the attempts it has left. The
-/// delivery is named by its natural key: this stream's webhook, the event, the replay.
+/// A request to retry a failed delivery, with its remaining attempts. The natural key names the delivery: the
+/// webhook of this stream, the event and the replay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeliveryRetryRequested {
     pub event_id: Uuid,
-    /// 0 for the delivery that the event made.
+    /// Id of the replay that made the delivery; 0 if the event itself made it.
     pub replay_id: i64,
 }
 
-/// A webhook's state: the fold of its stream, and the row of the table `webhooks`.
+/// State of a webhook: the fold of its stream, and the row of the table `webhooks`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Webhook {
     pub id: WebhookId,
@@ -129,20 +129,24 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    /// At most so many webhooks an account (contract, "Webhooks").
+    /// Maximum number of webhooks per account (contract, "Webhooks").
     pub const MOST_PER_ACCOUNT: usize = 20;
 
+    /// Whether the webhook receives events of this type: it is active, not deleted, and subscribed to the type.
     pub fn hears(&self, event_type: WebhookEventType) -> bool {
         self.is_active && !self.is_deleted && self.events.contains(&event_type)
     }
 
-    /// Whether deliveries can be made for it: it is neither switched off nor deleted.
+    /// Returns the webhook if it can receive deliveries.
+    ///
+    /// # Errors
+    /// Fails with [`Rejection::WebhookInactive`] if the webhook is inactive or deleted.
     pub fn listening(&self) -> Result<&Webhook, Rejection> {
         if self.is_active && !self.is_deleted { Ok(self) } else { Err(Rejection::WebhookInactive) }
     }
 }
 
-/// What a retry is decided on: a delivery as the worker's record has it.
+/// State of a delivery that the decision about a retry needs, from the worker's record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retryable {
     pub event_id: Uuid,
@@ -152,11 +156,11 @@ pub struct Retryable {
 }
 
 impl Retryable {
-    /// Attempts that a delivery has (specification, "Webhook and signing limits").
+    /// Maximum number of attempts per delivery (specification, "Webhook and signing limits").
     pub const MAX_ATTEMPTS: i16 = 5;
 
-    /// The same after events of its webhook that the projection has yet to come to: a retry makes it
-    /// pending, and a webhook that is switched off fails it again.
+    /// Applies events of the webhook that the projection has not processed yet. A retry makes the delivery
+    /// pending; switching off or deleting the webhook makes it failed again.
     pub fn after<'e>(self, events: impl IntoIterator<Item = &'e WebhookEvent>) -> Retryable {
         let mut has_failed = self.has_failed;
         for event in events {
@@ -186,21 +190,24 @@ impl Retryable {
 #[derive(Clone, Debug, PartialEq)]
 pub enum WebhookCommand {
     Update(WebhookUpdated),
-    /// Replaces the standalone token by one with this salted hash.
+    /// Replaces the standalone token. `token_hash` is the salted hash of the new one.
     RotateToken {
         token_hash: String,
     },
     Delete,
-    /// Asks for a delivery with this id.
+    /// Requests a test delivery with this id.
     Test {
         delivery_id: i64,
     },
-    /// Asks that this delivery be tried again.
+    /// Requests a retry of this delivery.
     Retry(Retryable),
 }
 
-/// Decides a registration by an account that has `alive` webhooks. Refusals come in the order account, limit,
-/// credential; the credential is the one that is asked for, if it exists.
+/// Decides the registration of a webhook. `alive` is the number of webhooks that the account already has.
+/// `credential` is the requested credential, if it exists.
+///
+/// # Errors
+/// Checks account, limit and credential in this order, and returns the first rejection.
 pub fn register(
     account: &Account,
     alive: usize,
@@ -219,7 +226,11 @@ pub fn register(
     Ok(asked.into())
 }
 
-/// Whether a webhook of the account can be linked to the credential that is asked for, if that exists.
+/// Checks that a webhook of the account can link to the requested credential. `credential` is `None` if it does
+/// not exist.
+///
+/// # Errors
+/// Fails if the credential does not exist, is revoked, or belongs to another account.
 pub fn linkable(account: AccountId, credential: Option<&Credential>) -> Result<(), Rejection> {
     match credential {
         Some(credential) if credential.account_id == account && !credential.is_revoked => Ok(()),
@@ -227,8 +238,8 @@ pub fn linkable(account: AccountId, credential: Option<&Credential>) -> Result<(
     }
 }
 
-/// What happens to a webhook on a command. A deleted one cannot be found, but its history can: what asks for a
-/// delivery is told that it does not listen.
+/// Decides a command on a webhook. On a deleted webhook, changes fail with [`Rejection::NotFound`]. A test or
+/// retry fails with [`Rejection::WebhookInactive`], because the history of the webhook still exists.
 pub fn decide(webhook: &Webhook, command: WebhookCommand) -> Result<WebhookEvent, Rejection> {
     match command {
         WebhookCommand::Update(_) | WebhookCommand::RotateToken { .. } | WebhookCommand::Delete if webhook.is_deleted => {
@@ -236,7 +247,7 @@ pub fn decide(webhook: &Webhook, command: WebhookCommand) -> Result<WebhookEvent
         }
         WebhookCommand::Update(change) => Ok(change.into()),
         WebhookCommand::RotateToken { .. } if webhook.credential_id.is_some() => {
-            Err(Rejection::Conflict("the webhook's token is the signing secret of its credential: rotate that instead"))
+            Err(Rejection::Conflict("the webhook's token is the signing secret of its credential: rotate that secret instead"))
         }
         WebhookCommand::RotateToken { token_hash } => {
             Ok(WebhookUpdated { token_hash: Some(token_hash), ..WebhookUpdated::default() }.into())
@@ -254,7 +265,8 @@ pub fn decide(webhook: &Webhook, command: WebhookCommand) -> Result<WebhookEvent
     }
 }
 
-/// The one fold of the webhook stream. `None` only before `WebhookRegistered`.
+/// Folds an event into the state. This is the only fold of the webhook stream. Returns `None` only before
+/// `WebhookRegistered`.
 pub fn evolve(state: Option<Webhook>, id: WebhookId, event: &WebhookEvent, at: &Moment) -> Option<Webhook> {
     let mut webhook = match (state, event) {
         (None, WebhookEvent::WebhookRegistered(e)) => Webhook {
@@ -282,7 +294,7 @@ pub fn evolve(state: Option<Webhook>, id: WebhookId, event: &WebhookEvent, at: &
             webhook.is_active = false;
             webhook.is_deleted = true;
         }
-        // They ask for deliveries and change nothing about the webhook.
+        // Both request a delivery and change nothing about the webhook.
         WebhookEvent::WebhookTested(_) | WebhookEvent::DeliveryRetryRequested(_) => {
             webhook.version = at.version;
             return Some(webhook);
@@ -294,7 +306,7 @@ pub fn evolve(state: Option<Webhook>, id: WebhookId, event: &WebhookEvent, at: &
 }
 
 crate::codec::stream_events! {
-    /// What can happen to a webhook.
+    /// Events of a webhook.
     WebhookEvent {
         WebhookRegistered = 1,
         WebhookUpdated = 1,
@@ -338,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_standalone_token_is_rotated_and_a_credentials_secret_is_not() {
+    fn only_a_standalone_token_can_be_rotated_through_the_webhook() {
         let rotate = || WebhookCommand::RotateToken { token_hash: "t".to_owned() };
         let before = webhook(&[switched(false)]);
         let rotated = decide(&before, rotate()).unwrap();
@@ -352,11 +364,11 @@ mod tests {
         assert_eq!(linked, Webhook { credential_id: Some(9), ..after });
         assert!(matches!(decide(&linked, rotate()), Err(Rejection::Conflict(_))));
         let renamed = WebhookUpdated { name_hash: Some("n".to_owned()), ..WebhookUpdated::default() };
-        assert_eq!(evolve(Some(linked), 1, &renamed.into(), &at(4)).unwrap().credential_id, Some(9), "what is absent stays");
+        assert_eq!(evolve(Some(linked), 1, &renamed.into(), &at(4)).unwrap().credential_id, Some(9), "absent fields stay");
     }
 
     #[test]
-    fn what_came_later_to_an_update_is_left_out_when_absent() {
+    fn an_update_omits_its_newer_fields_when_absent() {
         let earlier = r#"{"events":null,"is_active":true,"name_hash":null,"url_hash":null}"#;
         assert_eq!(serde_json::from_str::<WebhookUpdated>(earlier).unwrap(), switched(true));
         assert_eq!(serde_json::to_string(&switched(true)).unwrap(), earlier);
@@ -365,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_is_of_the_first_subscribed_type_and_changes_nothing_about_the_webhook() {
+    fn a_test_uses_the_first_subscribed_type_and_leaves_the_webhook_unchanged() {
         let before = webhook(&[]);
         let test = WebhookCommand::Test { delivery_id: 5 };
         let tested = decide(&before, test.clone()).unwrap();
@@ -394,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_webhook_is_not_found_and_is_told_nothing() {
+    fn a_deleted_webhook_is_not_found_and_receives_nothing() {
         let deleted = evolve(Some(webhook(&[])), 1, &decide(&webhook(&[]), WebhookCommand::Delete).unwrap(), &at(2)).unwrap();
         for (command, expected) in [
             (WebhookCommand::Update(switched(true)), Rejection::NotFound),
@@ -408,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_webhook_is_registered_by_an_active_account_with_room_and_a_credential_of_its_own() {
+    fn registration_requires_an_active_account_below_its_limit_and_its_own_credential() {
         let created_at = at(1).recorded_at;
         let account = |status| Account {
             id: 7,
@@ -455,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn a_retry_that_nobody_has_carried_out_yet_counts_until_the_webhook_is_switched_off() {
+    fn an_unprocessed_retry_counts_until_the_webhook_is_switched_off() {
         let delivery = |has_failed| Retryable { event_id: Uuid::nil(), replay_id: 3, has_failed, attempt_count: 1 };
         let retry = |replay_id| WebhookEvent::from(DeliveryRetryRequested { event_id: Uuid::nil(), replay_id });
         let [on, off] = [true, false].map(|is_active| WebhookEvent::from(switched(is_active)));

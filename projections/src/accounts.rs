@@ -50,7 +50,7 @@ pub async fn load_credentials(
     Ok(found.into_iter().map(|row| row.0).collect())
 }
 
-/// Every account, for comparing the table with the fold.
+/// Loads all accounts. `verify` compares them with the fold.
 pub async fn all(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<Account>, sqlx::Error> {
     let found: Vec<AccountRow> =
         sqlx::query_as(concat!("SELECT ", account_columns!(), " FROM accounts WHERE shard_id = $1 ORDER BY id"))
@@ -60,7 +60,7 @@ pub async fn all(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<Account>
     Ok(found.into_iter().map(|row| row.0).collect())
 }
 
-/// Every credential, for comparing the table with the fold.
+/// Loads all credentials. `verify` compares them with the fold.
 pub async fn all_credentials(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<Credential>, sqlx::Error> {
     let found: Vec<CredentialRow> =
         sqlx::query_as(concat!("SELECT ", credential_columns!(), " FROM credentials WHERE shard_id = $1 ORDER BY id"))
@@ -144,7 +144,7 @@ pub async fn apply(conn: &mut PgConnection, shard: ShardId, events: &[Recorded])
     write_credentials(conn, shard, &credentials.values().collect::<Vec<_>>()).await
 }
 
-/// One step of the fold over accounts and credentials.
+/// Folds one event into maps of accounts and credentials.
 pub fn fold(
     accounts: &mut HashMap<AccountId, Account>,
     credentials: &mut HashMap<CredentialId, Credential>,
@@ -202,7 +202,7 @@ impl FromRow<'_, PgRow> for CredentialRow {
     }
 }
 
-/// One page of accounts, newest first.
+/// Lists one page of accounts, newest first.
 pub async fn list(pool: &PgPool, page: Page) -> Result<Listed<Account>, sqlx::Error> {
     let conditions = |query: &mut QueryBuilder<Postgres>| {
         query.push(" FROM accounts WHERE true");
@@ -211,7 +211,7 @@ pub async fn list(pool: &PgPool, page: Page) -> Result<Listed<Account>, sqlx::Er
     Ok(listed.map(|row| row.0))
 }
 
-/// One page of an account's credentials, newest first.
+/// Lists one page of an account's credentials, newest first.
 pub async fn list_credentials(pool: &PgPool, account_id: AccountId, page: Page) -> Result<Listed<Credential>, sqlx::Error> {
     let conditions = |query: &mut QueryBuilder<Postgres>| {
         query.push(" FROM credentials WHERE account_id = ").push_bind(account_id);

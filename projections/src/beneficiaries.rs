@@ -1,4 +1,4 @@
-//! `beneficiaries`: whom an account pays out to, without who that is, written inline.
+//! `beneficiaries`: the recipients of payouts, without personal data, written inline.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,7 +18,7 @@ macro_rules! beneficiary_columns {
     };
 }
 
-/// Rows by id, deleted ones too; unknown ids are left out.
+/// Loads beneficiaries by id, including deleted ones. Skips unknown ids.
 pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[BeneficiaryId]) -> Result<Vec<Beneficiary>, sqlx::Error> {
     let rows: Vec<BeneficiaryRow> = sqlx::query_as(concat!(
         "SELECT ",
@@ -32,7 +32,7 @@ pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[BeneficiaryId]
     Ok(rows.into_iter().map(|row| row.0).collect())
 }
 
-/// Writes states as rows: new ones are inserted, known ones replaced.
+/// Writes beneficiaries as rows: inserts new ones, and replaces known ones.
 pub async fn write(conn: &mut PgConnection, shard: ShardId, beneficiaries: &[&Beneficiary]) -> Result<(), ProjectionError> {
     if beneficiaries.is_empty() {
         return Ok(());
@@ -73,7 +73,7 @@ pub async fn apply(conn: &mut PgConnection, shard: ShardId, events: &[Recorded])
     write(conn, shard, &beneficiaries.values().collect::<Vec<_>>()).await
 }
 
-/// One step of the fold over many beneficiaries.
+/// Folds one event into a map of beneficiaries.
 pub fn fold(beneficiaries: &mut HashMap<BeneficiaryId, Beneficiary>, recorded: &Recorded) {
     if let Event::Beneficiary(event) = &recorded.event {
         let before = beneficiaries.remove(&recorded.stream_id);
@@ -103,7 +103,7 @@ impl FromRow<'_, PgRow> for BeneficiaryRow {
     }
 }
 
-/// One page of an account's beneficiaries, newest first; deleted ones are not shown.
+/// Lists one page of an account's beneficiaries, newest first, without deleted ones.
 pub async fn list(pool: &PgPool, shard: ShardId, account: AccountId, page: Page) -> Result<Listed<Beneficiary>, sqlx::Error> {
     let conditions = |query: &mut QueryBuilder<Postgres>| {
         query.push(" FROM beneficiaries WHERE NOT is_deleted AND shard_id = ").push_bind(shard);
@@ -113,7 +113,7 @@ pub async fn list(pool: &PgPool, shard: ShardId, account: AccountId, page: Page)
     Ok(listed.map(|row| row.0))
 }
 
-/// One of an account's beneficiaries; none when it is deleted.
+/// Finds one of an account's beneficiaries. Returns `None` if it is deleted.
 pub async fn find(
     pool: &PgPool,
     shard: ShardId,

@@ -30,7 +30,8 @@ macro_rules! category_columns {
     };
 }
 
-/// The catalogue is one for all shards: its events are in the first, every writer reads it.
+/// Loads products by id. All shards share one catalogue: its events are in the first shard, and every writer reads
+/// it.
 pub async fn load(conn: &mut PgConnection, ids: &[ProductId]) -> Result<Vec<Product>, sqlx::Error> {
     let found: Vec<ProductRow> = sqlx::query_as(concat!("SELECT ", product_columns!(), " FROM products WHERE id = ANY($1)"))
         .bind(ids)
@@ -47,7 +48,7 @@ pub async fn load_categories(conn: &mut PgConnection, ids: &[CategoryId]) -> Res
     Ok(found.into_iter().map(|row| row.0).collect())
 }
 
-/// Every product of a shard's log, for comparing the table with the fold.
+/// Loads all products from a shard's log. `verify` compares them with the fold.
 pub async fn all(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<Product>, sqlx::Error> {
     let found: Vec<ProductRow> =
         sqlx::query_as(concat!("SELECT ", product_columns!(), " FROM products WHERE shard_id = $1 ORDER BY id"))
@@ -57,7 +58,7 @@ pub async fn all(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<Product>
     Ok(found.into_iter().map(|row| row.0).collect())
 }
 
-/// Every category of a shard's log, for comparing the table with the fold.
+/// Loads all categories from a shard's log. `verify` compares them with the fold.
 pub async fn all_categories(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<Category>, sqlx::Error> {
     let found: Vec<CategoryRow> =
         sqlx::query_as(concat!("SELECT ", category_columns!(), " FROM categories WHERE shard_id = $1 ORDER BY id"))
@@ -131,7 +132,7 @@ pub async fn apply(conn: &mut PgConnection, shard: ShardId, events: &[Recorded])
     write_categories(conn, shard, &categories.values().collect::<Vec<_>>()).await
 }
 
-/// One step of the fold over products and categories.
+/// Folds one event into maps of products and categories.
 pub fn fold(products: &mut HashMap<ProductId, Product>, categories: &mut HashMap<CategoryId, Category>, recorded: &Recorded) {
     let id = recorded.stream_id;
     match &recorded.event {
@@ -184,10 +185,10 @@ pub struct ProductFilter {
     pub category_id: Option<CategoryId>,
     pub country: Option<String>,
     pub currency: Option<String>,
-    /// Part of the name or brand, in any case.
+    /// Part of the name or brand, case-insensitive.
     pub search: Option<String>,
     pub updated_since: Option<DateTime<Utc>>,
-    /// Leave out what has no image.
+    /// Whether to skip products without an image.
     pub with_image: bool,
 }
 
@@ -210,8 +211,8 @@ impl ProductFilter {
     }
 }
 
-/// One page of products, newest first, and how many there are in all: one statement, for a page
-/// can hold the whole catalogue. Their long texts stay the JSON that they are stored as.
+/// Lists one page of products, newest first, with the total. Uses one statement, because a page can contain the
+/// whole catalogue. The long texts stay the JSON that the table stores.
 pub async fn list(pool: &PgPool, filter: &ProductFilter, page: Page) -> Result<Listed<Product<Box<RawValue>>>, sqlx::Error> {
     let mut query = QueryBuilder::new("SELECT (SELECT count(*)");
     filter.write(&mut query);
@@ -219,7 +220,7 @@ pub async fn list(pool: &PgPool, filter: &ProductFilter, page: Page) -> Result<L
     filter.write(&mut query);
     query.push(" ORDER BY id DESC LIMIT ").push_bind(page.size);
     query.push(" OFFSET ").push_bind((page.number - 1).saturating_mul(page.size));
-    // Each is parsed while the database sends those behind it.
+    // Parse each row while the database sends the next ones.
     let (mut rows, mut total) = (vec![], None);
     let mut found = query.build().fetch(pool);
     while let Some(row) = found.try_next().await? {
@@ -231,7 +232,7 @@ pub async fn list(pool: &PgPool, filter: &ProductFilter, page: Page) -> Result<L
     let total = match total {
         Some(total) => total,
         None if page.number == 1 => 0,
-        // Beyond the last page no row tells.
+        // A page past the end has no row that carries the total.
         None => {
             let mut count = QueryBuilder::new("SELECT count(*)");
             filter.write(&mut count);
@@ -249,14 +250,14 @@ pub async fn find(pool: &PgPool, id: ProductId) -> Result<Option<Product>, sqlx:
     Ok(found.map(|row| row.0))
 }
 
-/// Every category, by name.
+/// Lists all categories, ordered by name.
 pub async fn categories(pool: &PgPool) -> Result<Vec<Category>, sqlx::Error> {
     let found: Vec<CategoryRow> =
         sqlx::query_as(concat!("SELECT ", category_columns!(), " FROM categories ORDER BY name, id")).fetch_all(pool).await?;
     Ok(found.into_iter().map(|row| row.0).collect())
 }
 
-/// One page of categories, newest first.
+/// Lists one page of categories, newest first.
 pub async fn list_categories(pool: &PgPool, page: Page) -> Result<Listed<Category>, sqlx::Error> {
     let conditions = |query: &mut QueryBuilder<Postgres>| {
         query.push(" FROM categories WHERE true");

@@ -7,7 +7,7 @@ use ledger_events::{Money, OrderId};
 use serde::{Serialize, Serializer};
 use uuid::Uuid;
 
-/// ISO 8601 UTC with milliseconds and `Z`: the form of every time that clients see.
+/// Formats a time as ISO 8601 in UTC, with milliseconds and `Z`. Clients see all times in this form.
 pub fn iso8601(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
@@ -64,8 +64,8 @@ struct Voucher<'a> {
     voucher_reference_number: &'a str,
 }
 
-/// The envelope's bytes of a test delivery: an order that does not exist, as the type would have it
-/// (contract, "Webhooks": `data.id` 0, `reference_code` "TEST").
+/// Builds the bytes of a test delivery's envelope. Its order does not exist, and has the state that the event type
+/// implies (contract, "Webhooks": `data.id` 0, `reference_code` "TEST").
 pub fn test_payload(
     event_id: Uuid,
     event_type: WebhookEventType,
@@ -101,8 +101,8 @@ pub fn test_payload(
     })
 }
 
-/// The envelope's bytes for an order as it was right after the event. Built once, then stored,
-/// signed and sent unchanged.
+/// Builds the bytes of the envelope for an order in its state right after the event. The envelope is built once,
+/// then stored, signed and sent unchanged.
 pub fn payload(
     event_id: Uuid,
     event_type: WebhookEventType,

@@ -1,8 +1,8 @@
-//! What is derived from the ledger's log: one file per projection, each a fold from recorded
-//! events to rows, beside the SQL of its own tables and the queries that read them.
+//! Projections of the ledger's log. Each file contains one projection: a fold from recorded events to rows, the
+//! SQL of its own tables, and the queries that read them.
 //!
-//! Every statement names its tables without a schema, so that the same code builds them in
-//! `public` and, for a rebuild, in `shadow`: the connection's `search_path` decides.
+//! Statements name the tables of a projection without a schema. The same code therefore builds them in `public`
+//! and, for a rebuild, in `shadow`: the `search_path` of the connection decides.
 
 pub mod accounts;
 pub mod beneficiaries;
@@ -36,7 +36,7 @@ pub enum ProjectionError {
     Json(#[from] serde_json::Error),
 }
 
-/// The projections that are written in the writer's own transaction.
+/// Inline projections: the writer updates them in its own transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inline {
     Accounts,
@@ -87,7 +87,7 @@ impl Inline {
         }
     }
 
-    /// Folds the next events of the log into this projection's rows.
+    /// Folds the next events of the log into the rows of this projection.
     pub async fn apply(self, conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) -> Result<(), ProjectionError> {
         match self {
             Self::Accounts => accounts::apply(conn, shard, events).await,
@@ -108,7 +108,7 @@ impl Inline {
     }
 }
 
-/// Amounts come back as they were written, with two decimals; anything else is a damaged row.
+/// Converts a stored amount. Stored amounts have two decimals; anything else is a damaged row and an error.
 pub(crate) fn money(value: Decimal) -> Result<Money, sqlx::Error> {
     Money::try_from(value).map_err(|problem| sqlx::Error::Decode(Box::new(problem)))
 }
@@ -117,7 +117,7 @@ pub(crate) fn percent(value: Decimal) -> Result<Percent, sqlx::Error> {
     Percent::try_from(value).map_err(|problem| sqlx::Error::Decode(Box::new(problem)))
 }
 
-/// A text that must be one of a closed set.
+/// Returns the parsed value of a text from a closed set, or an error that names the text.
 pub(crate) fn known<T>(value: Option<T>, text: &str) -> Result<T, sqlx::Error> {
     value.ok_or_else(|| sqlx::Error::Decode(format!("unknown value {text:?}").into()))
 }

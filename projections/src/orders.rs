@@ -32,7 +32,7 @@ macro_rules! order_columns {
     };
 }
 
-/// Rows by id, as they stand; unknown ids are left out.
+/// Loads orders by id. Skips unknown ids.
 pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[OrderId]) -> Result<Vec<Order>, sqlx::Error> {
     rows(
         sqlx::query_as(concat!(
@@ -47,7 +47,7 @@ pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[OrderId]) -> R
     )
 }
 
-/// The orders that carry these (account, `client_reference`) pairs.
+/// Loads the orders with these (account, `client_reference`) pairs.
 pub async fn load_by_client_reference(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -70,7 +70,7 @@ pub async fn load_by_client_reference(
     )
 }
 
-/// Rows in id order after an id: for comparing the table with the fold.
+/// Loads orders in id order, after an id. `verify` compares them with the fold.
 pub async fn after(conn: &mut PgConnection, shard: ShardId, id: OrderId, limit: i64) -> Result<Vec<Order>, sqlx::Error> {
     rows(
         sqlx::query_as(concat!("SELECT ", order_columns!(), " FROM orders WHERE shard_id = $1 AND id > $2 ORDER BY id LIMIT $3"))
@@ -86,7 +86,7 @@ fn rows(rows: Vec<OrderRow>) -> Result<Vec<Order>, sqlx::Error> {
     Ok(rows.into_iter().map(|row| row.0).collect())
 }
 
-/// Writes states as rows: `new` ones are inserted, `changed` ones updated.
+/// Writes orders as rows: inserts `new` ones, and updates `changed` ones.
 pub async fn write(conn: &mut PgConnection, shard: ShardId, new: &[&Order], changed: &[&Order]) -> Result<(), ProjectionError> {
     let mut write = Write::new();
     push(&mut write, shard, new, changed)?;
@@ -118,7 +118,7 @@ pub async fn apply(conn: &mut PgConnection, shard: ShardId, events: &[Recorded])
     write(conn, shard, &new, &changed).await
 }
 
-/// One step of the fold over many orders.
+/// Folds one event into a map of orders.
 pub fn fold(orders: &mut HashMap<OrderId, Order>, recorded: &Recorded, event: &order::OrderEvent) {
     let before = orders.remove(&recorded.stream_id);
     if let Some(after) = evolve(before, recorded.stream_id, event, &recorded.moment) {
@@ -170,7 +170,7 @@ impl FromRow<'_, PgRow> for OrderRow {
     }
 }
 
-/// Which orders a list shows; `account_id` is none for operators.
+/// Filter of an order list. `account_id` is `None` for operators.
 #[derive(Clone, Debug, Default)]
 pub struct OrderFilter {
     pub account_id: Option<AccountId>,
@@ -182,12 +182,12 @@ pub struct OrderFilter {
     pub created_to: Option<DateTime<Utc>>,
 }
 
-/// One page of orders, newest first, and how many there are in all.
+/// Lists one page of orders, newest first, with the total.
 pub async fn list(pool: &PgPool, shard: ShardId, filter: &OrderFilter, page: Page) -> Result<Listed<Order>, sqlx::Error> {
     list_by(pool, shard, filter, page, &Thresholds::default()).await
 }
 
-/// The same, with thresholds of the caller's.
+/// Lists a page like [`list`], with the caller's thresholds.
 pub async fn list_by(
     pool: &PgPool,
     shard: ShardId,
@@ -204,7 +204,7 @@ pub async fn list_by(
     }
 }
 
-/// By marks and counts: see [`crate::listing`].
+/// Lists the orders of one account with page anchors and counts (see [`crate::listing`]).
 async fn list_of_account(
     pool: &PgPool,
     shard: ShardId,
@@ -262,8 +262,8 @@ async fn list_of_account(
     Ok(Listed { rows: found, total })
 }
 
-/// How many of a product's orders lie in a span, which are of these groups. Where others are fewer, those are counted,
-/// and left out of all.
+/// Counts the orders of a product within a span; `groups` are the product's groups. If the other products have
+/// fewer orders, counts those and subtracts them from the total.
 async fn count_of_product(
     conn: &mut PgConnection,
     owner: (ShardId, AccountId),
@@ -287,8 +287,8 @@ async fn count_of_product(
     ORDER_GROUPS.count(conn, owner, groups, within).await
 }
 
-/// Of all accounts, for operators: the newest of each and of each status, as far as the page goes. Without dates, how
-/// many there are comes of the counts.
+/// Lists the orders of all accounts, for operators. Reads the newest orders of each account and status, up to the
+/// end of the page. Without dates, the total comes from the counts.
 async fn list_of_all(
     pool: &PgPool,
     shard: ShardId,
@@ -320,7 +320,8 @@ async fn list_of_all(
         select.push(if n > 0 { " UNION ALL (SELECT o.id, o.placed_position" } else { "(SELECT o.id, o.placed_position" });
         matching(&mut select, Some(of));
         if let Some(from) = filter.created_from {
-            // Nothing before the last mark before it: an order's position never runs against its time.
+            // Skips everything before the last anchor older than `from`: an order's time never decreases with its
+            // position.
             select
                 .push(" AND o.placed_position > coalesce((SELECT m.key FROM order_marks m WHERE m.shard_id = ")
                 .push_bind(shard);
@@ -338,14 +339,14 @@ async fn list_of_all(
     Ok(Listed { rows: found, total })
 }
 
-/// By a reference, which names one order of an account.
+/// Lists the order with a given reference. A reference identifies one order of an account.
 async fn list_by_reference(
     pool: &PgPool,
     shard: ShardId,
     filter: &OrderFilter,
     page: Page,
 ) -> Result<Listed<Order>, sqlx::Error> {
-    // A reference is made of the order's id.
+    // The reference code contains the id of the order.
     let id = match filter.reference_code.as_deref().map(placement::order_of_reference) {
         Some(None) => return Ok(Listed { rows: vec![], total: 0 }),
         id => id.flatten(),
@@ -365,7 +366,7 @@ async fn list_by_reference(
     Ok(listed.map(|row| row.0))
 }
 
-/// One order; `None` when it is unknown, or of another account than the one asked for.
+/// Finds one order. Returns `None` if it is unknown, or belongs to an account other than `account`.
 pub async fn find(pool: &PgPool, shard: ShardId, id: OrderId, account: Option<AccountId>) -> Result<Option<Order>, sqlx::Error> {
     let found: Option<OrderRow> =
         sqlx::query_as(concat!("SELECT ", order_columns!(), " FROM orders WHERE shard_id = $1 AND id = $2"))
@@ -381,14 +382,14 @@ pub async fn find(pool: &PgPool, shard: ShardId, id: OrderId, account: Option<Ac
 pub struct Queued {
     pub id: OrderId,
     pub placed_position: Position,
-    /// Units that it has not got.
+    /// Number of undelivered units.
     pub missing: i32,
 }
 
-/// Fulfilment's queue: orders placed after a position that nothing has taken up yet, oldest first.
+/// Reads the fulfilment queue: orders after a position that fulfilment has not started on, oldest first.
 ///
-/// `seen` is the head as the caller last knew it. `None` if the log does not go on from there: it was cut off, or went on
-/// with other events, as after a failover that lost commits.
+/// `seen` is the head that the caller saw last. Returns `None` if the log does not continue from there. In that
+/// case it was cut off, or continued with other events, as after a failover that lost commits.
 pub async fn unqueued(
     pool: &PgPool,
     shard: ShardId,
@@ -426,17 +427,17 @@ pub async fn unqueued(
     Ok(Some((SeenHead { position, event_id }, queued.collect())))
 }
 
-/// The head of a shard's log, as a follower has seen it.
+/// Head of a shard's log, as a follower of the log saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeenHead {
     pub position: Position,
-    /// The event at this position; none in an empty log.
+    /// Event at this position; `None` in an empty log.
     pub event_id: Option<Uuid>,
 }
 
-/// What the orders that were taken up still wait for: each (product, denomination) once.
+/// Lists what started orders still wait for: each (product, denomination) pair once.
 pub async fn waiting_for(pool: &PgPool, shard: ShardId) -> Result<Vec<(ProductId, Decimal)>, sqlx::Error> {
-    // A loose scan of the index: as many steps as pairs, however many orders wait.
+    // Loose index scan: one step per pair, however many orders wait.
     sqlx::query_as(
         "WITH RECURSIVE pairs AS (
             (SELECT product_id, denomination FROM orders
@@ -455,7 +456,7 @@ pub async fn waiting_for(pool: &PgPool, shard: ShardId) -> Result<Vec<(ProductId
     .await
 }
 
-/// The oldest orders that wait for one product and denomination.
+/// Lists the oldest started orders that wait for one product and denomination.
 pub async fn oldest_waiting(
     pool: &PgPool,
     shard: ShardId,
@@ -476,8 +477,8 @@ pub async fn oldest_waiting(
     .await
 }
 
-/// For each (product, denomination): the oldest order that was taken up and still waits, leaving
-/// out `except`. Nobody younger may be served before it.
+/// Finds, for each (product, denomination), the oldest started order that still waits, except the orders in
+/// `except`. No younger order may be served before it.
 pub async fn first_in_line(
     conn: &mut PgConnection,
     shard: ShardId,

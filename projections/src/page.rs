@@ -1,4 +1,4 @@
-//! Pages of lists: newest first, by number, with the true count.
+//! Pagination of lists: newest first, by page number, with the exact total.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use ledger_database::{PgPool, Transaction, replanned};
 use sqlx::postgres::PgRow;
 use sqlx::{Encode, FromRow, Postgres, QueryBuilder, Type};
 
-/// Which page, from 1, and how many rows a page has.
+/// Requested page: its number, starting at 1, and the number of rows per page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
     pub number: i64,
@@ -15,17 +15,18 @@ pub struct Page {
 }
 
 impl Page {
-    /// How many rows come before it.
+    /// Returns the number of rows before the page.
     pub fn offset(self) -> i64 {
         (self.number - 1).saturating_mul(self.size)
     }
 
-    /// Its rows of the list, from 0.
+    /// Returns the range of the page's rows in the list, starting at 0.
     pub fn rows(self) -> Range<i64> {
         self.offset()..self.offset().saturating_add(self.size)
     }
 }
 
+/// One page of a list, with the total number of rows in the list.
 #[derive(Clone, Debug)]
 pub struct Listed<T> {
     pub rows: Vec<T>,
@@ -38,7 +39,7 @@ impl<T> Listed<T> {
     }
 }
 
-/// ` AND <column> = <value>`, if there is a value.
+/// Appends ` AND <column> = <value>`, if there is a value.
 pub fn equals<'a, T>(query: &mut QueryBuilder<Postgres>, column: &'static str, value: Option<T>)
 where
     T: Encode<'a, Postgres> + Type<Postgres> + Send + 'a,
@@ -48,7 +49,7 @@ where
     }
 }
 
-/// ` AND <column> >= from AND <column> < to`, for those given.
+/// Appends ` AND <column> >= from AND <column> < to`, for the bounds that are given.
 pub fn between(query: &mut QueryBuilder<Postgres>, column: &'static str, from: Option<DateTime<Utc>>, to: Option<DateTime<Utc>>) {
     if let Some(from) = from {
         query.push(" AND ").push(column).push(" >= ").push_bind(from);
@@ -58,8 +59,8 @@ pub fn between(query: &mut QueryBuilder<Postgres>, column: &'static str, from: O
     }
 }
 
-/// A snapshot of its own: what is counted and what is shown agree. For statements that find what
-/// they need in indexes, in their order, whatever the statistics say.
+/// Begins a read-only transaction with one snapshot, so that the total and the rows agree. It is for statements
+/// that read indexes in order. The settings enforce such plans, whatever the statistics say.
 pub async fn snapshot(pool: &PgPool) -> Result<Transaction<'static>, sqlx::Error> {
     pool.begin_with(
         "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off;
@@ -68,12 +69,14 @@ pub async fn snapshot(pool: &PgPool) -> Result<Transaction<'static>, sqlx::Error
     .await
 }
 
-/// The same for statements that may have to look at most rows of a table: planned by the statistics.
+/// Begins a read-only transaction like [`snapshot`], but for statements that may read most rows of a table. The
+/// statistics decide their plans.
 pub async fn planned_snapshot(pool: &PgPool) -> Result<Transaction<'static>, sqlx::Error> {
     pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL jit = off").await
 }
 
-/// Counts and fetches in one snapshot: `conditions` writes ` FROM … WHERE …`, rows of these columns come by `key` descending.
+/// Counts and fetches a page in one snapshot. `conditions` appends ` FROM … WHERE …`. The page contains `columns`,
+/// ordered by `key` descending.
 pub async fn fetch<R>(
     pool: &PgPool,
     columns: &'static str,

@@ -21,7 +21,7 @@ macro_rules! payout_columns {
     };
 }
 
-/// Rows by id; unknown ids are left out.
+/// Loads payouts by id. Skips unknown ids.
 pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[PayoutId]) -> Result<Vec<Payout>, sqlx::Error> {
     rows(
         sqlx::query_as(concat!(
@@ -36,7 +36,7 @@ pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[PayoutId]) -> 
     )
 }
 
-/// The payouts that carry these (account, `client_reference`) pairs.
+/// Loads the payouts with these (account, `client_reference`) pairs.
 pub async fn load_by_client_reference(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -63,7 +63,7 @@ fn rows(rows: Vec<PayoutRow>) -> Result<Vec<Payout>, sqlx::Error> {
     Ok(rows.into_iter().map(|row| row.0).collect())
 }
 
-/// Writes states as rows: new ones are inserted, known ones replaced.
+/// Writes payouts as rows: inserts new ones, and replaces known ones.
 pub async fn write(conn: &mut PgConnection, shard: ShardId, payouts: &[&Payout]) -> Result<(), ProjectionError> {
     if payouts.is_empty() {
         return Ok(());
@@ -115,7 +115,7 @@ pub async fn apply(conn: &mut PgConnection, shard: ShardId, events: &[Recorded])
     write(conn, shard, &payouts.values().collect::<Vec<_>>()).await
 }
 
-/// One step of the fold over many payouts.
+/// Folds one event into a map of payouts.
 pub fn fold(payouts: &mut HashMap<PayoutId, Payout>, recorded: &Recorded) {
     if let Event::Payout(event) = &recorded.event {
         let before = payouts.remove(&recorded.stream_id);
@@ -154,7 +154,7 @@ impl FromRow<'_, PgRow> for PayoutRow {
     }
 }
 
-/// Which payouts a list shows; `account_id` is none for operators.
+/// Filter of a payout list. `account_id` is `None` for operators.
 #[derive(Clone, Debug, Default)]
 pub struct PayoutFilter {
     pub account_id: Option<AccountId>,
@@ -166,7 +166,7 @@ pub struct PayoutFilter {
     pub created_to: Option<DateTime<Utc>>,
 }
 
-/// One page of payouts, newest first, and how many there are in all.
+/// Lists one page of payouts, newest first, with the total.
 pub async fn list(pool: &PgPool, shard: ShardId, filter: &PayoutFilter, page: Page) -> Result<Listed<Payout>, sqlx::Error> {
     let conditions = |query: &mut QueryBuilder<Postgres>| {
         query.push(" FROM payouts WHERE shard_id = ").push_bind(shard);
@@ -182,7 +182,7 @@ pub async fn list(pool: &PgPool, shard: ShardId, filter: &PayoutFilter, page: Pa
     Ok(listed.map(|row| row.0))
 }
 
-/// One of an account's payouts.
+/// Finds one of an account's payouts.
 pub async fn find(pool: &PgPool, shard: ShardId, account: AccountId, id: PayoutId) -> Result<Option<Payout>, sqlx::Error> {
     let found: Option<PayoutRow> = sqlx::query_as(concat!(
         "SELECT ",

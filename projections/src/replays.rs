@@ -1,4 +1,4 @@
-//! `webhook_replays`: how far each replay has come, written inline.
+//! `webhook_replays`: the progress of every replay, written inline.
 
 use std::collections::{HashMap, HashSet};
 
@@ -33,7 +33,7 @@ pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[ReplayId]) -> 
     Ok(rows.into_iter().map(|row| row.0).collect())
 }
 
-/// The replays of these accounts' webhooks that have not ended.
+/// Loads the running replays of these accounts' webhooks.
 pub async fn load_running(conn: &mut PgConnection, shard: ShardId, accounts: &[AccountId]) -> Result<Vec<Replay>, sqlx::Error> {
     let rows: Vec<ReplayRow> = sqlx::query_as(concat!(
         "SELECT ",
@@ -47,7 +47,8 @@ pub async fn load_running(conn: &mut PgConnection, shard: ShardId, accounts: &[A
     Ok(rows.into_iter().map(|row| row.0).collect())
 }
 
-/// The replays whose next step is due: at once, and then one in a second.
+/// Lists the replays whose next step is due. The first step is due at once, and each later one a second after the
+/// last.
 pub async fn due(pool: &PgPool, shard: ShardId) -> Result<Vec<Replay>, sqlx::Error> {
     let rows: Vec<ReplayRow> = sqlx::query_as(concat!(
         "SELECT ",
@@ -61,9 +62,9 @@ pub async fn due(pool: &PgPool, shard: ShardId) -> Result<Vec<Replay>, sqlx::Err
     Ok(rows.into_iter().map(|row| row.0).collect())
 }
 
-/// Writes states as rows: new ones are inserted, known ones replaced.
+/// Writes replays as rows: inserts new ones, and replaces known ones.
 pub async fn write(conn: &mut PgConnection, shard: ShardId, replays: &[&Replay]) -> Result<(), ProjectionError> {
-    // One by one: arrays of arrays must be rectangular, and a replay moves once a second.
+    // One statement per replay: arrays of arrays must be rectangular, and a replay advances once a second.
     for replay in replays {
         sqlx::query(
             "INSERT INTO webhook_replays (shard_id, id, version, account_id, webhook_id, kind, events, per_second, status,
@@ -107,7 +108,7 @@ pub async fn apply(conn: &mut PgConnection, shard: ShardId, events: &[Recorded])
     write(conn, shard, &replays.values().collect::<Vec<_>>()).await
 }
 
-/// One step of the fold over many replays.
+/// Folds one event into a map of replays.
 pub fn fold(replays: &mut HashMap<ReplayId, Replay>, recorded: &Recorded) {
     if let Event::Replay(event) = &recorded.event {
         let before = replays.remove(&recorded.stream_id);
@@ -142,7 +143,7 @@ impl FromRow<'_, PgRow> for ReplayRow {
     }
 }
 
-/// In which of these shards a replay is.
+/// Finds a replay in these shards, and its shard.
 pub async fn find(pool: &PgPool, shards: &[ShardId], id: ReplayId) -> Result<Option<(ShardId, Replay)>, sqlx::Error> {
     let row: Option<PgRow> = sqlx::query(concat!(
         "SELECT shard_id, ",
@@ -156,7 +157,7 @@ pub async fn find(pool: &PgPool, shards: &[ShardId], id: ReplayId) -> Result<Opt
     row.map(|row| Ok((row.try_get("shard_id")?, ReplayRow::from_row(&row)?.0))).transpose()
 }
 
-/// One page of a webhook's replays, newest first.
+/// Lists one page of a webhook's replays, newest first.
 pub async fn list(pool: &PgPool, shard: ShardId, webhook: WebhookId, page: Page) -> Result<Listed<Replay>, sqlx::Error> {
     let conditions = |query: &mut QueryBuilder<Postgres>| {
         query.push(" FROM webhook_replays WHERE shard_id = ").push_bind(shard);
@@ -166,7 +167,7 @@ pub async fn list(pool: &PgPool, shard: ShardId, webhook: WebhookId, page: Page)
     Ok(listed.map(|row| row.0))
 }
 
-/// What became of a replay's deliveries.
+/// Number of a replay's deliveries in each status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     pub pending: i64,
@@ -174,7 +175,7 @@ pub struct Outcome {
     pub failed: i64,
 }
 
-/// The outcomes of these replays; one without deliveries is left out.
+/// Counts the outcomes of these replays. Skips replays without deliveries.
 pub async fn outcomes(pool: &PgPool, shard: ShardId, ids: &[ReplayId]) -> Result<HashMap<ReplayId, Outcome>, sqlx::Error> {
     let rows: Vec<(ReplayId, i64, i64, i64)> = sqlx::query_as(
         "SELECT d.replay_id, count(*) FILTER (WHERE s.status = 'pending'), count(*) FILTER (WHERE s.status = 'delivered'),

@@ -1,4 +1,4 @@
-//! `bank_statements`: what was imported, and what people decided about the lines, written inline.
+//! `bank_statements`: imported statements and the decisions about their lines, written inline.
 
 use std::collections::{HashMap, HashSet};
 
@@ -33,7 +33,7 @@ pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[StatementId]) 
     Ok(rows.into_iter().map(|row| row.0).collect())
 }
 
-/// The statements that files with these fingerprints became.
+/// Loads the statements that were imported from files with these fingerprints.
 pub async fn load_by_fingerprint(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -52,7 +52,7 @@ pub async fn load_by_fingerprint(
     Ok(rows.into_iter().map(|row| row.0).collect())
 }
 
-/// The statements in which a line was decided to be one of these; [`Decision::Ignored`] finds none.
+/// Loads the statements in which a line has one of these decisions. [`Decision::Ignored`] matches none.
 pub async fn load_by_decision(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -73,7 +73,7 @@ pub async fn load_by_decision(
     Ok(rows.into_iter().map(|row| row.0).collect())
 }
 
-/// Every funding and payout that a line of a statement was decided to be, with the statement and the line.
+/// Lists every decision that matches a line to a funding or payout, with its statement and line.
 pub async fn decisions(pool: &PgPool, shard: ShardId) -> Result<Vec<(StatementId, i32, Decision)>, sqlx::Error> {
     let rows: Vec<(StatementId, i32, Json<Decision>)> = sqlx::query_as(
         "SELECT s.id, d.key::int, d.value FROM bank_statements s CROSS JOIN LATERAL json_each(s.decisions) AS d
@@ -85,9 +85,9 @@ pub async fn decisions(pool: &PgPool, shard: ShardId) -> Result<Vec<(StatementId
     Ok(rows.into_iter().map(|(id, line, decision)| (id, line, decision.0)).collect())
 }
 
-/// Writes states as rows: new ones are inserted, known ones replaced.
+/// Writes statements as rows: inserts new ones, and replaces known ones.
 pub async fn write(conn: &mut PgConnection, shard: ShardId, statements: &[&Statement]) -> Result<(), ProjectionError> {
-    // One by one: people decide one at a time.
+    // One statement per row: people make one decision at a time.
     for statement in statements {
         sqlx::query(
             "INSERT INTO bank_statements (shard_id, id, version, format, fingerprint, lines, first_day, last_day, decisions, created_at, updated_at)
@@ -126,7 +126,7 @@ pub async fn apply(conn: &mut PgConnection, shard: ShardId, events: &[Recorded])
     write(conn, shard, &statements.values().collect::<Vec<_>>()).await
 }
 
-/// One step of the fold over many statements.
+/// Folds one event into a map of statements.
 pub fn fold(statements: &mut HashMap<StatementId, Statement>, recorded: &Recorded) {
     if let Event::Reconciliation(event) = &recorded.event {
         let before = statements.remove(&recorded.stream_id);
@@ -168,7 +168,7 @@ pub async fn find(pool: &PgPool, shard: ShardId, id: StatementId) -> Result<Opti
     Ok(found.map(|row| row.0))
 }
 
-/// Newest first.
+/// Lists one page of statements, newest first.
 pub async fn list(pool: &PgPool, shard: ShardId, page: Page) -> Result<Listed<Statement>, sqlx::Error> {
     let conditions = |query: &mut QueryBuilder<Postgres>| {
         query.push(" FROM bank_statements WHERE shard_id = ").push_bind(shard);
@@ -177,7 +177,7 @@ pub async fn list(pool: &PgPool, shard: ShardId, page: Page) -> Result<Listed<St
     Ok(listed.map(|row| row.0))
 }
 
-/// Those with lines that may be booked on these days, oldest first.
+/// Lists the statements whose lines may be booked on these days, both inclusive, oldest first.
 pub async fn between(
     pool: &PgPool,
     shard: ShardId,

@@ -66,7 +66,7 @@ pub async fn apply(conn: &mut PgConnection, shard: ShardId, events: &[Recorded])
     write(conn, shard, &users.values().collect::<Vec<_>>()).await
 }
 
-/// One step of the fold over users.
+/// Folds one event into a map of users.
 pub fn fold(users: &mut HashMap<UserId, User>, recorded: &Recorded) {
     let id = recorded.stream_id;
     if let Event::User(event) = &recorded.event
@@ -76,7 +76,7 @@ pub fn fold(users: &mut HashMap<UserId, User>, recorded: &Recorded) {
     }
 }
 
-/// One page of an account's users who were not removed, newest first.
+/// Lists one page of an account's users, newest first, without removed ones.
 pub async fn list(pool: &PgPool, account_id: AccountId, page: Page) -> Result<Listed<User>, sqlx::Error> {
     let conditions = |query: &mut QueryBuilder<Postgres>| {
         query.push(" FROM users WHERE NOT is_removed AND account_id = ").push_bind(account_id);

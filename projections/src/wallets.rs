@@ -47,7 +47,7 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// The row that a wallet event makes; none for `WalletOpened`.
+    /// Builds the row for a wallet event. Returns `None` for `WalletOpened`.
     pub fn of(wallet: &Wallet, event: &WalletEvent, at: &Moment) -> Option<Transaction> {
         let movement = Movement::of(event)?;
         Some(Transaction {
@@ -81,7 +81,7 @@ pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[WalletId]) -> 
     )
 }
 
-/// All wallets of these accounts.
+/// Loads all wallets of these accounts.
 pub async fn load_of_accounts(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -100,7 +100,7 @@ pub async fn load_of_accounts(
     )
 }
 
-/// The movements that brought money in under these references.
+/// Loads the fundings with these references.
 pub async fn load_fundings(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -120,7 +120,7 @@ pub async fn load_fundings(
     Ok(found.into_iter().map(|row| row.0).collect())
 }
 
-/// Rows in id order after an id: for comparing the tables with the fold.
+/// Loads wallets in id order, after an id. `verify` compares them with the fold.
 pub async fn after(conn: &mut PgConnection, shard: ShardId, id: WalletId, limit: i64) -> Result<Vec<Wallet>, sqlx::Error> {
     rows(
         sqlx::query_as(concat!(
@@ -136,7 +136,7 @@ pub async fn after(conn: &mut PgConnection, shard: ShardId, id: WalletId, limit:
     )
 }
 
-/// Movements in id order after an id.
+/// Loads movements in id order, after an id.
 pub async fn transactions_after(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -156,7 +156,7 @@ pub async fn transactions_after(
     Ok(found.into_iter().map(|row| row.0).collect())
 }
 
-/// Movements after a position and up to another one, in order, of one account or of all.
+/// Loads the movements after one position and up to another, in order. `None` for `account` selects all accounts.
 pub async fn transactions_between(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -176,8 +176,8 @@ fn rows(rows: Vec<WalletRow>) -> Result<Vec<Wallet>, sqlx::Error> {
     Ok(rows.into_iter().map(|row| row.0).collect())
 }
 
-/// Writes states as rows, new ones are inserted, known ones replaced; and adds movements: one that
-/// is there already is an error, for each is made by one event.
+/// Writes wallets and movements as rows. Inserts new wallets and replaces known ones. A movement that already
+/// exists is an error, because exactly one event makes each movement.
 pub async fn write(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -190,7 +190,7 @@ pub async fn write(
     Ok(())
 }
 
-/// The same as part of a statement that writes more.
+/// Adds wallets and movements to a statement that writes other tables too, like [`write()`].
 pub fn push(write: &mut Write, shard: ShardId, wallets: &[&Wallet], transactions: &[Transaction]) {
     let wallets: Vec<_> = wallets
         .iter()
@@ -286,7 +286,7 @@ pub async fn apply(conn: &mut PgConnection, shard: ShardId, events: &[Recorded])
     write(conn, shard, &wallets.values().collect::<Vec<_>>(), &transactions).await
 }
 
-/// One step of the fold over many wallets; returns the movement's row, if the event is one.
+/// Folds one event into a map of wallets. Returns the row of the movement, if the event is one.
 pub fn fold(wallets: &mut HashMap<WalletId, Wallet>, recorded: &Recorded, event: &WalletEvent) -> Option<Transaction> {
     let before = wallets.remove(&recorded.stream_id);
     let after = evolve(before, recorded.stream_id, event, &recorded.moment)?;
@@ -336,7 +336,7 @@ impl FromRow<'_, PgRow> for TransactionRow {
     }
 }
 
-/// The wallets of an account, newest first.
+/// Lists one page of an account's wallets, newest first.
 pub async fn list(pool: &PgPool, shard: ShardId, account: AccountId, page: Page) -> Result<Listed<Wallet>, sqlx::Error> {
     let conditions = |query: &mut QueryBuilder<Postgres>| {
         query.push(" FROM wallets WHERE shard_id = ").push_bind(shard);
@@ -371,7 +371,7 @@ pub struct TransactionFilter {
     pub created_to: Option<DateTime<Utc>>,
 }
 
-/// One page of an account's movements, newest first, and how many there are in all.
+/// Lists one page of an account's movements, newest first, with the total.
 pub async fn list_transactions(
     pool: &PgPool,
     shard: ShardId,

@@ -1,4 +1,4 @@
-//! `webhooks`: who is subscribed to what, written inline.
+//! `webhooks`: the subscriptions of every webhook, written inline.
 
 use std::collections::{HashMap, HashSet};
 
@@ -32,7 +32,7 @@ pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[WebhookId]) ->
     )
 }
 
-/// All webhooks of these accounts, deleted ones too.
+/// Loads all webhooks of these accounts, including deleted ones.
 pub async fn load_of_accounts(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -51,7 +51,7 @@ pub async fn load_of_accounts(
     )
 }
 
-/// Rows in id order after an id: for comparing the table with the fold.
+/// Loads webhooks in id order, after an id. `verify` compares them with the fold.
 pub async fn after(conn: &mut PgConnection, shard: ShardId, id: WebhookId, limit: i64) -> Result<Vec<Webhook>, sqlx::Error> {
     rows(
         sqlx::query_as(concat!(
@@ -71,7 +71,7 @@ fn rows(rows: Vec<WebhookRow>) -> Result<Vec<Webhook>, sqlx::Error> {
     Ok(rows.into_iter().map(|row| row.0).collect())
 }
 
-/// The states of webhooks stand in two tables of the same columns, but for the name of the id.
+/// Upsert of a webhook. Two tables hold webhooks, with equal columns except for the name of the id.
 macro_rules! upsert {
     ($table:literal, $id:literal) => {
         concat!(
@@ -89,12 +89,12 @@ macro_rules! upsert {
     };
 }
 
-/// Writes states as rows: new ones are inserted, known ones replaced.
+/// Writes webhooks as rows: inserts new ones, and replaces known ones.
 pub async fn write(conn: &mut PgConnection, shard: ShardId, webhooks: &[&Webhook]) -> Result<(), ProjectionError> {
     upsert(conn, shard, upsert!("webhooks", "id"), webhooks.iter().copied()).await
 }
 
-/// The same in `webhook_audience`, who listens as of the deliveries projection's checkpoint.
+/// Writes webhooks to `webhook_audience`: the subscriptions as of the checkpoint of the deliveries projection.
 pub(crate) async fn write_audience(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -109,7 +109,7 @@ async fn upsert<'a>(
     statement: &'static str,
     webhooks: impl Iterator<Item = &'a Webhook>,
 ) -> Result<(), ProjectionError> {
-    // One by one: arrays of arrays must be rectangular, and a webhook changes rarely.
+    // One statement per webhook: arrays of arrays must be rectangular, and webhooks rarely change.
     for webhook in webhooks {
         sqlx::query(statement)
             .bind(shard)
@@ -142,7 +142,7 @@ pub async fn apply(conn: &mut PgConnection, shard: ShardId, events: &[Recorded])
     write(conn, shard, &webhooks.values().collect::<Vec<_>>()).await
 }
 
-/// One step of the fold over many webhooks.
+/// Folds one event into a map of webhooks.
 pub fn fold(webhooks: &mut HashMap<WebhookId, Webhook>, recorded: &Recorded) {
     if let Event::Webhook(event) = &recorded.event {
         let before = webhooks.remove(&recorded.stream_id);
@@ -171,7 +171,7 @@ impl FromRow<'_, PgRow> for WebhookRow {
     }
 }
 
-/// In which of these shards a webhook is, deleted or not; operators name it without its account.
+/// Finds a webhook in these shards, deleted or not, and its shard. Operators name a webhook without its account.
 pub async fn find(pool: &PgPool, shards: &[ShardId], id: WebhookId) -> Result<Option<(ShardId, Webhook)>, sqlx::Error> {
     let row: Option<PgRow> =
         sqlx::query(concat!("SELECT shard_id, ", webhook_columns!(), " FROM webhooks WHERE shard_id = ANY($1) AND id = $2"))
@@ -182,7 +182,7 @@ pub async fn find(pool: &PgPool, shards: &[ShardId], id: WebhookId) -> Result<Op
     row.map(|row| Ok((row.try_get("shard_id")?, WebhookRow::from_row(&row)?.0))).transpose()
 }
 
-/// One page of an account's webhooks, newest first; deleted ones are not shown.
+/// Lists one page of an account's webhooks, newest first, without deleted ones.
 pub async fn list(pool: &PgPool, shard: ShardId, account: AccountId, page: Page) -> Result<Listed<Webhook>, sqlx::Error> {
     let conditions = |query: &mut QueryBuilder<Postgres>| {
         query.push(" FROM webhooks WHERE NOT is_deleted AND shard_id = ").push_bind(shard);

@@ -1,6 +1,7 @@
-//! Blocks of IPs that logged in too often: on disk before anybody hears of them, and never extended
-//! by what comes from them meanwhile. By the database's clock: where that was set back to before its
-//! start, a block is over.
+//! Temporary blocks of IPs with too many logins.
+//!
+//! A block is on disk before any caller is told of it, and further requests never extend it. It follows the database's
+//! clock: if that clock is set back to before the block's start, the block is over.
 
 use ledger_database::{PgConnection, PgPool};
 use std::collections::HashMap;
@@ -8,7 +9,7 @@ use std::net::IpAddr;
 
 use super::limits::{BLOCK, Block};
 
-/// Starts a block, unless there is one. Returns the one that there is: none if it was lifted already.
+/// Starts a block unless one is active. Returns the active block; `None` if an operator has lifted it already.
 pub async fn start(pool: &PgPool, ip: IpAddr) -> Result<Option<Block>, sqlx::Error> {
     let started = sqlx::query(
         "INSERT INTO ip_blocks AS b (ip, started_at, ends_at)
@@ -18,12 +19,12 @@ pub async fn start(pool: &PgPool, ip: IpAddr) -> Result<Option<Block>, sqlx::Err
     );
     let started = started.bind(ip.to_string()).bind(BLOCK.as_secs_f64()).execute(pool).await?;
     if started.rows_affected() > 0 {
-        tracing::warn!(%ip, minutes = BLOCK.as_secs() / 60, "blocked an IP: too many logins");
+        tracing::warn!(%ip, minutes = BLOCK.as_secs() / 60, "blocked an IP after too many logins");
     }
     of(pool, ip).await
 }
 
-/// An IP's block, if there is one now.
+/// Returns the active block of an IP, if there is one.
 pub async fn of(pool: &PgPool, ip: IpAddr) -> Result<Option<Block>, sqlx::Error> {
     let block: Option<(f64, f64)> = sqlx::query_as(
         "SELECT extract(epoch FROM ends_at)::float8, extract(epoch FROM ends_at - clock_timestamp())::float8
@@ -35,7 +36,7 @@ pub async fn of(pool: &PgPool, ip: IpAddr) -> Result<Option<Block>, sqlx::Error>
     Ok(block.map(|(ends_at, ends_in)| Block { ends_at, ends_in }))
 }
 
-/// The ids of these IPs' blocks, locked until the transaction ends.
+/// Returns the ids of the active blocks of these IPs, and locks the rows until the transaction ends.
 pub async fn lock(conn: &mut PgConnection, ips: &[IpAddr]) -> Result<HashMap<IpAddr, i64>, sqlx::Error> {
     let found: Vec<(String, i64)> = sqlx::query_as(
         "SELECT ip, id FROM ip_blocks WHERE ip = ANY($1) AND clock_timestamp() BETWEEN started_at AND ends_at ORDER BY ip FOR UPDATE",
@@ -46,7 +47,7 @@ pub async fn lock(conn: &mut PgConnection, ips: &[IpAddr]) -> Result<HashMap<IpA
     Ok(found.into_iter().filter_map(|(ip, id)| Some((ip.parse().ok()?, id))).collect())
 }
 
-/// Ends blocks.
+/// Ends the blocks of these IPs.
 pub async fn end(conn: &mut PgConnection, ips: &[IpAddr]) -> Result<(), sqlx::Error> {
     if !ips.is_empty() {
         let ips: Vec<String> = ips.iter().map(IpAddr::to_string).collect();

@@ -1,7 +1,7 @@
-//! The gate that every request goes through: is its IP blocked, is its API key good, is there room
-//! in its rate limit. One statement for all requests that are waiting, on what the database holds at
-//! that moment: a revocation, a rotated secret or a block counts on the very next request, and a
-//! limit is exact, on every node.
+//! The gate that every request passes: it checks the IP block, the API key and the rate limit.
+//!
+//! One statement serves all waiting requests and reads the current rows of the database. So a revocation, a rotated
+//! secret or a block applies to the very next request, and a rate limit is exact across all nodes.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -28,27 +28,27 @@ use crate::config::{RateLimit, RateLimits};
 use crate::heartbeat::Heartbeat;
 use crate::ledger::connect::{self, Line};
 
-/// Most requests in one statement, and most that may wait.
+/// Maximum number of requests in one statement, and maximum that may wait.
 const BATCH_QUESTIONS: usize = 1_024;
 const QUEUE_QUESTIONS: usize = 8_192;
-/// How long a request waits for the database before it is refused.
+/// Longest time that a request waits for the database before the gate refuses it.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// How long the database may take to answer: a little longer than it lets a statement run.
+/// Timeout of one statement: slightly longer than the database's own statement timeout.
 const ANSWERED: Duration = Duration::from_secs(6);
 
-/// Most callers whose quotas a node remembers.
+/// Maximum number of callers whose last quota a node remembers.
 const KNOWN_QUOTAS: usize = 16_384;
 
 type Hash = [u8; 32];
 
-/// Who a request says it is from.
+/// Identity that a request presents.
 #[derive(Clone, Copy, Debug)]
 pub enum Claim<'a> {
     Key {
         api_key: &'a str,
         api_secret: &'a str,
     },
-    /// Proved elsewhere.
+    /// A user that session authentication has verified already.
     User {
         user_id: i64,
         account_id: AccountId,
@@ -56,34 +56,35 @@ pub enum Claim<'a> {
     Nobody,
 }
 
-/// Who draws on a budget.
+/// Subject whose rate limit a request is charged to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Payer {
-    /// The API key, or under the image rule its account; the IP if the key is not good.
+    /// The API key; its account under the image rule; the IP if the key is invalid.
     Key,
     User(i64),
     Account(AccountId),
     Ip,
-    /// A user at a place, see [`LoginBudget`].
+    /// A user and a source network, see [`LoginBudget`].
     Login(LoginBudget),
 }
 
-/// Whose failed logins are counted together: a keyed hash of the user's email, with the network where it logged in before.
+/// Key under which failed logins are counted together. It is a keyed hash of the user's email. If the user has logged in
+/// from the source network before, the hash includes that network.
 pub type LoginBudget = [u8; 16];
 
-/// What is asked for one request. Equal ones of a batch become one row.
+/// The gate's input for one request. Equal questions of a batch share one row of the statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Question {
     ip: IpAddr,
-    /// SHA-256 of the key and of its secret.
+    /// SHA-256 hashes of the API key and of its secret.
     key: Option<(Hash, Hash)>,
     charge: Option<(Rule, RateLimit, Payer)>,
-    /// The charge is only looked at: the request is refused whatever its budget.
+    /// The gate reads the rate limit without charging it, because the request is refused in any case.
     is_free: bool,
 }
 
 impl Question {
-    /// Asks for a request of this IP, charging it under this rule, if any.
+    /// Creates a question for a request from this IP, charged under this rule if there is one.
     pub fn new(ip: IpAddr, claim: Claim<'_>, charge: Option<(Rule, RateLimit)>) -> Question {
         let hash = |text: &str| -> Hash { Sha256::digest(text.as_bytes()).into() };
         let key = match claim {
@@ -99,13 +100,13 @@ impl Question {
         Question { ip, key, charge: charge.map(|(rule, limit)| (rule, limit, payer(rule))), is_free: false }
     }
 
-    /// Asks how the same request would stand, and charges nothing.
+    /// Turns the question into one that reads the rate limit and charges nothing.
     #[must_use]
     pub fn free(self) -> Question {
         Question { is_free: true, ..self }
     }
 
-    /// Whose the budget is, where that does not depend on the key.
+    /// Returns the subject of the rate limit; `None` if it depends on the API key.
     fn subject(&self) -> Option<String> {
         match self.charge?.2 {
             Payer::Key => None,
@@ -120,23 +121,23 @@ impl Question {
     }
 }
 
-/// What becomes of a request.
+/// Result of the gate for one request.
 #[derive(Clone, Debug)]
 pub enum Verdict {
     Blocked(Block),
     Seen {
-        /// Whose the key is, if it is good.
+        /// Owner of the API key, if the key is valid.
         client: Option<Client>,
-        /// How it stands with the rule, if one governs.
+        /// State of the rate limit, if a rule governs the request.
         quota: Option<Quota>,
     },
 }
 
-/// The owner of a good API key.
+/// Owner of a valid API key.
 #[derive(Clone, Debug)]
 pub struct Client {
     pub principal: Principal,
-    /// The sealed secret that its requests must be signed with, if they must be.
+    /// Sealed secret of the request signature; `None` if the credential requires no signature.
     pub signing_secret: Option<Vec<u8>>,
 }
 
@@ -146,25 +147,26 @@ struct Waiting {
     reply: oneshot::Sender<Result<Verdict, AccessError>>,
 }
 
-/// Asks for requests. Cheap to clone.
+/// Handle to the gate's task. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Gate {
     questions: mpsc::Sender<Waiting>,
-    /// For blocks, which are on disk before anybody hears of them.
+    /// Pool for blocks. They are on disk before any caller is told of them.
     durable: PgPool,
     pub limits: RateLimits,
-    /// The quotas that callers were last told, for when the database cannot be asked.
+    /// Quotas that callers were last told, used while the database does not answer.
     known: Arc<Mutex<HashMap<Question, Quota>>>,
 }
 
 impl Gate {
-    /// Starts the task that asks the database; it ends when the last handle is dropped. What
-    /// `counting` commits need not be on the disk, what `durable` commits must.
+    /// Starts the task that queries the database. The task ends when the last handle is dropped.
+    ///
+    /// Commits over `counting` may be asynchronous; commits over `durable` must be on disk.
     pub fn start(counting: Line, durable: PgPool, keyring: Arc<Keyring>, limits: RateLimits, tasks: &TaskTracker) -> Gate {
         Gate::watched(counting, durable, keyring, limits, Heartbeat::default(), tasks)
     }
 
-    /// The same, whose task is watched.
+    /// Starts the task as [`Gate::start`] does, and reports its progress to a heartbeat.
     pub fn watched(
         counting: Line,
         durable: PgPool,
@@ -178,10 +180,10 @@ impl Gate {
         Gate { questions, durable, limits, known: Arc::default() }
     }
 
-    /// What becomes of a request. One login too many blocks its IP.
+    /// Checks and charges a request. A login over the limit blocks the source network.
     ///
     /// # Errors
-    /// When the database cannot be asked: nobody is let in uncounted.
+    /// [`AccessError::Unavailable`] if the database does not answer: no request passes uncounted.
     pub async fn ask(&self, ip: IpAddr, claim: Claim<'_>, rule: Option<Rule>) -> Result<Verdict, AccessError> {
         let question = Question::new(ip, claim, rule.map(|rule| (rule, rule.limit(&self.limits))));
         let verdict = self.put(question).await?;
@@ -192,10 +194,10 @@ impl Gate {
             && let Verdict::Seen { quota: Some(Quota { is_exceeded: true, .. }), .. } = verdict
         {
             let block = blocks::start(&self.durable, source_network(ip)).await.map_err(|error| {
-                tracing::warn!(%error, %ip, "an IP cannot be blocked");
+                tracing::warn!(%error, %ip, "failed to block an IP");
                 AccessError::Unavailable
             })?;
-            // None if an operator was so quick to lift it.
+            // None if an operator has lifted the block already.
             return Ok(block.map_or(verdict, Verdict::Blocked));
         }
         Ok(verdict)
@@ -213,8 +215,7 @@ impl Gate {
         known.insert(question, quota);
     }
 
-    /// How a caller stands with its rule as far as this node knows, without the database: as it was last told, else as
-    /// in a new window.
+    /// Returns a caller's quota without the database: the last one that this node told it, else that of a new window.
     pub fn last_known(&self, ip: IpAddr, claim: Claim<'_>, rule: Rule) -> Quota {
         let limit = rule.limit(&self.limits);
         let question = Question::new(ip, claim, Some((rule, limit)));
@@ -223,27 +224,28 @@ impl Gate {
         known.filter(|quota| quota.resets_at > now).unwrap_or_else(|| Quota::unused(limit, now))
     }
 
-    /// Tells how a request from nobody stands that is refused in any case. It is not charged.
+    /// Checks an anonymous request that is refused in any case, without charging it.
     ///
     /// # Errors
-    /// As [`Gate::ask`].
+    /// Same as [`Gate::ask`].
     pub async fn look(&self, ip: IpAddr, rule: Option<Rule>) -> Result<Verdict, AccessError> {
         self.put(Question::new(ip, Claim::Nobody, rule.map(|rule| (rule, rule.limit(&self.limits)))).free()).await
     }
 
-    /// What becomes of a login of this user, which is charged as a failed one before it is known whether it is.
+    /// Checks a login of this user. The gate charges it as a failed login before the password is verified;
+    /// [`Gate::forgive`] takes the charge back.
     ///
     /// # Errors
-    /// As [`Gate::ask`].
+    /// Same as [`Gate::ask`].
     pub async fn log_in(&self, ip: IpAddr, budget: LoginBudget) -> Result<Verdict, AccessError> {
         let (rule, key) = (Rule::UserLogin, None);
         self.put(Question { ip, key, charge: Some((rule, rule.limit(&self.limits), Payer::Login(budget))), is_free: false }).await
     }
 
-    /// Takes the charge of a login back that succeeded.
+    /// Takes back the charge of a login that succeeded.
     ///
     /// # Errors
-    /// The database's.
+    /// Any error of the database.
     pub async fn forgive(&self, budget: LoginBudget) -> Result<(), sqlx::Error> {
         let key = format!("{} {}", Rule::UserLogin.name(), of_login(&budget));
         let forgive = sqlx::query("UPDATE rate_windows SET used = used - 1 WHERE key = $1 AND used > 0");
@@ -259,10 +261,10 @@ impl Gate {
         }
     }
 
-    /// Counts a source network's logins anew, if it is blocked.
+    /// Resets the login count of a source network, if the network is blocked.
     ///
     /// # Errors
-    /// The database's.
+    /// Any error of the database.
     pub async fn forget_logins(&self, network: IpAddr) -> Result<(), sqlx::Error> {
         if blocks::of(&self.durable, network).await?.is_some() {
             let key = format!("{} {}", Rule::Login.name(), of_ip(network));
@@ -293,11 +295,11 @@ async fn answer_all(line: Line, keyring: Arc<Keyring>, heartbeat: Heartbeat, mut
         match connect::within(ANSWERED, replanned(|| answer(&line, &keyring, &questions, None))).await {
             Ok(verdicts) => {
                 for (waiting, verdict) in batch.drain(..).zip(verdicts) {
-                    _ = waiting.reply.send(Ok(verdict)); // the request may have been given up
+                    _ = waiting.reply.send(Ok(verdict)); // the caller may have stopped waiting
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "keys and rate limits cannot be looked up");
+                tracing::warn!(%error, "failed to look up API keys and rate limits");
                 for waiting in batch.drain(..) {
                     _ = waiting.reply.send(Err(AccessError::Unavailable));
                 }
@@ -306,14 +308,15 @@ async fn answer_all(line: Line, keyring: Arc<Keyring>, heartbeat: Heartbeat, mut
     }
 }
 
-/// Answers questions together, each as if the ones before it had been answered; one verdict each,
-/// in their order. `clock` takes the place of the database's, for tests.
+/// Answers a batch of questions, each as if the ones before it had been answered.
 ///
-/// A window is fixed: it opens with its first request and lasts its length. A clock that was set
-/// back shortens it, so that nobody waits for longer than a window.
+/// Returns one verdict per question, in the same order. `clock` replaces the database's clock in tests.
+///
+/// Windows are fixed: a window opens with its first request and lasts its full length. A database clock that was set
+/// back shortens the window, so that no caller waits longer than one window.
 ///
 /// # Errors
-/// The database's. Whether something was counted is not known then.
+/// Any error of the database. It is then unknown whether the requests were counted.
 pub async fn answer(
     line: &Line,
     keyring: &Keyring,
@@ -321,7 +324,7 @@ pub async fn answer(
     clock: Option<DateTime<Utc>>,
 ) -> Result<Vec<Verdict>, sqlx::Error> {
     let (kinds, kind_of) = kinds(questions);
-    // Says, without a timing that tells of the hashes, whether two of them are equal.
+    // A salted hash lets the database compare two hashes without a timing that reveals them.
     let salt: [u8; 16] = rand::random();
     let proof = |hash: &Hash| Sha256::new().chain(salt).chain(hash).finalize().to_vec();
     let mut connection = line.acquire().await?;
@@ -394,7 +397,7 @@ fn ceiling(limit: RateLimit) -> i32 {
     i32::try_from(limit.requests).unwrap_or(i32::MAX)
 }
 
-/// The different questions, how often each is asked, and which one each question is.
+/// Returns the distinct questions with their counts, and for each question the index of its distinct one.
 fn kinds(questions: &[Question]) -> (Vec<(Question, i32)>, Vec<usize>) {
     let mut kinds: Vec<(Question, i32)> = Vec::new();
     let mut known = HashMap::with_capacity(questions.len());
@@ -410,10 +413,10 @@ fn kinds(questions: &[Question]) -> (Vec<(Question, i32)>, Vec<usize>) {
     (kinds, of)
 }
 
-/// What the statement has found.
+/// Rows that the statement returned.
 struct Found<'r> {
     kinds: Vec<Option<&'r PgRow>>,
-    /// By key: the window, and how many of its requests were told of it.
+    /// Window of each rate limit key, with the number of requests of this batch that have got their verdict.
     windows: HashMap<&'r str, (Counted, i32)>,
 }
 
@@ -473,7 +476,7 @@ impl<'r> Found<'r> {
     }
 }
 
-/// The columns of what the statement answers.
+/// Column indexes of the statement's result.
 const NR: usize = 0;
 const KEY: usize = 1;
 const SECRET_HASH: usize = 2;
@@ -488,8 +491,9 @@ const USED: usize = 10;
 const GRANTED: usize = 11;
 const MAC: usize = 12;
 
-/// Whose a key is, if there is such a one, with this secret, not revoked, and issued by this service. The secret is
-/// compared in constant time, by its hash; where there is none, with one that nobody has.
+/// Returns the owner of an API key that exists, has this secret, is not revoked and was issued by this service.
+///
+/// The comparison of the secret's hash takes constant time. For an unknown key it compares with a hash that no secret has.
 fn client(row: &PgRow, keyring: &Keyring, (key_hash, secret_hash): &(Hash, Hash)) -> Result<Option<Client>, sqlx::Error> {
     let expected: Option<&[u8]> = row.try_get(SECRET_HASH)?;
     let is_right = bool::from(secret_hash.ct_eq(expected.unwrap_or(&[0; 32])));

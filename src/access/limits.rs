@@ -1,16 +1,19 @@
-//! Rate limits (specification, "Rate limits"): which rule governs a request, and what its caller is
-//! told. Pure; the counting is [`super::gate`]'s.
+//! Rate limits (specification, "Rate limits"): the rule that governs a request, and the response to its caller.
+//!
+//! The functions are pure; [`super::gate`] does the counting.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use crate::config::{RateLimit, RateLimits};
 
-/// How long an IP is blocked that logs in too often.
+/// Duration of the block of an IP with too many logins.
 pub const BLOCK: Duration = Duration::from_secs(15 * 60);
 
-/// The source that logins from an address are counted under and blocked by: an IPv4 address itself, and the first address of an
-/// IPv6 address's /64, for whoever has one address of it has them all.
+/// Returns the source under which logins from an address are counted and blocked.
+///
+/// For IPv4 this is the address itself. For IPv6 it is the first address of the /64, because one client controls all
+/// addresses of a /64.
 pub fn source_network(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX)).into(),
@@ -18,24 +21,24 @@ pub fn source_network(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// A rule. The first that matches governs a request, alone.
+/// Rate limit rule. The first rule that matches a request governs it, and no other applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
     /// `POST /api/v1/orders`.
     Orders,
-    /// Product images; one budget for all of an account.
+    /// Product images. All credentials of an account share one budget.
     Images,
     /// Everything else under `/api/v1`.
     General,
-    /// `POST /auth/login`, by source network.
+    /// `POST /auth/login`, counted by source network.
     Login,
-    /// `POST /auth/refresh`, by IP.
+    /// `POST /auth/refresh`, counted by IP.
     Refresh,
-    /// What changes something under `/client/api`, by user.
+    /// Changes under `/client/api`, counted by user.
     Portal,
-    /// Failed logins of one user, by the user and the source network. No path is under it.
+    /// Failed logins of one user, counted by user and source network. No path maps to this rule.
     UserLogin,
-    /// Calls with a wrong operator token, by source network. No path is under it.
+    /// Calls with a wrong operator token, counted by source network. No path maps to this rule.
     Operator,
 }
 
@@ -43,7 +46,7 @@ impl Rule {
     pub const ALL: [Rule; 8] =
         [Self::Orders, Self::Images, Self::General, Self::Login, Self::Refresh, Self::Portal, Self::UserLogin, Self::Operator];
 
-    /// The rule of a request, by its path as it is routed: prefixes end at segments.
+    /// Returns the rule of a request by its routed path. A prefix matches whole segments only.
     pub fn of(method: &str, path: &str) -> Option<Rule> {
         let reads = matches!(method, "GET" | "HEAD");
         if is_under(path, "/api/v1") {
@@ -87,7 +90,7 @@ impl Rule {
         }
     }
 
-    /// What there was too much of.
+    /// Returns the plural noun for the counted requests, used in messages.
     fn noun(self) -> &'static str {
         match self {
             Self::Orders => "order requests",
@@ -101,13 +104,13 @@ impl Rule {
         }
     }
 
-    /// The message of a 429, in whole minutes.
+    /// Returns the message of a 429 response, with the wait rounded up to whole minutes.
     pub fn message(self, retry_after: u32) -> String {
         format!("Too many {}. Try again in {}.", self.noun(), minutes(retry_after))
     }
 }
 
-/// The message of a blocked IP's 429, in whole minutes.
+/// Returns the message of the 429 response to a blocked IP, with the wait rounded up to whole minutes.
 pub fn blocked_message(retry_after: u32) -> String {
     format!("Too many logins: all requests from this address are refused. Try again in {}.", minutes(retry_after))
 }
@@ -119,7 +122,7 @@ fn minutes(seconds: u32) -> String {
     }
 }
 
-/// Whether a path is the prefix, or goes on after it with a further segment.
+/// Whether a path equals the prefix or continues it with a further segment.
 pub fn is_under(path: &str, prefix: &str) -> bool {
     path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -129,23 +132,23 @@ fn is_image(path: &str) -> bool {
     segments.next() == Some("images") || segments.next() == Some("image")
 }
 
-/// How a caller stands with its rule: the three headers, and what a 429 says.
+/// State of a caller's rate limit: the three response headers and the contents of a 429.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     /// `X-RateLimit-Limit`.
     pub ceiling: u32,
     /// `X-RateLimit-Remaining`.
     pub remaining: u32,
-    /// `X-RateLimit-Reset`: Unix seconds, when the window has closed.
+    /// `X-RateLimit-Reset`: the time when the window has closed, in Unix seconds.
     pub resets_at: i64,
-    /// Seconds until then, at least 1.
+    /// Seconds until the window closes, at least 1.
     pub retry_after: u32,
-    /// The request was one too many. It was not charged.
+    /// The request exceeds the limit. It was not charged.
     pub is_exceeded: bool,
 }
 
 impl Quota {
-    /// A window of which nothing is known, as if it opened now.
+    /// Returns the quota of an unused window that opens now, in Unix seconds.
     pub fn unused(limit: RateLimit, now: i64) -> Quota {
         let seconds = u32::try_from(limit.window.as_secs()).unwrap_or(u32::MAX).max(1);
         let (ceiling, resets_at) = (limit.requests, now.saturating_add(i64::from(seconds)));
@@ -153,49 +156,49 @@ impl Quota {
     }
 }
 
-/// An IP's block.
+/// Active block of an IP.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Block {
-    /// Unix seconds.
+    /// End of the block, in Unix seconds.
     pub ends_at: f64,
-    /// Seconds.
+    /// Remaining time, in seconds.
     pub ends_in: f64,
 }
 
 impl Block {
-    /// What everybody there is told: the login rule's limit, and the block's end.
+    /// Returns the quota that every request of the blocked IP gets: the login rule's limit and the block's end.
     pub fn quota(&self, login: RateLimit) -> Quota {
         Quota { ceiling: login.requests, is_exceeded: true, ..until(self.ends_at, self.ends_in) }
     }
 }
 
-/// A window after some requests were counted together.
+/// State of a window after a batch of requests was counted together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Window {
     pub ceiling: i32,
-    /// Requests that have passed in it, those of now included.
+    /// Requests granted in the window so far, including those of this batch.
     pub used: i32,
-    /// How many of those of now passed: the first ones.
+    /// Requests of this batch that were granted. They are the first ones of the batch.
     pub granted: i32,
-    /// Unix seconds.
+    /// End of the window, in Unix seconds.
     pub closes_at: f64,
-    /// Seconds.
+    /// Remaining time, in seconds.
     pub closes_in: f64,
 }
 
 impl Window {
-    /// What the caller of a request is told that was not counted.
+    /// Returns the quota for a request that was not charged.
     pub fn seen(&self) -> Quota {
         let count = |number| u32::try_from(number).unwrap_or_default();
         let remaining = count(self.ceiling - self.used);
         Quota { ceiling: count(self.ceiling), remaining, ..until(self.closes_at, self.closes_in) }
     }
 
-    /// What the caller of the nth of those requests, from 0, is told.
+    /// Returns the quota for the nth request of the batch, counted from 0.
     pub fn quota(&self, nth: i32) -> Quota {
         let is_exceeded = nth >= self.granted;
         let used = if is_exceeded { self.used } else { self.used - self.granted + nth + 1 };
-        // A request that passed has left what the ceiling leaves; one that did not, nothing.
+        // A granted request reports the rest of the ceiling; a refused one reports 0.
         let remaining = if is_exceeded { 0 } else { u32::try_from(self.ceiling - used).unwrap_or_default() };
         let ceiling = u32::try_from(self.ceiling).unwrap_or_default();
         Quota { ceiling, remaining, is_exceeded, ..until(self.closes_at, self.closes_in) }
@@ -203,7 +206,7 @@ impl Window {
 }
 
 fn until(at: f64, within: f64) -> Quota {
-    // Postgres counts microseconds; floats of this size keep them.
+    // Postgres times have microseconds; an f64 of this size represents them.
     let retry_after = within.ceil().clamp(1.0, f64::from(u32::MAX)) as u32;
     Quota { ceiling: 0, remaining: 0, resets_at: at.ceil() as i64, retry_after, is_exceeded: false }
 }
@@ -248,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv6_source_is_its_network() {
+    fn an_ipv6_source_is_its_64_bit_network() {
         for (ip, network) in [
             ("192.0.2.1", "192.0.2.1"),
             ("2001:db8:0:1:2:3:4:5", "2001:db8:0:1::"),
@@ -260,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_in_whole_minutes() {
+    fn messages_round_up_to_whole_minutes() {
         assert_eq!(Rule::Orders.message(1), "Too many order requests. Try again in 1 minute.");
         assert_eq!(Rule::General.message(60), "Too many requests. Try again in 1 minute.");
         assert_eq!(Rule::General.message(61), "Too many requests. Try again in 2 minutes.");
@@ -268,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_is_when_the_window_has_closed() {
+    fn a_reset_is_never_before_the_window_closes() {
         let window = Window { ceiling: 5, used: 5, granted: 0, closes_at: 1_000.25, closes_in: 59.3 };
         let quota = window.quota(0);
         assert_eq!((quota.resets_at, quota.retry_after, quota.remaining), (1_001, 60, 0));
@@ -276,9 +279,9 @@ mod tests {
     }
 
     proptest! {
-        /// `used` requests had passed before, and `asked` come together.
+        /// `before` requests were granted earlier in the window, and `asked` requests arrive in one batch.
         #[test]
-        fn those_that_pass_count_down_to_nothing(ceiling in 1..2_000_i32, before in 0..2_000_i32, asked in 1..2_000_i32) {
+        fn the_remaining_quota_counts_down_to_zero(ceiling in 1..2_000_i32, before in 0..2_000_i32, asked in 1..2_000_i32) {
             let before = before.min(ceiling);
             let granted = asked.min(ceiling - before);
             let window = Window { ceiling, used: before + granted, granted, closes_at: 60.0, closes_in: 60.0 };

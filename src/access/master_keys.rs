@@ -1,7 +1,8 @@
-//! The master keys that a database knows, each with a check value: whoever opens it has the key.
+//! The master keys known to a database. Each has a check value that only a holder of the key can open.
 //!
-//! The database says which key seals, so that all nodes change at once; the files say which keys a node has. The check
-//! value holds the keys that survive a rotation, so that the first node draws them and all others share them.
+//! The database names the current key, so that all nodes switch together; the key file defines the keys that a node
+//! holds. The check value contains the root keys, which survive a rotation. The first node generates them, and all nodes
+//! share them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +15,9 @@ use tokio_util::sync::CancellationToken;
 use super::seal::{KeyId, Keyring, SealError};
 use crate::telemetry::Metrics;
 
-/// How often a node looks which key is current.
+/// Interval at which a node polls the current key.
 pub const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// How long a look may take.
+/// Timeout of one poll.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, thiserror::Error)]
@@ -26,15 +27,15 @@ pub enum KeyError {
     #[error(transparent)]
     Seal(#[from] SealError),
     #[error(
-        "this ledger is sealed under master key {current}, and --master-key-file (LEDGER_MASTER_KEY_FILE) holds {}: give this node the key file of the others",
+        "this ledger is sealed under master key {current}, but --master-key-file (LEDGER_MASTER_KEY_FILE) holds {}: give this node the key file of the other nodes",
         list(configured)
     )]
     Foreign { current: KeyId, configured: Vec<KeyId> },
-    #[error("the check value of master key {0} does not open under it: vault.master_keys was changed; run `verify`")]
+    #[error("master key {0} cannot open its own check value: vault.master_keys was changed; run `verify`")]
     Changed(KeyId),
     #[error("vault.master_keys names no current key: it was changed; run `verify`")]
     NoneCurrent,
-    #[error("the check value of master key {0} opens to other keys than before: vault.master_keys was replaced; run `verify`")]
+    #[error("the check value of master key {0} holds other root keys than before: vault.master_keys was replaced; run `verify`")]
     Replaced(KeyId),
 }
 
@@ -42,7 +43,7 @@ fn list(ids: &[KeyId]) -> String {
     ids.iter().map(KeyId::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// A key that the database knows.
+/// Master key known to the database.
 #[derive(Clone, Debug, FromRow)]
 pub struct Known {
     key_id: Vec<u8>,
@@ -61,30 +62,30 @@ impl Known {
     }
 }
 
-/// Every key that the database knows, oldest first.
+/// Loads every key known to the database, oldest first.
 pub async fn load(db: impl PgExecutor<'_>) -> Result<Vec<Known>, sqlx::Error> {
     sqlx::query_as("SELECT key_id, check_value, state, created_at FROM vault.master_keys ORDER BY created_at, key_id")
         .fetch_all(db)
         .await
 }
 
-/// Makes sure that this node has the ledger's current key, and uses it. The first node makes the check value.
+/// Ensures that this node holds the ledger's current key, and starts to use it. The first node creates the check value.
 ///
 /// # Errors
-/// When the ledger's values are sealed under a key that is not in the node's file.
+/// [`KeyError::Foreign`] if the ledger's values are sealed under a key that is not in the node's key file.
 pub async fn establish(pool: &PgPool, keyring: &Keyring) -> Result<(), KeyError> {
     let mut known = load(pool).await?;
     if known.is_empty() {
         found(pool, keyring).await?;
-        known = load(pool).await?; // another node may have been quicker
+        known = load(pool).await?; // another node may have been faster
     }
     adopt(keyring, &known)
 }
 
-/// Makes the first key known, unless there is one by now.
+/// Registers the first key, unless another node has registered one in the meantime.
 async fn found(pool: &PgPool, keyring: &Keyring) -> Result<(), KeyError> {
     let mut id = keyring.first().ok_or(SealError::MasterKeys)?;
-    // What earlier releases have sealed says whose ledger it is.
+    // Values that earlier releases sealed tell which key the ledger uses.
     let sealed: Vec<Vec<u8>> = sqlx::query_scalar(
         "(SELECT substring(sealed FROM 1 FOR 4) FROM vault.data_keys LIMIT 1)
          UNION (SELECT substring(sealed FROM 1 FOR 4) FROM vault.texts WHERE key_id IS NULL LIMIT 1)
@@ -102,7 +103,7 @@ async fn found(pool: &PgPool, keyring: &Keyring) -> Result<(), KeyError> {
         id = current;
     }
     let check_value = keyring.seal_roots(id, &keyring.new_roots(id)?, false)?;
-    // Of two nodes with different keys one is first: there is one current key.
+    // If two nodes with different keys race, the first one wins: there is only one current key.
     sqlx::query("INSERT INTO vault.master_keys (key_id, check_value, state) VALUES ($1, $2, 'current') ON CONFLICT DO NOTHING")
         .bind(&id.0[..])
         .bind(check_value)
@@ -111,7 +112,7 @@ async fn found(pool: &PgPool, keyring: &Keyring) -> Result<(), KeyError> {
     Ok(())
 }
 
-/// Uses the current one of these keys; none if that is not possible.
+/// Seals under the current one of these keys from now on; under none if that fails.
 pub fn adopt(keyring: &Keyring, known: &[Known]) -> Result<(), KeyError> {
     let adopted = check(keyring, known);
     keyring.seal_under(adopted.as_ref().ok().copied());
@@ -134,7 +135,7 @@ fn check(keyring: &Keyring, known: &[Known]) -> Result<KeyId, KeyError> {
     Ok(id)
 }
 
-/// Makes a key of the file the one that seals, on every node that holds it.
+/// Makes a key of the key file the current one, on every node that holds it.
 pub async fn make_current(pool: &PgPool, keyring: &Keyring, id: KeyId) -> Result<(), KeyError> {
     let mut tx = pool.begin().await?;
     let locked: Vec<Known> =
@@ -160,7 +161,7 @@ pub async fn make_current(pool: &PgPool, keyring: &Keyring, id: KeyId) -> Result
     Ok(())
 }
 
-/// Says to every node that rows without a MAC open nothing any more.
+/// Records, for every node, that rows without a MAC no longer grant access.
 pub async fn require_macs(pool: &PgPool, keyring: &Keyring) -> Result<(), KeyError> {
     let mut tx = pool.begin().await?;
     let locked: Vec<Known> =
@@ -180,7 +181,7 @@ pub async fn require_macs(pool: &PgPool, keyring: &Keyring) -> Result<(), KeyErr
     Ok(())
 }
 
-/// How long until a key has been current for so long; none if it has.
+/// Returns the time until the key has been current for `settled`; `None` if it has already.
 pub async fn until_settled(pool: &PgPool, id: KeyId, settled: Duration) -> Result<Option<Duration>, sqlx::Error> {
     let left: Option<f64> = sqlx::query_scalar(
         "SELECT least($2 - extract(epoch FROM clock_timestamp() - created_at)::float8, $2) FROM vault.master_keys
@@ -193,7 +194,7 @@ pub async fn until_settled(pool: &PgPool, id: KeyId, settled: Duration) -> Resul
     Ok(left.filter(|left| *left > 0.0).and_then(|left| Duration::try_from_secs_f64(left).ok()))
 }
 
-/// Says of every other key that nothing is sealed under it any more; which keys those are.
+/// Marks every key but the current one as retired, because nothing is sealed under it any more. Returns their ids.
 pub async fn retire_others(pool: &PgPool, current: KeyId) -> Result<Vec<KeyId>, KeyError> {
     let retired: Vec<Vec<u8>> = sqlx::query_scalar(
         "UPDATE vault.master_keys SET state = 'retired' WHERE key_id <> $1 AND state <> 'current' RETURNING key_id",
@@ -204,14 +205,14 @@ pub async fn retire_others(pool: &PgPool, current: KeyId) -> Result<Vec<KeyId>, 
     Ok(retired.iter().map(|id| KeyId::try_from(&id[..])).collect::<Result<_, _>>()?)
 }
 
-/// Follows which key is current, until told to stop.
+/// Polls the current key and follows its changes, until stopped.
 pub async fn follow(pool: PgPool, keyring: Arc<Keyring>, metrics: Metrics, stop: CancellationToken) {
     let mut said = None;
     let heartbeat = metrics.heartbeats().background("master keys");
     metrics.master_key_is_usable(true);
     while stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
         heartbeat.beat();
-        // While the database does not answer, nothing can be claimed or written either.
+        // While the database does not answer, this node cannot claim or write anything either.
         let Ok(Ok(known)) = tokio::time::timeout(DEADLINE, load(&pool)).await else { continue };
         let before = keyring.current();
         let adopted = adopt(&keyring, &known);
@@ -220,13 +221,13 @@ pub async fn follow(pool: PgPool, keyring: Arc<Keyring>, metrics: Metrics, stop:
             Ok(()) => {
                 said = None;
                 if let Some(key_id) = keyring.current().filter(|now| before != Some(*now)) {
-                    tracing::info!(%key_id, "another master key is current: values are sealed under it from now on");
+                    tracing::info!(%key_id, "master key changed; sealing under the new one from now on");
                 }
             }
             Err(error) => {
                 let text = error.to_string();
                 if said.as_ref() != Some(&text) {
-                    tracing::error!(%error, "this node's master key is not the ledger's: it claims no delivery and seals nothing");
+                    tracing::error!(%error, "current master key is unusable; this node claims no deliveries and seals nothing");
                     said = Some(text);
                 }
             }

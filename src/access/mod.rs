@@ -1,4 +1,4 @@
-//! Who may use the ledger, and what must stay secret.
+//! Authentication, rate limits and secrets: API keys, operator tokens, user sessions, and encryption at rest.
 
 pub mod blocks;
 pub mod gate;
@@ -23,19 +23,19 @@ pub use operators::{IssuedToken, Operator, Operators, Role};
 pub use passwords::{Lane, NewPasswordError, Passwords};
 pub use sessions::Sessions;
 
-/// What a credential's sealed signing secret is bound to, beside its id.
+/// Kind that a credential's sealed signing secret is bound to, together with the credential's id.
 pub const SIGNING_SECRET: &str = "credential.signing_secret";
 
 /// An authenticated client.
 #[derive(Clone, Copy, Debug)]
 pub struct Principal {
     pub account_id: AccountId,
-    /// Where the account's events are.
+    /// Shard that holds the account's events.
     pub shard_id: ShardId,
     pub who: Who,
 }
 
-/// By what a client was authenticated.
+/// Credential that authenticated a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     /// An API key.
@@ -52,7 +52,7 @@ impl Principal {
         }
     }
 
-    /// Whether the client may do what `role` may. An API key may do all.
+    /// Whether the client has at least this role. An API key may do everything.
     pub fn may(&self, role: UserRole) -> bool {
         match self.who {
             Who::Credential(_) => true,
@@ -60,8 +60,8 @@ impl Principal {
         }
     }
 
-    /// Whether the client may be shown the signing secret of this credential of its account: an owner of any, an API
-    /// key its own.
+    /// Whether the client may see the signing secret of this credential of its account. An owner may see every secret,
+    /// an API key only its own.
     pub fn may_see_secret_of(&self, credential: CredentialId) -> bool {
         match self.who {
             Who::Credential(own) => own == credential,
@@ -70,26 +70,26 @@ impl Principal {
     }
 }
 
-/// Why nobody was let in.
+/// Reason that authentication failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccessError {
-    /// A missing, unknown, wrong or revoked key or secret: told apart to nobody.
+    /// A missing, unknown, wrong or revoked key or secret. The response never tells these cases apart.
     #[error("the caller is not known")]
     Unknown,
-    /// An unknown email or a wrong password: told apart to nobody.
+    /// An unknown email or a wrong password. The response never tells the two apart.
     #[error("the email or the password is wrong")]
     WrongPassword,
-    /// An access token, a refresh token or a portal cookie that does not count, or no longer.
-    #[error("the token is not valid, or no longer")]
+    /// An access token, a refresh token or a portal cookie that is invalid, expired or revoked.
+    #[error("the token is invalid, expired or revoked")]
     InvalidToken,
-    /// The database could not be asked. Nobody is let in unseen.
+    /// The database did not answer. The request is refused rather than let in unchecked.
     #[error("credentials cannot be checked now")]
     Unavailable,
 }
 
 impl From<sqlx::Error> for AccessError {
     fn from(error: sqlx::Error) -> AccessError {
-        tracing::warn!(%error, "who a caller is cannot be looked up");
+        tracing::warn!(%error, "failed to look up the caller");
         AccessError::Unavailable
     }
 }

@@ -1,5 +1,7 @@
-//! Operator tokens: `Authorization: Bearer`, each with a role. One is made and revoked by a command, and is an event; that
-//! of the configuration is neither a row nor an event: whoever configures the service runs it.
+//! Operator tokens (`Authorization: Bearer`), each with a role.
+//!
+//! Commands issue and revoke tokens, and each change is an event. The token of the configuration is neither a row nor
+//! an event: a person who can configure the service runs it anyway.
 
 use std::sync::Arc;
 
@@ -14,7 +16,7 @@ use super::AccessError;
 use super::rows::Row;
 use super::seal::{Keyring, Private};
 
-/// An authenticated operator. Id 0 is the one whose token is in the configuration.
+/// An authenticated operator. Id 0 stands for the token of the configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Operator {
     pub id: i64,
@@ -26,13 +28,13 @@ impl Operator {
         Actor::Operator(self.id)
     }
 
-    /// Whether the operator may do what is for `role` alone: who has it, and an admin.
+    /// Whether the operator has this role or is an admin.
     pub fn may(&self, role: Role) -> bool {
         self.role == Role::Admin || self.role == role
     }
 }
 
-/// Finds and checks operator tokens.
+/// Authenticates operator tokens.
 #[derive(Clone, Debug)]
 pub struct Operators {
     pool: PgPool,
@@ -58,7 +60,7 @@ impl Operators {
         .fetch_optional(&self.pool)
         .await
         .map_err(|error| {
-            tracing::warn!(%error, "operator tokens cannot be looked up");
+            tracing::warn!(%error, "failed to look up an operator token");
             AccessError::Unavailable
         })?;
         let (id, role, mac) = found.ok_or(AccessError::Unknown)?;
@@ -69,17 +71,17 @@ impl Operators {
     }
 }
 
-/// Every token that was issued, oldest first; never the tokens themselves.
+/// Lists every issued token, oldest first, without the token's text.
 pub async fn list(pool: &PgPool) -> Result<Vec<IssuedToken>, sqlx::Error> {
     sqlx::query_as("SELECT id, name, role, created_at, revoked_at FROM vault.operators ORDER BY id").fetch_all(pool).await
 }
 
-/// The names of operators whose tokens were issued, revoked or not.
+/// Returns the names of these operators, including those with a revoked token.
 pub async fn names(pool: &PgPool, ids: &[i64]) -> Result<Vec<(i64, String)>, sqlx::Error> {
     sqlx::query_as("SELECT id, name FROM vault.operators WHERE id = ANY($1)").bind(ids).fetch_all(pool).await
 }
 
-/// The ids of those of a name who have a token that is not revoked.
+/// Returns the ids of the operators with this name whose token is not revoked.
 pub async fn named(pool: &PgPool, name: &str) -> Result<Vec<i64>, sqlx::Error> {
     sqlx::query_scalar("SELECT id FROM vault.operators WHERE name = $1 AND revoked_at IS NULL ORDER BY id")
         .bind(name)
@@ -87,7 +89,7 @@ pub async fn named(pool: &PgPool, name: &str) -> Result<Vec<i64>, sqlx::Error> {
         .await
 }
 
-/// What may be known of a token after it was issued.
+/// Public fields of an issued token.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct IssuedToken {
     pub id: i64,
@@ -97,22 +99,22 @@ pub struct IssuedToken {
     pub revoked_at: Option<DateTime<Utc>>,
 }
 
-/// What the writer knows of a token.
+/// Token state that the writer decides on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Known {
-    /// How many events it has; one that is older than these events, none.
+    /// Number of events in the token's stream. A token that is older than these events has 0.
     pub version: i64,
     pub is_revoked: bool,
 }
 
-/// What becomes of a token.
+/// Change to a token, decided by the writer.
 #[derive(Debug)]
 pub enum Change {
     Issue { id: i64, name: Private, role: Role, token_hash: [u8; 32], mac: [u8; 32], issued_at: DateTime<Utc> },
     Revoke { id: i64, revoked_at: DateTime<Utc> },
 }
 
-/// These tokens, kept from others until the transaction ends.
+/// Loads these tokens and locks their rows until the transaction ends.
 pub async fn lock(conn: &mut PgConnection, shard: ShardId, ids: &[i64]) -> Result<Vec<(i64, Known)>, sqlx::Error> {
     let found: Vec<(i64, bool, i64)> = sqlx::query_as(
         "SELECT id, revoked_at IS NOT NULL, (SELECT coalesce(max(version), 0) FROM events
@@ -126,7 +128,7 @@ pub async fn lock(conn: &mut PgConnection, shard: ShardId, ids: &[i64]) -> Resul
     Ok(found.into_iter().map(|(id, is_revoked, version)| (id, Known { version, is_revoked })).collect())
 }
 
-/// Writes what was decided of tokens, in this order.
+/// Writes token changes, in this order.
 pub async fn write(conn: &mut PgConnection, changes: &[Change]) -> Result<(), sqlx::Error> {
     for change in changes {
         match change {
@@ -160,7 +162,7 @@ pub async fn write(conn: &mut PgConnection, changes: &[Change]) -> Result<(), sq
     Ok(())
 }
 
-/// What is stored of a token, which is 256 random bits.
+/// Returns the SHA-256 hash that is stored for a token. It needs no salt: the token has 256 random bits.
 pub fn hash(token: &str) -> [u8; 32] {
     Sha256::digest(token.as_bytes()).into()
 }

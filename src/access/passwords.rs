@@ -1,4 +1,4 @@
-//! Passwords of users: argon2id, so much at a time, and each source in its turn.
+//! User passwords: argon2id with bounded concurrency and a fair queue across sources.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -14,48 +14,48 @@ use super::AccessError;
 use super::seal::Private;
 use super::strength;
 
-/// Most passwords that may wait to be hashed, in all and of one lane. Each takes 19 MiB while it is worked on, and some tens of
-/// milliseconds of a core; while it waits it takes next to nothing.
+/// Maximum number of passwords that may wait to be hashed, in total and per lane. Hashing one takes 19 MiB and some tens
+/// of milliseconds of a core; a waiting one takes almost nothing.
 const MOST_WAITING: usize = 4_096;
 const MOST_OF_A_LANE: usize = 128;
-/// How long one may wait before it is refused with 503.
+/// Longest time that a password waits for its turn before the request gets 503.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// What a password is compared with where there is no user: as much work as with any other, and
-/// nothing is equal to it.
+/// PHC string that a password is compared with if there is no such user. The comparison costs as much as a real one, and
+/// no password matches it.
 const NOBODY: &str = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
-/// Who asks for a password to be hashed. Lanes take turns, so one that asks for much keeps no other waiting.
+/// Source of password work. Lanes take turns, so that a busy one does not delay the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Lane {
-    /// Operators, who give users their passwords.
+    /// Operators, who set the users' passwords.
     Operators,
-    /// The network that a login comes from.
+    /// Source network of a login.
     Source(IpAddr),
 }
 
-/// The permits of a lane: one that is at work or waits for a core, and those that wait behind it.
+/// Permits of a lane: `turn` for the one password that is hashed or waits for a core, `all` for every password of the lane.
 #[derive(Debug)]
 struct Places {
     turn: Arc<Semaphore>,
     all: Arc<Semaphore>,
 }
 
-/// Hashes and verifies on threads that may block. Cheap to clone.
+/// Hashes and verifies passwords on blocking threads. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Passwords {
     waiting: Arc<Semaphore>,
     lanes: Arc<Mutex<HashMap<Lane, Weak<Places>>>>,
-    /// One for each core. It serves in the order of arrival, and of each lane one at a time arrives: so lanes take turns.
+    /// One permit per core, in order of arrival. Each lane has at most one password in this queue, so lanes take turns.
     working: Arc<Semaphore>,
 }
 
-/// Why a password cannot be a user's.
+/// Reason that a new password is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewPasswordError {
-    /// It is common, or close to one that is.
+    /// The password is common, close to a common one, or made of the user's own data.
     Weak,
-    /// It could not be hashed in time.
+    /// The password could not be hashed in time.
     Unavailable,
 }
 
@@ -80,11 +80,11 @@ impl Passwords {
         }
     }
 
-    /// Makes the PHC string of a new password, under a salt of its own. `about` is what is known of the user: a password made
-    /// of it is as weak as a common one.
+    /// Returns the PHC string of a new password, with a random salt. `about` is known data of the user: a password made of
+    /// it is as weak as a common one.
     ///
     /// # Errors
-    /// [`NewPasswordError::Weak`] for one that is easy to guess.
+    /// [`NewPasswordError::Weak`] for a password that is easy to guess.
     pub async fn hash(&self, password: Private, about: Vec<Private>) -> Result<Private, NewPasswordError> {
         let hashed = self.work(Lane::Operators, move || {
             let about: Vec<&str> = about.iter().map(Private::expose).collect();
@@ -93,14 +93,14 @@ impl Passwords {
             }
             let hash = Argon2::default().hash_password(password.expose().as_bytes());
             hash.map(|hash| Private::new(hash.to_string())).map_err(|error| {
-                tracing::error!(%error, "a password cannot be hashed");
+                tracing::error!(%error, "failed to hash a password");
                 NewPasswordError::Unavailable
             })
         });
         hashed.await?
     }
 
-    /// Whether it is the password. Takes the same time where there is none.
+    /// Whether the password matches the hash. Takes the same time without a hash.
     pub async fn verify(&self, lane: Lane, password: Private, hash: Option<Private>) -> Result<bool, AccessError> {
         self.work(lane, move || {
             let hash = PasswordHash::new(hash.as_ref().map_or(NOBODY, Private::expose));
@@ -109,7 +109,7 @@ impl Passwords {
         .await
     }
 
-    /// Goes on when the caller stops waiting, and counts as long as it does.
+    /// Runs `work` in the lane's turn. It runs on, and keeps its permits, even if the caller stops waiting.
     async fn work<T: Send + 'static>(&self, lane: Lane, work: impl FnOnce() -> T + Send + 'static) -> Result<T, AccessError> {
         let waiting = self.waiting.clone().try_acquire_owned().map_err(|_| AccessError::Unavailable)?;
         let places = self.places(lane);
@@ -132,7 +132,7 @@ impl Passwords {
         if let Some(places) = lanes.get(&lane).and_then(Weak::upgrade) {
             return places;
         }
-        // No more are in use than may wait: half of this many or more are forgotten.
+        // At most `MOST_WAITING` lanes are in use, so this frees at least half of the entries.
         if lanes.len() >= 2 * MOST_WAITING {
             lanes.retain(|_, places| places.strong_count() > 0);
         }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_password_is_known_by_its_hash() {
+    async fn a_password_matches_only_its_own_hash() {
         let passwords = Passwords::default();
         let hash = passwords.hash(Private::new("correct horse"), vec![]).await.unwrap();
         assert!(hash.expose().starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{}", hash.expose());
@@ -168,19 +168,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_has_a_password_and_takes_as_much_work() {
+    async fn an_unknown_user_costs_as_much_work_as_a_known_one() {
         let passwords = Passwords::default();
         let hash = passwords.hash(Private::new("correct horse"), vec![]).await.unwrap();
         let parts = |phc: &str| phc.split('$').take(4).map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(parts(NOBODY), parts(hash.expose()), "the same parameters");
-        assert!(PasswordHash::new(NOBODY).is_ok(), "it is really computed");
+        assert!(PasswordHash::new(NOBODY).is_ok(), "the hash is really computed");
         for password in ["", "password", NOBODY] {
             assert!(!passwords.verify(HERE, Private::new(password), None).await.unwrap());
         }
     }
 
     #[tokio::test]
-    async fn a_weak_password_is_nobodys() {
+    async fn a_weak_password_is_refused() {
         let passwords = Passwords::default();
         for (password, about) in [("password1", vec![]), ("jo.doe@acme.example", vec![Private::new("jo.doe@acme.example")])] {
             assert_eq!(passwords.hash(Private::new(password), about).await, Err(NewPasswordError::Weak), "{password}");
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn too_many_of_one_lane_are_refused_and_no_other() {
+    async fn a_full_lane_is_refused_without_affecting_other_lanes() {
         let passwords = Passwords::default();
         let lane = passwords.places(HERE);
         let taken = lane.all.clone().try_acquire_many_owned(MOST_OF_A_LANE as u32).unwrap();
@@ -202,7 +202,7 @@ mod tests {
         drop(all);
     }
 
-    /// 90 of one source are before it, and the next source's is worked on after one of them.
+    /// 90 passwords of one source wait first; the next source's password is verified after one of them.
     #[tokio::test]
     async fn lanes_take_turns() {
         let passwords = Passwords::working(1);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lanes_that_nobody_uses_are_forgotten() {
+    async fn unused_lanes_are_evicted() {
         let passwords = Passwords::default();
         for n in 0..(3 * MOST_WAITING as u32) {
             drop(passwords.places(Lane::Source(std::net::Ipv4Addr::from(n).into())));

@@ -1,5 +1,6 @@
-//! Signing of client requests (specification, "HMAC request signing"): the canonical string and
-//! its HMAC-SHA256. Pure, and the same for who signs and who checks.
+//! Signatures of client requests (specification, "HMAC request signing"): the canonical string and its HMAC-SHA256.
+//!
+//! The functions are pure. Signer and verifier share them.
 
 use std::fmt::Display;
 
@@ -7,9 +8,11 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// The five lines that are signed. `path` and `query` are the raw text on the wire, nothing
-/// decoded: the path without its trailing slashes, the query's pairs sorted by key (a stable
-/// sort), a bare `k` as `k=`, empty pairs dropped. `timestamp` is what stands behind `t=`.
+/// Returns the five lines that the client signs.
+///
+/// `path` and `query` are the raw text of the request, without any decoding. The path loses its trailing slashes. The
+/// pairs of the query are sorted by key (a stable sort), a bare `k` becomes `k=`, and empty pairs are dropped.
+/// `timestamp` is the text after `t=` in the header.
 pub fn canonical_string(method: &str, path: &str, query: Option<&str>, body: &[u8], timestamp: impl Display) -> String {
     let path = match path.trim_end_matches('/') {
         "" => "/",
@@ -23,7 +26,7 @@ pub fn canonical_string(method: &str, path: &str, query: Option<&str>, body: &[u
     format!("{}\n{path}\n{query}\n{body}\n{timestamp}", method.to_ascii_uppercase())
 }
 
-/// Lowercase hex HMAC-SHA256 of a canonical string. The key is the secret's text as it was shown.
+/// Returns the HMAC-SHA256 of a canonical string in lowercase hex. The key is the text of the secret as it was shown.
 pub fn sign(secret: &str, canonical: &str) -> String {
     let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(secret.as_bytes())
         .unwrap_or_else(|_| unreachable!("HMAC takes a key of any length"));
@@ -31,15 +34,15 @@ pub fn sign(secret: &str, canonical: &str) -> String {
     hex::encode(mac.finalize().into_bytes())
 }
 
-/// The value of `X-Signature`: `t=<unix_seconds>,v1=<signature_hex>`.
+/// Returns the value of `X-Signature`: `t=<unix_seconds>,v1=<signature_hex>`.
 pub fn header(timestamp: i64, signature: &str) -> String {
     format!("t={timestamp},v1={signature}")
 }
 
-/// How far the timestamp may be from the server's time, in seconds, either way.
+/// Maximum difference between the timestamp and the server's time, in seconds, in either direction.
 pub const TOLERANCE_SECS: u64 = 300;
 
-/// Why a request that must be signed is refused; the texts are the specification's.
+/// Reason that a signed request is refused. The specification defines the texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
     #[error("hmac signature required")]
@@ -52,7 +55,7 @@ pub enum SignatureError {
     Invalid,
 }
 
-/// Takes `t` and `v1` from a header that is exactly `t=<digits>,v1=<one or more characters>`.
+/// Parses `t` and `v1` from a header of exactly the form `t=<digits>,v1=<one or more characters>`.
 pub fn parse_header(header: &str) -> Option<(&str, &str)> {
     let (timestamp, signature) = header.strip_prefix("t=")?.split_once(',')?;
     let signature = signature.strip_prefix("v1=")?;
@@ -60,11 +63,13 @@ pub fn parse_header(header: &str) -> Option<(&str, &str)> {
     (is_number && !signature.is_empty()).then_some((timestamp, signature))
 }
 
-/// Whether a request is signed with the secret; `now` in Unix seconds. Checked in this order:
-/// header present, its format, the timestamp, the signature (as text, in constant time).
+/// Verifies that a request is signed with the secret. `now` is in Unix seconds.
+///
+/// The checks run in this order: presence of the header, its format, the timestamp, the signature. The signature is
+/// compared as text, in constant time.
 ///
 /// # Errors
-/// The first that does not hold.
+/// The first check that fails.
 pub fn check(
     secret: &str,
     header: Option<&str>,
@@ -76,7 +81,7 @@ pub fn check(
 ) -> Result<(), SignatureError> {
     let header = header.ok_or(SignatureError::Required)?;
     let (timestamp, signature) = parse_header(header).ok_or(SignatureError::Header)?;
-    // Digits that are no number of this size are of a time far away.
+    // Digits that overflow an i64 name a time that is far out of range.
     let seconds: i64 = timestamp.parse().map_err(|_| SignatureError::Expired)?;
     if seconds.abs_diff(now) > TOLERANCE_SECS {
         return Err(SignatureError::Expired);
@@ -113,25 +118,25 @@ mod tests {
     }
 
     #[test]
-    fn the_query_is_sorted_by_key_and_left_as_it_came() {
+    fn the_query_is_sorted_by_key_and_otherwise_unchanged() {
         let query = |text| canonical_string("GET", "/", Some(text), b"", 0).lines().nth(2).unwrap().to_owned();
         assert_eq!(query("b=2&a=1&b=1"), "a=1&b=2&b=1");
         assert_eq!(query("flag&&x=1&"), "flag=&x=1");
         assert_eq!(query("q=%C3%A9+x&Q=a=b"), "Q=a=b&q=%C3%A9+x");
-        // By key alone: a pair's text would put "a-" before "a".
+        // The sort is by key alone: sorting by the pair's text would put "a-" before "a".
         assert_eq!(query("a-=1&a=2"), "a=2&a-=1");
         assert_eq!(query(""), "");
     }
 
     #[test]
-    fn every_trailing_slash_goes_but_the_root_stays() {
+    fn all_trailing_slashes_are_removed_except_the_root() {
         let path = |text| canonical_string("GET", text, None, b"", 0).lines().nth(1).unwrap().to_owned();
         assert_eq!((path("/a//"), path("/"), path("//a")), ("/a".to_owned(), "/".to_owned(), "//a".to_owned()));
     }
 
     // Made with OpenSSL: printf '...' | openssl dgst -sha256 -hmac <secret>
     #[test]
-    fn a_signature_made_with_another_implementation() {
+    fn a_signature_matches_another_implementation() {
         let canonical = canonical_string("GET", "/api/v1/orders", Some("page=1"), b"", 1_700_000_000);
         assert_eq!(
             header(1_700_000_000, &sign("secret-text", &canonical)),
@@ -146,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_thing_wrong_is_named() {
+    fn the_first_failing_check_is_reported() {
         let canonical = canonical_string("POST", "/api/v1/orders", Some("a=2&b=1"), b"\0\xff", NOW);
         let right = sign("secret", &canonical);
         let good = header(NOW, &right);
@@ -185,7 +190,7 @@ mod tests {
             assert_eq!(checked(Some(&header(NOW, &signature)), NOW), Err(SignatureError::Invalid), "{signature}");
             assert_eq!(checked(Some(&header(NOW - 301, &signature)), NOW), Err(SignatureError::Expired), "{signature}");
         }
-        // What was signed is what stands there, leading zeros too.
+        // The signature covers the timestamp's text as sent, including leading zeros.
         let zeros = format!("00{NOW}");
         let signed = sign("secret", &canonical_string("POST", "/api/v1/orders", Some("a=2&b=1"), b"\0\xff", &zeros));
         assert_eq!(checked(Some(&format!("t={zeros},v1={signed}")), NOW), Ok(()));
@@ -197,7 +202,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_header_breaks_it(header in ".*", now in any::<i64>()) {
+        fn any_header_is_refused_without_a_panic(header in ".*", now in any::<i64>()) {
             prop_assert!(checked(Some(&header), now).is_err());
         }
 

@@ -1,8 +1,8 @@
-//! Rotates the master key while the service runs: makes the file's first key current, and seals every value under it.
+//! Rotation of the master key while the service runs: makes the key file's first key current, and reseals every value.
 //!
-//! It goes in steps of their own transactions and may be cut off at any point: what is done stays, and the next run goes
-//! on with what is left. A step never waits for a row that somebody else has locked, so it cannot deadlock with a writer;
-//! a later pass takes that row.
+//! Each step is a transaction of its own. A run may be interrupted at any point: finished steps stay, and the next run
+//! continues with the rest. A step skips locked rows instead of waiting for them, so it cannot deadlock with a writer; a
+//! later pass takes those rows.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -16,12 +16,12 @@ use super::seal::{DATA_KEY, KeyId, Keyring, SealError};
 use crate::ledger::{ANSWER_KIND, stock};
 use crate::reconciliation::statements;
 
-/// Values in a step.
+/// Values per step.
 const STEP: i64 = 500;
-/// After so long no node seals under the key that was current before: a node looks every two seconds, a look takes five at
-/// most, and the database refuses a batch that was begun more than 15 s ago.
+/// Time after which no node seals under the previous key any more. A node polls the current key every 2 s, and a poll takes
+/// at most 5 s. The database refuses a batch that began more than 15 s ago.
 const SETTLED: Duration = Duration::from_secs(22);
-/// Pause between passes that left something: somebody had it locked.
+/// Pause before another pass, if locked rows were left over.
 const PASS_PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(Debug, thiserror::Error)]
@@ -36,16 +36,16 @@ pub enum RotationError {
     Unreadable { table: &'static str, shard: ShardId, part: String, id: i64, error: SealError },
 }
 
-/// A column of values that are sealed under the master key. `part` and `id` are what identifies a row beside its shard.
+/// A column of values sealed under the master key. Shard, `part` and `id` identify a row.
 struct Column {
     table: &'static str,
-    /// Which rows count: (count by key id).
+    /// Query that counts the sealed values by key id.
     count: &'static str,
-    /// Rows after ($2, $3, $4) that are not sealed under $1, locked: (shard, part, id, sealed).
+    /// Query for the next rows after ($2, $3, $4) that are not sealed under $1, locked: (shard, part, id, sealed).
     page: &'static str,
-    /// Sets rows ($1, $2, $3) to $4.
+    /// Statement that sets the rows ($1, $2, $3) to the values $4.
     write: &'static str,
-    /// What a row's value is bound to.
+    /// Kind and id that a row's value is bound to, from its `part` and `id`.
     bound_to: fn(&str, i64) -> (String, i64),
 }
 
@@ -119,10 +119,10 @@ const COLUMNS: [Column; 6] = [
     },
 ];
 
-/// How many values are sealed under each key, by table.
+/// Number of values sealed under each key, by table.
 pub type Counts = BTreeMap<KeyId, BTreeMap<&'static str, i64>>;
 
-/// How many of a table's values have been sealed anew, of how many.
+/// Progress of a rotation in one table: resealed values and their total.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     pub table: &'static str,
@@ -130,16 +130,16 @@ pub struct Step {
     pub total: i64,
 }
 
-/// What a rotation has done.
+/// Result of a rotation.
 #[derive(Debug)]
 pub struct Rotated {
     pub current: KeyId,
     pub resealed: i64,
-    /// Keys that nothing is sealed under any more: they may leave the files.
+    /// Keys under which nothing is sealed any more. They may be removed from the key files.
     pub retired: Vec<KeyId>,
 }
 
-/// Counts the values under each key.
+/// Counts the values sealed under each key.
 pub async fn count(pool: &PgPool) -> Result<Counts, RotationError> {
     let mut counts = Counts::new();
     for column in &COLUMNS {
@@ -152,12 +152,12 @@ pub async fn count(pool: &PgPool) -> Result<Counts, RotationError> {
     Ok(counts)
 }
 
-/// The keys that the database knows, with how many values are sealed under each.
+/// Returns the keys known to the database, and the number of values sealed under each.
 pub async fn status(pool: &PgPool) -> Result<(Vec<Known>, Counts), RotationError> {
     Ok((master_keys::load(pool).await?, count(pool).await?))
 }
 
-/// Makes the file's first key current and seals everything under it. Told of each step as it is on the disk.
+/// Makes the key file's first key current and reseals every value under it. Calls `told` after each committed step.
 pub async fn rotate(pool: &PgPool, keyring: &Keyring, mut told: impl FnMut(Step)) -> Result<Rotated, RotationError> {
     master_keys::establish(pool, keyring).await?;
     let to = keyring.first().ok_or(KeyError::Seal(SealError::MasterKeys))?;
@@ -191,7 +191,7 @@ pub async fn rotate(pool: &PgPool, keyring: &Keyring, mut told: impl FnMut(Step)
         let is_left = count(pool).await?.keys().any(|key| *key != to);
         match master_keys::until_settled(pool, to, SETTLED).await? {
             None if !is_left => break,
-            // What nodes have sealed meanwhile under the key before, and what was locked, is for the next pass.
+            // The next pass takes values that were locked, or that nodes have sealed under the old key in the meantime.
             wait => tokio::time::sleep(wait.unwrap_or(PASS_PAUSE)).await,
         }
     }
@@ -201,7 +201,7 @@ pub async fn rotate(pool: &PgPool, keyring: &Keyring, mut told: impl FnMut(Step)
 
 type Place = (ShardId, String, i64);
 
-/// Seals the rows of one step; the last of them and how many. None when there is nothing left.
+/// Reseals the rows of one step. Returns the last row and the number of rows; `None` when no row is left.
 async fn reseal(
     pool: &PgPool,
     keyring: &Keyring,

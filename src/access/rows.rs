@@ -1,9 +1,10 @@
-//! Rows that open something: API keys, operators' tokens, passwords, sessions. Each has a MAC, made with a key that only
-//! holders of the master key have, so that whoever can write to the database cannot make one.
+//! MACs of rows that grant access: API keys, operator tokens, passwords and sessions.
 //!
-//! The MAC stands in a table beside, and the event that made the row commits to it, so that an older row with its MAC is
-//! noticed, too. Earlier releases write no MACs: until `keys seal` says that there are none of these nodes any more, rows
-//! without one count.
+//! Only holders of the master key have the key of the MACs, so write access to the database is not enough to forge a row.
+//! The MAC is stored in a separate table. The event that created the row commits to it, so that restoring an
+//! older row with its MAC is detected too.
+//!
+//! Earlier releases write no MACs. Rows without one are valid until `keys seal` records that no such node is left.
 
 use std::fmt;
 
@@ -13,7 +14,7 @@ use subtle::ConstantTimeEq;
 
 use super::seal::{Keyring, SealError};
 
-/// What a row's MAC binds.
+/// Columns that a row's MAC covers.
 #[derive(Clone, Copy)]
 pub enum Row<'a> {
     Credential {
@@ -22,7 +23,7 @@ pub enum Row<'a> {
         key_hash: &'a [u8],
         secret_hash: &'a [u8],
     },
-    /// What a credential signs with.
+    /// Signing secret of a credential.
     SigningSecret {
         id: CredentialId,
         secret: &'a str,
@@ -52,7 +53,10 @@ pub enum Row<'a> {
 }
 
 impl Keyring {
-    /// The MAC of a row.
+    /// Computes the MAC of a row.
+    ///
+    /// # Errors
+    /// [`SealError::NotCurrent`] before the database's keys are loaded.
     pub fn row_mac(&self, row: Row<'_>) -> Result<[u8; 32], SealError> {
         let time = |time: DateTime<Utc>| time.timestamp_millis().to_be_bytes();
         match row {
@@ -76,16 +80,16 @@ impl Keyring {
         }
     }
 
-    /// Whether a row with this MAC, or without one, may open anything.
+    /// Whether a row with this MAC, or without one, may grant access.
     pub fn admits(&self, row: Row<'_>, mac: Option<&[u8]>) -> bool {
         let admitted = match mac {
             None => !self.requires_macs(),
-            // A node of an earlier release has given the user another password.
+            // A node of an earlier release may have changed the password without updating the MAC.
             Some(_) if matches!(row, Row::User { .. }) && !self.requires_macs() => true,
             Some(mac) => self.row_mac(row).is_ok_and(|expected| bool::from(expected.ct_eq(mac))),
         };
         if !admitted {
-            tracing::error!(?row, "a row that would open something is not authentic: refused; run `verify`");
+            tracing::error!(?row, "refused a row with a wrong or missing MAC; run `verify`");
         }
         admitted
     }
@@ -98,7 +102,7 @@ impl fmt::Debug for Row<'_> {
 }
 
 impl Row<'_> {
-    /// What it is, and its id where it has one.
+    /// Returns the row's kind and id, for logs.
     fn name(&self) -> String {
         match self {
             Self::Credential { id, .. } | Self::SigningSecret { id, .. } => format!("credential {id}"),

@@ -1,10 +1,11 @@
-//! Secrets at rest: an AEAD, each sealed value bound to its kind and row.
+//! Encryption of secrets at rest: an AEAD that binds each sealed value to its kind and row.
 //!
-//! What belongs to the service is sealed under a key that is derived from the master key, and names
-//! it. There may be several master keys at a time: one seals, all open. What belongs to a person is sealed under a data key, a random one for each subject, which is
-//! itself sealed under the master key: with the data key destroyed, nobody opens it any more,
-//! whoever has the master key. Its row names the data key; one without was sealed under the master
-//! key, before there were others, and opens as ever.
+//! Values of the service are sealed under a key derived from the master key, and begin with that key's id. Several master
+//! keys may exist at a time: one seals, all can open.
+//!
+//! Personal data is sealed under a data key: a random key per subject, itself sealed under the master key. Destroying the
+//! data key makes the data unreadable for everyone, including holders of the master key (crypto-shredding). The row names
+//! its data key. A row without one is older than data keys, was sealed under the master key and still opens under it.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -19,7 +20,7 @@ use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
-/// A text that must not be shown: secrets, and free text from people.
+/// A text that must not appear in logs: a secret, or free text from people. It is wiped from memory when dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Private(Zeroizing<String>);
 
@@ -43,11 +44,11 @@ impl fmt::Debug for Private {
 pub enum SealError {
     #[error("a master key must be 32 bytes in base64")]
     MasterKey,
-    #[error("the file has no master key, or one of them twice")]
+    #[error("the key file has no master key, or contains a key twice")]
     MasterKeys,
-    #[error("this node does not have the current master key: it seals nothing")]
+    #[error("this node does not have the current master key and cannot seal")]
     NotCurrent,
-    #[error("a sealed value was made under a key that is not configured")]
+    #[error("a value is sealed under a key that is not configured")]
     UnknownKey,
     #[error("a sealed value was changed, or belongs to another row")]
     Unreadable,
@@ -58,7 +59,7 @@ pub enum SealError {
 const KEY_ID_BYTES: usize = 4;
 const NONCE_BYTES: usize = 24;
 
-/// Identifies a master key: the first bytes of every value sealed under it.
+/// Id of a master key: the first four bytes of every value sealed under it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyId(pub(super) [u8; KEY_ID_BYTES]);
 
@@ -82,7 +83,7 @@ impl TryFrom<&[u8]> for KeyId {
     }
 }
 
-/// What is derived from one master key.
+/// Keys derived from one master key.
 struct MasterKey {
     id: KeyId,
     cipher: XChaCha20Poly1305,
@@ -113,26 +114,27 @@ impl MasterKey {
     }
 }
 
-/// The keys that survive a rotation of the master key. They are stored, sealed, as the check value of each master key.
+/// Root keys, which survive a rotation of the master key. The check value of each master key is their sealed form.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Roots {
-    /// Finds equal values. That of the first master key, so that hashes from before there were check values stay right.
+    /// Key of the hashes that find equal values. It is that of the first master key, so that hashes which are older than
+    /// check values stay valid.
     pub fingerprint_key: Zeroizing<[u8; 32]>,
-    /// Authenticates rows that open something: API keys, operator tokens, password hashes, sessions.
+    /// Key of the MACs of rows that grant access: API keys, operator tokens, password hashes, sessions.
     pub row_key: Zeroizing<[u8; 32]>,
 }
 
-/// No key: the database's current one is not in the file.
+/// Index that stands for no key: the database's current key is not in the key file.
 const NO_KEY: usize = usize::MAX;
 
-/// Seals and opens. Holds the master keys of one file, and what the database says of them.
+/// Seals and opens values. Holds the master keys of one key file and the state that the database records for them.
 pub struct Keyring {
-    /// In the file's order: the first is the one that a rotation makes current.
+    /// Keys in the order of the file. A rotation makes the first one current.
     keys: Vec<MasterKey>,
     /// Index of the key that seals, or [`NO_KEY`].
     sealing: Arc<AtomicUsize>,
     roots: OnceLock<Roots>,
-    /// Rows without a MAC open nothing: the file or the database says so. It is never taken back.
+    /// The key file or the database says that rows without a MAC grant no access. It never reverts to false.
     requires_macs: AtomicBool,
 }
 
@@ -169,7 +171,7 @@ fn text(plain: &[u8]) -> Result<Private, SealError> {
     std::str::from_utf8(plain).map(Private::new).map_err(|_| SealError::Unreadable)
 }
 
-/// A random key for what belongs to one subject. Destroyed, it takes that with it.
+/// Random key for the personal data of one subject. Destroying it makes the data unreadable (crypto-shredding).
 pub struct DataKey {
     pub id: i64,
     cipher: XChaCha20Poly1305,
@@ -181,15 +183,15 @@ impl fmt::Debug for DataKey {
     }
 }
 
-/// The kind that data keys are sealed as.
+/// Kind that data keys are bound to.
 pub const DATA_KEY: &str = "data_key";
-/// The kind that check values are sealed as.
+/// Kind that check values are bound to.
 const ROOTS: &str = "master_key";
-/// The line of a key file that says that rows without a MAC open nothing.
+/// Line of a key file that says that rows without a MAC grant no access.
 pub const SEALED: &str = "sealed";
 
 impl DataKey {
-    /// As [`Keyring::seal`]. The row has to name the key.
+    /// Seals a value for one row, as [`Keyring::seal`] does. The row must name this key.
     pub fn seal(&self, kind: &str, id: i64, plain: &[u8]) -> Result<Vec<u8>, SealError> {
         encrypt(&self.cipher, kind, id, plain)
     }
@@ -200,9 +202,10 @@ impl DataKey {
 }
 
 impl Keyring {
-    /// From the text of a master key file: a line for each key, 32 bytes in base64. A line `sealed` says that rows without a
-    /// MAC open nothing, whatever the database says. White space around lines, empty lines and lines that begin with `#` are
-    /// ignored.
+    /// Parses the text of a master key file: one key per line, 32 bytes in base64.
+    ///
+    /// A line `sealed` says that rows without a MAC grant no access, whatever the database says. White space around lines,
+    /// empty lines and lines that begin with `#` are ignored.
     pub fn from_base64(text: &str) -> Result<Keyring, SealError> {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
         let (sealed, keys): (Vec<_>, Vec<_>) = lines.partition(|line| *line == SEALED);
@@ -215,12 +218,12 @@ impl Keyring {
         Ok(Keyring { keys, sealing: Arc::default(), roots: OnceLock::new(), requires_macs })
     }
 
-    /// A new master key, as the text of its file.
+    /// Generates a master key, as the text of its key file.
     pub fn generate() -> Zeroizing<String> {
         Zeroizing::new(STANDARD.encode(Zeroizing::new(rand::random::<[u8; 32]>()).as_slice()))
     }
 
-    /// The ids of the keys, in the file's order.
+    /// Returns the ids of the keys, in the order of the key file.
     pub fn ids(&self) -> impl Iterator<Item = KeyId> + '_ {
         self.keys.iter().map(|key| key.id)
     }
@@ -229,12 +232,12 @@ impl Keyring {
         self.ids().any(|own| own == id)
     }
 
-    /// The key that a rotation makes current: the file's first.
+    /// Returns the first key of the key file, which a rotation makes current.
     pub fn first(&self) -> Option<KeyId> {
         self.ids().next()
     }
 
-    /// The key that seals; none while the database's current one is not in the file.
+    /// Returns the key that seals; `None` while the database's current key is not in the key file.
     pub fn current(&self) -> Option<KeyId> {
         self.sealing_key().ok().map(|key| key.id)
     }
@@ -247,37 +250,37 @@ impl Keyring {
         self.keys.iter().find(|key| key.id == id).ok_or(SealError::UnknownKey)
     }
 
-    /// From now on seals under this key; under none if it is not in the file.
+    /// Seals under this key from now on; under none if it is not in the key file.
     pub(super) fn seal_under(&self, id: Option<KeyId>) {
         let at = id.and_then(|id| self.ids().position(|own| own == id)).unwrap_or(NO_KEY);
         self.sealing.store(at, Ordering::Release);
     }
 
-    /// Seals a value for one row: `kind` and `id` are bound in, and needed to open it.
+    /// Seals a value for one row. `kind` and `id` are part of the authenticated data, and opening requires the same ones.
     pub fn seal(&self, kind: &str, id: i64, plain: &[u8]) -> Result<Vec<u8>, SealError> {
         let key = self.sealing_key()?;
         Ok([&key.id.0[..], &encrypt(&key.cipher, kind, id, plain)?[..]].concat())
     }
 
-    /// Opens a value that was sealed under any of the keys.
+    /// Opens a value that any of the keys sealed.
     pub fn open(&self, kind: &str, id: i64, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
         let key_id = sealed.first_chunk::<KEY_ID_BYTES>().ok_or(SealError::Unreadable)?;
         self.key(KeyId(*key_id))?.open(kind, id, sealed)
     }
 
-    /// Seals under the key that this file would make current what another of its keys had sealed.
+    /// Opens a value with any of the keys and seals it again under the key `to`.
     pub fn reseal(&self, to: KeyId, kind: &str, id: i64, sealed: &[u8]) -> Result<Vec<u8>, SealError> {
         let key = self.key(to)?;
         let plain = self.open(kind, id, sealed)?;
         Ok([&key.id.0[..], &encrypt(&key.cipher, kind, id, &plain)?[..]].concat())
     }
 
-    /// The roots of a ledger that has none yet: hashes that its one key has made stay right.
+    /// Creates the root keys of a ledger that has none yet. Hashes made with its only master key stay valid.
     pub(super) fn new_roots(&self, id: KeyId) -> Result<Roots, SealError> {
         Ok(Roots { fingerprint_key: self.key(id)?.fingerprint_key.clone(), row_key: Zeroizing::new(rand::random()) })
     }
 
-    /// The check value of a key, sealed under it: the roots, and whether rows without a MAC are refused.
+    /// Returns the check value of a key, sealed under it: the root keys, and whether rows without a MAC are refused.
     pub(super) fn seal_roots(&self, id: KeyId, roots: &Roots, requires_macs: bool) -> Result<Vec<u8>, SealError> {
         let key = self.key(id)?;
         let plain = Zeroizing::new([&roots.fingerprint_key[..], &roots.row_key[..], &[requires_macs.into()]].concat());
@@ -297,7 +300,7 @@ impl Keyring {
         Ok((Roots { fingerprint_key, row_key }, requires_macs))
     }
 
-    /// Whether rows without a MAC open nothing.
+    /// Whether rows without a MAC are refused.
     pub fn requires_macs(&self) -> bool {
         self.requires_macs.load(Ordering::Acquire)
     }
@@ -306,7 +309,7 @@ impl Keyring {
         self.requires_macs.store(true, Ordering::Release);
     }
 
-    /// A hash under the key that authenticates rows; the parts are told apart.
+    /// Returns a hash under the key of row MACs. Each part is prefixed with its length, so that parts cannot run together.
     pub(super) fn row_hash(&self, kind: &str, parts: &[&[u8]]) -> Result<[u8; 32], SealError> {
         let roots = self.roots.get().ok_or(SealError::NotCurrent)?;
         let lengths: Vec<[u8; 8]> = parts.iter().map(|part| (part.len() as u64).to_be_bytes()).collect();
@@ -317,12 +320,12 @@ impl Keyring {
         Ok(keyed_hash(&roots.row_key[..], &all))
     }
 
-    /// Uses these roots; false if others are in use already.
+    /// Adopts these root keys. Returns false if others are in use already.
     pub(super) fn use_roots(&self, roots: Roots) -> bool {
         *self.roots.get_or_init(|| roots.clone()) == roots
     }
 
-    /// A new data key with this id, and the sealed form in which it is kept.
+    /// Generates a data key with this id. Returns it with its sealed form, which is what the database stores.
     pub fn new_data_key(&self, id: i64) -> Result<(DataKey, Vec<u8>), SealError> {
         let key = Zeroizing::new(rand::random::<[u8; 32]>());
         let sealed = self.seal(DATA_KEY, id, key.as_slice())?;
@@ -335,7 +338,7 @@ impl Keyring {
         Ok(DataKey { id, cipher: XChaCha20Poly1305::new(&Key::from(*key)) })
     }
 
-    /// Opens a value under its data key, or under the master key if its row names none.
+    /// Opens a value under its data key, or under the master key if its row names no data key.
     pub fn open_under(&self, key: Option<&DataKey>, kind: &str, id: i64, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
         match key {
             Some(key) => key.open(kind, id, sealed),
@@ -343,24 +346,24 @@ impl Keyring {
         }
     }
 
-    /// The same of a value that was a text.
+    /// Opens a text as [`Keyring::open_under`] does.
     pub fn open_text_under(&self, key: Option<&DataKey>, kind: &str, id: i64, sealed: &[u8]) -> Result<Private, SealError> {
         text(&self.open_under(key, kind, id, sealed)?)
     }
 
-    /// Opens a value that was a text.
+    /// Opens a text that any of the master keys sealed.
     pub fn open_text(&self, kind: &str, id: i64, sealed: &[u8]) -> Result<Private, SealError> {
         text(&self.open(kind, id, sealed)?)
     }
 
-    /// The keys that access tokens are read with, and the place of the one that signs them.
+    /// Returns the keys that verify access tokens, and the index of the one that signs them.
     pub(super) fn access_token_keys(&self) -> (impl Iterator<Item = &[u8]>, Arc<AtomicUsize>) {
         (self.keys.iter().map(|key| &key.access_token_key[..]), self.sealing.clone())
     }
 
-    /// A keyed hash that finds equal values without telling what they are.
+    /// Returns a keyed hash that finds equal values without revealing them.
     pub fn fingerprint(&self, kind: &str, value: impl AsRef<[u8]>) -> [u8; 32] {
-        // Before the ledger is opened: a tool that reads nothing but what its one key has made.
+        // Without roots the ledger is not open yet: the caller reads only hashes that its single key has made.
         let key = match (self.roots.get(), self.keys.first()) {
             (Some(roots), _) => &roots.fingerprint_key[..],
             (None, Some(first)) => &first.fingerprint_key[..],
@@ -370,7 +373,7 @@ impl Keyring {
     }
 }
 
-/// The hash by which an event commits to a text in the vault.
+/// Returns the salted hash, in hex, by which an event commits to a text in the vault.
 pub fn salted_hash(salt: &[u8], text: &str) -> String {
     let mut hash = Sha256::new();
     hash.update(salt);
@@ -378,7 +381,7 @@ pub fn salted_hash(salt: &[u8], text: &str) -> String {
     hex::encode(hash.finalize())
 }
 
-/// A new secret: 256 random bits as 64 hex characters.
+/// Generates a secret: 256 random bits as 64 hex characters.
 pub fn random_secret() -> Private {
     Private::new(hex::encode(rand::random::<[u8; 32]>()))
 }
@@ -403,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_a_data_key_opens_with_that_key_alone() {
+    fn a_value_under_a_data_key_opens_with_that_key_only() {
         let keyring = Keyring::from_base64(&Keyring::generate()).unwrap();
         let (key, kept) = keyring.new_data_key(3).unwrap();
         let sealed = key.seal("order.metadata", 7, b"text").unwrap();
@@ -440,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn fingerprints_survive_another_master_key() {
+    fn fingerprints_survive_a_rotation_of_the_master_key() {
         let (old, new) = (Keyring::generate(), Keyring::generate());
         let before = Keyring::from_base64(&old).unwrap();
         let both = Keyring::from_base64(&format!("{}\n{}", *new, *old)).unwrap();
@@ -451,11 +454,11 @@ mod tests {
         let (opened, requires_macs) = both.open_roots(before.first().unwrap(), &check).unwrap();
         assert!(both.use_roots(opened) && requires_macs);
         assert_eq!(both.fingerprint("user.email", "a@example.com"), expected);
-        assert!(!both.use_roots(both.new_roots(both.first().unwrap()).unwrap()), "others are not taken on");
+        assert!(!both.use_roots(both.new_roots(both.first().unwrap()).unwrap()), "other roots are refused");
     }
 
     #[test]
-    fn nothing_private_is_shown() {
+    fn debug_output_shows_no_secrets() {
         let keyring = Keyring::from_base64(&Keyring::generate()).unwrap();
         assert_eq!(format!("{:?}", Private::new("secret")), "[private]");
         assert!(!format!("{keyring:?}").contains("cipher"));

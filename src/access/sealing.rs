@@ -1,5 +1,6 @@
-//! `keys seal`: gives every row that opens something its MAC, and has rows without one refused from then on. For a ledger
-//! that nodes of a release without MACs have written to, once none of them is left.
+//! `keys seal`: adds a MAC to every row that grants access, and refuses rows without a MAC from then on.
+//!
+//! It is for a ledger to which nodes of a release without MACs have written, once none of those nodes is left.
 
 use chrono::{DateTime, Utc};
 use ledger_database::PgPool;
@@ -10,14 +11,14 @@ use super::master_keys::{self, KeyError};
 use super::rows::Row;
 use super::seal::{Keyring, SealError};
 
-/// Rows in a statement.
+/// Rows per statement.
 const STEP: i64 = 500;
 
-/// Its key, the key's account, both hashes, the sealed signing secret.
+/// Credential, account, hashes of the key and the secret, sealed signing secret.
 type CredentialRow = (CredentialId, AccountId, Vec<u8>, Vec<u8>, Option<Vec<u8>>);
-/// The user, its account, the password's hash, the MAC, whether the log commits to it.
+/// User, account, password hash, MAC, and whether the log commits to the MAC.
 type UserRow = (UserId, AccountId, String, Option<Vec<u8>>, bool);
-/// The session, its user, the user's account, the cookie's hash and end.
+/// Session, user, account, hash and expiry of the portal cookie.
 type SessionRow = (i64, UserId, AccountId, Vec<u8>, DateTime<Utc>);
 
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +31,7 @@ pub enum SealingError {
     Seal(#[from] SealError),
 }
 
-/// How many rows got a MAC.
+/// Number of rows that got a MAC, by table.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sealed {
     pub credentials: u64,
@@ -40,8 +41,9 @@ pub struct Sealed {
     pub refresh_tokens: u64,
 }
 
-/// Gives rows without a MAC theirs, as they stand: `verify` is to have found nothing before. A MAC that is there is left
-/// alone, but that of a user whose password an earlier release has reset.
+/// Adds a MAC to each row without one, based on the row's current contents. Run `verify` first, and fix what it finds.
+///
+/// An existing MAC stays, except that of a user whose password an earlier release has reset.
 pub async fn seal(pool: &PgPool, keyring: &Keyring) -> Result<Sealed, SealingError> {
     master_keys::establish(pool, keyring).await?;
     let sealed = Sealed {
@@ -115,7 +117,7 @@ async fn operators(pool: &PgPool, keyring: &Keyring) -> Result<u64, SealingError
 async fn users(pool: &PgPool, keyring: &Keyring) -> Result<u64, SealingError> {
     let (mut sealed, mut after) = (0, 0);
     loop {
-        // The last event that gave the user a password commits to its row, if a node of this release has written it.
+        // The last event that set the password commits to the row's MAC, if a node of this release wrote the event.
         let rows: Vec<UserRow> = sqlx::query_as(
             "SELECT v.user_id, u.account_id, v.password_hash, m.mac, coalesce(
                 (SELECT e.data->>'row_mac' IS NOT NULL FROM events e WHERE e.shard_id = u.shard_id AND e.stream_type = 'user'

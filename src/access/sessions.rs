@@ -1,7 +1,7 @@
-//! Sessions of users: begun by a login, carried on by refresh tokens, ended by a logout or by a
-//! refresh token that comes a second time. Every access token and portal cookie is looked up for
-//! every request, so that the end of a session, of a user or of a role counts on the very next one,
-//! on every node. All times are the database's.
+//! User sessions. A login starts one, a refresh token extends it, and a logout or a reused refresh token ends it.
+//!
+//! Every request looks up its access token or portal cookie. So the end of a session, of a user or of a role applies to
+//! the very next request, on every node. All times are those of the database's clock.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -27,24 +27,24 @@ use super::tokens::{AccessTokens, Claims};
 use super::{AccessError, Principal, Who};
 use crate::heartbeat::Heartbeat;
 
-/// How long a refresh token counts.
+/// Lifetime of a refresh token.
 const REFRESH_LIFETIME: TimeDelta = TimeDelta::days(7);
-/// How long a network stays known where a user has logged in.
+/// Retention of a source network since the user's last successful login from it.
 const SOURCE_LIFETIME: TimeDelta = TimeDelta::days(90);
-/// How long a portal cookie counts.
+/// Lifetime of a portal cookie.
 pub const PORTAL_LIFETIME: TimeDelta = TimeDelta::hours(8);
 
-/// Most look-ups in one statement, and most that may wait.
+/// Maximum number of lookups in one statement, and maximum that may wait.
 const BATCH_LOOKUPS: usize = 1_024;
 const QUEUE_LOOKUPS: usize = 8_192;
-/// How long a look-up waits for the database before it is refused.
+/// Longest time that a lookup waits for the database before it fails.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Most rows that one purge deletes of a table.
+/// Maximum number of rows that one purge deletes from each table.
 const PURGED_ROWS: i64 = 1_000;
 
 type SessionId = i64;
 
-/// What a login or a refresh gives.
+/// Tokens that a login or a refresh returns.
 #[derive(Debug)]
 pub struct Granted {
     pub account_id: AccountId,
@@ -53,7 +53,7 @@ pub struct Granted {
     pub refresh_expires_at: DateTime<Utc>,
 }
 
-/// A session as it stands, and its user: neither revoked nor removed.
+/// A session that is not revoked, with its user, who is not removed.
 #[derive(Clone, Debug, FromRow)]
 struct Known {
     session_id: SessionId,
@@ -87,7 +87,7 @@ struct Lookup {
     reply: oneshot::Sender<Result<Option<Known>, AccessError>>,
 }
 
-/// Begins, finds and ends sessions. Cheap to clone.
+/// Starts, looks up and ends sessions. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Sessions {
     pool: PgPool,
@@ -97,7 +97,7 @@ pub struct Sessions {
     keyring: Arc<Keyring>,
 }
 
-/// What makes a refresh token known.
+/// State of a presented refresh token.
 #[derive(Debug, FromRow)]
 struct Refreshable {
     session_id: SessionId,
@@ -106,7 +106,7 @@ struct Refreshable {
     expires_at: DateTime<Utc>,
     mac: Option<Vec<u8>>,
     is_used: bool,
-    /// Neither expired nor revoked, and its user not removed.
+    /// The token has not expired, its session is not revoked and its user is not removed.
     is_good: bool,
 }
 
@@ -118,7 +118,7 @@ struct Begun {
     renewed: Renewed,
 }
 
-/// A new refresh token's row.
+/// Row of a new refresh token.
 #[derive(Debug, FromRow)]
 struct Renewed {
     session_id: SessionId,
@@ -127,13 +127,14 @@ struct Renewed {
 }
 
 impl Sessions {
-    /// Starts the task that looks sessions up; it ends when the last handle is dropped. `access` is
-    /// for looking up, `pool` for what has to be on disk before anybody hears of it.
+    /// Starts the task that looks sessions up. The task ends when the last handle is dropped.
+    ///
+    /// `access` is the pool for lookups, `pool` the one for writes that must be on disk before the response.
     pub fn start(access: PgPool, pool: PgPool, keyring: Arc<Keyring>, tasks: &TaskTracker) -> Sessions {
         Sessions::watched(access, pool, keyring, Heartbeat::default(), tasks)
     }
 
-    /// The same, whose task is watched.
+    /// Starts the task as [`Sessions::start`] does, and reports its progress to a heartbeat.
     pub fn watched(access: PgPool, pool: PgPool, keyring: Arc<Keyring>, heartbeat: Heartbeat, tasks: &TaskTracker) -> Sessions {
         let (lookups, waiting) = mpsc::channel(QUEUE_LOOKUPS);
         tasks.spawn(look_up(access, heartbeat, waiting));
@@ -145,16 +146,18 @@ impl Sessions {
         &self.passwords
     }
 
-    /// The keyed hash by which a user is found by its email, upper and lower case being the same.
+    /// Returns the keyed hash that finds a user by email, ignoring case.
     pub fn email_lookup(&self, email: &str) -> [u8; 32] {
         self.keyring.fingerprint("user.email", email.to_lowercase())
     }
 
-    /// Whose failed logins one of this user from this network is counted with: where the user has logged in before, those from
-    /// there, else those from all other networks together. It is the same for an email that nobody has.
+    /// Returns the budget that counts failed logins of this user from this network.
+    ///
+    /// A network from which the user has logged in before has its own budget; all other networks share one. An unknown
+    /// email gets the shared budget of that email too, so the two cannot be told apart.
     ///
     /// # Errors
-    /// When the database cannot be asked.
+    /// [`AccessError::Unavailable`] if the database does not answer.
     pub async fn login_budget(&self, email: &str, network: IpAddr) -> Result<LoginBudget, AccessError> {
         let (user, source) = (self.email_lookup(email), self.source_hash(email, network));
         let is_known: bool = sqlx::query_scalar(
@@ -175,11 +178,10 @@ impl Sessions {
         self.keyring.fingerprint("login.source", [&self.email_lookup(email)[..], network.to_string().as_bytes()].concat())
     }
 
-    /// Begins a session of a user who logs in from this network; returns with it the text of its portal cookie.
+    /// Starts a session for a user who logs in from this network. Returns its tokens and the text of its portal cookie.
     ///
     /// # Errors
-    /// [`AccessError::WrongPassword`] for an unknown email as for a wrong password: the same work is
-    /// done for both.
+    /// [`AccessError::WrongPassword`] for an unknown email as well as for a wrong password. Both cost the same work.
     pub async fn log_in(&self, email: &str, password: Private, network: IpAddr) -> Result<(Granted, Private), AccessError> {
         let found: Option<(UserId, AccountId, String, Option<Vec<u8>>)> = sqlx::query_as(
             "SELECT v.user_id, u.account_id, v.password_hash, m.mac FROM vault.users v JOIN users u ON u.id = v.user_id
@@ -195,8 +197,8 @@ impl Sessions {
             return Err(AccessError::WrongPassword);
         }
         let (portal_secret, refresh_token) = (random_secret(), random_secret());
-        // The user may have been removed meanwhile, or got another password: who waits here for such a
-        // change then sees it, and it ends the sessions of those who came before.
+        // An operator may have removed the user or changed the password in the meantime. A login that waits here for
+        // such a change sees it afterwards, and the change ends the sessions that started before it.
         let mut transaction = self.pool.begin().await?;
         let begun: Option<Begun> = sqlx::query_as(
             "WITH clock AS (SELECT clock_timestamp()::timestamptz(3) AS now), session AS (
@@ -233,15 +235,16 @@ impl Sessions {
         Ok((self.granted(user_id, account_id, &begun, refresh_token)?, cookie))
     }
 
-    /// Carries a session on: the refresh token is used up, and a new one takes its place. One that
-    /// was used before revokes its session, whoever has it: two of them are around, so one was stolen.
+    /// Extends a session: uses up the refresh token and issues a new one.
+    ///
+    /// A token that was used before revokes its session: two parties hold it, so it was stolen.
     ///
     /// # Errors
-    /// [`AccessError::InvalidToken`] for any token that does not count, or no longer.
+    /// [`AccessError::InvalidToken`] for a token that is unknown, expired, revoked or used.
     pub async fn refresh(&self, refresh_token: &str) -> Result<Granted, AccessError> {
         let token_hash = hash_of(refresh_token);
         let mut transaction = self.pool.begin().await?;
-        // Whoever comes second waits here, and then sees that the token is used.
+        // A concurrent second use waits here for the row lock, and then sees that the token is used.
         let known: Option<Refreshable> = sqlx::query_as(
             "SELECT s.id AS session_id, s.user_id, u.account_id, t.expires_at, m.mac, t.used_at IS NOT NULL AS is_used,
                 t.expires_at > clock_timestamp() AND s.revoked_at IS NULL AND NOT u.is_removed AS is_good
@@ -264,7 +267,7 @@ impl Sessions {
                 .await?;
             transaction.commit().await?;
             let Refreshable { session_id, user_id, .. } = known;
-            tracing::warn!(session_id, user_id, "a refresh token came a second time: its session is revoked");
+            tracing::warn!(session_id, user_id, "a refresh token was used a second time; revoked its session");
             return Err(AccessError::InvalidToken);
         }
         if !known.is_good {
@@ -289,7 +292,7 @@ impl Sessions {
         self.granted(known.user_id, known.account_id, &renewed, next)
     }
 
-    /// Ends a session: its access tokens, its refresh tokens and its portal cookie.
+    /// Ends a session with its access tokens, refresh tokens and portal cookie.
     pub async fn log_out(&self, session_id: SessionId) -> Result<(), AccessError> {
         sqlx::query("UPDATE vault.sessions SET revoked_at = clock_timestamp() WHERE id = $1 AND revoked_at IS NULL")
             .bind(session_id)
@@ -298,10 +301,10 @@ impl Sessions {
         Ok(())
     }
 
-    /// Whose access token it is.
+    /// Returns the client of an access token.
     ///
     /// # Errors
-    /// [`AccessError::InvalidToken`] for one that does not count, or no longer.
+    /// [`AccessError::InvalidToken`] for a token that is invalid or expired, or whose session has ended.
     pub async fn by_access_token(&self, token: &str) -> Result<Principal, AccessError> {
         let claims = self.tokens.read(token)?;
         let known = self.find(claims.sid).await?;
@@ -309,10 +312,10 @@ impl Sessions {
         known.ok_or(AccessError::InvalidToken)?.principal()
     }
 
-    /// Whose portal cookie it is.
+    /// Returns the client of a portal cookie.
     ///
     /// # Errors
-    /// [`AccessError::InvalidToken`] for one that does not count, or no longer.
+    /// [`AccessError::InvalidToken`] for a cookie that is invalid or expired, or whose session has ended.
     pub async fn by_portal_cookie(&self, cookie: &str) -> Result<Principal, AccessError> {
         let (id, secret) = cookie.split_once('.').ok_or(AccessError::InvalidToken)?;
         let id = id.parse().map_err(|_| AccessError::InvalidToken)?;
@@ -333,7 +336,7 @@ impl Sessions {
 
     fn mac(&self, row: Row<'_>) -> Result<[u8; 32], AccessError> {
         self.keyring.row_mac(row).map_err(|error| {
-            tracing::error!(%error, "a session's row cannot be authenticated");
+            tracing::error!(%error, "failed to compute the MAC of a session");
             AccessError::Unavailable
         })
     }
@@ -358,14 +361,14 @@ impl Sessions {
     ) -> Result<Granted, AccessError> {
         let claims = Claims::new(user_id, session.session_id, session.now);
         let access_token = self.tokens.sign(&claims).map_err(|error| {
-            tracing::error!(%error, "an access token cannot be signed");
+            tracing::error!(%error, "failed to sign an access token");
             AccessError::Unavailable
         })?;
         Ok(Granted { account_id, access_token, refresh_token, refresh_expires_at: session.expires_at })
     }
 }
 
-/// Ends all sessions of a user, in the transaction of the change that says so.
+/// Ends all sessions of a user, in the transaction of the change that requires it.
 pub async fn end_all(conn: &mut PgConnection, user_id: UserId) -> Result<PgQueryResult, sqlx::Error> {
     sqlx::query("UPDATE vault.sessions SET revoked_at = clock_timestamp() WHERE user_id = $1 AND revoked_at IS NULL")
         .bind(user_id)
@@ -373,8 +376,9 @@ pub async fn end_all(conn: &mut PgConnection, user_id: UserId) -> Result<PgQuery
         .await
 }
 
-/// Deletes what counts no more: a batch of refresh tokens, one of sessions and one of networks that users logged in from. Returns how many, and
-/// whether there may be more. Every node may do it at once.
+/// Deletes one batch each of expired refresh tokens, sessions and source networks.
+///
+/// Returns the number of deleted rows, and whether more may be left. All nodes may run it at the same time.
 pub async fn purge(pool: &PgPool) -> Result<(u64, bool), sqlx::Error> {
     let tokens = sqlx::query(
         "DELETE FROM vault.refresh_tokens WHERE token_hash IN (
@@ -429,11 +433,11 @@ async fn look_up(pool: PgPool, heartbeat: Heartbeat, mut waiting: mpsc::Receiver
                 let known: HashMap<SessionId, &Known> = found.iter().map(|known| (known.session_id, known)).collect();
                 for lookup in batch.drain(..) {
                     let answer = known.get(&lookup.session_id).map(|known| (*known).clone());
-                    _ = lookup.reply.send(Ok(answer)); // the request may have been given up
+                    _ = lookup.reply.send(Ok(answer)); // the caller may have stopped waiting
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "sessions cannot be looked up");
+                tracing::warn!(%error, "failed to look up sessions");
                 for lookup in batch.drain(..) {
                     _ = lookup.reply.send(Err(AccessError::Unavailable));
                 }

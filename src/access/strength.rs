@@ -1,18 +1,18 @@
-//! How hard a password or a token is to guess, by zxcvbn's estimate: it knows the common passwords, names and words, and what
-//! people do to them.
+//! Strength of passwords and tokens, by zxcvbn's estimate. It knows common passwords, names and words, and the ways in which
+//! people vary them.
 
 use zxcvbn::{Score, zxcvbn};
 
-/// Guesses that a token must be worth: 63 random bits. The estimate does not count much further.
+/// Minimum strength of a token, as log10 of the guesses: 63 random bits. The estimate does not go much higher.
 const TOKEN_GUESSES_LOG10: f64 = 19.0;
 
-/// Whether a password is on the common lists, close to one that is, or made of what the account itself tells, such as its
-/// email: less than 10^6 guesses. At the rate that logins of one user are let through, as many take years.
+/// Whether a password takes fewer than 10^6 guesses. Such a password is common, close to a common one, or made of data in
+/// `about`, such as the email. Under the rate limit of failed logins, 10^6 guesses take years.
 pub fn is_weak_password(password: &str, about: &[&str]) -> bool {
     zxcvbn(password, about).score() < Score::Two
 }
 
-/// Whether a token that a person chose is easier to guess than a random one of 20 characters.
+/// Whether a token chosen by a person is easier to guess than 20 random characters.
 pub fn is_weak_token(token: &str) -> bool {
     zxcvbn(token, &[]).guesses_log10() < TOKEN_GUESSES_LOG10
 }
@@ -23,7 +23,7 @@ mod tests {
     use crate::access::seal::random_secret;
 
     #[test]
-    fn common_passwords_and_what_is_close_to_them_are_weak() {
+    fn common_passwords_and_their_variants_are_weak() {
         for weak in [
             "password",
             "12345678",
@@ -46,12 +46,12 @@ mod tests {
         {
             assert!(!is_weak_password(strong, &["jo@example.com", "jo", "example.com", "example"]), "{strong}");
         }
-        // Of any length: only its beginning is looked at.
+        // Length alone does not help: the estimate reads only the beginning of a long password.
         assert!(is_weak_password(&"a".repeat(128), &[]));
     }
 
     #[test]
-    fn a_token_is_random_or_long() {
+    fn a_token_that_is_not_random_is_weak() {
         for weak in [
             "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
             "0123456789abcdef",

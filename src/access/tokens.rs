@@ -1,5 +1,6 @@
-//! Access tokens: JWTs (RFC 7519) that name a user and a session, signed with HS256 and a key derived
-//! from the master key. Whether they still count is the session's to say, and the database's clock.
+//! Access tokens: JWTs (RFC 7519) that name a user and a session, signed with HS256 and a key derived from the master key.
+//!
+//! The session and the database's clock decide whether a token is still valid.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,15 +17,15 @@ use sha2::Sha256;
 use super::AccessError;
 use super::seal::{Keyring, Private, SealError};
 
-/// How long an access token counts.
+/// Lifetime of an access token.
 pub const ACCESS_LIFETIME: TimeDelta = TimeDelta::minutes(15);
 
-/// What a token says. The times are Unix seconds.
+/// Claims of a token. Times are in Unix seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claims {
     #[serde(with = "text")]
     pub sub: UserId,
-    /// The session.
+    /// Id of the session.
     pub sid: i64,
     pub iat: i64,
     pub exp: i64,
@@ -40,15 +41,15 @@ impl Claims {
     }
 }
 
-/// `{"alg":"HS256","typ":"JWT"}`: a token with any other header is none of ours, so that nothing in a
-/// token has a say in how it is checked.
+/// `{"alg":"HS256","typ":"JWT"}` in base64url. A token with any other header is refused, so that nothing in a token
+/// influences how it is verified.
 const HEADER: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9";
 
-/// Signs access tokens and reads them: those that any of the master keys has signed, so that they outlive a rotation.
+/// Signs and verifies access tokens. It accepts tokens that any of the master keys signed, so they survive a key rotation.
 pub struct AccessTokens {
-    /// One for each key, and nothing of a token yet.
+    /// One keyed MAC per master key, without any token data.
     macs: Vec<Hmac<Sha256>>,
-    /// Which one signs.
+    /// Index of the MAC that signs.
     signing: Arc<AtomicUsize>,
 }
 
@@ -67,10 +68,10 @@ impl AccessTokens {
         AccessTokens { macs: keys.map(mac).collect(), signing }
     }
 
-    /// The token's text.
+    /// Signs the claims and returns the token's text.
     ///
     /// # Errors
-    /// While this node does not have the current master key.
+    /// [`SealError::NotCurrent`] while this node does not have the current master key.
     pub fn sign(&self, claims: &Claims) -> Result<Private, SealError> {
         let mac = self.macs.get(self.signing.load(Ordering::Acquire)).ok_or(SealError::NotCurrent)?;
         let claims = serde_json::to_vec(claims).map_err(|_| SealError::Unreadable)?;
@@ -81,11 +82,11 @@ impl AccessTokens {
         Ok(Private::new(token))
     }
 
-    /// What a token of ours says. Nothing is said of whether it still counts.
+    /// Verifies the signature and returns the claims. It does not check the expiry or the session.
     pub fn read(&self, token: &str) -> Result<Claims, AccessError> {
         let (signed, signature) = token.rsplit_once('.').ok_or(AccessError::InvalidToken)?;
         let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| AccessError::InvalidToken)?;
-        // Each in constant time.
+        // Each comparison takes constant time.
         if !self.macs.iter().any(|mac| mac.clone().chain_update(signed).verify_slice(&signature).is_ok()) {
             return Err(AccessError::InvalidToken);
         }
@@ -95,7 +96,7 @@ impl AccessTokens {
     }
 }
 
-/// `sub` is a string (RFC 7519, 4.1.2).
+/// Serialization of `sub`, which is a string (RFC 7519, 4.1.2).
 mod text {
     use serde::{Deserialize, Deserializer, Serializer, de};
 
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_says_who_and_until_when() {
+    fn a_token_names_its_user_and_its_expiry() {
         let tokens = tokens();
         let token = tokens.sign(&claims()).unwrap();
         let body = URL_SAFE_NO_PAD.decode(token.expose().split('.').nth(1).unwrap()).unwrap();
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_outlives_the_rotation_of_its_key() {
+    fn a_token_survives_the_rotation_of_its_key() {
         let (old, new) = (Keyring::generate(), Keyring::generate());
         let before = AccessTokens::new(&Keyring::from_base64(&old).unwrap());
         let both = AccessTokens::new(&Keyring::from_base64(&format!("{}\n{}", *new, *old)).unwrap());
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_key_or_algorithm_signed_is_not_read() {
+    fn a_token_of_another_key_or_algorithm_is_refused() {
         let tokens = tokens();
         let foreign = self::tokens().sign(&claims()).unwrap();
         assert_eq!(tokens.read(foreign.expose()), Err(AccessError::InvalidToken));
@@ -159,7 +160,7 @@ mod tests {
         for header in [r#"{"alg":"none","typ":"JWT"}"#, r#"{"alg":"HS512","typ":"JWT"}"#, r#"{"typ":"JWT"}"#] {
             assert_eq!(tokens.read(&format!("{}.{claims}.", body(header))), Err(AccessError::InvalidToken));
         }
-        // Even under our own key no other header is ours.
+        // Another header is refused even if our own key signed it.
         let signed = format!("{}.{claims}", body(r#"{"alg":"HS512","typ":"JWT"}"#));
         let signature = URL_SAFE_NO_PAD.encode(tokens.macs[0].clone().chain_update(&signed).finalize().into_bytes());
         assert_eq!(tokens.read(&format!("{signed}.{signature}")), Err(AccessError::InvalidToken));

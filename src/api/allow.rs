@@ -1,18 +1,18 @@
-//! Which methods a path has, for the header `Allow` that a 405 must carry (RFC 9110, 15.5.6).
+//! Methods of each path, for the `Allow` header that a 405 must carry (RFC 9110, 15.5.6).
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
-/// A parameter that takes all that is left of a path.
+/// Suffix of a path template whose last parameter matches all remaining segments.
 const REST: &str = "/{place}";
 
-/// The paths of an OpenAPI document with their methods. Cheap to clone; read on a 405 only.
+/// The paths of an OpenAPI document with their methods. Cheap to clone; read only to answer a 405.
 #[derive(Debug, Clone, Default)]
 pub struct Methods(Arc<[(String, String)]>);
 
 impl Methods {
-    /// Takes them from the document's `paths`.
+    /// Collects paths and methods from the document's `paths`.
     pub fn of_document(document: &Value) -> Self {
         let paths = document["paths"].as_object().into_iter().flatten();
         let line = |(path, operations): (&String, &Value)| {
@@ -29,17 +29,18 @@ impl Methods {
         Self(paths.filter_map(line).collect())
     }
 
-    /// `GET, HEAD, POST` for a path that has them, with or without trailing slashes.
+    /// Returns the methods of a path, such as `GET, HEAD, POST`, or `None` for an unknown path. Trailing slashes are
+    /// ignored.
     pub fn of(&self, path: &str) -> Option<String> {
         let path = path.trim_end_matches('/');
-        // A literal segment beats a parameter, as in the router.
+        // A literal segment takes precedence over a parameter, as in the router.
         let mut found = self.0.iter().filter(|(template, _)| matches(template, path));
         let best = found.clone().find(|(template, _)| template == path);
         best.or_else(|| found.next()).map(|(_, methods)| methods.clone())
     }
 }
 
-/// Whether a path is one of a template's.
+/// Returns whether a path matches a path template.
 pub(super) fn matches(template: &str, path: &str) -> bool {
     let segment = |(template, given): (&str, &str)| template == given || (template.starts_with('{') && !given.is_empty());
     let (named, given) = (template.split('/').count(), path.split('/').count());

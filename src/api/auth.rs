@@ -1,6 +1,5 @@
-//! The way of a request, before anything of it is parsed: blocked IPs, who is calling, rate limits,
-//! the raw body, signatures (contract, "The way of a request"). The caller goes into the request's
-//! extensions, where [`super::principal::Caller`] finds it.
+//! Admission of a request before anything of it is parsed: IP blocks, caller, rate limits, raw body, signature (contract,
+//! "The way of a request"). The caller goes into the request's extensions, where [`super::principal::Caller`] finds it.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -53,20 +52,20 @@ const X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit
 const X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
-/// The three as the document shows them.
+/// Names and published descriptions of the three rate-limit headers.
 pub(super) const RATE_LIMIT_HEADERS: [(&str, &str); 3] = [
-    ("X-RateLimit-Limit", "Requests in a window of the rule that governs this one."),
-    ("X-RateLimit-Remaining", "Requests left in the window."),
-    ("X-RateLimit-Reset", "When the window closes, in Unix seconds."),
+    ("X-RateLimit-Limit", "Number of requests that the rate limit allows in one window."),
+    ("X-RateLimit-Remaining", "Number of requests left in the current window."),
+    ("X-RateLimit-Reset", "Time at which the current window ends, in Unix seconds."),
 ];
 
-/// Where a request's quota is put, for the headers of its answer, whatever that is. In every
-/// request's extensions.
+/// Holder of a request's quota, in every request's extensions. It supplies the headers of the response, whatever its
+/// status.
 #[derive(Clone, Debug, Default)]
 pub struct QuotaSlot(Arc<Mutex<Option<Quota>>>);
 
 impl QuotaSlot {
-    /// Adds the three headers, if a rule governs the request.
+    /// Adds the three rate-limit headers, if a rate limit applies to the request.
     pub fn add_headers(&self, response: &mut Response) {
         let Some(quota) = *self.0.lock().unwrap_or_else(PoisonError::into_inner) else { return };
         let headers = response.headers_mut();
@@ -76,19 +75,19 @@ impl QuotaSlot {
     }
 }
 
-/// Where who a request is from is put, for its line in the access log, whatever it is answered with.
-/// In every request's extensions.
+/// Holder of a request's caller, in every request's extensions. It supplies the caller to the access log, whatever the
+/// response.
 #[derive(Clone, Debug, Default)]
 pub struct CallerSlot(Arc<OnceLock<Actor>>);
 
 impl CallerSlot {
-    /// `credential 3`, `user 5` or `operator 1`; none if nobody was let in.
+    /// Returns `credential 3`, `user 5` or `operator 1`, or `None` if nobody was authenticated.
     pub fn text(&self) -> Option<String> {
         self.0.get().map(Actor::to_string)
     }
 }
 
-/// The middleware; it goes around every route.
+/// Middleware that admits or refuses requests. It wraps every route.
 #[derive(Clone, Debug)]
 pub struct Admission {
     pub state: Arc<ApiState>,
@@ -103,7 +102,7 @@ impl<E: Endpoint> Middleware<E> for Admission {
     }
 }
 
-/// What [`Admission`] makes of an endpoint.
+/// Endpoint that [`Admission`] wraps around another one.
 #[derive(Debug)]
 pub struct Admitted<E> {
     state: Arc<ApiState>,
@@ -115,11 +114,11 @@ impl<E: Endpoint> Endpoint for Admitted<E> {
     type Output = Response;
 
     async fn call(&self, mut request: Request) -> Result<Response> {
-        // Another listener's, whoever asks.
+        // The path belongs to another listener, so it is hidden from every caller.
         if !self.surface.serves(request.uri().path()) {
             return Err(ApiError::new(Code::NotFound).into());
         }
-        // Probes are for those who run the service: they are never refused.
+        // The service's operators depend on probes, so no probe is refused.
         if !probes::PATHS.contains(&request.uri().path()) {
             admit(&self.state, &mut request).await?;
         }
@@ -137,7 +136,7 @@ async fn admit(state: &ApiState, request: &mut Request) -> Result<()> {
     };
     let refused_operator = match operator {
         Some(Ok(operator)) => {
-            // Operators are not kept out by what else comes from their address.
+            // Operators are exempt from blocks and limits that other traffic from their address causes.
             name(request, operator.actor());
             request.extensions_mut().insert(operator);
             return Ok(());
@@ -146,7 +145,7 @@ async fn admit(state: &ApiState, request: &mut Request) -> Result<()> {
         None => None,
     };
     let rule = match &refused_operator {
-        // What is not there was not guessed.
+        // A request without a token is not a guess, so only a wrong token counts.
         Some(error) if error.code == Code::Unauthorized && bearer(request).is_some() => Some(Rule::Operator),
         _ => Rule::of(request.method().as_str(), path),
     };
@@ -205,7 +204,7 @@ async fn admit(state: &ApiState, request: &mut Request) -> Result<()> {
         None => None,
     };
     if rule.is_some() {
-        // Nobody has to have a key to send these.
+        // Paths under `/auth` need no credentials.
         let limit = if is_under(request.uri().path(), "/auth") { body::SESSION_LIMIT } else { body::DEFAULT_LIMIT };
         let body = body::read(request.take_body(), limit).await?;
         if let Some(client) = &client {
@@ -219,11 +218,12 @@ async fn admit(state: &ApiState, request: &mut Request) -> Result<()> {
     Ok(())
 }
 
-/// The user that a request is from, where it is to be from one. An API key's headers win over a
-/// token: it opens no way around signatures.
+/// Returns the user behind a request to a path that accepts users. An API key's headers take precedence over a token, so
+/// that a token cannot bypass signatures.
 ///
 /// # Errors
-/// As [`portal_user`] says.
+///
+/// Fails as [`portal_user`] does.
 async fn user(state: &ApiState, request: &Request) -> Option<Result<(UserId, Principal), ApiError>> {
     let path = request.uri().path();
     let headers = request.headers();
@@ -240,7 +240,7 @@ async fn user(state: &ApiState, request: &Request) -> Option<Result<(UserId, Pri
     }))
 }
 
-/// A header's value, if it is there once and a text.
+/// Returns a header's value if the header occurs exactly once and is text.
 fn only<'a>(request: &'a Request, name: &HeaderName) -> Option<&'a str> {
     let mut values = request.headers().get_all(name).iter();
     let value = values.next()?;
@@ -256,7 +256,7 @@ fn claim(request: &Request) -> Claim<'_> {
 
 async fn operator(operators: &Operators, token: Option<&str>) -> Result<Operator, ApiError> {
     let refused = |error| match error {
-        AccessError::Unknown => ApiError::from(error).message("The operator token is missing or wrong."),
+        AccessError::Unknown => ApiError::from(error).message("The operator token is missing or invalid."),
         error => error.into(),
     };
     operators.authenticate(token.ok_or(AccessError::Unknown).map_err(refused)?).await.map_err(refused)
@@ -264,18 +264,18 @@ async fn operator(operators: &Operators, token: Option<&str>) -> Result<Operator
 
 fn name(request: &Request, caller: Actor) {
     if let Some(slot) = request.extensions().get::<CallerSlot>() {
-        _ = slot.0.set(caller); // a request is from one
+        _ = slot.0.set(caller); // a request has one caller
     }
 }
 
 fn keep(request: &Request, quota: Quota) {
     if let Some(slot) = request.extensions().get::<QuotaSlot>() {
-        // Of two rules, a login's, the latter counts: it is asked for only where the former let it through.
+        // A login has two rules. The second counts: it is checked only if the first allows the request.
         *slot.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(quota);
     }
 }
 
-/// A 429 whose headers tell of this quota.
+/// Builds a 429 whose headers show this quota.
 pub(super) fn refuse(request: &Request, quota: Quota, message: String) -> poem::Error {
     keep(request, quota);
     RateLimited { message, retry_after: quota.retry_after }.into()
@@ -287,13 +287,13 @@ pub(super) fn refuse_blocked(state: &ApiState, request: &Request, block: Block) 
     refuse(request, quota, blocked_message(quota.retry_after))
 }
 
-/// Whether the request is signed, if its credential must sign: by what came over the wire.
+/// Checks the signature over the bytes that came over the wire, if the credential requires one.
 fn check_signature(state: &ApiState, request: &Request, client: &Client, body: &[u8]) -> Result<(), ApiError> {
     let Some(sealed) = &client.signing_secret else { return Ok(()) };
     let Who::Credential(id) = client.principal.who else { return Ok(()) };
     let secret = state.keyring.open_text(SIGNING_SECRET, id, sealed).map_err(ApiError::internal)?;
     let is_absent = !request.headers().contains_key(&X_SIGNATURE);
-    // One that is there twice, or is no text, has no good format.
+    // A header that occurs twice, or is not text, is malformed.
     let header = if is_absent { None } else { Some(only(request, &X_SIGNATURE).unwrap_or_default()) };
     let uri = request.extensions().get::<WireUri>().map_or(request.uri(), |wire| &wire.0);
     let now = Utc::now().timestamp();

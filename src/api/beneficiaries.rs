@@ -1,4 +1,4 @@
-//! `/api/v1/beneficiaries`: whom payouts go to.
+//! `/api/v1/beneficiaries`: recipients of payouts.
 
 use ledger_events::beneficiary::{self as domain, BeneficiaryKind};
 use ledger_projections::beneficiaries;
@@ -24,15 +24,16 @@ use crate::ledger::command;
 use crate::ledger::texts::{self, PROFILE};
 use crate::ledger::{Answer, Command, Rendered};
 
-/// What the money is sent to.
+/// Type of account that receives a payout.
+///
+/// - `BANK`: a bank account.
+/// - `MOBILE_WALLET`: a mobile wallet, identified by a telephone number.
 #[derive(Debug, Clone, Copy, Default, Enum, Serialize)]
 #[oai(rename_all = "SCREAMING_SNAKE_CASE")]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 enum BeneficiaryType {
-    /// An account at a bank.
     #[default]
     Bank,
-    /// A wallet that is reached by a telephone number.
     MobileWallet,
 }
 
@@ -57,33 +58,36 @@ impl From<BeneficiaryType> for BeneficiaryKind {
 /// A new beneficiary.
 #[derive(Object, Serialize)]
 struct AddBeneficiary {
-    /// Who gets the money.
+    /// Name of the person or company that receives the money.
     #[oai(validator(min_length = 1, max_length = 200))]
     name: String,
-    /// What the money is sent to.
+    /// Type of account that receives the money.
     #[oai(rename = "type")]
     #[serde(rename = "type")]
     kind: BeneficiaryType,
-    /// ISO 3166-1 alpha-2.
+    /// Country of the account, as an ISO 3166-1 alpha-2 code.
     #[oai(validator(pattern = "^[A-Z]{2}$"))]
     country: String,
-    /// ISO 4217, of a currency with at most two decimals: that of the wallets it can be paid from.
+    /// Currency of the account, as an ISO 4217 code. Payouts are made from the wallet in this currency. It must have at
+    /// most two decimals.
     #[oai(validator(pattern = "^[A-Z]{3}$"))]
     currency: String,
-    /// An IBAN or account number without spaces, or a telephone number. Never shown again.
+    /// IBAN or account number without spaces, or a telephone number for a mobile wallet. Responses contain its last four
+    /// characters only.
     #[oai(validator(pattern = "^\\+?[0-9A-Za-z]{5,34}$"))]
     account_number: String,
-    /// A BIC, a sort code, or the mobile wallet's provider, where one is needed.
+    /// BIC, sort code or name of the mobile wallet's provider, where one is needed.
     #[oai(validator(min_length = 1, max_length = 50))]
     bank_code: Option<String>,
 }
 
-/// 5 to 34 (an IBAN's most) letters and digits, so that its last four do not tell all of it.
+/// Reads an account number of 5 to 34 letters and digits, with an optional leading `+`. An IBAN has at most 34.
+/// With at least 5, the last four do not reveal the whole number.
 fn account_number(value: &RawValue) -> Read<String> {
     let text = line(1..=35)(value)?;
     let digits = text.strip_prefix('+').unwrap_or(&text);
     let is_good = (5..=34).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    if is_good { Ok(text) } else { Err("must be 5 to 34 letters and digits, a + before them at most".into()) }
+    if is_good { Ok(text) } else { Err("must be 5 to 34 letters and digits, with an optional leading +".into()) }
 }
 
 impl FromFields for AddBeneficiary {
@@ -100,7 +104,7 @@ impl FromFields for AddBeneficiary {
     }
 }
 
-/// What of a beneficiary stands in the vault and is shown. One that was erased shows nothing.
+/// Details of a beneficiary that are sealed in the vault and shown to its account. Empty once they are erased.
 #[derive(Default, Deserialize, Serialize)]
 struct Profile {
     name: String,
@@ -108,26 +112,26 @@ struct Profile {
     bank_code: Option<String>,
 }
 
-/// Whom payouts go to.
+/// A recipient of payouts.
 #[derive(Object, Serialize)]
 struct Beneficiary {
-    /// Its id.
+    /// Unique identifier of the beneficiary.
     id: i64,
-    /// Who gets the money.
+    /// Name of the person or company that receives the money.
     name: String,
-    /// What the money is sent to.
+    /// Type of account that receives the money.
     #[oai(rename = "type")]
     #[serde(rename = "type")]
     kind: BeneficiaryType,
-    /// ISO 3166-1 alpha-2.
+    /// Country of the account, as an ISO 3166-1 alpha-2 code.
     country: String,
-    /// ISO 4217.
+    /// Currency of the account, as an ISO 4217 code.
     currency: String,
-    /// The last four characters of the account number.
+    /// Last four characters of the account number.
     account_last4: String,
-    /// A BIC, a sort code, or the mobile wallet's provider.
+    /// BIC, sort code or name of the mobile wallet's provider.
     bank_code: Option<String>,
-    /// When it was made.
+    /// Time at which the beneficiary was added.
     created_at: Timestamp,
 }
 
@@ -151,16 +155,16 @@ impl Beneficiary {
     }
 }
 
-/// A beneficiary was deleted; the history of its payouts stays.
+/// Confirmation that a beneficiary is deleted. The history of its payouts is kept.
 #[derive(Object, Serialize)]
 struct DeletedBeneficiary {
-    /// For people.
+    /// Confirmation in plain English.
     message: String,
-    /// The beneficiary that was deleted.
+    /// Unique identifier of the deleted beneficiary.
     beneficiary_id: i64,
 }
 
-/// It names a person, so it stands sealed wherever it is kept.
+/// Renders the stored response. It names a person, so it is sealed wherever it is kept.
 fn added(answer: &Answer) -> Result<Rendered, serde_json::Error> {
     let Answer::Beneficiary(view) = answer else { return unrenderable() };
     let body = render(&Beneficiary::of(view.beneficiary.clone(), view.profile.as_ref())?)?;
@@ -173,13 +177,14 @@ pub struct Beneficiaries;
 impl Beneficiaries {
     /// Add a beneficiary
     ///
-    /// The account number is sealed, and never shown again but for its last four characters.
+    /// Adds an account that payouts can be sent to. The account number is stored encrypted. Responses contain its last
+    /// four characters only.
     #[oai(path = "/beneficiaries", method = "post", operation_id = "add_beneficiary")]
     async fn add(
         &self,
         caller: Caller<ClientOwner>,
         state: State<'_>,
-        /// A name for this request: the same one again is answered with the first answer.
+        /// Unique key that makes retries safe: a repeated request with the same key returns the first response.
         #[oai(name = "Idempotency-Key")]
         key: IdempotencyKey,
         body: StrictJson<AddBeneficiary>,
@@ -206,15 +211,15 @@ impl Beneficiaries {
 
     /// List beneficiaries
     ///
-    /// Newest first.
+    /// Returns the account's beneficiaries, newest first.
     #[oai(path = "/beneficiaries", method = "get", operation_id = "list_beneficiaries")]
     async fn list(
         &self,
         caller: Caller,
         state: State<'_>,
-        /// From 1.
+        /// Page number, from 1. Default: 1.
         page: Query<Option<i64>>,
-        /// Beneficiaries on a page: 1 to 100, by default 20.
+        /// Beneficiaries per page, 1 to 100. Default: 20.
         limit: Query<Option<i64>>,
     ) -> Result<Listed<Beneficiary>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
@@ -230,15 +235,15 @@ impl Beneficiaries {
         Ok(Listed::page(found.rows.into_iter().map(view).collect::<Result<_, _>>()?, page, total))
     }
 
-    /// Find a beneficiary
+    /// Retrieve a beneficiary
     ///
-    /// 404 once it was deleted, or what is known of the person was erased.
+    /// Returns 404 after the beneficiary is deleted or the person's data is erased.
     #[oai(path = "/beneficiaries/:id", method = "get", operation_id = "get_beneficiary")]
     async fn get(
         &self,
         caller: Caller,
         state: State<'_>,
-        /// The beneficiary's id.
+        /// Unique identifier of the beneficiary.
         id: Path<i64>,
     ) -> Result<Reply<Beneficiary>, ApiError> {
         let (pool, shard) = (state.ledger.pool(), caller.0.shard_id);
@@ -249,13 +254,13 @@ impl Beneficiaries {
 
     /// Delete a beneficiary
     ///
-    /// No payout can be made to it any more; those that were made stay, and so do those that wait.
+    /// No new payout can be made to a deleted beneficiary. Existing payouts, pending ones included, are not affected.
     #[oai(path = "/beneficiaries/:id", method = "delete", operation_id = "delete_beneficiary")]
     async fn delete(
         &self,
         caller: Caller<ClientOwner>,
         state: State<'_>,
-        /// The beneficiary's id.
+        /// Unique identifier of the beneficiary.
         id: Path<i64>,
         _no_fields: NoFields,
     ) -> Result<Reply<DeletedBeneficiary>, ApiError> {

@@ -12,24 +12,24 @@ use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions, impl_api
 use super::error::{ApiError, Code, JSON};
 use super::fields::{self, FromFields};
 
-/// The limit of a body, in bytes, where the operation names no other.
+/// Maximum size of a body in bytes, unless the operation sets another limit.
 pub const DEFAULT_LIMIT: usize = 1 << 20;
-/// The limit of bodies under `/auth`, in bytes: they are read before anybody is known.
+/// Maximum size of a body under `/auth`, in bytes. It is small because these bodies are read before the caller is known.
 pub const SESSION_LIMIT: usize = 16 << 10;
 
-/// A JSON body of at most `LIMIT` bytes. The schema is `T`'s; the reading is `T::from_fields`.
+/// A JSON body of at most `LIMIT` bytes. `T` defines the schema, and `T::from_fields` reads it.
 ///
 /// # Errors
-/// 415 for another Content-Type, 413 over the limit, 400 as [`fields::parse`] says.
+///
+/// 415 for another Content-Type, 413 over the limit, 400 as described at [`fields::parse`].
 #[derive(Debug, Clone)]
 pub struct StrictJson<T, const LIMIT: usize = DEFAULT_LIMIT>(pub T);
 
-/// A JSON body that may be left out; an empty one (of any Content-Type) reads as `{}`.
+/// An optional JSON body. An empty body, of any Content-Type, reads as `{}`.
 #[derive(Debug, Clone)]
 pub struct OptionalJson<T>(pub T);
 
-/// For an operation that takes no fields: no body, or `{}`. A field that is sent all the same is
-/// refused by its name, as everywhere.
+/// An operation without fields: the body is empty or `{}`. Any field is refused by name, as in every other operation.
 #[derive(Debug, Clone, Copy)]
 pub struct NoFields;
 
@@ -39,18 +39,18 @@ impl FromFields for NoFields {
     }
 }
 
-/// Reads a body into memory and stops at the first byte over the limit, whatever its
-/// `Content-Length` says and however it is chunked.
+/// Reads a body into memory. It stops at the first byte over the limit, regardless of `Content-Length` and chunking.
 ///
 /// # Errors
+///
 /// 413 over the limit; 400 if the connection breaks off.
 pub async fn read(body: Body, limit: usize) -> Result<Vec<u8>, ApiError> {
     let mut chunks = std::pin::pin!(body.into_bytes_stream());
     let mut bytes = Vec::new();
-    let broken = |_| ApiError::new(Code::MalformedJson).message("The request body broke off.");
+    let broken = |_| ApiError::new(Code::MalformedJson).message("The request body is incomplete.");
     while let Some(chunk) = chunks.try_next().await.map_err(broken)? {
         if chunk.len() > limit - bytes.len() {
-            let message = format!("The request body is over its limit of {limit} bytes.");
+            let message = format!("The request body exceeds its limit of {limit} bytes.");
             return Err(ApiError::new(Code::PayloadTooLarge).message(message));
         }
         bytes.extend_from_slice(&chunk);
@@ -58,7 +58,7 @@ pub async fn read(body: Body, limit: usize) -> Result<Vec<u8>, ApiError> {
     Ok(bytes)
 }
 
-/// Whether the Content-Type, its parameters aside, is JSON's.
+/// Returns whether the Content-Type is JSON's, parameters aside.
 pub(super) fn is_json(content_type: &str) -> bool {
     let essence = content_type.split(';').next().unwrap_or_default();
     essence.trim().eq_ignore_ascii_case(JSON)

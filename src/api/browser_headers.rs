@@ -1,5 +1,5 @@
-//! What browsers are told: how little a page of the service may do and who may frame it, and that nobody keeps what an account
-//! is told.
+//! Headers for browsers: a content security policy for the service's pages, and no caching of responses that concern an
+//! account.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,19 +9,19 @@ use sha2::{Digest, Sha256};
 
 use crate::access::limits::is_under;
 
-/// Whether the answers to a path tell of an account, or of operators.
+/// Returns whether the responses of a path concern an account or operators.
 pub(super) fn is_private(path: &str) -> bool {
     ["/api/v1", "/auth", "/client/api", "/admin/v1"].into_iter().any(|prefix| is_under(path, prefix))
 }
 
-/// Forbids to keep an answer that tells of an account, unless it says itself how long it may be kept.
+/// Forbids caching of a response that concerns an account, unless the response sets its own `Cache-Control`.
 pub(super) fn forbid_storing(path: &str, headers: &mut HeaderMap) {
     if is_private(path) {
         headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     }
 }
 
-/// The headers of a text that is the same for everybody: a page may load and run nothing but what is in it.
+/// Adds the headers of public content. A page with a policy may load and run only its own content.
 pub(super) fn protect(policy: Option<&HeaderValue>, response: &mut Response) {
     const X_FRAME_OPTIONS: HeaderName = HeaderName::from_static("x-frame-options");
     let headers = response.headers_mut();
@@ -33,8 +33,8 @@ pub(super) fn protect(policy: Option<&HeaderValue>, response: &mut Response) {
     }
 }
 
-/// The policy of a page (CSP level 3): the scripts and styles that are in it, by their hashes; requests to this service, where
-/// it has scripts; no frame around it.
+/// Builds the policy of a page (CSP level 3). It allows the page's own scripts and styles by hash, and requests to this
+/// service if the page has scripts. No other page may frame it.
 pub(super) fn policy(page: &str) -> HeaderValue {
     let (scripts, styles) = (sources(page, "script"), sources(page, "style"));
     let connect = if scripts == "'none'" { "'none'" } else { "'self'" };
@@ -45,8 +45,8 @@ pub(super) fn policy(page: &str) -> HeaderValue {
     HeaderValue::try_from(policy).unwrap_or(HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"))
 }
 
-/// The hashes of a page's elements of this kind. As a browser reads a page, a script or style ends at the first end tag, and
-/// what looks like a tag within it is none.
+/// Returns the hashes of a page's elements of this kind. As in a browser, a script or style ends at the first end tag.
+/// Text within it that looks like a tag is not one.
 fn sources(page: &str, kind: &str) -> String {
     let mut hashes = vec![];
     let mut rest = page;
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tells_of_an_account_is_not_kept() {
+    fn responses_that_concern_an_account_are_not_cached() {
         let stored = |path: &str, own: Option<&'static str>| {
             let mut headers = HeaderMap::new();
             headers.extend(own.map(|own| (header::CACHE_CONTROL, HeaderValue::from_static(own))));

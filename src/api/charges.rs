@@ -1,4 +1,4 @@
-//! `/api/v1/charges`: what an order would cost.
+//! `/api/v1/charges`: the price of an order before it is placed.
 
 use chrono::Utc;
 use ledger_database::PgPool;
@@ -23,18 +23,19 @@ use crate::access::Principal;
 use crate::ledger::answer::Charge as Quoted;
 use crate::ledger::{Answer, Command, Rendered, Reply};
 
-/// An order to be priced.
+/// An order to price.
 #[derive(Object, Serialize)]
 struct QuoteCharge {
-    /// The product; `GET /api/v1/products` lists them.
+    /// Product to price, from `GET /api/v1/products`.
     #[oai(validator(minimum(value = "1")))]
     product_id: i64,
-    /// The face value of one unit: a number with at most two decimals, read exactly.
+    /// Face value of one unit, as a number with at most two decimals. It is read exactly, without floating-point
+    /// rounding.
     denomination: Number,
-    /// How many units, up to the product's `max_quantity`.
+    /// Number of units, from 1 to the product's `max_quantity`.
     #[oai(validator(minimum(value = "1")))]
     quantity: i32,
-    /// As an order may have it, at most 4 KiB of JSON. It changes no price, and is not kept.
+    /// Metadata as in an order, at most 4 KiB of JSON. It does not affect the price and is not stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata: Option<JsonObject>,
 }
@@ -51,30 +52,30 @@ impl FromFields for QuoteCharge {
     }
 }
 
-/// What an order would cost now. Not binding.
+/// Current price of an order. A charge is an estimate and reserves nothing.
 #[derive(Object, Serialize)]
 struct Charge {
-    /// The product.
+    /// Unique identifier of the product.
     product_id: i64,
-    /// The face value of one unit.
+    /// Face value of one unit.
     denomination: Money,
-    /// How many units.
+    /// Number of units.
     quantity: i32,
-    /// ISO 4217; of the product, and of the wallet that would pay.
+    /// Currency of the product and of the wallet that would pay, as an ISO 4217 code.
     currency: String,
-    /// `denomination` × `quantity`.
+    /// Total face value: `denomination` × `quantity`.
     face_value: Money,
-    /// The caller's discount in percent.
+    /// The account's discount, in percent.
     discount: Money,
-    /// `face_value` − `amount`.
+    /// Amount saved by the discount: `face_value` − `amount`.
     discount_amount: Money,
-    /// What the order would be charged.
+    /// Amount that the order would cost.
     amount: Money,
-    /// What the wallet holds.
+    /// Current balance of the wallet that would pay.
     wallet_balance: Money,
     /// Whether the wallet's balance covers the amount.
     sufficient_balance: bool,
-    /// When it was priced.
+    /// Time at which the order was priced.
     quoted_at: Timestamp,
 }
 
@@ -103,15 +104,14 @@ pub struct Charges;
 impl Charges {
     /// Price an order
     ///
-    /// As placing the same order now would price it, and refused as that would be, but for a
-    /// balance that is too low: `sufficient_balance` tells. Nothing is recorded, so a suspended
-    /// account may ask, too.
+    /// Prices the order as if it were placed now, and fails for the same reasons. The only exception is a low balance,
+    /// which `sufficient_balance` reports instead. Nothing is recorded, so a suspended account can also price orders.
     #[oai(path = "/charges", method = "post", operation_id = "quote_charge")]
     async fn quote(
         &self,
         caller: Caller,
         state: State<'_>,
-        /// A name for this request: the same one again is answered with the first answer.
+        /// Unique key that makes retries safe: a repeated request with the same key returns the first response.
         #[oai(name = "Idempotency-Key")]
         key: IdempotencyKey,
         body: StrictJson<QuoteCharge>,
@@ -130,7 +130,7 @@ impl Charges {
     }
 }
 
-/// A quote that need not be kept need not trouble the writer.
+/// Prices the order without the writer, because a quote without an idempotency key is not stored.
 async fn read(pool: &PgPool, caller: &Principal, request: &QuoteCharge, denomination: Amount) -> Result<Quoted, ApiError> {
     let (_, account) = accounts::find(pool, caller.account_id).await?.ok_or_else(not_found)?;
     let product = catalogue::find(pool, request.product_id).await?;

@@ -1,5 +1,5 @@
-//! What is breaking between two OpenAPI documents, as the specification's "Versioning" has it:
-//! paths, fields, their types and enums stay; what is new is additive.
+//! Breaking changes between two OpenAPI documents, as defined in the specification's "Versioning": paths, fields, their
+//! types and enums stay; additions are allowed.
 
 mod schema;
 
@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// A breaking change: where, and what.
+/// A breaking change: its place in the document and a description.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Breaking {
     pub place: String,
     pub what: String,
-    /// It is about the validation of input alone: no break where the input is refused already.
+    /// Whether only the validation of input is affected. Such a change breaks nobody if the input was already refused.
     pub is_stricter_input: bool,
 }
 
@@ -22,7 +22,7 @@ impl std::fmt::Display for Breaking {
     }
 }
 
-/// Every breaking change from the document `old` to the document `new`, each once, in order.
+/// Returns every breaking change from the document `old` to the document `new`, sorted and without duplicates.
 pub fn breaking_changes(old: &Value, new: &Value) -> Vec<Breaking> {
     let mut comparison = Comparison { old, new, found: BTreeSet::new(), compared: BTreeSet::new() };
     comparison.security_schemes();
@@ -31,8 +31,8 @@ pub fn breaking_changes(old: &Value, new: &Value) -> Vec<Breaking> {
     comparison.found.into_iter().collect()
 }
 
-/// The vectors of a signature that do not stand unchanged in a newer file of them: what each is of, and
-/// its name. New ones may be added.
+/// Returns the signature test vectors of `old` that are missing or changed in `new`, as kind and name. New vectors are
+/// allowed.
 pub fn lost_vectors(old: &Value, new: &Value) -> Vec<String> {
     let kinds = entries(old).filter_map(|(kind, vectors)| Some((kind, vectors.as_array()?)));
     let lost = kinds.flat_map(|(kind, vectors)| {
@@ -43,7 +43,7 @@ pub fn lost_vectors(old: &Value, new: &Value) -> Vec<String> {
     lost.collect()
 }
 
-/// Who sends what is described.
+/// Sender of the data that a schema describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Sent {
     ByClients,
@@ -54,12 +54,12 @@ struct Comparison<'a> {
     old: &'a Value,
     new: &'a Value,
     found: BTreeSet<Breaking>,
-    /// What was compared, by where it stands in memory and whether it may be null: a schema can
-    /// contain itself, and is told of once.
+    /// Pairs of schemas already compared, by memory address and nullability. A schema can contain itself, and each pair
+    /// is reported once.
     compared: BTreeSet<(usize, usize, bool, bool, Sent)>,
 }
 
-/// What a reference in a document stands for; anything else stands for itself.
+/// Follows a `$ref` to the value that it points to. Any other value is returned as it is.
 fn resolve<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
     let place = value.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
     place.and_then(|place| document.pointer(place)).map_or(value, |found| resolve(document, found))
@@ -73,7 +73,7 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// The same path under other names of its parameters is the same path.
+/// Replaces parameter names in a path: paths that differ only in these names are the same path.
 fn template(path: &str) -> String {
     let segment = |segment| if str::starts_with(segment, '{') { "{}" } else { segment };
     path.split('/').map(segment).collect::<Vec<_>>().join("/")
@@ -93,7 +93,7 @@ impl<'a> Comparison<'a> {
         for (name, scheme) in entries(&old["components"]["securitySchemes"]) {
             let now = &new["components"]["securitySchemes"][name];
             if ["type", "in", "name", "scheme"].iter().any(|key| scheme[key] != now[key]) {
-                self.breaks(name, "the security scheme is gone or another");
+                self.breaks(name, "the security scheme is gone or has changed");
             }
         }
     }
@@ -149,7 +149,7 @@ impl<'a> Comparison<'a> {
         self.responses(place, before, now);
     }
 
-    /// Each way to call must go on to be enough.
+    /// Checks that each accepted combination of credentials stays sufficient.
     fn security(&mut self, place: &str, before: &Value, now: &Value) {
         let names = |entry: &Value| entries(entry).map(|(name, _)| name.clone()).collect::<BTreeSet<_>>();
         let ways: Vec<_> = list(&now["security"]).map(names).collect();
@@ -188,7 +188,7 @@ impl<'a> Comparison<'a> {
         for (status, response) in entries(&before["responses"]) {
             let place = format!("{place} {status}");
             let Some(now) = now["responses"].get(status) else {
-                // An error that cannot come any more breaks nobody.
+                // Removing an error breaks no client.
                 if status.starts_with('2') {
                     self.breaks(&place, "the answer is gone");
                 }
@@ -207,7 +207,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// The media types of a body.
+    /// Compares the media types of a body.
     fn content(&mut self, place: &str, before: &'a Value, now: &'a Value, sent: Sent) {
         for (media_type, content) in entries(&before["content"]) {
             match now["content"].get(media_type) {
@@ -218,8 +218,8 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// The parameters of an operation by what they are called in a line: `query parameter page`. What a
-/// path's are called is nobody's business, and a header's name has no case.
+/// Returns an operation's parameters by a readable name, such as `query parameter page`. Path parameters are numbered, as
+/// their names do not matter to clients. Header names are case-insensitive.
 fn parameters<'a>(document: &'a Value, operation: &'a Value) -> BTreeMap<String, &'a Value> {
     let mut named = BTreeMap::new();
     let mut in_path = 0;

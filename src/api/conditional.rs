@@ -1,4 +1,4 @@
-//! Conditional GET (RFC 9110, 13): an answer with a strong ETag, or 304 to who has it already.
+//! Conditional GET (RFC 9110, 13): a response with a strong ETag, or 304 if the caller already has it.
 
 use poem::http::{HeaderValue, StatusCode, header};
 use poem::web::headers::{self, HeaderMapExt};
@@ -10,25 +10,26 @@ use sha2::{Digest, Sha256};
 
 use super::error::{ApiError, documented_header};
 
-/// What the caller has already, as a handler's argument named `If-None-Match`. What cannot be read
-/// is nothing, as for any condition that a server does not understand.
+/// Entity tags that the caller already has, as a handler's argument named `If-None-Match`. A malformed header counts as
+/// absent, as RFC 9110 asks for conditions that a server does not understand.
 #[derive(Debug, Clone)]
 pub struct IfNoneMatch(Option<headers::IfNoneMatch>);
 
-/// The strong ETag of something: quoted, and another one for other bytes.
+/// A strong, quoted ETag. It changes with the bytes that it identifies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ETag(String);
 
 impl ETag {
-    /// Of what has a name by its content: letters, digits and hyphens.
+    /// Makes an ETag from a name that is derived from the content: letters, digits and hyphens.
     pub fn named(name: &str) -> Self {
         Self(format!("\"{name}\""))
     }
 
-    /// Of what is sent as JSON.
+    /// Makes an ETag from content that is sent as JSON.
     ///
     /// # Errors
-    /// 500 if it cannot be written as JSON.
+    ///
+    /// 500 if the content cannot be serialized.
     pub fn of(content: &impl Serialize) -> Result<Self, ApiError> {
         let json = serde_json::to_vec(content).map_err(ApiError::internal)?;
         Ok(Self::named(&hex::encode(&Sha256::digest(json)[..16])))
@@ -42,12 +43,12 @@ impl IfNoneMatch {
     }
 }
 
-/// An answer that the caller may keep: 200, or 304 without a body.
+/// A response that the caller may cache: 200, or 304 without a body.
 #[derive(Debug)]
 pub struct Conditional<R> {
     etag: ETag,
     cache_control: &'static str,
-    /// None for who has it.
+    /// `None` if the caller already has it.
     reply: Option<R>,
 }
 
@@ -69,7 +70,7 @@ impl<R: IntoResponse> IntoResponse for Conditional<R> {
         };
         let headers = response.headers_mut();
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(self.cache_control));
-        // It is made of characters that a header takes.
+        // An ETag consists of characters that are valid in a header.
         if let Ok(etag) = HeaderValue::from_str(&self.etag.0) {
             headers.insert(header::ETAG, etag);
         }
@@ -81,15 +82,17 @@ impl<R: ApiResponse> ApiResponse for Conditional<R> {
     fn meta() -> MetaResponses {
         let mut meta = R::meta();
         meta.responses.push(MetaResponse {
-            description: "Not Modified: the caller has it already.",
+            description: "Not modified: your cached copy is current.",
             status: Some(304),
             status_range: None,
             content: vec![],
             headers: vec![],
         });
         for response in &mut meta.responses {
-            response.headers.push(documented_header::<String>("ETag", "Names this very answer, for `If-None-Match`."));
-            response.headers.push(documented_header::<String>("Cache-Control", "How long it may be kept, and by whom."));
+            response.headers.push(documented_header::<String>("ETag", "Entity tag to send as `If-None-Match`."));
+            response
+                .headers
+                .push(documented_header::<String>("Cache-Control", "How long the response may be cached, and by whom."));
         }
         meta
     }

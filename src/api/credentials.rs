@@ -1,4 +1,4 @@
-//! API credentials, as operators and the portal show and issue them.
+//! API credentials, as operators and the portal issue and show them.
 
 use ledger_events::{AccountId, Actor, ShardId, account};
 use poem_openapi::Object;
@@ -13,14 +13,14 @@ use super::state::{ApiState, origin};
 use crate::access::seal::{Private, random_secret};
 use crate::ledger::{Answer, Command, WriteError};
 
-/// How often a key is drawn. Two with the same first 8 characters are one in billions; the
-/// database refuses the second.
+/// Maximum number of keys drawn for one credential. Two keys share their first 8 characters once in billions of draws.
+/// The database refuses the second.
 const DRAWS: usize = 3;
 
-/// A new API key.
+/// A new API credential.
 #[derive(Object)]
 pub struct IssueCredential {
-    /// For people.
+    /// Name of the credential, for people to recognize it.
     #[oai(validator(min_length = 1, max_length = 100))]
     pub name: String,
 }
@@ -31,29 +31,29 @@ impl FromFields for IssueCredential {
     }
 }
 
-/// A credential right after it was issued: the one time that it is shown.
+/// A newly issued credential. Key and secret are shown only in this response.
 #[derive(Object, Serialize)]
 pub struct IssuedCredential {
-    /// Its id.
+    /// Unique identifier of the credential.
     pub id: i64,
-    /// For the header `X-API-Key`. Its first 8 characters name it in logs and reports.
+    /// API key to send in the `X-API-Key` header. Logs and reports identify it by its first 8 characters.
     pub api_key: String,
-    /// For the header `X-API-Secret`.
+    /// API secret to send in the `X-API-Secret` header.
     pub api_secret: String,
 }
 
-/// A credential without its key.
+/// An API credential without its key and secret.
 #[derive(Object, Serialize)]
 pub struct Credential {
-    /// Its id.
+    /// Unique identifier of the credential.
     pub id: i64,
-    /// Whose it is.
+    /// Account that the credential belongs to.
     pub account_id: i64,
-    /// For people.
+    /// Name of the credential, for people to recognize it.
     pub name: String,
-    /// The key's first 8 characters.
+    /// First 8 characters of the API key.
     pub key_prefix: String,
-    /// Whether it is of no more use.
+    /// Whether the credential is revoked. Requests with a revoked credential are refused.
     pub is_revoked: bool,
 }
 
@@ -69,12 +69,12 @@ impl From<account::Credential> for Credential {
     }
 }
 
-/// 128 random bits as 32 hex characters.
+/// Returns 128 random bits as 32 hexadecimal characters.
 fn random_key() -> Private {
     Private::new(hex::encode(rand::random::<[u8; 16]>()))
 }
 
-/// Issues a key for an account: shown in this answer and never again.
+/// Issues a credential for an account. Key and secret appear only in this response.
 pub async fn issue(
     state: &ApiState,
     shard: ShardId,

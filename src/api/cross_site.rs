@@ -1,6 +1,6 @@
-//! Requests that a page of another site can make a visitor's browser send to the pages' own endpoints, `/auth` and
-//! `/client/api`. They are refused before anything is charged: otherwise such a page uses up the budgets of its visitor's
-//! address, and six logins block it.
+//! Protection from cross-site request forgery. A page of another site can make a visitor's browser send requests to
+//! `/auth` and `/client/api`, which the service's own pages use. They are refused before any rate limit is charged.
+//! Otherwise such a page would use up the rate limits of its visitor's address, and six logins would block the address.
 
 use poem::Request;
 use poem::http::{HeaderName, header};
@@ -13,8 +13,8 @@ use crate::access::limits::is_under;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Why a request is refused unseen, if it is: 403 for one from another site's page, 415 for a login, a refresh or a new API
-/// key whose content type is not JSON's.
+/// Returns the error for a request that is refused outright. That is 403 for a request from another site's page. It is
+/// 415 for a login, a refresh or a new API key whose Content-Type is not JSON's.
 pub fn refusal(public_url: &str, request: &Request) -> Option<ApiError> {
     let path = request.uri().path();
     if request.method().is_safe() || !(is_under(path, "/auth") || is_under(path, "/client/api")) {
@@ -24,21 +24,21 @@ pub fn refusal(public_url: &str, request: &Request) -> Option<ApiError> {
     // No page of another site can make a browser send a token.
     let has_token = !needs_no_token && bearer(request).is_some();
     if !has_token && !is_own(public_url, request) {
-        return Some(ApiError::new(Code::Forbidden).message("The request comes from a page that is not the service's."));
+        return Some(ApiError::new(Code::Forbidden).message("The request comes from a page of another site."));
     }
-    // A form and a `fetch` without CORS can send any content type but this one.
+    // A form, and a `fetch` without CORS, can send any Content-Type but this one.
     let takes_json = needs_no_token || (path == "/client/api/api-keys" && request.method() == "POST");
     let is_json = request.content_type().is_some_and(body::is_json);
     (takes_json && !is_json).then(|| ApiError::new(Code::UnsupportedMediaType))
 }
 
-/// Whether the request is from a page of the service or from no page at all. Browsers say which with `Sec-Fetch-Site` (but not
-/// over plain HTTP) and with `Origin` on every request that changes something. `Origin` is compared with the public URL, not
-/// with `Host`, which a page whose name was rebound to the service's address shares with it.
+/// Returns whether the request comes from a page of the service or from no page at all. Browsers state the source in
+/// `Sec-Fetch-Site` (but not over plain HTTP) and, on every request that changes something, in `Origin`. `Origin` is
+/// compared with the public URL, not with `Host`. After DNS rebinding, a foreign page has the same `Host` as the service.
 fn is_own(public_url: &str, request: &Request) -> bool {
     let mut sites = request.headers().get_all(SEC_FETCH_SITE).iter();
     let mut origins = request.headers().get_all(header::ORIGIN).iter().peekable();
-    // A browser always sends an origin with a cookie that a script's request carries.
+    // A browser always sends `Origin` with a cookie that a script's request carries.
     let is_named = origins.peek().is_some() || cookie(request, PORTAL_COOKIE).is_none();
     let own = origin(public_url);
     is_named
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_browser_tells_from_where_a_page_is() {
+    fn requests_from_other_sites_are_refused() {
         for (site, expected) in [
             ("same-origin", None),
             ("none", None),
@@ -92,18 +92,18 @@ mod tests {
                 assert_eq!(refused(path, &[JSON, ("sec-fetch-site", site)]), expected, "{site} {path}");
             }
         }
-        // What says both is believed in neither.
+        // If the two headers disagree, the request is refused.
         let both = [JSON, ("sec-fetch-site", "same-origin"), ("origin", "https://elsewhere.example")];
         assert_eq!(refused("/auth/login", &both), Some(Code::Forbidden));
     }
 
     #[test]
-    fn programs_are_from_no_page() {
+    fn programs_outside_a_browser_are_not_refused() {
         assert_eq!(refused("/auth/login", &[JSON]), None);
         assert_eq!(refused("/client/api/api-keys", &[JSON]), None);
         let token = [JSON, ("authorization", "Bearer x"), ("origin", "https://elsewhere.example")];
         assert_eq!(refused("/client/api/api-keys", &token), None);
-        assert_eq!(refused("/auth/login", &token), Some(Code::Forbidden), "a token that nobody asked for changes nothing");
+        assert_eq!(refused("/auth/login", &token), Some(Code::Forbidden), "a login needs no token, so a token exempts nothing");
         let cookie = ("cookie", "__Host-portal=1.ab");
         assert_eq!(refused("/client/api/api-keys", &[JSON, cookie]), Some(Code::Forbidden));
         assert_eq!(refused("/auth/logout", &[cookie, ("origin", "https://pay.example")]), None);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn no_form_sends_json() {
+    fn forms_cannot_send_json() {
         for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/jsonp"] {
             for path in ["/auth/login", "/auth/refresh", "/client/api/api-keys"] {
                 assert_eq!(refused(path, &[("content-type", kind)]), Some(Code::UnsupportedMediaType), "{kind} {path}");

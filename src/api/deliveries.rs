@@ -1,4 +1,4 @@
-//! `/api/v1/webhooks/deliveries`: what was sent, and what became of it.
+//! `/api/v1/webhooks/deliveries`: the deliveries of an account's webhooks, with their attempts and outcomes.
 
 use ledger_events::ShardId;
 use ledger_projections::deliveries::{self, DeliveryFilter};
@@ -21,7 +21,11 @@ use crate::delivery::address::without_addresses;
 use crate::delivery::schedule::MAX_ATTEMPTS;
 use crate::ledger::{Answer, Command, Rendered, reader};
 
-/// What became of a delivery.
+/// Status of a delivery.
+///
+/// - `pending`: an attempt is due or in flight.
+/// - `delivered`: your endpoint answered an attempt with a 2xx status.
+/// - `failed`: all attempts are used, or the delivery was stopped, for example because its webhook was deactivated.
 #[derive(Clone, Copy, Enum, Serialize)]
 #[oai(rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
@@ -49,34 +53,34 @@ impl DeliveryStatus {
     }
 }
 
-/// One event on its way to one webhook.
+/// Delivery of one event to one webhook.
 #[derive(Object, Serialize)]
 struct Delivery {
-    /// Its id.
+    /// Unique identifier of the delivery.
     id: i64,
-    /// The webhook.
+    /// Unique identifier of the webhook that receives the event.
     webhook_url_id: i64,
-    /// The order that it is about.
+    /// Unique identifier of the order that the event is about; 0 for a test delivery.
     order_id: i64,
-    /// What happened.
+    /// Type of the event.
     event_type: Event,
-    /// The same in the envelope and in the header `X-Event-ID`.
+    /// ID of the event. The envelope's `event_id` and the header `X-Event-ID` have the same value.
     event_id: String,
-    /// The envelope that was sent.
+    /// Webhook envelope: the JSON body that each attempt sends.
     payload: JsonObject,
-    /// Where it stands.
+    /// Current status of the delivery.
     status: DeliveryStatus,
-    /// Attempts made so far.
+    /// Number of attempts made so far.
     attempt_count: i16,
-    /// Attempts it has at most.
+    /// Maximum number of attempts. When the last one fails, the delivery is `failed` for good.
     max_attempts: i16,
-    /// The HTTP status of the latest answer.
+    /// HTTP status that your endpoint returned to the latest attempt; null if it returned none.
     response_status: Option<i16>,
-    /// How long the latest answer took, in milliseconds.
+    /// Duration of the latest attempt, in milliseconds; null if no attempt has ended or its outcome is unknown.
     response_time_ms: Option<i32>,
-    /// When an attempt succeeded.
+    /// Time of the successful attempt; null unless the status is `delivered`.
     delivered_at: Option<Timestamp>,
-    /// When it was made.
+    /// Time at which the delivery was created.
     created_at: Timestamp,
 }
 
@@ -104,34 +108,34 @@ impl From<deliveries::Delivery> for Delivery {
     }
 }
 
-/// A delivery with its attempts.
+/// A delivery with its latest response and its attempts.
 #[derive(Object, Serialize)]
 struct DeliveryDetail {
     #[oai(flatten)]
     #[serde(flatten)]
     delivery: Delivery,
-    /// The beginning of the latest answer's body, at most 64 KiB.
+    /// First 64 KiB of the body of your endpoint's latest response. Null if there was none, or if retention has removed it.
     response_body: Option<String>,
-    /// When the next attempt is due; null when there is none.
+    /// Time at which the next attempt is due; null unless the status is `pending`.
     next_attempt_at: Option<Timestamp>,
-    /// Every attempt, oldest first.
+    /// The attempts, oldest first. Retention removes old ones.
     attempts: Vec<Attempt>,
 }
 
-/// One attempt to deliver.
+/// One attempt to send a delivery.
 #[derive(Object, Serialize)]
 struct Attempt {
-    /// Its number, from 1. An attempt whose outcome is unknown is repeated under its number.
+    /// Number of the attempt, starting at 1. An attempt whose outcome is unknown is repeated under the same number.
     attempt: i16,
-    /// The `X-Request-ID` it was sent with.
+    /// Value of the header `X-Request-ID` that the attempt was sent with.
     request_id: String,
-    /// When it began.
+    /// Time at which the attempt was sent.
     started_at: Timestamp,
-    /// The HTTP status of the answer.
+    /// HTTP status that your endpoint returned; null if it returned none.
     response_status: Option<i16>,
-    /// How long the answer took, in milliseconds.
+    /// Duration of the attempt, in milliseconds; null while it is in flight or if its outcome is unknown.
     response_time_ms: Option<i32>,
-    /// Why there is no good answer; null while the attempt is in flight.
+    /// Reason why the attempt failed, or a note that its outcome is unknown. Null if it succeeded or is in flight.
     error: Option<String>,
 }
 
@@ -152,22 +156,22 @@ impl From<deliveries::Attempt> for Attempt {
     }
 }
 
-/// How many deliveries an account has.
+/// Delivery counts of an account.
 #[derive(Object, Serialize)]
 struct DeliveryStatistics {
-    /// All there are.
+    /// Number of all deliveries.
     total_count: i64,
-    /// Waiting for an attempt.
+    /// Number of `pending` deliveries.
     pending_count: i64,
-    /// Answered with a 2xx.
+    /// Number of `delivered` deliveries.
     delivered_count: i64,
-    /// Given up, or stopped with their webhook.
+    /// Number of `failed` deliveries.
     failed_count: i64,
-    /// Made in the last 24 hours.
+    /// Number of deliveries created in the last 24 hours.
     last_24h_total: i64,
-    /// Of these: delivered.
+    /// Number of deliveries created in the last 24 hours that are `delivered`.
     last_24h_delivered: i64,
-    /// Of these: failed.
+    /// Number of deliveries created in the last 24 hours that are `failed`.
     last_24h_failed: i64,
 }
 
@@ -185,29 +189,29 @@ impl From<deliveries::Statistics> for DeliveryStatistics {
     }
 }
 
-/// A delivery will be tried again.
+/// Confirmation that a delivery will be retried.
 #[derive(Object, Serialize)]
 struct DeliveryRetry {
-    /// For people.
+    /// Confirmation in plain English.
     message: String,
-    /// The delivery.
+    /// Unique identifier of the delivery that will be retried.
     delivery_id: i64,
 }
 
 fn retried(answer: &Answer) -> Result<Rendered, serde_json::Error> {
     let Answer::Retry { delivery_id } = answer else { return unrenderable() };
-    let message = "The delivery will be tried again within a minute.".to_owned();
+    let message = "The delivery will be retried within a minute.".to_owned();
     let body = render(&DeliveryRetry { message, delivery_id: *delivery_id })?;
     Ok(Rendered { status: 200, body, is_secret: false })
 }
 
-/// The retries that were accepted and not carried out yet: their deliveries are shown as pending.
+/// Returns the retries that are accepted but not yet projected. Their deliveries are shown as pending.
 async fn retries_ahead(state: &State<'_>, caller: &Principal) -> Result<Vec<deliveries::Retry>, ApiError> {
     let found = reader::retries_ahead(state.ledger.pool(), caller.shard_id, caller.account_id).await;
     found.map_err(ApiError::from)
 }
 
-/// Payloads whose time is over are made again from the log, the same bytes.
+/// Rebuilds payloads that retention has removed. The fold of the log produces the same bytes.
 async fn with_payloads<'a>(
     state: &State<'_>,
     shard: ShardId,
@@ -222,7 +226,8 @@ async fn with_payloads<'a>(
     events.dedup();
     let past = reader::past(&mut *state.ledger.pool().acquire().await?, shard, &events).await?;
     for delivery in bare {
-        let event = past.get(&delivery.event_id).ok_or_else(|| ApiError::internal("a delivery's event is not in the log"))?;
+        let event =
+            past.get(&delivery.event_id).ok_or_else(|| ApiError::internal("a delivery's event is missing from the log"))?;
         delivery.payload = deliveries::payload(event).map_err(ApiError::internal)?;
     }
     Ok(())
@@ -234,18 +239,18 @@ pub struct Deliveries;
 impl Deliveries {
     /// List deliveries
     ///
-    /// Of all the account's webhooks, newest first.
+    /// Returns the deliveries of all webhooks of the account, newest first.
     #[oai(path = "/webhooks/deliveries", method = "get", operation_id = "list_deliveries")]
     #[allow(clippy::too_many_arguments)] // each is a parameter
     async fn list(
         &self,
         caller: Caller,
         state: State<'_>,
-        /// From 1.
+        /// Page number, from 1. Default: 1.
         page: Query<Option<i64>>,
-        /// Deliveries on a page: 1 to 100, by default 20.
+        /// Deliveries per page, 1 to 100. Default: 20.
         limit: Query<Option<i64>>,
-        /// Only deliveries of this status.
+        /// Only deliveries with this status.
         status: Query<Option<DeliveryStatus>>,
         /// Only deliveries of this event type.
         event_type: Query<Option<Event>>,
@@ -271,7 +276,7 @@ impl Deliveries {
 
     /// Count deliveries
     ///
-    /// All, and those made in the last 24 hours.
+    /// Returns the account's delivery counts by status, in total and for the last 24 hours.
     #[oai(path = "/webhooks/deliveries/stats", method = "get", operation_id = "count_deliveries")]
     async fn statistics(&self, caller: Caller, state: State<'_>) -> Result<Reply<DeliveryStatistics>, ApiError> {
         let caller = caller.0;
@@ -280,15 +285,15 @@ impl Deliveries {
         Ok(Reply(counts.into()))
     }
 
-    /// Find a delivery
+    /// Retrieve a delivery
     ///
-    /// With the complete payload, the receiver's answer and every attempt.
+    /// Returns the delivery with its complete payload, your endpoint's latest response, and its attempts.
     #[oai(path = "/webhooks/deliveries/:id", method = "get", operation_id = "get_delivery")]
     async fn get(
         &self,
         caller: Caller,
         state: State<'_>,
-        /// The delivery's id.
+        /// Unique identifier of the delivery.
         id: Path<i64>,
     ) -> Result<Reply<DeliveryDetail>, ApiError> {
         let caller = caller.0;
@@ -307,16 +312,16 @@ impl Deliveries {
 
     /// Retry a delivery
     ///
-    /// A failed one that has attempts left, because its webhook was switched off, is pending again with
-    /// the attempts it has used. The webhook must be active.
+    /// Makes a `failed` delivery `pending` again if it has attempts left, for example because its webhook was deactivated.
+    /// The attempts already used still count, and the webhook must be active. The retry is sent within a minute.
     #[oai(path = "/webhooks/deliveries/:id/retry", method = "post", operation_id = "retry_delivery")]
     async fn retry(
         &self,
         caller: Caller<ClientOperator>,
         state: State<'_>,
-        /// The delivery's id.
+        /// Unique identifier of the delivery.
         id: Path<i64>,
-        /// A name for this request: the same one again is answered with the first answer.
+        /// Unique key that makes retries safe: a repeated request with the same key returns the first response.
         #[oai(name = "Idempotency-Key")]
         key: IdempotencyKey,
         _no_fields: NoFields,

@@ -1,5 +1,5 @@
-//! The outermost layer: every request gets an id, a routable path and one line in the access log;
-//! every answer, a panic's too, is in the envelope and carries the id.
+//! The outermost middleware. It gives every request an ID, a path to route by, and one line in the access log.
+//! Every error response, also after a panic, is in the error envelope, and every response carries the request ID.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Instant;
@@ -20,13 +20,13 @@ use super::request_id::{CURRENT, RequestId, X_REQUEST_ID, current_text};
 use crate::access::limits::is_under;
 use crate::telemetry::Metrics;
 
-/// The URI as it came over the wire, before its trailing slash was stripped: what HMAC signs.
-/// In every request's extensions.
+/// The URI as received, before its trailing slash is stripped. The HMAC signature covers this form.
+/// Every request's extensions have it.
 #[derive(Debug, Clone)]
 pub struct WireUri(pub Uri);
 
-/// The middleware. It goes around everything else. Its access log has the target `access` and the
-/// level INFO: the filter `access=off` turns it off, and what it costs.
+/// The outermost middleware. Its access log has the target `access` and the level INFO. The filter `access=off`
+/// turns the log off, together with its cost.
 #[derive(Debug, Clone, Default)]
 pub struct Edge {
     methods: Methods,
@@ -35,19 +35,19 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// An edge that says, on a 405, which methods the path has (the header `Allow`).
+    /// Creates an edge that lists a path's methods in the header `Allow` of a 405.
     pub fn with_methods(methods: Methods) -> Self {
         Self { methods, ..Self::default() }
     }
 
-    /// Announces the end of the client API's version on its answers, too.
+    /// Announces the end of the client API's version in the headers of its responses.
     #[must_use]
     pub fn with_lifecycle(mut self, lifecycle: Lifecycle) -> Self {
         self.lifecycle = lifecycle;
         self
     }
 
-    /// Counts every answer, too.
+    /// Records every response in the metrics.
     #[must_use]
     pub fn with_metrics(mut self, metrics: Metrics) -> Self {
         self.metrics = Some(metrics);
@@ -64,7 +64,7 @@ impl<E: Endpoint> Middleware<E> for Edge {
     }
 }
 
-/// What [`Edge`] makes of an endpoint. It never answers with an `Err`.
+/// An endpoint wrapped by [`Edge`]. It never returns an `Err`.
 #[derive(Debug)]
 pub struct EdgeEndpoint<E> {
     inner: E,
@@ -97,7 +97,7 @@ impl<E: Endpoint> Endpoint for EdgeEndpoint<E> {
             match AssertUnwindSafe(answer).catch_unwind().await {
                 Ok(Ok(response)) => response,
                 Ok(Err(error)) => self.refusal(error, &wire),
-                // The panic's hook has logged it.
+                // The panic hook has logged it.
                 Err(_) => Error::from(ApiError::new(Code::Internal)).into_response(),
             }
         };
@@ -120,7 +120,7 @@ impl<E: Endpoint> Endpoint for EdgeEndpoint<E> {
 }
 
 impl<E> EdgeEndpoint<E> {
-    /// The envelope of whatever an endpoint, poem or poem-openapi refused a request with.
+    /// Converts an error of an endpoint, poem or poem-openapi into a response in the error envelope.
     fn refusal(&self, error: Error, wire: &Uri) -> Response {
         let ours = error.is_from_response() || error.is::<ApiError>() || error.is::<RateLimited>();
         if ours {
@@ -137,12 +137,12 @@ impl<E> EdgeEndpoint<E> {
     }
 }
 
-/// Says in our words what poem says in its own; a parser's words reach nobody.
+/// Translates poem's errors into the API's. No client sees the text of a parser.
 fn envelope(error: &Error) -> ApiError {
     if let Some(ParseParamError { name, .. }) = error.downcast_ref() {
         return ApiError::invalid(*name, "is not valid");
     }
-    // An id that is no id names nothing.
+    // An ID that does not parse identifies no resource.
     if error.is::<ParsePathError>() || error.is::<poem::error::ParsePathError>() {
         return ApiError::new(Code::NotFound);
     }
@@ -164,7 +164,10 @@ fn envelope(error: &Error) -> ApiError {
     }
 }
 
-/// A NUL is no text to Postgres: it would refuse the statement, and with it a batch.
+/// Rejects a NUL in the URI. Postgres cannot store it in text and would fail the statement, and the whole batch with it.
+///
+/// # Errors
+/// 404 for a NUL in the path, 400 naming the parameter for one in the query.
 pub async fn refuse_nul(request: Request) -> poem::Result<Request> {
     let uri = request.uri();
     if uri.path().contains("%00") {
@@ -195,13 +198,13 @@ fn strip_trailing_slashes(uri: &mut Uri) {
     };
     let mut parts = uri.clone().into_parts();
     parts.path_and_query = stripped.ok();
-    // A part of a good URI is a good URI; if it were not, the path stays as it came.
+    // A part of a valid URI is a valid URI. If it were not, the path would stay as received.
     if let Ok(stripped) = Uri::from_parts(parts) {
         *uri = stripped;
     }
 }
 
-/// The method as a metric's label: a caller can make up any other.
+/// Returns the method as a metric label. Other methods become `other`, because a caller can invent any number of them.
 fn known_method(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
@@ -214,7 +217,7 @@ fn known_method(method: &Method) -> &'static str {
     }
 }
 
-/// The kind of route as a metric's label: of a closed set, whatever is asked for.
+/// Returns the kind of route as a metric label, from a fixed set whatever the path is.
 fn route_class(path: &str) -> &'static str {
     let path = path.trim_end_matches('/');
     let class = [
@@ -238,20 +241,20 @@ fn route_class(path: &str) -> &'static str {
     class.into_iter().find(|(prefix, _)| is_under(path, prefix)).map_or("other", |(_, class)| class)
 }
 
-/// As much of an API key as a log may show: its first 8 characters.
+/// Returns the part of an API key that a log may show: its first 8 characters.
 fn shown(api_key: &HeaderValue) -> Option<&str> {
     let text = api_key.to_str().ok()?;
     Some(&text[..text.len().min(8)])
 }
 
-/// Who a request was from, as far as the access log tells.
+/// The caller of a request, as the access log shows it.
 struct Caller<'a> {
     name: Option<String>,
-    /// The beginning of the API key that was sent, whether it was good or not.
+    /// First 8 characters of the API key that was sent, valid or not.
     api_key: Option<&'a str>,
 }
 
-/// The query is left out: it can hold what only its sender should know.
+/// Writes the access log's line. It leaves out the query, which can contain private data.
 fn log_access(method: &Method, uri: &Uri, status: StatusCode, start: Instant, id: &RequestId, caller: &Caller<'_>) {
     let duration_ms = start.elapsed().as_micros() as f64 / 1000.0;
     tracing::info!(
@@ -266,12 +269,12 @@ fn log_access(method: &Method, uri: &Uri, status: StatusCode, start: Instant, id
     );
 }
 
-/// Replaces the process's panic hook by one that writes one log line, with the place, and with the
-/// request's id if the panic was in a request.
+/// Replaces the process's panic hook with one that writes one log line with the source location, and with the
+/// request ID if a request panicked.
 pub fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        let panic = panic.payload_as_str().unwrap_or("of an unknown kind");
+        let panic = panic.payload_as_str().unwrap_or("unknown payload");
         tracing::error!(request_id = current_text(), place, panic, "panicked");
     }));
 }

@@ -1,4 +1,4 @@
-//! What a refused request is answered with: the error envelope, its codes, and the flat 429.
+//! Error responses: the error envelope, its codes, and the flat 429.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,12 +13,12 @@ use serde::Serialize;
 
 use super::request_id;
 
-/// The media type of every JSON body, in and out.
+/// Media type of every JSON body, in requests and responses.
 pub const JSON: &str = "application/json";
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $code:ident = $status:literal $text:tt $message:literal;)*) => {
-        /// The stable string that a client branches on. Codes are only ever added.
+        /// Stable error code. Branch on it. New codes may be added; existing ones do not change.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
         #[oai(rename = "ErrorCode")]
         pub enum Code { $($(#[$doc])* #[oai(rename = $text)] $code,)* }
@@ -26,17 +26,17 @@ macro_rules! codes {
         impl Code {
             pub const ALL: &'static [Code] = &[$(Code::$code),*];
 
-            /// `E_...`, as it stands in the body.
+            /// Returns the code as the body has it: `E_...`.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Code::$code => $text),* }
             }
 
-            /// The HTTP status that the code answers with, always the same.
+            /// Returns the HTTP status of the code. A code always has the same status.
             pub const fn status(self) -> u16 {
                 match self { $(Code::$code => $status),* }
             }
 
-            /// The text for people, where the call site gives none.
+            /// Returns the default message, for errors that set none of their own.
             pub const fn message(self) -> &'static str {
                 match self { $(Code::$code => $message),* }
             }
@@ -47,48 +47,48 @@ macro_rules! codes {
 codes! {
     ValidationFailure = 400 "E_VALIDATION_FAILURE" "The request is not valid.";
     MalformedJson = 400 "E_MALFORMED_JSON" "The request body is not valid JSON.";
-    /// What arrived is no HTTP/1.1 request; the connection is closed after the answer.
+    /// The bytes received are not an HTTP/1.1 request. The server closes the connection after the response.
     MalformedRequest = 400 "E_MALFORMED_REQUEST" "The request is not valid HTTP/1.1.";
     Unauthorized = 401 "E_UNAUTHORIZED" "The API key or its secret is missing or wrong.";
     InvalidCredentials = 401 "E_INVALID_CREDENTIALS" "The email or the password is wrong.";
-    InvalidToken = 401 "E_INVALID_TOKEN" "The token is not valid, or no longer.";
+    InvalidToken = 401 "E_INVALID_TOKEN" "The token is invalid, expired or revoked.";
     HmacSignatureRequired = 401 "E_HMAC_SIGNATURE_REQUIRED" "hmac signature required";
     HmacTimestampExpired = 401 "E_HMAC_TIMESTAMP_EXPIRED" "request timestamp expired";
     HmacSignatureInvalid = 401 "E_HMAC_SIGNATURE_INVALID" "invalid hmac signature";
     HmacHeaderInvalid = 401 "E_HMAC_HEADER_INVALID" "invalid signature header format";
     InsufficientBalance = 402 "E_INSUFFICIENT_BALANCE" "The wallet's balance is too low.";
-    Forbidden = 403 "E_FORBIDDEN" "The caller may not do this.";
-    AccountSuspended = 403 "E_ACCOUNT_SUSPENDED" "The account is suspended: it can read, and change nothing.";
-    NotFound = 404 "E_NOT_FOUND" "There is no such resource.";
-    MethodNotAllowed = 405 "E_METHOD_NOT_ALLOWED" "The resource does not have this method.";
-    PayloadTooLarge = 413 "E_PAYLOAD_TOO_LARGE" "The request body is over its limit.";
-    UriTooLong = 414 "E_URI_TOO_LONG" "The request line is over its limit of 16 KiB.";
-    UnsupportedMediaType = 415 "E_UNSUPPORTED_MEDIA_TYPE" "The request body's Content-Type is not one this operation reads.";
+    Forbidden = 403 "E_FORBIDDEN" "The caller is not allowed to perform this operation.";
+    AccountSuspended = 403 "E_ACCOUNT_SUSPENDED" "The account is suspended: it can read data but cannot change anything.";
+    NotFound = 404 "E_NOT_FOUND" "The resource was not found.";
+    MethodNotAllowed = 405 "E_METHOD_NOT_ALLOWED" "The resource does not support this method.";
+    PayloadTooLarge = 413 "E_PAYLOAD_TOO_LARGE" "The request body is too large.";
+    UriTooLong = 414 "E_URI_TOO_LONG" "The request line is longer than 16 KiB.";
+    UnsupportedMediaType = 415 "E_UNSUPPORTED_MEDIA_TYPE" "The operation does not support the Content-Type of the request body.";
     OrderNotCancellable = 409 "E_ORDER_NOT_CANCELLABLE" "The order is final and cannot be cancelled.";
-    DuplicateReference = 409 "E_DUPLICATE_REFERENCE" "The reference was used before, for something else.";
-    IdempotencyInProgress = 409 "E_IDEMPOTENCY_IN_PROGRESS" "The first request with this Idempotency-Key is not decided yet.";
+    DuplicateReference = 409 "E_DUPLICATE_REFERENCE" "The reference is already in use for a different request.";
+    IdempotencyInProgress = 409 "E_IDEMPOTENCY_IN_PROGRESS" "An earlier request with this Idempotency-Key is still in progress. Retry later.";
     DeliveryNotFailed = 409 "E_DELIVERY_NOT_FAILED" "Only a failed delivery can be retried.";
     DeliveryAttemptsExhausted = 409 "E_DELIVERY_ATTEMPTS_EXHAUSTED" "The delivery has used all its attempts.";
     WebhookInactive = 409 "E_WEBHOOK_INACTIVE" "The webhook is inactive or deleted.";
-    WebhookLimitReached = 409 "E_WEBHOOK_LIMIT_REACHED" "The account has as many webhooks as it may have.";
+    WebhookLimitReached = 409 "E_WEBHOOK_LIMIT_REACHED" "Webhook limit reached (20 per account).";
     PayoutNotCancellable = 409 "E_PAYOUT_NOT_CANCELLABLE" "The payout is no longer pending and cannot be cancelled.";
-    Conflict = 409 "E_CONFLICT" "The request conflicts with what exists.";
+    Conflict = 409 "E_CONFLICT" "The request conflicts with the current state of the resource.";
     ProductUnavailable = 422 "E_PRODUCT_UNAVAILABLE" "The product is not available.";
-    InvalidDenomination = 422 "E_INVALID_DENOMINATION" "The product does not have this denomination.";
-    QuantityLimitExceeded = 422 "E_QUANTITY_LIMIT_EXCEEDED" "The quantity is over the product's maximum.";
-    CurrencyMismatch = 422 "E_CURRENCY_MISMATCH" "There is no wallet of this currency, or the wallet is of another one.";
-    IdempotencyKeyReused = 422 "E_IDEMPOTENCY_KEY_REUSED" "The Idempotency-Key was used before, with another body.";
-    HeadersTooLarge = 431 "E_HEADERS_TOO_LARGE" "The request's headers are over their limit: 100 of them, 16 KiB in all.";
-    /// Never carries details: they are in the log, under the request's id.
+    InvalidDenomination = 422 "E_INVALID_DENOMINATION" "The product is not available in this denomination.";
+    QuantityLimitExceeded = 422 "E_QUANTITY_LIMIT_EXCEEDED" "The quantity exceeds the product's max_quantity.";
+    CurrencyMismatch = 422 "E_CURRENCY_MISMATCH" "The account has no wallet in this currency, or the wallet is in another currency.";
+    IdempotencyKeyReused = 422 "E_IDEMPOTENCY_KEY_REUSED" "The Idempotency-Key was already used with a different request body.";
+    HeadersTooLarge = 431 "E_HEADERS_TOO_LARGE" "The request has more than 100 headers, or more than 16 KiB of them.";
+    /// Never carries details. The log has them, under the request ID.
     Internal = 500 "E_INTERNAL" "Something went wrong on our side.";
-    /// Nothing happened; the request may be sent again.
-    Unavailable = 503 "E_UNAVAILABLE" "The service cannot take the request now. Nothing happened; try again.";
-    /// It may have happened; the same Idempotency-Key tells.
-    OutcomeUnknown = 504 "E_OUTCOME_UNKNOWN" "The outcome is not known. Ask again with the same Idempotency-Key; if you sent none, look at what there is first.";
+    /// Nothing happened. The client can safely retry.
+    Unavailable = 503 "E_UNAVAILABLE" "The service cannot process the request now. Nothing was changed. Retry later.";
+    /// The operation may have happened. A retry with the same Idempotency-Key shows the outcome.
+    OutcomeUnknown = 504 "E_OUTCOME_UNKNOWN" "The outcome is unknown. Retry with the same Idempotency-Key. If you sent none, check first whether the change was made.";
 }
 
 impl Code {
-    /// The stable class of the status, `error.name` in the body.
+    /// Returns the stable class of the status, which is `error.name` in the body.
     pub const fn name(self) -> &'static str {
         match self.status() {
             400 => "ValidationError",
@@ -108,8 +108,8 @@ impl Code {
         }
     }
 
-    /// How a caller that is not known may say who it is (RFC 9110, 11.6.1). `ApiKey` stands for the headers `X-API-Key` and
-    /// `X-API-Secret`.
+    /// Returns the authentication challenge for a code with status 401 (RFC 9110, 11.6.1). `ApiKey` stands for the headers
+    /// `X-API-Key` and `X-API-Secret`.
     const fn challenge(self) -> Option<&'static str> {
         match self {
             Code::Unauthorized => Some(r#"ApiKey realm="rewards-ledger", Bearer realm="rewards-ledger""#),
@@ -121,7 +121,7 @@ impl Code {
         }
     }
 
-    /// Seconds after which asking again makes sense, for the codes that are about time.
+    /// Returns the seconds to wait before a retry, for codes whose cause passes with time.
     const fn retry_after_secs(self) -> Option<u32> {
         match self {
             Code::IdempotencyInProgress | Code::Unavailable | Code::OutcomeUnknown => Some(1),
@@ -130,33 +130,33 @@ impl Code {
     }
 }
 
-/// What is wrong with each field, by its name or path (`vouchers[3].card_number`).
+/// Problems by the name or path of the field (`vouchers[3].card_number`).
 pub type Messages = BTreeMap<String, Vec<String>>;
 
-/// A refusal, on its way to the envelope `{"error": {"name", "code", "message", "messages"?}}`.
+/// An error that becomes the envelope `{"error": {"name", "code", "message", "messages"?}}`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {message}", .code.as_str())]
 pub struct ApiError {
     pub code: Code,
-    /// For people; clients do not parse it.
+    /// Human-readable text. Clients do not parse it.
     pub message: Cow<'static, str>,
     pub messages: Option<Messages>,
-    /// Becomes the header `Retry-After`.
+    /// Value of the header `Retry-After`, in seconds.
     pub retry_after_secs: Option<u32>,
 }
 
 impl ApiError {
-    /// The code with its own message and, where it has one, its own `Retry-After`.
+    /// Creates an error with the code's default message and `Retry-After`.
     pub fn new(code: Code) -> Self {
         Self { code, message: Cow::Borrowed(code.message()), messages: None, retry_after_secs: code.retry_after_secs() }
     }
 
-    /// 400 `E_VALIDATION_FAILURE` for one field or parameter.
+    /// Creates a 400 `E_VALIDATION_FAILURE` for one field or parameter.
     pub fn invalid(field: impl Into<String>, what: impl Into<String>) -> Self {
         Self::new(Code::ValidationFailure).field(field, what)
     }
 
-    /// 500 `E_INTERNAL`. The cause is logged here, once, and reaches no client.
+    /// Creates a 500 `E_INTERNAL`. It logs the cause here, once, and does not show it to the client.
     pub fn internal(cause: impl std::fmt::Display) -> Self {
         tracing::error!(request_id = request_id::current_text(), %cause, "internal error");
         Self::new(Code::Internal)
@@ -175,7 +175,7 @@ impl ApiError {
         self
     }
 
-    /// The body that is sent. An internal error's message gets the request's id, too.
+    /// Returns the JSON body of the error. The response to an internal error also appends the request ID to the message.
     pub(crate) fn body(&self) -> serde_json::Value {
         serde_json::to_value(self.envelope(&self.message)).unwrap_or_default()
     }
@@ -198,7 +198,7 @@ impl ResponseError for ApiError {
     }
 
     fn as_response(&self) -> Response {
-        // An internal error is the one that people write to support about.
+        // Internal errors are the ones that people report to support.
         let message = match request_id::current().filter(|_| self.code == Code::Internal) {
             Some(id) => Cow::Owned(format!("{} Request id: {id}", self.message)),
             None => Cow::Borrowed(&*self.message),
@@ -225,14 +225,14 @@ struct Detail<'a> {
     messages: Option<&'a Messages>,
 }
 
-/// 429, in the specification's flat shape: `{"error", "message", "retry_after"}`.
+/// A 429 in the specification's flat shape: `{"error", "message", "retry_after"}`.
 ///
-/// The `X-RateLimit-*` headers are the rate limiter's, which adds them to every answer.
+/// The rate limiter adds the `X-RateLimit-*` headers, as it does for every response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("rate limit exceeded")]
 pub struct RateLimited {
     pub message: String,
-    /// Seconds, at least 1; the header `Retry-After` says the same.
+    /// Seconds until a retry can succeed, at least 1. The header `Retry-After` has the same value.
     pub retry_after: u32,
 }
 
@@ -262,60 +262,60 @@ fn json_response(status: StatusCode, body: &impl Serialize, retry_after: Option<
     response
 }
 
-/// An error: what kind, a stable code, and text for people.
+/// An error response.
 #[derive(Object)]
 #[oai(rename = "Error")]
 struct ErrorSchema {
     error: ErrorDetailSchema,
 }
 
-/// The name of the schema of `error` in the envelope.
+/// Name of the schema of `error` in the envelope.
 pub(super) const ERROR_DETAIL: &str = "ErrorDetail";
 
 #[derive(Object)]
 #[oai(rename = "ErrorDetail")]
 struct ErrorDetailSchema {
-    /// The stable class of the HTTP status, for example `ValidationError`.
+    /// Class of the error, one per HTTP status, for example `ValidationError`.
     name: String,
-    /// Branch on this. New codes may be added; treat an unknown one by its HTTP status.
+    /// Stable code to branch on. New codes may be added; handle an unknown one by its HTTP status.
     code: Code,
-    /// For people. May be re-worded.
+    /// Human-readable explanation. Its wording may change, so do not parse it.
     message: String,
-    /// What is wrong with each field. Left out when the error is about none.
+    /// Problems of each field or parameter, by its name or path. Left out when the error is not about a field.
     messages: Option<Messages>,
 }
 
-/// A rate limit was exceeded.
+/// The response to a request that exceeds a rate limit.
 #[derive(Object)]
 #[oai(rename = "RateLimitError")]
 struct RateLimitSchema {
     /// Always `rate_limit_exceeded`.
     error: String,
-    /// For people. Not to be parsed.
+    /// Human-readable explanation. Do not parse it.
     message: String,
-    /// Seconds until the window closes; equals the header `Retry-After`.
+    /// Seconds until the rate limit's window ends. Equals the header `Retry-After`.
     retry_after: u32,
 }
 
-/// The error statuses that an operation can answer with, as the document shows them.
-/// `document::finish` takes away those of which it has no code.
+/// Error statuses with their descriptions in the published document.
+/// `document::finish` removes those for which an operation has no code.
 const DOCUMENTED: [(u16, &str); 13] = [
-    (400, "The request is not valid; `messages` names the fields, and query parameters that the operation does not have."),
-    (401, "The caller is not known, or the signature is wrong."),
-    (402, "The wallet's balance is too low."),
-    (403, "The caller may not do this, or the account is suspended."),
-    (404, "There is no such resource for this caller."),
-    (409, "The request conflicts with the state of things."),
-    (413, "The body is over its limit."),
-    (415, "The body's Content-Type is not `application/json`."),
-    (422, "The request is understood and cannot be carried out."),
-    (429, "A rate limit was exceeded."),
-    (500, "An internal error; `message` holds the request's id."),
-    (503, "The service cannot take the request now. Nothing happened."),
-    (504, "The outcome is not known; ask again with the same `Idempotency-Key`, or look at what there is."),
+    (400, "The request is not valid. `messages` lists the problems by field or query parameter, unknown ones included."),
+    (401, "The credentials are missing or wrong, or the request signature is not valid."),
+    (402, "The wallet's balance is too low for the operation."),
+    (403, "The caller is not allowed to perform this operation, or the account is suspended."),
+    (404, "The resource does not exist, or the caller has no access to it."),
+    (409, "The request conflicts with the current state of the resource."),
+    (413, "The request body is too large."),
+    (415, "The operation does not support the request body's `Content-Type`."),
+    (422, "The request is well-formed but cannot be carried out."),
+    (429, "The request exceeds a rate limit. Retry after the time in `Retry-After`."),
+    (500, "An internal error occurred. `message` contains the request ID."),
+    (503, "The service cannot process the request now. Nothing was changed, so a retry is safe."),
+    (504, "The outcome is unknown. Retry with the same `Idempotency-Key`, or check whether the change was made."),
 ];
 
-const RETRY_AFTER: &str = "Seconds after which to ask again.";
+const RETRY_AFTER: &str = "Seconds to wait before a retry.";
 
 impl ApiResponse for ApiError {
     fn meta() -> MetaResponses {
@@ -333,7 +333,7 @@ impl ApiResponse for ApiError {
             headers: match status {
                 401 => vec![documented_header::<String>(
                     "WWW-Authenticate",
-                    "How to say who you are: `ApiKey` stands for `X-API-Key` and `X-API-Secret`, `Bearer` for `Authorization`.",
+                    "Supported schemes: `ApiKey` means `X-API-Key` and `X-API-Secret`, `Bearer` means `Authorization`.",
                 )],
                 409 => vec![documented_header::<Option<u32>>("Retry-After", RETRY_AFTER)],
                 429 | 503 | 504 => vec![documented_header::<u32>("Retry-After", RETRY_AFTER)],
@@ -349,7 +349,7 @@ impl ApiResponse for ApiError {
     }
 }
 
-/// A response header as the document shows it.
+/// Describes a response header for the published document.
 pub(super) fn documented_header<T: Type>(name: &str, description: &str) -> MetaHeader {
     let schema: MetaSchemaRef = T::schema_ref();
     MetaHeader {

@@ -1,5 +1,5 @@
-//! Strict reading of a JSON object: every wrong field is named at once, an unknown one is refused,
-//! and what was written is what is read (no number goes through a float).
+//! Strict parsing of a JSON object. It reports all invalid fields at once, rejects unknown fields, and reads values
+//! exactly as written: no number is converted to a float.
 
 use std::borrow::Cow;
 
@@ -10,11 +10,11 @@ use serde_json::value::RawValue;
 use super::error::{ApiError, Code};
 use super::readers::{Problems, Read};
 
-/// How deep arrays and objects may stand in each other.
+/// Maximum nesting depth of arrays and objects.
 const MAX_DEPTH: usize = 32;
 
-/// Reads itself from the fields of an object. A field that is missing or wrong is noted in
-/// `fields` and stands as its `Default` in a value that nobody will see.
+/// A type that is read from the fields of an object. For a missing or invalid field, `fields` records the problem and the
+/// value gets its `Default`. Nobody uses such a value, because the whole request is rejected.
 ///
 /// ```ignore
 /// impl FromFields for PlaceOrder {
@@ -30,17 +30,17 @@ pub trait FromFields: Sized {
     fn from_fields(fields: &mut Fields<'_>) -> Self;
 }
 
-/// Reads a whole request body.
+/// Parses a whole request body.
 ///
 /// # Errors
-/// `E_MALFORMED_JSON` for what is not UTF-8, not JSON, or nested deeper than 32;
-/// `E_VALIDATION_FAILURE`, with `messages` for every field, for the rest.
+/// `E_MALFORMED_JSON` if the body is not UTF-8, not JSON, or nested deeper than 32 levels. `E_VALIDATION_FAILURE`, with
+/// `messages` for every invalid field, otherwise.
 pub fn parse<T: FromFields>(body: &[u8]) -> Result<T, ApiError> {
     let malformed = || ApiError::new(Code::MalformedJson);
     let text = std::str::from_utf8(body).map_err(|_| malformed())?;
     let entries = match serde_json::from_str::<Entries<'_>>(text) {
         Ok(entries) => entries,
-        // Not an object: an answer about JSON only if it is not even that.
+        // The body is valid JSON, but not an object.
         Err(error) if error.is_data() && serde_json::from_str::<&RawValue>(text).is_ok() => {
             return Err(ApiError::invalid("body", "must be a JSON object"));
         }
@@ -64,7 +64,7 @@ pub fn parse<T: FromFields>(body: &[u8]) -> Result<T, ApiError> {
 /// The fields of one object, each read at most once.
 #[derive(Debug)]
 pub struct Fields<'a> {
-    /// `None` in place of a value that was read.
+    /// Names and values in the order of the text. A value is `None` once it has been read.
     entries: Vec<(Cow<'a, str>, Option<&'a RawValue>)>,
     problems: Problems,
 }
@@ -79,7 +79,7 @@ impl<'a> Fields<'a> {
         Self { entries: entries.collect(), problems }
     }
 
-    /// A field that must be there and not null.
+    /// Reads a field that must be present and not null.
     pub fn required<T, F>(&mut self, name: &str, reader: F) -> T
     where
         T: Default,
@@ -94,7 +94,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A field that may be left out; null is the same as left out.
+    /// Reads a field that may be absent. Null counts as absent.
     pub fn optional<T, F>(&mut self, name: &str, reader: F) -> Option<T>
     where
         F: FnOnce(&RawValue) -> Read<T>,
@@ -102,8 +102,8 @@ impl<'a> Fields<'a> {
         self.nullable(name, reader).flatten()
     }
 
-    /// A field that may be left out (`None`) or null (`Some(None)`), and the two differ: in a PUT,
-    /// null clears and an absent field stays.
+    /// Reads a field that may be absent (`None`) or null (`Some(None)`), where the two differ: in a PUT, null clears the
+    /// field and an absent field keeps its value.
     pub fn nullable<T, F>(&mut self, name: &str, reader: F) -> Option<Option<T>>
     where
         F: FnOnce(&RawValue) -> Read<T>,
@@ -122,25 +122,25 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Whether nothing was given, known or not.
+    /// Whether the object has no fields, known or unknown.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Notes a field that must be there, unless it is wrong in another way.
+    /// Records that a required field is missing, unless another problem with it is recorded already.
     pub fn missing(&mut self, name: &str) {
         if !self.problems.has(name) {
             self.problems.add(name, "is required");
         }
     }
 
-    /// Notes what a reader cannot see: a rule between fields, or one of the resource. The field
-    /// `body` stands for all of them.
+    /// Records a problem that the reader of a single field cannot see, such as a rule between fields or of the resource.
+    /// The field name `body` stands for the whole object.
     pub fn problem(&mut self, field: &str, what: impl Into<Cow<'static, str>>) {
         self.problems.add(field, what);
     }
 
-    /// What is wrong, the fields that nobody asked for included.
+    /// Returns all problems, including one for each unknown field.
     pub(super) fn finish(mut self) -> Problems {
         for (name, value) in &self.entries {
             if self.problems.is_full() {
@@ -154,11 +154,11 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The names and the raw values of an object, as they stand in its text.
+/// The names and raw values of an object, in the order of its text.
 pub(super) struct Entries<'a>(pub Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'a> Entries<'a> {
-    /// Names that stand there more than once.
+    /// Returns the names that occur more than once, each once.
     pub fn duplicates(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.0.iter().map(|(name, _)| &**name).collect();
         names.sort_unstable();
@@ -193,11 +193,11 @@ impl<'de> Deserialize<'de> for Entries<'de> {
     }
 }
 
-/// A name, borrowed from the text unless it is written with escapes.
+/// A field name, borrowed from the text unless it contains escapes.
 #[derive(Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Expects JSON: counts brackets outside strings.
+/// Whether valid JSON is nested deeper than [`MAX_DEPTH`]. Counts the brackets outside strings.
 fn is_too_deep(json: &str) -> bool {
     let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
     for byte in json.bytes() {

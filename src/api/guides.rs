@@ -1,4 +1,4 @@
-//! `/docs/guides`: what clients should know beside the document, compiled into the program.
+//! `/docs/guides`: the guides for client developers that accompany the API document, compiled into the program.
 
 use poem::Route;
 use pulldown_cmark::{Options, Parser, html};
@@ -6,7 +6,7 @@ use pulldown_cmark::{Options, Parser, html};
 use super::error::JSON;
 use super::probes::add_text;
 
-/// A guide's name in its address, its title, and its Markdown.
+/// The guides: name in the URL, title, and Markdown text.
 const GUIDES: [(&str, &str, &str); 10] = [
     ("signing", "Signing a request", include_str!("../../docs/signing.md")),
     ("webhooks", "Receiving webhooks", include_str!("../../docs/webhooks.md")),
@@ -20,7 +20,7 @@ const GUIDES: [(&str, &str, &str); 10] = [
     ("changelog", "Changelog", include_str!("../../CHANGELOG.md")),
 ];
 
-/// Vectors for who implements the signatures anew: a file's name, and its text.
+/// Test vectors for other implementations of the signatures: file name and text.
 pub const VECTORS: [(&str, &str); 2] = [
     ("request-signing", include_str!("../../docs/vectors/request-signing.json")),
     ("webhook-signing", include_str!("../../docs/vectors/webhook-signing.json")),
@@ -32,25 +32,25 @@ const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:52rem;mar
     pre{background:#f5f5f5;padding:1rem;overflow:auto}code{font-size:.9em}table{border-collapse:collapse}\
     td,th{border:1px solid #ccc;padding:.3rem .6rem;text-align:left}";
 
-/// The promises that stand in the published document: VERSIONING.md down to the line that ends them.
+/// Returns the promises for the published document: VERSIONING.md up to the comment that ends them.
 pub fn versioning() -> &'static str {
     let (promises, _) = VERSIONING.split_once("<!--").unwrap_or((VERSIONING, ""));
     promises.trim_end()
 }
 
-/// Links to every guide, as a Markdown list.
+/// Returns links to all guides, as a Markdown list.
 pub fn links() -> String {
     GUIDES.map(|(name, title, _)| format!("- [{title}](/docs/guides/{name})\n")).concat()
 }
 
-/// Where they are served.
+/// Returns the paths of all guides, the vectors and the index.
 pub fn paths() -> Vec<String> {
     let guides = GUIDES.iter().map(|(name, ..)| format!("/docs/guides/{name}"));
     let vectors = VECTORS.iter().map(|(name, _)| format!("/docs/vectors/{name}.json"));
     guides.chain(vectors).chain(["/docs/guides".to_owned()]).collect()
 }
 
-/// Serves the guides as pages, and the vectors.
+/// Adds routes for the guides as HTML pages, the vectors as JSON, and the index.
 pub fn add(mut route: Route) -> Route {
     const HTML: &str = "text/html; charset=utf-8";
     for (name, title, markdown) in GUIDES {
@@ -64,7 +64,7 @@ pub fn add(mut route: Route) -> Route {
     add_text(route, "/docs/guides", HTML, page("Guides", &index))
 }
 
-/// A page that loads nothing.
+/// Renders Markdown as a self-contained HTML page, which loads no other resource.
 fn page(title: &str, markdown: &str) -> String {
     let mut body = String::new();
     html::push_html(&mut body, Parser::new_ext(markdown, Options::ENABLE_TABLES));

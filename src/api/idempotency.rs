@@ -1,4 +1,4 @@
-//! `Idempotency-Key`: an optional header of every POST of the client API.
+//! The optional header `Idempotency-Key` of the client API's POST operations.
 
 use poem::{Request, RequestBody};
 use poem_openapi::registry::{MetaParamIn, MetaSchema, MetaSchemaRef};
@@ -15,20 +15,20 @@ use crate::ledger::Idempotency;
 const HEADER: &str = "Idempotency-Key";
 const MAX_CHARACTERS: usize = 255;
 
-/// The header, as a handler's argument named `Idempotency-Key`: 1..255 printable ASCII characters,
-/// or none.
+/// The idempotency key of a request, if it has one: 1 to 255 printable ASCII characters. Handlers take it as an argument
+/// named `Idempotency-Key`.
 ///
 /// # Errors
-/// 400 for any other value, and for more than one: a key that is passed over guards nothing.
+/// 400 for any other value and for more than one header, because a key that is ignored would protect nothing.
 #[derive(Debug, Clone)]
 pub struct IdempotencyKey(Option<String>);
 
 impl IdempotencyKey {
-    /// What the writer needs to answer a repetition of this request with its first answer. The key
-    /// counts within the account, the method (POST) and the path; sameness is of the parsed request.
+    /// Returns the data that the writer needs to replay the first response to a repeated request. The key's scope is the
+    /// account, the method (POST) and the path. Two requests are equal if their parsed forms are.
     ///
     /// # Errors
-    /// 500 if the request cannot be written as JSON.
+    /// 500 if the request cannot be serialized.
     pub fn of(
         &self,
         caller: &Principal,
@@ -37,7 +37,7 @@ impl IdempotencyKey {
         render: Render,
     ) -> Result<Option<Idempotency>, ApiError> {
         let Some(key) = &self.0 else { return Ok(None) };
-        // No part can hold the line end that parts it from the next.
+        // No part can contain the newline that separates it from the next, so different keys never hash the same text.
         let key_hash = Sha256::new()
             .chain(caller.account_id.to_be_bytes())
             .chain(b"\nPOST\n")
@@ -63,7 +63,7 @@ impl<'a> ApiExtractor<'a> for IdempotencyKey {
         let schema = MetaSchema {
             min_length: Some(1),
             max_length: Some(MAX_CHARACTERS),
-            // HTTP takes the spaces around a header's value away.
+            // HTTP strips spaces around a header value, so the pattern excludes them.
             pattern: Some("^[!-~]([ -~]*[!-~])?$".to_owned()),
             ..MetaSchema::new("string")
         };

@@ -1,7 +1,7 @@
-//! Product images: where they are as JSON, and their bytes.
+//! Product images: their URLs as JSON, and their bytes.
 //!
-//! All of it is under the specification's rate-limit rule for product images: the bytes stand
-//! below `/api/v1/products/{id}/image`, too.
+//! The specification's rate limit for product images covers all of it, because the bytes are also served under
+//! `/api/v1/products/{id}/image`.
 
 use ledger_events::ProductId;
 use ledger_events::catalogue::{ImageType, ProductImage as Image};
@@ -22,19 +22,19 @@ use super::scalars::Timestamp;
 use super::state::{ApiState, State, Tag, not_found, rows_of};
 use crate::ledger::images;
 
-/// An image's URL changes with its bytes.
+/// `Cache-Control` for image bytes. They never change, because a new image gets a new URL.
 const FOR_EVER: &str = "private, max-age=31536000, immutable";
 
-/// Where a product's image is.
+/// Location of a product's image.
 #[derive(Object, Serialize)]
 struct ProductImage {
-    /// The product.
+    /// Unique identifier of the product.
     product_id: i64,
-    /// Where the bytes are, for a GET with your API key. Another image has another URL.
+    /// URL of the image. GET it with your API key. The URL changes when the image does.
     image_url: String,
-    /// `image/png`, `image/jpeg` or `image/webp`.
+    /// Media type of the image: `image/png`, `image/jpeg` or `image/webp`.
     content_type: String,
-    /// When the product got it.
+    /// Time at which the image was set.
     updated_at: Timestamp,
 }
 
@@ -53,7 +53,7 @@ impl ProductImage {
     }
 }
 
-/// An image's bytes, as what they were recognised to be and nothing else.
+/// The bytes of an image, with the type detected from the bytes. `nosniff` keeps browsers from guessing another one.
 struct Picture {
     content_type: ImageType,
     bytes: Vec<u8>,
@@ -68,7 +68,7 @@ impl IntoResponse for Picture {
     }
 }
 
-/// The schema of bytes.
+/// Returns the schema of binary data.
 pub fn binary() -> MetaSchemaRef {
     MetaSchemaRef::Inline(Box::new(MetaSchema::new_with_format("string", "binary")))
 }
@@ -86,7 +86,10 @@ impl ApiResponse for Picture {
     fn register(_: &mut Registry) {}
 }
 
-/// A product that can be ordered and its image.
+/// Loads the image of an active product.
+///
+/// # Errors
+/// 404 if the product does not exist, is inactive, or has no image.
 async fn find(state: &ApiState, id: ProductId) -> Result<Image, ApiError> {
     let found = catalogue::find(state.ledger.pool(), id).await?;
     found.filter(|product| product.details.is_active).and_then(|product| product.image).ok_or_else(not_found)
@@ -98,15 +101,15 @@ pub struct Images;
 impl Images {
     /// List product images
     ///
-    /// Of the active products that have one, newest products first.
+    /// Returns the images of all active products that have one, newest products first.
     #[oai(path = "/products/images", method = "get", operation_id = "list_product_images")]
     async fn list(
         &self,
         _caller: Caller,
         state: State<'_>,
-        /// From 1.
+        /// Page number, from 1. Default: 1.
         page: Query<Option<i64>>,
-        /// Images on a page: 1 to 100, by default 20.
+        /// Images per page, 1 to 100. Default: 20.
         limit: Query<Option<i64>>,
     ) -> Result<Listed<ProductImage>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
@@ -117,32 +120,34 @@ impl Images {
         Ok(Listed::page(images.collect(), page, total))
     }
 
-    /// Find a product's image
+    /// Retrieve a product's image
+    ///
+    /// Returns the image's URL and media type. 404 if the product is inactive or has no image.
     #[oai(path = "/products/:id/image", method = "get", operation_id = "get_product_image")]
     async fn get(
         &self,
         _caller: Caller,
         state: State<'_>,
-        /// The product's id.
+        /// Unique identifier of the product.
         id: Path<i64>,
     ) -> Result<Reply<ProductImage>, ApiError> {
         let image = find(&state, id.0).await?;
         Ok(Reply(ProductImage::of(&state, id.0, &image)))
     }
 
-    /// Get an image's bytes
+    /// Download an image
     ///
-    /// At `image_url`. The URL of an image that was replaced leads nowhere.
+    /// Returns the bytes of the image at `image_url`. The URL of a replaced image returns 404.
     #[oai(path = "/products/:id/image/:version", method = "get", operation_id = "get_product_image_bytes")]
     async fn bytes(
         &self,
         _caller: Caller,
         state: State<'_>,
-        /// The product's id.
+        /// Unique identifier of the product.
         id: Path<i64>,
-        /// Which image, as `image_url` has it.
+        /// Version of the image, taken from `image_url`.
         version: Path<String>,
-        /// The ETag of what you have: 304 if it is still so.
+        /// `ETag` of your cached copy. The response is 304 if the copy is current.
         #[oai(name = "If-None-Match")]
         known: IfNoneMatch,
     ) -> Result<Conditional<Picture>, ApiError> {

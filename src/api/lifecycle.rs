@@ -1,4 +1,4 @@
-//! The end of `/api/v1`, announced: the headers `Deprecation` (RFC 9745) and `Sunset` (RFC 8594).
+//! Announcement of the end of `/api/v1`, by the headers `Deprecation` (RFC 9745) and `Sunset` (RFC 8594).
 
 use chrono::{DateTime, NaiveDate, NaiveTime, Utc};
 use poem::http::{HeaderMap, HeaderName, HeaderValue};
@@ -6,7 +6,7 @@ use poem::http::{HeaderMap, HeaderName, HeaderValue};
 const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
 const SUNSET: HeaderName = HeaderName::from_static("sunset");
 
-/// What every answer of the version announces. By default nothing.
+/// The deprecation and sunset dates that every response of the version announces. None by default.
 #[derive(Debug, Clone, Default)]
 pub struct Lifecycle {
     deprecation: Option<HeaderValue>,
@@ -14,7 +14,7 @@ pub struct Lifecycle {
 }
 
 impl Lifecycle {
-    /// The version is deprecated since, and ends with, the beginning of these days (UTC).
+    /// Creates a lifecycle in which the version is deprecated, and ends, at the start of these days (UTC).
     pub fn new(deprecation: Option<NaiveDate>, sunset: Option<NaiveDate>) -> Self {
         let value = |text: String| HeaderValue::try_from(text).ok();
         Self {
@@ -23,7 +23,7 @@ impl Lifecycle {
         }
     }
 
-    /// Adds the headers to an answer to a request for `path`, if it is one of the version.
+    /// Adds the headers to a response, if the request's `path` belongs to the version.
     pub fn announce(&self, path: &str, headers: &mut HeaderMap) {
         if !path.strip_prefix("/api/v1").is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
             return;
@@ -52,15 +52,15 @@ mod tests {
     }
 
     #[test]
-    fn the_headers_have_the_forms_of_their_rfcs() {
+    fn the_headers_have_the_formats_of_their_rfcs() {
         let headers = announced("/api/v1/orders");
-        // RFC 9745 has a structured field's date, RFC 8594 an HTTP date.
+        // RFC 9745 uses the date of structured fields, RFC 8594 an HTTP date.
         assert_eq!(headers["deprecation"], "@1814313600");
         assert_eq!(headers["sunset"], "Fri, 30 Jun 2028 00:00:00 GMT");
     }
 
     #[test]
-    fn they_are_the_versions_alone() {
+    fn only_responses_of_the_version_have_the_headers() {
         for path in ["/api/v1", "/api/v1/", "/api/v1/nowhere"] {
             assert_eq!(announced(path).len(), 2, "{path}");
         }

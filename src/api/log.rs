@@ -1,7 +1,7 @@
-//! `/log`: the transparency log as C2SP `tlog-tiles` publishes it, one below `/log/<shard>` for each
-//! shard; proofs for who keeps no tiles; and the witnesses' way in.
+//! `/log`: the transparency log in the form of C2SP `tlog-tiles`, one log under `/log/<shard>` for each shard. Also proofs
+//! for clients that keep no tiles, and an endpoint for witnesses to add cosignatures.
 //!
-//! Hashes are for everyone. Entries are for auditors (and admins): they are the events.
+//! Hashes are public. Entries are the events themselves, so only auditors and admins can read them.
 
 mod answers;
 
@@ -30,14 +30,14 @@ use crate::transparency::store::{self, Published};
 use crate::transparency::{TreeError, incidents, proof};
 use answers::{AcceptedCosignatures, ConsistencyProof, InclusionProof, LogKey, LogKeys, NoteText, Octets};
 
-/// A tile never changes: one that is not full has its width in its path.
+/// `Cache-Control` for tiles. They never change, because a partial tile has its width in its path.
 const FOR_EVER: &str = "public, max-age=31536000, immutable";
-/// The same of what only auditors see.
+/// `Cache-Control` for entries, which never change but only auditors may see.
 const THEIRS_FOR_EVER: &str = "private, max-age=31536000, immutable";
-/// A checkpoint is asked for anew each time.
+/// `Cache-Control` for checkpoints, which caches must revalidate each time.
 const NO_CACHE: &str = "no-cache";
 
-/// Whether a path is one that takes an operator's token.
+/// Whether a path requires an operator token. Under `/log`, only those of entries do.
 pub fn is_for_auditors(path: &str) -> bool {
     let below = path.strip_prefix("/log/").and_then(|rest| rest.split_once('/')).map(|(_, below)| below);
     below.is_some_and(|below| is_under(below, "tile/entries") || is_under(below, "tile/entries32"))
@@ -56,7 +56,10 @@ fn base64(hashes: &[Hash]) -> Vec<String> {
     hashes.iter().map(|hash| STANDARD.encode(hash)).collect()
 }
 
-/// A shard that there is, as a path names it.
+/// Returns the shard that a path names.
+///
+/// # Errors
+/// 404 if it does not exist.
 fn shard(state: &ApiState, named: i16) -> Result<ShardId, ApiError> {
     state.ledger.shards().find(|shard| *shard == named).ok_or_else(not_found)
 }
@@ -65,7 +68,10 @@ async fn newest(state: &ApiState, shard: ShardId) -> Result<Published, ApiError>
     store::newest(state.ledger.pool(), shard).await?.ok_or_else(not_found)
 }
 
-/// How many of which witnesses a caller asks for: of those that are configured now, if none is named.
+/// Builds the quorum that a caller requests. Without named witnesses, the configured ones count.
+///
+/// # Errors
+/// 400 for a malformed witness key, or for a count larger than the number of distinct witnesses.
 pub fn quorum_of(state: &ApiState, count: Option<u32>, witnesses: &[String]) -> Result<Quorum, ApiError> {
     let keys = witnesses.iter().map(|key| witness(key));
     let named: Vec<_> = keys.collect::<Result<_, _>>().map_err(|problem| ApiError::invalid("witness", problem))?;
@@ -73,13 +79,17 @@ pub fn quorum_of(state: &ApiState, count: Option<u32>, witnesses: &[String]) -> 
     let quorum = Quorum { count: count.unwrap_or_default().try_into().map_err(ApiError::internal)?, witnesses };
     match quorum.distinct() {
         most if quorum.count > most => {
-            Err(ApiError::invalid("quorum", format!("must be at most {most}: so many witnesses count")))
+            Err(ApiError::invalid("quorum", format!("must be at most {most}, the number of witnesses that count")))
         }
         _ => Ok(quorum),
     }
 }
 
-/// The size of a tree that was published: all of them begin the newest one.
+/// Validates a tree size or position between `least` and the newest checkpoint's size, which is the default. Every
+/// published tree is a prefix of the newest one.
+///
+/// # Errors
+/// 400 naming the parameter if it is out of range.
 fn within(newest: &Published, name: &str, size: Option<i64>, least: i64) -> Result<u64, ApiError> {
     let most = i64::try_from(newest.size).unwrap_or(i64::MAX);
     match size.unwrap_or(most) {
@@ -92,7 +102,7 @@ fn etag(bytes: &[u8]) -> ETag {
     ETag::named(&hex::encode(&Sha256::digest(bytes)[..16]))
 }
 
-/// An answer that is 304 for who has it.
+/// Returns a response that is 304 if the caller's cached copy is current.
 fn conditional<R>(known: &IfNoneMatch, etag: ETag, cache_control: &'static str, reply: R) -> Conditional<R> {
     match known.has(&etag) {
         true => Conditional::not_modified(etag, cache_control),
@@ -100,12 +110,15 @@ fn conditional<R>(known: &IfNoneMatch, etag: ETag, cache_control: &'static str, 
     }
 }
 
-/// What of a request's path follows a segment.
+/// Returns the rest of a request's path after a segment.
 fn after<'a>(request: &'a Request, segment: &str) -> &'a str {
     request.uri().path().split_once(segment).map_or("", |(_, rest)| rest)
 }
 
-/// The entries of a bundle, each behind its length; of `bytes` bytes.
+/// Returns the entries of a bundle, each prefixed with its length in `bytes` big-endian bytes.
+///
+/// # Errors
+/// 404 if the tile does not exist, or if an entry's length does not fit. 500 if the log has a gap.
 async fn bundle(state: &ApiState, shard: ShardId, place: &str, bytes: usize) -> Result<Vec<u8>, ApiError> {
     let tile = Tile::parse_entries(place).ok_or_else(not_found)?;
     let first = tile.index * u64::from(FULL);
@@ -117,7 +130,7 @@ async fn bundle(state: &ApiState, shard: ShardId, place: &str, bytes: usize) -> 
     let events = reader::stored_after(state.ledger.pool(), shard, after, tile.width.into()).await?;
     let is_whole = events.len() == usize::from(tile.width) && (after + 1..).zip(&events).all(|(at, event)| event.position == at);
     if !is_whole {
-        return Err(ApiError::internal(format!("the log has not all events after {after}: run verify")));
+        return Err(ApiError::internal(format!("the log is missing events after position {after}; run verify")));
     }
     let mut bundle = vec![];
     for event in &events {
@@ -126,7 +139,7 @@ async fn bundle(state: &ApiState, shard: ShardId, place: &str, bytes: usize) -> 
         let (zeros, length) = length.split_at(4 - bytes);
         if zeros.iter().any(|byte| *byte != 0) {
             let message =
-                "The bundle has an entry of more than 65,535 bytes: read it at tile/entries32, with lengths of four bytes.";
+                "The bundle has an entry of more than 65,535 bytes. Read it at tile/entries32, which has four-byte lengths.";
             return Err(not_found().message(message));
         }
         bundle.extend_from_slice(length);
@@ -139,23 +152,24 @@ pub struct Log;
 
 #[OpenApi(prefix_path = "/log", tag = "Tag::Log")]
 impl Log {
-    /// Get the newest checkpoint
+    /// Retrieve the newest checkpoint
     ///
-    /// A C2SP `tlog-checkpoint`: origin, tree size and root, signed by the log, and by the witnesses
-    /// that have cosigned it. The size of the tree is the position of its last event. Witnesses come
-    /// some seconds after: with `quorum` it is the newest checkpoint that so many have cosigned by now,
-    /// 404 if there is none.
+    /// Returns a C2SP `tlog-checkpoint`: origin, tree size and root hash, signed by the log and cosigned by witnesses.
+    /// The tree size is the position of the last event in the tree. Witnesses cosign some seconds after the log signs.
+    /// With `quorum`, the response is the newest checkpoint that enough witnesses have cosigned, or 404 if there is none.
     #[oai(path = "/:shard/checkpoint", method = "get", operation_id = "get_log_checkpoint")]
     async fn checkpoint(
         &self,
         state: State<'_>,
-        /// Whose log; 1 unless there are several.
+        /// Number of the shard whose log to read. 1 unless the service has several shards.
         shard: Path<i16>,
-        /// How many witnesses must have cosigned it, at most as many as count; by default none.
+        /// Number of witnesses that must have cosigned the checkpoint, from 0 to the number of witnesses that count.
+        /// Default: 0.
         quorum: Query<Option<u32>>,
-        /// A witness that counts, by its verifier key; may be repeated. By default each that is configured.
+        /// Verifier key of a witness that counts towards the quorum. Repeat it for several. Default: all configured
+        /// witnesses.
         witness: Query<Vec<String>>,
-        /// The ETag of what you have: 304 if it is still so.
+        /// `ETag` of your cached copy. The response is 304 if the copy is current.
         #[oai(name = "If-None-Match")]
         known: IfNoneMatch,
     ) -> Result<Conditional<NoteText>, ApiError> {
@@ -170,18 +184,18 @@ impl Log {
         Ok(conditional(&known, etag(note.as_bytes()), NO_CACHE, NoteText(note)))
     }
 
-    /// Get a tile of hashes
+    /// Retrieve a tile of hashes
     ///
-    /// As C2SP `tlog-tiles` has it: 256 hashes of 32 bytes, or the first `W` of a tile that was not
-    /// full at the size of a checkpoint.
+    /// Returns a tile in the format of C2SP `tlog-tiles`: 256 hashes of 32 bytes each. For a partial tile of width `W`,
+    /// which ends a tree at a checkpoint, it returns the first `W` hashes.
     #[oai(path = "/:shard/tile/*place", method = "get", operation_id = "get_log_tile")]
     async fn tile(
         &self,
         state: State<'_>,
         request: &Request,
-        /// Whose log; 1 unless there are several.
+        /// Number of the shard whose log to read. 1 unless the service has several shards.
         shard: Path<i16>,
-        /// The ETag of what you have: 304 if it is still so.
+        /// `ETag` of your cached copy. The response is 304 if the copy is current.
         #[oai(name = "If-None-Match")]
         known: IfNoneMatch,
     ) -> Result<Conditional<Octets>, ApiError> {
@@ -193,17 +207,17 @@ impl Log {
         Ok(conditional(&known, etag(&bytes), FOR_EVER, Octets(bytes)))
     }
 
-    /// Get a bundle of entries
+    /// Retrieve a bundle of entries
     ///
-    /// The canonical bytes of the events of a tile of level 0, each behind its length in two bytes,
-    /// as C2SP `tlog-tiles` has it. For auditors and admins.
+    /// Returns the canonical bytes of the events of one level-0 tile, in the format of C2SP `tlog-tiles`. A two-byte
+    /// big-endian length precedes each event. Requires an auditor or admin.
     #[oai(path = "/:shard/tile/entries/*place", method = "get", operation_id = "get_log_entries")]
     async fn entries(
         &self,
         _caller: Caller<Auditor>,
         state: State<'_>,
         request: &Request,
-        /// Whose log; 1 unless there are several.
+        /// Number of the shard whose log to read. 1 unless the service has several shards.
         shard: Path<i16>,
     ) -> Result<Conditional<Octets>, ApiError> {
         let shard = self::shard(&state, shard.0)?;
@@ -211,17 +225,17 @@ impl Log {
         Ok(Conditional::modified(etag(&bytes), THEIRS_FOR_EVER, Octets(bytes)))
     }
 
-    /// Get a bundle of entries, however long
+    /// Retrieve a bundle of long entries
     ///
-    /// As `tile/entries`, with lengths of four bytes: for the bundles that have an event of more than
-    /// 65,535 bytes, such as a delivery of thousands of vouchers. For auditors and admins.
+    /// Returns the same events as `tile/entries`, with four-byte big-endian lengths. Use it for bundles with an event of
+    /// more than 65,535 bytes, such as a delivery of thousands of vouchers. Requires an auditor or admin.
     #[oai(path = "/:shard/tile/entries32/*place", method = "get", operation_id = "get_long_log_entries")]
     async fn long_entries(
         &self,
         _caller: Caller<Auditor>,
         state: State<'_>,
         request: &Request,
-        /// Whose log; 1 unless there are several.
+        /// Number of the shard whose log to read. 1 unless the service has several shards.
         shard: Path<i16>,
     ) -> Result<Conditional<Octets>, ApiError> {
         let shard = self::shard(&state, shard.0)?;
@@ -230,15 +244,17 @@ impl Log {
     }
 
     /// Prove that an event is in the log
+    ///
+    /// Returns a Merkle inclusion proof (RFC 9162, 2.1.3) for the event at a position, in the tree of a given size.
     #[oai(path = "/:shard/proof/inclusion", method = "get", operation_id = "prove_inclusion")]
     async fn inclusion(
         &self,
         state: State<'_>,
-        /// Whose log; 1 unless there are several.
+        /// Number of the shard whose log to read. 1 unless the service has several shards.
         shard: Path<i16>,
-        /// The event's position.
+        /// Position of the event in the log, starting at 1.
         position: Query<i64>,
-        /// Of the tree, from the position up to the newest checkpoint's, which is the default.
+        /// Size of the tree, from `position` to the size of the newest checkpoint. Default: the newest checkpoint's size.
         size: Query<Option<i64>>,
     ) -> Result<Reply<InclusionProof>, ApiError> {
         let shard = self::shard(&state, shard.0)?;
@@ -261,15 +277,17 @@ impl Log {
     }
 
     /// Prove that the log has only grown
+    ///
+    /// Returns a Merkle consistency proof (RFC 9162, 2.1.4): the tree of size `to` begins with the tree of size `from`.
     #[oai(path = "/:shard/proof/consistency", method = "get", operation_id = "prove_consistency")]
     async fn consistency(
         &self,
         state: State<'_>,
-        /// Whose log; 1 unless there are several.
+        /// Number of the shard whose log to read. 1 unless the service has several shards.
         shard: Path<i16>,
-        /// The size of the earlier tree, from 0.
+        /// Size of the earlier tree, at least 0.
         from: Query<i64>,
-        /// The size of the later tree, up to the newest checkpoint's, which is the default.
+        /// Size of the later tree, from `from` to the size of the newest checkpoint. Default: the newest checkpoint's size.
         to: Query<Option<i64>>,
     ) -> Result<Reply<ConsistencyProof>, ApiError> {
         let shard = self::shard(&state, shard.0)?;
@@ -290,14 +308,16 @@ impl Log {
 
     /// List the log's keys
     ///
-    /// Believe a key because you have it from elsewhere, or because it has signed the same checkpoint
-    /// as one that you believe: in a handover the old key and the new one sign together. After an incident
-    /// that lost signed events the log goes on under another origin, and so under other keys.
+    /// Returns the keys that sign the log's checkpoints, the configured witnesses, and recorded incidents.
+    ///
+    /// Trust a key if you have it from another source, or if it signed the same checkpoint as a key that you trust.
+    /// During a handover, the old and the new key sign together. After an incident that lost signed events, the log
+    /// continues under a new origin, and so with new keys.
     #[oai(path = "/:shard/keys", method = "get", operation_id = "list_log_keys")]
     async fn keys(
         &self,
         state: State<'_>,
-        /// Whose log; 1 unless there are several.
+        /// Number of the shard whose log to read. 1 unless the service has several shards.
         shard: Path<i16>,
     ) -> Result<Reply<LogKeys>, ApiError> {
         let shard = self::shard(&state, shard.0)?;
@@ -313,14 +333,14 @@ impl Log {
 
     /// Add a witness's cosignature
     ///
-    /// The body is a checkpoint of this log with a cosignature (C2SP `tlog-cosignature`) of a witness
-    /// whose key is configured here. The same again changes nothing; a newer one replaces it.
-    /// 403 if no such witness has signed it, 404 if this log has not signed such a checkpoint.
+    /// The body is a checkpoint of this log with a cosignature (C2SP `tlog-cosignature`) by a witness whose key is
+    /// configured here. Sending the same cosignature again changes nothing; a newer one replaces it. Returns 403 if no
+    /// configured witness has signed the checkpoint, and 404 if this log has not signed it.
     #[oai(path = "/:shard/cosignatures", method = "post", operation_id = "add_cosignatures")]
     async fn cosign(
         &self,
         state: State<'_>,
-        /// Whose log; 1 unless there are several.
+        /// Number of the shard whose log to read. 1 unless the service has several shards.
         shard: Path<i16>,
         note: NoteText,
     ) -> Result<Reply<AcceptedCosignatures>, ApiError> {
@@ -328,8 +348,10 @@ impl Log {
         let witnesses = &state.public_log.witnesses;
         let accepted = cosignature::accept(state.ledger.pool(), shard, witnesses, &note.0, Utc::now()).await;
         let accepted = accepted.map_err(|error| match error {
-            CosignatureError::Stranger => ApiError::new(Code::Forbidden).message("No witness that this log knows has signed it."),
-            CosignatureError::Unknown => not_found().message("This log has signed no such checkpoint."),
+            CosignatureError::Stranger => {
+                ApiError::new(Code::Forbidden).message("No configured witness has signed the checkpoint.")
+            }
+            CosignatureError::Unknown => not_found().message("This log has not signed this checkpoint."),
             CosignatureError::Tree(error) => error.into(),
             error => ApiError::invalid("body", error.to_string()),
         })?;

@@ -1,5 +1,5 @@
-//! The HTTP interface: one file per resource, on a small foundation of strict bodies, one error
-//! envelope and one edge.
+//! The HTTP interface. Each resource has one file. All of them share strict body parsing, one error envelope and one
+//! outermost middleware.
 
 pub mod allow;
 pub mod auth;

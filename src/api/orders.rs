@@ -1,4 +1,4 @@
-//! `/api/v1/orders`: placing, following and cancelling orders.
+//! `/api/v1/orders`: placing, listing, retrieving and cancelling orders.
 
 use chrono::{DateTime, Utc};
 use ledger_events::ShardId;
@@ -25,25 +25,26 @@ use crate::ledger::command;
 use crate::ledger::texts::{self, CANCEL_REASON, METADATA, Texts};
 use crate::ledger::{Answer, Command, Rendered};
 
-/// The largest `metadata`, in bytes of canonical JSON.
+/// Maximum size of `metadata`, in bytes of canonical JSON.
 pub(super) const MAX_METADATA_BYTES: usize = 4 * 1024;
 
-/// An order, paid from the wallet of the product's currency. The service prices it.
+/// An order to place. The service prices it and debits the wallet in the product's currency.
 #[derive(Object, Serialize)]
 pub struct PlaceOrder {
-    /// The product; `GET /api/v1/products` lists them.
+    /// Product to order, from `GET /api/v1/products`.
     #[oai(validator(minimum(value = "1")))]
     product_id: i64,
-    /// The face value of one unit: a number with at most two decimals, read exactly.
+    /// Face value of one unit, as a number with at most two decimals. It is read exactly, without floating-point
+    /// rounding.
     denomination: Number,
-    /// How many units, up to the product's `max_quantity`.
+    /// Number of units, from 1 to the product's `max_quantity`.
     #[oai(validator(minimum(value = "1")))]
     quantity: i32,
-    /// Your own name for the order, unique within the account for ever. The same request again
-    /// answers 200 with the order that exists; another request under the same name 409.
+    /// Your own reference for the order, unique within the account forever. Repeating the same request returns the existing
+    /// order with status 200. A different request with the same reference fails with 409 `E_DUPLICATE_REFERENCE`.
     #[oai(validator(min_length = 1, max_length = 100))]
     client_reference: Option<String>,
-    /// Anything you want to find again with the order: at most 4 KiB of JSON.
+    /// Additional data of your own to store with the order, as a JSON object of at most 4 KiB. The order returns it.
     metadata: Option<JsonObject>,
 }
 
@@ -60,10 +61,10 @@ impl FromFields for PlaceOrder {
     }
 }
 
-/// Why an order is cancelled.
+/// Optional details of a cancellation.
 #[derive(Object, Serialize)]
 pub struct CancelOrder {
-    /// For people; comes back as `cancel_reason`.
+    /// Reason for the cancellation. The order shows it as `cancel_reason`.
     #[oai(validator(min_length = 1, max_length = 500))]
     pub reason: Option<String>,
 }
@@ -74,20 +75,26 @@ impl FromFields for CancelOrder {
     }
 }
 
-/// Where an order stands. DELIVERED and CANCELLED are final.
+/// Status of an order. `DELIVERED` and `CANCELLED` are final.
+///
+/// - `PENDING`: placed and paid.
+/// - `DELAYED`: waiting for stock; no unit is delivered yet.
+/// - `PARTIALLY_DELIVERED`: some units are delivered, the others wait for stock.
+/// - `DELIVERED`: all units are delivered.
+/// - `CANCELLED`: cancelled by the client or an operator. Undelivered units are refunded.
 #[derive(Debug, Clone, Copy, Enum, Serialize)]
 #[oai(rename_all = "SCREAMING_SNAKE_CASE")]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum OrderStatus {
-    /// Placed and paid.
+    /// Placed and debited from the wallet.
     Pending,
-    /// There is nothing to allocate yet.
+    /// No voucher is in stock yet.
     Delayed,
-    /// Some units are allocated, the rest waits for stock.
+    /// Some units are delivered; the others wait for stock.
     PartiallyDelivered,
-    /// Every unit is allocated.
+    /// All units are delivered.
     Delivered,
-    /// Ended by the client or an operator; what was not delivered is refunded.
+    /// Cancelled by the client or an operator. Undelivered units are refunded.
     Cancelled,
 }
 
@@ -115,57 +122,57 @@ impl From<OrderStatus> for Status {
     }
 }
 
-/// An order.
+/// An order for units of one product, priced and debited from a wallet when it is placed.
 #[derive(Object, Serialize)]
 pub struct Order {
-    /// Its id.
+    /// Unique identifier of the order.
     id: i64,
-    /// For people; made by the service.
+    /// Human-readable reference of the order, assigned by the service.
     reference_code: String,
-    /// The client's own name for it.
+    /// Your own reference for the order, as sent when it was placed.
     client_reference: Option<String>,
-    /// Where it stands.
+    /// Current status of the order.
     status: OrderStatus,
-    /// Empty, or `OUT_OF_STOCK`, `AWAITING_REMAINDER`, `CANCELLED_BY_CLIENT`,
-    /// `CANCELLED_BY_OPERATOR`, `REMAINDER_CANCELLED`. New values are informational.
+    /// Detail of the status: empty, `OUT_OF_STOCK`, `AWAITING_REMAINDER`, `CANCELLED_BY_CLIENT`, `CANCELLED_BY_OPERATOR` or
+    /// `REMAINDER_CANCELLED`. New values may be added; treat an unknown one as information only.
     sub_status: String,
-    /// The product.
+    /// Unique identifier of the product.
     product_id: i64,
-    /// The product's name when it was ordered.
+    /// Name of the product at the time of the order.
     product_name: String,
-    /// ISO 4217.
+    /// Currency of all amounts of the order, as an ISO 4217 code.
     currency: String,
-    /// The face value of one unit.
+    /// Face value of one unit.
     denomination: Money,
-    /// Units that were ordered.
+    /// Number of units ordered.
     quantity: i32,
-    /// `denomination` × `quantity`.
+    /// Total face value: `denomination` × `quantity`.
     face_value: Money,
-    /// The discount in percent.
+    /// Discount at the time of the order, in percent.
     discount: Money,
-    /// `face_value` − `amount`.
+    /// Amount saved by the discount: `face_value` − `amount`.
     discount_amount: Money,
-    /// What was debited from the wallet.
+    /// Amount debited from the wallet.
     amount: Money,
-    /// What a cancellation gave back to the wallet.
+    /// Amount that the cancellation returned to the wallet; `0.00` if the order is not cancelled.
     refunded_amount: Money,
-    /// The debit's transaction.
+    /// Unique identifier of the wallet transaction that debited the amount.
     transaction_id: i64,
-    /// Units that were delivered so far.
+    /// Number of units delivered so far.
     delivered_quantity: i32,
-    /// Null until DELIVERED.
+    /// Time at which the last unit was delivered; null unless the status is `DELIVERED`.
     delivered_on: Option<Timestamp>,
-    /// Null unless CANCELLED.
+    /// Time of the cancellation; null unless the status is `CANCELLED`.
     cancelled_on: Option<Timestamp>,
-    /// The reason that came with the cancellation; null, too, once it was erased.
+    /// Reason given with the cancellation. Null if there was none or the data is erased.
     cancel_reason: Option<String>,
-    /// What the client sent with the order; null, too, once it was erased.
+    /// Metadata sent with the order. Null if there was none or the data is erased.
     metadata: Option<JsonObject>,
-    /// When it was made.
+    /// Time at which the order was placed.
     created_at: Timestamp,
-    /// When it last changed.
+    /// Time of the order's latest change.
     updated_at: Timestamp,
-    /// What was delivered, one item for each time that units were.
+    /// Delivered units, grouped into one item per delivery.
     order_items: Vec<OrderItem>,
 }
 
@@ -173,21 +180,21 @@ impl Plural for Order {
     const PLURAL: &'static str = "orders";
 }
 
-/// Units that were delivered together.
+/// Units of an order that were delivered together.
 #[derive(Object, Serialize)]
 pub struct OrderItem {
-    /// Always `DELIVERED`.
+    /// Status of the item, always `DELIVERED`.
     status: String,
-    /// When they were delivered.
+    /// Time at which the units were delivered.
     delivered_on: Timestamp,
-    /// The vouchers, one a unit.
+    /// The vouchers, one per unit.
     vouchers: Vec<VoucherReference>,
 }
 
-/// A voucher without its codes.
+/// A reference to a delivered voucher, without its codes.
 #[derive(Object, Serialize)]
 pub struct VoucherReference {
-    /// Names the voucher without telling its code.
+    /// Reference number of the voucher. It does not reveal the code.
     voucher_reference_number: String,
 }
 
@@ -235,14 +242,14 @@ impl Order {
         Self::of(view.order.clone(), view.metadata.as_ref(), view.cancel_reason.as_ref())
     }
 
-    /// The order with its texts out of a page's.
+    /// Builds an order, taking its metadata and cancel reason from the texts of a whole page.
     pub fn with_texts(order: order::Order, texts: &Texts) -> Self {
         let (metadata, reason) = (texts.get(&(METADATA, order.id)), texts.get(&(CANCEL_REASON, order.id)));
         Self::of(order, metadata, reason)
     }
 }
 
-/// The texts of orders of one shard, in one query; none if none of them has any.
+/// Loads the metadata and cancel reasons of one shard's orders, in one query. Orders without texts cost no query.
 pub async fn texts_of(state: &ApiState, shard: ShardId, orders: &[order::Order]) -> Result<Texts, ApiError> {
     let mut wanted = Vec::new();
     for order in orders {
@@ -262,7 +269,7 @@ fn cancelled(answer: &Answer) -> Result<Rendered, serde_json::Error> {
     rendered(view, 200)
 }
 
-/// Free text from people stands sealed wherever it is kept, in a stored answer too.
+/// Renders an order. The stored response is sealed if it contains free text from people, as such text is everywhere.
 fn rendered(view: &OrderView, status: u16) -> Result<Rendered, serde_json::Error> {
     let is_secret = view.metadata.is_some() || view.cancel_reason.is_some();
     Ok(Rendered { status, body: render(&Order::of_view(view))?, is_secret })
@@ -274,15 +281,15 @@ pub struct Orders;
 impl Orders {
     /// Place an order
     ///
-    /// Prices the order, debits the wallet of the product's currency and records both, or does
-    /// none of it. 201 with the new order, which is always PENDING; 200 with the order that
-    /// exists, when the same request was sent under the same `client_reference` before.
+    /// Prices the order, debits the wallet in the product's currency and records both in one step. If any part fails,
+    /// nothing happens. Returns 201 with the new order, whose status is always `PENDING`. Returns 200 with the existing
+    /// order if the same request was sent with the same `client_reference` before.
     #[oai(path = "/orders", method = "post", operation_id = "place_order")]
     async fn place(
         &self,
         caller: Caller<ClientOperator>,
         state: State<'_>,
-        /// A name for this request: the same one again is answered with the first answer.
+        /// Unique key that makes retries safe: a repeated request with the same key returns the first response.
         #[oai(name = "Idempotency-Key")]
         key: IdempotencyKey,
         body: StrictJson<PlaceOrder>,
@@ -303,26 +310,26 @@ impl Orders {
 
     /// List orders
     ///
-    /// Newest first.
+    /// Returns the account's orders, newest first.
     #[oai(path = "/orders", method = "get", operation_id = "list_orders")]
     #[allow(clippy::too_many_arguments)] // each is a parameter
     async fn list(
         &self,
         caller: Caller,
         state: State<'_>,
-        /// From 1.
+        /// Page number, from 1. Default: 1.
         page: Query<Option<i64>>,
-        /// Orders on a page: 1 to 100, by default 20.
+        /// Orders per page, 1 to 100. Default: 20.
         limit: Query<Option<i64>>,
-        /// Only orders of this status.
+        /// Only orders with this status.
         status: Query<Option<OrderStatus>>,
         /// Only orders of this product.
         product_id: Query<Option<i64>>,
-        /// Only the order with this reference.
+        /// Only the order with this reference code.
         reference_code: Query<Option<String>>,
-        /// Only the order with this reference of yours.
+        /// Only the order with this client reference.
         client_reference: Query<Option<String>>,
-        /// Only orders placed at this time or later.
+        /// Only orders placed at or after this time.
         created_from: Query<Option<DateTime<Utc>>>,
         /// Only orders placed before this time.
         created_to: Query<Option<DateTime<Utc>>>,
@@ -343,13 +350,16 @@ impl Orders {
         Ok(listed(found, page, |order| Order::with_texts(order, &texts)))
     }
 
-    /// Find an order
+    /// Retrieve an order
+    ///
+    /// Returns the order as it is now. To learn of changes, prefer a webhook. If you poll, wait at least 10 seconds between
+    /// requests, or 60 seconds while the order is `DELAYED`.
     #[oai(path = "/orders/:id", method = "get", operation_id = "get_order")]
     async fn get(
         &self,
         caller: Caller,
         state: State<'_>,
-        /// The order's id.
+        /// Unique identifier of the order.
         id: Path<i64>,
     ) -> Result<Reply<Order>, ApiError> {
         let shard = caller.0.shard_id;
@@ -361,15 +371,16 @@ impl Orders {
 
     /// Cancel an order
     ///
-    /// Refunds what was not delivered to the wallet; what was delivered stays valid.
+    /// Cancels the undelivered units and refunds them to the wallet. Vouchers that are already delivered stay valid. Fails
+    /// with 409 `E_ORDER_NOT_CANCELLABLE` if the order is `DELIVERED` or `CANCELLED`.
     #[oai(path = "/orders/:id/cancel", method = "post", operation_id = "cancel_order")]
     async fn cancel(
         &self,
         caller: Caller<ClientOperator>,
         state: State<'_>,
-        /// The order's id.
+        /// Unique identifier of the order.
         id: Path<i64>,
-        /// A name for this request: the same one again is answered with the first answer.
+        /// Unique key that makes retries safe: a repeated request with the same key returns the first response.
         #[oai(name = "Idempotency-Key")]
         key: IdempotencyKey,
         body: OptionalJson<CancelOrder>,

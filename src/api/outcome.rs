@@ -1,5 +1,5 @@
-//! What became of a command or a read, as the API says it: the one place where the ledger's
-//! refusals become codes.
+//! Outcomes of commands and reads as API responses. This is the only place that maps the ledger's rejections to error
+//! codes.
 
 use ledger_events::Rejection;
 use poem_openapi::types::Type;
@@ -12,13 +12,13 @@ use crate::ledger::story::StoryError;
 use crate::ledger::texts::VaultError;
 use crate::ledger::{Answer, Rendered, Reply, WriteError, connect};
 
-/// Writes down the answer to a request, in the writer's transaction or after it: the same bytes.
+/// A function that serializes the response to a request. It yields the same bytes in the writer's transaction and after it.
 pub type Render = fn(&Answer) -> Result<Rendered, serde_json::Error>;
 
-/// The HTTP answer to a command, whether the writer rendered it (under an idempotency key) or not.
+/// Returns the HTTP response to a command, whether or not the writer rendered it (it does so under an idempotency key).
 ///
 /// # Errors
-/// 500 if the answer cannot be written as JSON.
+/// 500 if the answer cannot be serialized.
 pub fn respond<B: Type, const STATUS: u16, const ALSO: u16>(
     reply: Reply,
     render: Render,
@@ -30,7 +30,7 @@ pub fn respond<B: Type, const STATUS: u16, const ALSO: u16>(
     Ok(Stored::new(rendered.status, rendered.body, is_replay))
 }
 
-/// What a command answered, where it can only be one kind of thing.
+/// Extracts the value of an answer that can only have one variant; any other variant is a 500.
 macro_rules! answered {
     ($answer:expr, $pattern:pat => $value:expr) => {
         match $answer {
@@ -42,12 +42,12 @@ macro_rules! answered {
 pub(super) use answered;
 
 pub(super) fn unexpected() -> ApiError {
-    ApiError::internal("a command answered with another kind of thing")
+    ApiError::internal("a command returned an unexpected kind of answer")
 }
 
-/// The same within a [`Render`].
+/// Returns the error for an unexpected kind of answer, within a [`Render`].
 pub fn unrenderable<T>() -> Result<T, serde_json::Error> {
-    Err(serde::ser::Error::custom("a command answered with another kind of thing"))
+    Err(serde::ser::Error::custom("a command returned an unexpected kind of answer"))
 }
 
 impl From<Rejection> for ApiError {
@@ -61,7 +61,7 @@ impl From<Rejection> for ApiError {
             Rejection::ProductUnavailable => Code::ProductUnavailable,
             Rejection::InvalidDenomination => Code::InvalidDenomination,
             Rejection::QuantityLimitExceeded { max_quantity } => {
-                let message = format!("The quantity is over the product's maximum of {max_quantity}.");
+                let message = format!("The quantity exceeds the product's max_quantity of {max_quantity}.");
                 return ApiError::new(Code::QuantityLimitExceeded).message(message);
             }
             Rejection::CurrencyMismatch => Code::CurrencyMismatch,
@@ -81,7 +81,7 @@ impl From<Rejection> for ApiError {
     }
 }
 
-/// `the reference was used` as a sentence: a capital first, a full stop last.
+/// Makes a sentence of `the reference was used`: a capital letter first, a full stop last.
 fn sentence(text: &str) -> String {
     let mut characters = text.chars();
     characters.next().into_iter().flat_map(char::to_uppercase).chain(characters).chain(['.']).collect()
@@ -99,18 +99,18 @@ impl From<WriteError> for ApiError {
     }
 }
 
-/// A read that failed: the database is away, or something is wrong with the statement or a row.
+/// Converts a failed read: 503 if the error is transient, 500 if the statement or a row is at fault.
 impl From<sqlx::Error> for ApiError {
     fn from(error: sqlx::Error) -> ApiError {
         if !connect::is_passing(&error) {
             return ApiError::internal(error);
         }
-        tracing::warn!(%error, "the database cannot be read");
+        tracing::warn!(%error, "failed to read from the database");
         ApiError::new(Code::Unavailable)
     }
 }
 
-/// A read of the log that failed.
+/// Converts a failed read of the log.
 impl From<ReadError> for ApiError {
     fn from(error: ReadError) -> ApiError {
         match error {
@@ -120,17 +120,19 @@ impl From<ReadError> for ApiError {
     }
 }
 
-/// A look into the past that failed.
+/// Converts a failed query of a past state.
 impl From<HistoryError> for ApiError {
     fn from(error: HistoryError) -> ApiError {
         match error {
             HistoryError::Read(error) => error.into(),
-            HistoryError::BeyondHead { .. } => ApiError::invalid("as_of", format!("is a position to come: {error}")),
+            HistoryError::BeyondHead { .. } => {
+                ApiError::invalid("as_of", format!("is a position that does not exist yet: {error}"))
+            }
         }
     }
 }
 
-/// The story of an order that could not be read.
+/// Converts a failure to load an order's history.
 impl From<StoryError> for ApiError {
     fn from(error: StoryError) -> ApiError {
         match error {
@@ -154,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_refusal_has_its_code() {
+    fn every_rejection_maps_to_its_code() {
         let invalid = Rejection::InvalidField { field: "credential_id", problem: "is unknown" };
         for (error, status, code) in [
             (WriteError::Rejected(Rejection::CredentialRevoked), 401, "E_UNAUTHORIZED"),

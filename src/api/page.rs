@@ -1,11 +1,11 @@
-//! Which page of a list is asked for.
+//! Pagination: the page of a list that a request asks for.
 
 use super::error::{ApiError, Code};
 
-/// No list has as many pages.
+/// Highest page number accepted. No list has that many pages.
 pub const MAX_PAGE: u64 = 1_000_000_000_000;
 
-/// One page of a list: `page` from 1, `limit` items at most.
+/// One page of a list: `page` counts from 1, and `limit` is the maximum number of items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Page {
     pub page: u64,
@@ -13,10 +13,10 @@ pub struct Page {
 }
 
 impl Page {
-    /// The page that the query parameters `page` and `limit` ask for; both may be absent.
+    /// Returns the page for the query parameters `page` and `limit`. Both may be absent.
     ///
     /// # Errors
-    /// `E_VALIDATION_FAILURE`, naming each parameter that is out of range.
+    /// 400 `E_VALIDATION_FAILURE`, naming each parameter that is out of range.
     pub fn of(page: Option<i64>, limit: Option<i64>, default_limit: u64, max_limit: u64) -> Result<Self, ApiError> {
         let page = u64::try_from(page.unwrap_or(1)).unwrap_or(0);
         let limit = limit.map_or(default_limit, |limit| u64::try_from(limit).unwrap_or(0));
@@ -31,7 +31,7 @@ impl Page {
         if refused.messages.is_some() { Err(refused) } else { Ok(Self { page, limit }) }
     }
 
-    /// How many items stand before the page.
+    /// Returns the number of items before the page.
     pub fn offset(self) -> u64 {
         (self.page - 1) * self.limit
     }

@@ -1,4 +1,4 @@
-//! `/api/v1/payouts`: money out of a wallet, to a beneficiary.
+//! `/api/v1/payouts`: payments from a wallet to a beneficiary.
 
 use chrono::{DateTime, Utc};
 use ledger_events::ShardId;
@@ -25,19 +25,20 @@ use crate::ledger::command;
 use crate::ledger::texts::{self, FAILURE_REASON, Texts};
 use crate::ledger::{Answer, Command, Rendered};
 
-/// A payout: debited now, sent by an operator.
+/// A payout to request. The wallet is debited at once; an operator sends the money.
 #[derive(Object, Serialize)]
 struct RequestPayout {
-    /// Who gets the money.
+    /// Beneficiary that receives the money.
     #[oai(validator(minimum(value = "1")))]
     beneficiary_id: i64,
-    /// The wallet that pays, of the beneficiary's currency.
+    /// Wallet to pay from. It must be in the beneficiary's currency.
     #[oai(validator(minimum(value = "1")))]
     wallet_id: i64,
-    /// More than "0.00".
+    /// Amount to pay, greater than `0.00`.
     amount: Money,
-    /// Your own name for the payout, unique within the account for ever. The same request again
-    /// answers 200 with the payout that exists; another request under the same name 409.
+    /// Your own reference for the payout, unique within the account forever. Repeating the same request returns the
+    /// existing payout with status 200. A different request with the same reference fails with 409
+    /// `E_DUPLICATE_REFERENCE`.
     #[oai(validator(min_length = 1, max_length = 100))]
     client_reference: Option<String>,
 }
@@ -53,18 +54,23 @@ impl FromFields for RequestPayout {
     }
 }
 
-/// Where a payout stands. PAID, FAILED and CANCELLED are final.
+/// Status of a payout. `PAID`, `FAILED` and `CANCELLED` are final.
+///
+/// - `PENDING`: debited from the wallet and waiting for an operator to settle it.
+/// - `PAID`: the money was sent.
+/// - `FAILED`: the money could not be sent and was returned to the wallet.
+/// - `CANCELLED`: cancelled by the client, and the money was returned to the wallet.
 #[derive(Debug, Clone, Copy, Enum, Serialize)]
 #[oai(rename_all = "SCREAMING_SNAKE_CASE")]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum PayoutStatus {
-    /// Debited from the wallet, and not settled yet.
+    /// Debited from the wallet and not settled yet.
     Pending,
-    /// The money has been sent.
+    /// The money was sent.
     Paid,
-    /// The money could not be sent, and is back in the wallet.
+    /// The money could not be sent and was returned to the wallet.
     Failed,
-    /// Taken back by the client, and the money is back in the wallet.
+    /// Cancelled by the client, and the money was returned to the wallet.
     Cancelled,
 }
 
@@ -90,28 +96,28 @@ impl From<PayoutStatus> for Status {
     }
 }
 
-/// A payout.
+/// A payment from a wallet to a beneficiary.
 #[derive(Object, Serialize)]
 pub struct Payout {
-    /// Its id.
+    /// Unique identifier of the payout.
     id: i64,
-    /// Who gets the money.
+    /// Unique identifier of the beneficiary that receives the money.
     beneficiary_id: i64,
-    /// The wallet that paid.
+    /// Unique identifier of the wallet that was debited.
     wallet_id: i64,
-    /// What was debited from the wallet.
+    /// Amount debited from the wallet.
     amount: Money,
-    /// ISO 4217.
+    /// Currency of the amount, as an ISO 4217 code.
     currency: String,
-    /// The client's own name for it.
+    /// Your own reference for the payout, as sent when it was requested.
     client_reference: Option<String>,
-    /// Where it stands.
+    /// Current status of the payout.
     status: PayoutStatus,
-    /// Why it failed, if that is known.
+    /// Reason given by the operator for a failed payout. Null if there is none or the data is erased.
     failure_reason: Option<String>,
-    /// When it was made.
+    /// Time at which the payout was requested.
     created_at: Timestamp,
-    /// When it became PAID, FAILED or CANCELLED.
+    /// Time at which the payout became `PAID`, `FAILED` or `CANCELLED`; null while it is `PENDING`.
     settled_at: Option<Timestamp>,
 }
 
@@ -136,14 +142,14 @@ impl Payout {
         }
     }
 
-    /// The payout with its text out of a page's.
+    /// Builds a payout, taking its failure reason from the texts of a whole page.
     pub fn with_texts(payout: payout::Payout, texts: &Texts) -> Self {
         let reason = texts.get(&(FAILURE_REASON, payout.id));
         Self::of(payout, reason)
     }
 }
 
-/// The texts of payouts of one shard, in one query; none if none of them failed.
+/// Loads the failure reasons of one shard's payouts, in one query. Without failed payouts there is no query.
 pub async fn texts_of(state: &ApiState, shard: ShardId, payouts: &[payout::Payout]) -> Result<Texts, ApiError> {
     let failed = payouts.iter().filter(|payout| payout.status == Status::Failed);
     let wanted: Vec<_> = failed.map(|payout| (FAILURE_REASON, payout.id)).collect();
@@ -160,7 +166,7 @@ fn cancelled(answer: &Answer) -> Result<Rendered, serde_json::Error> {
     rendered(view, 200)
 }
 
-/// Free text from people stands sealed wherever it is kept, in a stored answer too.
+/// Renders a payout. The stored response is sealed if it contains free text from people, as such text is everywhere.
 fn rendered(view: &PayoutView, status: u16) -> Result<Rendered, serde_json::Error> {
     let body = render(&Payout::of(view.payout.clone(), view.failure_reason.as_ref()))?;
     Ok(Rendered { status, body, is_secret: view.failure_reason.is_some() })
@@ -172,15 +178,15 @@ pub struct Payouts;
 impl Payouts {
     /// Request a payout
     ///
-    /// Debits the wallet and records the payout, or does neither. 201 with the new payout, which
-    /// is PENDING until an operator has settled it; 200 with the payout that exists, when the same
-    /// request was sent under the same `client_reference` before.
+    /// Debits the wallet and records the payout in one step. If either fails, nothing happens. Returns 201 with the new
+    /// payout, which is `PENDING` until an operator settles it. Returns 200 with the existing payout if the same request
+    /// was sent with the same `client_reference` before.
     #[oai(path = "/payouts", method = "post", operation_id = "request_payout")]
     async fn request(
         &self,
         caller: Caller<ClientOwner>,
         state: State<'_>,
-        /// A name for this request: the same one again is answered with the first answer.
+        /// Unique key that makes retries safe: a repeated request with the same key returns the first response.
         #[oai(name = "Idempotency-Key")]
         key: IdempotencyKey,
         body: StrictJson<RequestPayout>,
@@ -200,28 +206,28 @@ impl Payouts {
 
     /// List payouts
     ///
-    /// Newest first.
+    /// Returns the account's payouts, newest first.
     #[oai(path = "/payouts", method = "get", operation_id = "list_payouts")]
     #[allow(clippy::too_many_arguments)] // each is a parameter
     async fn list(
         &self,
         caller: Caller,
         state: State<'_>,
-        /// From 1.
+        /// Page number, from 1. Default: 1.
         page: Query<Option<i64>>,
-        /// Payouts on a page: 1 to 100, by default 20.
+        /// Payouts per page, 1 to 100. Default: 20.
         limit: Query<Option<i64>>,
-        /// Only payouts of this status.
+        /// Only payouts with this status.
         status: Query<Option<PayoutStatus>>,
         /// Only payouts to this beneficiary.
         beneficiary_id: Query<Option<i64>>,
         /// Only payouts from this wallet.
         wallet_id: Query<Option<i64>>,
-        /// Only the payout with this reference of yours.
+        /// Only the payout with this client reference.
         client_reference: Query<Option<String>>,
-        /// Only payouts made at this time or later.
+        /// Only payouts requested at or after this time.
         created_from: Query<Option<DateTime<Utc>>>,
-        /// Only payouts made before this time.
+        /// Only payouts requested before this time.
         created_to: Query<Option<DateTime<Utc>>>,
     ) -> Result<Listed<Payout>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
@@ -240,13 +246,15 @@ impl Payouts {
         Ok(listed(found, page, |payout| Payout::with_texts(payout, &texts)))
     }
 
-    /// Find a payout
+    /// Retrieve a payout
+    ///
+    /// Returns the payout as it is now.
     #[oai(path = "/payouts/:id", method = "get", operation_id = "get_payout")]
     async fn get(
         &self,
         caller: Caller,
         state: State<'_>,
-        /// The payout's id.
+        /// Unique identifier of the payout.
         id: Path<i64>,
     ) -> Result<Reply<Payout>, ApiError> {
         let shard = caller.0.shard_id;
@@ -258,15 +266,16 @@ impl Payouts {
 
     /// Cancel a payout
     ///
-    /// Only one that is PENDING: its amount goes back to the wallet.
+    /// Cancels a `PENDING` payout and returns its amount to the wallet. Fails with 409 `E_PAYOUT_NOT_CANCELLABLE` if the
+    /// payout has any other status.
     #[oai(path = "/payouts/:id/cancel", method = "post", operation_id = "cancel_payout")]
     async fn cancel(
         &self,
         caller: Caller<ClientOwner>,
         state: State<'_>,
-        /// The payout's id.
+        /// Unique identifier of the payout.
         id: Path<i64>,
-        /// A name for this request: the same one again is answered with the first answer.
+        /// Unique key that makes retries safe: a repeated request with the same key returns the first response.
         #[oai(name = "Idempotency-Key")]
         key: IdempotencyKey,
         _no_fields: NoFields,

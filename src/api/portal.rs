@@ -1,4 +1,4 @@
-//! `/client/api/api-keys`: an account's own API keys, for its users.
+//! `/client/api/api-keys`: management of an account's API keys by its users.
 
 use ledger_events::account;
 use ledger_projections::accounts;
@@ -21,17 +21,17 @@ use crate::ledger::{Answer, Command};
 /// An API key of the account, without its secret.
 #[derive(Object, Serialize)]
 struct ApiKey {
-    /// Its id: a webhook's `credential_id`.
+    /// Unique identifier of the API key. Webhooks refer to it as `credential_id`.
     id: i64,
-    /// For people.
+    /// Name of the API key, for people to recognize it.
     name: String,
-    /// The key's first 8 characters.
+    /// First 8 characters of the API key.
     key_prefix: String,
-    /// Whether each request with it must carry a valid `X-Signature`.
+    /// Whether requests with this API key must have a valid `X-Signature`.
     hmac_required: bool,
-    /// Whether it is of no more use.
+    /// Whether the API key is revoked. Requests with a revoked key are refused.
     is_revoked: bool,
-    /// When it was issued.
+    /// Time at which the API key was created.
     created_at: Timestamp,
 }
 
@@ -52,14 +52,15 @@ impl From<account::Credential> for ApiKey {
     }
 }
 
-/// A new signing secret: the one time that it is shown.
+/// A rotated signing secret. It is shown only in this response.
 #[derive(Object, Serialize)]
 struct RotatedSecret {
-    /// The API key's id.
+    /// Unique identifier of the API key.
     credential_id: i64,
-    /// What requests and webhook deliveries are signed with, from now on.
+    /// The new signing secret. Requests with the API key, and deliveries of webhooks linked to it, are signed with it from
+    /// now on.
     signing_secret: String,
-    /// Since when.
+    /// Time of the rotation.
     rotated_at: Timestamp,
 }
 
@@ -67,17 +68,17 @@ pub struct Portal;
 
 #[OpenApi(prefix_path = "/client/api", tag = "Tag::ApiKeys")]
 impl Portal {
-    /// List the API keys
+    /// List API keys
     ///
-    /// Newest first, the revoked ones too.
+    /// Returns the account's API keys, newest first, revoked ones included.
     #[oai(path = "/api-keys", method = "get", operation_id = "list_api_keys")]
     async fn list(
         &self,
         caller: Caller<PortalUser>,
         state: State<'_>,
-        /// From 1.
+        /// Page number, from 1. Default: 1.
         page: Query<Option<i64>>,
-        /// Keys on a page: 1 to 100, by default 20.
+        /// Keys per page, 1 to 100. Default: 20.
         limit: Query<Option<i64>>,
     ) -> Result<Listed<ApiKey>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
@@ -87,7 +88,7 @@ impl Portal {
 
     /// Create an API key
     ///
-    /// Key and secret are shown in this answer and never again.
+    /// Creates an API key for the account. Key and secret are shown only in this response. Requires the role owner.
     #[oai(path = "/api-keys", method = "post", operation_id = "create_api_key")]
     async fn create(
         &self,
@@ -101,13 +102,13 @@ impl Portal {
 
     /// Revoke an API key
     ///
-    /// Counts on the very next request. Webhooks linked to it go on.
+    /// Takes effect on the next request with the key. Webhooks linked to the key keep working. Requires the role owner.
     #[oai(path = "/api-keys/:id", method = "delete", operation_id = "revoke_api_key")]
     async fn revoke(
         &self,
         caller: Caller<PortalOwner>,
         state: State<'_>,
-        /// The key's id.
+        /// Unique identifier of the API key.
         id: Path<i64>,
         _no_fields: NoFields,
     ) -> Result<Reply<ApiKey>, ApiError> {
@@ -117,16 +118,16 @@ impl Portal {
         Ok(Reply(answered!(answer, Answer::Credential(credential) => credential)?.into()))
     }
 
-    /// Rotate the signing secret
+    /// Rotate a signing secret
     ///
-    /// Requests and webhook deliveries are signed with the new one from now on; it is shown in this
-    /// answer and never again.
+    /// Replaces the signing secret of an API key. Requests with the key, and deliveries of webhooks linked to it, are signed
+    /// with the new secret from now on. The secret is shown only in this response. Requires the role owner.
     #[oai(path = "/api-keys/:id/rotate-signing-secret", method = "post", operation_id = "rotate_signing_secret")]
     async fn rotate(
         &self,
         caller: Caller<PortalOwner>,
         state: State<'_>,
-        /// The key's id.
+        /// Unique identifier of the API key.
         id: Path<i64>,
         _no_fields: NoFields,
     ) -> Result<NoStore<Reply<RotatedSecret>>, ApiError> {

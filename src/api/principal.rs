@@ -1,13 +1,13 @@
-//! Who is calling, as a handler's first argument: authentication itself is done before, by a
-//! middleware that sees the raw bytes; here its outcome is read, and documented.
+//! The caller, as a handler's first argument. A middleware that sees the raw bytes authenticates the request before. This
+//! module reads the outcome and documents it.
 //!
-//! What a handler's first argument is says who may call it, and is the only place that does:
+//! The type of a handler's first argument determines who may call it, and nothing else does:
 //!
-//! | First argument | Who |
+//! | First argument | Callers |
 //! |---|---|
 //! | `Caller` | any client: an API key, or a user of any role |
-//! | `Caller<ClientOperator>` | an API key, or a user who is operator or owner |
-//! | `Caller<ClientOwner>` | an API key, or a user who is owner |
+//! | `Caller<ClientOperator>` | an API key, or a user with the role operator or owner |
+//! | `Caller<ClientOwner>` | an API key, or a user with the role owner |
 //! | `Caller<PortalUser>`, `Caller<PortalOwner>` | a user, by portal cookie or access token |
 //! | `Caller<Operator>` | an operator of the service, of any role |
 //! | `Caller<Auditor>`, `Caller<Finance>`, `Caller<Admin>` | an operator of that role, or an admin |
@@ -23,46 +23,47 @@ use super::error::{ApiError, Code};
 use super::queries::UnknownParameters;
 use crate::access::{Operator, Principal, Role, Who};
 
-/// A way to say who is calling, as the document shows it.
+/// An authentication scheme, as the document shows it.
 #[derive(Debug, Clone, Copy)]
 pub enum Scheme {
-    /// A header that carries a key: the scheme's name, the header, and what it holds.
+    /// A header that carries a key: name of the scheme, name of the header, description.
     Header(&'static str, &'static str, &'static str),
-    /// `Authorization: Bearer`: the scheme's name, and what the token is.
+    /// `Authorization: Bearer`: name of the scheme, description of the token.
     Bearer(&'static str, &'static str),
-    /// A cookie: the scheme's name, the cookie's, and what it is.
+    /// A cookie: name of the scheme, name of the cookie, description.
     Cookie(&'static str, &'static str, &'static str),
 }
 
-/// The two headers of an API key. The document asks for both together.
+/// Name of the scheme for `X-API-Key`. The document requires it together with [`API_SECRET`].
 pub const API_KEY: &str = "ApiKey";
 pub const API_SECRET: &str = "ApiSecret";
 pub const PORTAL_SESSION: &str = "PortalSession";
 
-/// What authentication leaves in the request's extensions. Cloned for the handler.
+/// An identity that authentication stores in the request's extensions. Handlers get a clone.
 pub trait Identity: Clone + Send + Sync + 'static {
-    /// The ways to become it.
+    /// Schemes that authenticate this identity.
     const SCHEMES: &'static [Scheme];
-    /// What its absence is answered with.
+    /// Error code if the request does not have this identity.
     const ABSENT: Code;
 
-    /// The request's identity.
+    /// Returns the identity of the request.
     ///
     /// # Errors
-    /// [`Self::ABSENT`], and 403 for one that may not do what this identity stands for.
+    /// [`Self::ABSENT`] if it has none, and 403 if the caller lacks the role that this identity requires.
     fn of(request: &Request) -> Result<Self, ApiError> {
         request.extensions().get::<Self>().cloned().ok_or_else(|| ApiError::new(Self::ABSENT))
     }
 }
 
-/// The cookie of a portal session.
+/// Name of the cookie of a portal session.
 pub const PORTAL_COOKIE: &str = "__Host-portal";
 
-const ACCESS_TOKEN: Scheme = Scheme::Bearer("AccessToken", "An access token of `POST /auth/login`.");
+const ACCESS_TOKEN: Scheme =
+    Scheme::Bearer("AccessToken", "An access token from `POST /auth/login`. It is valid for 15 minutes.");
 
 const CLIENT: &[Scheme] = &[
-    Scheme::Header(API_KEY, "X-API-Key", "The API key. Goes with `X-API-Secret`."),
-    Scheme::Header(API_SECRET, "X-API-Secret", "The API key's secret."),
+    Scheme::Header(API_KEY, "X-API-Key", "The API key. Send it together with `X-API-Secret`."),
+    Scheme::Header(API_SECRET, "X-API-Secret", "The secret of the API key."),
     ACCESS_TOKEN,
 ];
 
@@ -70,30 +71,30 @@ const PORTAL: &[Scheme] = &[
     Scheme::Cookie(
         PORTAL_SESSION,
         PORTAL_COOKIE,
-        "The cookie that `POST /auth/login` sets. A change needs the header `Origin` with it.",
+        "The cookie that `POST /auth/login` sets. Requests that change something also need the header `Origin`.",
     ),
     ACCESS_TOKEN,
 ];
 
-/// Any client: may read all but voucher codes.
+/// Any client. It may read everything except voucher codes.
 impl Identity for Principal {
     const SCHEMES: &'static [Scheme] = CLIENT;
     const ABSENT: Code = Code::Unauthorized;
 }
 
-/// A client who may order, cancel, read voucher codes and manage webhooks.
+/// A client that may place and cancel orders, read voucher codes and manage webhooks.
 #[derive(Debug, Clone, Copy)]
 pub struct ClientOperator(pub Principal);
 
-/// A client who may also manage payouts and beneficiaries.
+/// A client that may also manage payouts and beneficiaries.
 #[derive(Debug, Clone, Copy)]
 pub struct ClientOwner(pub Principal);
 
-/// A user in the portal: may read.
+/// A user of the portal, who may read.
 #[derive(Debug, Clone, Copy)]
 pub struct PortalUser(pub Principal);
 
-/// A user in the portal who may manage API keys.
+/// A user of the portal who may manage API keys.
 #[derive(Debug, Clone, Copy)]
 pub struct PortalOwner(pub Principal);
 
@@ -125,9 +126,9 @@ user_role!(ClientOwner, UserRole::Owner, CLIENT, Code::Unauthorized, _);
 user_role!(PortalUser, UserRole::Viewer, PORTAL, Code::InvalidToken, Who::User { .. });
 user_role!(PortalOwner, UserRole::Owner, PORTAL, Code::InvalidToken, Who::User { .. });
 
-const OPERATOR: &[Scheme] = &[Scheme::Bearer("OperatorToken", "An operator's token.")];
+const OPERATOR: &[Scheme] = &[Scheme::Bearer("OperatorToken", "The token of an operator of the service.")];
 
-/// Any operator: may read.
+/// Any operator. It may read.
 impl Identity for Operator {
     const SCHEMES: &'static [Scheme] = OPERATOR;
     const ABSENT: Code = Code::Unauthorized;
@@ -141,7 +142,7 @@ pub struct Admin(pub Operator);
 #[derive(Debug, Clone, Copy)]
 pub struct Finance(pub Operator);
 
-/// An operator who may read the log's own entries.
+/// An operator who may read the entries of the transparency log.
 #[derive(Debug, Clone, Copy)]
 pub struct Auditor(pub Operator);
 
@@ -163,12 +164,12 @@ role!(Admin, Role::Admin);
 role!(Finance, Role::Finance);
 role!(Auditor, Role::Auditor);
 
-/// The caller: `caller: Caller`, as the first argument, so that an unknown one learns nothing from
-/// how the rest of the request is read.
+/// The caller of an operation, as `caller: Caller`. It is the first argument, so that an unauthenticated caller learns
+/// nothing from how the rest of the request is parsed.
 ///
 /// # Errors
-/// 401 if no middleware left a principal, 403 if it is one that may not do this, 400 if the request has query
-/// parameters that the operation does not have.
+/// 401 if the request is not authenticated. 403 if the caller lacks the role. 400 if the request has unknown query
+/// parameters.
 #[derive(Debug, Clone)]
 pub struct Caller<P = Principal>(pub P);
 

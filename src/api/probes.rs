@@ -1,4 +1,4 @@
-//! `/healthz`, `/readyz` and `/metrics`: for those who run the service.
+//! `/healthz`, `/readyz` and `/metrics`: endpoints for the service's operators.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ use crate::ledger::{SchemaError, check_schema};
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 pub const METRICS: &str = "/metrics";
-/// How long the database may take to say whether a node is ready.
+/// Timeout of the readiness check's database query.
 const ANSWERED: Duration = Duration::from_secs(5);
 
-/// Where each of them is.
+/// Paths of all probes.
 pub const PATHS: [&str; 3] = ["/healthz", "/readyz", METRICS];
 
-/// How a node is.
+/// Health of a node.
 #[derive(Enum, Serialize)]
 #[oai(rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
@@ -33,31 +33,31 @@ enum ProbeStatus {
     Ready,
 }
 
-/// The answer of a probe.
+/// The response of the liveness probe.
 #[derive(Object, Serialize)]
 struct Probe {
-    /// `alive`, or `ready`.
+    /// Health of the node: `alive`.
     status: ProbeStatus,
 }
 
-/// Whether a node can work, and how its loops are.
+/// The response of the readiness probe: the node's status and its background loops.
 #[derive(Object, Serialize)]
 struct Readiness {
-    /// `ready`.
+    /// Health of the node: `ready`.
     status: ProbeStatus,
-    /// The loops of this node, by name. One that has stalled although requests are answered all the same is a reason to look
-    /// into the node's log, and to restart the node.
+    /// Background loops of this node, by name. If one has stalled although the node answers requests, check the node's log
+    /// and restart the node.
     loops: Vec<LoopState>,
 }
 
-/// A loop of a node.
+/// State of one background loop of a node.
 #[derive(Object, Serialize)]
 struct LoopState {
-    /// What it does, as in the metric `ledger_loop_heartbeat_age_seconds`.
+    /// Name of the loop, as in the metric `ledger_loop_heartbeat_age_seconds`.
     name: String,
-    /// Since its last round began, in seconds; 0 while it waits for work.
+    /// Seconds since the loop's latest round began; 0 while it waits for work.
     heartbeat_age_seconds: f64,
-    /// Whether that is longer than any round takes.
+    /// Whether the heartbeat is older than any round takes.
     is_stalled: bool,
 }
 
@@ -72,7 +72,7 @@ fn fine(status: ProbeStatus) -> NoStore<Reply<Probe>> {
     NoStore(Reply(Probe { status }))
 }
 
-/// Metrics in the format of OpenMetrics.
+/// Metrics in the OpenMetrics format.
 struct OpenMetrics(String);
 
 impl IntoResponse for OpenMetrics {
@@ -96,19 +96,24 @@ pub struct Probes;
 
 #[OpenApi(tag = "Tag::Probes")]
 impl Probes {
-    /// Is the process alive
+    /// Check liveness
     ///
-    /// 200 while the process lives, whatever the database does.
+    /// Returns 200 while the process runs, whatever the state of the database.
     #[oai(path = "/healthz", method = "get", operation_id = "probe_health")]
     async fn healthz(&self) -> Result<NoStore<Reply<Probe>>, ApiError> {
         Ok(fine(ProbeStatus::Alive))
     }
 
-    /// Can this node work
+    /// Check readiness
     ///
-    /// 200 when the database answers, its schema is this program's, and the log is append-only for this role; else 503 with
-    /// the reason. A loop without which requests fail (`writer`, `gate`, `sessions`) makes it 503
-    /// when it has stalled; the others are told in the answer. The database has 5 seconds to answer.
+    /// Returns 200 if this node can serve requests:
+    ///
+    /// - The database answers within 5 seconds, and its schema matches this program.
+    /// - The log is append-only for this database role.
+    /// - The node has the ledger's current master key.
+    /// - No loop that requests depend on (`writer`, `gate`, `sessions`) has stalled.
+    ///
+    /// Otherwise it returns 503 with the reason. The response with status 200 lists all loops, stalled ones included.
     #[oai(path = "/readyz", method = "get", operation_id = "probe_readiness")]
     async fn readyz(&self, state: State<'_>) -> Result<NoStore<Reply<Readiness>>, ApiError> {
         let pulses = state.ledger.heartbeats().pulses();
@@ -125,29 +130,29 @@ impl Probes {
                 Ok(NoStore(Reply(Readiness { status: ProbeStatus::Ready, loops })))
             }
             Err(SchemaError::Database(error)) => {
-                tracing::warn!(%error, "this node is not ready: the database does not answer");
+                tracing::warn!(%error, "node is not ready: database does not answer");
                 Err(ApiError::new(Code::Unavailable).message("The database does not answer."))
             }
             Err(reason) => Err(ApiError::new(Code::Unavailable).message(reason.to_string())),
         }
     }
 
-    /// Read the metrics
+    /// Retrieve metrics
     ///
-    /// For Prometheus: what this node did, and how the ledger is.
+    /// Returns this node's counters and the state of the ledger, in the OpenMetrics format for Prometheus.
     #[oai(path = "/metrics", method = "get", operation_id = "read_metrics")]
     async fn metrics(&self, state: State<'_>) -> Result<OpenMetrics, ApiError> {
         Ok(OpenMetrics(state.metrics.scrape(state.ledger.pool()).await.map_err(ApiError::internal)?))
     }
 }
 
-/// The interactive page of a document, complete in itself, and the document.
+/// Adds routes for a document and its interactive page, which loads no other resource.
 pub fn add_document(route: Route, page_path: &str, page: String, document_path: &str, document: String) -> Route {
     let route = add_text(route, page_path, "text/html; charset=utf-8", page);
     add_text(route, document_path, super::error::JSON, document)
 }
 
-/// A text that is the same for everybody.
+/// Adds a route for a static text.
 pub fn add_text(route: Route, path: &str, content_type: &'static str, text: String) -> Route {
     let policy = content_type.starts_with("text/html").then(|| browser_headers::policy(&text));
     let text = hyper::body::Bytes::from(text);

@@ -1,4 +1,4 @@
-//! `/api/v1/products`: what can be ordered, at the caller's discount.
+//! `/api/v1/products`: products that can be ordered, with the caller's discount.
 
 use chrono::{DateTime, Utc};
 use ledger_database::PgPool;
@@ -18,54 +18,57 @@ use super::reply::{Listed, Plural, Reply};
 use super::scalars::{Money, Text, Timestamp};
 use super::state::{ApiState, State, Tag, listed, not_found, rows_of, time};
 
-/// How a product's face values are given.
+/// Kind of face values that a product has.
+///
+/// - `FIXED`: one of the values in `denominations`.
+/// - `RANGE`: any value from `min_denomination` to `max_denomination`.
 #[derive(Clone, Copy, Default, Enum, Serialize)]
 #[oai(rename_all = "SCREAMING_SNAKE_CASE")]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum DenominationType {
-    /// One of `denominations`.
+    /// One of the values in `denominations`.
     #[default]
     Fixed,
-    /// Anything from `min_denomination` to `max_denomination`.
+    /// Any value from `min_denomination` to `max_denomination`.
     Range,
 }
 
-/// A product.
+/// A product that can be ordered, such as a gift card.
 #[derive(Object, Serialize)]
 pub struct Product {
-    /// Its id.
+    /// Unique identifier of the product.
     id: i64,
-    /// For people.
+    /// Name of the product.
     name: String,
-    /// Whose card it is.
+    /// Brand of the product.
     brand: String,
-    /// The category.
+    /// Unique identifier of the product's category, from `GET /api/v1/categories`; null if it has none.
     category_id: Option<i64>,
-    /// ISO 3166-1 alpha-2.
+    /// Country of the product, as an ISO 3166-1 alpha-2 code.
     country: String,
-    /// ISO 4217; an order is paid from the wallet of this currency.
+    /// Currency of the product, as an ISO 4217 code. Orders are paid from the wallet in this currency.
     currency: String,
-    /// How its face values are given.
+    /// Kind of face values: `FIXED` or `RANGE`.
     denomination_type: DenominationType,
-    /// The face values of a FIXED product; empty for a RANGE.
+    /// Available face values of a `FIXED` product; empty for a `RANGE` product.
     denominations: Vec<Money>,
-    /// The smallest face value of a RANGE product.
+    /// Smallest face value of a `RANGE` product; null for a `FIXED` product.
     min_denomination: Option<Money>,
-    /// The largest face value of a RANGE product.
+    /// Largest face value of a `RANGE` product; null for a `FIXED` product.
     max_denomination: Option<Money>,
-    /// The caller's discount in percent.
+    /// Your account's discount on the product, in percent.
     discount: Money,
-    /// The most units of one order.
+    /// Maximum number of units per order.
     max_quantity: i32,
-    /// Where its image is, for a GET with your API key. Another image has another URL.
+    /// URL of the product's image; null if it has none. GET it with your API key. The URL changes when the image does.
     image_url: Option<String>,
-    /// For people.
+    /// Description of the product, for people.
     description: Text,
-    /// The terms of use, for people.
+    /// Terms of use, for people.
     terms: Text,
-    /// Whether it is in use.
+    /// Whether the product is active. Inactive products cannot be ordered.
     is_active: bool,
-    /// When it last changed.
+    /// Time of the product's latest change. A change of your discount does not count.
     updated_at: Timestamp,
 }
 
@@ -115,7 +118,7 @@ async fn discounts(pool: &PgPool, account: AccountId) -> Result<Discounts, sqlx:
     Ok(account.discounts())
 }
 
-/// `per_page` stands in for an absent `limit`, and is then what a refusal names.
+/// Returns the page that a request asks for. `per_page` replaces an absent `limit`; errors then name `per_page`.
 pub fn page_of(page: Option<i64>, limit: Option<i64>, per_page: Option<i64>) -> Result<Page, ApiError> {
     Page::of(page, limit.or(per_page), 50, 10_000).map_err(|mut refused| {
         if limit.is_none()
@@ -134,35 +137,35 @@ pub struct Products;
 impl Products {
     /// List products
     ///
-    /// The active ones, newest first, each with the caller's discount. With `updated_since` also
-    /// those that are not active any more, so that a copy of the catalogue learns of it. A discount is no part
-    /// of a product: that it has changed shows in the list, and not in `updated_since`.
+    /// Returns the active products, newest first, each with your account's discount. With `updated_since`, the list also
+    /// includes products that are no longer active, so that you can keep a copy of the catalogue current. A discount is not
+    /// part of a product: when it changes, `updated_at` does not, and `updated_since` does not find it.
     #[oai(path = "/products", method = "get", operation_id = "list_products")]
     #[allow(clippy::too_many_arguments)] // each is a parameter
     async fn list(
         &self,
         caller: Caller,
         state: State<'_>,
-        /// From 1.
+        /// Page number, from 1. Default: 1.
         page: Query<Option<i64>>,
-        /// Products on a page: 1 to 10,000, by default 50.
+        /// Products per page, 1 to 10,000. Default: 50.
         limit: Query<Option<i64>>,
-        /// Another name of `limit`; `limit` wins.
+        /// Alias of `limit`. If both are given, `limit` takes precedence.
         per_page: Query<Option<i64>>,
-        /// Only products of this category.
+        /// Only products in this category.
         category_id: Query<Option<i64>>,
-        /// Only products of this country, ISO 3166-1 alpha-2.
+        /// Only products of this country, as an ISO 3166-1 alpha-2 code.
         country: Query<Option<String>>,
-        /// Only products of this currency, ISO 4217.
+        /// Only products in this currency, as an ISO 4217 code.
         currency: Query<Option<String>>,
-        /// Only products with this text in their name or brand, in upper or lower case.
+        /// Only products whose name or brand contains this text, ignoring case.
         search: Query<Option<String>>,
-        /// Only products that changed at this time or later, active or not.
+        /// Only products that changed at or after this time, active or not.
         updated_since: Query<Option<DateTime<Utc>>>,
     ) -> Result<Listed<Product>, ApiError> {
         let page = page_of(page.0, limit.0, per_page.0)?;
         let filter = ProductFilter {
-            // Who keeps a copy must learn what was switched off.
+            // A client that keeps a copy must also learn of deactivated products.
             is_active: updated_since.0.is_none().then_some(true),
             category_id: category_id.0,
             country: country.0,
@@ -177,13 +180,15 @@ impl Products {
         Ok(listed(found, page, |product| Product::for_caller(&state, product, &discounts)))
     }
 
-    /// Find a product
+    /// Retrieve a product
+    ///
+    /// Returns an active product with your account's discount. 404 if the product is inactive.
     #[oai(path = "/products/:id", method = "get", operation_id = "get_product")]
     async fn get(
         &self,
         caller: Caller,
         state: State<'_>,
-        /// The product's id.
+        /// Unique identifier of the product.
         id: Path<i64>,
     ) -> Result<Reply<Product>, ApiError> {
         let pool = state.ledger.pool();

@@ -1,5 +1,5 @@
-//! Refuses query parameters that an operation does not have, as unknown fields of a body are refused. The names
-//! are those of the published documents: an operation repeats none of them.
+//! Rejection of unknown query parameters, in the same way as unknown fields of a body. The known names come from the
+//! published documents, so no operation has to repeat them.
 
 use std::sync::Arc;
 
@@ -15,19 +15,19 @@ use super::readers::Problems;
 #[derive(Debug, PartialEq, Eq)]
 struct Operation {
     path: String,
-    /// In lower case.
+    /// HTTP method in lower case.
     method: String,
-    /// Whether its handler begins with a `Caller`, which refuses the parameters.
+    /// Whether its handler starts with a `Caller`, which rejects the unknown parameters.
     has_caller: bool,
     names: Vec<String>,
 }
 
-/// The operations of OpenAPI documents, as a middleware. It goes around the routes and inside of authentication.
+/// A middleware that knows the operations of OpenAPI documents. It wraps the routes and is inside of authentication.
 #[derive(Debug, Clone)]
 pub struct KnownQueries(Arc<[Operation]>);
 
 impl KnownQueries {
-    /// Takes the operations from the documents' `paths`.
+    /// Collects the operations from the documents' `paths`.
     pub fn of_documents(documents: &[&Value]) -> Self {
         let mut operations = vec![];
         for (path, methods) in documents.iter().filter_map(|document| document["paths"].as_object()).flatten() {
@@ -45,30 +45,32 @@ impl KnownQueries {
         Self(operations.into())
     }
 
-    /// The operation that the router calls for a path.
+    /// Returns the operation that the router calls for a path.
     fn of(&self, method: &Method, path: &str) -> Option<&Operation> {
         let method = if *method == Method::HEAD { "GET" } else { method.as_str() };
         let of_method = self.0.iter().filter(|operation| operation.method.eq_ignore_ascii_case(method));
         let mut found = of_method.filter(|operation| matches(&operation.path, path));
-        // A literal segment beats a parameter, as in the router.
+        // As in the router, a literal segment takes precedence over a parameter.
         let first = found.next()?;
         Some(found.fold(first, |best, other| if parameters(&other.path) < parameters(&best.path) { other } else { best }))
     }
 }
 
-/// How many segments of a path are parameters.
+/// Counts the segments of a path that are parameters.
 fn parameters(template: &str) -> usize {
     template.split('/').filter(|segment| segment.starts_with('{')).count()
 }
 
-/// The parameters of a request that its operation does not have. In the request's extensions, where `Caller`
-/// finds it: who may not call an operation learns nothing of its parameters.
+/// The unknown query parameters of a request. The request's extensions carry them to `Caller`, which reports them only
+/// after it has authorized the caller. So an unauthorized caller learns nothing about an operation's parameters.
 #[derive(Debug, Clone)]
 pub struct UnknownParameters(Vec<String>);
 
 impl UnknownParameters {
+    /// Rejects the request.
+    ///
     /// # Errors
-    /// 400 `E_VALIDATION_FAILURE`, which names each of them.
+    /// Always 400 `E_VALIDATION_FAILURE`, naming each unknown parameter.
     pub fn refuse(&self) -> Result<(), ApiError> {
         let mut problems = Problems::default();
         for name in &self.0 {
@@ -88,7 +90,7 @@ impl<E: Endpoint> Middleware<E> for KnownQueries {
     }
 }
 
-/// What [`KnownQueries`] makes of an endpoint.
+/// An endpoint wrapped by [`KnownQueries`].
 #[derive(Debug)]
 pub struct QueriesChecked<E> {
     known: KnownQueries,
@@ -126,7 +128,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_operation_is_the_one_that_the_router_calls() {
+    fn known_queries_find_the_operation_that_the_router_calls() {
         let page = json!([{"name": "page", "in": "query"}, {"name": "id", "in": "path"}]);
         let operations = KnownQueries::of_documents(&[&json!({"paths": {
             "/hooks": {"get": {"security": [{"Key": []}], "parameters": page}, "post": {"security": [{"Key": []}]}},

@@ -1,4 +1,5 @@
-//! Readers of one JSON value each, for [`Fields`]: what is accepted, and what is said otherwise.
+//! Readers that parse one JSON value each, for [`Fields`]. Each one defines the accepted values and the error messages for
+//! all others.
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
@@ -11,15 +12,15 @@ use super::error::Messages;
 use super::fields::{Entries, Fields, FromFields};
 use super::scalars::{JsonObject, Money, Number};
 
-/// What a reader makes of a value.
+/// Result of reading a value.
 pub type Read<T> = Result<T, Problems>;
 
-/// What is wrong with a value, or with parts of it, each at its path.
+/// Problems with a value or its parts, each with a path relative to the value.
 #[derive(Debug, Default)]
 pub struct Problems(Vec<(String, Cow<'static, str>)>);
 
 impl Problems {
-    /// An answer names at most so many problems: a bad upload has as many as it has rows.
+    /// Maximum number of problems in a response. Without it, a bad upload would report one or more per row.
     const MAX: usize = 50;
 
     pub fn is_empty(&self) -> bool {
@@ -37,7 +38,7 @@ impl Problems {
 
     pub(super) fn add(&mut self, path: &str, what: impl Into<Cow<'static, str>>) {
         if !self.is_full() {
-            // A name can be as long as a body; an answer should not.
+            // A field name can be as long as the body. The response must not be.
             self.0.push((path.chars().take(100).collect(), what.into()));
         }
     }
@@ -48,7 +49,7 @@ impl Problems {
         }
     }
 
-    /// The same problems, seen from where the value stands.
+    /// Returns the problems with `place` prepended to their paths.
     pub(super) fn under(mut self, place: &str) -> Self {
         for (path, _) in &mut self.0 {
             path.insert_str(0, place);
@@ -71,14 +72,14 @@ impl<T: Into<Cow<'static, str>>> From<T> for Problems {
     }
 }
 
-/// A whole number within the range. `1.0` and `1e3` are not whole numbers.
+/// Reads an integer within the range. `1.0` and `1e3` are not integers.
 pub fn integer(range: RangeInclusive<i64>) -> impl FnOnce(&RawValue) -> Read<i64> {
     move |value| {
         let text = value.get();
         if !is_number(text) || text.contains(['.', 'e', 'E']) {
             return Err("must be an integer".into());
         }
-        // What does not fit 64 bits is as far out of the range as anything else outside it.
+        // A number that does not fit 64 bits is out of range like any other.
         match text.parse() {
             Ok(number) if range.contains(&number) => Ok(number),
             _ if *range.end() == i64::MAX => Err(format!("must be at least {}", range.start()).into()),
@@ -87,7 +88,7 @@ pub fn integer(range: RangeInclusive<i64>) -> impl FnOnce(&RawValue) -> Read<i64
     }
 }
 
-/// A JSON number with at most `decimals` decimals as written, within the range.
+/// Reads a JSON number within the range that has at most `decimals` decimals as written.
 pub fn number(decimals: u32, range: RangeInclusive<Decimal>) -> impl FnOnce(&RawValue) -> Read<Number> {
     move |value| {
         let text = value.get();
@@ -98,7 +99,7 @@ pub fn number(decimals: u32, range: RangeInclusive<Decimal>) -> impl FnOnce(&Raw
     }
 }
 
-/// Money: a string such as `"100.00"`, or a JSON number; at most two decimals, within the range.
+/// Reads an amount of money within the range: a string such as `"100.00"` or a JSON number, with at most two decimals.
 pub fn money(range: RangeInclusive<Decimal>) -> impl FnOnce(&RawValue) -> Read<Money> {
     move |value| {
         let expected = "must be an amount such as \"100.00\"";
@@ -111,12 +112,12 @@ pub fn money(range: RangeInclusive<Decimal>) -> impl FnOnce(&RawValue) -> Read<M
     }
 }
 
-/// Text of so many characters, without NUL.
+/// Reads text whose number of characters is within `length`. NUL is not allowed.
 pub fn text(length: RangeInclusive<usize>) -> impl FnOnce(&RawValue) -> Read<String> {
     move |value| bounded(string(value)?, &length)
 }
 
-/// Text of so many characters on one line: without control characters.
+/// Reads one line of text whose number of characters is within `length`. Control characters are not allowed.
 pub fn line(length: RangeInclusive<usize>) -> impl FnOnce(&RawValue) -> Read<String> {
     move |value| {
         let text = bounded(string(value)?, &length)?;
@@ -135,7 +136,7 @@ pub fn boolean(value: &RawValue) -> Read<bool> {
     }
 }
 
-/// One of the given strings, for what it stands.
+/// Reads one of the given strings and returns its value.
 pub fn one_of<T: Copy>(options: &[(&str, T)]) -> impl FnOnce(&RawValue) -> Read<T> {
     move |value| {
         let text = string(value)?;
@@ -147,7 +148,7 @@ pub fn one_of<T: Copy>(options: &[(&str, T)]) -> impl FnOnce(&RawValue) -> Read<
     }
 }
 
-/// A list of so many values; each is read by what `reader` makes for it.
+/// Reads a list whose number of entries is within `length`. `reader` makes the reader of each entry.
 pub fn list<T, F>(length: RangeInclusive<usize>, reader: impl Fn() -> F) -> impl FnOnce(&RawValue) -> Read<Vec<T>>
 where
     F: FnOnce(&RawValue) -> Read<T>,
@@ -174,7 +175,7 @@ where
     }
 }
 
-/// An object with fields of its own, to be used in a [`list`] or alone.
+/// Reads a nested object, alone or in a [`list`].
 pub fn object<T: FromFields>(value: &RawValue) -> Read<T> {
     let entries: Entries<'_> = serde_json::from_str(value.get()).map_err(|_| Problems::from("must be an object"))?;
     let mut fields = Fields::new(entries);
@@ -183,7 +184,7 @@ pub fn object<T: FromFields>(value: &RawValue) -> Read<T> {
     if problems.is_empty() { Ok(read) } else { Err(problems.under(".")) }
 }
 
-/// Any JSON object of at most so many bytes, counted in its canonical form.
+/// Reads any JSON object whose canonical form has at most `max_bytes` bytes.
 pub fn json_object(max_bytes: usize) -> impl FnOnce(&RawValue) -> Read<JsonObject> {
     move |value| {
         if !value.get().starts_with('{') {
@@ -198,7 +199,7 @@ pub fn json_object(max_bytes: usize) -> impl FnOnce(&RawValue) -> Read<JsonObjec
     }
 }
 
-/// `YYYY-MM-DD`.
+/// Reads a date of the form `YYYY-MM-DD`.
 pub fn date(value: &RawValue) -> Read<NaiveDate> {
     let expected = "must be a date such as 2026-01-31";
     let text = string(value).map_err(|_| Problems::from(expected))?;
@@ -211,14 +212,14 @@ pub fn date(value: &RawValue) -> Read<NaiveDate> {
     date.ok_or_else(|| expected.into())
 }
 
-/// RFC 3339, with any offset.
+/// Reads an RFC 3339 time with any offset.
 pub fn date_time(value: &RawValue) -> Read<DateTime<Utc>> {
     let text = string(value).ok();
     let time = text.and_then(|text| DateTime::parse_from_rfc3339(&text).ok());
     time.map(|time| time.with_timezone(&Utc)).ok_or_else(|| "must be a time such as 2026-01-31T12:00:00Z".into())
 }
 
-/// A string without NUL, which Postgres cannot keep. Lone surrogates are not text.
+/// Reads a string. NUL is not allowed, because Postgres cannot store it. Lone surrogates are not valid Unicode.
 fn string(value: &RawValue) -> Read<String> {
     if !value.get().starts_with('"') {
         return Err("must be a string".into());
@@ -242,12 +243,12 @@ fn bounded(text: String, length: &RangeInclusive<usize>) -> Read<String> {
     }
 }
 
-/// Of the kinds of JSON values, only a number begins like one.
+/// Whether valid JSON is a number. No other kind of value begins with a digit or a minus.
 fn is_number(json: &str) -> bool {
     json.starts_with(|first: char| first == '-' || first.is_ascii_digit())
 }
 
-/// `-?digits(.digits)?`, the form of money in a string.
+/// Whether text has the form of money in a string: `-?digits(.digits)?`.
 fn is_plain_decimal(text: &str) -> bool {
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let text = text.strip_prefix('-').unwrap_or(text);
@@ -257,7 +258,7 @@ fn is_plain_decimal(text: &str) -> bool {
     }
 }
 
-/// Reads a JSON number's text exactly: no float, no rounding.
+/// Parses the text of a JSON number exactly, without floats or rounding.
 fn decimal(text: &str, decimals: u32, range: &RangeInclusive<Decimal>) -> Read<Decimal> {
     let out_of_range = || match *range.end() == Decimal::MAX {
         true => Problems::from(format!("must be at least {}", range.start())),
@@ -284,8 +285,8 @@ fn decimal(text: &str, decimals: u32, range: &RangeInclusive<Decimal>) -> Read<D
     }
 }
 
-/// Writes a value without spaces, names sorted, strings with the fewest escapes, and numbers as
-/// they came: two texts of one value are the same text.
+/// Writes the canonical form of a value: no spaces, sorted names, as few escapes as possible, and numbers as written.
+/// Two texts of the same value have the same canonical form.
 fn canonical(value: &RawValue, out: &mut String) -> Result<(), Problems> {
     let json = value.get();
     match json.as_bytes().first() {
@@ -320,7 +321,7 @@ fn canonical(value: &RawValue, out: &mut String) -> Result<(), Problems> {
             out.push(']');
         }
         Some(b'"') => push_string(&string(value)?, out)?,
-        // A number that no reader could hold would be a body that cannot be shown again.
+        // A number outside the range of f64 cannot be returned to clients later.
         _ if is_number(json) && serde_json::from_str::<f64>(json).is_err() => {
             return Err("is a number out of range".into());
         }

@@ -1,7 +1,7 @@
-//! `/api/v1/countries`, `/currencies` and `/categories`: what codes and ids stand for.
+//! `/api/v1/countries`, `/currencies` and `/categories`: reference data for codes and IDs.
 //!
-//! Countries are those of the crate `celes` (ISO 3166-1), currencies those of `iso_currency`
-//! (ISO 4217) that money here can be of.
+//! Countries come from the crate `celes` (ISO 3166-1). Currencies come from `iso_currency` (ISO 4217), restricted to those
+//! that the ledger supports.
 
 use std::sync::LazyLock;
 
@@ -19,15 +19,15 @@ use super::readers::{Read, line};
 use super::reply::{Listed, Plural};
 use super::state::{State, Tag};
 
-/// A day, for the caller alone (specification, "Limits").
+/// `Cache-Control` for reference data: private, one day (specification, "Limits").
 const FOR_A_DAY: &str = "private, max-age=86400";
 
 /// A country.
 #[derive(Clone, Object, Serialize)]
 struct Country {
-    /// ISO 3166-1 alpha-2.
+    /// ISO 3166-1 alpha-2 code of the country.
     code: String,
-    /// For people.
+    /// English name of the country.
     name: String,
 }
 
@@ -38,11 +38,11 @@ impl Plural for Country {
 /// A currency.
 #[derive(Clone, Object, Serialize)]
 struct Currency {
-    /// ISO 4217.
+    /// ISO 4217 code of the currency.
     code: String,
-    /// For people.
+    /// English name of the currency.
     name: String,
-    /// How many decimals its amounts have in ISO 4217: 0 or 2. Amounts here are always written with two.
+    /// Number of decimals that ISO 4217 defines for the currency: 0 or 2. The API always writes amounts with two.
     decimals: u16,
 }
 
@@ -53,11 +53,11 @@ impl Plural for Currency {
 /// A category of products.
 #[derive(Object, Serialize)]
 pub struct Category {
-    /// Its id.
+    /// Unique identifier of the category.
     id: i64,
-    /// For people.
+    /// Name of the category.
     name: String,
-    /// The category that it is part of.
+    /// Unique identifier of the parent category; null for a top-level category.
     parent_id: Option<i64>,
 }
 
@@ -92,7 +92,7 @@ static CURRENCIES: LazyLock<Vec<Currency>> = LazyLock::new(|| {
     currencies
 });
 
-/// The codes of all currencies that [`currency`] reads.
+/// Returns the codes of all currencies that [`currency`] accepts, sorted.
 pub fn currencies_of_wallets() -> Vec<&'static str> {
     let mut codes: Vec<_> = iso_currency::Currency::iter().map(|currency| currency.code()).collect();
     codes.retain(|code| decimals(code).is_some());
@@ -100,27 +100,27 @@ pub fn currencies_of_wallets() -> Vec<&'static str> {
     codes
 }
 
-/// The decimals of an ISO 4217 currency that money here can be of; none of any other text.
+/// Returns the number of decimals of an ISO 4217 currency that the ledger supports, and `None` for any other text.
 fn decimals(code: &str) -> Option<u16> {
     code.parse::<ledger_events::Currency>().ok()?;
     iso_currency::Currency::from_code(code)?.exponent().filter(|decimals| *decimals <= 2)
 }
 
-/// An ISO 3166-1 alpha-2 code.
+/// Reads an ISO 3166-1 alpha-2 code.
 pub fn country(value: &RawValue) -> Read<String> {
     let text = line(2..=2)(value)?;
     let is_known = COUNTRIES.binary_search_by(|country| country.code.cmp(&text)).is_ok();
     if is_known { Ok(text) } else { Err("must be an ISO 3166-1 code of two capital letters".into()) }
 }
 
-/// An ISO 4217 code of a currency with at most two decimals, old ones too; kept as its text.
+/// Reads the ISO 4217 code of a currency with at most two decimals, withdrawn currencies included. Returns it as text.
 pub fn currency(value: &RawValue) -> Read<String> {
     let text = line(3..=3)(value)?;
     text.parse::<ledger_events::Currency>()?;
     if decimals(&text).is_some() { Ok(text) } else { Err("must be an ISO 4217 code of three capital letters".into()) }
 }
 
-/// The whole list, unless the caller has it.
+/// Returns the whole list, or 304 if the caller's cached copy is current.
 fn kept<T: Plural>(items: Vec<T>, known: &IfNoneMatch) -> Result<Conditional<Listed<T>>, ApiError> {
     let etag = ETag::of(&items)?;
     Ok(match known.has(&etag) {
@@ -135,12 +135,12 @@ pub struct Reference;
 impl Reference {
     /// List countries
     ///
-    /// Those of ISO 3166-1, and `XK`, all on one page, by code. May be kept for a day.
+    /// Returns the countries of ISO 3166-1, and `XK` (Kosovo), sorted by code, all on one page. Cache the list for a day.
     #[oai(path = "/countries", method = "get", operation_id = "list_countries")]
     async fn countries(
         &self,
         _caller: Caller,
-        /// The ETag of what you have: 304 if it is still so.
+        /// `ETag` of your cached copy. The response is 304 if the copy is current.
         #[oai(name = "If-None-Match")]
         known: IfNoneMatch,
     ) -> Result<Conditional<Listed<Country>>, ApiError> {
@@ -149,14 +149,14 @@ impl Reference {
 
     /// List currencies
     ///
-    /// Those of ISO 4217 that a product and a wallet can have, all on one page, by code: money in
-    /// circulation with at most two decimals. Those with three, such as `KWD`, are not supported,
-    /// and not listed. May be kept for a day.
+    /// Returns the ISO 4217 currencies that products and wallets can have, sorted by code, all on one page. These are the
+    /// currencies in circulation with at most two decimals. Currencies with three decimals, such as `KWD`, are not
+    /// supported and not listed. Cache the list for a day.
     #[oai(path = "/currencies", method = "get", operation_id = "list_currencies")]
     async fn currencies(
         &self,
         _caller: Caller,
-        /// The ETag of what you have: 304 if it is still so.
+        /// `ETag` of your cached copy. The response is 304 if the copy is current.
         #[oai(name = "If-None-Match")]
         known: IfNoneMatch,
     ) -> Result<Conditional<Listed<Currency>>, ApiError> {
@@ -165,13 +165,13 @@ impl Reference {
 
     /// List categories
     ///
-    /// All on one page, by name. May be kept for a day.
+    /// Returns the product categories, sorted by name, all on one page. Cache the list for a day.
     #[oai(path = "/categories", method = "get", operation_id = "list_categories")]
     async fn categories(
         &self,
         _caller: Caller,
         state: State<'_>,
-        /// The ETag of what you have: 304 if it is still so.
+        /// `ETag` of your cached copy. The response is 304 if the copy is current.
         #[oai(name = "If-None-Match")]
         known: IfNoneMatch,
     ) -> Result<Conditional<Listed<Category>>, ApiError> {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lists_are_whole_sorted_and_usable() {
+    fn the_lists_are_complete_sorted_and_accepted_by_the_readers() {
         assert!((249..=252).contains(&COUNTRIES.len()), "{}", COUNTRIES.len());
         assert!((140..=180).contains(&CURRENCIES.len()), "{}", CURRENCIES.len());
         assert!(COUNTRIES.windows(2).all(|pair| pair[0].code < pair[1].code));
@@ -201,14 +201,14 @@ mod tests {
     }
 
     #[test]
-    fn the_ledger_refuses_every_currency_finer_than_cents() {
+    fn the_ledger_rejects_every_currency_with_more_than_two_decimals() {
         for currency in iso_currency::Currency::iter().filter(|currency| currency.exponent().is_some_and(|digits| digits > 2)) {
             assert!(currency.code().parse::<ledger_events::Currency>().is_err(), "{}", currency.code());
         }
     }
 
     #[test]
-    fn other_codes_are_refused() {
+    fn unknown_codes_are_rejected() {
         for code in ["ZZZ", "KWD", "XAU", "eur", "EU", ""] {
             assert!(currency(&raw(code)).is_err(), "{code}");
         }

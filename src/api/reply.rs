@@ -1,5 +1,4 @@
-//! What a successful request is answered with: `{"success": true, "data": ...}`, made here or
-//! stored by the ledger.
+//! Successful responses: `{"success": true, "data": ...}`, rendered here or stored by the ledger.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,36 +20,36 @@ struct Wrapper<'a, T> {
     data: &'a T,
 }
 
-/// The bytes of `{"success": true, "data": ...}`: for a body that is stored, and then sent as it is.
-/// They are written straight from the fields: no tree of values, and free JSON as it came.
+/// Renders `{"success": true, "data": ...}`, for a body that is stored and later sent byte for byte. It serializes the
+/// fields directly, without a tree of values, and writes free-form JSON as received.
 ///
 /// # Errors
-/// Free JSON that is none.
+/// If free-form JSON is not valid JSON.
 pub fn render<T: Serialize>(data: &T) -> Result<String, serde_json::Error> {
     render_in(1024, data)
 }
 
-/// The same, where that many bytes are expected.
+/// Renders as [`render`] does, with a buffer for the expected number of bytes.
 fn render_in<T: Serialize>(expected: usize, data: &T) -> Result<String, serde_json::Error> {
     let mut body = Vec::with_capacity(expected);
     serde_json::to_writer(&mut body, &Wrapper { success: true, data })?;
     String::from_utf8(body).map_err(serde::ser::Error::custom)
 }
 
-/// 200 with `data`.
+/// A 200 with `data`.
 #[derive(Debug)]
 pub struct Reply<T>(pub T);
 
-/// 201 with `data`: what the request made.
+/// A 201 with `data`: the created resource.
 #[derive(Debug)]
 pub struct Created<T>(pub T);
 
-/// The name of a resource's list, as `data.<plural>` has it.
+/// A resource with a name for lists of it: the field `data.<plural>`.
 pub trait Plural: Type + Serialize {
     const PLURAL: &'static str;
 }
 
-/// 200 with `data.<plural>` and the headers `X-Page`, `X-Total-Count`, `X-Total-Pages` and
+/// A 200 with one page of a list in `data.<plural>`, and the headers `X-Page`, `X-Total-Count`, `X-Total-Pages` and
 /// `X-Page-Size`.
 #[derive(Debug)]
 pub struct Listed<T> {
@@ -60,18 +59,19 @@ pub struct Listed<T> {
 }
 
 impl<T: Plural> Listed<T> {
-    /// One page, of `total` items in all.
+    /// Creates one page of a list that has `total` items on all pages.
     pub fn page(items: Vec<T>, page: Page, total: u64) -> Self {
         Self { items, page, total }
     }
 
-    /// A list that has no pages: all there is, as page 1.
+    /// Creates a list without pagination: all items are on page 1.
     pub fn whole(items: Vec<T>) -> Self {
         let total = items.len() as u64;
         Self { items, page: Page { page: 1, limit: total.max(1) }, total }
     }
 
-    /// About how many bytes it takes, judged by the first item: a long body that grows is copied over and over.
+    /// Estimates the size of the body in bytes from its first item. Without the estimate, a long body would be copied each
+    /// time that its buffer grows.
     fn expected(&self) -> Result<usize, serde_json::Error> {
         const AT_MOST: usize = 16 << 20;
         let item = self.items.first().map(serde_json::to_vec).transpose()?.map_or(0, |json| json.len());
@@ -79,15 +79,15 @@ impl<T: Plural> Listed<T> {
     }
 }
 
-/// An answer whose status and body were stored by the ledger, and are sent byte for byte.
+/// A response whose status and body the ledger has rendered. They are sent byte for byte.
 ///
-/// `B` is the body's schema ([`Data`] of a resource, or a flat object), `STATUS` the documented
-/// status, and `ALSO` another one with the same body, where there is one.
+/// `B` is the schema of the body: [`Data`] of a resource, or a flat object. `STATUS` is the documented status, and `ALSO`
+/// another one with the same body, or 0 for none.
 #[derive(Debug)]
 pub struct Stored<B, const STATUS: u16 = 200, const ALSO: u16 = 0> {
     pub status: u16,
     pub body: String,
-    /// The request was answered before: `Idempotent-Replayed: true`.
+    /// Whether this is the stored response to an earlier request. Sets the header `Idempotent-Replayed: true`.
     pub replayed: bool,
     schema: PhantomData<fn() -> B>,
 }
@@ -98,7 +98,7 @@ impl<B, const STATUS: u16, const ALSO: u16> Stored<B, STATUS, ALSO> {
     }
 }
 
-/// `Cache-Control: no-store` on any answer: for what shows a secret.
+/// Any response with `Cache-Control: no-store`, for example because it contains a secret.
 #[derive(Debug)]
 pub struct NoStore<R>(pub R);
 
@@ -163,19 +163,19 @@ impl<R: IntoResponse> IntoResponse for NoStore<R> {
     }
 }
 
-/// As sent, as documented, and what it says.
+/// Pagination headers: name as sent, name as documented, description.
 const PAGE_HEADERS: [(&str, &str, &str); 4] = [
-    ("x-page", "X-Page", "The page's number, from 1."),
-    ("x-total-count", "X-Total-Count", "How many items there are on all pages."),
-    ("x-total-pages", "X-Total-Pages", "How many pages there are."),
-    ("x-page-size", "X-Page-Size", "How many items a page has at most."),
+    ("x-page", "X-Page", "Number of this page, from 1."),
+    ("x-total-count", "X-Total-Count", "Number of items on all pages."),
+    ("x-total-pages", "X-Total-Pages", "Number of pages."),
+    ("x-page-size", "X-Page-Size", "Maximum number of items per page."),
 ];
 
-/// The schema of `{"success": true, "data": T}`, under the name `<T>Reply`.
+/// Schema of `{"success": true, "data": T}`, named `<T>Reply`.
 #[derive(Debug)]
 pub struct Data<T>(PhantomData<fn() -> T>);
 
-/// The schema of `{"success": true, "data": {"<plural>": [T]}}`, under the name `<T>List`.
+/// Schema of `{"success": true, "data": {"<plural>": [T]}}`, named `<T>List`.
 #[derive(Debug)]
 pub struct List<T>(PhantomData<fn() -> T>);
 
@@ -276,7 +276,7 @@ impl<B: Type, const STATUS: u16, const ALSO: u16> ApiResponse for Stored<B, STAT
     fn meta() -> MetaResponses {
         let statuses = [STATUS, ALSO].into_iter().filter(|status| *status != 0);
         let response = |status| {
-            let text = "`true` when this answers a request that was answered before.";
+            let text = "`true` if this repeats the stored response to an earlier request with the same `Idempotency-Key`.";
             documented::<B>(status, vec![documented_header::<Option<bool>>("Idempotent-Replayed", text)])
         };
         MetaResponses { responses: statuses.map(response).collect() }

@@ -1,27 +1,27 @@
-//! The id of a request, from the first byte of its answer to the metadata of its events.
+//! The request ID. It appears in every response, in the logs, and in the metadata of the request's events.
 
 use std::fmt;
 
 use poem::http::{HeaderMap, HeaderName, HeaderValue};
 use poem::{FromRequest, Request, RequestBody};
 
-/// The header that carries it, on the request (optional) and on every response.
+/// Header of the request ID, optional in requests and present in every response.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 tokio::task_local! {
-    /// Set by the edge for as long as a request is being answered, in its task.
+    /// ID of the request that the current task handles. The edge sets it.
     pub(super) static CURRENT: RequestId;
 }
 
-/// 1..128 characters of `[A-Za-z0-9._-]`: the caller's, else a new UUID.
+/// The ID of a request: 1 to 128 characters of `[A-Za-z0-9._-]`, chosen by the caller, or a new UUID.
 ///
-/// It is kept as the header value that goes back, so that a clone costs a reference count.
-/// A handler takes it as an argument: `request_id: RequestId`.
+/// It is stored as the header value of the response, so that a clone only increments a reference count. Handlers take it
+/// as an argument: `request_id: RequestId`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RequestId(HeaderValue);
 
 impl RequestId {
-    /// The caller's id if it is a good one, else a new id. Two headers are not a good one.
+    /// Returns the caller's ID if it is valid, else a new one. More than one header is not valid.
     pub fn of(headers: &HeaderMap) -> Self {
         let mut given = headers.get_all(X_REQUEST_ID).iter();
         match (given.next(), given.next()) {
@@ -30,12 +30,12 @@ impl RequestId {
         }
     }
 
-    /// A new random (version 4) UUID.
+    /// Generates a random (version 4) UUID.
     pub fn random() -> Self {
         let id = uuid::Builder::from_random_bytes(rand::random()).into_uuid();
         let mut text = uuid::Uuid::encode_buffer();
         let text = id.hyphenated().encode_lower(&mut text);
-        // A UUID's text is always a header value; nothing here can fail.
+        // The text of a UUID is always a valid header value, so this cannot fail.
         Self(HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("-")))
     }
 
@@ -72,13 +72,13 @@ impl<'a> FromRequest<'a> for RequestId {
     }
 }
 
-/// The id of the request that this task is answering, if it is answering one.
-/// A task spawned by a handler is another task: hand it the id.
+/// Returns the ID of the request that the current task handles, if any. A task that a handler spawns does not inherit it,
+/// so pass the ID on.
 pub fn current() -> Option<RequestId> {
     CURRENT.try_with(Clone::clone).ok()
 }
 
-/// The same, as a log field: empty outside a request.
+/// Returns the current request ID as a log field; empty outside of a request.
 pub(super) fn current_text() -> String {
     current().map(|id| id.to_string()).unwrap_or_default()
 }
@@ -96,14 +96,14 @@ mod tests {
     }
 
     #[test]
-    fn a_good_id_of_the_caller_is_kept() {
+    fn a_valid_id_of_the_caller_is_kept() {
         for id in ["a", "A.b_c-9", &"x".repeat(128)] {
             assert_eq!(of(&[id]).as_str(), id);
         }
     }
 
     #[test]
-    fn any_other_is_replaced_by_a_uuid() {
+    fn an_invalid_id_is_replaced_by_a_uuid() {
         for ids in [&[][..], &[""], &["a b"], &["a/b"], &["é"], &["a", "b"], &[&"x".repeat(129)]] {
             let id = of(ids);
             let uuid = uuid::Uuid::parse_str(id.as_str()).unwrap();

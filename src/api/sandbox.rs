@@ -1,4 +1,4 @@
-//! `/api/v1/sandbox`: what only a sandbox has. A node without `--sandbox` serves none of it.
+//! `/api/v1/sandbox`: operations that only a sandbox has. A node without `--sandbox` does not serve them.
 
 use poem_openapi::param::Path;
 use poem_openapi::{Object, OpenApi};
@@ -17,10 +17,10 @@ use super::state::{self, State, Tag, amounts, origin};
 use super::transactions::Transaction;
 use crate::ledger::{Answer, Command, Rendered};
 
-/// Money to try things with.
+/// Test money to add to a wallet.
 #[derive(Object, Serialize)]
 struct FundOwnWallet {
-    /// More than "0.00".
+    /// Amount to add, greater than `0.00`.
     amount: Money,
 }
 
@@ -39,18 +39,18 @@ pub struct Sandbox;
 
 #[OpenApi(prefix_path = "/api/v1/sandbox", tag = "Tag::Sandbox")]
 impl Sandbox {
-    /// Fund a wallet of your own
+    /// Fund your own wallet
     ///
-    /// In the sandbox only: elsewhere there is no such path, and the answer is 404. The money is
-    /// there at once, and is none.
+    /// Adds test money to one of your wallets. It is available at once and has no real value. This operation exists in the
+    /// sandbox only; elsewhere it returns 404.
     #[oai(path = "/wallets/:id/fund", method = "post", operation_id = "fund_own_wallet")]
     async fn fund(
         &self,
         caller: Caller<ClientOperator>,
         state: State<'_>,
-        /// The wallet's id.
+        /// Unique identifier of the wallet.
         id: Path<i64>,
-        /// A name for this request: the same one again is answered with the first answer.
+        /// Unique key that makes retries safe: a repeated request with the same key returns the first response.
         #[oai(name = "Idempotency-Key")]
         key: IdempotencyKey,
         body: StrictJson<FundOwnWallet>,
@@ -62,7 +62,7 @@ impl Sandbox {
             account_id: Some(caller.account_id),
             wallet_id: id.0,
             amount: state::money("amount", request.amount.0)?,
-            // References are used once, by whomever.
+            // A funding reference can be used only once, so each one is unique.
             reference: format!("SANDBOX-{}", uuid::Uuid::now_v7()),
             note: None,
         };

@@ -1,4 +1,4 @@
-//! The scalar shapes of the API: money, decimals, times and free JSON, each with its schema.
+//! The scalar types of the API, each with its schema: money, decimals, times and free-form JSON.
 
 use std::borrow::Cow;
 
@@ -11,24 +11,24 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// A decimal that is a JSON number in a request. Its `Serialize` is the same for 25 and 25.00.
+/// A decimal that a request writes as a JSON number. 25 and 25.00 serialize to the same text, so that they fingerprint
+/// equally.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Number(pub Decimal);
 
-/// Money: a string with two decimals. A request may write it as a number, too.
+/// An amount of money: a string with two decimals. Requests may also write it as a number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Money(pub Decimal);
 
-/// ISO 8601, UTC, with milliseconds and `Z`.
+/// A time in ISO 8601: UTC, with milliseconds and `Z`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Timestamp(pub DateTime<Utc>);
 
-/// The canonical text of a JSON object that a client gave: no spaces, names sorted, numbers as
-/// they were written.
+/// The canonical text of a JSON object from a client: no spaces, sorted names, numbers as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonObject(pub String);
 
-/// A long text: as it was read, or as the JSON string that it is stored as, which is sent as it stands.
+/// A long text: either plain text, or the JSON string as stored, which is sent without being decoded and encoded again.
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 pub enum Text {
@@ -138,8 +138,8 @@ impl Serialize for JsonObject {
     }
 }
 
-/// The schema side. poem-openapi asks for a parser of everything that stands in an object; our
-/// bodies are read by `Fields`, so it is never called.
+/// Implements the schema traits. poem-openapi requires a parser for every type in an object. It is never called, because
+/// `Fields` parses the bodies.
 macro_rules! schema {
     ($type:ident, $name:literal, $schema:expr) => {
         impl Type for $type {
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_has_one_form() {
+    fn each_scalar_has_one_json_form() {
         let decimal = |text: &str| text.parse::<Decimal>().unwrap();
         let json = |value: &dyn erased::Json| value.json();
         assert_eq!(json(&Money(decimal("25"))), r#""25.00""#);

@@ -1,4 +1,4 @@
-//! The whole HTTP interface, and the two documents that describe it.
+//! Assembly of the HTTP interface and of the two OpenAPI documents that describe it.
 
 use std::sync::Arc;
 
@@ -45,29 +45,68 @@ type OperatorApi = (
 
 const CLIENT_TITLE: &str = "Rewards Ledger: client API";
 
-const CLIENT_TEXT: &str = "Order digital rewards, paid from a wallet, and follow them.
+const CLIENT_TEXT: &str = "Order digital rewards, pay for them from a wallet, and follow their delivery.
 
-A program sends `X-API-Key` and `X-API-Secret` with every request. A person logs in with `POST /auth/login` and sends \
-`Authorization: Bearer <access token>`; what a person may do is a matter of role: a viewer reads all but voucher codes, \
-an operator also orders, cancels, reads codes and manages webhooks, an owner may do everything.
+## Authentication
 
-Money is a decimal string with two decimals, times are ISO 8601 in UTC, ids are integers. A field or header named here keeps its name and meaning within `/api/v1`; new fields, codes \
-and values may be added. An error is `{\"error\": {\"name\", \"code\", \"message\", \"messages\"}}`: branch on `code`. \
-A method that a path does not have is 405 `E_METHOD_NOT_ALLOWED`, with the header `Allow`: it stands at no operation. Nor do refusals of the HTTP layer: 400 `E_MALFORMED_REQUEST` for what is not HTTP/1.1, 414 `E_URI_TOO_LONG` for a request line over 16 KiB, and 431 `E_HEADERS_TOO_LARGE`. With an `Idempotency-Key`, a POST can be repeated without harm for 24 hours.
+A program sends the headers `X-API-Key` and `X-API-Secret` with every request. A person logs in with `POST /auth/login` \
+and sends `Authorization: Bearer <access token>`. The person's role determines the permissions:
 
-Ignore fields, event types, statuses and `sub_status` values that you do not know. Wait at least 10 seconds between two \
-looks at an order, 60 when it is DELAYED; better, register a webhook.";
+- A viewer can read everything except voucher codes.
+- An operator can also place and cancel orders, read voucher codes, and manage webhooks.
+- An owner can do everything.
+
+## Formats
+
+Amounts of money are strings with two decimals. Times are ISO 8601 in UTC. IDs are integers.
+
+Every field and header documented here keeps its name and meaning within `/api/v1`. New fields, error codes and values may \
+be added. Ignore fields, event types, statuses and `sub_status` values that you do not know.
+
+## Errors and retries
+
+An error has the body `{\"error\": {\"name\", \"code\", \"message\", \"messages\"}}`. Branch on `code`. With an \
+`Idempotency-Key`, you can safely retry a POST for 24 hours.
+
+Some errors can occur for any request and are not listed with the operations:
+
+- 405 `E_METHOD_NOT_ALLOWED`: the path does not support the method. The header `Allow` lists those that it supports.
+- 400 `E_MALFORMED_REQUEST`: the request is not valid HTTP/1.1.
+- 414 `E_URI_TOO_LONG`: the request line is longer than 16 KiB.
+- 431 `E_HEADERS_TOO_LARGE`: the request has more than 100 headers, or more than 16 KiB of them.
+
+## Polling
+
+To follow an order, register a webhook. If you poll instead, wait at least 10 seconds between two requests for the same \
+order, or 60 seconds while it is `DELAYED`.";
 
 const OPERATOR_TEXT: &str =
-    "Run the ledger: accounts, users, credentials, wallets, products, stock, and any account's orders and payouts.
+    "Operate the ledger: accounts, users, credentials, wallets, products, stock, and any account's orders and payouts.
 
-Every request carries `Authorization: Bearer <operator token>`. An admin may do everything; finance funds and adjusts \
-wallets, and reads; an auditor reads, the entries of the log too. Every change is an event in the log.
+## Authentication
 
-What is under `/log` proves that the log was not changed: see [The transparency log](/docs/guides/transparency). It is for \
-everyone, without a token, but for the entries themselves: those are for auditors and admins.
+Every request sends `Authorization: Bearer <operator token>`. The token's role determines the permissions:
 
-A method that a path does not have is 405 `E_METHOD_NOT_ALLOWED`, with the header `Allow`: it stands at no operation. Nor do refusals of the HTTP layer: 400 `E_MALFORMED_REQUEST` for what is not HTTP/1.1, 414 `E_URI_TOO_LONG` for a request line over 16 KiB, and 431 `E_HEADERS_TOO_LARGE`. The probes need no token: keep them from the public.";
+- An admin can do everything.
+- Finance can read, and fund and adjust wallets.
+- An auditor can read, including the entries of the transparency log.
+
+Every change is recorded as an event in the log. The probes need no token, so do not expose them to the public.
+
+## Transparency log
+
+The operations under `/log` prove that nobody has changed the log. See \
+[The transparency log](/docs/guides/transparency). They are public and need no token, except for the log's entries, which \
+only auditors and admins can read.
+
+## Errors
+
+Some errors can occur for any request and are not listed with the operations:
+
+- 405 `E_METHOD_NOT_ALLOWED`: the path does not support the method. The header `Allow` lists those that it supports.
+- 400 `E_MALFORMED_REQUEST`: the request is not valid HTTP/1.1.
+- 414 `E_URI_TOO_LONG`: the request line is longer than 16 KiB.
+- 431 `E_HEADERS_TOO_LARGE`: the request has more than 100 headers, or more than 16 KiB of them.";
 
 fn client_api() -> ClientApi {
     (
@@ -87,25 +126,25 @@ fn client_api() -> ClientApi {
     )
 }
 
-/// What both documents say of themselves.
+/// Creates the service of a document, with the metadata that both documents share.
 fn service<T: OpenApi>(api: T, title: &str, text: &str) -> OpenApiService<T, ()> {
     let license = LicenseObject::new("Apache-2.0").identifier("Apache-2.0");
     OpenApiService::new(api, title, "1").description(text).license(license).server(ServerObject::new("/"))
 }
 
-/// The client document's text, with the guides and the promises of the version.
+/// Returns the client document's introduction, with links to the guides and the version's promises.
 fn client_text() -> String {
     let promises = guides::versioning().replacen("# Versioning", "## Versioning", 1);
     format!("{CLIENT_TEXT}\n\n## Guides\n\n{}\n{promises}", guides::links())
 }
 
-/// Everything for clients, a sandbox's too, in one document. It is served in parts: each lets in
-/// others.
+/// Creates the service of the client document, with everything for clients, sandbox operations included. The node serves
+/// it in parts, because each part admits different callers.
 fn client() -> OpenApiService<(ClientApi, sandbox::Sandbox, Sessions, Portal), ()> {
     service((client_api(), sandbox::Sandbox, Sessions, Portal), CLIENT_TITLE, &client_text())
 }
 
-/// A part of a document, to be served.
+/// Creates the service of a part of a document.
 fn part<T: OpenApi>(api: T) -> OpenApiService<T, ()> {
     OpenApiService::new(api, "", "1")
 }
@@ -119,14 +158,15 @@ fn operator_api() -> OperatorApi {
     )
 }
 
-/// Everything for operators and auditors in one document, with the public log; served in parts.
+/// Creates the service of the operator document, with everything for operators and auditors and the public log. The node
+/// serves it in parts.
 fn operators() -> OpenApiService<(OperatorApi, log::Log, probes::Probes), ()> {
     service((operator_api(), log::Log, probes::Probes), "Rewards Ledger: operator API", OPERATOR_TEXT)
 }
 
-/// The finished document of a service.
+/// Returns the finished document of a service.
 fn published<T: OpenApi>(service: &OpenApiService<T, ()>) -> Value {
-    // What poem-openapi writes is JSON; nothing here can fail.
+    // poem-openapi writes valid JSON, so this cannot fail.
     document::finish(serde_json::from_str(&service.spec()).unwrap_or_default())
 }
 
@@ -136,17 +176,17 @@ fn published_client() -> Value {
     document
 }
 
-/// The interactive page of the finished document: scripts and styles are in it, so it works
-/// offline, and a browser asks for nothing else.
+/// Returns the interactive page of the finished document. Scripts and styles are inlined, so the page works offline and
+/// loads nothing else.
 fn page<T: OpenApi>(service: &OpenApiService<T, ()>, document: &Value) -> String {
     let title = document["info"]["title"].as_str().unwrap_or_default();
     let head = format!("<title>{title}</title><link rel=\"icon\" href=\"data:,\">");
-    // The page is made around the unfinished document.
+    // swagger_ui_html() embeds the unfinished document; replace it with the finished one.
     let page = service.swagger_ui_html().replacen(&service.spec(), &document.to_string(), 1);
     page.replacen("<title>Swagger UI</title>", &head, 1)
 }
 
-/// The published documents: each with its path in the repository and its text.
+/// Returns the published documents: path in the repository, and text.
 pub fn documents() -> Vec<(&'static str, String)> {
     vec![
         ("openapi/client-v1.json", document::text(&published_client())),
@@ -157,16 +197,16 @@ pub fn documents() -> Vec<(&'static str, String)> {
 /// The part of the HTTP interface that a listener serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Surface {
-    /// Everything: the only listener's.
+    /// Everything, for the only listener of a node.
     Whole,
-    /// Everything but the operator API, its documents and the metrics: beside an operator listener.
+    /// Everything except the operator API, its documents and the metrics, for a node with a separate operator listener.
     Clients,
-    /// The operator API, its documents, the log and the probes.
+    /// The operator API, its documents, the log and the probes, for the operator listener.
     Operators,
 }
 
 impl Surface {
-    /// Whether a path belongs to it. The log and the probes belong to every one, but for the metrics.
+    /// Whether the listener serves a path. Every listener serves the log and the probes, except for the metrics.
     pub(super) fn serves(self, path: &str) -> bool {
         let is_operators = is_under(path, "/admin") || path == probes::METRICS;
         match self {
@@ -177,7 +217,7 @@ impl Surface {
     }
 }
 
-/// The HTTP interface, or the part of it that a listener serves.
+/// Builds the HTTP interface, or the part of it that a listener serves.
 pub fn app(state: ApiState, surface: Surface) -> impl Endpoint<Output = Response> {
     let (client, operators) = (client(), operators());
     let (client_document, operator_document) = (published_client(), published(&operators));

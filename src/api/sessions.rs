@@ -1,4 +1,4 @@
-//! `/auth`: logging in, carrying a session on, logging out.
+//! `/auth`: logging in, refreshing tokens, logging out.
 
 use poem::http::{HeaderValue, header};
 use poem::{IntoResponse, Request, Response};
@@ -23,13 +23,13 @@ use crate::access::seal::Private;
 use crate::access::sessions::{Granted, PORTAL_LIFETIME};
 use crate::access::tokens::ACCESS_LIFETIME;
 
-/// Who logs in.
+/// The credentials of a user.
 #[derive(Object)]
 struct Login {
-    /// The user's email, upper and lower case being the same.
+    /// Email address of the user. Case does not matter.
     #[oai(validator(min_length = 1, max_length = 254))]
     email: String,
-    /// The user's password.
+    /// Password of the user.
     #[oai(validator(min_length = 1, max_length = 128))]
     password: String,
 }
@@ -40,10 +40,10 @@ impl FromFields for Login {
     }
 }
 
-/// What carries a session on.
+/// A refresh token to exchange for new tokens.
 #[derive(Object)]
 struct Refresh {
-    /// Of the last login or refresh. It is used up by this request.
+    /// Refresh token from the latest login or refresh. This request uses it up.
     #[oai(validator(min_length = 1, max_length = 256))]
     refresh_token: String,
 }
@@ -54,20 +54,20 @@ impl FromFields for Refresh {
     }
 }
 
-/// The tokens of a session. They are never shown again.
+/// The tokens of a session. They are shown only in this response.
 #[derive(Object, Serialize)]
 struct Tokens {
-    /// A JWT, for `Authorization: Bearer`.
+    /// JWT to send as `Authorization: Bearer`.
     access_token: String,
-    /// Always `Bearer`.
+    /// Type of the access token, always `Bearer`.
     token_type: String,
-    /// Seconds for which the access token counts.
+    /// Seconds until the access token expires.
     expires_in: i64,
-    /// For `POST /auth/refresh`, once.
+    /// Token for one call of `POST /auth/refresh`.
     refresh_token: String,
-    /// Until when the refresh token counts.
+    /// Time at which the refresh token expires.
     refresh_expires_at: Timestamp,
-    /// Whose user it is.
+    /// Unique identifier of the user's account.
     account_id: i64,
 }
 
@@ -84,14 +84,14 @@ impl From<Granted> for Tokens {
     }
 }
 
-/// The session has ended.
+/// Confirmation that the session has ended.
 #[derive(Object, Serialize)]
 struct LoggedOut {
-    /// For people.
+    /// Confirmation in plain English.
     message: String,
 }
 
-/// An answer that sets the portal cookie, or with no value takes it back.
+/// A response that sets the portal cookie, or deletes it if there is no value.
 #[derive(Debug)]
 struct WithPortalCookie<R> {
     reply: R,
@@ -106,7 +106,7 @@ impl<R: IntoResponse> IntoResponse for WithPortalCookie<R> {
             None => ("", 0),
         };
         let cookie = format!("{PORTAL_COOKIE}={value}; Path=/; Max-Age={seconds}; HttpOnly; Secure; SameSite=Strict");
-        // Digits, a dot and hex: always a header's value.
+        // The value has only digits, a dot and hex, so it is always a valid header.
         if let Ok(cookie) = HeaderValue::from_str(&cookie) {
             response.headers_mut().insert(header::SET_COOKIE, cookie);
         }
@@ -118,7 +118,10 @@ impl<R: ApiResponse> ApiResponse for WithPortalCookie<R> {
     fn meta() -> MetaResponses {
         let mut meta = R::meta();
         let cookie = || -> MetaHeader {
-            documented_header::<String>("Set-Cookie", "The portal cookie: HttpOnly, Secure, SameSite=Strict.")
+            documented_header::<String>(
+                "Set-Cookie",
+                "The portal session cookie, with `HttpOnly`, `Secure` and `SameSite=Strict`.",
+            )
         };
         meta.responses.iter_mut().for_each(|response| response.headers.push(cookie()));
         meta
@@ -129,10 +132,10 @@ impl<R: ApiResponse> ApiResponse for WithPortalCookie<R> {
     }
 }
 
-/// Why a login is refused.
+/// The reason why a login is rejected.
 enum LoginError {
     Refused(ApiError),
-    /// 429: there are too many of the user, or the address was blocked meanwhile.
+    /// A 429: the user has too many failed logins, or the address was blocked in the meantime.
     Limited(poem::Error),
 }
 
@@ -167,9 +170,9 @@ pub struct Sessions;
 impl Sessions {
     /// Log in
     ///
-    /// Begins a session: an access token for 15 minutes, a refresh token for 7 days, and the portal
-    /// cookie for 8 hours. 401 `E_INVALID_CREDENTIALS` for an unknown email as for a wrong password. Failed logins
-    /// of one user are limited, too: see [Rate limits and polling](/docs/guides/limits).
+    /// Starts a session. Returns an access token, valid for 15 minutes, and a refresh token, valid for 7 days. Also sets the
+    /// portal cookie, valid for 8 hours. An unknown email and a wrong password both return 401 `E_INVALID_CREDENTIALS`.
+    /// Failed logins of a user are rate limited: see [Rate limits and polling](/docs/guides/limits).
     #[oai(path = "/login", method = "post", operation_id = "log_in")]
     async fn log_in(
         &self,
@@ -192,16 +195,16 @@ impl Sessions {
         }
         let (granted, cookie) = state.sessions.log_in(&email, Private::new(password), network).await?;
         if let Err(error) = state.gate.forgive(budget).await {
-            // The session has begun: the user is logged in, with one login less to fail.
-            tracing::warn!(%error, "failed to take back the charge of a login that succeeded");
+            // The session has started, so the login still succeeds. The user has one failed login less left.
+            tracing::warn!(%error, "failed to refund the rate limit for a successful login");
         }
         Ok(WithPortalCookie { reply: NoStore(Reply(granted.into())), value: Some(cookie) })
     }
 
-    /// Refresh the tokens
+    /// Refresh tokens
     ///
-    /// A refresh token counts once. If one comes a second time, it was copied: the whole session ends,
-    /// and the user has to log in again.
+    /// Exchanges a refresh token for a new access token and a new refresh token. A refresh token works only once. A second
+    /// use means that it was copied, so it ends the whole session, and the user must log in again.
     #[oai(path = "/refresh", method = "post", operation_id = "refresh_tokens")]
     async fn refresh(&self, state: State<'_>, body: StrictJson<Refresh>) -> Result<NoStore<Reply<Tokens>>, ApiError> {
         let granted = state.sessions.refresh(&body.0.refresh_token).await?;
@@ -210,7 +213,7 @@ impl Sessions {
 
     /// Log out
     ///
-    /// Ends the session: its tokens and its portal cookie count no more, from the next request on.
+    /// Ends the session. Its tokens and its portal cookie are invalid from the next request on.
     #[oai(path = "/logout", method = "post", operation_id = "log_out")]
     async fn log_out(
         &self,

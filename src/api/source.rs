@@ -1,14 +1,14 @@
-//! Where a request comes from: the socket's address, or what a trusted proxy says.
+//! The source address of a request: the socket's address, or the one that a trusted proxy reports.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ipnet::IpNet;
 use poem::Request;
 
-/// The source IP. `X-Forwarded-For` is read from its end, where the nearest proxy writes, for as
-/// long as what stands before it was said by a trusted one. An IPv4 address in an IPv6 one is itself.
+/// Returns the source IP. It reads `X-Forwarded-For` from the end, where the nearest proxy appends, and continues as long
+/// as a trusted proxy reported the entry. An IPv4-mapped IPv6 address counts as the IPv4 address.
 pub fn source_ip(request: &Request, trusted_proxies: &[IpNet]) -> IpAddr {
-    // A connection has an address; what has none is no connection, but a test.
+    // Every connection has an address. Only a test's request has none.
     let peer = request.remote_addr().as_socket_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), SocketAddr::ip);
     if trusted_proxies.is_empty() {
         return peer.to_canonical();
@@ -21,14 +21,14 @@ fn source(peer: IpAddr, forwarded: &[&str], trusted_proxies: &[IpNet]) -> IpAddr
     let mut source = peer.to_canonical();
     let mut hops = forwarded.iter().flat_map(|value| value.split(',')).rev();
     while trusted_proxies.iter().any(|proxies| proxies.contains(&source)) {
-        // What a trusted proxy cannot be understood to say, it has not said.
+        // An entry that does not parse counts as absent.
         let Some(before) = hops.next().and_then(|hop| address(hop.trim())) else { break };
         source = before.to_canonical();
     }
     source
 }
 
-/// An address, as proxies write it: also with a port, or in brackets.
+/// Parses an address as proxies write it, also with a port or in brackets.
 fn address(text: &str) -> Option<IpAddr> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     bare.parse().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|socket| socket.ip()))
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_trusted_proxies_are_believed() {
+    fn forwarded_addresses_count_only_from_trusted_proxies() {
         let trusted: Vec<IpNet> = ["10.0.0.0/8", "2001:db8::/64"].iter().map(|net| net.parse().unwrap()).collect();
         for (peer, forwarded, expected) in [
             ("192.0.2.1", &[][..], "192.0.2.1"),

@@ -1,4 +1,4 @@
-//! What handlers work with, and what they all need.
+//! State and helpers that all handlers share.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::ledger::{Ledger, Origin};
 use crate::telemetry::Metrics;
 use crate::transparency::PublicLog;
 
-/// What the API works with. Cheap to clone.
+/// State of the API. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ApiState {
     pub ledger: Ledger,
@@ -32,12 +32,12 @@ pub struct ApiState {
     pub operators: Operators,
     pub keyring: Arc<Keyring>,
     pub lifecycle: Lifecycle,
-    /// Proxies whose `X-Forwarded-For` is believed.
+    /// Networks of the proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Arc<[IpNet]>,
     pub metrics: Metrics,
-    /// Serves what only a sandbox has.
+    /// Whether the node serves the operations of a sandbox.
     pub is_sandbox: bool,
-    /// The address by which clients reach the service, without a slash at its end.
+    /// Base URL at which clients reach the service, without a trailing slash.
     pub public_url: Arc<str>,
     pub public_log: PublicLog,
 }
@@ -46,7 +46,7 @@ pub struct ApiState {
 pub type State<'a> = Data<&'a Arc<ApiState>>;
 
 impl ApiState {
-    /// The shard of an account that an operator names.
+    /// Returns the shard of an account that an operator names.
     ///
     /// # Errors
     /// 404 for an unknown account.
@@ -55,56 +55,56 @@ impl ApiState {
         found.map(|(shard, _)| shard).ok_or_else(not_found)
     }
 
-    /// Where the bytes of a product's image are.
+    /// Returns the URL of a product's image.
     pub fn image_url(&self, product: ProductId, image: &ProductImage) -> String {
         format!("{}/api/v1/products/{product}/image/{}", self.public_url, image.version())
     }
 }
 
-/// How the document groups its operations.
+/// Groups of operations in the documents.
 #[derive(Tags)]
 pub enum Tag {
-    /// Ordering vouchers, following orders, reading codes.
+    /// Place, follow and cancel orders, and read the codes of delivered vouchers.
     Orders,
-    /// What can be ordered.
+    /// Browse the products that you can order, and their images.
     Products,
-    /// What countries, currencies and categories there are.
+    /// Look up countries, currencies and product categories.
     Reference,
-    /// Balances, one wallet per currency.
+    /// Wallets hold balances, one wallet per currency.
     Wallets,
-    /// Every movement of money.
+    /// Transactions are the movements of money in wallets.
     Transactions,
-    /// What came in and went out, proved against the log and a bank's statements.
+    /// Reconcile incoming and outgoing money with the log and with bank statements.
     Reconciliation,
-    /// Whom payouts go to.
+    /// Beneficiaries are the recipients of payouts.
     Beneficiaries,
-    /// Money out of a wallet.
+    /// Payouts send money from a wallet to a beneficiary.
     Payouts,
-    /// What only a sandbox has.
+    /// Operations for testing. They exist in a sandbox only.
     Sandbox,
-    /// Being told of what happens to orders.
+    /// Webhooks notify your endpoints of events in the life of your orders.
     Webhooks,
-    /// What was sent to webhooks, and what became of it.
+    /// Deliveries show what was sent to webhooks, with attempts and outcomes.
     Deliveries,
-    /// Logging in as a user of an account.
+    /// Log in and out as a user of an account.
     Sessions,
-    /// The account's own API keys, for its owners.
+    /// Manage the account's API keys. Changes require the role owner.
     #[oai(rename = "API keys")]
     ApiKeys,
-    /// The transparency log: that nobody has changed the past.
+    /// The transparency log proves that nobody has changed past events.
     #[oai(rename = "Transparency log")]
     Log,
-    /// Client organisations, their users and their credentials.
+    /// Accounts are client organisations, with their users and credentials.
     Accounts,
-    /// Products, categories and voucher stock.
+    /// Manage products, categories and voucher stock.
     Catalogue,
-    /// Everything that has happened, as it is recorded.
+    /// Events record everything that has happened.
     Events,
-    /// How a node is, for those who run it.
+    /// Health checks and metrics of a node, for its operators.
     Probes,
 }
 
-/// Who asks, within the request that this task is answering.
+/// Returns the origin of a command: the actor, and the ID of the request that the current task handles.
 pub fn origin(actor: Actor) -> Origin {
     Origin { actor, request_id: current_text() }
 }
@@ -113,20 +113,20 @@ pub fn not_found() -> ApiError {
     ApiError::new(Code::NotFound)
 }
 
-/// The page as the projections count it.
+/// Converts a page to the type of the projections.
 pub fn rows_of(page: Page) -> RowPage {
-    // `Page` lets nothing pass that does not fit.
+    // `Page` accepts only numbers that fit.
     let fit = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     RowPage { number: fit(page.page), size: fit(page.limit) }
 }
 
-/// What to read of each shard for one page of all of them.
+/// Returns the rows to read from each shard to build one page over all shards.
 pub fn rows_of_each(page: Page, shards: usize) -> RowPage {
     if shards == 1 { rows_of(page) } else { rows_of(Page { page: 1, limit: page.offset() + page.limit }) }
 }
 
-/// The page out of what was read of each shard. Ids are from one sequence over all shards: the
-/// newest of each, merged, are the newest.
+/// Merges the rows read from each shard into the page. All shards take IDs from one sequence, so the highest IDs are the
+/// newest rows.
 pub fn newest<R>(read: Vec<(ShardId, Vec<R>)>, page: Page, id: impl Fn(&R) -> i64) -> Vec<(ShardId, R)> {
     let shards = read.len();
     let mut found: Vec<(ShardId, R)> =
@@ -139,13 +139,13 @@ pub fn newest<R>(read: Vec<(ShardId, Vec<R>)>, page: Page, id: impl Fn(&R) -> i6
     found.into_iter().skip(within(page.offset())).take(within(page.limit)).collect()
 }
 
-/// A page of rows as a page of resources.
+/// Converts a page of rows to a page of resources.
 pub fn listed<R, T: Plural>(rows: Rows<R>, page: Page, view: impl FnMut(R) -> T) -> Listed<T> {
     let total = u64::try_from(rows.total).unwrap_or_default();
     Listed::page(rows.rows.into_iter().map(view).collect(), page, total)
 }
 
-/// A time in a query: of a year that both sides can count.
+/// Validates a time in a query. The years 1 to 9999 are valid, which both chrono and Postgres support.
 ///
 /// # Errors
 /// 400 naming the parameter.
@@ -156,23 +156,23 @@ pub fn time(name: &str, time: Option<DateTime<Utc>>) -> Result<Option<DateTime<U
     }
 }
 
-/// An amount that moves: more than nothing, and what `numeric(18, 2)` holds.
+/// Returns the range of amounts that can move: from 0.01 to the maximum of `numeric(18, 2)`.
 pub fn amounts() -> std::ops::RangeInclusive<Decimal> {
     Decimal::new(1, 2)..=Decimal::from_i128_with_scale(999_999_999_999_999_999, 2)
 }
 
-/// An amount that was read within [`amounts`].
+/// Converts an amount that was read within [`amounts`].
 ///
 /// # Errors
-/// 400 naming the field, if it was not.
+/// 400 naming the field, if the amount is out of range.
 pub fn money(field: &str, amount: Decimal) -> Result<ledger_events::Money, ApiError> {
     amount.try_into().map_err(|problem: ledger_events::MoneyError| ApiError::invalid(field, problem.to_string()))
 }
 
-/// The currency that [`super::reference::currency`] has read.
+/// Converts a currency that [`super::reference::currency`] has read.
 ///
 /// # Errors
-/// 400, if it had not.
+/// 400 naming the field `currency`, if the code is not supported.
 pub fn parsed_currency(text: &str) -> Result<Currency, ApiError> {
     text.parse().map_err(|problem: &str| ApiError::invalid("currency", problem))
 }

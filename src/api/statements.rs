@@ -1,6 +1,6 @@
-//! `/api/v1/wallets/:id/statement`: a period of a wallet's life, as JSON or as CSV.
+//! `/api/v1/wallets/:id/statement`: a wallet's statement for a period, as JSON or CSV.
 //!
-//! It is read and sent page by page, however long it is.
+//! It is read and sent page by page, so that memory use does not depend on its length.
 
 mod sending;
 
@@ -22,58 +22,59 @@ use super::transactions::Transaction;
 use crate::ledger::statement::Statement as Movements;
 pub(super) use sending::{Form, Of, Sending};
 
-/// A wallet's statement: `opening_balance` + `total_credits` + `total_refunds` − `total_debits` =
+/// Statement of a wallet for a period. `opening_balance` + `total_credits` + `total_refunds` − `total_debits` =
 /// `closing_balance`.
 #[derive(Object, Serialize)]
 pub(super) struct Statement {
-    /// The wallet.
+    /// Unique identifier of the wallet.
     wallet_id: i64,
-    /// ISO 4217.
+    /// Currency of the wallet, as an ISO 4217 code.
     currency: String,
-    /// When the period begins; null: with the wallet.
+    /// Start of the period; null for the opening of the wallet.
     from: Option<Timestamp>,
-    /// When the period ended; null: with the latest movement.
+    /// End of the period; null for the latest transaction.
     to: Option<Timestamp>,
-    /// The balance at the beginning.
+    /// Balance at the start of the period.
     opening_balance: Money,
-    /// The movements, oldest first.
+    /// Transactions of the period, oldest first.
     transactions: Vec<Transaction>,
-    /// What came in, refunds aside.
+    /// Sum of credits in the period, excluding refunds.
     total_credits: Money,
-    /// What went out.
+    /// Sum of debits in the period.
     total_debits: Money,
-    /// What came back: of orders and of payouts.
+    /// Sum of refunds in the period, for orders and payouts.
     total_refunds: Money,
-    /// The balance at the end.
+    /// Balance at the end of the period.
     closing_balance: Money,
 }
 
-/// From one time, up to another one; either may be open.
+/// Start and end of a period. `None` means unlimited.
 type Period = (Option<DateTime<Utc>>, Option<DateTime<Utc>>);
 
-/// A period that is asked for.
+/// Checks the period from the query.
 ///
 /// # Errors
-/// 400 for one that ends before it begins.
+///
+/// 400 if it ends before it begins.
 pub(super) fn period(from: Option<DateTime<Utc>>, to: Option<DateTime<Utc>>) -> Result<Period, ApiError> {
     let (from, to) = (time("from", from)?, time("to", to)?);
     if from.zip(to).is_some_and(|(from, to)| to < from) {
-        return Err(ApiError::invalid("to", "must not be before from"));
+        return Err(ApiError::invalid("to", "must not be earlier than from"));
     }
     Ok((from, to))
 }
 
-/// Both forms as the document shows them, and the headers that go with them.
+/// Describes both formats, JSON and CSV, and their headers for the published document.
 pub(super) fn responses<T: Type>(more: Vec<MetaHeader>) -> MetaResponses {
-    let text = "A line of column names, `OPENING_BALANCE`, the movements, the three sums and `CLOSING_BALANCE` (RFC 4180). \
-                A text that a spreadsheet would take for a formula begins with an apostrophe.";
+    let text = "CSV (RFC 4180) with a header row, `OPENING_BALANCE`, the transactions, the three sums and \
+                `CLOSING_BALANCE`. Text that a spreadsheet would interpret as a formula is prefixed with an apostrophe.";
     let csv = MetaSchema { description: Some(text), ..MetaSchema::new("string") };
     let content = vec![
         MetaMediaType { content_type: JSON, schema: Data::<T>::schema_ref() },
         MetaMediaType { content_type: "text/csv", schema: MetaSchemaRef::Inline(Box::new(csv)) },
     ];
     let mut headers = vec![
-        documented_header::<Option<String>>("Content-Disposition", "A file's name, for CSV."),
+        documented_header::<Option<String>>("Content-Disposition", "Suggested file name, for CSV only."),
         documented_header::<String>("Vary", "`Accept`"),
     ];
     headers.extend(more);
@@ -94,10 +95,11 @@ pub struct Statements;
 
 #[OpenApi(prefix_path = "/api/v1", tag = "Tag::Wallets")]
 impl Statements {
-    /// Get a statement
+    /// Retrieve a statement
     ///
-    /// The balance at the beginning and at the end of a period, and every movement between, oldest
-    /// first: as JSON, or with `Accept: text/csv` as CSV. What is recorded while it is sent is not in it.
+    /// Returns the balances at the start and the end of a period, and every transaction in between, oldest first. The
+    /// response is JSON, or CSV with `Accept: text/csv`. Transactions recorded while the statement is being sent are not
+    /// included.
     #[oai(path = "/wallets/:id/statement", method = "get", operation_id = "get_statement")]
     #[allow(clippy::too_many_arguments)] // each is a parameter
     async fn get(
@@ -105,13 +107,14 @@ impl Statements {
         caller: Caller,
         state: State<'_>,
         accept: Accept,
-        /// The wallet's id.
+        /// Unique identifier of the wallet.
         id: Path<i64>,
-        /// Movements at this time or later; by default from the wallet's first.
+        /// Only transactions at or after this time. Default: the wallet's first transaction.
         from: Query<Option<DateTime<Utc>>>,
-        /// Movements before this time; by default up to now.
+        /// Only transactions before this time. Default: now.
         to: Query<Option<DateTime<Utc>>>,
-        /// Only the balances and the sums, at once however long the period is: `transactions` is empty.
+        /// Whether to return only balances and sums, which is fast for any period. `transactions` is then empty. Default:
+        /// false.
         totals_only: Query<Option<bool>>,
     ) -> Result<Sending, ApiError> {
         let caller = caller.0;

@@ -1,4 +1,4 @@
-//! `/api/v1/transactions`: every movement of a wallet's money.
+//! `/api/v1/transactions`: the movements of money in wallets.
 
 use chrono::{DateTime, Utc};
 use ledger_events::Money as Amount;
@@ -14,7 +14,10 @@ use super::reply::{Listed, Plural, Reply};
 use super::scalars::{Money, Timestamp};
 use super::state::{State, Tag, listed, not_found, rows_of, time};
 
-/// Whether money came or went.
+/// Direction of a transaction.
+///
+/// - `CREDIT`: the amount was added to the wallet.
+/// - `DEBIT`: the amount was taken from the wallet.
 #[derive(Clone, Copy, Default, Enum, Serialize)]
 #[oai(rename_all = "SCREAMING_SNAKE_CASE")]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -33,7 +36,14 @@ impl TransactionType {
     }
 }
 
-/// What the money moved for.
+/// Reason for a transaction.
+///
+/// - `FUNDING`: money added to the wallet.
+/// - `ORDER`: payment of an order.
+/// - `ORDER_REFUND`: refund of a cancelled order.
+/// - `ADJUSTMENT`: correction by an operator.
+/// - `PAYOUT`: payment to a beneficiary.
+/// - `PAYOUT_REFUND`: refund of a failed or cancelled payout.
 #[derive(Clone, Copy, Enum)]
 #[oai(rename_all = "SCREAMING_SNAKE_CASE")]
 enum TransactionCategory {
@@ -58,32 +68,32 @@ impl TransactionCategory {
     }
 }
 
-/// A movement of a wallet's money.
+/// A movement of money into or out of a wallet.
 #[derive(Object, Serialize)]
 pub struct Transaction {
-    /// Its id.
+    /// Unique identifier of the transaction.
     id: i64,
-    /// The wallet whose money moved.
+    /// Unique identifier of the wallet.
     wallet_id: i64,
-    /// Which way the money went.
+    /// Direction of the transaction: `CREDIT` or `DEBIT`.
     #[oai(rename = "type")]
     #[serde(rename = "type")]
     direction: TransactionType,
-    /// `FUNDING`, `ORDER`, `ORDER_REFUND`, `ADJUSTMENT`, `PAYOUT` or `PAYOUT_REFUND`.
+    /// Reason for the transaction: `FUNDING`, `ORDER`, `ORDER_REFUND`, `ADJUSTMENT`, `PAYOUT` or `PAYOUT_REFUND`.
     category: String,
-    /// Always positive; `type` says which way it went.
+    /// Amount moved, always positive. `type` gives the direction.
     amount: Money,
-    /// The wallet's balance right after it.
+    /// Balance of the wallet right after the transaction.
     balance_after: Money,
-    /// ISO 4217.
+    /// Currency of the wallet, as an ISO 4217 code.
     currency: String,
-    /// The order that it paid or refunded.
+    /// Unique identifier of the order that was paid or refunded; null for other categories.
     order_id: Option<i64>,
-    /// The order's `reference_code`, the funding's reference, or `PAY-` and the payout's id.
+    /// The `reference_code` of the order, the reference of the funding, or `PAY-` followed by the payout's ID; null if none.
     reference: Option<String>,
-    /// For people.
+    /// Description in plain English. Do not parse it.
     description: String,
-    /// When it was made.
+    /// Time at which the money moved.
     created_at: Timestamp,
 }
 
@@ -113,7 +123,7 @@ impl From<wallets::Transaction> for Transaction {
     }
 }
 
-/// What a movement was for, for people.
+/// Returns the description of a transaction in plain English.
 pub fn description(transaction: &wallets::Transaction) -> String {
     let reference = transaction.reference.as_deref().unwrap_or_default();
     match transaction.category {
@@ -127,7 +137,10 @@ pub fn description(transaction: &wallets::Transaction) -> String {
     }
 }
 
-/// An amount in a query, such as 100.00.
+/// Parses an amount in a query, such as 100.00.
+///
+/// # Errors
+/// 400 naming the parameter.
 fn amount(name: &str, text: Option<String>) -> Result<Option<Amount>, ApiError> {
     let invalid = |_| ApiError::invalid(name, "must be an amount such as 100.00");
     text.map(|text| text.parse().map_err(invalid)).transpose()
@@ -137,41 +150,41 @@ pub struct Transactions;
 
 #[OpenApi(prefix_path = "/api/v1", tag = "Tag::Transactions")]
 impl Transactions {
-    /// List wallet movements
+    /// List transactions
     ///
-    /// Newest first.
+    /// Returns the transactions of all wallets of the account, newest first.
     #[oai(path = "/transactions", method = "get", operation_id = "list_transactions")]
     #[allow(clippy::too_many_arguments)] // each is a parameter
     async fn list(
         &self,
         caller: Caller,
         state: State<'_>,
-        /// From 1.
+        /// Page number, from 1. Default: 1.
         page: Query<Option<i64>>,
-        /// Movements on a page: 1 to 100, by default 20.
+        /// Transactions per page, 1 to 100. Default: 20.
         limit: Query<Option<i64>>,
-        /// Only movements of this wallet.
+        /// Only transactions of this wallet.
         wallet_id: Query<Option<i64>>,
-        /// Only movements in this direction.
+        /// Only transactions in this direction.
         #[oai(name = "type")]
         direction: Query<Option<TransactionType>>,
-        /// Only movements of this kind.
+        /// Only transactions of this category.
         category: Query<Option<TransactionCategory>>,
-        /// Only movements of this amount.
+        /// Only transactions of exactly this amount.
         #[oai(validator(pattern = r"^[0-9]{1,16}(\.[0-9]{1,2})?$"))]
         amount: Query<Option<String>>,
-        /// Only movements that left this balance.
+        /// Only transactions after which the balance was exactly this amount.
         #[oai(validator(pattern = r"^[0-9]{1,16}(\.[0-9]{1,2})?$"))]
         balance_after: Query<Option<String>>,
-        /// Only movements of this currency, ISO 4217.
+        /// Only transactions in this currency, as an ISO 4217 code.
         currency: Query<Option<String>>,
-        /// Only movements for this order.
+        /// Only transactions for this order.
         order_id: Query<Option<i64>>,
-        /// Only movements with this reference.
+        /// Only transactions with this reference.
         reference: Query<Option<String>>,
-        /// Only movements at this time or later.
+        /// Only transactions made at or after this time.
         created_from: Query<Option<DateTime<Utc>>>,
-        /// Only movements before this time.
+        /// Only transactions made before this time.
         created_to: Query<Option<DateTime<Utc>>>,
     ) -> Result<Listed<Transaction>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
@@ -192,13 +205,15 @@ impl Transactions {
         Ok(listed(found, page, Transaction::from))
     }
 
-    /// Find a wallet movement
+    /// Retrieve a transaction
+    ///
+    /// Returns one transaction of a wallet of the account.
     #[oai(path = "/transactions/:id", method = "get", operation_id = "get_transaction")]
     async fn get(
         &self,
         caller: Caller,
         state: State<'_>,
-        /// The movement's id.
+        /// Unique identifier of the transaction.
         id: Path<i64>,
     ) -> Result<Reply<Transaction>, ApiError> {
         let caller = caller.0;

@@ -1,4 +1,4 @@
-//! Which user a request is from: `Authorization: Bearer <access token>`, or the portal cookie.
+//! Authentication of users, by `Authorization: Bearer <access token>` or by the portal cookie.
 
 use poem::Request;
 use poem::http::header;
@@ -8,11 +8,11 @@ use super::principal::PORTAL_COOKIE;
 use super::state::ApiState;
 use crate::access::{AccessError, Principal};
 
-/// Finds who calls the portal. A token wins over a cookie. [`super::cross_site`] has refused what a page of another site sent
-/// with the cookie.
+/// Authenticates a user of the portal. A token takes precedence over a cookie. [`super::cross_site`] has already rejected
+/// requests with the cookie that a page of another site sent.
 ///
 /// # Errors
-/// 401 `E_INVALID_TOKEN`.
+/// 401 `E_INVALID_TOKEN` if there is no valid token or cookie.
 pub async fn portal_user(state: &ApiState, request: &Request) -> Result<Principal, ApiError> {
     if let Some(token) = bearer(request) {
         return Ok(state.sessions.by_access_token(token).await?);
@@ -21,7 +21,7 @@ pub async fn portal_user(state: &ApiState, request: &Request) -> Result<Principa
     Ok(state.sessions.by_portal_cookie(cookie).await?)
 }
 
-/// The token of `Authorization: Bearer <token>`. Of two such headers neither is believed.
+/// Returns the token of `Authorization: Bearer <token>`. With more than one such header, it accepts none.
 pub fn bearer(request: &Request) -> Option<&str> {
     let mut values = request.headers().get_all(header::AUTHORIZATION).iter();
     let value = values.next()?.to_str().ok()?;
@@ -29,7 +29,7 @@ pub fn bearer(request: &Request) -> Option<&str> {
     (values.next().is_none() && scheme.eq_ignore_ascii_case("bearer")).then(|| token.trim())
 }
 
-/// A cookie's value. Of several with one name, the first: the one with the longest path (RFC 6265, 5.4).
+/// Returns the value of a cookie. If several have the same name, the first counts: it has the longest path (RFC 6265, 5.4).
 pub fn cookie<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
     let lines = request.headers().get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
     let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bearer_token_is_read_whatever_the_schemes_case() {
+    fn the_bearer_scheme_is_case_insensitive() {
         let request = |line: &'static str| Request::builder().header("authorization", line).finish();
         for (line, found) in [("Bearer abc", Some("abc")), ("bearer abc", Some("abc")), ("Basic abc", None), ("Bearer", None)] {
             assert_eq!(bearer(&request(line)), found, "{line}");

@@ -1,4 +1,4 @@
-//! `/api/v1/orders/:id/vouchers`: the codes of what was delivered.
+//! `/api/v1/orders/:id/vouchers`: the codes of delivered vouchers.
 
 use std::collections::HashSet;
 
@@ -15,25 +15,25 @@ use super::state::{State, Tag, not_found, origin};
 use crate::access::seal::Private;
 use crate::ledger::{Answer, Command, stock};
 
-/// The delivered units of an order.
+/// The delivered vouchers of an order, with their codes.
 #[derive(Object, Serialize)]
 struct Vouchers {
-    /// The vouchers, one a unit.
+    /// The vouchers, one per delivered unit.
     vouchers: Vec<Voucher>,
 }
 
 /// A voucher with its codes.
 #[derive(Object, Serialize)]
 struct Voucher {
-    /// Names the voucher without telling its code.
+    /// Reference number of the voucher. It does not reveal the code.
     voucher_reference_number: String,
-    /// The voucher's code.
+    /// Code of the voucher.
     card_number: String,
-    /// The PIN that goes with the card number.
+    /// PIN that belongs to the card number; null if there is none.
     pin: Option<String>,
-    /// Where the end user can claim it.
+    /// URL at which the end user can claim the voucher; null if there is none.
     claim_url: Option<String>,
-    /// The last day that it is valid, `YYYY-MM-DD`.
+    /// Last day on which the voucher is valid, as `YYYY-MM-DD`; null if it has no expiry date.
     expires_on: Option<String>,
 }
 
@@ -58,21 +58,21 @@ pub struct VoucherCodes;
 
 #[OpenApi(prefix_path = "/api/v1", tag = "Tag::Orders")]
 impl VoucherCodes {
-    /// Read the voucher codes
+    /// Retrieve voucher codes
     ///
-    /// Of the units that were delivered so far. Each read is recorded. 404 once they were erased: the
-    /// order itself is still there.
+    /// Returns the codes of all vouchers of the order that are delivered so far. Every read is recorded. Requires an API
+    /// key, or a user with the role operator or owner. Returns 404 once the codes are erased; the order itself still exists.
     #[oai(path = "/orders/:id/vouchers", method = "get", operation_id = "get_order_vouchers")]
     async fn get(
         &self,
         caller: Caller<ClientOperator>,
         state: State<'_>,
-        /// The order's id.
+        /// Unique identifier of the order.
         id: Path<i64>,
     ) -> Result<NoStore<Reply<Vouchers>>, ApiError> {
         let caller = caller.0;
         let pool = state.ledger.pool();
-        // An unknown order need not trouble the writer.
+        // Rejects an unknown order without using the writer.
         orders::find(pool, caller.shard_id, id.0, Some(caller.account_id)).await?.ok_or_else(not_found)?;
         if stock::are_erased(pool, caller.shard_id, id.0).await? {
             return Err(erased());
@@ -80,12 +80,12 @@ impl VoucherCodes {
         let command = Command::RevealVouchers { account_id: caller.account_id, order_id: id.0 };
         let answer = state.ledger.execute(caller.shard_id, command, origin(caller.actor())).await?;
         let view = answered!(answer, Answer::Order(view) => view)?;
-        // Shown is what the audited event covers, not what was delivered since.
+        // Show only the vouchers that the audit event covers, not those delivered since.
         let covered: HashSet<&str> = view.order.items.iter().flat_map(|item| &item.vouchers).map(String::as_str).collect();
         let mut vouchers = stock::revealed(pool, &state.keyring, caller.shard_id, id.0).await?;
         vouchers.retain(|voucher| covered.contains(&*voucher.reference));
         if vouchers.len() < covered.len() {
-            // Between the two.
+            // The codes were erased after the check above.
             return Err(erased());
         }
         Ok(NoStore(Reply(Vouchers { vouchers: vouchers.into_iter().map(Into::into).collect() })))

@@ -1,4 +1,4 @@
-//! `/api/v1/wallets`: balances.
+//! `/api/v1/wallets`: the wallets of an account and their balances.
 
 use ledger_events::wallet;
 use ledger_projections::wallets;
@@ -13,16 +13,16 @@ use super::reply::{Listed, Plural};
 use super::scalars::{Money, Timestamp};
 use super::state::{State, Tag, listed, rows_of};
 
-/// A wallet: one per currency.
+/// A wallet. An account has at most one per currency.
 #[derive(Object, Serialize)]
 pub struct Wallet {
-    /// Its id.
+    /// Unique identifier of the wallet.
     id: i64,
-    /// ISO 4217.
+    /// Currency of the wallet, as an ISO 4217 code.
     currency: String,
-    /// Never negative.
+    /// Current balance, never negative.
     balance: Money,
-    /// When it last changed.
+    /// Time of the latest change of the balance.
     updated_at: Timestamp,
 }
 
@@ -47,15 +47,15 @@ pub struct Wallets;
 impl Wallets {
     /// List wallets
     ///
-    /// Newest first.
+    /// Returns the account's wallets, newest first.
     #[oai(path = "/wallets", method = "get", operation_id = "list_wallets")]
     async fn list(
         &self,
         caller: Caller,
         state: State<'_>,
-        /// From 1.
+        /// Page number, from 1. Default: 1.
         page: Query<Option<i64>>,
-        /// Wallets on a page: 1 to 100, by default 20.
+        /// Wallets per page, 1 to 100. Default: 20.
         limit: Query<Option<i64>>,
     ) -> Result<Listed<Wallet>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;

@@ -1,4 +1,4 @@
-//! `/api/v1/webhooks`: who is told of what.
+//! `/api/v1/webhooks`: registration and management of webhooks.
 
 use ledger_events::webhook;
 use ledger_events::webhook::WebhookEventType as EventType;
@@ -27,27 +27,33 @@ use crate::ledger::command::{self, CredentialLink, WebhookChange};
 use crate::ledger::texts::{self, Texts, WEBHOOK_NAME as NAME, WEBHOOK_URL as URL};
 use crate::ledger::{Answer, Command, Rendered};
 
-/// What a webhook can be told of.
+/// Type of an event that a webhook can subscribe to. New types may be added.
+///
+/// - `order.created`: an order was placed and debited from the wallet.
+/// - `order.pending`: fulfilment has started to process the order.
+/// - `order.partially_delivered`: some units of the order are delivered.
+/// - `order.delivered`: all units of the order are delivered.
+/// - `order.cancelled`: the order was cancelled, and its undelivered units are refunded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Enum, Serialize)]
 #[oai(rename = "WebhookEventType")]
 pub enum Event {
-    /// Placed, and debited from the wallet.
+    /// The order was placed and debited from the wallet.
     #[oai(rename = "order.created")]
     #[serde(rename = "order.created")]
     Created,
-    /// Fulfilment has taken it up.
+    /// Fulfilment has started to process the order.
     #[oai(rename = "order.pending")]
     #[serde(rename = "order.pending")]
     Pending,
-    /// Every unit is allocated.
+    /// All units are delivered.
     #[oai(rename = "order.delivered")]
     #[serde(rename = "order.delivered")]
     Delivered,
-    /// Some units are allocated.
+    /// Some units are delivered.
     #[oai(rename = "order.partially_delivered")]
     #[serde(rename = "order.partially_delivered")]
     PartiallyDelivered,
-    /// Cancelled; what was not delivered is refunded.
+    /// The order was cancelled, and its undelivered units are refunded.
     #[oai(rename = "order.cancelled")]
     #[serde(rename = "order.cancelled")]
     Cancelled,
@@ -91,7 +97,7 @@ impl From<Event> for EventType {
     }
 }
 
-/// One or more event types, none twice.
+/// Reads a list of one or more event types without duplicates.
 fn events(value: &RawValue) -> Read<Vec<Event>> {
     let events = list(1..=Event::ALL.len(), || one_of(&Event::ALL))(value)?;
     let is_repeated = |(index, event)| events[..index].contains(event);
@@ -110,20 +116,20 @@ fn types(events: Vec<Event>) -> Vec<EventType> {
     events.into_iter().map(Into::into).collect()
 }
 
-/// A new webhook.
+/// A webhook to register.
 #[derive(Object, Serialize)]
 struct RegisterWebhook {
-    /// For people.
+    /// Name of the webhook, for people to recognize it.
     #[oai(validator(min_length = 1, max_length = 100))]
     name: String,
-    /// Where events are sent: `https://`, without user name and password.
+    /// URL that receives the events. It must begin with `https://` and must not contain a user name or a password.
     #[oai(validator(min_length = 1, max_length = 2048))]
     url: String,
-    /// What it is told of.
+    /// Event types that the webhook is subscribed to.
     #[oai(validator(min_items = 1, unique_items))]
     events: Vec<Event>,
-    /// The API credential whose signing secret becomes the token; without one, a token of its own
-    /// is made. Takes the owner's role, or that very credential.
+    /// API credential to link: its signing secret becomes the token. Without it, the service generates a separate token.
+    /// Linking requires the role owner, or a request made with that credential.
     credential_id: Option<i64>,
 }
 
@@ -138,22 +144,22 @@ impl FromFields for RegisterWebhook {
     }
 }
 
-/// What to change; at least one field. What is left out stays.
+/// Changes to a webhook. At least one field is required. Fields that are left out keep their values.
 #[derive(Object, Serialize)]
 struct ChangeWebhook {
-    /// For people.
+    /// Name of the webhook, for people to recognize it.
     #[oai(validator(min_length = 1, max_length = 100))]
     name: Option<String>,
-    /// Where events are sent: `https://`, without user name and password.
+    /// URL that receives the events. It must begin with `https://` and must not contain a user name or a password.
     #[oai(validator(min_length = 1, max_length = 2048))]
     url: Option<String>,
-    /// What it is told of.
+    /// Event types that the webhook is subscribed to.
     #[oai(validator(min_items = 1, unique_items))]
     events: Option<Vec<Event>>,
-    /// An inactive webhook is told of nothing, and its pending deliveries fail.
+    /// Whether the webhook is active. An inactive webhook receives no events, and its pending deliveries fail.
     is_active: Option<bool>,
-    /// The API credential whose signing secret becomes the token, from the next delivery on. Takes the owner's role,
-    /// or that very credential.
+    /// API credential to link: its signing secret becomes the token, from the next delivery on. Linking requires the role
+    /// owner, or a request made with that credential.
     credential_id: Option<i64>,
 }
 
@@ -174,43 +180,43 @@ impl FromFields for ChangeWebhook {
     }
 }
 
-/// A webhook right after it was registered: the one time that its token is shown.
+/// A newly registered webhook. The token is shown only in this response.
 #[derive(Object, Serialize)]
 struct RegisteredWebhook {
-    /// Sent with each delivery as `X-Webhook-ID`.
+    /// Unique identifier of the webhook. Each delivery has it in the header `X-Webhook-ID`.
     id: i64,
-    /// For people.
+    /// Name of the webhook, for people to recognize it.
     name: String,
-    /// Where events are sent.
+    /// URL that receives the events.
     url: String,
-    /// The secret that deliveries are signed with. Keep it; it is never shown again.
+    /// Secret that signs the deliveries. Store it safely: it is not shown again.
     token: String,
-    /// What it is told of.
+    /// Event types that the webhook is subscribed to.
     events: Vec<Event>,
-    /// Whether it is in use.
+    /// Whether the webhook is active. An inactive webhook receives no events.
     is_active: bool,
-    /// When it was made.
+    /// Time at which the webhook was registered.
     created_at: Timestamp,
 }
 
-/// A webhook.
+/// An endpoint of yours that receives events by HTTP POST.
 #[derive(Object, Serialize)]
 struct Webhook {
-    /// Sent with each delivery as `X-Webhook-ID`.
+    /// Unique identifier of the webhook. Each delivery has it in the header `X-Webhook-ID`.
     id: i64,
-    /// For people.
+    /// Name of the webhook, for people to recognize it.
     name: String,
-    /// Where events are sent.
+    /// URL that receives the events.
     url: String,
-    /// What it is told of.
+    /// Event types that the webhook is subscribed to.
     events: Vec<Event>,
-    /// The credential whose signing secret is the token.
+    /// Linked API credential, whose signing secret is the token. Null if the webhook has a separate token.
     credential_id: Option<i64>,
-    /// Whether it is in use.
+    /// Whether the webhook is active. An inactive webhook receives no events.
     is_active: bool,
-    /// When it was made.
+    /// Time at which the webhook was registered.
     created_at: Timestamp,
-    /// When it last changed.
+    /// Time of the webhook's latest change.
     updated_at: Timestamp,
 }
 
@@ -232,7 +238,7 @@ impl Webhook {
         }
     }
 
-    /// A webhook whose texts were erased shows empty ones.
+    /// Builds a webhook with its name and URL from the texts of a page. Erased texts become empty strings.
     fn with_texts(webhook: webhook::Webhook, texts: &Texts) -> Self {
         let erased = Private::new("");
         let name = texts.get(&(NAME, webhook.id)).unwrap_or(&erased);
@@ -245,16 +251,16 @@ impl Webhook {
     }
 }
 
-/// A webhook was deleted; the history of its deliveries stays.
+/// Confirmation that a webhook is deleted. The history of its deliveries is kept.
 #[derive(Object, Serialize)]
 struct DeletedWebhook {
-    /// For people.
+    /// Confirmation in plain English.
     message: String,
-    /// The webhook that was deleted.
+    /// Unique identifier of the deleted webhook.
     webhook_id: i64,
 }
 
-/// Flat, without the wrapper: the specification's one exception.
+/// Renders the response without the `success`/`data` wrapper: the specification's only exception.
 fn registered(answer: &Answer) -> Result<Rendered, serde_json::Error> {
     let Answer::Webhook(WebhookView { webhook, name, url, token: Some(token) }) = answer else { return unrenderable() };
     let body = serde_json::to_string(&RegisteredWebhook {
@@ -269,14 +275,14 @@ fn registered(answer: &Answer) -> Result<Rendered, serde_json::Error> {
     Ok(Rendered { status: 201, body, is_secret: true })
 }
 
-/// A webhook's new token: this answer alone shows it.
+/// The new token of a webhook. It is shown only in this response.
 #[derive(Object, Serialize)]
 struct RotatedToken {
-    /// The webhook.
+    /// Unique identifier of the webhook.
     webhook_id: i64,
-    /// The secret that deliveries are signed with from now on. Keep it; it is never shown again.
+    /// Secret that signs the deliveries from now on. Store it safely: it is not shown again.
     token: String,
-    /// Since when.
+    /// Time of the rotation.
     rotated_at: Timestamp,
 }
 
@@ -290,9 +296,12 @@ fn rotated(answer: &Answer) -> Result<Rendered, serde_json::Error> {
     Ok(Rendered { status: 200, body, is_secret: true })
 }
 
-/// Refuses to link a webhook to a credential of the account for those who may not be shown its signing secret: the
-/// webhook's token is that secret, and is sent to the webhook's URL. A credential that there is not for the account
-/// is left to the ledger, which says so.
+/// Checks that the caller may link a webhook to a credential of the account. The credential's signing secret becomes the
+/// webhook's token, which deliveries send to the webhook's URL. So the caller must be allowed to see that secret.
+/// The ledger rejects a credential that the account does not have.
+///
+/// # Errors
+/// 403 if the caller may not see the secret.
 async fn check_link(state: &ApiState, caller: &Principal, credential: Option<i64>) -> Result<(), ApiError> {
     let Some(id) = credential.filter(|id| !caller.may_see_secret_of(*id)) else { return Ok(()) };
     let found = accounts::load_credentials(&mut *state.ledger.pool().acquire().await?, caller.shard_id, &[id]).await?;
@@ -302,22 +311,22 @@ async fn check_link(state: &ApiState, caller: &Principal, credential: Option<i64
     }
 }
 
-/// The refusal of a client who may not be shown the signing secret of a webhook's credential.
+/// Returns the 403 for a client that may not see the signing secret of a webhook's credential.
 pub(super) fn secret_not_visible() -> ApiError {
     ApiError::new(Code::Forbidden).message(
-        "A webhook shows its credential's signing secret to its URL: linking one, or changing a linked one's URL, takes the \
-         owner's role, or that very credential.",
+        "Linking a webhook to a credential, or changing the URL of a linked webhook, requires the role owner or a request \
+         made with that credential, because the URL receives the credential's signing secret.",
     )
 }
 
-/// A test delivery is on its way.
+/// Confirmation that a test delivery was created.
 #[derive(Object, Serialize)]
 struct WebhookTest {
-    /// For people.
+    /// Confirmation in plain English.
     message: String,
-    /// The delivery, among all others.
+    /// Unique identifier of the test delivery.
     delivery_id: i64,
-    /// The same in the envelope and in the header `X-Event-ID`.
+    /// ID of the event. The envelope's `event_id` and the header `X-Event-ID` have the same value.
     event_id: String,
 }
 
@@ -334,13 +343,14 @@ pub struct Webhooks;
 impl Webhooks {
     /// Register a webhook
     ///
-    /// The answer is flat, and the only one that shows the token. At most 20 webhooks an account.
+    /// Creates a webhook. Its token is shown only in this response, which has no `success` and `data` wrapper. An account
+    /// can have at most 20 webhooks. To verify deliveries, see [Receiving webhooks](/docs/guides/webhooks).
     #[oai(path = "/webhooks", method = "post", operation_id = "register_webhook")]
     async fn register(
         &self,
         caller: Caller<ClientOperator>,
         state: State<'_>,
-        /// A name for this request: the same one again is answered with the first answer.
+        /// Unique key that makes retries safe: a repeated request with the same key returns the first response.
         #[oai(name = "Idempotency-Key")]
         key: IdempotencyKey,
         body: StrictJson<RegisterWebhook>,
@@ -362,15 +372,15 @@ impl Webhooks {
 
     /// List webhooks
     ///
-    /// Newest first.
+    /// Returns the account's webhooks, newest first.
     #[oai(path = "/webhooks", method = "get", operation_id = "list_webhooks")]
     async fn list(
         &self,
         caller: Caller,
         state: State<'_>,
-        /// From 1.
+        /// Page number, from 1. Default: 1.
         page: Query<Option<i64>>,
-        /// Webhooks on a page: 1 to 100, by default 20.
+        /// Webhooks per page, 1 to 100. Default: 20.
         limit: Query<Option<i64>>,
     ) -> Result<Listed<Webhook>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
@@ -381,13 +391,15 @@ impl Webhooks {
         Ok(listed(found, page, |webhook| Webhook::with_texts(webhook, &texts)))
     }
 
-    /// Find a webhook
+    /// Retrieve a webhook
+    ///
+    /// Returns the webhook without its token.
     #[oai(path = "/webhooks/:id", method = "get", operation_id = "get_webhook")]
     async fn get(
         &self,
         caller: Caller,
         state: State<'_>,
-        /// The webhook's id.
+        /// Unique identifier of the webhook.
         id: Path<i64>,
     ) -> Result<Reply<Webhook>, ApiError> {
         let (pool, shard) = (state.ledger.pool(), caller.0.shard_id);
@@ -399,14 +411,15 @@ impl Webhooks {
 
     /// Change a webhook
     ///
-    /// With a `credential_id` the credential's signing secret becomes the token; a webhook stays linked. That, and a new `url`
-    /// of a linked webhook, takes the owner's role or that very credential: the URL is shown the secret.
+    /// Changes the given fields. With `credential_id`, the credential's signing secret becomes the token. A linked webhook
+    /// cannot be unlinked. Linking a webhook, or changing the `url` of a linked one, requires the role owner or a request
+    /// made with that credential. The reason is that the URL receives the secret.
     #[oai(path = "/webhooks/:id", method = "put", operation_id = "change_webhook")]
     async fn change(
         &self,
         caller: Caller<ClientOperator>,
         state: State<'_>,
-        /// The webhook's id.
+        /// Unique identifier of the webhook.
         id: Path<i64>,
         body: StrictJson<ChangeWebhook>,
     ) -> Result<Reply<Webhook>, ApiError> {
@@ -418,7 +431,7 @@ impl Webhooks {
             events: request.events.map(types),
             is_active: request.is_active,
             link: request.credential_id.map(|credential_id| CredentialLink { credential_id, new_secret: random_secret() }),
-            caller: Some(caller),
+            caller: Some(*caller),
         };
         let command = Command::UpdateWebhook { account_id: caller.account_id, webhook_id: id.0, change };
         let answer = state.ledger.execute(caller.shard_id, command, origin(caller.actor())).await?;
@@ -427,16 +440,16 @@ impl Webhooks {
 
     /// Rotate a webhook's token
     ///
-    /// Replaces the token of its own: deliveries are signed with the new one from now on, and no other answer shows it.
-    /// A webhook that is linked to a credential answers 409: rotate the credential's signing secret instead.
+    /// Replaces the webhook's token. Deliveries are signed with the new token from now on. The token is shown only in this
+    /// response. Fails with 409 if the webhook is linked to a credential: rotate the credential's signing secret instead.
     #[oai(path = "/webhooks/:id/rotate-token", method = "post", operation_id = "rotate_webhook_token")]
     async fn rotate_token(
         &self,
         caller: Caller<ClientOperator>,
         state: State<'_>,
-        /// The webhook's id.
+        /// Unique identifier of the webhook.
         id: Path<i64>,
-        /// A name for this request: the same one again is answered with the first answer.
+        /// Unique key that makes retries safe: a repeated request with the same key returns the first response.
         #[oai(name = "Idempotency-Key")]
         key: IdempotencyKey,
         _no_fields: NoFields,
@@ -451,13 +464,13 @@ impl Webhooks {
 
     /// Delete a webhook
     ///
-    /// Its pending deliveries fail; their history stays.
+    /// Deletes the webhook. Its pending deliveries fail. The history of its deliveries is kept.
     #[oai(path = "/webhooks/:id", method = "delete", operation_id = "delete_webhook")]
     async fn delete(
         &self,
         caller: Caller<ClientOperator>,
         state: State<'_>,
-        /// The webhook's id.
+        /// Unique identifier of the webhook.
         id: Path<i64>,
         _no_fields: NoFields,
     ) -> Result<Reply<DeletedWebhook>, ApiError> {
@@ -469,16 +482,16 @@ impl Webhooks {
 
     /// Test a webhook
     ///
-    /// Makes a real delivery with sample data, of the first type it is told of: `order_id` and
-    /// `data.id` are 0, `data.reference_code` is `TEST`. It is signed, retried and listed like any other.
+    /// Creates a real delivery with sample data for the first event type that the webhook is subscribed to. Its `order_id`
+    /// and `data.id` are 0, and `data.reference_code` is `TEST`. It is signed, retried and listed like any other delivery.
     #[oai(path = "/webhooks/:id/test", method = "post", operation_id = "test_webhook")]
     async fn test(
         &self,
         caller: Caller<ClientOperator>,
         state: State<'_>,
-        /// The webhook's id.
+        /// Unique identifier of the webhook.
         id: Path<i64>,
-        /// A name for this request: the same one again is answered with the first answer.
+        /// Unique key that makes retries safe: a repeated request with the same key returns the first response.
         #[oai(name = "Idempotency-Key")]
         key: IdempotencyKey,
         _no_fields: NoFields,

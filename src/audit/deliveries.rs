@@ -1,5 +1,5 @@
-//! Who should have heard what, as of the deliveries projection's checkpoint: folded again into
-//! temporary tables, page by page, and compared; and the worker's record of each delivery.
+//! Audit of deliveries up to the deliveries projection's checkpoint. Folds audience, envelopes and deliveries again into
+//! temporary tables, page by page, and compares them. Also checks the worker's record of each delivery.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,9 +16,9 @@ use crate::ledger::reader::{self, ReadError};
 
 const PAGE_EVENTS: i64 = 5_000;
 
-/// Folds the log up to the checkpoint and compares audience, envelopes and deliveries. Each page's
-/// own rows are compared with it; what replays made of earlier events is kept for the end, where
-/// all that may have been replayed is known.
+/// Folds the log up to the checkpoint, and compares audience, envelopes and deliveries. Each page compares the rows of
+/// its own events. Rows that replays made of earlier events are kept and compared at the end, when all replayed events
+/// are known.
 pub async fn check(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -66,7 +66,7 @@ pub async fn check(
             .await?;
             let differing = made.differing(conn, "pg_temp", shard, Rows::Replayed).await?;
             findings.extend(differing.into_iter().map(Difference::Row));
-            // What a page found is settled by what the replays say of it.
+            // For replayed events, the comparison at the end replaces that of their own page.
             differing_envelopes.retain(|key, _| !replayed.contains(key));
             let keys: Vec<String> = std::mem::take(&mut replayed).into_iter().collect();
             let differing = envelopes.differing(conn, "pg_temp", shard, Rows::Keys(&keys)).await?;
@@ -84,8 +84,8 @@ pub async fn check(
     orphans(conn, shard, findings).await
 }
 
-/// What the projection should have made by now of the events after a position, and has not: where it stands still, no
-/// row of its differs, and events are without their deliveries.
+/// Finds deliveries that the projection should have made by now for the events after a position. If the projection stands
+/// still, none of its rows differs, but events lack their deliveries.
 async fn overdue(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -96,7 +96,7 @@ async fn overdue(
     let due = health::due(conn, shard).await?;
     let (mut at, mut overdue) = (after, 0);
     while at < due {
-        // What is made meanwhile is there or not in one snapshot, with all of the page.
+        // One snapshot, so that concurrent work of the projection is visible completely or not at all within a page.
         sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; TRUNCATE webhook_envelopes, deliveries")
             .execute(&mut *conn)
             .await?;
@@ -116,7 +116,7 @@ async fn overdue(
     Ok(())
 }
 
-/// The events that an event has delivered again.
+/// Returns the events that an event of a replay delivers again.
 fn replayed_by(recorded: &Recorded) -> &[Uuid] {
     match &recorded.event {
         Event::Replay(ReplayEvent::WebhookReplayAdvanced(step)) => &step.events,
@@ -124,7 +124,7 @@ fn replayed_by(recorded: &Recorded) -> &[Uuid] {
     }
 }
 
-/// Puts aside what the page's replays have made.
+/// Keeps the rows that the page's replays have made.
 async fn keep(conn: &mut PgConnection, events: &[String]) -> Result<(), sqlx::Error> {
     sqlx::query(
         "INSERT INTO kept_envelopes SELECT * FROM webhook_envelopes WHERE event_id = ANY ($1::text[]::uuid[]) ON CONFLICT DO NOTHING",
@@ -136,8 +136,8 @@ async fn keep(conn: &mut PgConnection, events: &[String]) -> Result<(), sqlx::Er
     Ok(())
 }
 
-/// An order whose history the log does not hold stops no other: it is left out, and named by the
-/// walk over the streams.
+/// Folds events into the temporary tables. Skips an order whose history is missing from the log, so that it does not stop
+/// the others; the walk over the streams reports it.
 async fn fold(conn: &mut PgConnection, shard: ShardId, events: &mut Vec<Recorded>) -> Result<(), AuditError> {
     let mut folded = 0;
     loop {
@@ -173,7 +173,7 @@ struct State {
     is_of_its_type: Option<bool>,
 }
 
-/// Every delivery has a state that is final or scheduled, and an event in the log.
+/// Checks that every delivery has a state that is final or scheduled, and an event in the log.
 async fn states(conn: &mut PgConnection, shard: ShardId, counts: &mut Counts, findings: &mut Findings) -> Result<(), AuditError> {
     let mut after = i64::MIN;
     loop {
@@ -199,11 +199,11 @@ async fn states(conn: &mut PgConnection, shard: ShardId, counts: &mut Counts, fi
         for state in page {
             let problem = match (state.status.as_deref(), state.attempt_count.unwrap_or_default()) {
                 _ if !state.is_in_log => "its event is not in the log",
-                (None, _) => "has no state: it will never be sent",
+                (None, _) => "has no state, so it will never be sent",
                 _ if state.is_of_its_type == Some(false) => "has a state of another event type",
                 (_, 6..) => "has more than five attempts",
                 (Some("pending"), _) if !state.is_scheduled => "is pending without a next attempt",
-                (Some("pending"), _) if state.is_beyond => "is pending, and due or leased far later than any retry waits",
+                (Some("pending"), _) if state.is_beyond => "is pending, but due or leased much later than any retry waits",
                 (Some("pending"), _) if !state.has_payload => "is pending without a payload",
                 (Some("pending"), 5) if !state.is_claimed => "is pending with every attempt used",
                 (Some("pending" | "delivered" | "failed"), _) => continue,
@@ -214,7 +214,7 @@ async fn states(conn: &mut PgConnection, shard: ShardId, counts: &mut Counts, fi
     }
 }
 
-/// Envelopes of no event, and states of no delivery.
+/// Finds envelopes without an event, and states without a delivery.
 async fn orphans(conn: &mut PgConnection, shard: ShardId, findings: &mut Findings) -> Result<(), AuditError> {
     let mut after = i64::MIN;
     loop {
@@ -230,7 +230,11 @@ async fn orphans(conn: &mut PgConnection, shard: ShardId, findings: &mut Finding
         let Some((last, _)) = page.last() else { break };
         after = *last;
         for (delivery_id, _) in page.into_iter().filter(|(_, is_known)| !is_known) {
-            findings.add(Difference::Delivery { shard, delivery_id, problem: "has a state and is not there".to_owned() });
+            findings.add(Difference::Delivery {
+                shard,
+                delivery_id,
+                problem: "has a state, but the delivery does not exist".to_owned(),
+            });
         }
     }
     let mut after = uuid::Uuid::nil();

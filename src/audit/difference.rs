@@ -1,4 +1,4 @@
-//! What an audit finds.
+//! Differences that an audit finds.
 
 use std::fmt;
 
@@ -7,82 +7,82 @@ use ledger_events::{AccountId, OrderId, Position, ProductId, ShardId};
 use serde::Serialize;
 use uuid::Uuid;
 
-/// One thing that is not as the log or its rules say; one readable line each.
+/// A single inconsistency between the data and the log, or within the log. Its text is one readable line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Difference {
     /// Positions are missing between two events.
     Gap { shard: ShardId, after: Position, next: Position },
-    /// An event stands behind one of a later position, or a second time.
+    /// An event follows one with a later position, or occurs twice.
     Order { shard: ShardId, after: Position, next: Position },
-    /// An import was begun and not ended.
+    /// An import was begun but not completed.
     HalfImported { shard: ShardId, position: Position, total: Position },
-    /// A file's events do not make the root that a checkpoint was signed for. They do at the greatest
-    /// smaller checkpoint that agrees, of `agreed` events: what differs stands after it.
+    /// The events of a file do not yield the root of a signed checkpoint. They do yield the root of the largest smaller
+    /// checkpoint that agrees, of `agreed` events, so the difference is after that one.
     Root { shard: ShardId, source: String, size: u64, agreed: u64 },
-    /// An event is not the one that the tree holds.
+    /// An event differs from the leaf in the tree.
     Leaf { shard: ShardId, source: String, position: Position },
-    /// A checkpoint was signed for more events than there are.
+    /// A checkpoint was signed for more events than exist.
     Short { shard: ShardId, source: String, size: u64, last: Position },
-    /// A checkpoint that nobody who is trusted has signed, or that is none.
+    /// A checkpoint that is invalid, or that no trusted key has signed.
     Note { source: String, problem: String },
-    /// A tile that is missing, or is not made of the tree below it.
+    /// A tile that is missing, or does not match the level of the tree below it.
     Tile { path: String, problem: String },
-    /// A table has rows of a shard that `log_head` does not know.
+    /// A table has rows of a shard without a row in `log_head`.
     Headless { shard: ShardId, table: String },
-    /// `log_head` does not stand at the last event.
+    /// The position in `log_head` differs from the last event's.
     Head { shard: ShardId, head: Position, last: Position },
-    /// A projection claims to have come further than the log goes.
+    /// A projection's checkpoint is after the head of the log.
     Checkpoint { shard: ShardId, projection: &'static str, checkpoint: Position, head: Position },
-    /// An event was recorded before the one at the position before it, or the head before its last.
+    /// An event was recorded before its predecessor, or the head before its last event.
     Time { shard: ShardId, position: Position, recorded_at: DateTime<Utc>, before: DateTime<Utc> },
-    /// A payload or its metadata cannot be decoded.
+    /// The payload or the metadata of an event cannot be decoded.
     Unreadable { shard: ShardId, position: Position, problem: String },
-    /// A stream's versions do not go on by one.
+    /// The versions of a stream are not consecutive.
     Version { shard: ShardId, stream: String, id: i64, position: Position, found: i64, expected: i64 },
-    /// `causation_id` or `correlation_id` names no earlier event.
+    /// `causation_id` or `correlation_id` does not refer to an earlier event.
     Reference { shard: ShardId, position: Position, field: &'static str, event_id: Uuid },
-    /// An event that cannot follow what its stream holds, or breaks a rule of money.
+    /// An event that cannot follow the earlier events of its stream, or that breaks a rule about money.
     Rule { shard: ShardId, stream: &'static str, id: i64, position: Position, problem: String },
-    /// The tree of the transparency log is not that of the events, from this position on.
+    /// The transparency log's tree differs from the events, from this position on.
     Tree { shard: ShardId, position: Position, problem: String },
-    /// A node refuses to sign the transparency log: the database lacks what was signed.
+    /// A node refuses to sign the transparency log, because events that were signed are missing from the database.
     Refused {
         shard: ShardId,
         node: Uuid,
         host: String,
         refused_at: DateTime<Utc>,
         reason: String,
-        /// The first and the last position of which the node remembers other events than the log may have.
+        /// First and last position at which the node remembers events that the log may lack.
         missing: Option<(Position, Position)>,
-        /// The root of the tree up to the last of them, in base64.
+        /// Root of the tree up to the last of these positions, in base64.
         root: Option<String>,
     },
-    /// A row of a projection is not the fold of the log.
+    /// A row of a projection differs from the fold of the log.
     Row(RowDifference),
-    /// The vault's stock does not agree with what an order's events delivered.
+    /// The vault's stock contradicts the events that delivered an order's vouchers.
     Voucher { shard: ShardId, order_id: OrderId, reference: String, problem: String },
-    /// The bytes of a product's image are not those that the log names.
+    /// The bytes of a product's image do not have the hash in the log.
     Image { shard: ShardId, product_id: ProductId, problem: &'static str },
-    /// A delivery without a state that is final or scheduled, or a state without a delivery.
+    /// A delivery without a final or scheduled state, or a state without a delivery.
     Delivery { shard: ShardId, delivery_id: i64, problem: String },
-    /// Deliveries of the events after a position and up to another one, all more than a minute old, are not there: the
-    /// projection has not come to them.
+    /// Deliveries of the events between two positions are missing, although all these events are more than a minute old.
+    /// The projection has not processed them.
     Overdue { shard: ShardId, after: Position, upto: Position, deliveries: i64 },
-    /// A row that opens something, or a sealed value, is not what the service wrote.
+    /// A sealed value, or a row that grants access, differs from what the service wrote.
     Secret { table: &'static str, row: String, problem: String },
-    /// A count or a mark, by which the pages of lists are found, is wrong.
+    /// A count or a page anchor for the pagination of lists is wrong.
     Listing { shard: ShardId, table: String, account_id: AccountId, field: String, stored: Option<i64>, derived: Option<i64> },
 }
 
-/// A row that is not what the fold of the log makes.
+/// A row that differs from the fold of the log.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RowDifference {
     pub table: &'static str,
     pub shard: ShardId,
-    /// The row's id, or the id of its event.
+    /// Id of the row, or of its event.
     pub key: String,
-    /// Which of several rows under the key, as `day 2026-01-31`.
+    /// Distinguishes several rows with the same key, such as `day 2026-01-31`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub part: String,
     pub problem: RowProblem,
@@ -91,9 +91,9 @@ pub struct RowDifference {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "problem", rename_all = "snake_case")]
 pub enum RowProblem {
-    /// The log makes it, the table does not have it.
+    /// The log yields the row, but the table lacks it.
     Missing,
-    /// The table has it, the log does not make it.
+    /// The table has the row, but the log does not yield it.
     Extra,
     Differs {
         fields: Vec<FieldDifference>,
@@ -103,13 +103,13 @@ pub enum RowProblem {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FieldDifference {
     pub field: String,
-    /// What the table has.
+    /// Value in the table.
     pub stored: serde_json::Value,
-    /// What the log makes.
+    /// Value according to the log.
     pub folded: serde_json::Value,
 }
 
-/// The first differences in full, and how many there are.
+/// The number of differences, and the first ones in full.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
     pub differences: Vec<Difference>,
@@ -117,7 +117,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// So many are kept; all are counted.
+    /// Largest number of differences that are kept. All of them are counted.
     pub const KEPT: usize = 1_000;
 
     pub fn add(&mut self, difference: Difference) {
@@ -133,8 +133,8 @@ impl Findings {
 }
 
 impl Difference {
-    /// Between which positions of the log the event is that is not as it was, if it tells. A rule that
-    /// is broken does not: its fault may be another event's.
+    /// Returns the range of positions that contains the changed event, if the difference shows it. A broken rule does
+    /// not, because its cause may be another event.
     pub fn positions(&self) -> Option<(Position, Position)> {
         let fit = |size: u64| Position::try_from(size).unwrap_or(Position::MAX);
         match self {
@@ -159,26 +159,26 @@ impl fmt::Display for Difference {
                 write!(f, "shard {shard}: position {} is missing", after + 1)
             }
             Self::Gap { shard, after, next } => write!(f, "shard {shard}: positions {} to {} are missing", after + 1, next - 1),
-            Self::Order { shard, after, next } => write!(f, "shard {shard}: position {next} stands behind position {after}"),
+            Self::Order { shard, after, next } => write!(f, "shard {shard}: position {next} follows position {after}"),
             Self::Root { shard, source, size, agreed } => {
-                write!(f, "shard {shard}: {source} does not agree with the checkpoint of {size} events: it differs ")?;
+                write!(f, "shard {shard}: {source} contradicts the checkpoint of {size} events: it differs ")?;
                 write!(f, "somewhere in positions {} to {size}", agreed + 1)
             }
             Self::Leaf { shard, source, position } => {
-                write!(f, "shard {shard}, position {position}: the event is not the one that {source} has")
+                write!(f, "shard {shard}, position {position}: the event differs from the one in {source}")
             }
             Self::Short { shard, source, size, last } => {
-                write!(f, "shard {shard}: {source} ends at position {last}, a checkpoint was signed for {size}: ")?;
+                write!(f, "shard {shard}: {source} ends at position {last}, but a checkpoint of {size} events was signed: ")?;
                 write!(f, "positions {} to {size} are missing", last + 1)
             }
             Self::Note { source, problem } => write!(f, "{source}: {problem}"),
             Self::Tile { path, problem } => write!(f, "{path}: {problem}"),
             Self::HalfImported { shard, position, total } => {
-                write!(f, "shard {shard}: an import has stopped at position {position} of {total}")
+                write!(f, "shard {shard}: an import stopped at position {position} of {total}")
             }
-            Self::Headless { shard, table } => write!(f, "shard {shard}: {table} has rows of it, log_head knows no such shard"),
+            Self::Headless { shard, table } => write!(f, "shard {shard}: {table} has rows of this shard, but log_head has none"),
             Self::Head { shard, head, last } => {
-                write!(f, "shard {shard}: log_head stands at {head}, the last event at {last}")
+                write!(f, "shard {shard}: log_head is at position {head}, but the last event is at {last}")
             }
             Self::Checkpoint { shard, projection, checkpoint, head } => {
                 write!(f, "shard {shard}: the checkpoint of {projection} is {checkpoint}, beyond the log's head at {head}")
@@ -188,7 +188,7 @@ impl fmt::Display for Difference {
             }
             Self::Unreadable { shard, problem, .. } => write!(f, "shard {shard}, {problem}"),
             Self::Version { shard, stream, id, position, found, expected } => {
-                write!(f, "shard {shard}, position {position}: {stream} {id} has version {found} where {expected} is next")
+                write!(f, "shard {shard}, position {position}: {stream} {id} has version {found} instead of {expected}")
             }
             Self::Reference { shard, position, field, event_id } => {
                 write!(f, "shard {shard}, position {position}: {field} {event_id} is not an earlier event")
@@ -200,12 +200,12 @@ impl fmt::Display for Difference {
             Self::Refused { shard, node, host, refused_at, reason, missing, root } => {
                 write!(
                     f,
-                    "shard {shard}: node {node} on {host} refuses to sign the transparency log since {refused_at}: {reason}"
+                    "shard {shard}: node {node} on {host} has refused to sign the transparency log since {refused_at}: {reason}"
                 )?;
                 if let Some((from, to)) = missing {
                     let root = root.as_deref().unwrap_or("unknown");
-                    write!(f, "; a tree of {to} events with the root {root} was signed, and of it ")?;
-                    write!(f, "positions {from} to {to} are missing, or the log has other events there")?;
+                    write!(f, "; a tree of {to} events with the root {root} was signed, and of its events those at ")?;
+                    write!(f, "positions {from} to {to} are missing, or differ in the log")?;
                 }
                 Ok(())
             }
@@ -218,16 +218,16 @@ impl fmt::Display for Difference {
             Self::Overdue { shard, after, upto, deliveries } => {
                 write!(
                     f,
-                    "shard {shard}: deliveries of the events in positions {} to {upto} are not made after a minute: ",
+                    "shard {shard}: deliveries of the events in positions {} to {upto} are missing after a minute: ",
                     after + 1
                 )?;
-                write!(f, "{deliveries} are missing")
+                write!(f, "{deliveries} in total")
             }
             Self::Secret { table, row, problem } => write!(f, "{table} {row}: {problem}"),
             Self::Listing { shard, table, account_id, field, stored, derived } => {
                 let or_none = |value: &Option<i64>| value.map_or_else(|| "none".to_owned(), |value| value.to_string());
                 let (stored, derived) = (or_none(stored), or_none(derived));
-                write!(f, "shard {shard}: {table} of account {account_id}: {field} is {stored}, its rows say {derived}")
+                write!(f, "shard {shard}: {table} of account {account_id}: {field} is {stored}, but its rows yield {derived}")
             }
         }
     }

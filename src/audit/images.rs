@@ -1,4 +1,4 @@
-//! The bytes of product images against the hashes by which the log names them.
+//! Compares the bytes of product images with the hashes in the log.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use ledger_events::{ProductId, ShardId};
 
 use super::{Difference, Findings};
 
-/// Looks for the bytes of these products' images, in the caller's snapshot.
+/// Checks the bytes of these products' images, in the caller's snapshot.
 pub async fn check(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -31,7 +31,7 @@ pub async fn check(
     .fetch_all(conn)
     .await?;
     for (product_id, is_missing) in wrong {
-        let problem = if is_missing { "is missing" } else { "is not what its hash says" };
+        let problem = if is_missing { "is missing" } else { "does not match its hash" };
         findings.add(Difference::Image { shard, product_id, problem });
     }
     Ok(())

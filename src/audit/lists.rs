@@ -1,4 +1,4 @@
-//! What pages of lists are found by, compared with the tables it is derived from.
+//! Compares the page anchors and counts of lists with the tables from which they are derived.
 
 use ledger_database::PgConnection;
 use ledger_events::ShardId;
@@ -6,7 +6,7 @@ use ledger_projections::listing::derive;
 
 use super::{Difference, Findings};
 
-/// Compares the marks and counts of a shard in one snapshot.
+/// Compares the page anchors and counts of a shard in one snapshot.
 pub async fn check(conn: &mut PgConnection, shard: ShardId, findings: &mut Findings) -> Result<(), sqlx::Error> {
     let mut tx = conn.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").await?;
     for wrong in derive::differing(&mut tx, shard).await? {

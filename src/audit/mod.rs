@@ -1,7 +1,7 @@
-//! Proving that what is derived is what the log says, and deriving it again.
+//! Audits: verify that derived tables match the log, and rebuild them from it.
 //!
-//! Both read the log in pages and compare tables in pages, each page in a snapshot of its own: no
-//! snapshot is held for longer than a page takes.
+//! Both read the log and compare tables in pages. Each page has its own snapshot, so no snapshot is held longer than one
+//! page takes.
 
 mod deliveries;
 mod difference;
@@ -32,7 +32,7 @@ pub use difference::{Difference, FieldDifference, Findings, RowDifference, RowPr
 pub use rebuild::{Rebuild, Rebuilt, rebuild};
 pub use verify::{Counts, Reach, Report, verify, verify_with};
 
-/// Why an audit could not be done; what it found wrong is a [`Difference`].
+/// Reason why an audit could not run. Inconsistencies that an audit finds are [`Difference`]s.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
     #[error(transparent)]
@@ -41,21 +41,21 @@ pub enum AuditError {
     Read(#[from] ReadError),
     #[error(transparent)]
     Projection(#[from] ProjectionError),
-    #[error("another verify or rebuild is at work on this database: try again when it has ended")]
+    #[error("another verify or rebuild is running on this database: try again when it has ended")]
     Busy,
     #[error(
-        "the tables could not be swapped, something holds them or there was too much to do under their lock: nothing was changed"
+        "the tables could not be swapped, because other sessions use them or the work under their lock took too long: nothing was changed"
     )]
     NotLocked,
-    #[error("the log of shard {shard} has nothing at position {position}: run `verify`")]
+    #[error("the log of shard {shard} has no event at position {position}: run `verify`")]
     Gap { shard: ShardId, position: Position },
-    #[error("the log has events of shard {shard}, of which log_head knows nothing: run `verify`")]
+    #[error("the log has events of shard {shard}, but log_head has no such shard: run `verify`")]
     Headless { shard: ShardId },
-    #[error("a part of the rebuild ended too soon")]
+    #[error("a task of the audit ended too soon")]
     Broken,
 }
 
-/// How far a stage has come: events, or rows where it compares tables.
+/// Progress of a stage, in events, or in rows where it compares tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     pub stage: &'static str,

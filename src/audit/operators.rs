@@ -1,5 +1,5 @@
-//! Operators' tokens in the vault against what the log says of them: which there are, what each may do, whose it is, and
-//! whether it still opens anything. The token itself is in no event.
+//! Compares operators' tokens in the vault with the log: existence, role, owner, and whether a token is revoked. No event
+//! contains the token itself.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,15 +15,15 @@ use crate::ledger::texts::OPERATOR_NAME;
 
 const TABLE: &str = "vault.operators";
 
-/// What the log says of a token.
+/// State of a token according to the log.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
-    /// None for one that was made before that was an event: it can only be revoked.
+    /// None for a token issued before issuing was an event. Such a token can only be revoked.
     issued: Option<(OperatorTokenIssued, DateTime<Utc>)>,
     revoked_at: Option<DateTime<Utc>>,
 }
 
-/// One step of the fold; returns what is wrong with the event.
+/// Folds one event. Returns the problem if the event cannot follow the earlier ones.
 pub fn fold(tokens: &mut HashMap<i64, Told>, recorded: &Recorded, event: &OperatorEvent) -> Option<String> {
     let (is_first, at) = (!tokens.contains_key(&recorded.stream_id), recorded.moment.recorded_at);
     let token = tokens.entry(recorded.stream_id).or_default();
@@ -35,7 +35,7 @@ pub fn fold(tokens: &mut HashMap<i64, Told>, recorded: &Recorded, event: &Operat
         OperatorEvent::OperatorTokenIssued(issued) => _ = token.issued.get_or_insert_with(|| (issued.clone(), at)),
         OperatorEvent::OperatorTokenRevoked(_) => _ = token.revoked_at.get_or_insert(at),
     }
-    is_wrong.then(|| format!("{} does not follow what was before", event.type_and_version().0))
+    is_wrong.then(|| format!("{} cannot follow the earlier events", event.type_and_version().0))
 }
 
 #[derive(sqlx::FromRow)]
@@ -45,11 +45,11 @@ struct Stored {
     role: String,
     created_at: DateTime<Utc>,
     revoked_at: Option<DateTime<Utc>>,
-    /// Of the name's hash.
+    /// Salt of the name's hash.
     salt: Option<Vec<u8>>,
 }
 
-/// Compares the tokens with ids after one and up to another, in the caller's snapshot.
+/// Compares the tokens with ids in a range, in the caller's snapshot. `after` is exclusive, `to` is inclusive.
 pub async fn check(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -90,7 +90,7 @@ impl Stored {
     fn differing(&self, told: &Told) -> Vec<FieldDifference> {
         let mut compared = vec![("revoked_at", json!(self.revoked_at), json!(told.revoked_at))];
         if let Some((issued, at)) = &told.issued {
-            // Without its salt nothing shows that it is the name that the log has the hash of.
+            // Without the salt, the name cannot be compared with the hash in the log.
             let hash = self.salt.as_ref().map(|salt| salted_hash(salt, &self.name));
             compared.push(("name_hash", json!(hash), json!(issued.name_hash)));
             compared.push(("role", json!(self.role), json!(issued.role)));

@@ -1,5 +1,5 @@
-//! Folds the log into the copies: one reader, one worker a projection. Reading, decoding and
-//! writing go on at the same time.
+//! Folds the log into shadow tables: one reader, and one worker per projection. Reading, decoding and writing run
+//! concurrently.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use tokio::sync::mpsc;
 use super::{AuditError, Progress, shadow};
 use crate::ledger::reader::{self, ReadError, Stored};
 
-/// Events in one page, which is one transaction of each worker.
+/// Number of events per page, which is one transaction of each worker.
 const PAGE_EVENTS: i64 = 20_000;
-/// Pages read ahead of the slowest worker.
+/// Number of pages that are read ahead of the slowest worker.
 const PAGES_AHEAD: usize = 2;
 
-/// What is rebuilt together: the tables of one projection.
+/// Tables that are rebuilt together: those of one projection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     Inline(Inline),
@@ -43,12 +43,12 @@ impl Part {
         }
     }
 
-    /// Whether it is written by a projector alone, which its checkpoint stops, and not by writers.
+    /// Returns whether only a projector writes the tables, so that locking its checkpoint stops the writes.
     pub fn catches_up(self) -> bool {
         !matches!(self, Self::Inline(_))
     }
 
-    /// Folds the next events of the log into the copies.
+    /// Folds the next events of the log into the shadow tables.
     pub async fn apply(self, conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) -> Result<(), AuditError> {
         match self {
             Self::Inline(inline) => inline.apply(conn, shard, events).await?,
@@ -66,10 +66,10 @@ impl Part {
     }
 }
 
-/// How far each part has come in a shard's log.
+/// Last folded position of each part in each shard's log.
 pub type Reached = BTreeMap<(&'static str, ShardId), Position>;
 
-/// A part, where it stands, and where it is to go.
+/// A part with its start and end positions.
 #[derive(Clone, Copy, Debug)]
 struct Leg {
     part: Part,
@@ -115,7 +115,7 @@ pub async fn advance(
 
 type Page = Arc<Vec<Recorded>>;
 
-/// Reads and decodes; the next page is read while one is decoded and handed out.
+/// Reads and decodes pages. Reads the next page while the current one is decoded and distributed.
 async fn feed(
     options: &PgConnectOptions,
     shard: ShardId,
@@ -154,7 +154,7 @@ async fn feed(
         let decoded = Arc::new(decoded);
         for queue in queues {
             if queue.send(decoded.clone()).await.is_err() {
-                return Ok(()); // a worker has failed and says why
+                return Ok(()); // a failed worker reports the error itself
             }
         }
         at = last;
@@ -163,7 +163,7 @@ async fn feed(
     reading.await.map_err(|_| AuditError::Broken)
 }
 
-/// A log with a hole has no fold: nothing is derived from it.
+/// Checks that a page has no gap. A log with a gap cannot be folded.
 fn gapless(shard: ShardId, after: Position, page: &[Stored]) -> Result<(), AuditError> {
     let mut expected = after;
     for stored in page {

@@ -1,7 +1,7 @@
-//! The log in the order of its positions: no holes, time that never runs back, payloads that can
-//! be read, references that exist, and movements of money that stand where they belong.
+//! Audit of the log in the order of its positions: no gaps, times that never decrease, payloads that can be decoded,
+//! references to existing events, and movements of money directly after the events that require them.
 //!
-//! That event ids are unique needs no look: the key `events_event_id_key` holds it.
+//! Uniqueness of event ids needs no check: the key `events_event_id_key` guarantees it.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ use crate::ledger::reader::{self, Stored};
 
 const PAGE_EVENTS: i64 = 5_000;
 
-/// Where the log ends: what is appended later is the next audit's.
+/// Returns the end of the log for this audit. Later events belong to the next audit.
 pub async fn head(conn: &mut PgConnection, shard: ShardId, findings: &mut Findings) -> Result<Position, sqlx::Error> {
     let (head, said, last, recorded_at): (Position, DateTime<Utc>, Position, DateTime<Utc>) = sqlx::query_as(
         "SELECT h.position, h.recorded_at, coalesce(e.position, 0), coalesce(e.recorded_at, h.recorded_at) FROM log_head h
@@ -39,7 +39,7 @@ pub async fn head(conn: &mut PgConnection, shard: ShardId, findings: &mut Findin
     Ok(head.max(last))
 }
 
-/// Checks positions 1 to `head`; returns how many events there are.
+/// Checks positions 1 to `head`. Returns the number of events.
 pub async fn check(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -67,16 +67,16 @@ pub async fn check(
     Ok(events)
 }
 
-/// From one event to the next, in the order of positions.
+/// State of the walk from one event to the next, in the order of positions.
 #[derive(Debug)]
 pub struct Walk {
     shard: ShardId,
     last: Position,
     time: Option<DateTime<Utc>>,
     owed: Option<Owed>,
-    /// Whose each wallet is, and in which currency.
+    /// Account and currency of each wallet.
     wallets: HashMap<WalletId, (AccountId, Currency)>,
-    /// The same of every beneficiary that is not deleted.
+    /// Account and currency of each beneficiary that is not deleted.
     beneficiaries: HashMap<BeneficiaryId, (AccountId, Currency)>,
 }
 
@@ -85,7 +85,7 @@ impl Walk {
         Walk { shard, last: 0, time: None, owed: None, wallets: HashMap::new(), beneficiaries: HashMap::new() }
     }
 
-    /// Says what is wrong with the next event; returns it, if it can be read.
+    /// Reports the problems of the next event. Returns the event if it can be decoded.
     pub fn step(&mut self, stored: &Stored, findings: &mut Findings) -> Option<Recorded> {
         let (shard, position) = (self.shard, stored.position);
         if position != self.last + 1 {
@@ -113,12 +113,12 @@ impl Walk {
         Some(recorded)
     }
 
-    /// Money comes out of a wallet of the account that spends it, and goes to a beneficiary of its
-    /// own, in one and the same currency.
+    /// Checks that an order or payout uses a wallet of its own account, and a payout a beneficiary of its own account,
+    /// all in the same currency.
     fn wrong_party(&mut self, recorded: &Recorded) -> Option<String> {
         let id = recorded.stream_id;
         let wrong = |kind: &str, id: i64, account: AccountId, currency: Currency| {
-            Some(format!("{kind} {id} is not one of account {account} in {currency}"))
+            Some(format!("{kind} {id} does not belong to account {account} in {currency}"))
         };
         match &recorded.event {
             Event::Wallet(WalletEvent::WalletOpened(e)) => _ = self.wallets.insert(id, (e.account_id, e.currency)),
@@ -143,7 +143,7 @@ impl Walk {
         None
     }
 
-    /// What was owed must be met by this event, and nothing else may look as if it were.
+    /// Checks that this event is the required movement, and that no other event looks like one.
     pub fn settle(&mut self, next: Option<&Recorded>, findings: &mut Findings) {
         let shard = self.shard;
         let problem = match self.owed.take() {
@@ -164,7 +164,7 @@ impl Walk {
     }
 }
 
-/// Causes and stories must be earlier events, or the event itself.
+/// Checks that causation and correlation ids refer to earlier events, or to the event itself.
 async fn references(
     conn: &mut PgConnection,
     shard: ShardId,

@@ -1,9 +1,9 @@
-//! Derives projections again and puts the result in place, while the service runs: fold the log
-//! into copies of the tables, compare, and under the head lock fold the rest and swap.
+//! Rebuilds projections while the service runs. Folds the log into shadow tables, compares them with the current tables,
+//! and under the head lock folds the rest and swaps the tables.
 //!
-//! Until the swap commits nothing of `public` has changed but the worker's records, which get those of
-//! lost deliveries before, as nobody looks at a record without its delivery. What a rebuild that was
-//! killed leaves of them and in `shadow`, the next one drops.
+//! Until the swap commits, nothing in `public` changes except the worker's records: lost deliveries get theirs before the
+//! swap. That is harmless, because nobody reads a record without its delivery. If a rebuild is killed, the next one drops
+//! these records and what is left in `shadow`.
 
 mod swap;
 
@@ -22,12 +22,12 @@ use super::{AuditError, Difference, Findings, Progress, RowDifference, lock, sha
 use crate::ledger::reader;
 
 const COMPARED_ROWS: i64 = 5_000;
-/// With fewer new events than this the swap is near enough.
+/// Number of new events below which the swap can start.
 const NEAR: i64 = 2_000;
-/// How often a busy log is caught up with before the rest is left to the locked part.
+/// Largest number of rounds of catching up with a busy log before the swap folds the rest under its locks.
 const CATCH_UPS: usize = 20;
 
-/// What to rebuild.
+/// Projections to rebuild.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rebuild {
     Inline(Inline),
@@ -37,7 +37,7 @@ pub enum Rebuild {
 }
 
 impl Rebuild {
-    /// What [`Rebuild::parse`] knows.
+    /// Names that [`Rebuild::parse`] accepts.
     pub const NAMES: [&'static str; 11] = [
         "orders",
         "payouts",
@@ -71,29 +71,30 @@ impl Rebuild {
     }
 }
 
-/// What a rebuild did. The differences are those of the tables that it replaced.
+/// Result of a rebuild. The differences are those of the replaced tables.
 #[derive(Debug, Serialize)]
 pub struct Rebuilt {
     pub projections: Vec<&'static str>,
-    /// Up to which position of each shard: its checkpoint where only a projection that catches up was rebuilt.
+    /// Position in each shard up to which the tables were rebuilt. For an asynchronous projection alone, this is its
+    /// checkpoint.
     pub positions: BTreeMap<ShardId, Position>,
-    /// Rows of each table, shortly before the swap.
+    /// Number of rows of each table shortly before the swap.
     pub rows: BTreeMap<&'static str, i64>,
     pub found: u64,
     pub differences: Vec<Difference>,
 }
 
 impl Rebuilt {
-    /// Whether the tables had been what the log says.
+    /// Returns whether the replaced tables matched the log.
     pub fn was_clean(&self) -> bool {
         self.found == 0
     }
 }
 
-/// Rebuilds as the role of these options, which must own the tables.
+/// Rebuilds projections as the role of these options, which must own the tables.
 ///
-/// Errors with [`AuditError::Busy`] beside a verify or another rebuild, and with
-/// [`AuditError::NotLocked`] when something holds the tables for longer than the retries last.
+/// Returns [`AuditError::Busy`] while a verify or another rebuild runs. Returns [`AuditError::NotLocked`] when other
+/// sessions hold the tables until the retries are exhausted.
 pub async fn rebuild(options: &PgConnectOptions, which: Rebuild, progress: impl Fn(Progress)) -> Result<Rebuilt, AuditError> {
     let parts = which.parts();
     let mut conn = shadow::connect(options, "rewards-ledger rebuild").await?;
@@ -103,7 +104,7 @@ pub async fn rebuild(options: &PgConnectOptions, which: Rebuild, progress: impl 
     shadow::prepare(&mut conn, &tables).await?;
     let mut found = Found::default();
     for (shard, table) in shards::headless(&mut conn).await? {
-        // What nobody folds would be lost with the tables that go.
+        // The rebuild folds only known shards, so rows of this shard would be lost with the replaced tables.
         if table == "events" {
             return Err(AuditError::Headless { shard });
         }
@@ -141,7 +142,7 @@ pub async fn rebuild(options: &PgConnectOptions, which: Rebuild, progress: impl 
         if work.found.touched.values().map(BTreeSet::len).sum::<usize>() < usize::try_from(NEAR).unwrap_or(usize::MAX) {
             break;
         }
-        // Compared now, it need not be compared under the lock.
+        // Compare these rows now, so that this need not happen under the locks.
         let touched = std::mem::take(&mut work.found.touched);
         for ((name, shard), keys) in touched {
             work.compare(&mut conn, find(name)?, shard, Compare::Keys(keys.into_iter().collect())).await?;
@@ -154,8 +155,8 @@ pub async fn rebuild(options: &PgConnectOptions, which: Rebuild, progress: impl 
         }
     }
     let positions = work.swap_in(options, &mut conn, &progress).await?;
-    // Derived from the tables that are in place now; a rebuild that is killed before leaves what
-    // `verify` finds and the next rebuild puts right.
+    // The lists are derived from the tables that are now in place. If the rebuild is killed before this, `verify` finds
+    // the differences and the next rebuild corrects them.
     if work.parts.iter().any(|part| matches!(part, Part::Deliveries | Part::Inline(Inline::Orders))) {
         for shard in work.shards.clone() {
             derive::derive_again(&mut conn, shard, delivery_projection::NAME).await?;
@@ -182,28 +183,28 @@ struct Work {
     shards: Vec<ShardId>,
     reached: Reached,
     found: Found,
-    /// From then on it matters which rows are written.
+    /// Whether the comparison has begun, so that rows written from now on must be recorded in `touched`.
     is_compared: bool,
     /// Worker's records that seem to have no delivery.
     strays: Vec<(ShardId, i64)>,
-    /// Deliveries with a later id were drawn by the rebuild, or by the projector beside it.
+    /// Start of the delivery ids assigned since the rebuild began, by it or by the projector.
     first_id: i64,
-    /// Up to which id the worker has a record of them.
+    /// Highest of these ids up to which the worker has records, for each shard.
     adopted: BTreeMap<ShardId, i64>,
 }
 
-/// What the comparisons know; an attempt to swap that fails takes its part back.
+/// State of the comparisons. A failed attempt to swap restores the previous state.
 #[derive(Clone, Default)]
 struct Found {
-    /// Rows that were written since they were compared.
+    /// Rows that were written after they were compared.
     touched: BTreeMap<(&'static str, ShardId), BTreeSet<String>>,
-    /// A row that is compared twice differs once.
+    /// Rows that were reported, so that a row that is compared twice is reported once.
     reported: BTreeSet<(&'static str, ShardId, String)>,
     findings: Findings,
 }
 
 impl Work {
-    /// Where a part may be folded to: what its public tables hold.
+    /// Returns the position up to which a part can be folded: the one that its public tables have reached.
     async fn target(conn: &mut PgConnection, shard: ShardId, part: Part) -> Result<Position, sqlx::Error> {
         match part {
             Part::Inline(_) => reader::head(conn, shard).await,
@@ -216,7 +217,7 @@ impl Work {
         self.reached.get(&(part.name(), shard)).copied().unwrap_or_default()
     }
 
-    /// Folds all parts until little is left, and remembers which rows that has touched.
+    /// Folds all parts until few events are left, and records the rows that these events change.
     async fn catch_up(
         &mut self,
         options: &PgConnectOptions,
@@ -284,8 +285,8 @@ impl Work {
         Ok(())
     }
 
-    /// Compares rows in a snapshot of their own, leaving out those that the log has touched after
-    /// the position that the copies stand at: they are compared once more.
+    /// Compares rows in a separate snapshot. Excludes rows that events after the shadow tables' position have changed;
+    /// these rows are compared again later.
     async fn compare(
         &mut self,
         conn: &mut PgConnection,

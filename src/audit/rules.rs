@@ -1,4 +1,4 @@
-//! The rules that every history keeps, whoever wrote it: pure, over events and folded states.
+//! Rules that every history must follow, whoever wrote it. They are pure functions of events and folded states.
 
 use ledger_events::beneficiary::{Beneficiary, BeneficiaryEvent};
 use ledger_events::order::{Order, OrderEvent};
@@ -7,7 +7,7 @@ use ledger_events::price::{price, refund_due};
 use ledger_events::wallet::{Movement, Purpose, Wallet, WalletEvent};
 use ledger_events::{Event, Money, Recorded, StreamType, TransactionId, WalletId};
 
-/// The movement of money that must directly follow an event of an order or payout.
+/// The wallet movement that must directly follow an event of an order or payout.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Owed {
     pub stream: StreamType,
@@ -17,12 +17,12 @@ pub struct Owed {
     pub is_refund: bool,
     amount: Money,
     transaction_id: Option<TransactionId>,
-    /// A refund's event does not name it; what was paid does.
+    /// None for a refund, whose event does not name the wallet. The payment's event names it.
     wallet_id: Option<WalletId>,
 }
 
 impl Owed {
-    /// What an event owes, if anything.
+    /// Returns the movement that an event requires, if any.
     pub fn by(recorded: &Recorded) -> Option<Owed> {
         let (order, payout) = (Purpose::Order(recorded.stream_id), Purpose::Payout(recorded.stream_id));
         let (purpose, is_refund, amount, transaction_id, wallet_id) = match &recorded.event {
@@ -45,7 +45,7 @@ impl Owed {
         if self.is_refund { self.purpose.refund() } else { self.purpose.payment() }
     }
 
-    /// What is wrong with the event that stands where the movement is owed.
+    /// Checks the event at the position of the required movement. Returns the problem, if any.
     pub fn unmet_by(&self, next: Option<&Recorded>) -> Option<String> {
         let noun = if self.is_refund { "refund" } else { "payment" };
         let movement = next.and_then(|next| match &next.event {
@@ -55,13 +55,16 @@ impl Owed {
         let Some((wallet_id, movement)) =
             movement.filter(|(_, m)| m.category == self.category() && m.purpose == Some(self.purpose))
         else {
-            return Some(format!("its {noun} of {} does not follow", self.amount));
+            return Some(format!("its {noun} of {} is not the next event", self.amount));
         };
         if movement.amount != self.amount {
             return Some(format!("its {noun} is {} instead of {}", movement.amount, self.amount));
         }
         if Some(movement.transaction_id) != self.transaction_id {
-            return Some(format!("its {noun} is transaction {}, it names {:?}", movement.transaction_id, self.transaction_id));
+            return Some(format!(
+                "its {noun} is transaction {}, but it names {:?}",
+                movement.transaction_id, self.transaction_id
+            ));
         }
         match self.wallet_id {
             Some(named) if named != wallet_id => Some(format!("its {noun} is in wallet {wallet_id} instead of {named}")),
@@ -69,7 +72,7 @@ impl Owed {
         }
     }
 
-    /// What is wrong with a movement for an order or payout, for which nothing was owed.
+    /// Returns the problem of a movement for an order or payout that no event required.
     pub fn not_owed(recorded: &Recorded) -> Option<String> {
         let (verb, amount, purpose) = match &recorded.event {
             Event::Wallet(WalletEvent::WalletDebited(e)) => ("debits", e.amount, e.purpose),
@@ -82,11 +85,11 @@ impl Owed {
             (Purpose::Payout(id), "debits") => ("payout", id, "requested"),
             (Purpose::Payout(id), _) => ("payout", id, "failed or cancelled"),
         };
-        Some(format!("{verb} {amount} for {kind} {id}, which was not {missing} right before"))
+        Some(format!("{verb} {amount} for {kind} {id}, which was not {missing} by the preceding event"))
     }
 }
 
-/// What is wrong with an event of an order that stood as `before`.
+/// Returns the problem of an event of an order in the state `before`, if any.
 pub fn of_order(before: Option<&Order>, event: &OrderEvent) -> Option<String> {
     let order = match (before, event) {
         (None, OrderEvent::OrderPlaced(placed)) => {
@@ -97,7 +100,7 @@ pub fn of_order(before: Option<&Order>, event: &OrderEvent) -> Option<String> {
                 {
                     None
                 }
-                Ok(price) => Some(format!("its amount is {}, its price is {}", placed.amount, price.amount)),
+                Ok(price) => Some(format!("its amount is {}, but its price is {}", placed.amount, price.amount)),
                 Err(error) => Some(format!("it cannot be priced: it {error}")),
             };
         }
@@ -115,19 +118,21 @@ pub fn of_order(before: Option<&Order>, event: &OrderEvent) -> Option<String> {
         OrderEvent::OrderDelayed(_) => None,
         OrderEvent::OrderPartiallyDelivered(e) => {
             let is_part = !e.vouchers.is_empty() && count(&e.vouchers) < order.undelivered_quantity();
-            (!is_part).then(|| format!("{} units are no part of {}", e.vouchers.len(), order.undelivered_quantity()))
+            (!is_part).then(|| {
+                format!("{} delivered units are not a part of the remaining {}", e.vouchers.len(), order.undelivered_quantity())
+            })
         }
         OrderEvent::OrderDelivered(e) => (count(&e.vouchers) != order.undelivered_quantity())
-            .then(|| format!("{} units are delivered where {} are missing", e.vouchers.len(), order.undelivered_quantity())),
+            .then(|| format!("{} units are delivered, but {} remain", e.vouchers.len(), order.undelivered_quantity())),
         OrderEvent::OrderCancelled(e) => match refund_due(order.placed.amount, order.delivered_quantity, order.placed.quantity) {
             Ok(due) if due == e.refunded_amount => None,
-            Ok(due) => Some(format!("its refund is {}, due is {due}", e.refunded_amount)),
+            Ok(due) => Some(format!("its refund is {} instead of {due}", e.refunded_amount)),
             Err(error) => Some(format!("its refund cannot be computed: it {error}")),
         },
     }
 }
 
-/// What is wrong with an event of a payout that stood as `before`.
+/// Returns the problem of an event of a payout in the state `before`, if any.
 pub fn of_payout(before: Option<&Payout>, event: &PayoutEvent) -> Option<String> {
     let name = event.type_and_version().0;
     let payout = match (before, event) {
@@ -145,10 +150,10 @@ pub fn of_payout(before: Option<&Payout>, event: &PayoutEvent) -> Option<String>
         PayoutEvent::PayoutCancelled(e) => e.refunded_amount,
     };
     let paid = payout.requested.amount;
-    (refunded != paid).then(|| format!("its refund is {refunded}, due is {paid}"))
+    (refunded != paid).then(|| format!("its refund is {refunded} instead of {paid}"))
 }
 
-/// What is wrong with an event of a beneficiary that stood as `before`.
+/// Returns the problem of an event of a beneficiary in the state `before`, if any.
 pub fn of_beneficiary(before: Option<&Beneficiary>, event: &BeneficiaryEvent) -> Option<String> {
     match (before, event) {
         (None, BeneficiaryEvent::BeneficiaryAdded(_)) => None,
@@ -163,7 +168,7 @@ fn count(vouchers: &[String]) -> i32 {
     i32::try_from(vouchers.len()).unwrap_or(i32::MAX)
 }
 
-/// What is wrong with an event of a wallet, given the state that the fold made of it.
+/// Returns the problem of an event of a wallet, given the state `after` it.
 pub fn of_wallet(is_first: bool, event: &WalletEvent, after: Option<&Wallet>) -> Option<String> {
     let Some(wallet) = after else { return Some(format!("begins with {}", event.type_and_version().0)) };
     let Some(movement) = Movement::of(event) else { return (!is_first).then(|| "is opened a second time".to_owned()) };
@@ -175,6 +180,6 @@ pub fn of_wallet(is_first: bool, event: &WalletEvent, after: Option<&Wallet>) ->
     }
     (movement.balance_after != wallet.balance).then(|| {
         let (id, said) = (movement.transaction_id, movement.balance_after);
-        format!("transaction {id} says the balance after it is {said}, the movements make {}", wallet.balance)
+        format!("transaction {id} states the balance after it as {said}, but the movements add up to {}", wallet.balance)
     })
 }

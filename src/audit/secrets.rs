@@ -1,7 +1,7 @@
-//! What opens something, against what the log commits to: API keys, operators' tokens, passwords, sessions, signing
-//! secrets, webhooks' URLs and tokens, and the data keys that texts are sealed under.
+//! Compares values that grant access with what the log commits to: API keys, operators' tokens, passwords, sessions,
+//! signing secrets, webhooks' URLs and tokens, and the data keys that texts are sealed under.
 //!
-//! Without the master key nothing but missing rows can be found.
+//! Without the master key, only missing rows can be found.
 
 use std::collections::HashMap;
 
@@ -22,15 +22,15 @@ use crate::access::seal::{Keyring, Private, salted_hash};
 use crate::ledger::keys;
 use crate::ledger::texts::{EMAIL, VaultError, WEBHOOK_TOKEN, WEBHOOK_URL};
 
-/// Rows in a statement.
+/// Number of rows per statement.
 const PAGE: i64 = 5_000;
 
-/// The token's id, its role, its hash, the MAC.
+/// Columns of an operator's token: id, role, token hash, MAC.
 type OperatorRow = (i64, String, Vec<u8>, Option<Vec<u8>>);
-/// The token's hash, its session, its end, the MAC.
+/// Columns of a refresh token: token hash, session id, expiry time, MAC.
 type RefreshTokenRow = (Vec<u8>, i64, DateTime<Utc>, Option<Vec<u8>>);
 
-/// What a stream's events commit to, the latest of each.
+/// Latest commitments of a stream's events.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
     row_mac: Option<String>,
@@ -38,7 +38,7 @@ pub struct Told {
     url_hash: Option<String>,
 }
 
-/// One step of the fold.
+/// Folds one event into the commitments.
 pub fn fold(told: &mut HashMap<i64, Told>, recorded: &Recorded) {
     let of_stream = || recorded.stream_id;
     match &recorded.event {
@@ -65,7 +65,8 @@ pub fn fold(told: &mut HashMap<i64, Told>, recorded: &Recorded) {
     }
 }
 
-/// Streams whose rows are compared, with ids after one and up to another, and what the log says of them.
+/// Ids of the compared streams, as a range that excludes its start and includes its end, and their commitments in the
+/// log.
 #[derive(Clone, Copy)]
 pub struct Streams<'a> {
     pub shard: ShardId,
@@ -79,10 +80,10 @@ impl Streams<'_> {
     }
 }
 
-/// What is wrong with a row's MAC, if anything.
+/// Compares the MAC of a row. Returns the problem, if any.
 fn problem(keyring: &Keyring, row: Row<'_>, committed: Option<&str>, stored: Option<&[u8]>) -> Option<&'static str> {
     let made = keyring.row_mac(row).ok()?;
-    let differs = "is not the row that this service wrote: it was replaced or changed";
+    let differs = "differs from the row that this service wrote: it was replaced or changed";
     match (committed, stored) {
         (Some(committed), _) if committed != hex::encode(made) => Some(differs),
         // A node of an earlier release may have reset the password.
@@ -108,7 +109,7 @@ struct CredentialRow {
     secret_mac: Option<Vec<u8>>,
 }
 
-/// API keys and signing secrets, in the caller's snapshot.
+/// Compares API keys and signing secrets, in the caller's snapshot.
 pub async fn credentials(
     conn: &mut PgConnection,
     streams: Streams<'_>,
@@ -149,7 +150,7 @@ pub async fn credentials(
             Ok(secret) => {
                 let row_of = Row::SigningSecret { id, secret: secret.expose() };
                 if problem(keyring, row_of, told.secret_mac.as_deref(), row.secret_mac.as_deref()).is_some() {
-                    add(findings, TABLE, id, "its signing secret is not the one that was made last");
+                    add(findings, TABLE, id, "its signing secret is not the latest one");
                 }
             }
         }
@@ -157,7 +158,7 @@ pub async fn credentials(
     Ok(())
 }
 
-/// Operators' tokens, in the caller's snapshot. That each is in the log is looked at elsewhere.
+/// Compares operators' tokens, in the caller's snapshot. The module `operators` checks that each is in the log.
 pub async fn operators(
     conn: &mut PgConnection,
     streams: Streams<'_>,
@@ -181,7 +182,7 @@ pub async fn operators(
     Ok(())
 }
 
-/// A text of the vault beside its row: salt, sealed, key id, sealed key.
+/// A text of the vault, with its salt, its data key's id and the sealed data key.
 #[derive(FromRow)]
 struct TextRow {
     salt: Option<Vec<u8>>,
@@ -191,11 +192,11 @@ struct TextRow {
 }
 
 impl TextRow {
-    /// What is wrong with a text that the log has this hash of.
+    /// Checks a text against its hash in the log. Returns the problem, if any.
     fn problem(&self, keyring: Option<&Keyring>, kind: &str, id: i64, hash: Option<&str>) -> Option<String> {
-        let (Some(salt), Some(sealed)) = (&self.salt, &self.sealed) else { return Some("is gone".to_owned()) };
+        let (Some(salt), Some(sealed)) = (&self.salt, &self.sealed) else { return Some("is missing".to_owned()) };
         if self.key_id.is_some() && self.data_key.is_none() {
-            return Some("cannot be opened: its data key is gone".to_owned());
+            return Some("cannot be opened: its data key is missing".to_owned());
         }
         let keyring = keyring?;
         let open = || -> Result<Private, VaultError> {
@@ -220,7 +221,7 @@ struct UserRow {
     email: TextRow,
 }
 
-/// Users' passwords and emails, in the caller's snapshot.
+/// Compares users' passwords and email addresses, in the caller's snapshot.
 pub async fn users(
     conn: &mut PgConnection,
     streams: Streams<'_>,
@@ -261,7 +262,7 @@ pub async fn users(
     Ok(())
 }
 
-/// Webhooks' URLs and tokens, in the caller's snapshot.
+/// Compares webhooks' URLs and tokens, in the caller's snapshot.
 pub async fn webhooks(
     conn: &mut PgConnection,
     streams: Streams<'_>,
@@ -286,7 +287,7 @@ pub async fn webhooks(
         .await?;
         for TextOf { id, text } in rows {
             let Some(webhook) = webhooks.get(&id) else { continue };
-            // One that is signed for with a credential's secret needs no token.
+            // A webhook that signs with a credential's secret needs no token.
             if kind == WEBHOOK_TOKEN && webhook.credential_id.is_some() && text.sealed.is_none() {
                 continue;
             }
@@ -307,7 +308,7 @@ struct TextOf {
     text: TextRow,
 }
 
-/// Data keys: every one that something is sealed under is there, and opens.
+/// Checks that every data key in use exists and can be opened.
 pub async fn data_keys(conn: &mut PgConnection, keyring: Option<&Keyring>, findings: &mut Findings) -> Result<(), sqlx::Error> {
     let missing: Vec<(i64, i64)> = sqlx::query_as(
         "SELECT of.key_id, count(*) FROM (
@@ -318,7 +319,7 @@ pub async fn data_keys(conn: &mut PgConnection, keyring: Option<&Keyring>, findi
     .fetch_all(&mut *conn)
     .await?;
     for (id, values) in missing {
-        add(findings, "vault.data_keys", id, format!("is gone: {values} texts or vouchers cannot be opened any more"));
+        add(findings, "vault.data_keys", id, format!("is missing: {values} texts or vouchers can no longer be opened"));
     }
     let Some(keyring) = keyring else { return Ok(()) };
     let mut after = (ShardId::MIN, i64::MIN);
@@ -351,7 +352,7 @@ struct SessionRow {
     mac: Option<Vec<u8>>,
 }
 
-/// Sessions and refresh tokens. They are not in the log: their MACs alone say who made them.
+/// Compares sessions and refresh tokens. The log has no events for them, so only their MACs prove who wrote them.
 pub async fn sessions(conn: &mut PgConnection, keyring: &Keyring, findings: &mut Findings) -> Result<(), sqlx::Error> {
     let mut after = i64::MIN;
     loop {
@@ -400,7 +401,7 @@ pub async fn sessions(conn: &mut PgConnection, keyring: &Keyring, findings: &mut
     }
 }
 
-/// Whether the keyring opens the check values; from then on it makes the MACs of this ledger.
+/// Returns whether the keyring opens the check values. If so, the keyring computes the MACs of this ledger from now on.
 pub async fn adopt(conn: &mut PgConnection, keyring: &Keyring, findings: &mut Findings) -> Result<bool, sqlx::Error> {
     let known = master_keys::load(&mut *conn).await?;
     match master_keys::adopt(keyring, &known) {

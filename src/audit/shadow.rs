@@ -1,12 +1,12 @@
-//! The schema where a rebuild prepares its tables, and the swap.
+//! The schema `shadow`, in which a rebuild prepares its tables, and the functions for swapping them.
 
 use ledger_database::{Connector, PgConnection};
 use sqlx::postgres::PgConnectOptions;
 
 const FUNCTIONS: &str = include_str!("shadow.sql");
 
-/// Statements name the projections' tables without a schema, so here they mean the copies; what
-/// has no copy is found in `public`.
+/// Connects with a search path in which unqualified table names refer to the shadow tables. Tables without a shadow are
+/// found in `public`.
 pub async fn connect(options: &PgConnectOptions, name: &'static str) -> Result<PgConnection, sqlx::Error> {
     let options = options.clone().application_name(name).options([
         ("search_path", "shadow,public"),
@@ -15,7 +15,7 @@ pub async fn connect(options: &PgConnectOptions, name: &'static str) -> Result<P
         ("statement_timeout", "0"),
         ("lock_timeout", "0"),
         ("idle_in_transaction_session_timeout", "60000"),
-        // A crash ends the rebuild anyway, and the swap is committed with the rest on disk.
+        // A crash ends the rebuild anyway. The swap commits synchronously, which flushes everything before it.
         ("synchronous_commit", "off"),
         ("work_mem", "64MB"),
         ("maintenance_work_mem", "256MB"),
@@ -28,13 +28,13 @@ pub async fn install(conn: &mut PgConnection) -> Result<(), sqlx::Error> {
     Ok(())
 }
 
-/// Empty copies; those that an earlier rebuild left behind go.
+/// Creates empty shadow tables. Drops those that an earlier rebuild left behind.
 pub async fn prepare(conn: &mut PgConnection, tables: &[&str]) -> Result<(), sqlx::Error> {
     sqlx::query("SELECT pg_temp.prepare(t) FROM unnest($1::name[]) AS t").bind(tables).execute(conn).await?;
     Ok(())
 }
 
-/// The indexes that the bulk did without.
+/// Creates the indexes that were omitted to speed up the bulk of the fold.
 pub async fn finish(conn: &mut PgConnection, table: &str) -> Result<(), sqlx::Error> {
     sqlx::query("SELECT pg_temp.finish($1::name)").bind(table).execute(conn).await?;
     Ok(())

@@ -1,8 +1,8 @@
--- What a rebuild does to tables, for any table: names and definitions come from the catalogue and
--- are quoted by it. The functions live in the session's temporary schema and end with it.
+-- Functions of a rebuild, for any table: names and definitions come from the catalogue, and the functions quote them.
+-- They live in the session's temporary schema and end with the session.
 
--- An empty copy in `shadow`: columns, defaults, checks, storage options, and the keys that
--- upserts need, under their own names.
+-- Creates an empty copy in `shadow`: columns, defaults, checks, storage options, and the keys that upserts need, under
+-- the same names.
 CREATE FUNCTION pg_temp.prepare(t name) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     origin regclass := format('public.%I', t);
@@ -21,7 +21,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- The other keys and indexes, once the bulk is in.
+-- Creates the other keys and indexes, after the bulk of the rows is inserted.
 CREATE FUNCTION pg_temp.finish(t name) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     origin regclass := format('public.%I', t);
@@ -39,7 +39,7 @@ BEGIN
     EXECUTE format('ANALYZE shadow.%I', t);
 END $$;
 
--- Puts the copy in the table's place, with its owner and privileges.
+-- Replaces the table by its copy, with the same owner and privileges.
 CREATE FUNCTION pg_temp.swap(t name) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     origin regclass := format('public.%I', t);
@@ -50,7 +50,7 @@ BEGIN
     IF owned_by <> (SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = copy) THEN
         EXECUTE format('ALTER TABLE %s OWNER TO %I', copy, owned_by);
     END IF;
-    -- What nobody was given explicitly is the owner's, as with any new table.
+    -- A table without explicit grants belongs to its owner alone, as any new table does.
     FOR given IN SELECT CASE WHEN acl.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(acl.grantee)) END AS grantee,
             acl.privilege_type AS privilege, acl.is_grantable
         FROM pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) AS acl WHERE c.oid = origin LOOP
@@ -63,12 +63,12 @@ BEGIN
         EXECUTE format('GRANT %s (%I) ON TABLE %s TO %s%s', given.privilege, given.attname, copy, given.grantee,
             CASE WHEN given.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END);
     END LOOP;
-    -- No CASCADE: whatever depends on the table stops the swap.
+    -- No CASCADE: anything that depends on the table stops the swap.
     EXECUTE format('DROP TABLE %s', origin);
     EXECUTE format('ALTER TABLE %s SET SCHEMA public', copy);
 END $$;
 
--- All locks in one statement: whoever reads several tables at once cannot stand half-way in.
+-- Takes all locks in one statement, so that a session that reads several tables at once cannot hold only some of them.
 CREATE FUNCTION pg_temp.lock_tables(tables name[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE (SELECT 'LOCK TABLE ' || string_agg(format('public.%I', t), ', ') || ' IN ACCESS EXCLUSIVE MODE' FROM unnest(tables) AS t);

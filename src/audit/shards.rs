@@ -1,11 +1,11 @@
-//! Shards that `log_head` does not know: nothing else of an audit looks at what stands in them.
+//! Finds rows of shards that `log_head` does not have. No other check of an audit reads them.
 
 use ledger_database::PgConnection;
 use ledger_events::ShardId;
 use sqlx::AssertSqlSafe;
 
-/// The tables with rows of such a shard, as `orders` or `vault.texts`. Looks only for the next shard, again and again:
-/// most tables have an index that begins with it. A table that this role may not read is somebody else's.
+/// Returns the tables with rows of such shards, named like `orders` or `vault.texts`. Repeatedly queries for the next
+/// shard id, because most tables have an index that begins with it. Skips tables that this role may not read.
 pub async fn headless(conn: &mut PgConnection) -> Result<Vec<(ShardId, String)>, sqlx::Error> {
     let tables: Vec<(String, String)> = sqlx::query_as(
         "SELECT CASE WHEN n.nspname = 'public' THEN c.relname ELSE n.nspname || '.' || c.relname END, format('%I.%I', n.nspname, c.relname)

@@ -1,9 +1,9 @@
-//! The log stream by stream: each is folded again, by the fold and the statements that wrote the
-//! tables, into temporary tables of the same names, and compared.
+//! Audit of the log stream by stream. Folds each stream again, with the same fold and statements that wrote the tables,
+//! into temporary tables of the same names, and compares them.
 //!
-//! A page reads the next events in the order of streams and the rows of those streams in one
-//! snapshot, where a row is written with its events or not at all. So the comparison holds under
-//! concurrent writes, and memory holds one page and the stream that reaches into the next.
+//! Each page reads the next events in the order of streams, and the rows of these streams, in one snapshot. A row is
+//! written in the same transaction as its events, so the comparison is valid under concurrent writes. Memory holds one
+//! page, and the stream that continues in the next page.
 
 use std::collections::HashMap;
 
@@ -25,7 +25,7 @@ use crate::ledger::reader::Stored;
 
 const PAGE_EVENTS: i64 = 5_000;
 
-/// States of the streams in hand.
+/// States of the streams in the current page.
 #[derive(Default)]
 struct Folded {
     orders: HashMap<i64, Order>,
@@ -43,14 +43,14 @@ struct Folded {
     operators: HashMap<i64, operators::Told>,
     commitments: HashMap<i64, secrets::Told>,
     totals: totals::Folded,
-    /// What the daily totals have not seen, of wallets whose stream goes on in the next page.
+    /// Events that the daily totals have not included yet, of wallets whose stream continues in the next page.
     ahead: Vec<Recorded>,
     transactions: Vec<Transaction>,
-    /// Where a refund must stand, and in which wallet.
+    /// Expected refunds: stream id, position of the cancelling event, and the wallet that paid.
     refunds: Vec<(i64, Position, WalletId)>,
 }
 
-/// The table that a stream's fold is, if it is one.
+/// Returns the table with the fold of a stream type, or none if there is no such table.
 fn table_of(stream: StreamType) -> Option<&'static Table> {
     table(match stream {
         StreamType::Order => "orders",
@@ -69,7 +69,7 @@ fn table_of(stream: StreamType) -> Option<&'static Table> {
     })
 }
 
-/// Folds and compares every stream of a type.
+/// Folds and compares all streams of a type.
 pub async fn check(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -109,7 +109,7 @@ pub async fn check(
                 });
             }
             at = (stored.stream_id, stored.version);
-            // What cannot be read was named by the walk over the positions.
+            // The walk over the positions reports unreadable events.
             let Ok(recorded) = stored.decode() else { continue };
             secrets::fold(&mut folded.commitments, &recorded);
             if let Some(problem) = folded.step(&recorded) {
@@ -118,7 +118,7 @@ pub async fn check(
             }
             folded.total(recorded, totalled);
         }
-        // The last stream of a full page may go on in the next one.
+        // The last stream of a full page may continue in the next one.
         let is_last = i64::try_from(page.len()).is_ok_and(|n| n < PAGE_EVENTS);
         let to = if is_last { i64::MAX } else { at.0 - 1 };
         let unfinished = if is_last { Folded::default() } else { folded.split_off(at.0) };
@@ -187,7 +187,7 @@ async fn page(
 }
 
 impl Folded {
-    /// One step of the fold; returns what is wrong with the event.
+    /// Folds one event. Returns the problem if the event breaks a rule.
     fn step(&mut self, recorded: &Recorded) -> Option<String> {
         let id = recorded.stream_id;
         match &recorded.event {
@@ -249,7 +249,7 @@ impl Folded {
         }
     }
 
-    /// Adds a wallet's event to its day, if the daily totals have seen it.
+    /// Adds a wallet's event to its day, if the daily totals include it.
     fn total(&mut self, recorded: Recorded, totalled: Position) {
         match &recorded.event {
             Event::Wallet(_) if recorded.moment.position <= totalled => self.totals.step(&recorded),
@@ -258,7 +258,7 @@ impl Folded {
         }
     }
 
-    /// Takes one stream's state out, for the next page.
+    /// Removes one stream's state and returns it, for the next page.
     fn split_off(&mut self, id: i64) -> Folded {
         fn one<T>(map: &mut HashMap<i64, T>, id: i64) -> HashMap<i64, T> {
             map.remove_entry(&id).into_iter().collect()
@@ -306,7 +306,7 @@ fn begins(is_known: bool, recorded: &Recorded) -> Option<String> {
     (!is_known).then(|| format!("begins with {}", recorded.event.type_and_version().0))
 }
 
-/// A refund goes to the wallet that paid.
+/// Checks that refunds go to the wallet that paid.
 async fn refunds(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -327,16 +327,16 @@ async fn refunds(
     .await?;
     let wallets: HashMap<Position, WalletId> = wallets.into_iter().collect();
     for (id, position, paid_from) in refunds {
-        // That a refund follows at all is the walk's over the positions.
+        // The walk over the positions checks that a refund exists.
         if let Some(wallet) = wallets.get(&(position + 1)).filter(|wallet| *wallet != paid_from) {
-            let problem = format!("its refund went to wallet {wallet}, it was paid from {paid_from}");
+            let problem = format!("its refund went to wallet {wallet}, but it was paid from wallet {paid_from}");
             findings.add(Difference::Rule { shard, stream: stream.as_str(), id: *id, position: *position, problem });
         }
     }
     Ok(())
 }
 
-/// Movements in the table that no event of the log made, page by page.
+/// Finds rows of movements without an event in the log, page by page.
 pub async fn extra_transactions(conn: &mut PgConnection, shard: ShardId, findings: &mut Findings) -> Result<(), AuditError> {
     let Some(table) = table("wallet_transactions") else { return Ok(()) };
     let mut after = table.before_all();

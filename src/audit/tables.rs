@@ -1,4 +1,4 @@
-//! The projections' tables, and comparing them with the rows that a fold of the log has made.
+//! The projections' tables, and their comparison with the rows that a fold of the log has made.
 
 use std::collections::BTreeSet;
 
@@ -11,26 +11,26 @@ use sqlx::AssertSqlSafe;
 
 use super::{FieldDifference, RowDifference, RowProblem};
 
-/// A projection's table.
+/// Description of a projection's table.
 #[derive(Debug)]
 pub struct Table {
     pub name: &'static str,
-    /// What its rows are paged and named by.
+    /// Column that pagination and findings use.
     key: &'static str,
     key_type: &'static str,
-    /// The columns, beside `shard_id`, by which a row is the same row.
+    /// Columns, in addition to `shard_id`, that identify a row.
     identity: &'static [&'static str],
     rows_of: RowsOf,
-    /// A column whose value retention may take away: null is then as good as what the log makes.
+    /// Column whose value retention may delete. A stored null then does not count as a difference.
     prunable: Option<&'static str>,
 }
 
-/// Which rows an event writes.
+/// Rows of a table that an event writes.
 #[derive(Debug)]
 enum RowsOf {
     Stream(StreamType),
     Movement,
-    /// Those of the event itself, and of the events that a replay delivers by it.
+    /// Rows with the event's id, and with the ids of the events that a step of a replay delivers.
     Event,
 }
 
@@ -93,31 +93,31 @@ const TABLES: [Table; 17] = [
     },
 ];
 
-/// The table of that name.
+/// Returns the table with this name.
 pub fn table(name: &str) -> Option<&'static Table> {
     const ALL: &[Table] = &TABLES;
     ALL.iter().find(|table| table.name == name)
 }
 
-/// Which rows to compare.
+/// Rows to compare.
 #[derive(Clone, Copy, Debug)]
 pub enum Rows<'a> {
-    /// After one key, up to another one or the end.
+    /// Rows after one key, up to another one or to the end.
     Between(&'a str, Option<&'a str>),
     Keys(&'a [String]),
-    /// Of the deliveries: those that these events made themselves.
+    /// Only for `deliveries`: rows that these events made themselves.
     Made(&'a [String]),
-    /// Of the deliveries: those that replays made.
+    /// Only for `deliveries`: rows that replays made.
     Replayed,
 }
 
 impl Table {
-    /// Less than every key.
+    /// Returns a value less than every key.
     pub fn before_all(&self) -> String {
         if self.key_type == "uuid" { uuid::Uuid::nil().to_string() } else { i64::MIN.to_string() }
     }
 
-    /// The keys of the rows that an event may have written.
+    /// Adds the keys of the rows that an event may have written.
     pub fn keys_of(&self, recorded: &Recorded, keys: &mut BTreeSet<String>) {
         match (&self.rows_of, &recorded.event) {
             (RowsOf::Stream(stream), _) if *stream == recorded.stream_type => _ = keys.insert(recorded.stream_id.to_string()),
@@ -134,8 +134,8 @@ impl Table {
         }
     }
 
-    /// The rows that are not the same in `folded`, a schema where a fold has made them, and in
-    /// `public`. Every column counts; of `json` its content.
+    /// Returns the rows that differ between the schema `folded`, where a fold has made them, and `public`. Compares every
+    /// column, and the content of JSON columns.
     pub async fn differing(
         &self,
         conn: &mut PgConnection,
@@ -158,7 +158,7 @@ impl Table {
              FULL JOIN (SELECT * FROM public.{name} WHERE shard_id = $1 AND {condition}) AS s ON f.shard_id = s.shard_id{same}
              WHERE f::text IS DISTINCT FROM s::text ORDER BY 1"
         );
-        // Safe: every name in it is a constant of this file or a schema that the program names.
+        // Safe: every name in it is a constant of this file, or a schema that the program names.
         let query = sqlx::query_as::<_, (String, Option<Value>, Option<Value>)>(AssertSqlSafe(sql)).bind(shard);
         let found = match rows {
             Rows::Between(after, Some(to)) => query.bind(after).bind(to),
@@ -171,7 +171,7 @@ impl Table {
     }
 
     fn difference(&self, shard: ShardId, key: String, folded: Option<Value>, stored: Option<Value>) -> Option<RowDifference> {
-        // What names the row beside its key.
+        // Columns that identify the row in addition to its key.
         let either = stored.as_ref().or(folded.as_ref());
         let further = self.identity.iter().filter(|column| **column != self.key);
         let named = further.filter_map(|column| Some(format!("{column} {}", text_of(either?.get(*column)?))));
@@ -195,7 +195,7 @@ impl Table {
         Some(RowDifference { table: self.name, shard, key, part, problem })
     }
 
-    /// The key that ends a page of `size` rows after a key; none when there are fewer.
+    /// Returns the key that ends a page of `size` rows after a key, or none if there are fewer rows.
     pub async fn page_end(
         &self,
         conn: &mut PgConnection,
@@ -208,13 +208,13 @@ impl Table {
         let sql = format!(
             "SELECT {key}::text FROM {folded}.{name} WHERE shard_id = $1 AND {key} > $2::text::{key_type} ORDER BY {key} OFFSET $3 LIMIT 1"
         );
-        // Safe: as above.
+        // Safe: every name is a constant, as in `differing`.
         sqlx::query_scalar(AssertSqlSafe(sql)).bind(shard).bind(after).bind(size - 1).fetch_optional(conn).await
     }
 
-    /// How many rows a schema's table has.
+    /// Returns the number of rows of this table in a schema.
     pub async fn count(&self, conn: &mut PgConnection, schema: &'static str) -> Result<i64, sqlx::Error> {
-        // Safe: as above.
+        // Safe: every name is a constant, as in `differing`.
         sqlx::query_scalar(AssertSqlSafe(format!("SELECT count(*) FROM {schema}.{}", self.name))).fetch_one(conn).await
     }
 }

@@ -1,5 +1,5 @@
-//! The transparency log's tree: made again from the events, and compared with its tiles, its right
-//! edge and every checkpoint that was signed of it.
+//! Audit of the transparency log's tree: computes it again from the events, and compares it with its tiles, its right
+//! edge and all signed checkpoints.
 
 use std::collections::BTreeSet;
 use std::collections::VecDeque;
@@ -19,20 +19,20 @@ use crate::transparency::store::{self, Published};
 const PAGE_EVENTS: i64 = 5_000;
 const PAGE_CHECKPOINTS: i64 = 1_000;
 
-/// What the tables hold: one snapshot of what changes.
+/// State of the tree's tables, read in one snapshot.
 struct Kept {
-    /// The greatest size that any of them tells of, so that none can be emptied to hide what it had.
+    /// Largest size that any of the tables states, so that emptying one of them cannot hide events.
     size: u64,
-    /// Of the newest checkpoint.
+    /// Size of the newest checkpoint.
     signed: u64,
-    /// As the projection's own checkpoint has it.
+    /// Size according to the projection's own checkpoint.
     grown: u64,
     edge: Option<Edge>,
     keys: Vec<VerifierKey>,
 }
 
-/// Compares the tree as far as any of its tables goes, and tells how far that is. The first event that
-/// is not the tree's is named; so is the first checkpoint that the events do not lead to.
+/// Compares the tree up to the largest size in its tables, and returns that size. Reports the first event that differs
+/// from the tree, and the first checkpoint that the events do not yield.
 pub async fn check(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -50,7 +50,7 @@ pub async fn check(
     if kept.signed != kept.size || kept.grown != kept.size {
         let Kept { size: most, signed, grown, .. } = kept;
         let problem = format!(
-            "the tree has {most} events, but its newest checkpoint is of {signed}, and it says that it is at {grown}: rows are missing"
+            "the tree has {most} events, but its newest checkpoint covers {signed} and its own row states {grown}: rows are missing"
         );
         let position = i64::try_from(signed.min(grown)).unwrap_or(i64::MAX).saturating_add(1);
         findings.add(Difference::Tree { shard, position, problem });
@@ -63,7 +63,7 @@ pub async fn check(
         let page = reader::stored_after(&mut *conn, shard, at, PAGE_EVENTS.min(size - at)).await?;
         for (position, stored) in (at + 1..).zip(&page) {
             if stored.position != position {
-                break; // the walk over the positions says more
+                break; // the walk over the positions reports the gap
             }
             let full = &mut walk.full;
             walk.edge.append(leaf_hash(&stored.leaf().to_bytes()), |tile, hashes| full.push((tile, hashes)));
@@ -73,7 +73,7 @@ pub async fn check(
         let next = i64::try_from(walk.edge.size()).unwrap_or(i64::MAX);
         progress(Progress { stage: "tree", shard, done: next, total: size });
         if next < (at + PAGE_EVENTS).min(size) {
-            let problem = "the tree has an event here, and the log has none".to_owned();
+            let problem = "the tree has an event here, but the log has none".to_owned();
             findings.add(Difference::Tree { shard, position: next + 1, problem });
             return Ok(reach);
         }
@@ -82,7 +82,7 @@ pub async fn check(
     Ok(reach)
 }
 
-/// Names what nodes refuse, and what was signed after the newest checkpoint that the database has.
+/// Reports the refusals of nodes, with the events that were signed after the database's newest checkpoint.
 async fn check_refusals(conn: &mut PgConnection, shard: ShardId, findings: &mut Findings) -> Result<(), AuditError> {
     let situation = incidents::situation(conn, shard).await?;
     for refusal in &situation.refusals {
@@ -113,7 +113,7 @@ async fn kept(conn: &mut PgConnection, shard: ShardId) -> Result<Kept, AuditErro
     Ok(Kept { size, signed, grown, edge, keys: keys.iter().filter_map(|key| key.verifier_key.parse().ok()).collect() })
 }
 
-/// Checkpoints in their order, read in pages.
+/// Iterator over checkpoints in the order of their size, read in pages.
 #[derive(Default)]
 struct Checkpoints {
     waiting: VecDeque<Published>,
@@ -122,7 +122,7 @@ struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// The next checkpoint, if it is of this size.
+    /// Returns the next checkpoint, if it has this size.
     async fn at(&mut self, conn: &mut PgConnection, shard: ShardId, size: u64) -> Result<Option<Published>, sqlx::Error> {
         if self.waiting.is_empty() && !self.is_end {
             let after = self.last.as_ref().map_or((-1, ""), |(size, origin)| (*size, origin));
@@ -141,9 +141,9 @@ struct Walk {
     /// Tiles that have become full and are not compared yet.
     full: Vec<(Tile, Vec<Hash>)>,
     checkpoints: Checkpoints,
-    /// The size of the last checkpoint that fits.
+    /// Size of the last checkpoint that agrees with the events.
     last_good: u64,
-    /// From the first event on that is not the tree's, nothing above it can be.
+    /// Set from the first differing event on, because every hash above it differs too.
     is_bad: bool,
 }
 
@@ -162,8 +162,8 @@ impl Walk {
             let opened = Trust::in_keys(keys).open(&signed.note).map(|opened| opened.checkpoint);
             match opened {
                 Ok(c) if c.size == signed.size && c.root == signed.root && c.origin == signed.origin => {}
-                Ok(_) => add("the note of the checkpoint says something else than its row".to_owned()),
-                Err(error) => add(format!("the note of the checkpoint: {error}")),
+                Ok(_) => add("the note of the checkpoint differs from its row".to_owned()),
+                Err(error) => add(format!("the note of the checkpoint is invalid: {error}")),
             }
             if signed.root == self.edge.root() {
                 self.last_good = signed.size;
@@ -171,7 +171,7 @@ impl Walk {
                 self.is_bad = true;
                 let from = self.last_good + 1;
                 add(format!(
-                    "the checkpoint that was signed here is of other events: one at position {from} to {position} was changed"
+                    "the checkpoint that was signed here covers other events: one of the positions {from} to {position} was changed"
                 ));
             }
         }
@@ -201,8 +201,8 @@ impl Walk {
         }
     }
 
-    /// Names the first event of a tile that the tree has otherwise. Above a wrong event every tile is
-    /// wrong too: those are not named.
+    /// Reports the first event that differs from the tree in a tile. Every tile above a wrong event is wrong too; those
+    /// are not reported.
     fn compare(&mut self, tile: Tile, made: &[Hash], kept: Option<&[Hash]>, findings: &mut Findings) {
         let shard = self.shard;
         let spanned =
@@ -216,9 +216,9 @@ impl Walk {
         };
         let problem = match kept {
             None => format!("{} of the tree is missing", tile.path()),
-            Some(_) if tile.level == 0 => "the event is not the one that the tree has here".to_owned(),
+            Some(_) if tile.level == 0 => "the event differs from the one in the tree".to_owned(),
             Some(_) if self.is_bad => return,
-            Some(_) => format!("{} of the tree is not what its events make", tile.path()),
+            Some(_) => format!("{} of the tree does not match its events", tile.path()),
         };
         self.is_bad = true;
         findings.add(Difference::Tree { shard, position, problem });

@@ -1,5 +1,4 @@
-//! Proves that every derived row is what the log says, and that the log keeps its own rules,
-//! while the service runs.
+//! Verifies, while the service runs, that every derived row matches the log and that the log follows its own rules.
 
 use ledger_database::{Connector, PgConnection};
 use ledger_events::{Position, ShardId, StreamType};
@@ -15,7 +14,7 @@ use crate::ledger::half_imported;
 use crate::ledger::health::Health;
 use crate::ledger::reader;
 
-/// What was looked at.
+/// Numbers of verified items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     pub shards: u64,
@@ -26,39 +25,39 @@ pub struct Counts {
     pub deliveries: u64,
 }
 
-/// How far a projection that catches up had come when it was verified. One that is far behind, or
-/// does not move from one verification to the next, is right as far as it goes, and stuck.
+/// Checkpoint of an asynchronous projection when it was verified. A projection that is far behind, or does not advance
+/// between two verifications, is correct up to its checkpoint, but stuck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Reach {
     pub shard: ShardId,
     pub projection: &'static str,
     pub checkpoint: Position,
-    /// Where the log ended.
+    /// Position of the log's head.
     pub head: Position,
 }
 
 impl Reach {
-    /// Events that it had not seen.
+    /// Returns the number of events that the projection has not processed.
     pub fn behind(&self) -> Position {
         (self.head - self.checkpoint).max(0)
     }
 }
 
-/// What a verification found.
+/// Result of a verification.
 #[derive(Debug, Serialize)]
 pub struct Report {
     #[serde(flatten)]
     pub counts: Counts,
-    /// Whether what is to be delivered is delivered or on its way, up to where the projection has come, or should
-    /// have come by now.
+    /// Whether all required deliveries are final or scheduled, up to the position that the projection has reached or
+    /// should have reached by now.
     pub delivery_health: Health,
-    /// Whether keys, passwords, sessions and secrets were compared, too: only who has the master key can.
+    /// Whether keys, passwords, sessions and secrets were compared too. That requires the master key.
     pub secrets_compared: bool,
-    /// Three for each shard: the deliveries, the daily totals and the transparency log.
+    /// Three entries for each shard: deliveries, daily totals and the transparency log.
     pub reached: Vec<Reach>,
-    /// How many differences there are.
+    /// Number of differences.
     pub found: u64,
-    /// The first [`Findings::KEPT`] of them.
+    /// The first [`Findings::KEPT`] differences.
     pub differences: Vec<Difference>,
 }
 
@@ -68,9 +67,8 @@ impl Report {
     }
 }
 
-/// Temporary tables of the projections' names: they hide the real ones from the statements of the
-/// folds. They have no checks and no keys but those that an upsert needs, so that whatever a
-/// damaged log makes can be written and compared.
+/// Temporary tables with the names of the projections' tables, which they hide from the statements of the folds. They
+/// have no checks, and only the keys that upserts need, so that any result of a damaged log can be written and compared.
 const SCRATCH: &str = "
     CREATE TEMP TABLE accounts (LIKE public.accounts, PRIMARY KEY (id));
     CREATE TEMP TABLE credentials (LIKE public.credentials, PRIMARY KEY (id));
@@ -92,17 +90,17 @@ const SCRATCH: &str = "
     CREATE TEMP TABLE kept_envelopes (LIKE public.webhook_envelopes, PRIMARY KEY (shard_id, event_id));
     CREATE TEMP TABLE kept_deliveries (LIKE public.deliveries)";
 
-/// Reads the whole log four times, by positions, by streams, for the deliveries and for the tree, and every
-/// derived row once. Errors only when it cannot look; what it finds is in the report.
+/// Reads the whole log four times: by position, by stream, for the deliveries and for the tree. Reads every derived row
+/// once. Returns an error only when it cannot read the data; differences are in the report.
 ///
-/// Writes nothing but temporary tables. Refused with [`AuditError::Busy`] beside a rebuild, whose
-/// swap would take the rows from under it.
+/// Writes only to temporary tables. Returns [`AuditError::Busy`] while a rebuild runs, because its swap would remove the
+/// rows during the comparison.
 pub async fn verify(options: &PgConnectOptions, progress: impl Fn(Progress)) -> Result<Report, AuditError> {
     verify_with(options, None, progress).await
 }
 
-/// As [`verify`], and compares what opens something with what the log and its MACs commit to: keys, passwords, sessions,
-/// signing secrets, data keys.
+/// Verifies like [`verify`], and also compares values that grant access with the log and their MACs: keys, passwords,
+/// sessions, signing secrets and data keys.
 pub async fn verify_with(
     options: &PgConnectOptions,
     keyring: Option<&Keyring>,
@@ -136,7 +134,7 @@ pub async fn verify_with(
         streams::extra_transactions(&mut conn, shard, &mut findings).await?;
         deliveries::check(&mut conn, shard, &mut counts, &mut health, &mut findings, &progress).await?;
         lists::check(&mut conn, shard, &mut findings).await?;
-        // In this order: the head only grows.
+        // Read the head after the checkpoints: the head only grows, so it cannot seem too small.
         let checkpoints = [
             (delivery_projection::NAME, delivery_projection::checkpoint(&mut conn, shard).await?),
             (totals::NAME, totals::checkpoint(&mut conn, shard).await?),
@@ -171,8 +169,8 @@ async fn connect(options: &PgConnectOptions) -> Result<PgConnection, sqlx::Error
     let options = options.clone().application_name("rewards-ledger verify").options([
         ("role", RUNTIME_ROLE),
         ("timezone", "UTC"),
-        ("statement_timeout", "0"), // a long log takes long
-        // A plan for any parameters would read each page's thousands of keys anew for every row.
+        ("statement_timeout", "0"), // a long log takes a long time
+        // A generic plan would read each page's thousands of keys again for every row.
         ("plan_cache_mode", "force_custom_plan"),
         ("idle_in_transaction_session_timeout", "60000"),
         ("temp_buffers", "64MB"),

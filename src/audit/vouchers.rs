@@ -1,4 +1,4 @@
-//! The stock in the vault against what the orders' events delivered.
+//! Compares the stock in the vault with the vouchers that the orders' events delivered.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,8 +17,8 @@ struct Claimed {
     denomination: Decimal,
 }
 
-/// Compares whole orders, those with ids after one and up to another, in the caller's snapshot.
-/// Returns how many vouchers they hold.
+/// Compares the orders with ids in a range, in the caller's snapshot. `after` is exclusive, `to` is inclusive. Returns
+/// the number of their vouchers.
 pub async fn check(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -30,7 +30,7 @@ pub async fn check(
         .values()
         .flat_map(|order| order.items.iter().flat_map(move |item| item.vouchers.iter().map(move |v| (order, v.as_str()))))
         .collect();
-    // Two plain questions: with an OR neither index would serve.
+    // Two queries: with an OR, neither index would be used.
     let claimed: Vec<Claimed> = sqlx::query_as(
         "SELECT order_id, reference, product_id, denomination FROM vault.vouchers WHERE shard_id = $1 AND order_id > $2 AND order_id <= $3
          UNION
@@ -49,11 +49,11 @@ pub async fn check(
             _ if !seen.insert((order.id, *reference)) => "is delivered twice".to_owned(),
             None => "is not in the stock".to_owned(),
             Some(voucher) if voucher.order_id != Some(order.id) => match voucher.order_id {
-                Some(other) => format!("is given to order {other}"),
-                None => "is not claimed in the stock".to_owned(),
+                Some(other) => format!("is assigned to order {other}"),
+                None => "is not assigned to an order in the stock".to_owned(),
             },
             Some(voucher) if voucher.product_id != order.placed.product_id => {
-                format!("is of product {} instead of {}", voucher.product_id, order.placed.product_id)
+                format!("belongs to product {} instead of {}", voucher.product_id, order.placed.product_id)
             }
             Some(voucher) if voucher.denomination != order.placed.denomination.decimal() => {
                 format!("is worth {} instead of {}", voucher.denomination, order.placed.denomination)
@@ -66,7 +66,7 @@ pub async fn check(
         if let Some(order_id) = voucher.order_id.filter(|id| *id > after && *id <= to)
             && !seen.contains(&(order_id, voucher.reference.as_str()))
         {
-            let problem = "is claimed in the stock, no event delivered it".to_owned();
+            let problem = "is assigned to the order in the stock, but no event delivered it".to_owned();
             findings.add(Difference::Voucher { shard, order_id, reference: voucher.reference.clone(), problem });
         }
     }

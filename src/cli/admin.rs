@@ -1,4 +1,4 @@
-//! `admin …`: the operator API's operations from the shell.
+//! `admin …`: calls the operator API.
 
 mod products;
 mod stock;
@@ -16,7 +16,7 @@ use crate::config::OperatorTokenSettings;
 
 #[derive(Args, Debug)]
 pub struct AdminArgs {
-    /// Where the service is
+    /// URL of the service
     #[arg(long, env = "LEDGER_URL", value_name = "URL", default_value = "http://127.0.0.1:8080")]
     url: Url,
     #[command(flatten)]
@@ -27,72 +27,84 @@ pub struct AdminArgs {
 
 #[derive(Subcommand, Debug)]
 enum Admin {
-    /// Client organisations
+    /// Manage accounts (client organisations)
     #[command(subcommand)]
     Account(Account),
-    /// People who act for an account
+    /// Manage the users of an account
     #[command(subcommand)]
     User(users::User),
-    /// API keys of an account
+    /// Manage the API keys of an account
     #[command(subcommand)]
     Credential(Credential),
-    /// Wallets, and the money in them
+    /// Open wallets, fund them, and adjust balances
     #[command(subcommand)]
     Wallet(Wallet),
-    /// Product categories
+    /// Manage product categories
     #[command(subcommand)]
     Category(Category),
-    /// What can be ordered
+    /// Manage the products of the catalogue
     #[command(subcommand)]
     Product(products::Product),
-    /// What an account pays less
+    /// Set the discounts of an account
     #[command(subcommand)]
     Discount(Discount),
-    /// Vouchers to deliver
+    /// Load vouchers, and show the stock of a product
     #[command(subcommand)]
     Stock(stock::Stock),
-    /// Orders of any account
+    /// List, show, and cancel orders of any account
     #[command(subcommand)]
     Order(Order),
-    /// Addresses that logged in too often
+    /// Manage IP addresses that are blocked after too many logins
     #[command(subcommand)]
     IpBlock(IpBlock),
-    /// Payouts of any account
+    /// List and settle payouts of any account
     #[command(subcommand)]
     Payout(Payout),
-    /// Operator tokens, directly on the database
+    /// Manage operator tokens; connects to the database instead of the service
     Token(TokenArgs),
 }
 
 #[derive(Subcommand, Debug)]
 enum Account {
+    /// Create an account
     Create {
+        /// Name of the organisation
         name: String,
     },
+    /// List accounts
     List(PageArgs),
-    /// A suspended account can read and change nothing
+    /// Suspend an account: it can read everything and change nothing
     Suspend {
+        /// Account id
         account: i64,
     },
+    /// Lift the suspension of an account
     Activate {
+        /// Account id
         account: i64,
     },
 }
 
 #[derive(Subcommand, Debug)]
 enum Credential {
-    /// Issue an API key; its secret is shown once
+    /// Issue an API key; its secret is shown only once
     Issue {
+        /// Account id
         account: i64,
+        /// Name of the API key, to recognise it in lists
         name: String,
     },
-    /// Whether its requests must be signed; a signing secret that is made for it is shown once
+    /// Require signed requests, or make signatures optional; a newly generated signing secret is shown only once
     Hmac {
+        /// Credential id
         credential: i64,
+        /// Signature policy of the API key
         #[arg(value_enum)]
         signatures: Signatures,
     },
+    /// Revoke an API key, starting with the next request
     Revoke {
+        /// Credential id
         credential: i64,
     },
 }
@@ -105,24 +117,35 @@ enum Signatures {
 
 #[derive(Subcommand, Debug)]
 enum Wallet {
+    /// Open a wallet for an account
     Open {
+        /// Account id
         account: i64,
+        /// ISO 4217 currency code, for example EUR
         currency: String,
     },
-    /// Put money in, once for each reference
+    /// Add money to a wallet; safe to repeat, because each reference counts once
     Fund {
+        /// Wallet id
         wallet: i64,
+        /// Amount in the wallet's currency, for example 500.00
         amount: String,
+        /// Unique reference of the funding, for example that of the bank transfer
         reference: String,
+        /// Note for the record
         #[arg(long)]
         note: Option<String>,
     },
-    /// Correct a balance
+    /// Correct the balance of a wallet
     Adjust {
+        /// Wallet id
         wallet: i64,
+        /// Direction of the adjustment: credit adds money, debit removes it
         #[arg(value_enum)]
         direction: Direction,
+        /// Amount in the wallet's currency, for example 500.00
         amount: String,
+        /// Reason for the correction, for the record
         reason: String,
     },
 }
@@ -135,22 +158,30 @@ enum Direction {
 
 #[derive(Subcommand, Debug)]
 enum Category {
+    /// Create a category
     Create {
+        /// Name of the category
         name: String,
+        /// Parent category id
         #[arg(long, value_name = "CATEGORY")]
         parent: Option<i64>,
     },
+    /// List categories
     List(PageArgs),
 }
 
 #[derive(Subcommand, Debug)]
 enum Discount {
-    /// Set an account's discount in percent: on a product, on a category, or on everything
+    /// Set the discount of an account on a product, on a category, or on everything
     Set {
+        /// Account id
         account: i64,
+        /// Discount in percent, for example 2.50
         discount: String,
+        /// Product id: the discount applies to this product only
         #[arg(long, value_name = "ID", conflicts_with = "category")]
         product: Option<i64>,
+        /// Category id: the discount applies to this category only
         #[arg(long, value_name = "ID")]
         category: Option<i64>,
     },
@@ -158,13 +189,18 @@ enum Discount {
 
 #[derive(Subcommand, Debug)]
 enum Order {
+    /// List the orders of all accounts
     List(PageArgs),
+    /// Show an order
     Show {
+        /// Order id
         order: i64,
     },
-    /// Cancel, and refund what was not delivered
+    /// Cancel an order and refund its undelivered units
     Cancel {
+        /// Order id
         order: i64,
+        /// Reason for the cancellation, for the record
         #[arg(long)]
         reason: Option<String>,
     },
@@ -172,24 +208,33 @@ enum Order {
 
 #[derive(Subcommand, Debug)]
 enum IpBlock {
-    /// Let an address call again before its block ends
-    Lift { ip: std::net::IpAddr },
+    /// Unblock an IP address before its block ends
+    Lift {
+        /// IP address
+        ip: std::net::IpAddr,
+    },
 }
 
 #[derive(Subcommand, Debug)]
 enum Payout {
+    /// List the payouts of all accounts
     List {
         #[command(flatten)]
         page: PageArgs,
-        /// Only PENDING, PAID, FAILED or CANCELLED ones
+        /// List only payouts in this status: PENDING, PAID, FAILED or CANCELLED
         #[arg(long)]
         status: Option<String>,
     },
-    /// The money has been sent
-    Paid { payout: i64 },
-    /// The money could not be sent, and goes back to the wallet
-    Failed {
+    /// Record that the money has been sent
+    Paid {
+        /// Payout id
         payout: i64,
+    },
+    /// Record that the money could not be sent; it returns to the wallet
+    Failed {
+        /// Payout id
+        payout: i64,
+        /// Reason for the failure, for the record
         #[arg(long)]
         reason: Option<String>,
     },
@@ -197,13 +242,15 @@ enum Payout {
 
 #[derive(Args, Debug)]
 struct PageArgs {
+    /// Page number, from 1
     #[arg(long, default_value_t = 1)]
     page: u32,
+    /// Rows per page
     #[arg(long, default_value_t = 20)]
     limit: u32,
 }
 
-/// One request: method, path and body.
+/// One request to the operator API: method, path with query, and JSON body.
 type Operation = (Method, String, Option<Value>);
 
 pub async fn run(args: AdminArgs, output: &Output) -> anyhow::Result<()> {
@@ -244,15 +291,15 @@ pub async fn run(args: AdminArgs, output: &Output) -> anyhow::Result<()> {
     ask(&client(&args.url, &args.operator_token)?, operation, output).await
 }
 
-/// Makes the request, and prints what is answered.
+/// Sends the request and prints the `data` of the response.
 async fn ask(client: &Client, (method, path, body): Operation, output: &Output) -> anyhow::Result<()> {
-    let data = with_progress("waiting for the answer", client.json(method, &path, body.as_ref())).await?;
+    let data = with_progress("waiting for the response", client.json(method, &path, body.as_ref())).await?;
     Ok(output.facts(&data)?)
 }
 
 pub(super) fn client(url: &Url, token: &OperatorTokenSettings) -> anyhow::Result<Client> {
     let token = token.read()?.context(
-        "no operator token: set LEDGER_OPERATOR_TOKEN or --operator-token-file, or make one with `rewards-ledger admin token create NAME --role admin`",
+        "no operator token: set LEDGER_OPERATOR_TOKEN or --operator-token-file, or create one with `rewards-ledger admin token create NAME --role admin`",
     )?;
     Client::new(url, Some(Caller::Operator(token)))
 }
@@ -269,7 +316,7 @@ fn list(path: &str, page: &PageArgs) -> Operation {
     (Method::GET, format!("/admin/v1{path}?page={}&limit={}", page.page, page.limit), None)
 }
 
-/// An object of the fields that were given.
+/// Builds a JSON object from the fields that have a value.
 fn filled<const N: usize>(fields: [(&str, Option<Value>); N]) -> Value {
     Value::Object(fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect::<Map<_, _>>())
 }

@@ -1,4 +1,4 @@
-//! `verify` and `rebuild`.
+//! `verify` and `rebuild`: compare the derived rows with the log, and rebuild them from it.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -29,15 +29,16 @@ pub struct VerifyArgs {
 pub struct RebuildArgs {
     #[command(flatten)]
     database: DatabaseSettings,
-    /// Which projection
+    /// Projection to rebuild
     #[arg(value_parser = Rebuild::NAMES, required_unless_present = "all")]
     projection: Option<String>,
-    /// Every projection, in one swap
+    /// Rebuild every projection and swap all tables in one transaction
     #[arg(long, conflicts_with = "projection")]
     all: bool,
 }
 
-/// Fails when anything differs.
+/// Runs `verify` against the database or, with offline arguments, against files. The exit status is 1 if anything
+/// differs.
 pub async fn verify(args: &VerifyArgs, output: &Output) -> anyhow::Result<ExitCode> {
     if args.offline.is_wanted() {
         return offline::verify(&args.offline, output);
@@ -67,7 +68,7 @@ async fn run_verify(database: &Database, args: &VerifyArgs, output: &Output) -> 
         }
         output.line(report.delivery_health.to_string())?;
         if !report.secrets_compared {
-            output.line("keys, passwords, sessions and secrets: not compared, which needs --master-key-file")?;
+            output.line("keys, passwords, sessions and secrets: not compared (needs --master-key-file)")?;
         }
         let counts = report.counts;
         output.line(format!(
@@ -77,13 +78,13 @@ async fn run_verify(database: &Database, args: &VerifyArgs, output: &Output) -> 
             counts.transactions,
             counts.vouchers,
             counts.deliveries,
-            if report.is_clean() { "everything is as the log says".to_owned() } else { format!("{} differences", report.found) },
+            if report.is_clean() { "everything matches the log".to_owned() } else { format!("{} differences", report.found) },
         ))?;
     }
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Fails when what was replaced differed from the log, so that nobody overlooks a repair.
+/// Runs `rebuild`. The exit status is 1 if the replaced rows differed from the log, so that nobody overlooks a repair.
 pub async fn rebuild(args: &RebuildArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let database = with_progress("starting the embedded Postgres", Database::open(&args.database)).await?;
     let done = run_rebuild(database.migrating(), args, output).await;
@@ -106,9 +107,9 @@ async fn run_rebuild(options: &PgConnectOptions, args: &RebuildArgs, output: &Ou
             output.line(format!("{table}: {rows} rows"))?;
         }
         let outcome = if rebuilt.was_clean() {
-            "rebuilt; nothing had differed".to_owned()
+            "rebuilt; no row differed".to_owned()
         } else {
-            format!("rebuilt; {} differences are repaired", rebuilt.found)
+            format!("rebuilt; {} differences repaired", rebuilt.found)
         };
         output.line(format!("{}: {outcome}", rebuilt.projections.join(", ")))?;
     }
@@ -126,7 +127,7 @@ pub fn print_differences(output: &Output, differences: &[Difference], found: u64
     Ok(())
 }
 
-/// A progress bar on a terminal, once it has taken more than a second.
+/// Progress bar on stderr. It appears only on a terminal, and only after one second.
 pub struct Bar {
     started: Instant,
     is_wanted: bool,

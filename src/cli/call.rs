@@ -1,4 +1,4 @@
-//! `call METHOD PATH [BODY]`: a client call from the shell.
+//! `call METHOD PATH [BODY]`: sends one request to the client API.
 
 use std::io::{IsTerminal, Read};
 use std::process::ExitCode;
@@ -15,29 +15,29 @@ use crate::access::seal::Private;
 
 #[derive(Args, Debug)]
 pub struct CallArgs {
-    /// GET, POST, PUT or DELETE
+    /// HTTP method: GET, POST, PUT or DELETE
     #[arg(value_parser = |text: &str| text.to_ascii_uppercase().parse::<Method>())]
     method: Method,
-    /// Such as /api/v1/orders?limit=5
+    /// Path with query, for example /api/v1/orders?limit=5
     path: String,
-    /// The JSON body; - reads it from stdin
+    /// JSON body; - reads from stdin
     body: Option<String>,
-    /// Where the service is
+    /// URL of the service
     #[arg(long, env = "LEDGER_URL", value_name = "URL", default_value = "http://127.0.0.1:8080")]
     url: Url,
-    /// The API key [default: none]
+    /// API key [default: none]
     #[arg(long, env = "LEDGER_API_KEY", value_name = "KEY", requires = "api_secret")]
     api_key: Option<String>,
-    /// Its secret [default: none]
+    /// Secret of the API key [default: none]
     #[arg(long, env = "LEDGER_API_SECRET", value_name = "SECRET", value_parser = private)]
     api_secret: Option<Private>,
-    /// Sign the request with this secret [default: not signed]
+    /// Sign the request with this signing secret [default: not signed]
     #[arg(long, env = "LEDGER_SIGNING_SECRET", value_name = "SECRET", value_parser = private)]
     signing_secret: Option<Private>,
-    /// Makes a repeated POST harmless [default: none]
+    /// Send this idempotency key, so that a POST can be repeated safely [default: none]
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
-    /// Print the answer's headers too
+    /// Also print the response headers
     #[arg(short, long)]
     verbose: bool,
 }
@@ -46,7 +46,7 @@ pub fn private(text: &str) -> Result<Private, std::convert::Infallible> {
     Ok(Private::new(text))
 }
 
-/// Makes the call. An answer of 400 or above is printed like any other, with the status 1.
+/// Sends the request and prints the response. The exit status is 1 if the response status is 400 or above.
 pub async fn run(args: CallArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let body = match args.body.as_deref() {
         Some("-") => {
@@ -64,7 +64,7 @@ pub async fn run(args: CallArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let client = Client::new(&args.url, caller)?;
     let key: Vec<(HeaderName, &str)> =
         args.idempotency_key.iter().map(|key| (HeaderName::from_static("idempotency-key"), key.as_str())).collect();
-    let reply = with_progress("waiting for the answer", client.send(args.method, &args.path, body, &key)).await?;
+    let reply = with_progress("waiting for the response", client.send(args.method, &args.path, body, &key)).await?;
 
     let status = reply.status;
     let parsed = reply.json();
@@ -82,7 +82,7 @@ pub async fn run(args: CallArgs, output: &Output) -> anyhow::Result<ExitCode> {
         }
         match parsed.filter(|_| std::io::stdout().is_terminal()) {
             Some(body) => output.line(format!("{body:#}"))?,
-            // What arrived, byte for byte, for who reads on.
+            // Byte for byte, for the program that reads our output.
             None if !reply.body.is_empty() => output.verbatim(&reply.body)?,
             None => {}
         }

@@ -1,4 +1,4 @@
-//! An HTTP client of the service, for commands.
+//! HTTP client that the commands use to call the service.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use serde_json::Value;
 use crate::access::request_signature::{canonical_string, header, sign};
 use crate::access::seal::Private;
 
-/// Longer than the service's own deadlines.
+/// Timeout of a request; longer than the service's own deadlines.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Who calls.
+/// Credentials that a client sends.
 #[derive(Clone, Debug)]
 pub enum Caller {
     Operator(Private),
     Client { api_key: String, api_secret: Private, signing_secret: Option<Private> },
 }
 
-/// Calls one service as one caller.
+/// HTTP client for one service and one caller.
 #[derive(Clone, Debug)]
 pub struct Client {
     http: reqwest::Client,
@@ -29,7 +29,7 @@ pub struct Client {
     caller: Option<Caller>,
 }
 
-/// An answer, whatever its status.
+/// A response of any status.
 #[derive(Clone, Debug)]
 pub struct Reply {
     pub status: StatusCode,
@@ -37,7 +37,7 @@ pub struct Reply {
     pub body: String,
 }
 
-/// What a request carries.
+/// A request body with its content type.
 #[derive(Clone, Debug)]
 pub struct Body {
     content_type: &'static str,
@@ -61,7 +61,7 @@ impl Body {
         Body { content_type: "application/xml", bytes: text.into_bytes() }
     }
 
-    /// Bytes that speak for themselves.
+    /// Creates a body of unspecified type (`application/octet-stream`).
     pub fn bytes(bytes: Vec<u8>) -> Body {
         Body { content_type: "application/octet-stream", bytes }
     }
@@ -73,10 +73,10 @@ impl Client {
         Ok(Client { http, base: base.clone(), caller })
     }
 
-    /// Sends one request. `path` begins with a slash and may have a query.
+    /// Sends one request. `path` starts with a slash and may have a query.
     ///
     /// # Errors
-    /// When there is no answer. An answer of any status is not an error.
+    /// If no response arrives. A response of any status is not an error.
     pub async fn send(
         &self,
         method: Method,
@@ -95,24 +95,24 @@ impl Client {
         if let Some(body) = body {
             request = request.header(CONTENT_TYPE, body.content_type).body(body.bytes);
         }
-        let no_answer = || format!("no answer from {}", self.base);
+        let no_answer = || format!("no response from {}", self.base);
         let response = request.send().await.map_err(reqwest::Error::without_url).with_context(no_answer)?;
         let (status, headers) = (response.status(), response.headers().clone());
         let body = response.text().await.map_err(reqwest::Error::without_url).with_context(no_answer)?;
         Ok(Reply { status, headers, body })
     }
 
-    /// The bytes of a GET; none where there is nothing.
+    /// Sends a GET request and returns the body, or none for a 404 response.
     ///
     /// # Errors
-    /// When there is no answer, or another one.
+    /// If no response arrives, or one with a status other than 2xx or 404.
     pub async fn bytes(&self, path: &str) -> anyhow::Result<Option<Vec<u8>>> {
         let url = self.url(path)?;
         let mut request = self.http.get(url.clone());
         for (name, value) in self.headers(&Method::GET, &url, &[])? {
             request = request.header(name, value);
         }
-        let no_answer = || format!("no answer from {}", self.base);
+        let no_answer = || format!("no response from {}", self.base);
         let response = request.send().await.map_err(reqwest::Error::without_url).with_context(no_answer)?;
         let (status, headers) = (response.status(), response.headers().clone());
         let bytes = response.bytes().await.map_err(reqwest::Error::without_url).with_context(no_answer)?;
@@ -121,34 +121,34 @@ impl Client {
             status if status.is_success() => Ok(Some(bytes.into())),
             status => {
                 let refused = Reply { status, headers, body: String::from_utf8_lossy(&bytes).into_owned() };
-                refused.data().with_context(|| format!("{path} cannot be fetched"))?;
+                refused.data().with_context(|| format!("cannot fetch {path}"))?;
                 Ok(None)
             }
         }
     }
 
-    /// Sends JSON and answers `data`, or the body itself where there is no wrapper.
+    /// Sends a JSON request and returns the response's `data`, or its whole body if it has no `data`.
     ///
     /// # Errors
-    /// When there is no answer, or one that is no success: with its code and message.
+    /// If no response arrives, or one with a status other than 2xx. The error has the response's code and message.
     pub async fn json(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
         self.send(method, path, body.map(|body| Body::json(body.to_string())), &[]).await?.data()
     }
 
-    /// A path under the base. What it holds goes onto the wire as it was given.
+    /// Appends a path to the base URL. The path goes onto the wire as given.
     pub fn url(&self, path: &str) -> anyhow::Result<Url> {
         if !path.starts_with('/') {
-            bail!("the path {path:?} must begin with a slash");
+            bail!("the path {path:?} must start with a slash");
         }
         let text = format!("{}{path}", self.base.as_str().trim_end_matches('/'));
-        Url::parse(&text).with_context(|| format!("{path:?} is no path"))
+        Url::parse(&text).with_context(|| format!("{path:?} is not a path"))
     }
 
-    /// The headers by which the caller is known; the client's are signed if there is a secret.
+    /// Returns the headers that authenticate the caller, including a signature if the caller has a signing secret.
     pub fn headers(&self, method: &Method, url: &Url, body: &[u8]) -> anyhow::Result<Vec<(HeaderName, HeaderValue)>> {
         let value = |text: &str| {
-            let mut value =
-                HeaderValue::from_str(text).map_err(|_| anyhow!("a key, secret or token has characters that no header takes"))?;
+            let mut value = HeaderValue::from_str(text)
+                .map_err(|_| anyhow!("a key, secret or token has characters that are not allowed in a header"))?;
             value.set_sensitive(true);
             Ok::<_, anyhow::Error>(value)
         };
@@ -172,15 +172,15 @@ impl Client {
 }
 
 impl Reply {
-    /// The body as JSON; none when it is not.
+    /// Parses the body as JSON. Returns none if it is not JSON.
     pub fn json(&self) -> Option<Value> {
         serde_json::from_str(&self.body).ok()
     }
 
-    /// What the operation answers.
+    /// Returns the `data` of the response, or its whole body if it has no `data`.
     ///
     /// # Errors
-    /// On any status but a 2xx, with the answer's code, message and fields.
+    /// If the status is not 2xx. The error has the response's code, message, and invalid fields.
     pub fn data(self) -> anyhow::Result<Value> {
         let mut body = self.json().unwrap_or_default();
         if self.status.is_success() {
@@ -195,6 +195,6 @@ impl Reply {
         let fields = error.get("messages").and_then(Value::as_object).into_iter().flatten();
         let fields: Vec<String> = fields.map(|(field, problems)| format!("{field} {}", super::output::shown(problems))).collect();
         let details = if fields.is_empty() { String::new() } else { format!(" ({})", fields.join("; ")) };
-        bail!("the service answers {} {code}: {}{details}", self.status.as_u16(), text("message").trim_end_matches('.'));
+        bail!("the service answered {} {code}: {}{details}", self.status.as_u16(), text("message").trim_end_matches('.'));
     }
 }

@@ -1,4 +1,4 @@
-//! `clock`: what the clocks say, and an operator's word that the database's is right.
+//! `clock`: shows the clocks, and records an operator's confirmation that the database clock is right.
 
 use clap::{Args, Subcommand};
 use ledger_projections::envelope::iso8601;
@@ -19,11 +19,11 @@ pub struct ClockArgs {
 
 #[derive(Subcommand, Debug)]
 enum What {
-    /// The database's clock, and the trusted time by which vouchers expire
+    /// Show the database clock and the trusted time, which decides when vouchers expire
     Show,
-    /// Trust the database's clock as it is now, after a jump: vouchers expire by it from now on
+    /// Trust the database clock after a jump; from now on vouchers expire by it
     Confirm {
-        /// Why it is right; kept
+        /// Reason why the clock is right; stored with the confirmation
         #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
         reason: String,
     },

@@ -1,5 +1,5 @@
-//! `demo`: the whole tour on an embedded server, over the same HTTP interfaces that clients and
-//! operators use, without any settings.
+//! `demo`: a guided tour of the service on an embedded Postgres. It uses the same HTTP APIs as clients and operators, and
+//! needs no settings.
 
 mod printer;
 mod stage;
@@ -20,31 +20,32 @@ use stage::Stage;
 
 #[derive(Args, Debug)]
 pub struct DemoArgs {
-    /// End after the tour; its database is a temporary one
+    /// Exit after the tour, and delete its temporary database
     #[arg(long)]
     exit: bool,
-    /// Where the API listens [default: 127.0.0.1:8080, or a free port if that is taken]
+    /// Address on which the API listens [default: 127.0.0.1:8080, or a free port if that is taken]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
-    /// The demo's data is in its subdirectory `demo`
+    /// Data directory; the demo uses its subdirectory `demo`
     #[arg(long, env = "LEDGER_DATA_DIR", value_name = "DIRECTORY", default_value_os_t = default_data_dir())]
     data_dir: PathBuf,
-    /// The directory of `postgres` and `initdb` [default: looked for, else downloaded]
+    /// Directory with `postgres` and `initdb` [default: looked for, else downloaded]
     #[arg(long, env = "LEDGER_POSTGRES_PROGRAMS", value_name = "DIRECTORY")]
     postgres_programs: Option<PathBuf>,
-    /// The release to download where none are installed, and its archive's SHA-256 [default: 17.11.0, for Linux with glibc and macOS]
+    /// Postgres release to download if none is installed, with the SHA-256 digest of its archive [default: 17.11.0, for
+    /// Linux with glibc and macOS]
     #[arg(long, env = "LEDGER_POSTGRES_RELEASE", value_name = "VERSION:DIGEST")]
     postgres_release: Option<PinnedRelease>,
-    /// As root: the user as which the embedded Postgres runs [default: the cluster's owner, else postgres, else nobody]
+    /// User that runs the embedded Postgres if this program runs as root [default: the cluster's owner, else postgres, else
+    /// nobody]
     #[arg(long, env = "LEDGER_POSTGRES_ACCOUNT", value_name = "USER")]
     postgres_account: Option<String>,
 }
 
-/// Tells the story, checks every step of it, and goes on serving unless told to end.
+/// Runs the tour and checks each step. Afterwards keeps serving until a signal arrives, unless `--exit` is given.
 ///
 /// # Errors
-/// When a step does not happen in time, a signature does not verify or the statement does not
-/// reconcile: with the first of these.
+/// If a step times out, a signature does not verify, or the statement does not reconcile. Returns the first error.
 pub async fn run(args: DemoArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let mut signals = StopSignals::listen()?;
     let mut printer = Printer::new(*output);
@@ -62,7 +63,7 @@ pub async fn run(args: DemoArgs, output: &Output) -> anyhow::Result<ExitCode> {
     };
     let outcome = tokio::select! {
         outcome = tour => outcome,
-        // The tour was interrupted, or ended by who watched it: only the first is a failure.
+        // Only a signal during the tour is a failure. After the tour, it is how the user ends the demo.
         status = signals.next() => Ok(if printer.is_told() { ExitCode::SUCCESS } else { ExitCode::from(status) }),
     };
     let stopped = stage.stop(&mut signals).await;

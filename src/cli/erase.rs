@@ -1,4 +1,4 @@
-//! `erase …`: destroying personal data, straight on the database, and rewriting the tables it was in.
+//! `erase …`: erases personal data directly in the database, and rewrites the tables that held it.
 
 use std::io::{BufRead, IsTerminal, Write};
 
@@ -29,41 +29,42 @@ pub struct EraseArgs {
 
 #[derive(Subcommand, Debug)]
 enum What {
-    /// Who it is, its account number, and why payouts to it failed; it is deleted with that
+    /// Erase a beneficiary: name, account number, and failure reasons of its payouts; also deletes the beneficiary
     Beneficiary(One),
-    /// An order's metadata, the reason of its cancellation, and its vouchers' codes
+    /// Erase the metadata, cancellation reason, and voucher codes of an order
     Order(One),
-    /// Everything of a suspended account: texts, codes, webhooks, users, beneficiaries
+    /// Erase everything of a suspended account: texts, voucher codes, webhooks, users, and beneficiaries
     Account(One),
-    /// A user's email and login
+    /// Erase the email and login of a user
     User(One),
-    /// What the lines of a bank's statement say, and the reasons of decisions about them; what was decided stays
+    /// Erase the contents of bank statement lines and the reasons of decisions about them; the decisions stay
     Statement {
         #[command(flatten)]
         one: One,
-        /// Only this line
+        /// Erase only this line
         #[arg(long, value_name = "NUMBER")]
         line: Option<i32>,
     },
-    /// Rewrite the tables that earlier erasures have touched and left, and delete lines of banks' files that were never imported
+    /// Rewrite tables that earlier erasures did not rewrite, and delete bank statement lines whose import never finished
     Finish,
 }
 
 #[derive(Args, Debug)]
 struct One {
+    /// Id of the beneficiary, order, account, user, or statement
     id: i64,
-    /// Why; sealed, and told by `show`. Names nobody, or it would have to be erased, too
+    /// Reason for the erasure; stored sealed and printed by `show`. Do not name a person in it: it is not erased
     #[arg(long)]
     reason: String,
     #[command(flatten)]
     by: ByArgs,
-    /// Only count what there is
+    /// Only count what would be erased
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
-    /// Leave the rewriting of tables, which keeps others out of them, to a later `erase finish`
+    /// Do not rewrite tables now, because that locks them; run `erase finish` later
     #[arg(long)]
     later: bool,
 }
@@ -99,19 +100,19 @@ async fn on(args: &EraseArgs, database: &Database, output: &Output) -> anyhow::R
     if is_unknown {
         let (kind, id) = subject.name();
         bail!(
-            "it is not known whether {kind} {id} is erased: give the same command again when the database is back; it erases what is left, nothing twice, and rewrites the tables, which was not done"
+            "it is not known whether {kind} {id} was erased: run the same command again when the database is back; it erases only what is left, and rewrites the tables, which has not been done yet"
         );
     }
     let Some(report) = erased? else { return Ok(()) };
     if one.later {
         return Ok(output.facts(&facts(subject, &report, &[], remains(database).await?))?);
     }
-    // What was recorded is done, whatever becomes of this: `erase finish` goes on here.
+    // The erasure is already recorded. If rewriting fails, `erase finish` resumes here.
     let wiped = with_progress("rewriting tables", wipe::wipe(database.migrating())).await?;
     Ok(output.facts(&facts(subject, &report, &wiped, remains(database).await?))?)
 }
 
-/// None where nothing was to be done.
+/// Erases the subject and returns the report. Returns none for a dry run.
 async fn erase(
     ledger: &Ledger,
     keyring: &Keyring,
@@ -140,15 +141,15 @@ async fn erase(
     Ok(Some(with_progress("erasing", erasing).await?))
 }
 
-/// Has the id typed, since nothing brings back what is erased.
+/// Asks the operator to type the id, because an erasure cannot be undone.
 fn is_confirmed(subject: Subject, counts: Counts) -> anyhow::Result<bool> {
     let (kind, id) = subject.name();
     if !std::io::stdin().is_terminal() {
-        bail!("there is nobody to ask whether {kind} {id} is to be erased: give --yes");
+        bail!("cannot ask for confirmation to erase {kind} {id}, because stdin is not a terminal: pass --yes");
     }
     let Counts { texts, vouchers, .. } = counts;
     anstream::eprint!(
-        "{texts} texts and the codes of {vouchers} vouchers of {kind} {id} will be gone for ever.\nType {id} to go on: "
+        "This erases {texts} texts and the codes of {vouchers} vouchers of {kind} {id}, and cannot be undone.\nType {id} to continue: "
     );
     std::io::stderr().flush()?;
     let mut typed = String::new();
@@ -171,7 +172,7 @@ fn facts(subject: Subject, report: &Report, wiped: &[&str], remains: Value) -> V
     facts
 }
 
-/// Where it still is: outside of the tables, and in those that are still to be rewritten.
+/// Lists the places that still hold erased data: those outside the tables, and the tables still to be rewritten.
 async fn remains(database: &Database) -> anyhow::Result<Value> {
     let mut conn = Connector::patient(database.migrating().clone()).connect().await?;
     let outstanding = wipe::outstanding(&mut conn).await?;
@@ -185,7 +186,7 @@ async fn remains(database: &Database) -> anyhow::Result<Value> {
         places.push("the archive of the write-ahead log".to_owned());
     }
     if replication_slots > 0 {
-        places.push(format!("what {replication_slots} replication slots hold back, and what standbys have not replayed"));
+        places.push(format!("the write-ahead log that {replication_slots} replication slots hold back, and the part that standbys have not replayed"));
     }
     if !outstanding.is_empty() {
         places.push(format!("the files of {}, until `erase finish`", outstanding.join(", ")));

@@ -1,23 +1,23 @@
-//! Text on a terminal. Names, reasons, answers and the like come from clients and from the network: what a terminal
-//! would act on is shown instead, as `\u001b` for ESC. That is also how JSON writes it, so a line of JSON stays the same
-//! value.
+//! Escapes text for terminals. Names, reasons, and response bodies come from clients and from the network. Characters
+//! that a terminal would interpret are printed as escapes, such as `\u001b` for ESC. JSON uses the same escapes, so a line
+//! of JSON keeps its value.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// Whether a terminal acts on a character instead of showing it: C0, DEL and C1, and the marks that change the direction
-/// of what follows.
+/// Whether a terminal interprets a character instead of showing it: C0, DEL, C1, and the marks that change the text
+/// direction.
 fn is_acted_on(c: char) -> bool {
     let is_bidirectional = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() || is_bidirectional
 }
 
 fn push_escaped(out: &mut String, c: char) {
-    _ = write!(out, "\\u{:04x}", u32::from(c)); // a String takes anything
+    _ = write!(out, "\\u{:04x}", u32::from(c)); // writing to a String cannot fail
 }
 
-/// A text from elsewhere, in one line.
+/// Escapes text from an external source, and keeps it on one line.
 pub fn value(text: &str) -> Cow<'_, str> {
     if !text.contains(is_acted_on) {
         return text.into();
@@ -35,7 +35,8 @@ pub fn value(text: &str) -> Cow<'_, str> {
     out.into()
 }
 
-/// Whole lines of ours, whatever is in them: line ends, tabs, and the bold, dim and coloured text of commands and logs stay.
+/// Escapes whole lines of our own output, which may contain external text. Line ends, tabs, and the styles that commands
+/// and logs use (bold, dim, colours) stay.
 pub fn lines(text: &str) -> Cow<'_, str> {
     if !text.contains(|c| is_acted_on(c) && !matches!(c, '\n' | '\t')) {
         return text.into();
@@ -58,15 +59,15 @@ pub fn lines(text: &str) -> Cow<'_, str> {
     out.into()
 }
 
-/// The length of the sequence that a text begins with, if it only makes what follows bold, dim, italic, underlined or
-/// coloured, or ends that.
+/// Returns the length of the escape sequence at the start of the text. Returns none unless it only switches bold, dim,
+/// italic, underline, or a colour on or off.
 fn style(text: &str) -> Option<usize> {
     let parameters = text.strip_prefix("\u{1b}[")?.split_once('m')?.0;
     let is_known = |parameter: &str| matches!(parameter.parse(), Ok(0_u8..=4 | 22..=24 | 31..=37 | 39 | 90..=97));
     parameters.split(';').all(is_known).then_some(parameters.len() + 3)
 }
 
-/// Writes [`lines`]. Each write is taken for whole characters, as loggers and printers do it.
+/// Writer that escapes with [`lines`]. Each write must contain whole characters, as those of loggers and printers do.
 #[derive(Debug)]
 pub struct Escaping<W>(pub W);
 
@@ -96,11 +97,11 @@ mod tests {
 
     use super::*;
 
-    /// A title, a cleared screen, a colour, what C1 does the same with, and a name written backwards.
+    /// Escape sequences for a title, a cleared screen, and a colour, their C1 equivalents, and a name written backwards.
     const HOSTILE: &str = "\u{1b}]0;title\u{7}\u{1b}[2J\u{1b}[31mred\u{9b}2J\u{90}x\u{202e}eman\u{2066}\u{200f}\u{61c}\u{7f}\r";
 
     #[test]
-    fn what_a_terminal_acts_on_is_shown() {
+    fn characters_that_a_terminal_interprets_are_escaped() {
         let shown = value(HOSTILE);
         assert!(!shown.contains(is_acted_on), "{shown}");
         assert_eq!(value("\u{1b}[31mred\n\t"), "\\u001b[31mred\\n\\t");
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_keep_styles_alone() {
+    fn lines_keep_only_styles() {
         let ours = format!("{}\n\t{} {}", "head".bold(), "good".green(), "dim".dimmed());
         assert_eq!(lines(&ours), ours);
         let shown = lines(HOSTILE).into_owned();
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn escaped_json_is_the_same_value() {
+    fn escaped_json_has_the_same_value() {
         let value = serde_json::json!({ "name": HOSTILE });
         let line = lines(&value.to_string()).into_owned();
         assert!(!line.contains(is_acted_on), "{line}");
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_escapes_what_is_written() {
+    fn the_writer_escapes_its_input() {
         let mut written = Escaping(vec![]);
         written.write_all("plain\n".as_bytes()).unwrap();
         write!(written, "{HOSTILE}").unwrap();

@@ -1,4 +1,4 @@
-//! `events`: reading the log, straight from the database.
+//! `events`: reads the log directly from the database.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::ledger::reader::{self, Stored};
 use crate::ledger::{FIRST_SHARD, connect};
 use crate::node::Database;
 
-/// How often a follower looks. A page takes one short statement.
+/// Polling interval of `tail --follow`. Each poll is one short statement.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 const PAGE_EVENTS: i64 = 500;
 
@@ -25,7 +25,7 @@ const PAGE_EVENTS: i64 = 500;
 pub struct EventsArgs {
     #[command(flatten)]
     database: DatabaseSettings,
-    /// Whose log, where there are several
+    /// Shard whose log to read
     #[arg(long, value_name = "ID", default_value_t = FIRST_SHARD)]
     shard: ShardId,
     #[command(subcommand)]
@@ -34,23 +34,26 @@ pub struct EventsArgs {
 
 #[derive(Subcommand, Debug)]
 enum Events {
-    /// Print the newest events, or those after a position
+    /// Print the newest events, or the events after a position
     Tail {
-        /// Go on as events are appended
+        /// Keep printing events as they are appended
         #[arg(long, short)]
         follow: bool,
-        /// Begin after this position [default: so that the newest are shown]
+        /// Start after this position [default: shows the newest events]
         #[arg(long, value_name = "POSITION")]
         after: Option<Position>,
-        /// How many at most; with --follow, how many before going on
+        /// Maximum number of events; with --follow, the number of existing events to print first
         #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(i64).range(0..=1_000_000))]
         limit: i64,
     },
-    /// Print one event with everything that is stored
-    Show { position: Position },
-    /// Write the log, or a part of it, one event a line
+    /// Print one event with all stored fields
+    Show {
+        /// Position of the event in the log
+        position: Position,
+    },
+    /// Export the log or a part of it, one event per line
     Export(export::ExportArgs),
-    /// Bring an exported log into an empty, migrated database, under the role that migrates
+    /// Import an exported log into an empty, migrated database; needs the role that migrates
     Import(export::ImportArgs),
 }
 
@@ -62,7 +65,7 @@ pub async fn run(args: EventsArgs, output: &Output) -> anyhow::Result<()> {
             let mut printed = 0;
             tokio::select! {
                 done = tail(&pool, args.shard, follow, after, limit, output, &mut printed) => done,
-                // So that an embedded server that was started here ends in order.
+                // Return, so that an embedded server that this command started shuts down cleanly.
                 _ = tokio::signal::ctrl_c() => Ok(()),
             }
         }
@@ -134,7 +137,7 @@ async fn show(pool: &PgPool, shard: ShardId, position: Position, output: &Output
 }
 
 fn as_json(event: &Stored) -> Value {
-    // The stored text is what is hashed; parsed, it is the same but for the order of its keys.
+    // The hash covers the stored text. Parsing it may only change the order of keys.
     let parsed = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_else(|_| text.into());
     json!({
         "shard_id": event.shard_id, "position": event.position, "event_id": event.event_id,
@@ -144,7 +147,7 @@ fn as_json(event: &Stored) -> Value {
     })
 }
 
-/// What of an event is worth a place in one line, in this order.
+/// Payload fields that [`summary`] shows, in this order.
 const TELLING: [&str; 19] = [
     "name",
     "product_name",
@@ -167,10 +170,10 @@ const TELLING: [&str; 19] = [
     "reference",
 ];
 
-/// The fields of an event's payload that fit beside its type: `amount 47.50  balance after 452.50`.
+/// Summarises an event's payload in one line: `amount 47.50  balance after 452.50`.
 pub fn summary(event: &Stored) -> String {
     let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
-    // A product's facts stand one level down.
+    // The fields of a product are nested in `details`.
     let field = |name: &str| data.get(name).or_else(|| data.get("details")?.get(name)).filter(|value| !value.is_null());
     let told = TELLING.iter().filter_map(|name| {
         let value = field(name)?;
@@ -184,7 +187,7 @@ pub fn summary(event: &Stored) -> String {
     told.collect::<Vec<_>>().join("  ")
 }
 
-/// An event in one line: position, time, stream, type, and what of it tells most.
+/// Formats an event as one line: position, time, stream, type, and [`summary`].
 pub fn line(event: &Stored) -> String {
     let stream = format!("{} {}", event.stream_type, event.stream_id);
     let time = event.recorded_at.format("%Y-%m-%d %H:%M:%S%.3f");
@@ -198,7 +201,7 @@ pub fn line(event: &Stored) -> String {
     line.trim_end().to_owned()
 }
 
-/// Green for what is well, red for what is not.
+/// Colours a text green for success and red for failure.
 pub fn by_outcome(is_good: bool, text: &str) -> String {
     if is_good { text.green().to_string() } else { text.red().to_string() }
 }

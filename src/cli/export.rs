@@ -1,4 +1,4 @@
-//! `events export` and `events import`.
+//! `events export` and `events import`: write the log to a file, and load it into an empty database.
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -24,34 +24,35 @@ use crate::transparency::{cosignature, store};
 
 #[derive(Args, Debug)]
 pub struct ExportArgs {
-    /// Where to; `-` is standard output. A file that a killed export left unfinished is gone on with [default: -, unless --tiles]
+    /// Output file; - writes to stdout. An export that was interrupted resumes in the same file [default: -, unless --tiles]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Copy the transparency log there: its checkpoint, hashes and entries; what is there is compared and gone on with
+    /// Copy the transparency log (checkpoint, hashes, and entries) into this directory; existing files are compared and
+    /// completed
     #[arg(long, value_name = "DIRECTORY")]
     tiles: Option<PathBuf>,
-    /// Only events at this position or later
+    /// Export only events at or after this position
     #[arg(long, value_name = "POSITION", value_parser = clap::value_parser!(i64).range(1..))]
     from: Option<Position>,
-    /// Only events up to this position [default: the log's head when the export begins]
+    /// Export only events up to this position [default: the log's head when the export starts]
     #[arg(long, value_name = "POSITION", value_parser = clap::value_parser!(i64).range(1..))]
     to: Option<Position>,
-    /// Only events recorded at this time or later, as 2030-12-31T00:00:00Z
+    /// Export only events recorded at or after this time, for example 2030-12-31T00:00:00Z
     #[arg(long, value_name = "TIME")]
     since: Option<DateTime<Utc>>,
-    /// Only events recorded before this time
+    /// Export only events recorded before this time
     #[arg(long, value_name = "TIME")]
     until: Option<DateTime<Utc>>,
-    /// Only events of this account
+    /// Export only events of this account
     #[arg(long, value_name = "ID")]
     account: Option<AccountId>,
-    /// Only events of one stream, as order/42
+    /// Export only events of this stream, for example order/42
     #[arg(long, value_name = "STREAM")]
     stream: Option<Stream>,
-    /// Only events of this type; may be repeated
+    /// Export only events of this type; may be repeated
     #[arg(long = "type", value_name = "TYPE", value_parser = PossibleValuesParser::new(Event::types().map(|(_, name, _)| name)), hide_possible_values = true)]
     types: Vec<String>,
-    /// Compress with zstd
+    /// Compress the output with zstd
     #[arg(long)]
     zstd: bool,
     #[command(flatten)]
@@ -60,16 +61,16 @@ pub struct ExportArgs {
 
 #[derive(Args, Debug)]
 pub struct ImportArgs {
-    /// A whole log, as `events export` wrote it; compressed or not
+    /// Complete log written by `events export`, compressed or not
     file: PathBuf,
 }
 
 impl ExportArgs {
-    /// What is to be exported. A file ends where the checkpoint of its manifest does, once there is one of all that the
-    /// log has now: then all of it can be proven.
+    /// Plans the export. If a checkpoint covers every event that the log has now, a file ends where that checkpoint ends.
+    /// Its manifest then proves all of it.
     async fn plan(&self, pool: &PgPool, shard_id: ShardId, is_file: bool) -> anyhow::Result<Plan> {
         let quorum = self.quorum.of_named()?;
-        // In this order: the checkpoint is of what the log has.
+        // Read the checkpoint before the head, so that the log has every event that the checkpoint covers.
         let newest = store::newest_cosigned(pool, shard_id, &quorum).await?;
         if newest.is_none() && quorum.count > 0 {
             return Err(ExportError::Uncosigned(shard_id, quorum.count).into());
@@ -85,7 +86,7 @@ impl ExportArgs {
             head = head.min(Position::try_from(covering.size)?);
         } else if let Some(newest) = newest.as_ref().filter(|_| is_file) {
             let first = newest.size + 1;
-            tracing::warn!("no checkpoint has been signed yet for positions {first} to {wanted}: nothing proves them");
+            tracing::warn!("no signed checkpoint covers positions {first} to {wanted}: the export cannot be proven there");
         }
         let checkpoint = match covering.or(newest) {
             Some(bound) => Some(cosignature::with_cosignatures(pool, shard_id, &bound).await?),
@@ -99,12 +100,12 @@ impl ExportArgs {
     }
 }
 
-/// Where the log ends, and its epoch.
+/// Returns the log's head position and epoch.
 async fn head(pool: &PgPool, shard: ShardId) -> anyhow::Result<(Position, i64)> {
     store::head(pool, shard).await.with_context(|| format!("cannot read the log of shard {shard}"))
 }
 
-/// Writes the selected events up to where the log ends now.
+/// Exports the selected events up to the current head of the log.
 pub async fn export(pool: &PgPool, shard: ShardId, args: &ExportArgs, output: &Output) -> anyhow::Result<()> {
     if let Some(directory) = &args.tiles {
         let bar = Bar::new();
@@ -137,14 +138,14 @@ pub async fn export(pool: &PgPool, shard: ShardId, args: &ExportArgs, output: &O
 }
 
 async fn to_stdout(pool: &PgPool, plan: &Plan) -> anyhow::Result<()> {
-    // On a terminal the lines themselves show how far it is.
+    // On a terminal, the lines themselves show the progress.
     let bar = (!std::io::stdout().is_terminal()).then(Bar::new);
     let (mut at, selection) = (0, &plan.selection);
     while at < selection.to {
         let page = selection.page(pool, at).await?;
         let mut out = std::io::stdout().lock();
         let lines = export::page(&page.events, plan.is_compressed)?;
-        // What is kept in a file is to be imported and compared byte for byte.
+        // Never escape the output to a file: it is imported and compared byte for byte.
         match out.is_terminal() && !plan.is_compressed {
             true => Escaping(&mut out).write_all(&lines)?,
             false => out.write_all(&lines)?,
@@ -169,15 +170,15 @@ fn report(path: &Path, manifest: &Manifest, begun_at: Position, output: &Output)
         (Some(first), Some(last)) => format!(", positions {first} to {last}"),
         _ => String::new(),
     };
-    let went_on = if begun_at > 0 { format!(", gone on with after position {begun_at}") } else { String::new() };
+    let went_on = if begun_at > 0 { format!(", resumed after position {begun_at}") } else { String::new() };
     let (events, bytes) = (manifest.events, manifest.bytes);
     Ok(output.line(format!("{}: {events} events{range}, {bytes} bytes{went_on}", path.display()))?)
 }
 
-/// Brings a log into an empty database.
+/// Imports a log into an empty database.
 pub async fn import(options: &PgConnectOptions, args: &ImportArgs, output: &Output) -> anyhow::Result<()> {
     if !args.file.is_file() {
-        bail!("{} is no file", args.file.display());
+        bail!("{} is not a file", args.file.display());
     }
     let bar = Bar::new();
     let imported = export::import(options, &args.file, |progress| bar.show(progress)).await;
@@ -186,9 +187,9 @@ pub async fn import(options: &PgConnectOptions, args: &ImportArgs, output: &Outp
     if output.json {
         return Ok(output.facts(&json!(imported))?);
     }
-    let went_on = if imported.before > 0 { format!(", gone on with after position {}", imported.before) } else { String::new() };
+    let went_on = if imported.before > 0 { format!(", resumed after position {}", imported.before) } else { String::new() };
     Ok(output.line(format!(
-        "shard {}: {} events imported{went_on}; no delivery of theirs is sent",
+        "shard {}: {} events imported{went_on}; their webhooks are not sent",
         imported.shard_id, imported.events
     ))?)
 }

@@ -1,4 +1,4 @@
-//! `keys …`: the master keys that values are sealed under.
+//! `keys …`: rotates the master key, seals the ledger, and counts the values that are sealed under each key.
 
 use std::io::IsTerminal;
 
@@ -26,13 +26,16 @@ pub struct KeysArgs {
 
 #[derive(Subcommand, Debug)]
 enum Keys {
-    /// Make the key file's first key current and seal everything under it, while the service runs. Every node must have
-    /// been started with both keys. A run that was cut off is gone on with by the next one
+    /// Make the first key of the key file current, and reseal all values under it while the service runs
+    ///
+    /// Before you run this, start every node with a key file that holds both keys. An interrupted run is resumed by the
+    /// next one.
     Rotate,
-    /// Give every API key, token, password and session the MAC that proves it, and refuse those without one from now on. Once
-    /// no node of a release without MACs is left, and `verify` finds nothing
+    /// Add a MAC to every API key, token, password, and session, and refuse those without a MAC from now on
+    ///
+    /// Run this once no node of a release without MACs is left and `verify` finds no difference.
     Seal,
-    /// The keys that the ledger knows, and how many values are sealed under each
+    /// List the known keys and the number of values sealed under each
     Status,
 }
 
@@ -52,7 +55,7 @@ async fn on(args: &KeysArgs, database: &Database, output: &Output) -> anyhow::Re
             let bar = std::io::stderr().is_terminal().then(|| progress_bar(0));
             let told = |Step { table, done, total }: Step| {
                 if output.json {
-                    // Nobody has to listen.
+                    // A closed stdout must not stop the rotation.
                     _ = output.json_line(&json!({"table": table, "resealed": done, "of": total}));
                 } else if let Some(bar) = &bar {
                     bar.set_length(total.unsigned_abs());
@@ -78,7 +81,7 @@ async fn on(args: &KeysArgs, database: &Database, output: &Output) -> anyhow::Re
                 "sessions": sealed.sessions, "refresh_tokens": sealed.refresh_tokens,
             }))?;
             if !output.json {
-                output.line("Rows without a MAC are refused from now on. Add a line `sealed` to every node's key file, so that nobody who can write to the database takes that back.")?;
+                output.line("Rows without a MAC are refused from now on. Add the line `sealed` to the key file of every node, so that nobody with write access to the database can undo this.")?;
             }
         }
         Keys::Status => {

@@ -1,4 +1,4 @@
-//! `listen`: an HTTPS receiver on this machine, for developing against webhooks.
+//! `listen`: a local HTTPS receiver for developing against webhooks.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -23,34 +23,34 @@ use crate::receiver::{Answer, Certificate, Received, Receiver, ReceiverSettings}
 
 #[derive(Args, Debug)]
 pub struct ListenArgs {
-    /// Where to listen for webhooks; port 0 takes a free one
+    /// Address on which to receive webhooks; port 0 picks a free port
     #[arg(long, env = "LEDGER_LISTEN_WEBHOOKS", value_name = "ADDRESS", default_value = "127.0.0.1:8443")]
     listen_webhooks: SocketAddr,
-    /// The webhook's token, by which deliveries are verified [default: deliveries are not verified]
+    /// Token of the webhook, which verifies the signatures of deliveries [default: deliveries are not verified]
     #[arg(long, env = "LEDGER_WEBHOOK_SECRET", value_name = "SECRET", value_parser = private)]
     secret: Option<Private>,
-    /// The name in webhook headers: X-<NAME>-WEBHOOK-TOKEN
+    /// Service name in the webhook headers, as in X-<NAME>-WEBHOOK-TOKEN
     #[arg(long, env = "LEDGER_SERVICE_NAME", value_name = "NAME", default_value = "SERVICE")]
     service_name: String,
-    /// Where the receiver's certificate is kept; without such a directory it is made for one run
+    /// Directory that keeps the receiver's certificate; if it does not exist, the certificate is temporary
     #[arg(long, env = "LEDGER_DATA_DIR", value_name = "DIRECTORY", default_value_os_t = default_data_dir())]
     data_dir: PathBuf,
-    /// The status to answer with
+    /// HTTP status of the responses to webhooks
     #[arg(long, value_name = "STATUS", default_value_t = 200, value_parser = clap::value_parser!(u16).range(200..=599))]
     answer: u16,
 }
 
-/// Receives and prints until a signal ends it.
+/// Receives and prints webhooks until a signal arrives.
 pub async fn run(args: ListenArgs, output: &Output) -> anyhow::Result<()> {
     let mut signals = StopSignals::listen()?;
-    // Only `serve`, `demo` and `migrate` make a data directory.
+    // Only `serve`, `demo`, and `migrate` create a data directory.
     let temporary = match args.data_dir.is_dir() {
         true => None,
-        false => Some(tempfile::tempdir().context("no temporary directory can be made")?),
+        false => Some(tempfile::tempdir().context("cannot create a temporary directory")?),
     };
     let directory = temporary.as_ref().map_or(args.data_dir.as_path(), TempDir::path).join("receiver");
     let certificate = Certificate::load_or_generate(&directory)
-        .with_context(|| format!("the receiver's certificate in {} cannot be used", directory.display()))?;
+        .with_context(|| format!("cannot use the receiver's certificate in {}", directory.display()))?;
     let answer = args.answer;
     let (receiver, mut arrived) = Receiver::start(ReceiverSettings {
         listen: args.listen_webhooks,
@@ -62,7 +62,7 @@ pub async fn run(args: ListenArgs, output: &Output) -> anyhow::Result<()> {
     .with_context(|| format!("cannot listen on {}", args.listen_webhooks))?;
     if temporary.is_some() {
         let data_dir = args.data_dir.display();
-        anstream::eprintln!("this certificate ends with this command: to keep one, make its directory (mkdir -p {data_dir})");
+        anstream::eprintln!("this certificate is temporary: to keep one, create the data directory first (mkdir -p {data_dir})");
     }
     introduce(&receiver, &directory.join("receiver-ca.pem"), args.secret.is_some(), output)?;
 
@@ -95,16 +95,16 @@ fn introduce(receiver: &Receiver, ca: &std::path::Path, is_verifying: bool, outp
     output.line("")
 }
 
-/// The network that a node has to be allowed to reach this receiver.
+/// Returns the networks that a node must allow to reach this receiver.
 fn nets(receiver: &Receiver) -> String {
     match receiver.address().ip() {
-        // By the name localhost, which may lead to either.
+        // The URL uses the name localhost, which may resolve to either family.
         ip if ip.is_unspecified() || ip.is_loopback() => "127.0.0.0/8,::1/128".to_owned(),
         ip => ip.to_string(),
     }
 }
 
-/// What a delivery's signature is worth: none without a secret to check it by.
+/// Verifies the signature of a delivery. Returns none if there is no secret to verify it with.
 pub fn verdict(received: &Received, secret: Option<&Private>) -> Option<Result<(), String>> {
     secret.map(|secret| received.verify(secret.expose(), Utc::now().timestamp()).map_err(|error| error.to_string()))
 }

@@ -1,4 +1,4 @@
-//! `log`: the published transparency log. Nothing here needs a token, but for the entries.
+//! `log`: reads and verifies the published transparency log. Only the entries need an operator token.
 
 mod incident;
 mod mirror;
@@ -27,10 +27,10 @@ use crate::transparency::note::{Note, VerifierKey};
 
 #[derive(Args, Debug)]
 pub struct LogArgs {
-    /// Where the service is
+    /// URL of the service
     #[arg(long, env = "LEDGER_URL", value_name = "URL", default_value = "http://127.0.0.1:8080")]
     url: Url,
-    /// Whose log, where there are several
+    /// Shard whose log to read
     #[arg(long, value_name = "ID", default_value_t = FIRST_SHARD)]
     shard: ShardId,
     #[command(subcommand)]
@@ -39,48 +39,53 @@ pub struct LogArgs {
 
 #[derive(Subcommand, Debug)]
 enum Log {
-    /// Print the newest checkpoint, or the newest that a quorum has cosigned; with a key, fails unless it is signed by it
+    /// Print the newest checkpoint, or the newest that a quorum cosigned; with --key, fails unless the key signed it
     Checkpoint {
         #[command(flatten)]
         trust: TrustArgs,
     },
-    /// The log's public keys, and the witnesses that it takes cosignatures of
+    /// Show the public keys of the log, and the witnesses whose cosignatures it accepts
     Keys,
-    /// Prove that an event is in the log; fails unless the proof holds, with a key in a tree that the log has signed
+    /// Prove that an event is in the log; fails unless the proof is valid and, with --key, leads to a signed checkpoint
     Inclusion {
+        /// Position of the event in the log
         position: u64,
-        /// Of the tree [default: the checkpoint's]
+        /// Size of the tree to prove it in [default: the checkpoint's]
         #[arg(long, value_name = "SIZE", conflicts_with = "key")]
         size: Option<u64>,
-        /// A signed checkpoint that was kept: of its tree [default: the newest]
+        /// File with a signed checkpoint that you kept; proves the event in its tree [default: the newest]
         #[arg(long, value_name = "FILE", requires = "key")]
         checkpoint: Option<PathBuf>,
         #[command(flatten)]
         trust: TrustArgs,
     },
-    /// Prove that the log has only grown between two sizes; fails unless the proof holds, with a key between trees that the log has signed
+    /// Prove that the log only grew between two sizes; fails unless the proof is valid and, with --key, both trees are
+    /// signed
     Consistency {
+        /// Size of the earlier tree
         #[arg(required_unless_present = "from_checkpoint")]
         from: Option<u64>,
-        /// [default: the checkpoint's]
+        /// Size of the later tree [default: the checkpoint's]
         #[arg(conflicts_with = "key")]
         to: Option<u64>,
-        /// A signed checkpoint that was kept: from its tree on
+        /// File with a signed checkpoint that you kept, for the earlier tree
         #[arg(long, value_name = "FILE", requires = "key", conflicts_with = "from")]
         from_checkpoint: Option<PathBuf>,
-        /// A later one: up to its tree [default: the newest]
+        /// File with a signed checkpoint that you kept, for the later tree [default: the newest]
         #[arg(long, value_name = "FILE", requires = "key")]
         checkpoint: Option<PathBuf>,
         #[command(flatten)]
         trust: TrustArgs,
     },
-    /// Copy checkpoint and tiles into a directory, as they are served; goes on where it was, and fails unless the log does
+    /// Copy the checkpoint and tiles into a directory; resumes an earlier copy, and fails unless the log continues it
     Mirror {
+        /// Directory of the copy
         directory: PathBuf,
-        /// The log's verifier key, from elsewhere than the log: fails unless it has signed; more than one of a handover
+        /// Verifier key of the log, from a trusted source other than the log; fails unless it signed; repeat during a key
+        /// handover
         #[arg(long, value_name = "KEY")]
         key: Vec<VerifierKey>,
-        /// The entries too, with an auditor's or an admin's token: the events themselves
+        /// Also copy the entries, which are the events themselves; needs an auditor's or an admin's token
         #[arg(long)]
         entries: bool,
         #[command(flatten)]
@@ -88,25 +93,25 @@ enum Log {
         #[command(flatten)]
         operator_token: OperatorTokenSettings,
     },
-    /// Record that signed events are lost for good, so that the log goes on under another origin: directly on the database
+    /// Record that signed events are lost, so that the log continues under another origin; connects to the database
     Incident(incident::IncidentArgs),
-    /// Hand a witness's cosigned checkpoint to the log
+    /// Submit a checkpoint that a witness cosigned
     Cosign {
-        /// The cosigned checkpoint
+        /// File with the cosigned checkpoint
         file: PathBuf,
     },
 }
 
-/// Whom to believe about checkpoints.
+/// Keys and witnesses that a checkpoint is verified with.
 #[derive(Args, Debug)]
 struct TrustArgs {
-    /// The log's verifier key, from elsewhere than the log; more than one of a handover
+    /// Verifier key of the log, from a trusted source other than the log; repeat during a key handover
     #[arg(long, value_name = "KEY")]
     key: Vec<VerifierKey>,
-    /// Verifier keys of witnesses that are believed
+    /// Verifier key of a trusted witness; may be repeated
     #[arg(long, value_name = "KEY", value_parser = witness, requires = "key")]
     witness: Vec<VerifierKey>,
-    /// How many of them must have cosigned each checkpoint
+    /// Number of these witnesses that must have cosigned each checkpoint
     #[arg(long, value_name = "COUNT", default_value_t = 0, requires = "key")]
     quorum: usize,
 }
@@ -134,7 +139,8 @@ pub async fn run(args: LogArgs, output: &Output) -> anyhow::Result<()> {
             let trust = trust.trust();
             let signed = proof::signed(&client, &prefix, &trust, checkpoint.as_deref()).await?;
             let earlier = from_checkpoint.map(|path| proof::kept(&path, &trust)).transpose()?;
-            let from = earlier.as_ref().map(|earlier| earlier.size).or(from).context("there is no size to begin with")?;
+            let from =
+                earlier.as_ref().map(|earlier| earlier.size).or(from).context("the size of the earlier tree is missing")?;
             let trees = [earlier.as_ref(), signed.as_ref()];
             Ok(output.facts(&proof::consistency(&client, &prefix, from, to, trees).await?)?)
         }
@@ -142,8 +148,8 @@ pub async fn run(args: LogArgs, output: &Output) -> anyhow::Result<()> {
             let quorum = if key.is_empty() { quorum.quorum() } else { quorum.of_named()? };
             let client = if entries { admin::client(&args.url, &operator_token)? } else { client };
             let note = client.bytes(&asking(&format!("{prefix}/checkpoint"), &quorum)).await?;
-            let note = note.context("there is no such checkpoint")?;
-            let note = String::from_utf8(note).context("the checkpoint is no text")?;
+            let note = note.context("the log has no such checkpoint")?;
+            let note = String::from_utf8(note).context("the checkpoint is not UTF-8 text")?;
             if !key.is_empty() {
                 let trust = Trust { keys: key, witnesses: quorum.witnesses, quorum: quorum.count };
                 open(&client, &prefix, &trust, &note).await?;
@@ -155,32 +161,32 @@ pub async fn run(args: LogArgs, output: &Output) -> anyhow::Result<()> {
             let copied = mirror::mirror(&client, &prefix, &note, &directory, entries).await?;
             Ok(output.facts(&json!({"directory": directory, "size": copied.size, "fetched": copied.fetched}))?)
         }
-        Log::Incident(_) => Ok(()), // see above
+        Log::Incident(_) => Ok(()), // handled above
         Log::Cosign { file } => {
-            let note = std::fs::read_to_string(&file).with_context(|| format!("{} cannot be read", file.display()))?;
+            let note = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
             let path = format!("{prefix}/cosignatures");
             let sent = client.send(Method::POST, &path, Some(Body::text(note)), &[]);
-            Ok(output.facts(&with_progress("waiting for the answer", sent).await?.data()?)?)
+            Ok(output.facts(&with_progress("waiting for the response", sent).await?.data()?)?)
         }
     }
 }
 
 async fn ask(client: &Client, path: &str) -> anyhow::Result<Value> {
-    with_progress("waiting for the answer", client.json(Method::GET, path, None)).await
+    with_progress("waiting for the response", client.json(Method::GET, path, None)).await
 }
 
-/// The newest checkpoint, or the newest that as many witnesses as are needed have cosigned; not opened yet.
+/// Fetches the newest checkpoint, or the newest that a quorum of witnesses cosigned. Does not verify it.
 async fn newest(client: &Client, prefix: &str, trust: &Trust) -> anyhow::Result<String> {
     let path = asking(&format!("{prefix}/checkpoint"), &Quorum { count: trust.quorum, witnesses: trust.witnesses.clone() });
-    let reply = with_progress("waiting for the answer", client.send(Method::GET, &path, None, &[])).await?;
+    let reply = with_progress("waiting for the response", client.send(Method::GET, &path, None, &[])).await?;
     if !reply.status.is_success() {
         reply.data()?;
-        bail!("there is no checkpoint");
+        bail!("the log has no checkpoint yet");
     }
     Ok(reply.body)
 }
 
-/// Opens the service's checkpoint. Where the trusted key is of an origin that has ended, the error says so.
+/// Verifies a checkpoint from the service. If the trusted key belongs to an origin that has ended, the error says so.
 async fn open(client: &Client, prefix: &str, trust: &Trust, note: &str) -> anyhow::Result<Opened> {
     match trust.open(note) {
         Ok(opened) => Ok(opened),

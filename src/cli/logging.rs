@@ -1,4 +1,4 @@
-//! The log's set-up: text on a terminal, else one JSON object a line, always on stderr.
+//! Sets up logging to stderr: text on a terminal, otherwise one JSON object per line.
 
 use std::io::IsTerminal;
 
@@ -8,18 +8,18 @@ use super::escape::Escaping;
 use crate::api::edge::log_panics;
 use crate::config::LogFormat;
 
-/// What a node logs unless `RUST_LOG` says otherwise. What answers 5xx or panics is logged by
-/// others than the access log, which is one line a request.
+/// Default log filter of a node; `RUST_LOG` overrides it. 5xx responses and panics have log lines of their own, apart from
+/// the access log with its one line per request.
 pub const SERVICE: &str = "info,poem=warn,sqlx=warn,rustls_platform_verifier=off";
-/// The demo tells its own story.
+/// Default log filter of the demo, which prints its own progress.
 pub const DEMO: &str = "error,rustls_platform_verifier=off";
-/// Commands say what went wrong themselves.
+/// Default log filter of the other commands, which report errors themselves.
 pub const TOOL: &str = "warn,sqlx=error,reqwest_retry=off,rustls_platform_verifier=off";
 
-/// Starts logging, with `default` as the filter where `RUST_LOG` is not set.
+/// Starts logging with `default` as the filter, unless `RUST_LOG` is set.
 ///
 /// # Errors
-/// When `RUST_LOG` is no filter.
+/// If `RUST_LOG` is not a valid filter.
 pub fn start(default: &str, format: Option<LogFormat>) -> anyhow::Result<()> {
     let filter = match std::env::var("RUST_LOG") {
         Ok(text) if !text.is_empty() => {

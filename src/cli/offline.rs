@@ -1,4 +1,4 @@
-//! `verify` without a database: an export, a copy of the tiles, a receipt; and the log's key.
+//! `verify` without a database: verifies an export, a copy of the tiles, or a receipt with the log's public key.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,19 +17,19 @@ use crate::transparency::receipt::Receipt;
 #[derive(clap::Args, Debug)]
 #[command(group = clap::ArgGroup::new("files").args(["export", "tiles", "receipt"]).multiple(true))]
 pub struct OfflineArgs {
-    /// Verify an export instead of the database: with --key and nothing else, or with more to compare it with
+    /// Verify an export instead of the database; needs only --key, and compares it with further files if given
     #[arg(long, value_name = "FILE", requires = "keys", conflicts_with = "receipt", help_heading = "Without a database")]
     export: Option<PathBuf>,
-    /// Verify a copy of the log's tiles; with --export, compare the export with it and name what differs
+    /// Verify a copy of the log's tiles; with --export, compare the export with it and report every difference
     #[arg(long, value_name = "DIRECTORY", requires = "keys", conflicts_with = "receipt", help_heading = "Without a database")]
     tiles: Option<PathBuf>,
-    /// Verify an order's receipt
+    /// Verify the receipt of an order
     #[arg(long, value_name = "FILE", requires = "keys", help_heading = "Without a database")]
     receipt: Option<PathBuf>,
-    /// The log's public key, <name>+<id>+<base64>, or a file of such lines; may be repeated
+    /// Public key of the log as <name>+<id>+<base64>, or a file with one key per line; may be repeated
     #[arg(long = "key", value_name = "KEY", requires = "files", help_heading = "Without a database")]
     keys: Vec<String>,
-    /// A signed checkpoint that was kept; may be repeated
+    /// File with a signed checkpoint that you kept; may be repeated
     #[arg(
         long = "checkpoint",
         value_name = "FILE",
@@ -38,19 +38,19 @@ pub struct OfflineArgs {
         help_heading = "Without a database"
     )]
     checkpoints: Vec<PathBuf>,
-    /// An earlier export of the whole log, to name what differs from it
+    /// Earlier export of the whole log; reports every difference from it
     #[arg(long, value_name = "FILE", requires = "export", help_heading = "Without a database")]
     earlier: Option<PathBuf>,
-    /// The export is a part of the log, though it has no manifest that says so
+    /// Accept that the export is only a part of the log, although it has no manifest that says so
     #[arg(long, requires = "tiles", requires = "export", help_heading = "Without a database")]
     part: bool,
-    /// Events that came after the last checkpoint, which nothing proves, are no failure
+    /// Do not fail because of events after the last checkpoint, which no checkpoint proves
     #[arg(long, requires = "export", help_heading = "Without a database")]
     allow_unproven: bool,
-    /// A witness's public key, as --key; may be repeated
+    /// Public key of a witness, in the format of --key; may be repeated
     #[arg(long = "witness", value_name = "KEY", requires = "files", help_heading = "Without a database")]
     witnesses: Vec<String>,
-    /// How many of the witnesses must have cosigned each checkpoint
+    /// Number of witnesses that must have cosigned each checkpoint
     #[arg(long, value_name = "COUNT", default_value_t = 0, requires = "files", help_heading = "Without a database")]
     quorum: usize,
 }
@@ -63,14 +63,15 @@ impl OfflineArgs {
     fn trust(&self) -> anyhow::Result<Trust> {
         let witnesses = read_keys(&self.witnesses)?;
         if witnesses.len() < self.quorum {
-            let problem = format!("--quorum is {}, and there are {} witnesses", self.quorum, witnesses.len());
+            let problem = format!("--quorum is {}, but --witness gives {}", self.quorum, witnesses.len());
             return Err(WrongUse(problem).into());
         }
         Ok(Trust { keys: read_keys(&self.keys)?, witnesses, quorum: self.quorum })
     }
 }
 
-/// Keys themselves, or in files: a line each, empty ones and those that begin with `#` aside.
+/// Parses keys. Each argument is a key or a file with one key per line. Empty lines and lines that start with `#` are
+/// skipped.
 fn read_keys(given: &[String]) -> anyhow::Result<Vec<VerifierKey>> {
     let mut keys = vec![];
     for text in given {
@@ -78,7 +79,7 @@ fn read_keys(given: &[String]) -> anyhow::Result<Vec<VerifierKey>> {
             keys.push(key);
             continue;
         }
-        let lines = std::fs::read_to_string(text).with_context(|| format!("{text} is no key, and no file of keys"))?;
+        let lines = std::fs::read_to_string(text).with_context(|| format!("{text} is neither a key nor a file of keys"))?;
         for line in lines.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
             keys.push(line.parse().with_context(|| format!("{text}: {line:?}"))?);
         }
@@ -86,7 +87,7 @@ fn read_keys(given: &[String]) -> anyhow::Result<Vec<VerifierKey>> {
     Ok(keys)
 }
 
-/// Fails when anything differs, and when there is nothing to prove all of it by.
+/// Verifies the given files. The exit status is 1 if anything differs or remains unproven.
 pub fn verify(args: &OfflineArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let trust = args.trust()?;
     if let Some(path) = &args.receipt {
@@ -105,7 +106,7 @@ pub fn verify(args: &OfflineArgs, output: &Output) -> anyhow::Result<ExitCode> {
             offline::verify_export(&inputs, &trust, &|progress| bar.show(progress))
         }
         (None, Some(tiles)) => offline::verify_tiles(tiles, &args.checkpoints, &trust, &|progress| bar.show(progress)),
-        (None, None) => bail!("there is nothing to verify"),
+        (None, None) => bail!("nothing to verify"),
     };
     bar.end();
     let report = report?;
@@ -137,8 +138,8 @@ fn print(report: &Report, output: &Output) -> std::io::Result<()> {
     let verdict = match report.unproven {
         _ if !report.is_clean() => format!("{} differences", report.found),
         Some((first, last)) => format!("nothing differs, but positions {first} to {last} are not proven"),
-        None if report.unchecked.is_empty() => "everything is what was signed".to_owned(),
-        None => "what was checked is what was signed".to_owned(),
+        None if report.unchecked.is_empty() => "everything matches what was signed".to_owned(),
+        None => "everything that was checked matches what was signed".to_owned(),
     };
     let proven = if report.proven > 0 { format!(", positions 1 to {} are proven", report.proven) } else { String::new() };
     output.line(format!("{} events{proven}: {verdict}", report.events))
@@ -147,7 +148,7 @@ fn print(report: &Report, output: &Output) -> std::io::Result<()> {
 fn receipt(path: &Path, trust: &Trust, output: &Output) -> anyhow::Result<ExitCode> {
     let named = || path.display().to_string();
     let text = std::fs::read(path).with_context(named)?;
-    let receipt: Receipt = serde_json::from_slice(&text).with_context(|| format!("{} is no receipt", named()))?;
+    let receipt: Receipt = serde_json::from_slice(&text).with_context(|| format!("{} is not a receipt", named()))?;
     let checked = receipt.check(trust);
     if output.json {
         let facts = match &checked {

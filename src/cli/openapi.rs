@@ -1,5 +1,5 @@
-//! `openapi`: the published documents are generated, committed, checked for drift, and compared
-//! with what was promised.
+//! `openapi`: generates the published OpenAPI documents, checks the committed ones for drift, and compares them with the
+//! promised baseline.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,32 +12,32 @@ use serde_json::Value;
 use crate::api::compatibility::{Breaking, breaking_changes, lost_vectors};
 use crate::api::{VECTORS, documents};
 
-/// The document that is under the stability contract.
+/// Document under the stability contract.
 const CLIENT: &str = "client-v1.json";
-/// Where a directory of documents keeps what was promised.
+/// Subdirectory of the documents that holds the promised baseline.
 const BASELINE: &str = "baseline";
-/// Lines of the comparison that are stricter validation of what was refused all the time, which
-/// the specification calls additive.
+/// File of excused differences: stricter validation of input that was always refused. The specification calls such changes
+/// additive.
 const ALREADY_REFUSED: &str = "already-refused.txt";
 
 #[derive(Args, Debug)]
 pub struct OpenapiArgs {
-    /// Write nothing: fail, with a line for each reason, if a file is not what the program generates or breaks the baseline
+    /// Write nothing; fail, with one line per reason, if a document is not current or breaks the baseline
     #[arg(long)]
     check: bool,
-    /// Promise what the program generates: make it the baseline, unless it breaks the old one
+    /// Make the generated documents the new baseline, unless they break the old one
     #[arg(long, conflicts_with = "check")]
     freeze: bool,
-    /// Where the documents are
+    /// Directory of the documents
     #[arg(long, value_name = "DIRECTORY", default_value = "openapi")]
     directory: PathBuf,
 }
 
-/// Writes the documents, or compares them.
+/// Writes the documents, or checks them with `--check`.
 pub fn run(args: &OpenapiArgs) -> anyhow::Result<ExitCode> {
     let mut problems = Vec::new();
     for (name, text) in documents() {
-        // The documents name themselves as the repository does: openapi/….
+        // Document names are paths in the repository (openapi/…).
         let name = Path::new(name).file_name().unwrap_or_default();
         let path = args.directory.join(name);
         if args.check {
@@ -64,11 +64,11 @@ pub fn run(args: &OpenapiArgs) -> anyhow::Result<ExitCode> {
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// What is wrong with a file that should have this text.
+/// Describes how a committed file differs from the generated text. Returns none if it is current.
 fn drift(path: &Path, text: &str) -> Option<String> {
     let problem = match std::fs::read_to_string(path) {
         Ok(found) if found == text => return None,
@@ -81,7 +81,7 @@ fn drift(path: &Path, text: &str) -> Option<String> {
     Some(format!("{}: {problem}; run `rewards-ledger openapi`", path.display()))
 }
 
-/// Compares a file that was promised with its baseline (`--check`), or makes it the baseline.
+/// Compares a promised file with its baseline (`--check`), or makes it the new baseline (`--freeze`).
 fn promise(
     args: &OpenapiArgs,
     name: &str,
@@ -95,7 +95,7 @@ fn promise(
     }
     let broken = match std::fs::read_to_string(&path) {
         Ok(baseline) => compare(&baseline, &directory)?,
-        // The first baseline.
+        // There is no baseline yet.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && args.freeze => vec![],
         Err(error) => return Ok(vec![format!("{}: cannot be read: {error}", path.display())]),
     };
@@ -105,10 +105,13 @@ fn promise(
     Ok(broken.into_iter().map(|problem| format!("{}: {problem}", path.display())).collect())
 }
 
-/// What is wrong with vectors that should have all of the baseline.
+/// Lists the test vectors of the baseline that are missing from `vectors` or changed.
 fn lost(baseline: &str, vectors: &str) -> anyhow::Result<Vec<String>> {
     let (old, new) = (serde_json::from_str(baseline).context("the baseline is not JSON")?, serde_json::from_str(vectors)?);
-    Ok(lost_vectors(&old, &new).into_iter().map(|vector| format!("breaking: the vector {vector} is gone or changed")).collect())
+    Ok(lost_vectors(&old, &new)
+        .into_iter()
+        .map(|vector| format!("breaking: the vector {vector} was removed or changed"))
+        .collect())
 }
 
 fn broken(baseline: &str, text: &str, already_refused: &BTreeSet<String>) -> anyhow::Result<Vec<Breaking>> {
@@ -143,30 +146,30 @@ mod tests {
     }
 
     #[test]
-    fn a_baseline_is_frozen_kept_and_defended() {
+    fn a_baseline_is_frozen_checked_and_never_broken() {
         let directory = tempfile::tempdir().unwrap();
         let at = |check, freeze| args(directory.path(), check, freeze);
         assert!(succeeds(&at(false, false)));
-        assert!(!succeeds(&at(true, false)), "there is none yet");
+        assert!(!succeeds(&at(true, false)), "there is no baseline yet");
         assert!(succeeds(&at(false, true)) && succeeds(&at(true, false)));
 
-        // A baseline with more than there is: its endpoint was removed since.
+        // The baseline has an endpoint that was removed since.
         let path = directory.path().join("baseline/client-v1.json");
         let mut baseline: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
         baseline["paths"]["/api/v1/former"] = serde_json::json!({"get": {"responses": {"200": {}}}});
         std::fs::write(&path, baseline.to_string()).unwrap();
         assert!(!succeeds(&at(true, false)), "the check fails");
-        assert!(!succeeds(&at(false, true)), "nor is it frozen over");
+        assert!(!succeeds(&at(false, true)), "a broken baseline is not replaced");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), baseline.to_string());
 
-        // One with less: what was added since is no break.
+        // The baseline lacks endpoints that were added since, which is not breaking.
         baseline["paths"].as_object_mut().unwrap().retain(|path, _| path == "/api/v1/orders");
         std::fs::write(&path, baseline.to_string()).unwrap();
         assert!(succeeds(&at(true, false)));
     }
 
     #[test]
-    fn the_vectors_of_the_signatures_are_frozen_too() {
+    fn signature_vectors_are_frozen_too() {
         for (name, text) in VECTORS {
             let directory = tempfile::tempdir().unwrap();
             let at = |check, freeze| args(directory.path(), check, freeze);
@@ -174,19 +177,19 @@ mod tests {
             let path = directory.path().join(format!("baseline/{name}.json"));
             assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
 
-            // A baseline in which one of them was another.
+            // One vector of the baseline is different.
             let mut baseline: Value = serde_json::from_str(text).unwrap();
             baseline["sign"][0]["secret"] = "another".into();
             std::fs::write(&path, baseline.to_string()).unwrap();
             assert!(!succeeds(&at(true, false)), "the check fails");
-            assert!(!succeeds(&at(false, true)), "nor is it frozen over");
+            assert!(!succeeds(&at(false, true)), "a broken baseline is not replaced");
             assert_eq!(std::fs::read_to_string(&path).unwrap(), baseline.to_string());
 
             baseline["sign"].as_array_mut().unwrap().remove(0);
             std::fs::write(&path, baseline.to_string()).unwrap();
-            assert!(succeeds(&at(true, false)), "what was added since is no break");
+            assert!(succeeds(&at(true, false)), "an added vector is not breaking");
             std::fs::remove_file(&path).unwrap();
-            assert!(!succeeds(&at(true, false)), "there is none");
+            assert!(!succeeds(&at(true, false)), "there is no baseline");
         }
     }
 

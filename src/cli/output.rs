@@ -1,4 +1,4 @@
-//! How facts are printed: aligned for people, JSON for programs.
+//! Prints results: aligned text for people, JSON for programs.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use super::escape::{self, Escaping};
 
-/// After so long, somebody who waits at a terminal is told for what.
+/// Delay before a terminal shows what the command is waiting for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Where facts go.
+/// Format of the results on stdout.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
     pub json: bool,
@@ -25,13 +25,13 @@ impl Output {
         Output { json }
     }
 
-    /// One line on stdout; its colours are left out where they would not be seen, and nothing else in it does anything
-    /// to a terminal.
+    /// Prints one line to stdout. Colours are stripped where stdout does not show them, and everything else that a
+    /// terminal would interpret is escaped.
     pub fn line(&self, text: impl Display) -> std::io::Result<()> {
         writeln!(anstream::stdout(), "{}", escape::lines(&text.to_string()))
     }
 
-    /// What came from elsewhere, byte for byte where a program reads on.
+    /// Prints external text: escaped on a terminal, byte for byte to a pipe or file.
     pub fn verbatim(&self, text: &str) -> std::io::Result<()> {
         let mut out = std::io::stdout().lock();
         if out.is_terminal() {
@@ -40,12 +40,12 @@ impl Output {
         writeln!(out, "{text}")
     }
 
-    /// A JSON object a line, for programs.
+    /// Prints a JSON value on one line.
     pub fn json_line(&self, value: &Value) -> std::io::Result<()> {
         self.line(value)
     }
 
-    /// An operation's `data`: as JSON, or a list as a table and an object as aligned lines.
+    /// Prints the `data` of an operation as JSON, or for people: a list as a table, an object as aligned lines.
     pub fn facts(&self, data: &Value) -> std::io::Result<()> {
         if self.json {
             return self.line(format!("{data:#}"));
@@ -61,7 +61,7 @@ impl Output {
     }
 }
 
-/// A field's value as people read it.
+/// Formats a JSON value for people.
 pub fn shown(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
@@ -75,7 +75,7 @@ pub fn shown(value: &Value) -> String {
     }
 }
 
-/// The names of an object's fields, what identifies it first and times last.
+/// Returns the field names of an object: identifying fields first, times last.
 fn names(object: &Value) -> Vec<String> {
     let mut names: Vec<String> = object.as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect();
     names.sort_by_key(|name| match name.as_str() {
@@ -94,8 +94,8 @@ fn fields(object: &Value) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// One line a row. Columns that say nothing in any row are left out, and long texts are cut: JSON
-/// has everything.
+/// Formats objects as a table, one line per row. It omits columns that are empty in all rows and truncates long texts;
+/// the JSON output has everything.
 fn table(rows: &[Value]) -> String {
     const CELL_CHARACTERS: usize = 40;
     let cell = |value: &Value| {
@@ -131,7 +131,7 @@ fn table(rows: &[Value]) -> String {
     [head].into_iter().chain(cells.iter().map(|row| line(row))).collect::<Vec<_>>().join("\n")
 }
 
-/// Waits; at a terminal a spinner says for what when it takes more than a second.
+/// Awaits `work`. On a terminal, a spinner shows `what` after one second.
 pub async fn with_progress<T>(what: &'static str, work: impl Future<Output = T>) -> T {
     if !std::io::stderr().is_terminal() {
         return work.await;
@@ -147,13 +147,13 @@ pub async fn with_progress<T>(what: &'static str, work: impl Future<Output = T>)
     done
 }
 
-/// A bar for work that is counted; only a terminal shows it.
+/// Creates a progress bar for countable work. Only a terminal shows it.
 pub fn progress_bar(total: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len}  {eta}").unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(total).with_style(style)
 }
 
-/// An error and its causes in one line, none of them twice.
+/// Formats an error and its causes as one line, without repeating a cause.
 pub fn error_line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain() {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_a_table_and_an_object_its_fields() {
+    fn a_list_prints_as_a_table_and_an_object_as_its_fields() {
         let rows = [json!({"id": 1, "name": "One"}), json!({"id": 22, "name": null})];
         assert_eq!(plain(&table(&rows)), "id  name\n1   One\n22  -");
         assert_eq!(plain(&fields(&json!({"id": 1, "events": ["a", "b"]}))), "id      1\nevents  a, b");
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_one_line_without_repetition() {
+    fn an_error_prints_as_one_line_without_repetition() {
         let inner = std::io::Error::other("the disk\nis full");
         let error = anyhow::Error::new(inner).context("cannot write x: the disk is full").context("demo");
         assert_eq!(error_line(&error), "demo: cannot write x: the disk is full");

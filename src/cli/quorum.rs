@@ -1,4 +1,4 @@
-//! Asking for a checkpoint that witnesses have cosigned.
+//! Arguments that ask for a checkpoint with cosignatures of witnesses.
 
 use clap::Args;
 
@@ -8,16 +8,17 @@ use crate::transparency::note::VerifierKey;
 
 #[derive(Args, Clone, Debug)]
 pub struct QuorumArgs {
-    /// Take the newest checkpoint that so many witnesses have cosigned, instead of the newest
+    /// Use the newest checkpoint that at least this many witnesses cosigned, instead of the newest one
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     quorum: usize,
-    /// A witness that counts, by its verifier key; may be repeated [default: each that the service knows; who reads a database names them]
+    /// Verifier key of a witness that counts; may be repeated; required for commands that read a database [default: each
+    /// that the service knows]
     #[arg(long = "witness", value_name = "KEY", value_parser = witness, requires = "quorum")]
     witnesses: Vec<VerifierKey>,
 }
 
 impl QuorumArgs {
-    /// Whether any was given.
+    /// Whether any of the arguments was given.
     pub fn is_wanted(&self) -> bool {
         self.quorum > 0 || !self.witnesses.is_empty()
     }
@@ -26,21 +27,21 @@ impl QuorumArgs {
         Quorum { count: self.quorum, witnesses: self.witnesses.clone() }
     }
 
-    /// For what reads a database: that has cosignatures of whoever was once configured, and nobody says which of them
-    /// still count.
+    /// Returns the quorum for commands that read a database. The database has cosignatures of every witness that was ever
+    /// configured, and does not know which of them still count. So the arguments must name the witnesses.
     ///
     /// # Errors
-    /// When fewer witnesses are named than must have cosigned.
+    /// If the arguments name fewer witnesses than must have cosigned.
     pub fn of_named(&self) -> Result<Quorum, WrongUse> {
         let quorum = self.quorum();
         if !quorum.can_be_met() {
-            return Err(WrongUse(format!("--quorum is {}, and --witness names {}", quorum.count, quorum.distinct())));
+            return Err(WrongUse(format!("--quorum is {}, but --witness gives {}", quorum.count, quorum.distinct())));
         }
         Ok(quorum)
     }
 }
 
-/// A path that asks for a quorum, where one is wanted.
+/// Adds the query parameters of a quorum to a path, if there is one.
 pub fn asking(path: &str, quorum: &Quorum) -> String {
     if quorum.count == 0 {
         return path.to_owned();

@@ -1,4 +1,4 @@
-//! `reconcile`: a period's totals and everything that does not add up, straight from the database.
+//! `reconcile`: computes the totals of a period and every discrepancy, directly from the database.
 
 mod statement;
 
@@ -25,19 +25,19 @@ use crate::transparency::cosignature::Quorum;
 pub struct ReconcileArgs {
     #[command(flatten)]
     database: DatabaseSettings,
-    /// From this time on, as 2030-12-31 (midnight UTC) or 2030-12-31T12:00:00Z [default: the log's beginning]
+    /// Start of the period, for example 2030-12-31 (midnight UTC) or 2030-12-31T12:00:00Z [default: the log's beginning]
     #[arg(long, value_name = "TIME", value_parser = time)]
     from: Option<DateTime<Utc>>,
-    /// Before this time [default: the log's end]
+    /// End of the period, exclusive [default: the log's end]
     #[arg(long, value_name = "TIME", value_parser = time)]
     to: Option<DateTime<Utc>>,
-    /// One account's wallets only
+    /// Reconcile only the wallets of this account
     #[arg(long, value_name = "ID")]
     account: Option<AccountId>,
-    /// [default: table; json with --json]
+    /// Output format [default: table; json with --json]
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// Only the totals, without looking at each movement, order and payout
+    /// Compute only the totals, without checking each movement, order, and payout
     #[arg(long)]
     totals_only: bool,
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub struct ReconcileArgs {
 
 #[derive(Subcommand, Debug)]
 enum Reconcile {
-    /// Match a bank's or payment processor's statement with fundings and payouts
+    /// Match the statement of a bank or payment processor with fundings and payouts
     Statement(statement::StatementArgs),
 }
 
@@ -60,7 +60,7 @@ enum Format {
 }
 
 impl ReconcileArgs {
-    /// A flag of the report, which matching a statement would pass over.
+    /// Returns the first given flag that applies only to the report, and that matching a statement would ignore.
     fn of_report(&self) -> Option<&'static str> {
         let given = [
             ("--from", self.from.is_some()),
@@ -74,17 +74,17 @@ impl ReconcileArgs {
     }
 }
 
-/// A date, which begins at midnight UTC, or a time; of a year that the database counts.
+/// Parses a date (midnight UTC) or a time, in a year that the database supports.
 fn time(text: &str) -> Result<DateTime<Utc>, String> {
     history::time(text).ok_or_else(|| "a time looks like 2030-12-31 or 2030-12-31T12:00:00Z, in the years 1 to 9999".to_owned())
 }
 
-/// Fails when there is a difference.
+/// Runs `reconcile`. The exit status is 1 if there is a difference.
 pub async fn run(args: ReconcileArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let of_report = args.of_report();
     if let Some(Reconcile::Statement(statement)) = args.what {
         if let Some(name) = of_report {
-            return Err(WrongUse(format!("{name} is not for `reconcile statement`")).into());
+            return Err(WrongUse(format!("{name} cannot be used with `reconcile statement`")).into());
         }
         return statement::run(statement, output).await;
     }
@@ -140,14 +140,14 @@ fn print(report: &Report, output: &Output) -> anyhow::Result<()> {
     }
     output.line(match (report.differences.found, report.checked) {
         (0, Checked::Movements) => "everything adds up".to_owned(),
-        (0, Checked::Totals) => "the totals add up; orders, payouts and movements were not looked at".to_owned(),
+        (0, Checked::Totals) => "the totals add up; orders, payouts and movements were not checked".to_owned(),
         (1, _) => "1 difference".to_owned(),
         (found, _) => format!("{found} differences"),
     })?;
     Ok(())
 }
 
-/// What a shard's figures are tied to.
+/// Describes the log position and checkpoint that a shard's figures refer to.
 fn tied(as_of: &AsOf) -> String {
     let checkpoint = match &as_of.log_checkpoint {
         Some(checkpoint) if checkpoint.size >= as_of.position => {

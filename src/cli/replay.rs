@@ -1,4 +1,4 @@
-//! `replay …`: telling a webhook again, or of what it missed.
+//! `replay …`: delivers events to a webhook again, or delivers the events that it missed.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use super::client::Client;
 use super::output::{Output, progress_bar, with_progress};
 use crate::config::OperatorTokenSettings;
 
-/// How often a waiting command asks.
+/// Polling interval of `--wait`.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
 #[derive(Args, Debug)]
 pub struct ReplayArgs {
-    /// Where the service is
+    /// URL of the service
     #[arg(long, env = "LEDGER_URL", value_name = "URL", default_value = "http://127.0.0.1:8080")]
     url: Url,
     #[command(flatten)]
@@ -31,40 +31,51 @@ pub struct ReplayArgs {
 enum Replay {
     /// Deliver events to a webhook again, each as a new delivery with five attempts
     Start(StartArgs),
-    /// A webhook's replays, newest first
+    /// List the replays of a webhook, newest first
     List {
+        /// Webhook id
         webhook: i64,
+        /// Page number, from 1
         #[arg(long, default_value_t = 1)]
         page: u32,
+        /// Rows per page
         #[arg(long, default_value_t = 20)]
         limit: u32,
     },
-    /// How far a replay has come, and what became of its deliveries
-    Show { replay: i64 },
-    /// Stop a replay; what it has made and is still pending fails
-    Cancel { replay: i64 },
+    /// Show the progress of a replay and the status of its deliveries
+    Show {
+        /// Replay id
+        replay: i64,
+    },
+    /// Cancel a replay; its pending deliveries fail
+    Cancel {
+        /// Replay id
+        replay: i64,
+    },
 }
 
 #[derive(Args, Debug)]
 #[command(group(clap::ArgGroup::new("which").required(true).multiple(true).args(["missed", "since", "from_position"])))]
 struct StartArgs {
+    /// Webhook id
     webhook: i64,
-    /// What never reached it and is not on its way, also from before it existed [default: all deliveries it had]
+    /// Deliver events that never reached the webhook and are not pending, also from before it existed [default: all
+    /// deliveries it had]
     #[arg(long)]
     missed: bool,
-    /// Only events recorded at this time or later, as 2030-12-31T00:00:00Z
+    /// Deliver only events recorded at or after this time, for example 2030-12-31T00:00:00Z
     #[arg(long, value_name = "TIME", conflicts_with = "from_position")]
     since: Option<DateTime<Utc>>,
-    /// Only events at this position of the log or later
+    /// Deliver only events at or after this position of the log
     #[arg(long, value_name = "POSITION")]
     from_position: Option<i64>,
-    /// How many deliveries are made in a second at most
+    /// Maximum number of deliveries created per second
     #[arg(long, value_name = "COUNT", default_value_t = crate::delivery::replay::PER_SECOND)]
     per_second: i32,
-    /// Only count them
+    /// Only count the events
     #[arg(long)]
     dry_run: bool,
-    /// Wait until every delivery is made; fails when the replay does
+    /// Wait until all deliveries are created; fails if the replay fails
     #[arg(long, conflicts_with = "dry_run")]
     wait: bool,
 }
@@ -79,7 +90,7 @@ pub async fn run(args: ReplayArgs, output: &Output) -> anyhow::Result<()> {
         Replay::Show { replay } => (Method::GET, format!("/admin/v1/replays/{replay}"), None),
         Replay::Cancel { replay } => (Method::POST, format!("/admin/v1/replays/{replay}/cancel"), Some(json!({}))),
     };
-    let data = with_progress("waiting for the answer", client.json(method, &path, body.as_ref())).await?;
+    let data = with_progress("waiting for the response", client.json(method, &path, body.as_ref())).await?;
     output.facts(&data)?;
     Ok(())
 }
@@ -94,24 +105,24 @@ async fn start(args: StartArgs, client: &Client, output: &Output) -> anyhow::Res
         let found = counted(client, &path, body).await?;
         return Ok(output.facts(&json!({"found": found}))?);
     }
-    let mut data = with_progress("waiting for the answer", client.json(Method::POST, &path, Some(&body))).await?;
+    let mut data = with_progress("waiting for the response", client.json(Method::POST, &path, Some(&body))).await?;
     let mut replay = data["replay"].take();
     if args.wait {
         replay = ended(client, replay).await?;
     }
     output.facts(&replay)?;
     match replay["status"].as_str() {
-        Some(status @ ("FAILED" | "CANCELLED")) => bail!("the replay is {status}: it did not make every delivery"),
+        Some(status @ ("FAILED" | "CANCELLED")) => bail!("the replay is {status}: not all deliveries were created"),
         _ => Ok(()),
     }
 }
 
-/// How many events there are to deliver: a dry run counts some of the log, and the next one goes on where it ended.
+/// Counts the events to deliver. Each dry run counts a part of the log, and the next one continues where it ended.
 async fn counted(client: &Client, path: &str, mut body: Value) -> anyhow::Result<u64> {
     let (mut found, mut bar) = (0, None);
     loop {
         let part = with_progress("counting", client.json(Method::POST, path, Some(&body))).await?;
-        found += part["found"].as_u64().context("the service has counted nothing")?;
+        found += part["found"].as_u64().context("the service's response has no count")?;
         let Some(next) = part["next_position"].as_u64() else { break };
         body["since"] = Value::Null;
         body["from_position"] = json!(next);
@@ -123,7 +134,7 @@ async fn counted(client: &Client, path: &str, mut body: Value) -> anyhow::Result
     Ok(found)
 }
 
-/// Waits until a replay makes no more deliveries. How far it is, is how much of the log it has looked at.
+/// Waits until a replay has created all its deliveries. Progress is the part of the log that the replay has scanned.
 async fn ended(client: &Client, mut replay: Value) -> anyhow::Result<Value> {
     let path = format!("/admin/v1/replays/{}", replay["id"]);
     let position = |replay: &Value, name: &str| replay[name].as_u64().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `serve` and `migrate`.
+//! `serve` and `migrate`: run a node, and migrate the database schema.
 
 use std::process::ExitCode;
 
@@ -16,12 +16,12 @@ use crate::node::{Database, Node};
 pub struct MigrateArgs {
     #[command(flatten)]
     database: DatabaseSettings,
-    /// Then contract the schema: only when no node of an older release runs
+    /// Also run the contract step; only when no node of an older release runs any more
     #[arg(long)]
     contract: bool,
 }
 
-/// SIGTERM and SIGINT. The first asks for an orderly stop, a second one ends the process at once.
+/// Listener for SIGTERM and SIGINT. The first signal requests a graceful shutdown, a second one ends the process at once.
 #[derive(Debug)]
 pub struct StopSignals {
     terminate: Signal,
@@ -33,7 +33,7 @@ impl StopSignals {
         Ok(StopSignals { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    /// The status with which a shell would report that the signal ended the process.
+    /// Waits for the next signal. Returns the exit status that a shell would report for it (128 + signal number).
     pub async fn next(&mut self) -> u8 {
         tokio::select! {
             _ = self.terminate.recv() => 128 + 15,
@@ -42,10 +42,10 @@ impl StopSignals {
     }
 }
 
-/// Runs a node until a signal ends it.
+/// Runs a node until a signal arrives.
 pub async fn run(config: &Config) -> anyhow::Result<ExitCode> {
     let mut signals = StopSignals::listen()?;
-    // Until it has started there is nothing to do in order; the embedded server ends by itself.
+    // Before the node has started there is nothing to shut down; the embedded server ends by itself.
     let mut node = tokio::select! {
         node = Node::start(config) => node?,
         status = signals.next() => return Ok(ExitCode::from(status)),
@@ -63,7 +63,7 @@ pub async fn run(config: &Config) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Stops a node in order; a further signal ends the process at once.
+/// Stops a node gracefully. Another signal ends the process at once.
 pub async fn stop(node: Node, signals: &mut StopSignals) -> anyhow::Result<()> {
     tracing::info!("stopping");
     tokio::select! {
@@ -77,7 +77,7 @@ pub async fn stop(node: Node, signals: &mut StopSignals) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Migrates the database and says where it stands.
+/// Migrates the database and prints the applied migrations.
 pub async fn migrate(args: &MigrateArgs, output: &Output) -> anyhow::Result<()> {
     let database = with_progress("starting the embedded Postgres", Database::open_or_create(&args.database)).await?;
     let migrated = async {
@@ -99,7 +99,7 @@ pub async fn migrate(args: &MigrateArgs, output: &Output) -> anyhow::Result<()> 
         false => output.line(format!("applied {}", applied.iter().map(i64::to_string).collect::<Vec<_>>().join(", ")))?,
     }
     if let Some(contracted) = contracted.filter(|_| !output.json) {
-        output.line(format!("unique indexes that were given the collation C: {}", contracted.len()))?;
+        output.line(format!("unique indexes changed to the collation C: {}", contracted.len()))?;
     }
     Ok(())
 }

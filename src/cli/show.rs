@@ -1,4 +1,4 @@
-//! `show order` and `show wallet`: as they are or as they were, straight from the database.
+//! `show order` and `show wallet`: show the current or a past state, directly from the database.
 
 use anyhow::Context;
 use chrono::{DateTime, Utc};
@@ -29,17 +29,21 @@ pub struct ShowArgs {
     database: DatabaseSettings,
     #[command(flatten)]
     master_key: MasterKeySettings,
+    /// Kind of object to show
     what: Thing,
+    /// Order or wallet id
     id: i64,
-    /// As it was right after this position of the log, or at this time, as 2030-12-31 (midnight UTC) or 2030-12-31T12:00:00Z [default: as it is]
+    /// Show the state right after this log position, or at this time, for example 2030-12-31 (midnight UTC) or
+    /// 2030-12-31T12:00:00Z [default: the current state]
     #[arg(long, value_name = "POSITION|TIME")]
     as_of: Option<AsOf>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Thing {
-    /// With its story: who did what, and which webhooks were told
+    /// An order with its history: who did what, and which webhooks were delivered
     Order,
+    /// A wallet with its balance
     Wallet,
 }
 
@@ -97,10 +101,10 @@ async fn find(
     Ok(with_progress("reading the log", story::of_order(pool, keyring, shard, id, at)).await?)
 }
 
-/// Without the master key the texts that people wrote stay sealed; all else can be shown.
+/// Loads the master key, if there is one. Without it, texts that people wrote stay sealed; everything else is shown.
 fn keyring(args: &ShowArgs, database: &Database) -> anyhow::Result<Option<std::sync::Arc<Keyring>>> {
     if args.master_key.master_key_file.is_none() && !database.is_embedded() {
-        anstream::eprintln!("without --master-key-file, what people wrote and who users are is not shown");
+        anstream::eprintln!("without --master-key-file, texts that people wrote and names of users are not shown");
         return Ok(None);
     }
     Ok(Some(node::keyring(&args.master_key, &args.database.data_dir, database.is_embedded())?))
@@ -148,7 +152,7 @@ fn tell(story: &Story, shard: ShardId, at: Option<Position>, output: &Output) ->
     }
     if story.left_out > 0 {
         let all = format!("rewards-ledger events export --shard {shard} --stream order/{} --type VouchersRevealed", order.id);
-        output.line(format!("\n{} more readings of its codes are not told: {all}", story.left_out))?;
+        output.line(format!("\n{} more reads of its voucher codes are not shown; list them with: {all}", story.left_out))?;
     }
     Ok(())
 }
@@ -191,7 +195,7 @@ fn tell_delivery(telling: &Telling, output: &Output) -> std::io::Result<()> {
         output.line(format!("    {}  attempt {}: {}", time(attempt.started_at).dimmed(), attempt.attempt, came_of(attempt)))?;
     }
     for (at, who) in &telling.retries {
-        output.line(format!("    {}  retry asked for by {}", time(*at).dimmed(), named(who)))?;
+        output.line(format!("    {}  retry requested by {}", time(*at).dimmed(), named(who)))?;
     }
     Ok(())
 }
@@ -199,7 +203,7 @@ fn tell_delivery(telling: &Telling, output: &Output) -> std::io::Result<()> {
 fn came_of(attempt: &Attempt) -> String {
     let outcome = match story::outcome(attempt) {
         "in_flight" => "in flight".to_owned(),
-        "unknown" => "outcome unknown, repeated under its number".yellow().to_string(),
+        "unknown" => "outcome unknown, repeated under the same number".yellow().to_string(),
         outcome => by_outcome(outcome == "delivered", outcome),
     };
     let status = attempt.response_status.map(|status| format!(", HTTP {status}")).unwrap_or_default();
@@ -208,7 +212,7 @@ fn came_of(attempt: &Attempt) -> String {
     format!("{outcome}{status}{took}{error}")
 }
 
-/// `credential 3 (main)`, `operator 2`, `fulfilment`.
+/// Formats an actor: `credential 3 (main)`, `operator 2`, `fulfilment`.
 fn named(who: &Who) -> String {
     let name = who.name.as_ref().map(Private::expose).map(|name| format!(" ({})", escape::value(name))).unwrap_or_default();
     format!("{}{name}", who.actor)

@@ -1,5 +1,5 @@
-//! `admin token`: operator tokens, directly on the database, since the first one cannot be had by
-//! calling the API. What they change is an event as everything is.
+//! `admin token`: manages operator tokens directly in the database, because the API cannot issue the first one. Each change
+//! is an event, as everywhere else.
 
 use anyhow::bail;
 use clap::{Args, Subcommand};
@@ -29,20 +29,21 @@ pub struct TokenArgs {
 
 #[derive(Subcommand, Debug)]
 enum Token {
-    /// Make a token, which is shown once
+    /// Create an operator token; it is shown only once
     Create {
-        /// Whose it is
+        /// Name of the operator
         name: String,
-        /// admin, finance or auditor
+        /// Role of the operator: admin, finance or auditor
         #[arg(long, value_parser = role)]
         role: Role,
         #[command(flatten)]
         by: ByArgs,
     },
-    /// The tokens that were made, without themselves
+    /// List operator tokens without their secrets
     List,
-    /// A revoked token opens nothing any more
+    /// Revoke an operator token, starting with the next request
     Revoke {
+        /// Token id, see `admin token list`
         id: i64,
         #[command(flatten)]
         by: ByArgs,
@@ -68,7 +69,7 @@ async fn on(args: &TokenArgs, database: &Database, output: &Output) -> anyhow::R
             let command = Command::IssueOperatorToken(IssueOperatorToken::of(name, *role, &token));
             let id = match write(args, database, command, by, "admin token create").await? {
                 Err(WriteError::OutcomeUnknown) => bail!(
-                    "it is not known whether the token was made, and nobody has it: if `admin token list` shows a new one of {name}, revoke that with `admin token revoke ID`; then make another"
+                    "it is not known whether the token was created, and its secret is lost: if `admin token list` shows a new token of {name}, revoke it with `admin token revoke ID`; then create another"
                 ),
                 created => created?,
             };
@@ -89,10 +90,10 @@ async fn on(args: &TokenArgs, database: &Database, output: &Output) -> anyhow::R
         }
         Token::Revoke { id, by } => {
             match write(args, database, Command::RevokeOperatorToken { id: *id }, by, "admin token revoke").await? {
-                Err(WriteError::Rejected(Rejection::NotFound)) => bail!("no token {id} that is not revoked already"),
+                Err(WriteError::Rejected(Rejection::NotFound)) => bail!("there is no token {id}, or it is already revoked"),
                 Err(WriteError::OutcomeUnknown) => {
                     bail!(
-                        "it is not known whether token {id} is revoked: see `admin token list`, and revoke it again if it is not"
+                        "it is not known whether token {id} was revoked: see `admin token list`, and revoke it again if it was not"
                     )
                 }
                 revoked => _ = revoked?,
@@ -103,7 +104,7 @@ async fn on(args: &TokenArgs, database: &Database, output: &Output) -> anyhow::R
     Ok(())
 }
 
-/// The token's id, or why the ledger did not take the command.
+/// Executes a command on the ledger. Returns the token's id, or the error with which the ledger refused the command.
 async fn write(
     args: &TokenArgs,
     database: &Database,
@@ -120,7 +121,7 @@ async fn write(
     writing.close(matches!(done, Ok(Err(WriteError::OutcomeUnknown)))).await;
     match done? {
         Ok(Answer::OperatorToken { id }) => Ok(Ok(id)),
-        Ok(_) => bail!("the ledger answers with something else than a token"),
+        Ok(_) => bail!("the ledger returned an unexpected result instead of a token"),
         Err(error) => Ok(Err(error)),
     }
 }

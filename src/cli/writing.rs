@@ -1,4 +1,4 @@
-//! What commands change past HTTP: by the ledger's own writer, so that it is an event.
+//! Changes that commands make directly in the database. They go through the ledger's own writer, so each is an event.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::ledger::Ledger;
 use crate::node::{self, Database};
 use crate::telemetry::Metrics;
 
-/// A ledger that a command writes to.
+/// A ledger opened for writing by a command.
 pub struct Writing {
     pub ledger: Ledger,
     pub keyring: Arc<Keyring>,
@@ -24,8 +24,10 @@ pub struct Writing {
 }
 
 impl Writing {
+    /// Opens the ledger and starts its writer.
+    ///
     /// # Errors
-    /// When there is no master key, or the database is not one of this program's.
+    /// If there is no master key, or the database has no ledger of this program.
     pub async fn open(database: &Database, master_key: &MasterKeySettings, data_dir: &Path) -> anyhow::Result<Writing> {
         let keyring = node::keyring(master_key, data_dir, database.is_embedded())?;
         let tasks = TaskTracker::new();
@@ -33,8 +35,8 @@ impl Writing {
         Ok(Writing { ledger, keyring, tasks })
     }
 
-    /// Waits until its writer has ended; not if the outcome of what was written is not known, for that the writer looks for
-    /// until the database is back.
+    /// Waits until the writer has ended. If the outcome of a write is unknown, returns at once, because the writer would
+    /// keep looking for it until the database is back.
     pub async fn close(self, is_unknown: bool) {
         if is_unknown {
             return;
@@ -47,25 +49,28 @@ impl Writing {
     }
 }
 
-/// In whose name a command writes.
+/// Arguments that name the operator who makes a change.
 #[derive(Args, Debug)]
 pub struct ByArgs {
-    /// Who does it: the name of an operator's token, see `admin token list` [default: the operator of the configuration]
+    /// Operator who makes the change, by the name of their token, see `admin token list` [default: the operator of the
+    /// configuration]
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
 }
 
 impl ByArgs {
-    /// The operator of the name, who has a token. Without a name the configured one, who has the id 0.
+    /// Returns the operator whose token has this name. Without a name, returns the configured operator, whose id is 0.
     ///
     /// # Errors
-    /// When nobody, or more than one, has a token of that name.
+    /// If no token, or more than one, has this name.
     pub async fn actor(&self, pool: &PgPool) -> anyhow::Result<Actor> {
         let Some(name) = &self.by else { return Ok(Actor::Operator(0)) };
         match &*operators::named(pool, name).await? {
             [id] => Ok(Actor::Operator(*id)),
-            [] => bail!("no operator {name} has a token: `admin token list` shows who has one"),
-            _ => bail!("several operators are called {name}: revoke all but one of their tokens, or give one another name"),
+            [] => bail!("no operator {name} has a token: see `admin token list`"),
+            _ => bail!(
+                "several operators have a token named {name}: revoke all but one of these tokens, or create one under another name"
+            ),
         }
     }
 }

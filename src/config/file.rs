@@ -1,4 +1,4 @@
-//! The TOML file: its values become the defaults of the flags of the same name.
+//! The TOML configuration file. Its values become the defaults of the flags with the same names.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -9,11 +9,11 @@ use toml::{Table, Value};
 
 use super::{Config, ConfigError, OPERATOR_TOKEN_VARIABLE};
 
-/// Names the file where no `--config` does.
+/// Environment variable that names the file if `--config` is not given.
 pub const FILE_VARIABLE: &str = "LEDGER_CONFIG";
 
-/// The file that the arguments or the variable name. It has to be known before the arguments are
-/// parsed, since what is in it decides how.
+/// Returns the file that the arguments or the environment variable name. It must be known before the arguments are parsed,
+/// because its contents set their defaults.
 pub fn file_named(arguments: &[OsString], variable: Option<OsString>) -> Option<PathBuf> {
     let mut arguments = arguments.iter().skip(1).take_while(|argument| *argument != "--");
     while let Some(argument) = arguments.next() {
@@ -28,16 +28,16 @@ pub fn file_named(arguments: &[OsString], variable: Option<OsString>) -> Option<
     variable.filter(|name| !name.is_empty()).map(PathBuf::from)
 }
 
-/// Makes the file's values the defaults of a command and its subcommands. A key is a flag's name
-/// with underscores; lists and tables may stand for what a flag takes comma-separated.
+/// Makes the file's values the defaults of a command and its subcommands. A key is the name of a flag with underscores. A
+/// list or table is equivalent to a flag's comma-separated value.
 ///
 /// # Errors
-/// On a file that cannot be read, a key that no setting has, or a value that cannot be one.
+/// If the file cannot be read, a key is not a setting, or a value has the wrong type.
 pub fn apply_file(command: Command, path: &Path) -> Result<Command, ConfigError> {
     let wrong = |text: String| ConfigError(format!("the configuration file {}: {text}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
     let table: Table = text.parse().map_err(|error: toml::de::Error| {
-        // Not the error's own text, which shows the line: it may hold a password.
+        // The error's own text would show the line, which may hold a password.
         let before = &text[..error.span().map_or(0, |span| span.start).min(text.len())];
         wrong(format!("line {} is not TOML: {}", before.lines().count().max(1), error.message()))
     })?;
@@ -47,17 +47,17 @@ pub fn apply_file(command: Command, path: &Path) -> Result<Command, ConfigError>
         if !known.contains(key) {
             return Err(wrong(format!("the key `{key}` is not a setting")));
         }
-        let value = text_of(value).ok_or_else(|| wrong(format!("`{key}` has a value of a kind that no setting has")))?;
+        let value = text_of(value).ok_or_else(|| wrong(format!("`{key}` has a value of a type that no setting takes")))?;
         values.insert(key.clone(), value);
     }
-    // A variable is stronger than the file, also this one, which is no flag's.
+    // Environment variables take precedence over the file, including this one, which belongs to no flag.
     if std::env::var_os(OPERATOR_TOKEN_VARIABLE).is_some() {
         values.remove("operator_token_file");
     }
     Ok(with_defaults(command, &values))
 }
 
-/// Every key that the file may have: the settings of a node.
+/// Returns every key that the file may have: the settings of a node.
 fn known_keys() -> Vec<String> {
     use clap::Args;
     let command = Config::augment_args(Command::new("node"));

@@ -1,4 +1,4 @@
-//! Files that hold keys. Whoever can read one can do what its owner can.
+//! Reads key files. Anyone who can read a key file can do everything that its owner can.
 
 use std::fs::{File, Metadata};
 use std::io::Read;
@@ -10,16 +10,18 @@ use nix::unistd::{Uid, User, geteuid};
 use super::ConfigError;
 use crate::access::seal::Private;
 
-/// Reads a small text file that holds a key. It must belong to the user of this process, with no
-/// rights for others, or to root: then a group may read it, since root has handed it to that group
-/// (as Kubernetes does with `fsGroup`). libpq has the same rule for its key files.
+/// Reads a small text file that holds a key.
+///
+/// The file must belong to the user of this process, with no rights for others, or to root. If it belongs to root, a group
+/// may read it, because only root can have granted that (as Kubernetes does with `fsGroup`). libpq has the same rule for its
+/// key files.
 ///
 /// # Errors
-/// When the file cannot be read, or others can read or replace it; `name` says whose file it is.
+/// If the file cannot be read, or others can read or replace it. The message starts with `name`, the setting of the file.
 pub(crate) fn read_private(path: &Path, name: &str) -> Result<Private, ConfigError> {
     let unreadable = |error| ConfigError(format!("{name}: {} cannot be read: {error}", path.display()));
     let mut file = File::open(path).map_err(unreadable)?;
-    // Of what was opened, not of what may be there by now.
+    // The metadata of the open file, not of a file that may have replaced it since.
     let found = file.metadata().map_err(unreadable)?;
     check(&found, path).map_err(|problem| ConfigError(format!("{name}: {problem}")))?;
     let mut text = String::new();

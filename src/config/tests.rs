@@ -8,7 +8,7 @@ use super::*;
 use crate::transparency::note::Algorithm;
 
 fn command() -> Command {
-    // The tests' surroundings have no say; variables are tried by running the program.
+    // The test's environment does not apply. Tests that run the program cover the variables.
     Config::augment_args(Command::new("serve").no_binary_name(true)).mut_args(|arg| arg.env(None))
 }
 
@@ -26,7 +26,7 @@ fn with_file(text: &str, arguments: &[&str]) -> Result<Config, ConfigError> {
 }
 
 #[test]
-fn the_defaults_are_the_contracts() {
+fn the_defaults_match_the_specification() {
     let config = parse(command(), &[]).unwrap();
     assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(config.service_name, "SERVICE");
@@ -43,7 +43,7 @@ fn the_defaults_are_the_contracts() {
 }
 
 #[test]
-fn a_flag_is_stronger_than_the_file_and_the_file_than_the_default() {
+fn a_flag_overrides_the_file_and_the_file_overrides_the_default() {
     let file = "listen = \"127.0.0.1:1\"\nservice_name = \"FILE\"\nsandbox = true\nroles = [\"api\", \"delivery\"]\n\
                 delivery_in_flight = 128\ndeprecation_date = 2030-01-02\nsunset_date = 2031-01-02\n[rate_limits]\nlogin = \"7/1m\"\n";
     let config = with_file(file, &["--listen", "127.0.0.1:2", "--sandbox=false"]).unwrap();
@@ -59,18 +59,18 @@ fn a_flag_is_stronger_than_the_file_and_the_file_than_the_default() {
 }
 
 #[test]
-fn the_file_is_checked_like_a_flag_and_unknown_keys_are_named() {
+fn file_values_are_checked_like_flags_and_unknown_keys_are_reported() {
     let refused = |text: &str| with_file(text, &[]).unwrap_err().to_string();
     assert!(refused("listne = \"x\"").ends_with("the key `listne` is not a setting"));
     assert!(refused("config = \"x\"").ends_with("the key `config` is not a setting"));
     assert!(refused("listen = \"x\"").starts_with("--listen cannot be \"x\": "));
-    assert!(refused("listen = 1.5").ends_with("`listen` has a value of a kind that no setting has"));
+    assert!(refused("listen = 1.5").ends_with("`listen` has a value of a type that no setting takes"));
     let line = refused("listen = \"127.0.0.1:1\"\ndatabase_url = \"postgres://u:hidden@h/d");
     assert!(line.contains("line 2 is not TOML") && !line.contains("hidden"), "{line}");
 }
 
 #[test]
-fn a_wrong_value_is_one_line_that_names_it() {
+fn an_invalid_value_is_reported_in_one_line_with_its_setting() {
     for (arguments, expected) in [
         (&["--listen", "nowhere"][..], "--listen cannot be \"nowhere\": invalid socket address syntax"),
         (
@@ -87,7 +87,7 @@ fn a_wrong_value_is_one_line_that_names_it() {
             &["--response-body-quota", "1GB"],
             "--response-body-quota cannot be \"1GB\": a size looks like 65536, 64KiB, 16MiB or 1GiB",
         ),
-        (&["--attempt-retention", "0s"], "--attempt-retention cannot be \"0s\": a duration of zero does nothing"),
+        (&["--attempt-retention", "0s"], "--attempt-retention cannot be \"0s\": a duration must be above zero"),
         (&["--service-name", "A B"], "--service-name cannot be \"A B\": expected 1 to 40 letters, digits and inner hyphens"),
         (&["--roles", "api,cook"], "--roles cannot be \"api,cook\": \"cook\" is not one of api, projector, fulfilment, delivery"),
         (
@@ -99,9 +99,9 @@ fn a_wrong_value_is_one_line_that_names_it() {
             "--webhook-allow-nets cannot be \"10.0.0.0/99\": expected an address or a network such as 10.0.0.0/8",
         ),
         (&["--delivery-timeout", "30"], "--delivery-timeout cannot be \"30\": a duration looks like 500ms, 30s, 5m, 1h or 1d"),
-        (&["--retry-base", "0s"], "--retry-base cannot be \"0s\": a duration of zero does nothing"),
-        (&["--retry-base", "61m"], "--retry-base cannot be \"61m\": it is at most 1h"),
-        (&["--delivery-timeout", "2h"], "--delivery-timeout cannot be \"2h\": it is at most 1h"),
+        (&["--retry-base", "0s"], "--retry-base cannot be \"0s\": a duration must be above zero"),
+        (&["--retry-base", "61m"], "--retry-base cannot be \"61m\": the maximum is 1h"),
+        (&["--delivery-timeout", "2h"], "--delivery-timeout cannot be \"2h\": the maximum is 1h"),
         (&["--delivery-in-flight", "0"], "--delivery-in-flight cannot be \"0\": 0 is not in 1..=10000"),
         (&["--delivery-in-flight", "8"], "--delivery-in-flight-per-webhook must not be above --delivery-in-flight"),
         (&["--rate-limits", "orders=100"], "--rate-limits cannot be \"orders=100\": orders: a limit looks like 100/60s"),
@@ -137,11 +137,11 @@ fn a_sunset_that_breaks_a_promise_needs_a_reason() {
     for (deprecation, sunset) in [("2027-07-01", "2028-07-01"), ("2028-02-29", "2029-02-28"), ("2030-01-01", "2035-01-01")] {
         assert_eq!(with(deprecation, sunset, None), Ok(false), "{sunset}");
         let refused = with(deprecation, sunset, Some("leaked")).unwrap_err();
-        assert_eq!(refused, "--emergency-sunset is not needed: the sunset keeps what was promised");
+        assert_eq!(refused, "--emergency-sunset is not needed: the sunset breaks no promise");
     }
     for (deprecation, sunset, why) in [
-        ("2026-01-01", "2028-06-30", "--sunset-date is 2028-06-30, and clients were promised /api/v1 until 2028-07-01"),
-        ("", "2028-06-30", "--sunset-date is 2028-06-30, and clients were promised /api/v1 until 2028-07-01"),
+        ("2026-01-01", "2028-06-30", "--sunset-date is 2028-06-30, but clients were promised /api/v1 until 2028-07-01"),
+        ("", "2028-06-30", "--sunset-date is 2028-06-30, but clients were promised /api/v1 until 2028-07-01"),
         ("2028-01-02", "2029-01-01", "--sunset-date is 2029-01-01, which is not 12 months or more after a --deprecation-date"),
         ("", "2029-01-01", "--sunset-date is 2029-01-01, which is not 12 months or more after a --deprecation-date"),
     ] {
@@ -155,12 +155,12 @@ fn a_sunset_that_breaks_a_promise_needs_a_reason() {
     assert_eq!(alone, "--emergency-sunset needs --sunset-date");
     for reason in ["", " ", "two\nlines", &"x".repeat(501)] {
         let refused = with("", "2027-01-01", Some(reason)).unwrap_err();
-        assert!(refused.ends_with("a reason is a line of 1 to 500 characters"), "{refused}");
+        assert!(refused.ends_with("a reason is one line of 1 to 500 characters"), "{refused}");
     }
 }
 
 #[test]
-fn durations_and_networks_are_read() {
+fn durations_and_networks_are_parsed() {
     use super::values::{duration, network};
     for (text, milliseconds) in [("500ms", 500), ("30s", 30_000), ("5m", 300_000), ("1h", 3_600_000), ("2d", 172_800_000)] {
         assert_eq!(duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
@@ -173,7 +173,7 @@ fn durations_and_networks_are_read() {
 }
 
 #[test]
-fn a_remote_database_is_reached_by_verified_tls_alone() {
+fn a_remote_database_requires_verified_tls() {
     let check = |arguments: &[&str]| parse(command(), arguments).map(drop);
     for flag in ["--database-url", "--migration-url"] {
         for (url, is_taken) in [
@@ -184,7 +184,7 @@ fn a_remote_database_is_reached_by_verified_tls_alone() {
             ("postgres://u:hidden@db.example.com/d?sslmode=verify-ca", false),
             ("postgres://u:hidden@db.example.com/d?sslmode=verify-full", true),
             ("postgres://u:hidden@db.example.com/d?ssl-mode=verify-full", true),
-            // The last one counts.
+            // The last sslmode applies.
             ("postgres://u:hidden@db.example.com/d?sslmode=verify-full&sslmode=disable", false),
             ("postgres://u:hidden@localhost/d?host=db.example.com", false),
             ("postgres://u:hidden@localhost/d?hostaddr=192.0.2.1", false),
@@ -250,7 +250,7 @@ fn the_file_is_found_before_the_arguments_are_parsed() {
 }
 
 #[test]
-fn an_origin_has_no_scheme_and_witnesses_are_verifier_keys() {
+fn an_origin_has_no_scheme_and_witnesses_are_cosigner_keys() {
     let config = parse(command(), &["--log-origin", "ledger.example.com/log"]).unwrap();
     assert_eq!((config.log_origin.as_deref(), config.log_witnesses.len()), (Some("ledger.example.com/log"), 0));
     for wrong in ["https://ledger.example.com/log", "a b", "a+b", "a/", ""] {

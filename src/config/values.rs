@@ -1,4 +1,4 @@
-//! The values that settings take, and how their texts are read.
+//! Types of setting values, and their parsers.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -12,14 +12,14 @@ use ipnet::IpNet;
 
 use crate::access::seal::Private;
 
-/// How log lines are written.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     Text,
     Json,
 }
 
-/// A part of the work that a node can do.
+/// A part of the service that a node can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Api,
@@ -41,7 +41,7 @@ impl Role {
     }
 }
 
-/// What a node does: at least one role, each once.
+/// Roles of a node: at least one, without duplicates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Roles(Vec<Role>);
 
@@ -73,7 +73,7 @@ impl fmt::Display for Roles {
     }
 }
 
-/// So many requests in a window of so long.
+/// Maximum number of requests in a time window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RateLimit {
     pub requests: u32,
@@ -81,7 +81,7 @@ pub struct RateLimit {
 }
 
 impl RateLimit {
-    /// Far beyond any use, and within what the database counts.
+    /// Far above any real limit, and within the range of the database's counter.
     const MOST_REQUESTS: u32 = 1_000_000_000;
 }
 
@@ -94,7 +94,7 @@ impl FromStr for RateLimit {
         let requests = count.ok_or_else(|| format!("{requests:?} is not a count from 1 to {}", RateLimit::MOST_REQUESTS))?;
         let window = duration(window)?;
         if window.subsec_nanos() != 0 {
-            return Err("a window is of whole seconds".to_owned());
+            return Err("a window must be a whole number of seconds".to_owned());
         }
         Ok(RateLimit { requests, window })
     }
@@ -110,7 +110,7 @@ impl fmt::Display for RateLimit {
     }
 }
 
-/// The specification's rules, and the portal's own, by their names in the setting.
+/// Rate limit rules of the specification and of the portal. Fields are named as in the setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimits {
     pub orders: RateLimit,
@@ -118,11 +118,12 @@ pub struct RateLimits {
     pub general: RateLimit,
     pub login: RateLimit,
     pub refresh: RateLimit,
-    /// State-changing calls of the portal, by user.
+    /// State-changing portal requests, per user.
     pub portal: RateLimit,
-    /// Failed logins of one user, by the networks where the user has logged in before, and by all others together.
+    /// Failed logins of one user: counted for each network where the user has logged in before, and once for all others
+    /// together.
     pub user_login: RateLimit,
-    /// Wrong operator tokens, by source.
+    /// Requests with a wrong operator token, per source.
     pub operator: RateLimit,
 }
 
@@ -181,7 +182,7 @@ impl FromStr for RateLimits {
     }
 }
 
-/// A duration above zero: a whole number and `ms`, `s`, `m`, `h` or `d`.
+/// Parses a duration above zero: a whole number with the unit `ms`, `s`, `m`, `h`, or `d`.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let malformed = || "a duration looks like 500ms, 30s, 5m, 1h or 1d".to_owned();
     let unit_at = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(malformed)?;
@@ -196,20 +197,21 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     };
     let number: u64 = number.parse().map_err(|_| malformed())?;
     match number.checked_mul(milliseconds) {
-        Some(0) => Err("a duration of zero does nothing".to_owned()),
-        // Far beyond any use, and within what every clock can add.
+        Some(0) => Err("a duration must be above zero".to_owned()),
+        // Far above any real setting, and within the range of every clock type.
         Some(total) if total <= 366 * 86_400_000 => Ok(Duration::from_millis(total)),
         _ => Err("a duration is at most 366d".to_owned()),
     }
 }
 
-/// One of an hour at most: what a delivery waits for, eight times as long, must be told from what it waits for in vain.
+/// Parses a duration of at most one hour. The longest backoff is eight times as long, and must stay distinguishable from
+/// due times that are wrong because the clock was set back.
 pub(super) fn short_duration(text: &str) -> Result<Duration, String> {
     let duration = duration(text)?;
-    if duration <= Duration::from_secs(3600) { Ok(duration) } else { Err("it is at most 1h".to_owned()) }
+    if duration <= Duration::from_secs(3600) { Ok(duration) } else { Err("the maximum is 1h".to_owned()) }
 }
 
-/// A size: a whole number of bytes, or of `KiB`, `MiB` or `GiB`.
+/// Parses a size: a whole number of bytes, or of `KiB`, `MiB`, or `GiB`.
 pub(super) fn bytes(text: &str) -> Result<u64, String> {
     let malformed = || "a size looks like 65536, 64KiB, 16MiB or 1GiB".to_owned();
     let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -225,7 +227,7 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).filter(|total| *total <= 1 << 40).ok_or_else(|| "a size is at most 1024GiB".to_owned())
 }
 
-/// A network, or an address, which is a network of one.
+/// Parses a network, or an address as a network of one.
 pub(super) fn network(text: &str) -> Result<IpNet, String> {
     let text = text.trim();
     let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
@@ -240,7 +242,7 @@ pub(super) fn url(text: &str) -> Result<String, String> {
     Ok(text.trim_end_matches('/').to_owned())
 }
 
-/// The beginning of a log's origin: what a key's name can have, without a scheme.
+/// Parses the start of a log origin: characters that a key name may have, without a scheme.
 pub(super) fn origin(text: &str) -> Result<String, String> {
     let is_fine = (1..=200).contains(&text.len())
         && !text.chars().any(|c| c.is_whitespace() || c.is_control() || c == '+')
@@ -254,7 +256,7 @@ pub(super) fn date(text: &str) -> Result<NaiveDate, String> {
     NaiveDate::parse_from_str(text, "%Y-%m-%d").map_err(|_| "a date looks like 2030-12-31".to_owned())
 }
 
-/// Goes into header names, so: letters, digits and inner hyphens.
+/// Parses the service name. It becomes a part of header names, so it allows only letters, digits, and inner hyphens.
 pub(super) fn service_name(text: &str) -> Result<String, String> {
     let is_fine = (1..=40).contains(&text.len())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
@@ -263,16 +265,16 @@ pub(super) fn service_name(text: &str) -> Result<String, String> {
     if is_fine { Ok(text.to_owned()) } else { Err("expected 1 to 40 letters, digits and inner hyphens".to_owned()) }
 }
 
-/// Taken as it is and checked later: clap would repeat a wrong value in its refusal.
+/// Accepts any value, which is checked later. clap would repeat an invalid value in its error message.
 pub(super) fn secret(text: &str) -> Result<Private, Infallible> {
     Ok(Private::new(text))
 }
 
-/// A text for people, on one line.
+/// Parses a one-line text for people.
 pub(super) fn reason(text: &str) -> Result<String, String> {
     let text = text.trim();
     match (1..=500).contains(&text.chars().count()) && !text.contains(char::is_control) {
         true => Ok(text.to_owned()),
-        false => Err("a reason is a line of 1 to 500 characters".to_owned()),
+        false => Err("a reason is one line of 1 to 500 characters".to_owned()),
     }
 }

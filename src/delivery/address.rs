@@ -1,5 +1,4 @@
-//! Where a webhook may be sent: public unicast addresses only, unless an
-//! operator has named a network.
+//! SSRF filter: a webhook may be sent to public unicast addresses only, unless an operator has allowed a network.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -8,13 +7,13 @@ use ipnet::IpNet;
 use rustls::pki_types::DnsName;
 use url::{Host, Url};
 
-/// The longest URL a webhook may have, in characters.
+/// Maximum length of a webhook's URL, in characters.
 pub const MAX_URL_CHARACTERS: usize = 2_048;
 
-/// Why an address, or the whole answer of a name, is not dialled.
+/// Reason that an address, or a name with all its addresses, is not dialled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// The address is not a public one, and no allowed network contains it.
+    /// The address is not public, and no allowed network contains it.
     #[error("address {0} is not allowed")]
     Address(IpAddr),
     /// The name exists but has no address.
@@ -22,8 +21,8 @@ pub enum Refused {
     NoAddress,
 }
 
-/// An attempt's error as clients are told it: where a name led to inside of the operator's network is none of theirs. Any
-/// address is left out, whichever version of the program has recorded the error.
+/// Returns an attempt's error as clients see it, without any address. Clients must not learn what a name resolves to inside
+/// the operator's network. Addresses are removed whichever version of the program recorded the error.
 pub fn without_addresses(error: &str) -> Cow<'_, str> {
     let is_address = |word: &str| {
         let bare = word.trim_matches(|c: char| !c.is_ascii_alphanumeric() && c != ':');
@@ -41,19 +40,19 @@ pub fn without_addresses(error: &str) -> Cow<'_, str> {
     }
 }
 
-/// Why a URL cannot be the target of a webhook.
+/// Reason that a URL cannot be the target of a webhook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UrlRefused {
     /// More than 2,048 characters.
     #[error("the URL is longer than 2048 characters")]
     TooLong,
-    /// Not a URL with a host, or one with white space or control characters.
+    /// Not a URL with a host, or a URL with white space or control characters.
     #[error("the URL is not valid")]
     Invalid,
-    /// A name that no certificate can be for, such as one with a label of more than 63 characters.
+    /// A name that no certificate can contain, such as one with a label of more than 63 characters.
     #[error("the URL's host is not a valid name")]
     Host,
-    /// Another scheme than `https`.
+    /// A scheme other than `https`.
     #[error("the URL must begin with https://")]
     NotHttps,
     /// A user name or a password.
@@ -61,18 +60,18 @@ pub enum UrlRefused {
     UserInfo,
 }
 
-/// Checks the form of a webhook's URL, at registration and before each send.
-/// Where its host leads to is judged by [`AddressFilter`] when it is dialled.
+/// Checks the form of a webhook's URL, at registration and before each send. [`AddressFilter`] checks the addresses of its
+/// host when the sender dials.
 pub fn check_url(text: &str) -> Result<Url, UrlRefused> {
     if text.chars().take(MAX_URL_CHARACTERS + 1).count() > MAX_URL_CHARACTERS {
         return Err(UrlRefused::TooLong);
     }
-    // The parser would drop tabs and line ends: what is stored must be what is used.
+    // The parser would drop tabs and line ends, but the stored URL must be the one that is used.
     if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
         return Err(UrlRefused::Invalid);
     }
     let url = Url::parse(text).map_err(|_| UrlRefused::Invalid)?;
-    // The parser repairs "https:host" and "https:\\host"; nobody should rely on it.
+    // The parser repairs "https:host" and "https:\\host"; clients must not rely on that.
     if url.scheme() != "https" || !text.get(..8).is_some_and(|s| s.eq_ignore_ascii_case("https://")) {
         return Err(UrlRefused::NotHttps);
     }
@@ -90,21 +89,21 @@ pub fn check_url(text: &str) -> Result<Url, UrlRefused> {
     Ok(url)
 }
 
-/// Decides which addresses may be dialled.
+/// SSRF filter: decides which addresses may be dialled.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AddressFilter {
-    /// Networks named by the operator: the only exception.
+    /// Networks that the operator has allowed, the only exception.
     pub allowed: Vec<IpNet>,
 }
 
 impl AddressFilter {
-    /// Checks one address. An IPv4-mapped one is judged as the IPv4 address it
-    /// is, and a NAT64 one in an allowed network by all that it may wrap as well.
+    /// Checks one address. An IPv4-mapped address counts as its IPv4 address. For a NAT64 address in an allowed network,
+    /// every IPv4 address that it may embed must pass as well.
     pub fn check(&self, ip: IpAddr) -> Result<(), Refused> {
         let ip = ip.to_canonical();
         let named = self.allowed.iter().filter(|net| net.contains(&ip)).map(IpNet::prefix_len).max();
         let fine = match (named, ip) {
-            // Allowing a translator is not allowing every network behind it.
+            // Allowing a NAT64 translator does not allow every network behind it.
             (Some(named), IpAddr::V6(v6)) => wrapped_by_nat64(v6, named).iter().all(|inner| self.check((*inner).into()).is_ok()),
             (Some(_), IpAddr::V4(_)) => true,
             (None, IpAddr::V4(v4)) => is_public_v4(v4),
@@ -113,8 +112,8 @@ impl AddressFilter {
         if fine { Ok(()) } else { Err(Refused::Address(ip)) }
     }
 
-    /// Checks every address a name answered with. One refused address refuses
-    /// the name: else a second look-up, or luck, would choose.
+    /// Checks all addresses of a name. One refused address refuses the name; otherwise the order of the addresses, or luck,
+    /// would decide which one is dialled.
     pub fn check_all(&self, addresses: impl IntoIterator<Item = SocketAddr>) -> Result<Vec<SocketAddr>, Refused> {
         let addresses: Vec<SocketAddr> = addresses.into_iter().collect();
         if addresses.is_empty() {
@@ -127,7 +126,7 @@ impl AddressFilter {
     }
 }
 
-/// Every IPv4 block that is not public unicast, as network and prefix length.
+/// IPv4 blocks that are not public unicast, as network and prefix length.
 const REFUSED_V4: [([u8; 4], u32); 16] = [
     ([0, 0, 0, 0], 8),        // this network, unspecified
     ([10, 0, 0, 0], 8),       // private
@@ -147,11 +146,11 @@ const REFUSED_V4: [([u8; 4], u32); 16] = [
     ([240, 0, 0, 0], 4),      // reserved, broadcast
 ];
 
-/// The IPv6 blocks inside global unicast (2000::/3) that lead elsewhere.
+/// IPv6 blocks within global unicast (2000::/3) that are not public destinations.
 const REFUSED_V6: [([u16; 8], u32); 4] = [
     ([0x2001, 0, 0, 0, 0, 0, 0, 0], 23),     // Teredo, ORCHID, benchmarking, other protocols
     ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32), // documentation
-    ([0x2002, 0, 0, 0, 0, 0, 0, 0], 16),     // 6to4, which wraps any IPv4 address
+    ([0x2002, 0, 0, 0, 0, 0, 0, 0], 16),     // 6to4, which embeds any IPv4 address
     ([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20),     // documentation
 ];
 
@@ -163,14 +162,13 @@ fn is_public_v4(ip: Ipv4Addr) -> bool {
 }
 
 fn is_public_v6(ip: Ipv6Addr) -> bool {
-    // Only 2000::/3 is handed out as global unicast. All else is refused unread:
-    // loopback, mapped and compatible forms, NAT64, discard, unique-local
-    // (fd00:ec2::254 is cloud metadata), link-local, site-local, multicast.
+    // Only 2000::/3 is assigned as global unicast. Everything else is refused: loopback, mapped and compatible forms, NAT64,
+    // discard, unique-local (fd00:ec2::254 is cloud metadata), link-local, site-local, multicast.
     let segments = ip.segments();
     if segments[0] >> 13 != 1 {
         return false;
     }
-    // ISATAP: the interface identifier is an IPv4 address behind a tunnel.
+    // ISATAP: the interface identifier embeds an IPv4 address behind a tunnel.
     if segments[4] & !0x0200 == 0 && segments[5] == 0x5efe {
         return false;
     }
@@ -180,11 +178,13 @@ fn is_public_v6(ip: Ipv6Addr) -> bool {
     })
 }
 
-/// The IPv4 addresses that a NAT64 address may stand for (RFC 6052). One of the well-known prefix 64:ff9b::/96 has one;
-/// within 64:ff9b:1::/48 that depends on the translator's prefix, which is at least as long as the network `named`: so it
-/// is a /96 that has to be named for any but lucky addresses to have public ones alone.
+/// Returns the IPv4 addresses that a NAT64 address may embed (RFC 6052).
+///
+/// An address of the well-known prefix 64:ff9b::/96 embeds one. Within 64:ff9b:1::/48 the position depends on the
+/// translator's prefix, which is at least as long as the allowed network (`named`, in bits). So an operator has to allow a
+/// /96 there: for a shorter prefix, hardly any address embeds public addresses only.
 fn wrapped_by_nat64(ip: Ipv6Addr, named: u8) -> Vec<Ipv4Addr> {
-    // The ninth octet is no part of an IPv4 address.
+    // RFC 6052 reserves the ninth octet: it is never part of the IPv4 address.
     let [_, _, _, _, _, _, a, b, _, c, d, e, f, g, h, i] = ip.octets();
     let by_prefix = [(48, [a, b, c, d]), (56, [b, c, d, e]), (64, [c, d, e, f]), (96, [f, g, h, i])];
     let shortest = match ip.segments() {
@@ -203,7 +203,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_client_is_told_no_address() {
+    fn clients_never_see_an_address_in_an_error() {
         for ip in ["10.0.0.1", "::1", "fd00::5", "64:ff9b::a9fe:a9fe"] {
             let refused = Refused::Address(ip.parse().unwrap()).to_string();
             assert!(refused.contains(ip));
@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    /// Every block that must be refused whole.
+    /// Blocks in which every address must be refused.
     const REFUSED: &[&str] = &[
         "0.0.0.0/8",
         "10.0.0.0/8",
@@ -269,7 +269,7 @@ mod tests {
         "8000::/1",
     ];
 
-    /// Blocks around the refused ones, which must stay open.
+    /// Neighbours of the refused blocks, in which every address must pass.
     const PUBLIC: &[&str] = &[
         "1.0.0.0/8",
         "9.0.0.0/8",
@@ -336,7 +336,7 @@ mod tests {
                     if let IpAddr::V4(v4) = ip {
                         prop_assert!(strict().check(v4.to_ipv6_mapped().into()).is_err());
                     }
-                    // Named by the operator, it is allowed; by its neighbour, not.
+                    // An operator who allows exactly this address allows it, unless it is a NAT64 one.
                     let named = AddressFilter { allowed: vec![IpNet::from(ip)] };
                     let wraps = matches!(ip, IpAddr::V6(v6) if !wrapped_by_nat64(v6, 128).is_empty());
                     prop_assert!(wraps || named.check(ip).is_ok(), "{} of {}", ip, text);
@@ -345,7 +345,7 @@ mod tests {
         }
 
         #[test]
-        fn their_neighbours_are_open(random in any::<u128>()) {
+        fn neighbours_of_refused_blocks_are_allowed(random in any::<u128>()) {
             for text in PUBLIC {
                 let net: IpNet = text.parse().unwrap();
                 for ip in [net.network(), net.broadcast(), address_in(net, random)] {
@@ -355,7 +355,7 @@ mod tests {
         }
 
         #[test]
-        fn a_mapped_address_is_its_ipv4_address(bits in any::<u32>()) {
+        fn a_mapped_address_counts_as_its_ipv4_address(bits in any::<u32>()) {
             let v4 = Ipv4Addr::from_bits(bits);
             prop_assert_eq!(
                 strict().check(v4.into()),
@@ -364,7 +364,7 @@ mod tests {
         }
 
         #[test]
-        fn every_other_wrapping_of_ipv4_is_refused(bits in any::<u32>()) {
+        fn every_other_embedding_of_ipv4_is_refused(bits in any::<u32>()) {
             let [a, b] = [(bits >> 16) as u16, bits as u16];
             for segments in [
                 [0, 0, 0, 0, 0, 0, a, b],
@@ -383,7 +383,7 @@ mod tests {
         }
 
         #[test]
-        fn a_named_translator_is_judged_by_what_it_leads_to(prefix in any::<u128>(), bits in any::<u32>()) {
+        fn an_allowed_translator_is_judged_by_the_embedded_address(prefix in any::<u128>(), bits in any::<u32>()) {
             let inner = Ipv4Addr::from_bits(bits);
             for whole in ["64:ff9b::/96", "64:ff9b:1::/48"] {
                 let IpAddr::V6(start) = address_in(whole.parse().unwrap(), prefix >> 32 << 32) else { unreachable!() };
@@ -394,7 +394,7 @@ mod tests {
         }
 
         #[test]
-        fn a_translator_of_any_prefix_leads_to_nothing_private(random in any::<u128>(), host in any::<u32>()) {
+        fn an_allowed_translator_of_any_prefix_reaches_no_private_address(random in any::<u128>(), host in any::<u32>()) {
             let filter = AddressFilter { allowed: vec!["64:ff9b:1::/48".parse().unwrap()] };
             for inner in ["10.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "192.168.0.0/16"] {
                 let IpAddr::V4(inner) = address_in(inner.parse().unwrap(), host.into()) else { unreachable!() };
@@ -410,7 +410,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_refused_or_a_sound_url(text in "(https?:/?/?)?.{0,40}") {
+        fn any_text_is_refused_or_a_valid_https_url(text in "(https?:/?/?)?.{0,40}") {
             if let Ok(url) = check_url(&text) {
                 prop_assert_eq!(url.scheme(), "https");
                 prop_assert!(url.has_host() && url.username().is_empty());
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn one_bad_answer_refuses_the_name() {
+    fn one_refused_address_refuses_the_name() {
         let good: SocketAddr = "93.184.216.34:443".parse().unwrap();
         let good6: SocketAddr = "[2606:2800:220:1::1]:443".parse().unwrap();
         let bad: SocketAddr = "10.0.0.1:443".parse().unwrap();
@@ -431,19 +431,19 @@ mod tests {
     }
 
     #[test]
-    fn an_allowed_translator_does_not_open_what_is_behind_it() {
+    fn an_allowed_translator_does_not_allow_the_networks_behind_it() {
         let filter = AddressFilter { allowed: vec!["64:ff9b::/96".parse().unwrap()] };
         assert!(filter.check("64:ff9b::5db8:d822".parse().unwrap()).is_ok());
         for inner in ["64:ff9b::a9fe:a9fe", "64:ff9b::7f00:1", "64:ff9b::10.0.0.1"] {
             assert!(filter.check(inner.parse().unwrap()).is_err());
         }
-        // Nor does "all of IPv6" open IPv4 in its mapped form.
+        // Allowing all of IPv6 does not allow mapped IPv4 addresses either.
         let filter = AddressFilter { allowed: vec!["::/0".parse().unwrap()] };
         assert!(filter.check("::ffff:127.0.0.1".parse().unwrap()).is_err());
     }
 
     #[test]
-    fn urls() {
+    fn urls_are_checked_for_their_form() {
         for good in [
             "https://example.com",
             "HTTPS://Example.com:8443/hook?a=b#c",

@@ -1,5 +1,5 @@
-//! Claiming what is due: a lease on each delivery, and its attempt written ahead as in flight, in
-//! one transaction that is over before any HTTP.
+//! Claims of due deliveries: one transaction leases each delivery and writes its attempt ahead, as in flight. It ends before
+//! any HTTP request.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,13 +19,14 @@ use crate::access::SIGNING_SECRET;
 use crate::access::seal::{KeyId, Keyring, Private, SealError, salted_hash};
 use crate::ledger::connect::Line;
 
-/// How often an attempt whose outcome is unknown is repeated.
+/// Number of times that an attempt of unknown outcome is repeated.
 pub const MAX_UNKNOWN: i16 = 5;
 
-/// One claimer a shard at a time, over all nodes, so that the limit per webhook is exact.
-const CLAIM_LOCK: i32 = 0x0077_6864; // "whd"
+/// Key of the advisory lock that allows one claim per shard at a time, across all nodes, so that the limit per webhook is
+/// exact.
+const CLAIM_LOCK: i32 = 0x0077_6864; // "whd" in ASCII
 
-/// A webhook for which something is due: perhaps all of it is in flight.
+/// Webhook with due deliveries. All of them may be in flight already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
     pub webhook_id: WebhookId,
@@ -34,22 +35,23 @@ pub struct Due {
     pub has_retries: bool,
 }
 
-/// How many deliveries of a webhook to claim.
+/// Number of deliveries of a webhook to claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Want {
     pub webhook_id: WebhookId,
     pub first_attempts: usize,
     pub retries: usize,
-    /// So many may be claimed whatever other nodes hold.
+    /// Number of deliveries that may be claimed whatever other nodes hold.
     pub least: usize,
-    /// Most that may be leased of this webhook, counted over all nodes.
+    /// Maximum number of leased deliveries of this webhook, across all nodes.
     pub most: usize,
 }
 
 impl Want {
-    /// As much of it as there is room for beside what is leased already. Retries keep their part of it, and what
-    /// is less than one of them is one by chance: were it never or always one, either kind would wait for ever where
-    /// there is room for one at a time.
+    /// Reduces the counts to the room that existing leases leave.
+    ///
+    /// Retries keep their proportion, and a fraction of a delivery is rounded up or down at random. With fixed rounding,
+    /// one of the two kinds would starve where there is room for only one delivery at a time.
     fn beside(self, leased: usize) -> Want {
         let (all, room) = (self.first_attempts + self.retries, self.least.max(self.most.saturating_sub(leased)));
         if room >= all {
@@ -60,20 +62,20 @@ impl Want {
     }
 }
 
-/// What came of a claim.
+/// Result of a claim.
 #[derive(Debug, Default)]
 pub struct Claims {
     pub claimed: Vec<Claimed>,
-    /// Whether less was claimed than was wanted for what other nodes hold.
+    /// Whether leases of other nodes limited the claim.
     pub is_short: bool,
 }
 
-/// Where a webhook's deliveries go, and what signs them, at the moment of sending.
+/// Current URL and secret of a webhook, opened for sending.
 #[derive(Debug)]
 pub struct Target {
     pub url: Private,
     pub secret: Private,
-    /// The hash by which the log commits to the URL.
+    /// Salted hash by which the log commits to the URL.
     url_hash: String,
     secret_hash: String,
 }
@@ -84,38 +86,38 @@ impl PartialEq for Target {
     }
 }
 
-/// One delivery that this node is to send, once.
+/// Delivery that this node has claimed, to be sent once.
 #[derive(Clone, Debug)]
 pub struct Claimed {
     pub shard: ShardId,
     pub delivery_id: i64,
     pub webhook_id: WebhookId,
-    /// Grows with every claim: a result with an older one is not recorded. It can repeat after a failover that lost the
-    /// claim; with `request_id` it does not.
+    /// Fencing token. It grows with every claim, and a result with an older one is not recorded. A failover that loses the
+    /// claim can repeat it, but never together with `request_id`.
     pub fence: i64,
-    /// The number of this attempt, from 1.
+    /// Number of this attempt, from 1.
     pub attempt: i16,
     pub request_id: Uuid,
     pub event_id: Uuid,
     pub event_type: String,
     pub payload: Bytes,
-    /// None when the URL or the secret cannot be opened.
+    /// URL and secret; `None` if they cannot be opened.
     pub target: Option<Arc<Target>>,
     pub moment: Moment,
 }
 
-/// The moment of a claim, by the database's clock and by this process's.
+/// Time of a claim, by the database's clock and by this process's monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     pub at: DateTime<Utc>,
     pub began: Instant,
-    /// When it was there to be sent: a claim that was slow is not stale for that.
+    /// Time at which the delivery was ready to be sent. A slow claim does not make its deliveries stale.
     pub ready: Instant,
     pub lease_ends: Instant,
 }
 
 impl Moment {
-    /// The present by the database's clock.
+    /// Returns the current time by the database's clock: the claim's time plus the time that has passed here.
     pub fn now(&self) -> DateTime<Utc> {
         TimeDelta::from_std(self.began.elapsed()).ok().and_then(|passed| self.at.checked_add_signed(passed)).unwrap_or(self.at)
     }
@@ -147,11 +149,11 @@ impl FromRow<'_, PgRow> for ClaimedRow {
     }
 }
 
-/// The webhooks of a shard for which something is due, and how long until more of it will be; none
-/// when nothing else waits.
+/// Returns the webhooks of a shard with due deliveries, and the time until more become due (`None` if nothing else is
+/// pending).
 ///
-/// The lanes are loose scans of their indexes: as many steps as webhooks that wait, however many
-/// deliveries do.
+/// The two lanes are loose index scans: they take one step per webhook with pending deliveries, however many deliveries
+/// are pending.
 pub async fn due(pool: &PgPool, clock: &Clock, shard: ShardId) -> Result<(Vec<Due>, Option<Duration>), sqlx::Error> {
     let rows: Vec<(WebhookId, AccountId, Option<f64>, Option<f64>)> = sqlx::query_as(
         "WITH RECURSIVE first_lane AS (
@@ -197,8 +199,8 @@ pub async fn due(pool: &PgPool, clock: &Clock, shard: ShardId) -> Result<(Vec<Du
     Ok((due.collect(), later.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))))
 }
 
-/// Claims deliveries that are due, each with its attempt written ahead: of every webhook as many
-/// as are wanted, and no more than may be leased of it over all nodes.
+/// Claims due deliveries and writes their attempts ahead. Each webhook gets as many as wanted, but no more than may be
+/// leased of it across all nodes.
 pub async fn claim(
     line: &Line,
     clock: &Clock,
@@ -210,7 +212,7 @@ pub async fn claim(
 ) -> Result<Claims, sqlx::Error> {
     let mut connection = line.acquire().await?;
     let mut tx = connection.begin().await?;
-    // A statement of its own: what follows sees what the claimer before has committed.
+    // The lock is a separate statement, so that the next statement sees everything that the previous claim committed.
     sqlx::query("SELECT pg_advisory_xact_lock($1, $2::smallint)").bind(CLAIM_LOCK).bind(shard).execute(&mut *tx).await?;
     let began = Instant::now();
     let Some(Present { at, targets, leased }) = targets.open(&mut tx, clock, keyring, shard, wants).await? else {
@@ -220,7 +222,7 @@ pub async fn claim(
     };
     let beside = |want: &Want| match targets.contains_key(&want.webhook_id) {
         true => want.beside(leased.get(&want.webhook_id).copied().unwrap_or_default()),
-        // What cannot be opened here is left to a node that can, or to a person.
+        // A webhook that this node cannot open is left to a node that can, or to a person.
         false => Want { first_attempts: 0, retries: 0, ..*want },
     };
     let fitting: Vec<Want> = wants.iter().map(beside).collect();
@@ -240,7 +242,7 @@ pub async fn claim(
     tx.commit().await?;
     connection.keep();
     moment.ready = Instant::now();
-    rows.sort_unstable_by_key(|row| row.delivery_id); // as the log has them
+    rows.sort_unstable_by_key(|row| row.delivery_id); // in the order of the log
     let claimed = rows.into_iter().map(|row| Claimed {
         shard,
         delivery_id: row.delivery_id,
@@ -257,7 +259,7 @@ pub async fn claim(
     Ok(Claims { claimed: claimed.collect(), is_short })
 }
 
-/// Leases rows and writes their attempts.
+/// Leases delivery rows and writes their attempts.
 async fn take(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -268,10 +270,9 @@ async fn take(
 ) -> Result<Vec<ClaimedRow>, sqlx::Error> {
     let hash = |want: &Want, which: fn(&Target) -> &str| targets.get(&want.webhook_id).map(|t| which(t)).unwrap_or_default();
     let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-    // What was chosen is looked at again under its lock, in words that fit no index but the primary
-    // key: one on what is due would be read whole for each row. A state without its delivery or
-    // envelope cannot be sent, and must not stand in the way of what can; OFFSET 0 has them asked
-    // for row by row, whatever the planner believes.
+    // `locked` checks the chosen rows again under their lock. Its conditions match no index but the primary key: an index
+    // on due rows would be read whole for each row. A state without its delivery or envelope cannot be sent, and must not
+    // block those that can. OFFSET 0 forces a lookup row by row, whatever the planner estimates.
     sqlx::query_as(
         "WITH want AS MATERIALIZED (
             SELECT * FROM unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[])
@@ -346,35 +347,35 @@ impl Sealed {
             _ => return Err(SealError::Unreadable),
         };
         let url_hash = salted_hash(salt, url.expose());
-        // 256 random bits need no salt.
+        // A secret of 256 random bits needs no salt.
         let secret_hash = hex::encode(Sha256::digest(secret.expose().as_bytes()));
         Ok(Target { url, secret, url_hash, secret_hash })
     }
 }
 
-/// Whether nothing was claimed because this node lacks the current master key.
+/// Whether a claim failed because this node lacks the current master key.
 pub(super) fn lacks_key(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Decode(source) if source.downcast_ref() == Some(&SealError::NotCurrent))
 }
 
-/// What a claim begins with.
+/// Time, targets and leases that a claim starts from.
 struct Present {
     at: DateTime<Utc>,
     targets: HashMap<WebhookId, Arc<Target>>,
-    /// How many deliveries of each webhook are leased, by any node; not counted where it does not matter.
+    /// Number of leased deliveries of each webhook, across all nodes. It is not counted for webhooks without a limit.
     leased: HashMap<WebhookId, usize>,
 }
 
-/// Where webhooks' deliveries go, kept opened. What is sealed is read for every claim, so a change
-/// of a URL or a secret counts on the very next one; only opening it again is spared.
+/// Cache of opened targets. Every claim reads the sealed values, so a changed URL or secret applies to the very next claim;
+/// the cache only saves opening them again.
 #[derive(Debug, Default)]
 pub struct Targets(Mutex<HashMap<WebhookId, (Sealed, Arc<Target>)>>);
 
 impl Targets {
-    /// Most that are kept.
+    /// Maximum number of cached targets.
     const MOST: usize = 10_000;
 
-    /// Where these webhooks' deliveries go by now.
+    /// Returns the current targets of these webhooks.
     pub async fn now(
         &self,
         pool: &PgPool,
@@ -390,7 +391,7 @@ impl Targets {
         Ok(present.map(|present| present.targets).unwrap_or_default())
     }
 
-    /// Those of the webhooks that are wanted; none when none of them is there.
+    /// Loads the targets and lease counts of the wanted webhooks. Returns `None` if none of them exists.
     async fn open(
         &self,
         conn: &mut PgConnection,
@@ -421,7 +422,7 @@ impl Targets {
         let Some(first) = rows.first() else { return Ok(None) };
         let at = first.try_get("present")?;
         let current: Option<&[u8]> = first.try_get("current_key")?;
-        // Whoever lacks the current key finds some values readable and others not: it leaves everything to others.
+        // A node without the current key can open some values and not others, so it leaves everything to other nodes.
         if !current.is_some_and(|id| KeyId::try_from(id).is_ok_and(|id| keyring.holds(id))) {
             return Err(sqlx::Error::Decode(Box::new(SealError::NotCurrent)));
         }
@@ -450,7 +451,7 @@ impl Targets {
                 }
                 Err(error) => {
                     kept.remove(&webhook_id);
-                    tracing::error!(webhook_id, %error, "a webhook's URL or secret cannot be opened: nothing is claimed of it");
+                    tracing::error!(webhook_id, %error, "failed to open a webhook's URL or secret; claiming no deliveries");
                 }
             }
         }

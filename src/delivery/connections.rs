@@ -1,5 +1,6 @@
-//! Open connections, kept for the next request to the same origin: one pool for the whole process,
-//! bounded in all, so that no number of webhooks exhausts the descriptors.
+//! Connection pool of the sender: keeps open connections for the next request to the same origin.
+//!
+//! The whole process has one pool with a total limit, so that no number of webhooks exhausts the file descriptors.
 
 use std::collections::{HashMap, VecDeque};
 use std::error::Error as StdError;
@@ -28,39 +29,40 @@ use url::Host;
 
 use super::resolver::Resolver;
 
-/// How long an unused connection is kept. Below the minute after which common
-/// receivers hang up, so that few requests meet a connection as it is closed.
+/// Lifetime of an idle connection. Common servers close one after a minute; closing earlier avoids sending a request on a
+/// connection that the receiver is about to close.
 const IDLE_LIFETIME: Duration = Duration::from_secs(45);
-/// How often it is looked for unused connections that are older.
+/// Interval at which expired idle connections are closed.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
-/// How long one address may take before the next is tried beside it (RFC 8305, 5).
+/// Time after which the next address is dialled in parallel (RFC 8305, section 5).
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
-/// How long one may take when two are dialled, before it gives way to the next one: long enough for a lost packet.
+/// Time that a dial gets before it gives way to the next address, if no further dial may run in parallel. It is long enough
+/// for the retransmission of a lost packet.
 const GIVES_WAY_AFTER: Duration = Duration::from_secs(1);
-/// How long a connection may still be busy with a request that was answered.
+/// Longest time that a connection may stay busy with its request after the response is complete.
 const FREE_WITHIN: Duration = Duration::from_millis(100);
-/// The most of an answer's headers, in bytes.
+/// Maximum size of a response's headers, in bytes.
 const MAX_HEADER_BYTES: usize = 64 * 1024;
-/// The most informational answers (1xx) before the one that counts.
+/// Maximum number of informational responses (1xx) before the final one.
 const MAX_INFORMATIONAL: usize = 16;
 
-/// Whom a connection is with.
+/// Host and port that a connection belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
     pub host: Host<String>,
     pub port: u16,
 }
 
-/// Why there is no answer.
+/// Reason that a request got no response.
 #[derive(Debug)]
 pub enum Trouble {
-    /// Before anything was sent.
+    /// Connecting failed. Nothing was sent.
     Connecting(Box<dyn StdError + Send + Sync>),
-    /// What was sent may have arrived.
+    /// The exchange failed. The request may have arrived.
     Exchanging(hyper::Error),
-    /// Informational answers (1xx) and no other.
+    /// Too many informational responses (1xx), and no final one.
     Informed,
-    /// The deadline came first; what there was not until then.
+    /// The deadline passed. The text names the step that did not finish.
     Late(&'static str),
 }
 
@@ -70,15 +72,15 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Trouble {
     }
 }
 
-/// A connection while its answer is read. Given back it is kept, else it is closed.
+/// Connection whose response is being read. [`Connections::give_back`] keeps it for reuse; dropping it closes it.
 #[derive(Debug)]
 pub struct Lent {
     origin: Origin,
     open: Open,
 }
 
-/// A connection in use. It is cut when this goes: a receiver that takes nothing could hold what is
-/// still to be written, and with it the connection, for ever.
+/// Connection in use. Dropping it aborts the connection: a receiver that stops reading could otherwise hold the unsent
+/// bytes, and with them the connection, for ever.
 #[derive(Debug)]
 struct Open {
     sender: SendRequest<Full<Bytes>>,
@@ -86,7 +88,7 @@ struct Open {
     since: Instant,
 }
 
-/// Counts the informational answers to one request.
+/// Counter of the informational responses to one request.
 #[derive(Debug, Default)]
 struct Flood {
     seen: AtomicUsize,
@@ -101,7 +103,7 @@ impl Flood {
     }
 }
 
-/// One that nobody uses. When it goes it is closed in the order of TLS.
+/// Idle connection. Dropping it closes it with an orderly TLS shutdown.
 struct Idle {
     sender: SendRequest<Full<Bytes>>,
     task: JoinHandle<()>,
@@ -110,26 +112,26 @@ struct Idle {
 }
 
 impl Idle {
-    /// Whether it may be used for another request.
+    /// Whether the connection may be reused for another request.
     fn is_fresh(&self, lifetime: Duration) -> bool {
         self.since.elapsed() < IDLE_LIFETIME && self.opened.elapsed() < lifetime && !self.sender.is_closed()
     }
 }
 
-/// The pool.
+/// Pool of connections to all origins.
 pub struct Connections {
     resolver: Resolver,
     tls: TlsConnector,
     open: Arc<Semaphore>,
-    /// How long one is used.
+    /// Longest time that a connection is reused.
     lifetime: Duration,
     idle: Mutex<HashMap<Origin, Vec<Idle>>>,
-    /// Who needs a new connection and may not open one: nothing is kept as long as there are any.
+    /// Number of sends that wait for a permit. While it is not zero, finished connections are closed instead of kept.
     waiting: AtomicUsize,
     is_swept: AtomicBool,
 }
 
-/// Counted for as long as it is there, however its send ends.
+/// Guard that counts a waiting send until it is dropped, however the send ends.
 struct Waiting<'c>(&'c AtomicUsize);
 
 impl Waiting<'_> {
@@ -152,7 +154,8 @@ impl fmt::Debug for Connections {
 }
 
 impl Connections {
-    /// At most `most` connections are open at once, and whoever needs another one waits; each is used for `lifetime`.
+    /// Creates a pool with at most `most` open connections, each reused for up to `lifetime`. A send that needs another
+    /// connection waits.
     pub fn new(resolver: Resolver, tls: Arc<rustls::ClientConfig>, most: usize, lifetime: Duration) -> Connections {
         let open = Arc::new(Semaphore::new(most.clamp(1, Semaphore::MAX_PERMITS)));
         Connections {
@@ -166,11 +169,11 @@ impl Connections {
         }
     }
 
-    /// Sends a request over a kept connection or a new one; the answer's headers, and the
-    /// connection to be given back when its body has been read. All of it by one deadline.
+    /// Sends a request over an idle connection or a new one, by one deadline.
     ///
-    /// A kept connection may turn out to be closed. As long as nothing of the request was written,
-    /// nothing of it can have been processed, and it goes over another one.
+    /// Returns the response head, and the connection to give back after its body has been read. An idle connection may turn
+    /// out to be closed. If no byte of the request was written, the receiver cannot have processed it, and the request is
+    /// repeated on another connection.
     pub async fn exchange(
         &self,
         origin: &Origin,
@@ -201,8 +204,8 @@ impl Connections {
         }
     }
 
-    /// Keeps a connection whose answer has been read to its end, once it is free: that is soon, unless
-    /// the receiver has answered what it does not take.
+    /// Keeps a connection whose response has been read to its end, as soon as it is free. It is free at once, unless the
+    /// receiver has responded without reading the whole request.
     pub async fn give_back(self: &Arc<Self>, mut lent: Lent, ends_at: Instant) {
         let latest = ends_at.min(Instant::now() + FREE_WITHIN);
         if let Ok(Ok(())) = timeout_at(latest, lent.open.sender.ready()).await {
@@ -224,7 +227,7 @@ impl Connections {
         }
     }
 
-    /// The connection to this origin that was used last.
+    /// Takes the idle connection to this origin that was used most recently.
     fn kept(&self, origin: &Origin) -> Option<Open> {
         let mut idle = self.idle();
         let kept = idle.get_mut(origin)?;
@@ -260,14 +263,14 @@ impl Connections {
         let (sender, connection) = Builder::new().max_buf_size(MAX_HEADER_BYTES).handshake(TokioIo::new(stream)).await?;
         let task = tokio::spawn(async move {
             let _permit = permit;
-            // Whoever sends over it is told how it ended.
+            // The sender of the request gets the error.
             _ = connection.await;
         });
         Ok(Open { sender, task: AbortOnDropHandle::new(task), since: Instant::now() })
     }
 
-    /// Connects to the first address that answers. Each gets a moment before the next is tried beside it, and two at
-    /// most are tried at once: with the caller's permit, and with another one if there is one.
+    /// Connects to the first address that answers. The next address is dialled in parallel after a short delay. At most two
+    /// dials run at once: one under the caller's permit, the other under a second permit if one is free.
     async fn dial(&self, addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
         let mut rest = addresses.into_iter();
         let mut dials: VecDeque<BoxFuture<'static, io::Result<TcpStream>>> = VecDeque::new();
@@ -304,7 +307,7 @@ impl Connections {
         }
     }
 
-    /// Makes room for another origin.
+    /// Closes the connection that has been idle longest, to make room for another origin.
     fn close_oldest(&self) {
         let mut idle = self.idle();
         let oldest = idle.iter().filter_map(|(origin, kept)| Some((kept.first()?.since, origin))).min_by_key(|(since, _)| *since);
@@ -331,7 +334,7 @@ impl Connections {
     }
 }
 
-/// Closes what nobody uses, for as long as the pool is there.
+/// Closes expired idle connections periodically, until the pool is dropped.
 async fn sweep(pool: Weak<Connections>) {
     loop {
         tokio::time::sleep(SWEEP_EVERY).await;
@@ -342,7 +345,7 @@ async fn sweep(pool: Weak<Connections>) {
     }
 }
 
-/// What is done by the deadline; else what there was not until then.
+/// Runs `work` until the deadline. On timeout the error names the missing step (`what`).
 async fn in_time<T>(ends_at: Instant, what: &'static str, work: impl Future<Output = T>) -> Result<T, Trouble> {
     timeout_at(ends_at, work).await.map_err(|_| Trouble::Late(what))
 }

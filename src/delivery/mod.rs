@@ -1,4 +1,4 @@
-//! Sending webhooks: what is due is claimed, sent and recorded.
+//! Webhook dispatch: the worker claims due deliveries, sends them and records the results.
 
 pub mod address;
 pub mod claim;

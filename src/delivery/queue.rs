@@ -1,5 +1,5 @@
-//! What one worker knows of the webhooks it works for: what is due, what it holds, what it is
-//! sending, and how soon each of them answers. Pure: the moment is an argument.
+//! Scheduler of one worker: tracks which webhooks are due, which deliveries the worker holds and sends, and how fast each
+//! webhook answers. It is pure: the current time is an argument.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -11,70 +11,72 @@ use super::claim::{Claimed, Due, Target, Want};
 use super::share::{Candidate, Free, Pace, share};
 use crate::ledger::Addressee;
 
-/// A webhook whose sends end sooner is quick: it is not in anybody's way.
+/// Duration below which a send counts as quick. Quick webhooks do not delay others.
 const QUICK: Duration = Duration::from_secs(1);
-/// One that takes longer is silent after so many times what it took last.
+/// Factor for slower webhooks: one counts as silent after this many times the duration of its last send.
 const PATIENCE: u32 = 2;
-/// How many times what may be sent at once is claimed ahead, so that nobody waits for a claim; of
-/// webhooks that are quick alone.
+/// Number of deliveries claimed ahead, as a multiple of the sends allowed at once, so that sends do not wait for claims. It
+/// applies to quick webhooks only.
 const AHEAD: usize = 4;
-/// Every so many claims of a webhook that has both, one is a retry.
+/// Share of retries if a webhook has both kinds due: one claim in this many is a retry.
 const RETRY_EVERY: u64 = 4;
-/// A webhook of which nothing was heard for so long is forgotten.
+/// Time without activity after which a webhook is evicted from the queue.
 const FORGOTTEN: Duration = Duration::from_secs(300);
 
-/// How much may be under way.
+/// Concurrency limits of one worker, in deliveries.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Most sends at once.
+    /// Maximum number of sends at once.
     pub in_flight: usize,
-    /// Most to one webhook.
+    /// Maximum number of sends to one webhook at once.
     pub per_webhook: usize,
-    /// Most to one of which nothing is known yet.
+    /// Allowance of a webhook that has not been sent anything yet.
     pub new: usize,
-    /// Most to one when it has answered for the first time.
+    /// Allowance of a webhook after its first answer.
     pub first: usize,
-    /// What may be claimed of one of which this node holds nothing, however much others hold: they may have died with it.
+    /// Deliveries that may be claimed of a webhook of which this node holds none, whatever other nodes hold. Those nodes may
+    /// have died.
     pub beside: usize,
 }
 
 impl Limits {
-    /// A webhook is sent one delivery, and when it has answered a quarter of what may be sent to it at once.
+    /// Creates limits with slow start: a new webhook gets one delivery, and after its first answer a quarter of
+    /// `per_webhook`.
     pub fn new(in_flight: usize, per_webhook: usize) -> Limits {
         Limits { in_flight, per_webhook, new: 1, first: per_webhook.div_ceil(4), beside: 1 }
     }
 }
 
-/// One webhook.
+/// Scheduling state of one webhook.
 #[derive(Debug)]
 struct Line {
     shard: ShardId,
     account_id: AccountId,
     has_first_attempts: bool,
     has_retries: bool,
-    /// Claimed, and to be sent when its turn comes.
+    /// Claimed deliveries that wait to be sent.
     waiting: VecDeque<Claimed>,
     sending: usize,
-    /// Of those, how many were sent while it was quick.
+    /// Number of running sends that started while the webhook was quick.
     sent_quick: usize,
-    /// Claimed, and not recorded or given back yet: those that wait or are sent, too.
+    /// Number of claimed deliveries that are not recorded or given back yet, including those that wait or are being sent.
     held: usize,
-    /// How many may be claimed at once: it begins small, grows with quick answers, and halves when none comes.
+    /// Number of deliveries that may be claimed at once. It starts small, grows with quick answers and halves on silence.
     allowance: usize,
-    /// How its last send ended; none before one has.
+    /// Result of the last send that ended, if any.
     last: Option<Last>,
-    /// Since when something is sent and nothing has ended.
+    /// Time since which sends are running and none has ended.
     silent_since: Instant,
     claimed: u64,
     served: u64,
 }
 
-/// How a send ended.
+/// Result of a send, as far as scheduling needs it.
 #[derive(Clone, Copy, Debug)]
 enum Last {
-    /// After so long, with an answer or, quickly, without.
+    /// The send ended after this time, with an answer or with a quick error.
     After(Duration),
-    /// It took its time, and there was no answer.
+    /// The send was slow and got no answer.
     Silence,
 }
 
@@ -93,7 +95,7 @@ impl Line {
         }
     }
 
-    /// How many may be claimed at once now: ahead only of one that gives them back soon.
+    /// Returns how many deliveries may be claimed at once now. Only a quick webhook gets more than may be sent at once.
     fn allowance(&self, limits: Limits, now: Instant) -> usize {
         match self.pace(now) {
             Pace::Quick => self.allowance,
@@ -102,7 +104,7 @@ impl Line {
     }
 }
 
-/// The webhooks of one worker.
+/// Scheduler of one worker: the state of all of its webhooks.
 #[derive(Debug)]
 pub struct Queue {
     limits: Limits,
@@ -118,7 +120,7 @@ impl Queue {
         Queue { limits, lines: HashMap::new(), sending: 0, waiting: 0, held: 0, turn: 0 }
     }
 
-    /// Takes note of the webhooks of a shard for which something is due.
+    /// Updates the webhooks of a shard that have something due, and evicts inactive ones.
     pub fn found(&mut self, shard: ShardId, due: Vec<Due>, now: Instant) {
         self.lines.retain(|_, line| {
             line.held > 0
@@ -133,7 +135,7 @@ impl Queue {
         }
     }
 
-    /// Takes note of a webhook that first attempts were made for.
+    /// Notes that a webhook has new deliveries.
     pub fn made(&mut self, addressee: &Addressee, now: Instant) {
         self.line(addressee.shard, addressee.webhook_id, addressee.account_id, now).has_first_attempts = true;
     }
@@ -156,13 +158,14 @@ impl Queue {
         })
     }
 
-    /// What to claim now, in this shard.
+    /// Returns the deliveries to claim now in this shard.
     pub fn wanted(&mut self, shard: ShardId, now: Instant) -> Vec<Want> {
         let all = self.limits.in_flight.saturating_mul(AHEAD).saturating_sub(self.held);
         self.wanted_of(shard, Free { all, ..self.most() }, now)
     }
 
-    /// The same for no more than this, of which what is held already of webhooks that are not quick is taken off.
+    /// Returns the deliveries to claim now, at most `most`. Deliveries held of webhooks that are not quick are deducted from
+    /// the shares of their kind.
     pub fn wanted_of(&mut self, shard: ShardId, most: Free, now: Instant) -> Vec<Want> {
         let is_wanted = |line: &Line| line.shard == shard && (line.has_first_attempts || line.has_retries);
         let limits = self.limits;
@@ -185,7 +188,8 @@ impl Queue {
                 (false, true) => count,
                 (_, false) => 0,
             };
-            // Over all nodes: another one may know it better. One that is quick gives back what each of them holds.
+            // This limit is across all nodes, because another node may know the webhook better. A quick webhook needs none:
+            // it soon frees what each node holds.
             let most = match line.pace(now) {
                 Pace::Quick => usize::MAX,
                 Pace::Unproven => limits.per_webhook,
@@ -197,7 +201,7 @@ impl Queue {
         .collect()
     }
 
-    /// Takes what was claimed of what was wanted. Where less came, there is no more for now.
+    /// Adds the claimed deliveries to the queue. A webhook that yielded fewer than wanted has no more due for now.
     pub fn claimed(&mut self, wants: &[Want], claimed: Vec<Claimed>) {
         let mut came: HashMap<WebhookId, (usize, usize)> = HashMap::new();
         for claimed in claimed {
@@ -223,7 +227,7 @@ impl Queue {
         }
     }
 
-    /// What is to be sent now.
+    /// Takes the deliveries to send now.
     pub fn next(&mut self, now: Instant) -> Vec<Claimed> {
         if self.waiting == 0 || self.sending >= self.limits.in_flight {
             return vec![];
@@ -252,8 +256,8 @@ impl Queue {
         next
     }
 
-    /// A send has ended: after how long, and whether it was answered; none when it was not made, or
-    /// cut off.
+    /// Records the end of a send: its duration and whether the webhook answered. `took` is `None` if the send was not made
+    /// or was cancelled.
     pub fn ended(&mut self, webhook_id: WebhookId, took: Option<(Duration, bool)>, now: Instant) {
         let Some(line) = self.lines.get_mut(&webhook_id) else { return };
         line.sending = line.sending.saturating_sub(1);
@@ -272,7 +276,7 @@ impl Queue {
         };
     }
 
-    /// What was held of a webhook is recorded or given back.
+    /// Notes that one held delivery of a webhook was recorded or given back.
     pub fn left(&mut self, webhook_id: WebhookId) {
         if let Some(line) = self.lines.get_mut(&webhook_id) {
             line.held = line.held.saturating_sub(1);
@@ -280,7 +284,8 @@ impl Queue {
         }
     }
 
-    /// What has waited for too long of webhooks that are not quick, to be given back: what they hold is not for others.
+    /// Removes deliveries of webhooks that are not quick and that have waited longer than `fresh`. The caller gives them
+    /// back, because what they hold is not available to other webhooks.
     pub fn stale(&mut self, fresh: Duration, now: Instant) -> Vec<Claimed> {
         let mut stale = vec![];
         for line in self.lines.values_mut().filter(|line| !line.waiting.is_empty() && line.pace(now) != Pace::Quick) {
@@ -292,14 +297,14 @@ impl Queue {
         stale
     }
 
-    /// The webhooks of a shard of which something waits to be sent.
+    /// Returns the webhooks of a shard with deliveries that wait to be sent.
     pub fn waiting_for(&self, shard: ShardId) -> Vec<WebhookId> {
         let waits = |line: &Line| line.shard == shard && !line.waiting.is_empty();
         self.lines.iter().filter(|(_, line)| waits(line)).map(|(webhook_id, _)| *webhook_id).collect()
     }
 
-    /// What waits in a shard and is not due any more, or would go elsewhere by now or be signed with another secret, to
-    /// be given back. `targets` are those of all that wait.
+    /// Removes waiting deliveries of a shard that are no longer due, or whose webhook has another URL or secret now. The
+    /// caller gives them back. `targets` holds the current target of every webhook with waiting deliveries.
     pub fn outdated(&mut self, shard: ShardId, due: &[Due], targets: &HashMap<WebhookId, Arc<Target>>) -> Vec<Claimed> {
         let due: HashSet<WebhookId> = due.iter().map(|due| due.webhook_id).collect();
         let mut outdated = vec![];
@@ -313,21 +318,22 @@ impl Queue {
         outdated
     }
 
-    /// Everything that still waits to be sent, to be given back.
+    /// Returns all deliveries that still wait to be sent, for the caller to give back.
     pub fn into_waiting(self) -> Vec<Claimed> {
         self.lines.into_values().flat_map(|line| line.waiting).collect()
     }
 
-    /// Of what may be in flight, half is for webhooks that are quick, and a quarter for those that answer late or
-    /// have not shown yet what they do.
+    /// Returns the capacity and its shares. Webhooks that are not quick get at most half, and silent ones among them at most
+    /// a quarter. So half stays for quick webhooks, and a quarter for those that answer late or are unknown.
     fn most(&self) -> Free {
         let all = self.limits.in_flight;
         Free { all, unproven: all.div_ceil(2), silent: all.div_ceil(4) }
     }
 
-    /// Shares out among the webhooks, by what each has already: what they have takes off what there is for their
-    /// pace, and is off `most.all` already. What was sent to one while it was quick, and it is not any more, is
-    /// nobody's part: the others share what is left as if there were no more.
+    /// Distributes capacity among the webhooks, by what each has already.
+    ///
+    /// `most.all` is net of what the webhooks have; the shares by pace are reduced here. Sends that started while their
+    /// webhook was quick, but no longer is, count for no share: the shares are computed from the capacity without them.
     fn shared(
         &mut self,
         most: Free,

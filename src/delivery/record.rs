@@ -1,5 +1,4 @@
-//! Recording what came of attempts: many in one statement, each only under the fence it was
-//! claimed with.
+//! Recording of attempts' results: many in one statement, each only under the fencing token of its claim.
 
 use std::time::Duration;
 
@@ -13,19 +12,19 @@ use super::schedule::{Clock, MAX_ATTEMPTS, next_attempt_at};
 use super::sender::Outcome;
 use crate::ledger::connect::Line;
 
-/// Most deliveries that one statement pulls back.
+/// Maximum number of deliveries that one statement pulls back.
 pub const MOST_PULLED_BACK: i64 = 5_000;
-/// So much later than this node's schedule says something may be due: other nodes may go by a somewhat longer one.
+/// Tolerance before a due time counts as too late. Other nodes may have a somewhat longer schedule.
 const LATE: Duration = Duration::from_secs(3600);
 
-/// An attempt that has ended, by the database's clock.
+/// Attempt that has ended, with times by the database's clock.
 #[derive(Debug)]
 pub struct Ended {
     pub claimed: Claimed,
-    /// When it was sent: what was claimed may have waited.
+    /// Time of sending. It may be later than the claim, because a claimed delivery waits for its turn.
     pub started_at: DateTime<Utc>,
     pub ended_at: DateTime<Utc>,
-    /// How long it took, its answer's body included.
+    /// Duration of the attempt, including the response body.
     pub took: Duration,
     pub outcome: Outcome,
 }
@@ -35,14 +34,14 @@ impl Ended {
         next_attempt_at(self.claimed.attempt, self.started_at, self.ended_at, base)
     }
 
-    /// How long after its end the next attempt is due; none when there is none.
+    /// Returns the time from the end of this attempt to the next one; `None` if there is no next one.
     pub fn next_attempt_in(&self, base: Duration) -> Option<Duration> {
         let due = self.next_attempt_at(base).filter(|_| !self.outcome.succeeded())?;
         (due - self.ended_at).to_std().ok()
     }
 }
 
-/// A delivery as it was claimed, by name.
+/// Identity of a claim: the delivery, its fencing token and the attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct Lease {
     pub shard: ShardId,
@@ -59,17 +58,19 @@ impl Lease {
     }
 }
 
-/// Records results of one shard; returns how many counted. One whose lease went to somebody else
-/// changes nothing, and neither does one that is recorded already, so this can be repeated.
+/// Records results of one shard. Returns the number of results that were recorded.
 ///
-/// The fence alone does not say whose lease it is: after a failover that lost the claim, another node's claim has the same
-/// fence. So the attempt that was written ahead with the claim must be there too, by its `request_id`.
+/// A result whose lease another worker has taken over changes nothing, and neither does one that is recorded already. So the
+/// call is idempotent.
 ///
-/// A 2xx counts also when the webhook was switched off meanwhile; a failure then leaves the
-/// delivery failed, with the attempt counted.
+/// The fencing token alone does not identify the lease: after a failover that lost the claim, another node's claim gets the
+/// same token. So the attempt that the claim wrote ahead must exist too, by its `request_id`.
+///
+/// A 2xx response counts even if the webhook was switched off in the meantime. A failure then leaves the delivery failed,
+/// with the attempt counted.
 pub async fn record(line: &Line, shard: ShardId, results: &[Ended], base: Duration) -> Result<u64, sqlx::Error> {
-    // "Is leased" is put so that it fits no index but the primary key.
-    // In one order everywhere, so that no two statements wait for each other.
+    // The condition "is leased" is written so that it matches no index but the primary key.
+    // All statements lock in the same order, so that no two of them deadlock.
     let mut results: Vec<&Ended> = results.iter().collect();
     results.sort_unstable_by_key(|r| r.claimed.delivery_id);
     let mut connection = line.acquire().await?;
@@ -83,7 +84,7 @@ pub async fn record(line: &Line, shard: ShardId, results: &[Ended], base: Durati
             UPDATE delivery_state s
             SET status = CASE WHEN r.succeeded THEN 'delivered' WHEN r.next_attempt_at IS NULL THEN 'failed' ELSE s.status END,
                 attempt_count = r.attempt, unknown_count = 0, leased_until = NULL,
-                -- A client who had it retried meanwhile has set the time.
+                -- A client that requested a retry in the meantime has set the time.
                 next_attempt_at = CASE WHEN s.next_attempt_at > r.claimed_at THEN s.next_attempt_at
                     ELSE coalesce(r.next_attempt_at, s.next_attempt_at) END,
                 response_status = r.response_status, response_time_ms = r.response_time_ms, response_body = r.response_body,
@@ -91,7 +92,7 @@ pub async fn record(line: &Line, shard: ShardId, results: &[Ended], base: Durati
             FROM result r
             WHERE s.shard_id = $1 AND s.delivery_id = r.delivery_id AND s.fence = r.fence AND coalesce(s.leased_until, '-infinity') > '-infinity'
               AND (SELECT true FROM delivery_attempts a WHERE a.shard_id = $1 AND a.delivery_id = r.delivery_id AND a.request_id = r.request_id)
-            -- Not joined again: without statistics of either, each would be compared with each.
+            -- Not joined again: without statistics of either side, the planner would compare each row with each.
             RETURNING s.delivery_id, r.request_id, r.started_at, r.ended_at, r.response_status, r.response_time_ms, r.error)
          UPDATE delivery_attempts a
          SET started_at = r.started_at, finished_at = r.ended_at, response_status = r.response_status, response_time_ms = r.response_time_ms, error = r.error
@@ -118,7 +119,7 @@ pub async fn record(line: &Line, shard: ShardId, results: &[Ended], base: Durati
     Ok(recorded.rows_affected())
 }
 
-/// Gives back what was claimed and not sent: the lease, and the attempt that was written ahead.
+/// Gives back deliveries that were claimed and not sent: ends the lease and deletes the attempt that was written ahead.
 pub async fn give_back(pool: &PgPool, shard: ShardId, unsent: &[Claimed]) -> Result<(), sqlx::Error> {
     sqlx::query(
         "WITH unsent AS MATERIALIZED (
@@ -139,8 +140,8 @@ pub async fn give_back(pool: &PgPool, shard: ShardId, unsent: &[Claimed]) -> Res
     Ok(())
 }
 
-/// Ends the leases of sends that were cut off. Their outcome is unknown, as if this node had
-/// crashed; but the next one need not wait for it.
+/// Ends the leases of cancelled sends. Their outcome is unknown, as if this node had crashed, but the next attempt need not
+/// wait for the lease to expire.
 pub async fn end_leases(pool: &PgPool, clock: &Clock, shard: ShardId, cut: &[Lease]) -> Result<(), sqlx::Error> {
     sqlx::query(
         "UPDATE delivery_state s SET leased_until = clock_timestamp() + $4
@@ -158,8 +159,9 @@ pub async fn end_leases(pool: &PgPool, clock: &Clock, shard: ShardId, cut: &[Lea
     Ok(())
 }
 
-/// An attempt whose outcome is unknown again after it was repeated as often as may be counts as a
-/// failed one, so that every delivery ends. Returns how many did. Of the attempt before it nothing is kept.
+/// Counts attempts as failed whose outcome is still unknown after [`MAX_UNKNOWN`] repetitions, so that every delivery ends.
+///
+/// Returns the number of such deliveries. The result of the attempt before is cleared.
 pub async fn write_off(pool: &PgPool, clock: &Clock, shard: ShardId, base: Duration) -> Result<u64, sqlx::Error> {
     let written_off = sqlx::query(
         "WITH lost AS MATERIALIZED (
@@ -185,7 +187,7 @@ pub async fn write_off(pool: &PgPool, clock: &Clock, shard: ShardId, base: Durat
     Ok(written_off.rows_affected())
 }
 
-/// Ends the leases of what failed while it was in flight, and whose result has not come since: its node has died.
+/// Ends the leases of deliveries that failed while in flight and got no result since: their node has died.
 pub async fn end_dead_leases(pool: &PgPool, clock: &Clock, shard: ShardId) -> Result<u64, sqlx::Error> {
     let ended = sqlx::query(
         "WITH dead AS MATERIALIZED (
@@ -201,9 +203,11 @@ pub async fn end_dead_leases(pool: &PgPool, clock: &Clock, shard: ShardId) -> Re
     Ok(ended.rows_affected())
 }
 
-/// What is due, or leased, an hour later than the schedule and leases go is of a clock that was set back since, and would
-/// not be claimed until then. A first attempt is made due now, another one as if the one before had begun now; and a lease
-/// ends as if it had. Returns how many deliveries that were, at most [`MOST_PULLED_BACK`].
+/// Pulls back due times and leases that a clock set back has left too far in the future.
+///
+/// A time more than an hour beyond the schedule or the longest lease stems from before the clock was set back. It would
+/// block claims until then. A first attempt becomes due now, and a later one as if the previous attempt had started now. A
+/// lease ends as if it had started now. Returns the number of deliveries, at most [`MOST_PULLED_BACK`].
 pub async fn pull_back(
     pool: &PgPool,
     clock: &Clock,
@@ -219,7 +223,7 @@ pub async fn pull_back(
     let longest = base.saturating_mul(1 << (MAX_ATTEMPTS - 2)).saturating_add(lease);
     let pulled_back = sqlx::query(
         "WITH ahead AS MATERIALIZED (
-            -- Three looks by index for each webhook.
+            -- Three index lookups per webhook.
             SELECT s.delivery_id FROM webhook_audience a CROSS JOIN LATERAL
                 ((SELECT delivery_id FROM delivery_state WHERE shard_id = $1 AND webhook_id = a.webhook_id
                     AND status = 'pending' AND attempt_count = 0 AND next_attempt_at > $3 LIMIT $7)

@@ -1,8 +1,8 @@
-//! Replays: an operator has a webhook told again, or of what it missed, at a limited rate.
+//! Replays: an operator repeats past deliveries of a webhook, or delivers events that it missed, at a limited rate.
 //!
-//! The job looks for what is to be delivered and appends it to the log, step by step; the deliveries
-//! are made by the projection. What it has done is what the log says, so whoever goes on after a
-//! crash, on whichever node, begins where the last step ended, and no delivery is made twice.
+//! The job searches for events to deliver and appends them to the log, step by step. The projection creates the deliveries.
+//! The log records the progress. So after a crash any node continues where the last step ended, and no delivery is created
+//! twice.
 
 use std::time::Duration;
 
@@ -17,24 +17,24 @@ use uuid::Uuid;
 use crate::ledger::command::AdvanceReplay;
 use crate::ledger::{Command, Ledger, Origin, WriteError, reader};
 
-/// Deliveries made in a second, if the operator does not say.
+/// Default rate of a replay, in deliveries per second.
 pub const PER_SECOND: i32 = 50;
-/// Positions that one statement looks through.
+/// Positions that one statement searches.
 const PAGE_POSITIONS: i64 = 5_000;
-/// Positions that are counted for one request, which so is answered in time however long the log is.
+/// Maximum number of positions that one request counts, so that it is answered in time however long the log is.
 pub const MOST_COUNTED: Position = 500_000;
-/// Pages in one step, so that a replay with little to find still shows how far it is.
+/// Maximum number of pages per step, so that a replay that finds little still shows progress.
 const PAGES: usize = 20;
-/// How often it is looked whether a step is due.
+/// Interval at which the job checks for due steps.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// What a replay looks for.
+/// Search criteria of a replay.
 #[derive(Clone, Debug)]
 pub struct Search {
     pub account_id: AccountId,
     pub webhook_id: WebhookId,
     pub kind: ReplayKind,
-    /// The types that the webhook is subscribed to.
+    /// Event types that the webhook is subscribed to.
     pub events: Vec<WebhookEventType>,
 }
 
@@ -44,7 +44,7 @@ impl Search {
         Search { account_id: *account_id, webhook_id: *webhook_id, kind: *kind, events: events.clone() }
     }
 
-    /// The first so many events between two positions, the second one not included.
+    /// Returns the first `limit` matching events from one position up to, but not including, another.
     async fn find(
         &self,
         pool: &PgPool,
@@ -52,7 +52,7 @@ impl Search {
         (from, to): (Position, Position),
         limit: usize,
     ) -> Result<Vec<(Position, Uuid)>, sqlx::Error> {
-        // What a webhook had a delivery of, it may be unsubscribed from by now.
+        // The webhook may have unsubscribed from a type of which it has deliveries.
         let types: Vec<&str> = match self.kind {
             ReplayKind::Deliveries => WebhookEventType::ALL.map(WebhookEventType::announced).into(),
             ReplayKind::Missed => self.events.iter().map(|event| event.announced()).collect(),
@@ -80,8 +80,9 @@ impl Search {
         .await
     }
 
-    /// How many events there are between two positions, the second one not included, and where the count ended: it goes
-    /// over [`MOST_COUNTED`] positions, in short statements.
+    /// Counts the matching events from one position up to, but not including, another.
+    ///
+    /// Returns the count and the position where it ended: it covers at most [`MOST_COUNTED`] positions, in short statements.
     pub async fn count(
         &self,
         pool: &PgPool,
@@ -100,16 +101,16 @@ impl Search {
     }
 }
 
-/// Carries replays out, on any number of nodes beside each other.
+/// Runs replays. Any number of nodes may run it concurrently.
 #[derive(Clone, Debug)]
 pub struct Replayer {
     pub ledger: Ledger,
-    /// For looking.
+    /// Pool for the searches.
     pub pool: PgPool,
 }
 
 impl Replayer {
-    /// Takes the next step of every replay that is due; returns how many were taken.
+    /// Appends the next step of every replay that is due. Returns the number of steps.
     pub async fn once(&self, shard: ShardId) -> Result<usize, sqlx::Error> {
         let mut taken = 0;
         for replay in replays::due(&self.pool, shard).await? {
@@ -117,17 +118,19 @@ impl Replayer {
             let origin = Origin { actor: Actor::Replay, request_id: "replay".to_owned() };
             match self.ledger.execute(shard, Command::AdvanceReplay(step), origin).await {
                 Ok(_) => taken += 1,
-                // Another node was quicker, or an operator has ended it.
+                // Another node was faster, or an operator has ended the replay.
                 Err(WriteError::Rejected(Rejection::Conflict(_))) => {}
-                // Whether it was taken or not, the next look begins at what the log says.
-                Err(error) => tracing::warn!(shard, replay_id = replay.id, %error, "a replay's step was not taken"),
+                // Whether the step was appended or not, the next check starts from the log.
+                Err(error) => tracing::warn!(shard, replay_id = replay.id, %error, "failed to append a replay step; retrying"),
             }
         }
         Ok(taken)
     }
 
-    /// The next step; none until the projection has come to the last one, or to the request. What was delivered before
-    /// the request, also by an earlier replay, is only then known; and a projection that is behind is given no more.
+    /// Prepares the next step. Returns `None` until the projection has reached the previous step, or the request.
+    ///
+    /// Only then is it known what was delivered before the request, including by an earlier replay. This is also
+    /// backpressure: a projection that is behind gets no more work.
     async fn prepare(&self, shard: ShardId, replay: &Replay) -> Result<Option<AdvanceReplay>, sqlx::Error> {
         let checkpoint = deliveries::checkpoint(&self.pool, shard).await?;
         let stream = StreamType::Replay.as_str();
@@ -160,7 +163,7 @@ impl Replayer {
             for shard in self.ledger.shards() {
                 heartbeat.beat();
                 if let Err(error) = self.once(shard).await {
-                    tracing::warn!(shard, %error, "replays cannot be looked at; they will be again");
+                    tracing::warn!(shard, %error, "failed to load due replays; retrying");
                 }
             }
         }

@@ -1,5 +1,5 @@
-//! Names to addresses, behind the address filter. What is returned is what is dialled: there is no
-//! second look-up that could answer otherwise.
+//! Name resolution behind the SSRF filter. The sender dials exactly the returned addresses: there is no second lookup that
+//! could answer differently (DNS rebinding).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,14 +15,14 @@ use url::Host;
 
 use super::address::{AddressFilter, Refused};
 
-/// A look-up that takes longer is slow.
+/// Duration above which a lookup counts as slow.
 const SLOW: Duration = Duration::from_secs(1);
-/// Most addresses of a name that are dialled, one after the other.
+/// Maximum number of addresses of a name that are dialled.
 const MOST_ADDRESSES: usize = 8;
-/// Most names of which it is remembered how quick they are.
+/// Maximum number of names whose lookup speed is remembered.
 const REMEMBERED: usize = 10_000;
 
-/// Why there is no address to dial.
+/// Reason that there is no address to dial.
 #[derive(Debug, thiserror::Error)]
 pub enum Unresolved {
     #[error(transparent)]
@@ -31,7 +31,7 @@ pub enum Unresolved {
     NotResolved,
 }
 
-/// How a name becomes addresses: as the system does it, but for tests.
+/// Function that resolves a name to addresses. It is the system's resolver, except in tests.
 pub type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> + Send + Sync>;
 
 pub struct Resolver {
@@ -62,7 +62,8 @@ impl Resolver {
         Resolver { filter, lookups: Arc::new(lookups) }
     }
 
-    /// The first addresses of a host, every one of which is allowed: those beyond them, too.
+    /// Resolves a host and returns its first addresses (at most [`MOST_ADDRESSES`]). The filter has to allow all of the
+    /// host's addresses, including those that are not returned.
     pub async fn resolve(&self, host: &Host<String>, port: u16) -> Result<Vec<SocketAddr>, Unresolved> {
         let addresses = match host {
             Host::Ipv4(v4) => vec![SocketAddr::from((*v4, port))],
@@ -78,12 +79,14 @@ impl Resolver {
     }
 }
 
-/// A look-up under way, for everybody who asks for its name meanwhile; none when there is no answer.
+/// Lookup in progress, shared by all callers that ask for the same name. Resolves to `None` on failure.
 type Found = Shared<BoxFuture<'static, Option<Vec<SocketAddr>>>>;
 
-/// Look-ups block a thread each, for as long as the name's servers let the system wait. So each name
-/// has one at a time, and names have permits by how quick they were: those whose servers are dead
-/// wait for each other, not the rest for them. All together are fewer than there are threads.
+/// Lookups in progress and their permits.
+///
+/// A lookup blocks a thread for as long as the name's servers keep the system waiting. So each name has at most one lookup
+/// at a time. Names get their permits from separate pools by past speed, so that names with dead servers delay only each
+/// other. All permits together are fewer than the blocking threads.
 struct Lookups {
     lookup: Lookup,
     quick: Arc<Semaphore>,
@@ -95,11 +98,11 @@ struct Lookups {
 #[derive(Default)]
 struct Names {
     under_way: HashMap<String, Found>,
-    /// Whether a name's last look-up was quick.
+    /// Whether the last lookup of a name was fast.
     is_quick: HashMap<String, bool>,
 }
 
-/// Its look-up is under way for as long as this is there, however it ends.
+/// Marks a lookup as in progress. Dropping it removes the mark, however the lookup ends.
 struct UnderWay {
     lookups: Arc<Lookups>,
     name: String,
@@ -121,8 +124,8 @@ impl Lookups {
         if let Some(found) = names.under_way.get(name) {
             return found.clone();
         }
-        // A task of its own: the permit stays taken for as long as the look-up
-        // holds its thread, even if every send that asked is given up before.
+        // The lookup runs in its own task. It keeps its permit while it blocks a thread, even if every send that waits for
+        // it is cancelled.
         let looking = tokio::spawn(self.clone().look_up(UnderWay { lookups: self.clone(), name: name.to_owned() }));
         let found = looking.map(|found| found.ok().flatten()).boxed().shared();
         names.under_way.insert(name.to_owned(), found.clone());

@@ -1,6 +1,7 @@
-//! What the worker's record forgets: attempts and payloads after their time, response bodies over
-//! their quota. Deliveries themselves stay, and what they delivered is the log's fold: a payload
-//! that is gone is made again, byte for byte, when somebody asks for it or has it sent again.
+//! Retention of delivery data: deletes attempts and payloads after their time, and response bodies over their quota.
+//!
+//! Deliveries themselves stay. A payload is a fold of the log. A deleted one is derived again, byte for byte, when a client
+//! reads it or requests another delivery.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,31 +18,31 @@ use uuid::Uuid;
 use crate::heartbeat::{Heartbeat, Heartbeats};
 use crate::ledger::{Ledger, Wake};
 
-/// Rows that one statement looks at, so that no transaction is long.
+/// Rows per statement, so that no transaction is long.
 const BATCH_ROWS: i64 = 1_000;
-/// Between statements, so that the work of others goes on.
+/// Pause between statements, so that other work proceeds.
 const PAUSE: Duration = Duration::from_millis(20);
 const EVERY: Duration = Duration::from_secs(600);
-/// After so many rounds of a shard, a day's, the walk over its envelopes begins anew: a replay or a rebuild may have
-/// brought payloads back.
+/// Number of rounds, one day's, after which the walk over a shard's envelopes restarts. A replay or a rebuild may have
+/// restored payloads.
 const ROUNDS: u32 = 144;
-/// A body counts for at least so many bytes, so that many small ones have a bound too.
+/// Minimum number of bytes that a body counts for, so that many small ones are limited too.
 const SMALLEST_BODY: i64 = 256;
-/// A webhook's bodies are not trimmed between the rounds for less, however small the quota is.
+/// Minimum number of stored bytes before a webhook's bodies are trimmed between the rounds, however small the quota is.
 const LEAST_TRIMMED: u64 = 1024 * 1024;
 
-/// How long what is kept.
+/// Retention times and quotas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetentionSettings {
-    /// Attempts of deliveries that are final, and the response body of the latest one.
+    /// Retention of attempts of final deliveries, and of the response body of the latest attempt.
     pub attempts: Duration,
-    /// Payloads of events that nobody is still to be told of.
+    /// Retention of payloads of events without pending deliveries.
     pub payloads: Duration,
-    /// Response bodies of one webhook, in bytes; the newest are kept. Of one that is deleted none are.
+    /// Quota of response bodies per webhook, in bytes. The newest bodies are kept; a deleted webhook keeps none.
     pub response_bodies: u64,
 }
 
-/// What a round took away.
+/// Counts of deleted data in one round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Forgotten {
     pub attempts: u64,
@@ -49,22 +50,22 @@ pub struct Forgotten {
     pub response_bodies: u64,
 }
 
-/// Keeps the settings. Any number of them work beside each other.
+/// Retention job. Any number of nodes may run it concurrently.
 #[derive(Debug)]
 pub struct Retention {
     pool: PgPool,
     heartbeats: Heartbeats,
     heartbeat: Heartbeat,
-    /// The projector waits while payloads are taken.
+    /// Wakes the projector, which waits while payloads are deleted.
     wake: Wake,
     settings: RetentionSettings,
     walks: HashMap<ShardId, Walk>,
 }
 
-/// How far a shard's envelopes were walked.
+/// Progress of the walk over a shard's envelopes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Walk {
-    /// Up to which event's.
+    /// Event id of the last envelope that was checked.
     after: Uuid,
     rounds: u32,
 }
@@ -81,11 +82,10 @@ impl Retention {
         }
     }
 
-    /// One round over a shard, in small batches; "now" is the database's. What hinders one part
-    /// hinders no other.
+    /// Runs one round over a shard, in small batches, by the database's clock. A part that fails does not stop the others.
     ///
     /// # Errors
-    /// The database's: those of all parts but the last to fail are logged.
+    /// The error of the database from the last part that failed. Earlier ones are logged.
     pub async fn once(&mut self, shard: ShardId) -> Result<Forgotten, sqlx::Error> {
         let now: DateTime<Utc> = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&self.pool).await?;
         let attempts = self.forget_attempts(shard, before(now, self.settings.attempts)).await;
@@ -101,7 +101,7 @@ impl Retention {
                 Ok(gone) => *count = gone,
                 Err(error) => {
                     if let Some(other) = failed.replace(error) {
-                        tracing::warn!(shard, error = %other, "retention was not kept; the next round will");
+                        tracing::warn!(shard, error = %other, "retention pass failed; retrying in the next round");
                     }
                 }
             }
@@ -109,8 +109,7 @@ impl Retention {
         failed.map_or(Ok(forgotten), Err)
     }
 
-    /// Walks from the oldest delivery's attempts on; what was forgotten before is no longer there to
-    /// be walked over.
+    /// Deletes old attempts, starting with the oldest delivery. Deleted attempts no longer slow down later walks.
     async fn forget_attempts(&self, shard: ShardId, before: DateTime<Utc>) -> Result<u64, sqlx::Error> {
         let (mut after, mut forgotten) = ((i64::MIN, Uuid::nil()), 0);
         loop {
@@ -139,7 +138,7 @@ impl Retention {
             if !ids.is_empty() {
                 forgotten += self.delete_attempts(shard, &ids, &requests, before).await?;
             }
-            // A delivery has no attempt before it was made, and later ones have greater ids.
+            // A delivery has no attempt before it was created, and later deliveries have greater ids.
             if !is_old || page.len() < usize::try_from(BATCH_ROWS).unwrap_or(usize::MAX) {
                 return Ok(forgotten);
             }
@@ -147,7 +146,8 @@ impl Retention {
         }
     }
 
-    /// With the response body, which is the latest attempt's.
+    /// Deletes attempts, together with the response body if that belongs to a deleted attempt. A delivery stores only the
+    /// body of its latest attempt.
     async fn delete_attempts(
         &self,
         shard: ShardId,
@@ -175,7 +175,7 @@ impl Retention {
         Ok(deleted.unsigned_abs())
     }
 
-    /// Event ids are in the order of time: where the first young one is, the old ones end.
+    /// Deletes old payloads. Event ids are ordered by time, so the walk ends at the first recent event.
     async fn forget_payloads(&mut self, shard: ShardId, before: DateTime<Utc>) -> Result<u64, sqlx::Error> {
         let mut forgotten = 0;
         let walk = self.walks.entry(shard).or_default();
@@ -218,7 +218,7 @@ impl Retention {
                 .await?;
         let mut trimmed = 0;
         for (webhook, is_deleted) in webhooks {
-            // Or who deletes one and makes another has a quota each time.
+            // Otherwise a client could get another quota by deleting and re-creating a webhook.
             let quota = if is_deleted { 0 } else { self.settings.response_bodies };
             trimmed += trim(&self.pool, shard, webhook, quota).await?;
         }
@@ -236,13 +236,13 @@ impl Retention {
             }
             for &shard in &shards {
                 self.heartbeat.beat();
-                // Every batch stands for itself: one that a stop cuts off is for the next round.
+                // Every batch is independent: one that a stop interrupts is repeated in the next round.
                 match stop.run_until_cancelled(self.once(shard)).await {
                     Some(Ok(forgotten)) if forgotten == Forgotten::default() => {}
                     Some(Ok(Forgotten { attempts, payloads, response_bodies })) => {
-                        tracing::info!(shard, attempts, payloads, response_bodies, "what was past its retention is gone");
+                        tracing::info!(shard, attempts, payloads, response_bodies, "deleted delivery data past its retention");
                     }
-                    Some(Err(error)) => tracing::warn!(shard, %error, "retention was not kept; the next round will"),
+                    Some(Err(error)) => tracing::warn!(shard, %error, "retention pass failed; retrying in the next round"),
                     None => return,
                 }
             }
@@ -250,7 +250,7 @@ impl Retention {
     }
 }
 
-/// Takes the oldest response bodies of a webhook that are over its quota; returns how many.
+/// Deletes the oldest response bodies of a webhook beyond its quota. Returns the number of deleted bodies.
 async fn trim(pool: &PgPool, shard: ShardId, webhook: WebhookId, quota: u64) -> Result<u64, sqlx::Error> {
     let mut trimmed = 0;
     loop {
@@ -276,8 +276,8 @@ async fn trim(pool: &PgPool, shard: ShardId, webhook: WebhookId, quota: u64) -> 
     }
 }
 
-/// What one worker has stored of response bodies since each webhook's were trimmed: a quota's worth
-/// in much less than a round, perhaps, and then it is kept at once.
+/// Bytes of response bodies that one worker has stored since the last trim, by webhook. A webhook may store its quota in
+/// much less than a round; it is then trimmed at once.
 #[derive(Debug)]
 pub(super) struct Bodies {
     pool: PgPool,
@@ -295,7 +295,7 @@ impl Bodies {
         while self.trims.try_join_next().is_some() {}
         let stored = self.stored.entry((shard, webhook)).or_default();
         *stored += (bytes as u64).max(SMALLEST_BODY.unsigned_abs());
-        // One at a time: others of this worker ask for connections, too.
+        // Only one trim runs at a time, because the rest of this worker needs connections too.
         if *stored <= self.quota.max(LEAST_TRIMMED) || !self.trims.is_empty() {
             return;
         }
@@ -303,7 +303,7 @@ impl Bodies {
         let (pool, quota) = (self.pool.clone(), self.quota);
         self.trims.spawn(async move {
             if let Err(error) = trim(&pool, shard, webhook, quota).await {
-                tracing::warn!(shard, webhook, %error, "response bodies were not trimmed; the next round will");
+                tracing::warn!(shard, webhook, %error, "failed to trim response bodies; retrying in the next round");
             }
         });
     }

@@ -1,4 +1,4 @@
-//! When a delivery is tried again (specification, "Delivery outcome and retries"), and what time it is.
+//! Retry schedule of deliveries (specification, "Delivery outcome and retries"), and the clock that it follows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -6,29 +6,31 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-/// Attempts after which a delivery has failed for good.
+/// Number of attempts after which a delivery has failed for good.
 pub const MAX_ATTEMPTS: i16 = 5;
 
-/// What workers go by: the database's clock, which all nodes have in common. A test sets it ahead.
+/// Clock of the delivery workers: the database's clock, which all nodes share. Tests set it ahead.
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
     milliseconds_ahead: Arc<AtomicI64>,
 }
 
 impl Clock {
-    /// How far it is ahead of the database's: every statement of the worker that asks for the time adds this.
+    /// Returns the offset from the database's clock. Every statement of the worker that reads the time adds it.
     pub fn ahead(&self) -> TimeDelta {
         TimeDelta::milliseconds(self.milliseconds_ahead.load(Ordering::SeqCst))
     }
 
-    /// Sets it ahead, for whoever has it.
+    /// Advances the clock, for all of its clones.
     pub fn advance(&self, by: TimeDelta) {
         self.milliseconds_ahead.fetch_add(by.num_milliseconds(), Ordering::SeqCst);
     }
 }
 
-/// When the attempt after a failed one is due: `base` × 1, 2, 4, 8 after that one started, and not
-/// before it ended. `attempt` counts from 1; none after the last.
+/// Returns the due time of the attempt after a failed one (exponential backoff).
+///
+/// The attempt is due `base` × 1, 2, 4, 8 after the failed one started, and never before that one ended. `attempt` counts
+/// from 1. Returns `None` after the last attempt.
 pub fn next_attempt_at(
     attempt: i16,
     started_at: DateTime<Utc>,
@@ -53,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn the_specifications_schedule() {
+    fn retries_follow_the_schedule_of_the_specification() {
         let minute = Duration::from_secs(60);
         let mut started = 0;
         let mut elapsed = vec![];
@@ -67,14 +69,14 @@ mod tests {
     }
 
     #[test]
-    fn no_attempt_is_due_before_the_one_before_it_ended() {
+    fn no_attempt_is_due_before_the_previous_one_ended() {
         let base = Duration::from_secs(10);
         assert_eq!(next_attempt_at(1, at(0), at(30), base), Some(at(30)));
         assert_eq!(next_attempt_at(3, at(0), at(30), base), Some(at(40)));
     }
 
     #[test]
-    fn an_absurd_base_does_not_overflow() {
+    fn a_huge_base_does_not_overflow() {
         assert_eq!(next_attempt_at(4, at(0), at(1), Duration::MAX), Some(DateTime::<Utc>::MAX_UTC));
     }
 }

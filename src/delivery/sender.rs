@@ -1,8 +1,8 @@
-//! Sends one signed webhook delivery over HTTPS and says what came of it.
+//! HTTPS client for webhooks: sends one signed delivery and reports its outcome.
 //!
-//! One [`Sender`] serves a whole process: it holds the TLS settings, the pool of
-//! open connections and the address filter. The headers are the specification's and HTTP's own, no
-//! others: so it speaks HTTP itself rather than through a client that adds some.
+//! One [`Sender`] serves a whole process. It holds the TLS settings, the connection pool and the SSRF filter. A request
+//! carries only the headers of the specification and those that HTTP requires. So the sender uses hyper's connections
+//! directly: a full client would add headers.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -28,16 +28,16 @@ use super::connections::{Connections, Origin, Trouble};
 use super::resolver::{Resolver, Unresolved};
 use super::signature::{sign, token_header_name};
 
-/// How much of a response body is read and kept, in bytes.
+/// Maximum size of a response body that is read and stored, in bytes.
 pub const MAX_RESPONSE_BODY_BYTES: usize = 64 * 1024;
 
-/// [`SenderSettings::connection_lifetime`] of a node.
+/// [`SenderSettings::connection_lifetime`] that a node uses.
 pub const CONNECTION_LIFETIME: Duration = Duration::from_secs(300);
 
-/// What an attempt fails with for want of descriptors, ports or memory here.
+/// Error of an attempt that fails because this node lacks file descriptors, ports or memory.
 const NONE_TO_SPARE: &str = "this service had no connection to spare: the receiver was not asked";
 
-/// How many TLS sessions are remembered, to be resumed.
+/// Number of TLS sessions kept for resumption.
 const SESSIONS: usize = 4_096;
 
 const X_WEBHOOK_ID: HeaderName = HeaderName::from_static("x-webhook-id");
@@ -47,60 +47,61 @@ const X_TIMESTAMP: HeaderName = HeaderName::from_static("x-timestamp");
 const X_SIGNATURE: HeaderName = HeaderName::from_static("x-signature");
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// What a [`Sender`] is made from.
+/// Settings of a [`Sender`].
 #[derive(Debug, Clone)]
 pub struct SenderSettings {
-    /// The name in `User-Agent` and in the token's header.
+    /// Service name in `User-Agent` and in the name of the token header.
     pub service_name: String,
-    /// How long a delivery may take: name look-up, connection, answer and body.
+    /// Deadline of one delivery: name resolution, connection, response and body.
     pub deadline: Duration,
-    /// Certificates of authorities to trust beside the platform's, as PEM.
+    /// Certificate authorities to trust in addition to the platform's, as PEM.
     pub ca_pem: Option<Vec<u8>>,
-    /// Networks that may be dialled although they are not public.
+    /// Networks that the SSRF filter allows although they are not public.
     pub allowed_nets: Vec<IpNet>,
-    /// Most connections that are open at once, those that are kept unused included.
+    /// Maximum number of open connections, including idle ones.
     pub max_connections: usize,
-    /// How long a connection is used: what its name resolves to is asked when it is opened, and may change.
+    /// Longest time that a connection is reused. A name is resolved only when a connection opens, and its address may
+    /// change.
     pub connection_lifetime: Duration,
 }
 
-/// Why a [`Sender`] cannot be made.
+/// Reason that a [`Sender`] cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum SenderError {
-    /// The service name does not fit into a header.
-    #[error("the service name {0:?} cannot be part of a header")]
+    /// The service name contains characters that are not allowed in a header.
+    #[error("the service name {0:?} contains characters that are not allowed in a header")]
     ServiceName(String),
-    /// The operator's file holds no certificate, or a broken one.
-    #[error("the CA file holds no usable certificate")]
+    /// The operator's CA file contains no certificate, or an invalid one.
+    #[error("the CA file contains no usable certificate")]
     CaFile,
-    /// TLS could not be set up, for example without any trusted root.
-    #[error("TLS cannot be set up: {0}")]
+    /// TLS could not be set up, for example because no root is trusted.
+    #[error("failed to set up TLS: {0}")]
     Tls(#[from] rustls::Error),
 }
 
 /// One attempt to deliver one event to one webhook.
 pub struct Delivery<'a> {
-    /// Where to send it.
+    /// URL of the webhook.
     pub url: &'a str,
-    /// The webhook's id.
+    /// Id of the webhook, sent as `X-Webhook-ID`.
     pub webhook_id: i64,
-    /// The event's id, the same in every attempt.
+    /// Id of the event, the same in every attempt. Sent as `X-Event-ID`.
     pub event_id: &'a str,
-    /// The event's type.
+    /// Type of the event, sent as `X-Event-Type`.
     pub event_type: &'a str,
-    /// The id of this attempt alone.
+    /// Id of this attempt only, sent as `X-Request-ID`.
     pub request_id: &'a str,
-    /// The webhook's token: it signs, and goes along in the token header.
+    /// Secret of the webhook. It signs the delivery and is sent in the token header.
     pub secret: &'a str,
-    /// The moment of sending, in Unix seconds.
+    /// Time of sending, in Unix seconds.
     pub timestamp: i64,
-    /// The stored bytes of the payload, sent as they are.
+    /// Stored bytes of the payload, sent unchanged.
     pub body: Bytes,
 }
 
 impl fmt::Debug for Delivery<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Neither the secret nor the URL, whose query may hold one.
+        // The secret stays out, and so does the URL, whose query may contain one.
         f.debug_struct("Delivery")
             .field("webhook_id", &self.webhook_id)
             .field("event_id", &self.event_id)
@@ -109,27 +110,27 @@ impl fmt::Debug for Delivery<'_> {
     }
 }
 
-/// What came of an attempt.
+/// Outcome of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// The status, if one arrived in time.
+    /// HTTP status, if one arrived before the deadline.
     pub response_status: Option<u16>,
     /// Milliseconds until the status arrived, or until the attempt failed.
     pub response_time_ms: i64,
-    /// As much of the body as arrived in time, as text without NUL characters.
+    /// Part of the body that arrived before the deadline, as text without NUL characters.
     pub response_body: Option<String>,
-    /// Why the attempt did not succeed, in stable words.
+    /// Reason that the attempt failed. Clients read it, so the wording is stable.
     pub error: Option<String>,
 }
 
 impl Outcome {
-    /// Whether a status from 200 to 299 arrived in time.
+    /// Whether a status from 200 to 299 arrived before the deadline.
     pub fn succeeded(&self) -> bool {
         matches!(self.response_status, Some(200..=299))
     }
 }
 
-/// Sends deliveries. Meant to be shared: its connections are reused.
+/// Sends deliveries. Share one sender, so that its connections are reused.
 pub struct Sender {
     connections: Arc<Connections>,
     deadline: Duration,
@@ -144,13 +145,13 @@ impl fmt::Debug for Sender {
 }
 
 impl Sender {
-    /// Makes a sender. Reads the platform's trusted roots, so it takes a moment.
+    /// Creates a sender. This takes a moment, because it reads the platform's trusted roots.
     pub fn new(settings: SenderSettings) -> Result<Sender, SenderError> {
         let resolver = Resolver::new(AddressFilter { allowed: settings.allowed_nets.clone() });
         Sender::with(settings, resolver)
     }
 
-    /// The same with another way to resolve names.
+    /// Creates a sender with another resolver.
     pub(crate) fn with(settings: SenderSettings, resolver: Resolver) -> Result<Sender, SenderError> {
         let name = &settings.service_name;
         let bad_name = || SenderError::ServiceName(name.clone());
@@ -161,7 +162,7 @@ impl Sender {
         Ok(Sender { connections, deadline: settings.deadline, user_agent, token_header })
     }
 
-    /// Makes one attempt. It ends within the deadline, whatever the receiver does.
+    /// Makes one attempt. It ends by the deadline, whatever the receiver does.
     pub async fn send(&self, delivery: Delivery<'_>) -> Outcome {
         let started = Instant::now();
         let ends_at = started + self.deadline;
@@ -226,7 +227,7 @@ impl Sender {
     }
 }
 
-/// TLS 1.2 and 1.3, trusting the platform's roots and an operator's.
+/// Configures TLS 1.2 and 1.3, trusting the platform's roots and those of the operator.
 fn tls(ca_pem: Option<&[u8]>) -> Result<rustls::ClientConfig, SenderError> {
     let authorities = match ca_pem {
         Some(pem) => {
@@ -235,11 +236,11 @@ fn tls(ca_pem: Option<&[u8]>) -> Result<rustls::ClientConfig, SenderError> {
         }
         None => vec![],
     };
-    // Named, because a process may hold more than one provider.
+    // The provider is explicit, because a process may contain more than one.
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut config = rustls::ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()?
-        .dangerous() // rustls's word for any verifier but its own; this one is the platform's
+        .dangerous() // rustls's term for any verifier but its own; this one is the platform's
         .with_custom_certificate_verifier(Arc::new(Verifier::new_with_extra_roots(authorities, provider)?))
         .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -272,8 +273,11 @@ fn milliseconds_since(started: Instant) -> i64 {
     i64::try_from(started.elapsed().as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Reads what arrives in time and fits; and whether that is all. The status has decided already, so
-/// every way this can end is as good as any other; what is unread closes the connection.
+/// Reads the part of the body that arrives before the deadline and fits the limit. Returns it with a flag that says whether
+/// the body is complete.
+///
+/// The status has decided the outcome already, so no error here matters. The caller closes the connection of an incomplete
+/// body.
 async fn read_body(mut incoming: Incoming, ends_at: Instant) -> (String, bool) {
     let mut body = Vec::new();
     let is_whole = loop {
@@ -292,7 +296,7 @@ async fn read_body(mut incoming: Incoming, ends_at: Instant) -> (String, bool) {
     (storable_text(&body), is_whole)
 }
 
-/// Text that Postgres takes: no NUL. Replaced bytes may grow, so it is cut again.
+/// Converts bytes to text that Postgres accepts, without NUL. Replacing invalid bytes may lengthen it, so it is cut again.
 fn storable_text(bytes: &[u8]) -> String {
     let mut text = String::from_utf8_lossy(bytes).into_owned();
     text.retain(|c| c != '\0');
@@ -300,8 +304,7 @@ fn storable_text(bytes: &[u8]) -> String {
     text
 }
 
-/// The first cause in the chain that has words for a client. Nothing is quoted
-/// from the error itself.
+/// Describes the first error in the chain of causes that has a text for clients. The text never quotes the error itself.
 fn describe(trouble: &Trouble, deadline: Duration) -> String {
     let (error, closed, otherwise): (&(dyn StdError + 'static), _, _) = match trouble {
         Trouble::Connecting(error) => (&**error, "connection closed while connecting", "the connection could not be made"),
@@ -310,11 +313,11 @@ fn describe(trouble: &Trouble, deadline: Duration) -> String {
         Trouble::Late(what) => return format!("{what} within {} s", deadline.as_secs_f64()),
     };
     let cause = find_cause(error, closed).unwrap_or_else(|| {
-        tracing::debug!(?error, "a delivery failed in a way that has no words");
+        tracing::debug!(?error, "a delivery failed with an error that has no description");
         otherwise.to_owned()
     });
     if cause == NONE_TO_SPARE {
-        tracing::warn!(?error, "webhooks cannot be sent for want of descriptors (ulimit -n), ports or memory");
+        tracing::warn!(?error, "failed to send a webhook; out of file descriptors (ulimit -n), ports or memory");
     }
     cause
 }
@@ -338,7 +341,7 @@ fn find_cause(error: &(dyn StdError + 'static), closed: &str) -> Option<String> 
         }
     }
     if let Some(io) = error.downcast_ref::<io::Error>() {
-        // `source()` of an I/O error passes over the error it wraps.
+        // `source()` of an I/O error skips the error that it wraps.
         let inner = io.get_ref().and_then(|inner| find_cause(inner, closed));
         return inner.or_else(|| describe_io(io, closed));
     }
@@ -373,7 +376,7 @@ fn describe_tls(error: &rustls::Error) -> String {
             Bad::Expired | Bad::ExpiredContext { .. } => "certificate has expired",
             Bad::NotValidYet | Bad::NotValidYetContext { .. } => "certificate is not valid yet",
             Bad::NotValidForName | Bad::NotValidForNameContext { .. } => "certificate is not valid for this name",
-            // A bad signature is a trusted name with a key that is not its own.
+            // A bad signature means that a certificate names a trusted issuer whose key did not sign it.
             Bad::UnknownIssuer | Bad::BadSignature => "unknown issuer",
             Bad::Revoked => "certificate has been revoked",
             _ => "certificate is not acceptable",

@@ -1,55 +1,60 @@
-//! Who comes next when not everybody can: the account that has the fewest, and within it the
-//! webhook that has the fewest.
+//! Fair sharing of limited capacity: the account with the fewest deliveries comes first, and within it the webhook with the
+//! fewest.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use ledger_events::AccountId;
 
-/// An account may get more as long as it has less than so many times what is free. So one alone may have three
-/// quarters of all, several together more, and however they keep it there is something left for who has none.
+/// Factor that limits an account: it gets more only while it has less than this many times the free capacity.
+///
+/// So a single account can take three quarters of all, several together more. However long they hold it, some capacity is
+/// left for an account that has none.
 const OF_WHAT_IS_FREE: usize = 3;
 
-/// A webhook that wants some.
+/// Webhook that competes for capacity.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate {
     pub account_id: AccountId,
-    /// How many its account has already, over all its webhooks.
+    /// Number of deliveries that its account has already, over all webhooks.
     pub account_has: usize,
-    /// How many it has itself.
+    /// Number of deliveries that the webhook has already.
     pub has: usize,
-    /// How many more it may get.
+    /// Number of deliveries that it may still get.
     pub room: usize,
-    /// When it was served last: of equals, who waits longest comes first.
+    /// Turn in which it was served last. Among equals, the one that has waited longest comes first.
     pub served: u64,
     pub pace: Pace,
 }
 
-/// How soon a webhook gives back what it gets.
+/// Responsiveness of a webhook: how soon it frees the capacity that it gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
+    /// The webhook answers within a second.
     Quick,
-    /// It takes its time, or has not shown yet how long.
+    /// The webhook answers late, or nothing is known of it yet.
     Unproven,
-    /// It gives no answer.
+    /// The webhook does not answer.
     Silent,
 }
 
-/// How much there is to be shared out, one by one.
+/// Free capacity, in deliveries.
 #[derive(Clone, Copy, Debug)]
 pub struct Free {
+    /// Capacity for all webhooks.
     pub all: usize,
-    /// Of that, for those that are not known to be quick.
+    /// Share of it for webhooks that are not known to be quick.
     pub unproven: usize,
-    /// Of that, for those that are silent: they take turns.
+    /// Share of it for silent webhooks, which take turns.
     pub silent: usize,
 }
 
-/// Whose turn it is: of those that have the fewest, who was served longest ago.
+/// Priority queue: fewest deliveries first, then the one served longest ago.
 type Turns<T> = BinaryHeap<Reverse<(usize, u64, T)>>;
 
-/// Shares `free` out; returns how many each candidate gets. So however many hang, there is room for those
-/// that are quick; and those that are silent leave room for those that answer, be it late.
+/// Distributes the free capacity, and returns the number of deliveries for each candidate.
+///
+/// However many webhooks hang, capacity is left for quick ones. Silent webhooks leave capacity for those that answer late.
 pub fn share(candidates: &[Candidate], mut free: Free) -> Vec<usize> {
     let mut given = vec![0; candidates.len()];
     let mut accounts: HashMap<AccountId, Turns<usize>> = HashMap::new();
@@ -63,7 +68,7 @@ pub fn share(candidates: &[Candidate], mut free: Free) -> Vec<usize> {
             turns.push(Reverse((candidates[*first].account_has, longest, *account)));
         }
     }
-    // Who comes next has the fewest: if it may not get more, nobody may.
+    // The next account has the fewest: if it may not get more, no account may.
     while let Some(Reverse((has, served, account))) = turns.pop()
         && has < free.all.saturating_mul(OF_WHAT_IS_FREE)
     {
@@ -109,7 +114,7 @@ mod tests {
 
     #[test]
     fn the_account_with_the_fewest_comes_first() {
-        // A flood of one account's webhooks beside a single delivery of another.
+        // A flood of one account's webhooks competes with a single delivery of another account.
         let flood: Vec<_> = (0..50).map(|_| one(1, 500, 10, 64)).chain([one(2, 0, 0, 1)]).collect();
         let given = share(&flood, free(1));
         assert_eq!((given[50], given.iter().sum::<usize>()), (1, 1));
@@ -117,30 +122,30 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_much_leaves_some_for_who_has_none() {
+    fn a_busy_account_leaves_capacity_for_one_that_has_none() {
         let all_of_one: Vec<_> = (0..20).map(|_| one(1, 0, 0, 64)).collect();
         assert_eq!(share(&all_of_one, free(256)).iter().sum::<usize>(), 192);
-        // It keeps them; then others come, one after the other.
+        // The first account keeps its share; then others arrive, one after the other.
         assert_eq!(share(&[one(1, 192, 64, 64), one(2, 0, 0, 64)], free(64)), [0, 48]);
         assert_eq!(share(&[one(1, 192, 64, 64), one(2, 48, 48, 64), one(3, 0, 0, 64)], free(16)), [0, 0, 12]);
-        // Together they may have all.
+        // Many accounts together may take all of it.
         let of_many: Vec<_> = (0..200).map(|account_id| one(account_id, 0, 0, 64)).collect();
         assert_eq!(share(&of_many, free(256)).iter().sum::<usize>(), 256);
     }
 
     #[test]
-    fn within_an_account_webhooks_are_equal() {
+    fn webhooks_of_an_account_share_equally() {
         assert_eq!(share(&[one(1, 6, 6, 64), one(1, 6, 0, 64), one(1, 6, 0, 2)], free(12)), [0, 6, 2]);
     }
 
     #[test]
-    fn of_equals_who_waits_longest_comes_first() {
+    fn among_equals_the_longest_waiting_comes_first() {
         let waits = |account_id, served| Candidate { served, ..one(account_id, 0, 0, 64) };
         assert_eq!(share(&[waits(1, 7), waits(2, 3), waits(3, 5)], free(2)), [0, 1, 1]);
     }
 
     #[test]
-    fn the_silent_leave_room_for_the_quick() {
+    fn silent_webhooks_leave_capacity_for_quick_ones() {
         let silent = |account_id| Candidate { pace: Pace::Silent, ..one(account_id, 0, 0, 64) };
         let mut all: Vec<_> = (0..1_000).map(silent).collect();
         all.push(one(5_000, 900, 900, 64));
@@ -149,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_silent_leave_room_for_the_unproven() {
+    fn silent_webhooks_leave_capacity_for_unproven_ones() {
         let paced = |pace, account_id| Candidate { pace, ..one(account_id, 0, 0, 64) };
         let all = [paced(Pace::Silent, 1), paced(Pace::Silent, 2), paced(Pace::Unproven, 3)];
         assert_eq!(share(&all, Free { all: 100, unproven: 50, silent: 10 }), [5, 5, 40]);
@@ -158,7 +163,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nobody_gets_more_than_may_be_and_nothing_is_left_that_somebody_could_have(
+        fn limits_hold_and_no_usable_capacity_is_left_over(
             wants in prop::collection::vec(
                 (0i64..5, 0usize..9, 0usize..9, prop::sample::select(vec![Pace::Quick, Pace::Unproven, Pace::Silent]), 0u64..9), 0..40),
             all in 0usize..100,
@@ -179,7 +184,7 @@ mod tests {
             prop_assert!(candidates.iter().zip(&given).all(|(c, g)| *g <= c.room));
             prop_assert!(total <= all && not_quick <= unproven);
             prop_assert!(sum(Pace::Silent) <= silent);
-            // Who gets less than it could has much of what there is.
+            // A candidate that gets less than its room belongs to an account that has reached its limit.
             let has_much = |c: &Candidate| {
                 let of_account = candidates.iter().zip(&given).filter(|(other, _)| other.account_id == c.account_id);
                 c.account_has + of_account.map(|(_, given)| given).sum::<usize>() >= (all - total) * OF_WHAT_IS_FREE

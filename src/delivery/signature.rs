@@ -1,37 +1,36 @@
-//! The signature of a webhook delivery: lowercase hex HMAC-SHA256 over
-//! `timestamp + "." + raw body`.
+//! Signature of a webhook delivery: lowercase hex HMAC-SHA256 over `timestamp + "." + raw body`.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
-/// How far `X-Timestamp` may be from the receiver's clock, either way.
+/// Maximum difference between `X-Timestamp` and the receiver's clock, in either direction.
 pub const TOLERANCE_SECONDS: u64 = 300;
 
-/// Why a delivery is not to be believed.
+/// Reason that a delivery is not authentic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum VerifyError {
-    /// `X-Timestamp` is not the decimal text of a Unix timestamp.
+    /// `X-Timestamp` is not a Unix timestamp in canonical decimal form.
     #[error("the timestamp is not a number of seconds")]
     Timestamp,
     /// The timestamp is more than five minutes from the receiver's clock.
-    #[error("the timestamp is more than 5 minutes away")]
+    #[error("the timestamp is more than 5 minutes from the current time")]
     Expired,
-    /// The signature is not the one this secret makes over this body.
+    /// The signature is not that of this body under this secret.
     #[error("the signature does not match")]
     Signature,
 }
 
-/// Signs a body for the moment `timestamp`, in Unix seconds.
+/// Signs a body with its timestamp, in Unix seconds.
 pub fn sign(secret: &str, timestamp: i64, body: &[u8]) -> String {
     sign_text(secret, &timestamp.to_string(), body)
 }
 
-/// Verifies a delivery as the specification asks receivers to do: against the
-/// raw bytes, in constant time, within five minutes of `now`.
+/// Verifies a delivery as the specification requires of receivers: over the raw bytes, with a constant-time comparison, and
+/// within five minutes of `now` (Unix seconds).
 pub fn verify(secret: &str, timestamp_header: &str, body: &[u8], signature_hex: &str, now: i64) -> Result<(), VerifyError> {
     let timestamp: i64 = timestamp_header.parse().map_err(|_| VerifyError::Timestamp)?;
-    // One text for each moment: no "+5" and no "005".
+    // Each time has a single valid text: no "+5" and no "005".
     if timestamp.to_string() != timestamp_header {
         return Err(VerifyError::Timestamp);
     }
@@ -45,8 +44,7 @@ pub fn verify(secret: &str, timestamp_header: &str, body: &[u8], signature_hex: 
     Ok(())
 }
 
-/// The name of the header that carries the token, in lower case:
-/// `x-<name>-webhook-token`.
+/// Returns the name of the header that carries the token, in lower case: `x-<name>-webhook-token`.
 pub fn token_header_name(service_name: &str) -> String {
     format!("x-{}-webhook-token", service_name.to_ascii_lowercase())
 }
@@ -67,7 +65,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn vectors_made_with_another_implementation() {
+    fn signatures_match_another_implementation() {
         // Python: hmac.new(secret, str(t).encode() + b"." + body, sha256).hexdigest()
         let every_byte: Vec<u8> = (0..=255).collect();
         let long_key = "\u{e9}".repeat(100);
@@ -102,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_timestamps_are_refused() {
+    fn timestamps_in_another_form_are_refused() {
         for text in ["", "+1000", "01000", " 1000", "1000 ", "1e3", "-0", "99999999999999999999"] {
             assert_eq!(verify("s", text, b"x", &sign("s", 1_000, b"x"), 1_000), Err(VerifyError::Timestamp), "{text:?}");
         }

@@ -1,5 +1,5 @@
-//! The delivery worker: claims what is due, sends it, and records what came of it, each while the
-//! others go on. No transaction is open while HTTP is.
+//! The delivery worker: claims due deliveries, sends them and records the results, all concurrently. No transaction is open
+//! during an HTTP request.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,42 +25,45 @@ mod running;
 
 use running::Running;
 
-/// How much longer than its deadline a send's lease lasts: for claiming, waiting and recording.
+/// Time that a lease lasts beyond the send's deadline: for claiming, waiting and recording.
 const LEASE_MARGIN: Duration = Duration::from_secs(15);
-/// What must be left of that when a send starts.
+/// Part of that margin that must be left after the send's deadline when a send starts.
 const RECORDING_MARGIN: Duration = Duration::from_secs(5);
-/// What waited longer for its turn is given back: where it goes, and what signs it, may have changed.
+/// Longest time that a claimed delivery waits for its turn. After that the worker gives it back, because the webhook's URL
+/// or secret may have changed.
 const FRESH: Duration = Duration::from_secs(2);
-/// What other nodes hold of a webhook that is not quick stands in the way of a claim: then it is looked again so soon.
+/// Pause before the next query for due deliveries if leases of other nodes limited a claim.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
-/// After looking for what is due, so many times as long is used for other things.
+/// Factor that limits queries for due deliveries: after one, the worker waits at least this many times its duration.
 const LOOK_SELDOM: u32 = 4;
-/// After the database refused or did not answer.
+/// Pause after the database returned an error or did not answer.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
-/// How long the database may take for one claim or one batch of results, each a few statements.
+/// Timeout of one claim or one batch of results, each a few statements.
 const ANSWERED: Duration = Duration::from_secs(20);
-/// How long the database gets when the worker stops: for a claim under way, and for the last results. Sends in flight
-/// get their deadline, or whoever takes its time would be sent the same again.
+/// Time that the database gets when the worker stops: for a claim in progress, and for the last results. Sends in flight get
+/// their full deadline; otherwise a slow receiver would get the same delivery again.
 const STOP_GRACE: Duration = Duration::from_secs(4);
-/// Most results in one statement.
+/// Maximum number of results in one statement.
 const BATCH_RESULTS: usize = 512;
 
 #[derive(Clone, Debug)]
 pub struct WorkerSettings {
-    /// The schedule is this × 1, 2, 4, 8.
+    /// Base of the backoff: retries follow after this × 1, 2, 4, 8.
     pub retry_base: Duration,
-    /// The sender's: no send takes longer.
+    /// Deadline of a send. It is the sender's own deadline.
     pub deadline: Duration,
-    /// Most deliveries that this node sends at once.
+    /// Maximum number of deliveries that this node sends at once.
     pub max_in_flight: usize,
-    /// Most that this node sends to one webhook at once; over all nodes, unless it answers quickly or a node has
-    /// nothing of it: then it may have one.
+    /// Maximum number of deliveries that this node sends to one webhook at once.
+    ///
+    /// The limit applies across all nodes, with two exceptions. A webhook that answers quickly has no such limit, and a
+    /// node that holds nothing of a webhook may claim one delivery.
     pub max_in_flight_per_webhook: usize,
-    /// The slow timer, for when no wake-up comes.
+    /// Interval between queries for due deliveries when no wake-up arrives.
     pub idle: Duration,
-    /// Response bodies of one webhook, in bytes; the newest are kept.
+    /// Quota of stored response bodies per webhook, in bytes. The newest bodies are kept.
     pub response_bodies: u64,
-    /// What is due, what is leased, and when an attempt was made go by this.
+    /// Clock for due times, leases and the times of attempts.
     pub clock: Clock,
 }
 
@@ -78,17 +81,17 @@ impl Default for WorkerSettings {
     }
 }
 
-/// What one round did.
+/// Counts of one round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Round {
     pub claimed: usize,
     pub delivered: usize,
     pub failed: usize,
-    /// Results that counted: less than were sent when a lease was lost.
+    /// Results that were recorded. Fewer than were sent if a lease was lost.
     pub recorded: u64,
 }
 
-/// Sends the deliveries of every shard. Any number of them work beside each other.
+/// Sends the deliveries of every shard. Any number of workers may run concurrently.
 #[derive(Clone, Debug)]
 pub struct Worker {
     pub database: connect::Delivery,
@@ -101,16 +104,16 @@ pub struct Worker {
     pub targets: Arc<Targets>,
 }
 
-/// How a claimed delivery left this node's hands.
+/// Final state of a claimed delivery on this node.
 #[derive(Debug)]
 enum Left {
     Sent(Ended),
     Unsent(Claimed),
-    /// Given up while it was sent.
+    /// The send was cancelled while in flight.
     Cut(Lease),
 }
 
-/// What is due in a shard, and where that goes by now of which something waits.
+/// Due webhooks of a shard, and the current targets of webhooks with claimed deliveries that wait to be sent.
 #[derive(Debug)]
 struct Found {
     shard: ShardId,
@@ -118,10 +121,10 @@ struct Found {
     targets: HashMap<WebhookId, Arc<Target>>,
 }
 
-/// What the database said, while other things went on.
+/// Response of the database to the query that ran in the background.
 #[derive(Debug)]
 enum Answer {
-    /// What is due in which shard, and when more will be.
+    /// Due webhooks by shard, the time until more are due, and the shards whose query failed.
     Due {
         found: Vec<Found>,
         later: Option<Duration>,
@@ -129,7 +132,7 @@ enum Answer {
     },
     Claimed(Vec<Want>, Claims),
     Refused(ShardId, sqlx::Error),
-    /// It was not asked: it is time to.
+    /// No query was in progress. The wake-up timer fired.
     None,
 }
 
@@ -142,7 +145,7 @@ impl Worker {
         self.settings.deadline + LEASE_MARGIN
     }
 
-    /// Claims up to `free` due deliveries of a shard, each with its attempt written ahead.
+    /// Claims up to `free` due deliveries of a shard, and writes their attempts ahead.
     pub async fn claim_once(&self, shard: ShardId, free: usize) -> Result<Vec<Claimed>, sqlx::Error> {
         let now = Instant::now();
         let limits = self.limits();
@@ -159,7 +162,10 @@ impl Worker {
         connect::within(ANSWERED, claim).await
     }
 
-    /// Sends one claimed delivery, within the deadline; none when too little of its lease is left.
+    /// Sends one claimed delivery within the deadline.
+    ///
+    /// # Errors
+    /// Returns the delivery unsent if too little of its lease is left.
     pub async fn send(&self, claimed: Claimed) -> Result<Ended, Claimed> {
         let latest_start = claimed.moment.lease_ends.checked_sub(self.settings.deadline + RECORDING_MARGIN);
         if latest_start.is_none_or(|latest| Instant::now() > latest) {
@@ -188,14 +194,14 @@ impl Worker {
             event_type: &claimed.event_type,
             request_id: claimed.request_id.hyphenated().encode_lower(&mut request_id),
             secret: target.secret.expose(),
-            // Receivers refuse what is minutes away, and the clock of a node may be.
+            // Receivers refuse a timestamp that is minutes off, and a node's own clock may be.
             timestamp: claimed.moment.now().timestamp(),
             body: claimed.payload.clone(),
         };
         self.sender.send(delivery).await
     }
 
-    /// Records results of one shard; returns how many counted.
+    /// Records results of one shard. Returns the number of results that were recorded.
     pub async fn record(&self, shard: ShardId, results: &[Ended]) -> Result<u64, sqlx::Error> {
         connect::within(ANSWERED, record::record(&self.database.results, shard, results, self.settings.retry_base)).await
     }
@@ -228,17 +234,17 @@ impl Worker {
         Ok(round)
     }
 
-    /// Works until told to stop. Then nothing more is claimed, what was not sent is given back, what is
-    /// in flight is waited for, and the leases of what had to be cut off end.
+    /// Runs until stopped. The worker then claims nothing more, gives back unsent deliveries and waits for sends in flight.
+    /// It ends the leases of sends that it has to cancel.
     pub async fn run(self, stop: CancellationToken) {
-        let (left, leaving) = mpsc::unbounded_channel(); // bounded by what the queue holds
+        let (left, leaving) = mpsc::unbounded_channel(); // bounded by the number of deliveries that the queue holds
         let (gone, mut going) = mpsc::unbounded_channel();
         let mut recorder = tokio::spawn(self.clone().record_all(leaving, gone));
         let mut round = Running::new(&self, left);
         let mut made = self.made.anywhere.clone();
         let mut made_here = self.made.here.subscribe();
         let heartbeat = self.metrics.heartbeats().background("delivery");
-        // Without its recorder the worker ends too, and whoever looks after it sees that.
+        // If the recorder ends, the worker ends too, and its supervisor notices.
         while !stop.is_cancelled() && !recorder.is_finished() {
             heartbeat.beat();
             round.send();
@@ -277,12 +283,12 @@ impl Worker {
         }
         let recording = recorder.abort_handle();
         if tokio::time::timeout(STOP_GRACE, recorder).await.is_err() {
-            tracing::warn!("results could not be recorded before the stop: their deliveries will be repeated");
+            tracing::warn!("stopped before all results were recorded; their deliveries will be repeated");
             recording.abort();
         }
     }
 
-    /// Looks what is due, in every shard, and where it goes; one that refuses hides no other.
+    /// Queries due webhooks and current targets in every shard. A shard that fails does not hide the others.
     async fn look(self, waiting: HashMap<ShardId, Vec<WebhookId>>) -> Answer {
         let (mut found, mut later, mut refused) = (vec![], None::<Duration>, vec![]);
         for &shard in &self.shards {

@@ -1,5 +1,5 @@
-//! An export in the making: `<file>.partial`, which a run that was killed leaves behind and the
-//! next one goes on with. Only what is complete and on the disk has the name that was asked for.
+//! An unfinished export: `<file>.partial`. A run that was killed leaves it behind, and the next run continues it. Only a
+//! complete export that is on disk has the requested name.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -15,23 +15,23 @@ use super::selection::{Range, Selection};
 use super::{ExportError, line, page, read};
 use crate::ledger::reader::Stored;
 
-/// What an export is to become. It stands in `<file>.partial.json` until the export is complete, so
-/// that whoever goes on with it goes on with the same one, to the same end.
+/// Parameters of an export. Stored in `<file>.partial.json` until the export is complete, so that a later run continues
+/// the same export to the same end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// As it was asked for, in which ends may be open.
+    /// Requested range, whose ends may be open.
     pub range: Range,
     pub selection: Selection,
     pub head: Position,
-    /// Of `log_head`: it never runs back, whatever database the log is in.
+    /// Epoch of `log_head`. It never decreases, whichever database holds the log.
     pub epoch: i64,
     pub is_compressed: bool,
-    /// The newest signed checkpoint when the export began, which is not beyond its head.
+    /// Newest signed checkpoint when the export began. It does not exceed `head`.
     pub checkpoint: Option<String>,
 }
 
 impl Plan {
-    /// Whether two are of the same request; where the log ended then is the earlier one's to say.
+    /// Returns whether two plans belong to the same request. The head may differ: the earlier plan's counts.
     fn is_same(&self, other: &Plan) -> bool {
         let asked = |plan: &Plan| {
             let Selection { shard_id, stream, filter, .. } = plan.selection.clone();
@@ -41,10 +41,10 @@ impl Plan {
     }
 }
 
-/// A file that grows page by page.
+/// An export file that grows page by page.
 #[derive(Debug)]
 pub struct ExportFile {
-    /// The one that is carried out: an earlier run's, if there was one.
+    /// Plan that is carried out: the earlier run's, if there was one.
     pub plan: Plan,
     path: PathBuf,
     file: File,
@@ -56,10 +56,11 @@ pub struct ExportFile {
 }
 
 impl ExportFile {
-    /// Begins an export, or goes on with one of the same request after its last whole line.
+    /// Starts an export, or continues an unfinished one of the same request after its last complete line.
     ///
     /// # Errors
-    /// When there is a complete one, another one's beginning, or somebody else at work on it.
+    /// Returns an error when the export is complete already, when an unfinished export of another request exists, or when
+    /// another process is writing it.
     pub fn open(path: &Path, plan: Plan) -> Result<ExportFile, ExportError> {
         let named = |path: &Path| {
             let path = path.to_owned();
@@ -82,7 +83,7 @@ impl ExportFile {
                 return Err(ExportError::OtherPlan { path: partial, was });
             }
             Some(earlier) => earlier,
-            // The plan is on the disk before the first line: what has lines and no plan is not ours.
+            // The plan is on disk before the first line, so a file with lines but no plan is not ours.
             None if file.metadata()?.len() > 0 => return Err(ExportError::Exists(partial)),
             None => {
                 replace(&plan_path, &serde_json::to_vec_pretty(&plan)?).map_err(named(&plan_path))?;
@@ -112,15 +113,15 @@ impl ExportFile {
         Ok(ExportFile { plan, path: path.to_owned(), file, hash, bytes, events, first: first.filter(|_| events > 0), last })
     }
 
-    /// The last position that is in it; 0 at the beginning.
+    /// Returns the last position in the file, or 0 if it has none.
     pub fn reached(&self) -> Position {
         self.last.unwrap_or_default()
     }
 
-    /// Appends events that come after all that are in it.
+    /// Appends events, which must come after all events in the file.
     ///
     /// # Errors
-    /// On what no line can hold, and when the disk refuses.
+    /// Returns an error when an event cannot be written as a line, or when writing fails.
     pub fn append(&mut self, events: &[Stored]) -> Result<(), ExportError> {
         let bytes = page(events, self.plan.is_compressed)?;
         self.file.write_all(&bytes).map_err(|source| ExportError::File { path: partial(&self.path), source })?;
@@ -132,10 +133,10 @@ impl ExportFile {
         Ok(())
     }
 
-    /// Puts the complete export in its place, its manifest before it.
+    /// Completes the export: writes the manifest, then renames the file to its final name.
     ///
     /// # Errors
-    /// When the disk refuses; what is there can be gone on with.
+    /// Returns an error when writing fails. A later run can then continue the export.
     pub fn finish(self, now: DateTime<Utc>) -> Result<Manifest, ExportError> {
         let manifest = Manifest {
             format: FORMAT.to_owned(),
@@ -176,7 +177,7 @@ fn read_plan(path: &Path) -> io::Result<Option<Plan>> {
     }
 }
 
-/// Writes a small file, whole or not at all.
+/// Replaces a small file atomically.
 pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let new = read::beside(path, ".new");
     let mut file = File::create(&new)?;
@@ -186,7 +187,7 @@ pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     sync_directory(path)
 }
 
-/// A rename is on the disk once the directory is.
+/// Flushes the directory: a rename is on disk only after that.
 fn sync_directory(path: &Path) -> io::Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(directory)?.sync_all()

@@ -1,9 +1,9 @@
-//! An export into an empty ledger: the same log byte for byte, and everything that is derived from
-//! it. Runs as the role that migrates.
+//! Imports an export into an empty ledger: the same log byte for byte, with everything that is derived from it. Runs as
+//! the role that migrates.
 //!
-//! Each page is one transaction: events, head, inline rows, deliveries. Until the last one no node
-//! works on the ledger ([`SchemaError::HalfImported`]), and an import that was killed goes on where
-//! it stopped. Deliveries are the past: none is sent.
+//! Each page is one transaction: events, head, inline rows and deliveries. Until the last page is written, no node starts
+//! on the ledger ([`SchemaError::HalfImported`]). An import that was killed continues where it stopped. Imported
+//! deliveries are history: none of them is sent.
 //!
 //! [`SchemaError::HalfImported`]: crate::ledger::SchemaError::HalfImported
 
@@ -30,10 +30,10 @@ use crate::audit::{AuditError, Difference, Findings, Progress, lock};
 use crate::ledger::reader::{self, ReadError, Stored};
 use crate::ledger::{IMPORT, append, half_imported};
 
-/// Events in one transaction.
+/// Number of events per transaction.
 const PAGE_EVENTS: usize = 5_000;
 
-/// Why an import could not be done.
+/// Reason why an import failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     #[error(transparent)]
@@ -48,58 +48,58 @@ pub enum ImportError {
     Read(#[from] ReadError),
     #[error("{} has no events", .0.display())]
     NoEvents(PathBuf),
-    #[error("{} is not the file that its manifest describes", .0.display())]
+    #[error("{} does not match its manifest", .0.display())]
     NotWhole(PathBuf),
-    #[error("{} is a part of a log, only a whole one can be imported", .0.display())]
+    #[error("{} contains only a part of a log; an import needs a complete export", .0.display())]
     Part(PathBuf),
-    #[error("{} is not a log: {difference}", .path.display())]
+    #[error("{} is not a valid log: {difference}", .path.display())]
     Damaged { path: PathBuf, difference: Box<Difference> },
     #[error("the database has no shard {0}")]
     NoShard(ShardId),
     #[error("the ledger is not empty: the log of shard {shard} has {events} events")]
     NotEmpty { shard: ShardId, events: i64 },
-    #[error("an import of another file was begun here: shard {shard} differs from this one at position {position}")]
+    #[error("the database has an unfinished import of another file: shard {shard} differs from this file at position {position}")]
     Differs { shard: ShardId, position: Position },
-    #[error("something else writes to shard {0}: stop every node, and begin again in an empty database")]
+    #[error("another process writes to shard {0}: stop every node, and start again with an empty database")]
     Written(ShardId),
 }
 
-/// What was imported.
+/// Result of an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Imported {
     pub shard_id: ShardId,
     pub events: Position,
-    /// How many of them an earlier run had brought in.
+    /// Number of events that an earlier run had imported.
     pub before: Position,
 }
 
-/// What one look through the whole file tells: it is a log, and which ids are taken by it.
+/// Result of reading the whole file once: the log is valid, and these ids are in use.
 #[derive(Debug)]
 struct Survey {
     shard: ShardId,
     events: Position,
-    /// The greatest id of each sequence.
+    /// Greatest id of each sequence.
     ids: BTreeMap<&'static str, i64>,
-    /// Ids of deliveries that events name.
+    /// Ids of deliveries that events state.
     given: BTreeSet<i64>,
-    /// Of the log's head where it was exported, as the manifest has it.
+    /// Epoch of the exported log's head, from the manifest.
     epoch: i64,
 }
 
-/// Imports a file into the database of these options.
+/// Imports a file into the database of these connection options.
 ///
 /// # Errors
-/// Before anything is written: when the file is not a whole and sound log, when the ledger is not
-/// empty or not a beginning of the same file, and beside a verify or a rebuild. Later, when the
-/// database fails: the import can be run again.
+/// Returns an error before it writes anything when the file is not a complete and valid log. The same applies when the
+/// ledger is not empty, unless it has an unfinished import of this file, and while a verify or a rebuild runs. Also
+/// returns an error when the database fails; the import can then be run again.
 pub async fn import(options: &PgConnectOptions, path: &Path, progress: impl Fn(Progress)) -> Result<Imported, ImportError> {
     import_in_pages(options, path, PAGE_EVENTS, progress).await
 }
 
-/// The same, with so many events in one transaction.
+/// Imports a file with this number of events per transaction.
 ///
 /// # Errors
-/// As [`import`].
+/// Same as [`import`].
 pub async fn import_in_pages(
     options: &PgConnectOptions,
     path: &Path,
@@ -136,7 +136,7 @@ async fn connect(options: &PgConnectOptions) -> Result<PgConnection, sqlx::Error
         ("statement_timeout", "0"),
         ("lock_timeout", "5000"),
         ("idle_in_transaction_session_timeout", "60000"),
-        // A crash of the database takes whole pages back, the last first; the end is on the disk.
+        // A crash of the database undoes whole pages, the newest first. The last transaction is flushed to disk.
         ("synchronous_commit", "off"),
         ("jit", "off"),
         ("work_mem", "64MB"),
@@ -144,7 +144,7 @@ async fn connect(options: &PgConnectOptions) -> Result<PgConnection, sqlx::Error
     Connector::patient(options).connect().await
 }
 
-/// Reads the whole file before anything is written.
+/// Reads and checks the whole file before anything is written.
 async fn survey(path: &Path, progress: &impl Fn(Progress)) -> Result<Survey, ImportError> {
     let manifest = Manifest::of(path)?;
     if manifest.as_ref().is_some_and(|manifest| manifest.selection.has_gaps() || manifest.selection.from > 1) {
@@ -172,13 +172,13 @@ async fn survey(path: &Path, progress: &impl Fn(Progress)) -> Result<Survey, Imp
                     survey.note(&recorded);
                 }
                 survey.events = structure.last();
-                // A rule that was broken where it happened is history; a log that is none is not.
+                // A broken business rule is part of the history. A log that is inconsistent is not imported.
                 if let Some(difference) = findings.differences.drain(..).find(|found| !matches!(found, Difference::Rule { .. })) {
                     return Err(ImportError::Damaged { path: file.clone(), difference: Box::new(difference) });
                 }
             }
             if let Some((survey, _)) = &survey {
-                _ = done.send((survey.shard, survey.events)); // nobody who is gone needs it
+                _ = done.send((survey.shard, survey.events)); // a closed receiver no longer needs the progress
             }
             Ok(())
         })?;
@@ -219,13 +219,13 @@ impl Survey {
             StreamType::Beneficiary => Some("beneficiary_ids"),
             StreamType::Payout => Some("payout_ids"),
             StreamType::Reconciliation => Some("bank_statement_ids"),
-            StreamType::ApiVersion => None, // a version has its own number
-            StreamType::Log => None,        // its id is the shard's
+            StreamType::ApiVersion => None, // a version is identified by its own number
+            StreamType::Log => None,        // the stream's id is the shard's
         };
         if let Some(sequence) = sequence {
             taken(sequence, recorded.stream_id);
         }
-        // Nobody may act under the id of an operator of the past.
+        // New operators must not get the id of an operator in the log.
         if let Actor::Operator(id) = recorded.metadata.actor {
             taken("vault.operators_id_seq", id);
         }
@@ -242,7 +242,7 @@ impl Survey {
     }
 }
 
-/// Where the shard's log stands, and whether an import was begun.
+/// Returns the head of the shard's log, and whether an import was begun.
 async fn find_head(conn: &mut PgConnection, shard: ShardId) -> Result<(Head, bool), ImportError> {
     let found: Option<(Position, Option<Uuid>, i64)> = sqlx::query_as(
         "SELECT position, (SELECT event_id FROM events e WHERE e.shard_id = h.shard_id AND e.position = h.position), epoch
@@ -256,7 +256,7 @@ async fn find_head(conn: &mut PgConnection, shard: ShardId) -> Result<(Head, boo
     Ok((Head { shard, position, event_id, epoch }, is_begun))
 }
 
-/// From here on no node works on the ledger until the import has ended.
+/// Marks the import as begun. From here on no node starts until the import is complete.
 async fn begin(conn: &mut PgConnection, survey: &Survey) -> Result<(), sqlx::Error> {
     sqlx::query("INSERT INTO projection_checkpoints (shard_id, projection, position) VALUES ($1, $2, $3)")
         .bind(survey.shard)
@@ -267,7 +267,7 @@ async fn begin(conn: &mut PgConnection, survey: &Survey) -> Result<(), sqlx::Err
     Ok(())
 }
 
-/// What is there must be the beginning of the file.
+/// Checks that the log in the database is the beginning of the file.
 async fn compare(conn: &mut PgConnection, survey: &Survey, head: Position, path: &Path) -> Result<(), ImportError> {
     let shard = survey.shard;
     let mut pages = pages(path, 0, PAGE_EVENTS);
@@ -284,14 +284,14 @@ async fn compare(conn: &mut PgConnection, survey: &Survey, head: Position, path:
     Ok(())
 }
 
-/// Events that are written together.
+/// A page of events that one transaction writes.
 #[derive(Debug)]
 struct Page {
     events: Vec<Stored>,
     decoded: Vec<Recorded>,
 }
 
-/// The file's events after a position, in pages; reading goes on while one is written.
+/// Returns the file's events after a position, in pages. A thread reads ahead while a page is written.
 fn pages(path: &Path, after: Position, size: usize) -> mpsc::Receiver<Result<Page, ImportError>> {
     let (sender, receiver) = mpsc::channel(2);
     let path: Arc<Path> = path.into();
@@ -308,7 +308,7 @@ fn pages(path: &Path, after: Position, size: usize) -> mpsc::Receiver<Result<Pag
                 page.decoded.push(recorded);
                 if page.events.len() == size {
                     let full = std::mem::replace(&mut page, Page { events: vec![], decoded: vec![] });
-                    // Nobody takes it: the other side has failed, and says why.
+                    // The receiver is gone because writing failed. The writer reports the reason.
                     sender.blocking_send(Ok(full)).map_err(|_| ExportError::Broken)?;
                 }
             }
@@ -323,8 +323,8 @@ fn pages(path: &Path, after: Position, size: usize) -> mpsc::Receiver<Result<Pag
     receiver
 }
 
-/// Numbers deliveries in the order in which the log makes them, as the projector does, around the
-/// ids that events name.
+/// Assigns ids to deliveries in the order in which the log makes them, like the projector. Skips the ids that events
+/// state.
 #[derive(Debug)]
 struct DeliveryIds {
     last: i64,
@@ -332,7 +332,7 @@ struct DeliveryIds {
 }
 
 impl DeliveryIds {
-    /// After those that are there: another shard's, or an earlier run's.
+    /// Starts after the existing ids: those of another shard, or of an earlier run.
     async fn after(conn: &mut PgConnection, survey: &Survey) -> Result<DeliveryIds, sqlx::Error> {
         let given: Vec<i64> = survey.given.iter().copied().collect();
         let last = sqlx::query_scalar("SELECT coalesce(max(id), 0) FROM deliveries WHERE shard_id <> $1 OR id <> ALL ($2)")
@@ -352,7 +352,7 @@ impl DeliveryIds {
     }
 }
 
-/// Writes a page and everything that follows from it, or nothing.
+/// Writes a page and everything derived from it in one transaction.
 async fn write(conn: &mut PgConnection, head: &mut Head, page: &Page, ids: &mut DeliveryIds) -> Result<(), ImportError> {
     let shard = head.shard;
     let Some(last) = page.events.last() else { return Ok(()) };
@@ -387,14 +387,13 @@ async fn write(conn: &mut PgConnection, head: &mut Head, page: &Page, ids: &mut 
     Ok(())
 }
 
-/// Moves every sequence past the ids that are taken, counts what lists are paged by, and gives the
-/// ledger free.
+/// Advances every sequence past the ids in use, computes the page anchors of lists, and releases the ledger for use.
 async fn finish(conn: &mut PgConnection, survey: &Survey, ids: &DeliveryIds) -> Result<(), ImportError> {
     derive::derive_again(conn, survey.shard, deliveries::NAME).await?;
     let deliveries = survey.given.last().copied().unwrap_or_default().max(ids.last);
     let taken = survey.ids.iter().map(|(name, id)| (*name, *id)).chain([("delivery_ids", deliveries)]);
     let (names, greatest): (Vec<&str>, Vec<i64>) = taken.filter(|(_, id)| *id > 0).unzip();
-    // What the vault holds may have been brought back before the log.
+    // The contents of the vault may have been restored before the log.
     sqlx::query(
         "SELECT setval(s.name::regclass, s.id)
          FROM (SELECT * FROM unnest($1::text[], $2::bigint[]) AS taken (name, id)
@@ -407,9 +406,10 @@ async fn finish(conn: &mut PgConnection, survey: &Survey, ids: &DeliveryIds) -> 
     .execute(&mut *conn)
     .await?;
     let mut tx = conn.begin().await?;
-    // With this commit all before it are on the disk.
+    // This commit is synchronous, so it also flushes all earlier ones.
     sqlx::raw_sql("SET LOCAL synchronous_commit = on").execute(&mut *tx).await?;
-    // Writers forget what they remember of an empty ledger; a signer sees that it is no older one.
+    // Raising the epoch makes writers drop their caches of an empty ledger. A signer sees that the database is not an
+    // older copy.
     sqlx::query("UPDATE log_head SET epoch = greatest(epoch, $2) + 1 WHERE shard_id = $1")
         .bind(survey.shard)
         .bind(survey.epoch)

@@ -1,5 +1,4 @@
-//! A line of an export: every column of an event, `data` and `metadata` as the texts that are
-//! stored, byte for byte.
+//! A line of an export: all columns of an event. `data` and `metadata` are the stored texts, byte for byte.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -14,16 +13,16 @@ use uuid::Uuid;
 use super::ExportError;
 use crate::ledger::reader::Stored;
 
-/// Why a text is no line of an export.
+/// Reason why a text is not a line of an export.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
     #[error("{0}")]
     Json(#[from] serde_json::Error),
-    #[error("recorded_at is finer than a millisecond")]
+    #[error("recorded_at is more precise than a millisecond")]
     Time,
 }
 
-/// `data` and `metadata` keep their bytes: they are read as raw JSON.
+/// An event as a line. `data` and `metadata` are raw JSON, so that their bytes are kept.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line<'a> {
@@ -44,25 +43,25 @@ struct Line<'a> {
     metadata: &'a RawValue,
 }
 
-/// Appends an event's line.
+/// Appends an event to `out` as a line.
 ///
 /// # Errors
-/// When a text of it would not come back as it is stored. The program writes none such; the
-/// position tells where somebody else has.
+/// Returns an error when one of its texts would not be read back as it is stored. This program never writes such a text.
+/// The position shows where another program has.
 pub fn write(stored: &Stored, out: &mut Vec<u8>) -> Result<(), ExportError> {
     let Stored { shard_id, position, event_id, stream_id, version, schema_version, .. } = stored;
     let refused = |problem| ExportError::NotALine { shard: *shard_id, position: *position, problem };
     for text in [&stored.data, &stored.metadata] {
         if text.as_bytes().contains(&b'\n') || text.as_bytes().contains(&b'\r') {
-            return Err(refused("the stored text has a line break, which no line can hold"));
+            return Err(refused("the stored text has a line break, which a line cannot contain"));
         }
         let is_kept = serde_json::from_str::<&RawValue>(text).is_ok_and(|raw| raw.get().len() == text.len());
         if !is_kept {
-            return Err(refused("the stored text is not one JSON value without blanks around it"));
+            return Err(refused("the stored text is not a single JSON value without surrounding white space"));
         }
     }
     if !stored.recorded_at.timestamp_subsec_nanos().is_multiple_of(1_000_000) {
-        return Err(refused("its time is finer than a millisecond"));
+        return Err(refused("its time is more precise than a millisecond"));
     }
     write!(out, r#"{{"shard_id":{shard_id},"position":{position},"event_id":"{event_id}","stream_type":"#)?;
     serde_json::to_writer(&mut *out, &stored.stream_type)?;
@@ -73,10 +72,10 @@ pub fn write(stored: &Stored, out: &mut Vec<u8>) -> Result<(), ExportError> {
     Ok(())
 }
 
-/// Reads a line, without its end.
+/// Parses a line without its line break.
 ///
 /// # Errors
-/// On whatever [`write`] cannot have written, unknown fields among them.
+/// Returns an error on everything that [`write`] cannot have written, including unknown fields.
 pub fn read(line: &str) -> Result<Stored, LineError> {
     let line: Line<'_> = serde_json::from_str(line)?;
     if !line.recorded_at.timestamp_subsec_nanos().is_multiple_of(1_000_000) {
@@ -141,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_not_come_back_is_refused_by_its_position() {
+    fn texts_that_would_change_are_refused_with_their_position() {
         for data in ["{\n}", "{}\r", " {}", "{} ", "{} {}", "", "{\"a\":\"\u{1}\"}"] {
             let error = write(&stored(data), &mut vec![]).unwrap_err().to_string();
             assert!(error.starts_with("shard 1, position 7: the stored text"), "{data:?}: {error}");
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_not_of_an_export_are_refused() {
+    fn invalid_lines_are_refused() {
         let mut line = vec![];
         write(&stored("{}"), &mut line).unwrap();
         let line = String::from_utf8(line).unwrap();

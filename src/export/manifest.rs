@@ -1,4 +1,4 @@
-//! What stands beside an export: what is in it, and how to tell that it is whole.
+//! Manifest next to an export: describes its content, and allows checking that it is complete.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,45 +12,46 @@ use sha2::{Digest, Sha256};
 use super::selection::Selection;
 use super::{ExportError, read};
 
-/// The format that this program writes.
+/// Format that this program writes and reads.
 pub const FORMAT: &str = "rewards-ledger-events-v1";
 
-/// `<export>.manifest.json`.
+/// Content of `<export>.manifest.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     pub format: String,
-    /// What was asked for.
+    /// Requested positions and filters.
     #[serde(flatten)]
     pub selection: Selection,
-    /// Where the log ended when the export began, or the checkpoint that it is bound to.
+    /// Position of the log's head when the export began, or the size of the checkpoint that the export is bound to.
     pub head: Position,
-    /// Of `log_head`: an import goes on from it, so that a signer does not take it for an older database.
+    /// Epoch of `log_head`. An import continues from it, so that a signer does not mistake the database for an older
+    /// copy.
     pub epoch: i64,
-    /// `zstd`, or none.
+    /// `zstd`, or none if the file is not compressed.
     pub compression: Option<String>,
-    /// How many events there are, and the positions of the first and the last.
+    /// Number of events. `first` and `last` are their lowest and highest positions.
     pub events: u64,
     pub first: Option<Position>,
     pub last: Option<Position>,
-    /// Of the file as it is.
+    /// Size of the file as stored, in bytes.
     pub bytes: u64,
-    /// Of the file as it is, in hex.
+    /// SHA-256 of the file as stored, in hex.
     pub sha256: String,
     pub exported_at: DateTime<Utc>,
-    /// The newest signed checkpoint of the log, a note; none if there is none yet.
+    /// Newest signed checkpoint of the log as a note, or none if nothing was signed yet.
     pub checkpoint: Option<String>,
 }
 
-/// Where an export's manifest is.
+/// Returns the path of an export's manifest.
 pub fn path_of(export: &Path) -> PathBuf {
     read::beside(export, ".manifest.json")
 }
 
 impl Manifest {
-    /// The manifest beside an export; none if there is none.
+    /// Reads the manifest next to an export. Returns none if there is no manifest.
     ///
     /// # Errors
-    /// When it cannot be read, or is not one that this program knows.
+    /// Returns an error when the manifest cannot be read, or has an unknown format.
     pub fn of(export: &Path) -> Result<Option<Manifest>, ExportError> {
         let path = path_of(export);
         let text = match std::fs::read(&path) {
@@ -63,19 +64,19 @@ impl Manifest {
             source: io::Error::new(io::ErrorKind::InvalidData, error),
         })?;
         if manifest.format != FORMAT {
-            let problem = format!("the format is {:?}, this program knows {FORMAT}", manifest.format);
+            let problem = format!("the format is {:?}; this program reads only {FORMAT}", manifest.format);
             return Err(ExportError::File { path, source: io::Error::new(io::ErrorKind::InvalidData, problem) });
         }
         Ok(Some(manifest))
     }
 
-    /// Whether the file beside it is the one that it describes.
+    /// Returns whether the file has the size and hash of the manifest.
     pub fn describes(&self, export: &Path) -> io::Result<bool> {
         Ok(std::fs::metadata(export)?.len() == self.bytes && hex::encode(hash(export)?.finalize()) == self.sha256)
     }
 }
 
-/// The SHA-256 of a file so far.
+/// Returns the hasher after the whole file, so that the caller can append to it.
 pub fn hash(path: &Path) -> io::Result<Sha256> {
     let mut file = File::open(path)?;
     let (mut hash, mut buffer) = (Sha256::new(), vec![0; 256 * 1024]);

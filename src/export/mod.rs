@@ -1,6 +1,6 @@
-//! The log outside of the database: one event a line, as `docs/export.md` describes it. Written
-//! from short pages, to files, to standard output and over HTTP; read again by an import, by
-//! offline verification, and by whatever reads NDJSON.
+//! The log outside the database: one event per line, as described in `docs/export.md`. Exports are written in short
+//! pages, to files, to standard output and over HTTP. They are read by an import, by offline verification, and by any
+//! NDJSON reader.
 
 pub mod file;
 pub mod import;
@@ -22,10 +22,10 @@ pub use line::LineError;
 pub use manifest::Manifest;
 pub use selection::{Selection, Stream};
 
-/// How hard zstd tries: its own default.
+/// Compression level: the default of zstd.
 const LEVEL: i32 = 3;
 
-/// Why an export or an import could not be done.
+/// Reason why an export or an import failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     #[error(transparent)]
@@ -38,24 +38,24 @@ pub enum ExportError {
     Io(#[from] io::Error),
     #[error("shard {shard}, position {position}: {problem}")]
     NotALine { shard: ShardId, position: Position, problem: &'static str },
-    #[error("{} is there already", .0.display())]
+    #[error("{} already exists", .0.display())]
     Exists(PathBuf),
     #[error("{} is being written by another export", .0.display())]
     Busy(PathBuf),
-    #[error("{} was begun with other settings ({was}): repeat those, or remove it to begin anew", .path.display())]
+    #[error("{} was begun with other settings ({was}): use the same settings, or remove it to start again", .path.display())]
     OtherPlan { path: PathBuf, was: String },
     #[error("{}: line {line}: {problem}", .path.display())]
     Line { path: PathBuf, line: u64, problem: String },
     #[error("no checkpoint of shard {0} has been signed yet")]
     Unsigned(ShardId),
-    #[error("no checkpoint of shard {0} that the database knows of has been cosigned by {1} witnesses")]
+    #[error("no checkpoint of shard {0} in the database has the cosignatures of {1} witnesses")]
     Uncosigned(ShardId, usize),
-    #[error("{0} is missing in the database: run `verify`")]
+    #[error("{0} is missing from the database: run `verify`")]
     Missing(String),
-    #[error("{} is not what the database has: one of the two was changed, run `verify`", .0.display())]
+    #[error("{} differs from the database: one of the two was changed; run `verify`", .0.display())]
     Differs(PathBuf),
     #[error(
-        "{} has a checkpoint of {greatest} events, and the newest of the log is of {size}: its end was cut off, or it is an \
+        "{} has a checkpoint of {greatest} events, but the log's newest one has {size}: the end of the log was cut off, or it is an \
          older copy; run `verify`", .directory.display()
     )]
     Shrunk { directory: PathBuf, greatest: u64, size: u64 },
@@ -63,15 +63,15 @@ pub enum ExportError {
     Tree(#[from] crate::transparency::TreeError),
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-    #[error("a part of it ended too soon")]
+    #[error("a worker thread ended too soon")]
     Broken,
 }
 
-/// Events as an export has them: lines, or as a zstd frame of lines. Frames that follow each other
-/// are one zstd file, and each can be read without those after it.
+/// Encodes events as lines, or as a zstd frame of lines. Consecutive frames form one zstd file, and each frame can be
+/// read without those after it.
 ///
 /// # Errors
-/// With [`ExportError::NotALine`] on what no line can hold.
+/// Returns [`ExportError::NotALine`] when an event cannot be written as a line.
 pub fn page(events: &[Stored], is_compressed: bool) -> Result<Vec<u8>, ExportError> {
     let mut lines = Vec::with_capacity(events.len() * 768);
     for stored in events {

@@ -1,4 +1,4 @@
-//! Reading an export: in order, in constant memory, parsed on several threads.
+//! Reads an export in order and in constant memory, and parses it on several threads.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -8,21 +8,21 @@ use std::thread;
 
 use super::ExportError;
 
-/// How a zstd frame begins.
+/// First bytes of a zstd frame.
 pub const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// Lines are handed out in chunks of about so many bytes.
+/// Approximate size of the chunks of lines that threads parse.
 const CHUNK_BYTES: usize = 256 * 1024;
-/// No event is longer. What has no line break for so long is no export.
+/// Longest line. No event is longer, so a file with a longer line is not an export.
 pub const LINE_BYTES: u64 = 256 * 1024 * 1024;
-/// Chunks that wait for a thread, and for what it made of them to be taken.
+/// Capacity of each thread's queues: chunks to parse, and parsed chunks.
 const CHUNKS_AHEAD: usize = 2;
 
-/// Whether a file is compressed: by its content, whatever it is called.
+/// Returns whether a file is compressed, judging by its content and not by its name.
 pub fn is_compressed(reader: &mut impl BufRead) -> io::Result<bool> {
     Ok(reader.fill_buf()?.starts_with(&ZSTD_MAGIC))
 }
 
-/// The lines of an export, compressed or not.
+/// Opens an export for reading its lines, compressed or not.
 pub fn open(path: &Path) -> io::Result<Box<dyn BufRead + Send>> {
     let mut reader = BufReader::with_capacity(CHUNK_BYTES, File::open(path)?);
     Ok(match is_compressed(&mut reader)? {
@@ -31,40 +31,38 @@ pub fn open(path: &Path) -> io::Result<Box<dyn BufRead + Send>> {
     })
 }
 
-/// Reads one line with its end into `line`; false at the end of the file.
+/// Reads one line including its line break into `line`. Returns false at the end of the file.
 ///
 /// # Errors
-/// When the file ends in the middle of a line, or a line is longer than any event.
+/// Returns an error when the file ends in the middle of a line, or when a line is longer than [`LINE_BYTES`].
 pub fn line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     let begin = line.len();
     reader.take(LINE_BYTES).read_until(b'\n', line)?;
     match line.last() {
         _ if line.len() == begin => Ok(false),
         Some(b'\n') => Ok(true),
-        _ if (line.len() - begin) as u64 == LINE_BYTES => {
-            Err(io::Error::new(io::ErrorKind::InvalidData, "the line does not end"))
-        }
+        _ if (line.len() - begin) as u64 == LINE_BYTES => Err(io::Error::new(io::ErrorKind::InvalidData, "the line is too long")),
         _ => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file ends in the middle of a line")),
     }
 }
 
-/// Whole lines, and the number of the first.
+/// Complete lines, with the number of the first.
 struct Chunk {
     first_line: u64,
     lines: Vec<u8>,
 }
 
-/// A chunk, or where reading it failed.
+/// A chunk, or the line number and reason of a read error.
 type Dealt = Result<Chunk, (u64, String)>;
 
-/// What became of a chunk, or where reading or parsing it failed.
+/// The parsed lines of a chunk, or the line number and reason of an error.
 type Parsed<T> = Result<Vec<T>, (u64, String)>;
 
-/// Parses every line on `threads` threads and hands what they make to `take`, in the file's order.
+/// Parses every line on `threads` threads, and passes the results to `take` in the file's order.
 ///
 /// # Errors
-/// With the line on what `parse` refuses or cannot be read, after everything before its chunk was
-/// taken; and with whatever `take` fails with.
+/// Returns [`ExportError::Line`] with the number of a line that cannot be read or parsed, after taking all chunks before
+/// its own. Also returns any error of `take`.
 pub fn each_page<T, P, E>(path: &Path, threads: usize, parse: P, mut take: impl FnMut(Vec<T>) -> Result<(), E>) -> Result<(), E>
 where
     T: Send,
@@ -82,7 +80,7 @@ where
             inputs.push(input);
             outputs.push(output);
             scope.spawn(move || {
-                // Ends when there is nothing more to parse, or nobody takes it.
+                // The loop ends when there are no more chunks, or when the receiver is gone.
                 for chunk in chunks {
                     let parsed = chunk.and_then(|chunk: Chunk| parse_chunk(&chunk, parse));
                     if done.send(parsed).is_err() {
@@ -93,7 +91,7 @@ where
         }
         scope.spawn(move || deal(reader, &inputs));
         for turn in (0..outputs.len()).cycle() {
-            // A thread that has nothing left has had the last of the chunks dealt before it.
+            // Chunks are dealt in turn, so a thread with no more results has had the last chunk.
             let Ok(parsed) = outputs[turn].recv() else { return Ok(()) };
             take(parsed.map_err(|(line, problem)| at(line, problem))?)?;
         }
@@ -101,7 +99,7 @@ where
     })
 }
 
-/// Hands chunks out in turn, until the end or the first error.
+/// Distributes chunks to the threads in turn, until the end of the file or the first error.
 fn deal(mut reader: Box<dyn BufRead + Send>, inputs: &[SyncSender<Dealt>]) {
     let mut next_line = 1;
     for input in inputs.iter().cycle() {
@@ -138,9 +136,9 @@ fn parse_chunk<T>(chunk: &Chunk, parse: impl Fn(&str) -> Result<T, String>) -> P
     Ok(parsed)
 }
 
-/// How many bytes of a file are whole, as an export that was cut off has left it: there it can be
-/// cut and gone on with. `keep` is given one whole line after the other with its end, of compressed
-/// files a whole frame of lines, and says whether it is the export's; what is not ends it.
+/// Returns the number of bytes at the beginning of an interrupted export that are complete, where it can be truncated and
+/// continued. Calls `keep` with each complete line including its line break, or with each complete frame of a compressed
+/// file. The first block for which `keep` returns false ends the valid part.
 pub fn whole(path: &Path, is_compressed: bool, mut keep: impl FnMut(&str) -> bool) -> io::Result<u64> {
     let mut reader = Counting { inner: BufReader::with_capacity(CHUNK_BYTES, File::open(path)?), bytes: 0 };
     let mut text = vec![];
@@ -158,7 +156,7 @@ pub fn whole(path: &Path, is_compressed: bool, mut keep: impl FnMut(&str) -> boo
     }
 }
 
-/// Counts what is consumed.
+/// A reader that counts the consumed bytes.
 struct Counting<R> {
     inner: R,
     bytes: u64,
@@ -184,7 +182,7 @@ impl<R: BufRead> BufRead for Counting<R> {
     }
 }
 
-/// A path with something behind its name.
+/// Returns a path with a suffix appended to its name.
 pub fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
@@ -206,7 +204,7 @@ mod tests {
     }
 
     fn number(line: &str) -> Result<u64, String> {
-        line.parse().map_err(|_| format!("{line:?} is no number"))
+        line.parse().map_err(|_| format!("{line:?} is not a number"))
     }
 
     fn lines(count: u64) -> String {
@@ -219,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_is_taken_in_order_on_any_number_of_threads() {
+    fn lines_are_taken_in_order_with_any_number_of_threads() {
         let text = lines(300_000);
         for content in [text.clone().into_bytes(), compressed(&text)] {
             let file = file(&content);
@@ -237,11 +235,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_by_its_line() {
+    fn errors_name_their_line() {
         let mut broken = lines(100_000).replace("\n77777\n", "\nx\n");
         let error =
             |content: &[u8]| each_page(file(content).path(), 3, number, |_| Ok::<_, ExportError>(())).unwrap_err().to_string();
-        assert!(error(broken.as_bytes()).ends_with("line 77777: \"x\" is no number"));
+        assert!(error(broken.as_bytes()).ends_with("line 77777: \"x\" is not a number"));
         broken = lines(100_000);
         broken.pop();
         assert!(error(broken.as_bytes()).ends_with("line 100000: the file ends in the middle of a line"));
@@ -254,9 +252,9 @@ mod tests {
         assert!(matches!(stopped, Err(ExportError::Broken)));
     }
 
-    /// Wherever it is cut, what is kept is whole.
+    /// Truncates the file at many places. The kept part is always complete.
     #[test]
-    fn a_file_that_was_cut_off_is_whole_up_to_its_last_line_or_frame() {
+    fn a_truncated_file_is_kept_up_to_its_last_complete_line_or_frame() {
         let text = lines(2_500);
         let frames = compressed(&text);
         for (content, is_compressed) in [(text.as_bytes(), false), (&frames[..], true)] {
@@ -271,7 +269,7 @@ mod tests {
                 assert!(bytes <= cut && text.starts_with(&kept) && (kept.is_empty() || kept.ends_with('\n')));
                 assert_eq!(bytes == content.len(), kept == text);
                 if is_compressed && bytes == 0 {
-                    assert_eq!(kept, "", "nothing is no frame");
+                    assert_eq!(kept, "", "no bytes are no frame");
                 } else if is_compressed {
                     assert_eq!(zstd::stream::decode_all(&content[..bytes]).unwrap(), kept.as_bytes());
                 } else {

@@ -1,4 +1,4 @@
-//! Which events are exported, and reading them in short pages.
+//! Selection of the events to export, and reading them in short pages.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::ledger::reader::{self, Filter, ReadError, Stored};
 
-/// Events in one page: one short statement, and no snapshot between two.
+/// Number of events in a page. Each page is one short statement, and no snapshot is held between two pages.
 pub const PAGE_EVENTS: i64 = 5_000;
-/// Positions looked at for one page where a filter leaves only some of the events.
+/// Number of positions per query when a filter selects only some of the events.
 const WINDOW: i64 = 20_000;
 
-/// One stream, as `order/42`.
+/// A stream of events, written like `order/42`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stream {
     pub stream_type: String,
@@ -32,17 +32,17 @@ impl FromStr for Stream {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Stream, String> {
-        let (stream_type, id) = text.split_once('/').ok_or("must be a stream such as order/42")?;
+        let (stream_type, id) = text.split_once('/').ok_or("must have the form <type>/<id>, such as order/42")?;
         let stream_type: StreamType = stream_type.parse().map_err(|_| {
             let known: Vec<&str> = StreamType::ALL.iter().map(|known| known.as_str()).collect();
-            format!("must be a stream of {}", known.join(", "))
+            format!("must begin with one of the stream types {}", known.join(", "))
         })?;
-        let stream_id = id.parse().map_err(|_| "must be a stream such as order/42")?;
+        let stream_id = id.parse().map_err(|_| "must have the form <type>/<id>, such as order/42")?;
         Ok(Stream { stream_type: stream_type.as_str().to_owned(), stream_id })
     }
 }
 
-/// Positions `from` to `to` of a shard's log, both included, or what of them passes the filters.
+/// Positions `from` to `to` of a shard's log, both inclusive, with optional filters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Selection {
     pub shard_id: ShardId,
@@ -69,19 +69,19 @@ impl fmt::Display for Selection {
     }
 }
 
-/// What a caller gives of a range: ends that are left open are the log's.
+/// Range as the caller gives it. An open end is the log's end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Range {
     pub from: Option<Position>,
     pub to: Option<Position>,
-    /// Recorded at this time or later.
+    /// Inclusive lower limit of `recorded_at`.
     pub since: Option<DateTime<Utc>>,
-    /// Recorded before this time.
+    /// Exclusive upper limit of `recorded_at`.
     pub until: Option<DateTime<Utc>>,
 }
 
 impl Range {
-    /// The positions, in a log that ends at `head`: what is appended later is in no export of now.
+    /// Resolves the range to positions of a log that ends at `head`. Events that are appended later are never included.
     pub async fn resolve(self, pool: &PgPool, shard: ShardId, head: Position) -> Result<(Position, Position), sqlx::Error> {
         let mut from = self.from.unwrap_or(1).max(1);
         let mut to = self.to.unwrap_or(head).min(head);
@@ -95,7 +95,7 @@ impl Range {
     }
 }
 
-/// Events, and up to where they were looked for.
+/// A page of events, with the position up to which the log was searched.
 #[derive(Debug)]
 pub struct Page {
     pub events: Vec<Stored>,
@@ -103,17 +103,17 @@ pub struct Page {
 }
 
 impl Selection {
-    /// Everything of a shard up to a position.
+    /// Selects all events of a shard up to a position.
     pub fn all(shard_id: ShardId, to: Position) -> Selection {
         Selection { shard_id, from: 1, to, stream: None, filter: Filter::default() }
     }
 
-    /// Whether positions are left out between its ends.
+    /// Returns whether the selection can skip positions between its ends.
     pub fn has_gaps(&self) -> bool {
         self.stream.is_some() || !self.filter.is_everything()
     }
 
-    /// Whether an event is one of them.
+    /// Returns whether an event belongs to the selection.
     pub fn has(&self, stored: &Stored) -> bool {
         #[derive(Deserialize)]
         struct Whose {
@@ -128,7 +128,7 @@ impl Selection {
             && account_id.is_none_or(|account| whose() == Some(account))
     }
 
-    /// The next events after a position, in order. It ends where `reached` is `to`.
+    /// Returns the next events after a position, in order. The last page has `reached` equal to `to`.
     pub async fn page(&self, pool: &PgPool, after: Position) -> Result<Page, ReadError> {
         let after = after.max(self.from - 1);
         if after >= self.to {

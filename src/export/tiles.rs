@@ -1,5 +1,5 @@
-//! The published tree as files: checkpoint, hash tiles and entry bundles in the layout of C2SP
-//! `tlog-tiles`. Nothing that is there is ever changed: a copy that is grown is compared with itself.
+//! Copies the published tree to files: checkpoint, hash tiles and entry bundles in the layout of C2SP `tlog-tiles`.
+//! Existing files never change: a later copy is compared with them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,22 +20,22 @@ use crate::transparency::cosignature::{self, Quorum};
 use crate::transparency::note::Note;
 use crate::transparency::store;
 
-/// Where the newest checkpoint stands.
+/// Path of the newest checkpoint, below the directory.
 pub const CHECKPOINT: &str = "checkpoint";
-/// Where signed checkpoints stay, each under its size.
+/// Directory of all copied checkpoints, each named by its size.
 pub const CHECKPOINTS: &str = "checkpoints";
 
-/// Tiles read in one statement.
+/// Number of tiles per query.
 const TILES: usize = 16;
 
-/// Copies the tree of the newest checkpoint of a quorum, or what of it a directory lacks; returns how
-/// many events it has. Of the older checkpoints it copies the first that covers each full tile of
-/// leaves, and those that it was called with before stay.
+/// Copies the tree of the newest checkpoint that a quorum has cosigned, or the part of it that a directory lacks. Returns
+/// the number of its events. Of the older checkpoints it copies the first one that covers each full tile of leaves.
+/// Checkpoints that earlier calls copied stay.
 ///
 /// # Errors
-/// When nothing was signed yet, or not cosigned, when a tile or an event is missing in the database (with the first
-/// position that is), and when the directory has something else than the database, or more of it: somebody has changed
-/// one of them. What a quorum has cosigned may be less.
+/// Returns an error when nothing was signed or cosigned yet. Also when a tile or an event is missing from the database,
+/// with the first missing position. Also when the directory contradicts the database, or has a larger tree: then one of
+/// them was changed. With a quorum a smaller tree is allowed, because witnesses may have cosigned less.
 pub async fn copy(
     pool: &PgPool,
     shard: ShardId,
@@ -77,16 +77,16 @@ pub async fn copy(
             progress(Progress { stage: "tiles", shard, done: upto, total });
         }
     }
-    // The newest comes last: what it promises is there.
+    // Write the newest checkpoint last, after everything that it covers.
     keep_checkpoint(directory, newest.size, &newest.note)?;
     replace(&directory.join(CHECKPOINT), note.as_bytes())?;
     Ok(newest.size)
 }
 
-/// The sizes of the checkpoints that a directory has kept, in order.
+/// Returns the sizes of the checkpoints in a directory, in ascending order.
 ///
 /// # Errors
-/// When it cannot be read; one that is not there has none.
+/// Returns an error when the directory cannot be read. A missing directory has no checkpoints.
 pub fn sizes(directory: &Path) -> Result<Vec<u64>, ExportError> {
     let path = directory.join(CHECKPOINTS);
     let named = |source| ExportError::File { path: path.clone(), source };
@@ -104,10 +104,10 @@ pub fn sizes(directory: &Path) -> Result<Vec<u64>, ExportError> {
     Ok(sizes)
 }
 
-/// The checkpoint of the greatest tree that a directory has ever had; none if it has none yet.
+/// Returns the checkpoint of the largest tree that a directory has ever had, or none if it has none.
 ///
 /// # Errors
-/// When one cannot be read.
+/// Returns an error when a checkpoint cannot be read.
 pub fn greatest(directory: &Path) -> Result<Option<Checkpoint>, ExportError> {
     let kept = match sizes(directory)?.last() {
         Some(size) => checkpoint(directory.join(format!("{CHECKPOINTS}/{size}")))?,
@@ -128,10 +128,10 @@ fn checkpoint(path: PathBuf) -> Result<Option<Checkpoint>, ExportError> {
     read.map(Some).map_err(|source| ExportError::File { path, source })
 }
 
-/// A log only grows: a copy of it is gone on with by no smaller tree than it has had.
+/// Checks that a directory has no larger tree than `size`: a log only grows.
 ///
 /// # Errors
-/// With [`ExportError::Shrunk`], and when the directory cannot be read.
+/// Returns [`ExportError::Shrunk`] if it has, or another error when the directory cannot be read.
 pub fn not_smaller(directory: &Path, size: u64) -> Result<(), ExportError> {
     match greatest(directory)?.map(|greatest| greatest.size).filter(|greatest| *greatest > size) {
         Some(greatest) => Err(ExportError::Shrunk { directory: directory.to_owned(), greatest, size }),
@@ -139,20 +139,20 @@ pub fn not_smaller(directory: &Path, size: u64) -> Result<(), ExportError> {
     }
 }
 
-/// Keeps a signed checkpoint under its size.
+/// Stores a signed checkpoint under its size.
 ///
 /// # Errors
-/// When it cannot be written, or another one of the size is there.
+/// Returns an error when it cannot be written, or when a different checkpoint of that size exists.
 pub fn keep_checkpoint(directory: &Path, size: u64, note: &str) -> Result<(), ExportError> {
     keep(directory, &format!("{CHECKPOINTS}/{size}"), note.as_bytes())
 }
 
-/// How many events stand before a tile of level 0.
+/// Returns the number of events before a tile of level 0.
 fn position(index: u64) -> Position {
     Position::try_from(index).unwrap_or(Position::MAX).saturating_mul(FULL.into())
 }
 
-/// Errors with the first of these positions that has no event.
+/// Returns an error that names the first of these positions without an event.
 fn whole(shard: ShardId, events: &[Stored], positions: RangeInclusive<Position>) -> Result<(), ExportError> {
     let mut found = events.iter().map(|stored| stored.position);
     match positions.into_iter().find(|position| found.next() != Some(*position)) {
@@ -161,7 +161,7 @@ fn whole(shard: ShardId, events: &[Stored], positions: RangeInclusive<Position>)
     }
 }
 
-/// The bundle of a tile: lengths of two bytes, or of four in `entries32` where one is longer.
+/// Writes the entry bundle of a tile. Lengths have two bytes, or four in `entries32` if an entry is longer.
 fn entries(directory: &Path, tile: &Tile, events: &[Stored]) -> Result<(), ExportError> {
     let leaves: Vec<Vec<u8>> = events.iter().map(|stored| stored.leaf().to_bytes()).collect();
     let is_long = leaves.iter().any(|leaf| leaf.len() > usize::from(u16::MAX));
@@ -178,8 +178,8 @@ fn entries(directory: &Path, tile: &Tile, events: &[Stored]) -> Result<(), Expor
     keep(directory, &path, &bundle)
 }
 
-/// Writes a file that is not there; one that is, must be the same. What a crash of the machine has
-/// cut off is written again.
+/// Creates a file, or checks that an existing one has the same content. Completes a file that a crash of the machine has
+/// truncated.
 fn keep(directory: &Path, place: &str, content: &[u8]) -> Result<(), ExportError> {
     let path = directory.join(place);
     let named = |source| ExportError::File { path: path.clone(), source };

@@ -1,7 +1,7 @@
-//! Taking orders up and allocating voucher stock to them.
+//! Fulfilment: takes up placed orders and allocates voucher stock to them.
 //!
-//! Only submits commands: what each order gets is decided by the writer under the head lock, so
-//! any number of nodes can do this beside each other.
+//! It only submits commands. The writer decides under the head lock which vouchers each order gets, so any number of nodes
+//! can run fulfilment concurrently.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -17,40 +17,38 @@ use crate::ledger::stock;
 use crate::ledger::{Answer, Command, Ledger, Origin, Reply, WriteError};
 use crate::telemetry::Metrics;
 
-/// Most orders in one batch: as many as the writer takes into one transaction.
+/// Maximum number of orders in one batch: as many as the writer takes into one transaction.
 const BATCH_ORDERS: usize = 512;
-/// Most vouchers that a batch of more than one order asks for: the head is held while they are
-/// given out.
+/// Maximum number of vouchers in a batch of more than one order, because the writer holds the head while it allocates them.
 const BATCH_UNITS: i32 = 2_500;
-/// Batches of a shard in the writer's queue: while one is committed the next one waits.
+/// Number of batches per shard in the writer's queue: one is being committed while the next one waits.
 const BATCHES_AHEAD: usize = 2;
-/// The slow timer, for when no wake-up comes.
+/// Interval between checks when no wake-up arrives.
 const IDLE: Duration = Duration::from_secs(1);
-/// How often stock is looked at although none was seen to arrive.
+/// Interval at which stock is checked even if none was seen to arrive.
 const RESTOCK_ANYWAY: Duration = Duration::from_secs(5);
-/// After the queue was full or the database away.
+/// Pause after the queue was full or the database was away.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
-/// How long an order is left alone after its command was refused, and how often the whole queue is
-/// read.
+/// Time that an order is skipped after its command was refused, and interval at which the whole queue is read.
 const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 
 type Waiting = oneshot::Receiver<Result<Reply, WriteError>>;
 type Batch = Vec<(OrderId, Waiting)>;
 
-/// What a step did.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Orders that were taken up.
+    /// Number of orders that were taken up.
     pub taken_up: usize,
-    /// Waiting orders that got what they missed.
+    /// Number of waiting orders that got their missing vouchers.
     pub restocked: usize,
-    /// Commands are in the writer's queue.
+    /// Commands are still in the writer's queue.
     pub is_under_way: bool,
-    /// The queue was full or the database away: try again soon.
+    /// The queue was full or the database was away. The caller should retry soon.
     pub is_hindered: bool,
 }
 
-/// Takes up the orders of every shard.
+/// Fulfils the orders of every shard.
 #[derive(Debug)]
 pub struct Fulfilment {
     ledger: Ledger,
@@ -60,26 +58,26 @@ pub struct Fulfilment {
     idle: Duration,
 }
 
-/// What this node knows of a shard. Nothing here is needed for correctness.
+/// Progress of this node in a shard. It only saves work; correctness does not depend on it.
 #[derive(Debug, Default)]
 struct Progress {
     /// Batches in the writer's queue, oldest first.
     ahead: VecDeque<Batch>,
-    /// Orders whose command was refused, and until when they are left alone.
+    /// Orders whose command was refused, with the time until which they are skipped.
     refused: HashMap<OrderId, Instant>,
-    /// When the queue was last read from its beginning.
+    /// Time when the queue was last read from its beginning.
     read_whole: Option<Instant>,
-    /// Every order that was placed up to here was taken up, is ahead, or was refused. The queue is
-    /// read from here on: before it the index is full of what is gone.
+    /// Position up to which every placed order was taken up, is in `ahead`, or was refused. The queue is read from here,
+    /// because the index before it is full of dead entries.
     taken_up_to: Position,
-    /// The head of the log when the queue was last read. `taken_up_to` holds for a log that goes on from it.
+    /// Head of the log when the queue was last read. `taken_up_to` is valid only for a log that continues from it.
     seen: Option<SeenHead>,
-    /// The newest voucher that had been there when stock was last given out, and when that was.
+    /// Id of the newest voucher when stock was last allocated, and the time of that.
     restocked: Option<(i64, Instant)>,
 }
 
 impl Progress {
-    /// The orders that are not to be taken up now.
+    /// Returns the orders that must not be taken up now.
     fn busy(&mut self) -> HashSet<OrderId> {
         let now = Instant::now();
         self.refused.retain(|_, until| *until > now);
@@ -87,7 +85,7 @@ impl Progress {
         ahead.chain(self.refused.keys().copied()).collect()
     }
 
-    /// Where the queue is read from.
+    /// Returns the position from which the queue is read.
     fn reads_from(&mut self) -> Position {
         if self.read_whole.is_none_or(|at| at.elapsed() >= REFUSED_PAUSE) {
             self.read_whole = Some(Instant::now());
@@ -96,10 +94,10 @@ impl Progress {
         self.taken_up_to
     }
 
-    /// Forgets what was known of a log that is not there any more.
+    /// Resets the progress after the log was replaced by another one.
     fn start_over(&mut self) {
         (self.taken_up_to, self.seen, self.restocked) = (0, None, None);
-        self.refused.clear(); // ids repeat, too
+        self.refused.clear(); // the other log reuses ids
     }
 }
 
@@ -110,12 +108,12 @@ impl Fulfilment {
         Fulfilment { ledger, pool, metrics, shards, idle: IDLE }
     }
 
-    /// The same with another slow timer.
+    /// Sets the interval between checks when no wake-up arrives.
     pub fn idling(self, idle: Duration) -> Fulfilment {
         Fulfilment { idle, ..self }
     }
 
-    /// The same, which reads its queue on connections other than the clients'.
+    /// Sets the pool for reading the queue, so that it does not use the clients' connections.
     pub fn reading(self, pool: PgPool) -> Fulfilment {
         Fulfilment { pool, ..self }
     }
@@ -136,7 +134,7 @@ impl Fulfilment {
                         is_hindered |= outcome.is_hindered;
                     }
                     Err(error) => {
-                        tracing::warn!(shard, %error, "orders cannot be taken up; fulfilment will try again");
+                        tracing::warn!(shard, %error, "failed to take up orders; retrying");
                         is_hindered = true;
                     }
                 }
@@ -149,11 +147,10 @@ impl Fulfilment {
                 () = tokio::time::sleep(pause) => {}
             }
         }
-        // What was submitted is the writer's: it needs nobody who waits for it.
+        // The writer finishes submitted commands even if nobody waits for them.
     }
 
-    /// Gives waiting orders the stock that has come and takes up what orders there are; returns
-    /// when all of that is committed.
+    /// Allocates new stock to waiting orders and takes up new orders. Returns when everything is committed.
     pub async fn step(&mut self, shard: ShardId) -> Result<Outcome, sqlx::Error> {
         let mut outcome = self.advance(shard).await?;
         outcome.is_hindered |= self.finish_all(shard).await;
@@ -164,8 +161,8 @@ impl Fulfilment {
         self.shards.entry(shard).or_default()
     }
 
-    /// Puts one more batch into the writer's queue; waits for the oldest one when there are enough
-    /// of them, or nothing else is to be done.
+    /// Puts one more batch into the writer's queue. Waits for the oldest batch if there are enough of them, or if there is
+    /// nothing else to do.
     async fn advance(&mut self, shard: ShardId) -> Result<Outcome, sqlx::Error> {
         let mut outcome = self.restock(shard).await?;
         let (taken_up, is_hindered) = self.take_up(shard).await?;
@@ -181,7 +178,7 @@ impl Fulfilment {
         Ok(outcome)
     }
 
-    /// Enqueues the oldest orders that nobody has taken up, in the order they were placed.
+    /// Enqueues the oldest orders that are not taken up yet, in the order in which they were placed.
     async fn take_up(&mut self, shard: ShardId) -> Result<(usize, bool), sqlx::Error> {
         let progress = self.progress(shard);
         let busy = progress.busy();
@@ -189,7 +186,7 @@ impl Fulfilment {
         let seen = progress.seen;
         let limit = i64::try_from(busy.len() + BATCH_ORDERS).unwrap_or(i64::MAX);
         let Some((seen, orders)) = orders::unqueued(&self.pool, shard, seen, from, limit).await? else {
-            tracing::warn!(shard, ?seen, "the log does not go on from where it stood: the queue is read from its beginning");
+            tracing::warn!(shard, ?seen, "the log does not continue from its last known head; reading the whole queue");
             self.progress(shard).start_over();
             return Ok((0, true));
         };
@@ -218,7 +215,7 @@ impl Fulfilment {
         (batch, false)
     }
 
-    /// Waits for a batch.
+    /// Waits until all commands of a batch are answered.
     async fn finish(&mut self, shard: ShardId, batch: Batch) -> Finished {
         let mut finished = Finished::default();
         let mut done = 0;
@@ -234,7 +231,7 @@ impl Fulfilment {
                     self.progress(shard).taken_up_to = 0;
                 }
                 Err(error @ (WriteError::Rejected(_) | WriteError::Refused)) => {
-                    tracing::error!(shard, order_id, %error, "an order cannot be taken up now");
+                    tracing::error!(shard, order_id, %error, "failed to take up an order; skipping it for now");
                     self.progress(shard).refused.insert(order_id, Instant::now() + REFUSED_PAUSE);
                 }
             }
@@ -251,8 +248,7 @@ impl Fulfilment {
         is_hindered
     }
 
-    /// Gives stock that has come to the orders that wait for it, the oldest first. Without new
-    /// stock this is a look at one index entry.
+    /// Allocates new stock to the orders that wait for it, oldest first. Without new stock this reads a single index entry.
     async fn restock(&mut self, shard: ShardId) -> Result<Outcome, sqlx::Error> {
         let mut outcome = Outcome::default();
         let newest = stock::newest(&self.pool, shard).await?;
@@ -266,11 +262,11 @@ impl Fulfilment {
         let limit = i64::try_from(BATCH_ORDERS).unwrap_or(i64::MAX);
         let available = stock::available_pairs(&self.pool, shard, &wanted, limit).await?;
         if !available.is_empty() {
-            // Younger orders that are in the queue must not come into one batch with these.
+            // Younger orders in the writer's queue must not end up in one batch with these.
             outcome.is_hindered |= self.finish_all(shard).await;
         }
         for (product, denomination, vouchers) in available {
-            // Every order takes a voucher or more.
+            // Every order takes at least one voucher, so the number of vouchers limits the orders.
             let waiting = orders::oldest_waiting(&self.pool, shard, product, denomination, vouchers).await?;
             let busy = self.progress(shard).busy();
             let (batch, is_hindered) = self.enqueue(shard, &one_batch(waiting, &busy));
@@ -278,7 +274,7 @@ impl Fulfilment {
             outcome.restocked += finished.delivered;
             outcome.is_hindered |= is_hindered || finished.is_hindered;
         }
-        // As long as orders are completed there may be more of them, and more stock.
+        // While orders are being completed, there may be more of them and more stock.
         if !outcome.is_hindered && outcome.restocked == 0 {
             self.progress(shard).restocked = Some((newest, Instant::now()));
         }
@@ -286,7 +282,7 @@ impl Fulfilment {
     }
 }
 
-/// The oldest of these orders, as many as are taken up at once.
+/// Returns the oldest of these orders that fit into one batch, without the busy ones.
 fn one_batch(orders: Vec<Queued>, busy: &HashSet<OrderId>) -> Vec<Queued> {
     let mut units = 0_i32;
     let fits = |order: &Queued| {
@@ -299,7 +295,7 @@ fn one_batch(orders: Vec<Queued>, busy: &HashSet<OrderId>) -> Vec<Queued> {
 
 #[derive(Debug, Default)]
 struct Finished {
-    /// Orders that have all their vouchers.
+    /// Number of orders that have all of their vouchers.
     delivered: usize,
     is_hindered: bool,
 }

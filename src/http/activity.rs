@@ -1,4 +1,4 @@
-//! The state of one connection, shared between its task and the task that watches all of them.
+//! State of one connection, shared between its task and the task that watches all connections.
 
 use std::io;
 use std::sync::Arc;
@@ -7,43 +7,43 @@ use std::task::{Context, Poll};
 
 use futures::task::AtomicWaker;
 
-/// Time of a connection without a byte in either direction after which it is cut, in ticks. It does not count while the
-/// application prepares an answer.
+/// Time without a byte in either direction after which a connection is cut, in ticks. It does not count while the
+/// application prepares a response.
 const IDLE: u64 = 75;
-/// Time for a request's head, in ticks: from its first byte, or from the connection's begin.
+/// Deadline of a request's head, in ticks, from its first byte or from the start of the connection.
 const HEAD: u64 = 10;
-/// Time for a request's body before its rate counts, in ticks.
+/// Grace period before the rate of a request's body counts, in ticks.
 const BODY_GRACE: u64 = 10;
-/// Least rate of a request's body, in bytes per tick. Only time in which the server waits for the client counts.
+/// Minimum rate of a request's body, in bytes per tick. Only time in which the server waits for the client counts.
 const BODY_RATE: u64 = 4_096;
-/// Time for a client to go on reading an answer before its rate counts, in ticks.
+/// Grace period before the rate counts at which a client reads a response, in ticks.
 const ANSWER_GRACE: u64 = 10;
-/// Least rate at which a client takes an answer, in bytes per tick. Only time in which a write is pending counts.
+/// Minimum rate at which a client reads a response, in bytes per tick. Only time in which a write is pending counts.
 const ANSWER_RATE: u64 = 4_096;
-/// Time for the answer to a body that was too slow, in ticks.
+/// Time for the response to a body that was too slow, in ticks.
 const REFUSAL: u64 = 5;
-/// Age of an unfinished head that makes it a better candidate for eviction than an idle connection, in ticks.
+/// Age from which an unfinished head is a better candidate for eviction than an idle connection, in ticks.
 const SLOW_HEAD: u64 = 2;
 
 /// The server's clock, in ticks of one second.
 pub type Clock = Arc<AtomicU64>;
 
-/// What a connection is doing. The values order nothing.
+/// Phase of a connection. The order of the values has no meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Between two requests.
     Idle,
-    /// Part of a request's head has arrived, or the connection is new.
+    /// Part of a request head has arrived, or the connection is new.
     Head,
-    /// The application waits for more of a request's body.
+    /// The application waits for more of a request body.
     Body,
-    /// A request is being answered.
+    /// The application is processing a request, or its response is being written.
     Answer,
-    /// A write of an answer is pending: the client does not read it.
+    /// A write of a response is pending because the client does not read it.
     Sending,
-    /// The last answer was sent; what the client still sends is discarded.
+    /// The last response was sent. Further input from the client is discarded.
     Closing,
-    /// To be dropped by its task.
+    /// The connection's task must drop it.
     Cut,
 }
 
@@ -55,7 +55,7 @@ impl Phase {
     }
 }
 
-/// Why the watching task ended a connection.
+/// Reason that the watching task ended a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overdue {
     Idle,
@@ -75,25 +75,25 @@ impl Overdue {
     }
 }
 
-/// The state of one connection.
+/// State of one connection.
 #[derive(Debug)]
 pub struct Activity {
     clock: Clock,
     phase: AtomicU8,
-    /// Ticks at which the phase began, and at which the last byte moved.
+    /// Ticks at which the phase began, and at which the last byte was transferred.
     since: AtomicU64,
     moved_at: AtomicU64,
-    /// Bytes read since the request began, and the ticks in which more of its body were waited for.
+    /// Bytes read since the request began, and the number of ticks spent waiting for its body.
     received: AtomicU64,
     waited: AtomicU64,
-    /// Bytes of answers written since a write first was pending, and the ticks in which one was.
+    /// Bytes of responses written since a write was first pending, and the number of ticks with a pending write.
     sent: AtomicU64,
     stalled: AtomicU64,
     /// Tick at which reading was ended; 0 if it was not.
     reading_ended_at: AtomicU64,
-    /// All of the answer was handed to the connection.
+    /// The whole response was handed to the connection.
     is_answered: AtomicBool,
-    /// The client may still be sending when the connection is closed.
+    /// The client may still be sending when the connection closes.
     lingers: AtomicBool,
     task: AtomicWaker,
 }
@@ -136,7 +136,7 @@ impl Activity {
         entered.is_ok()
     }
 
-    /// A request's head is complete. False if the connection was cut.
+    /// Marks a request head as complete. Returns false if the connection was cut.
     pub fn begin_answer(&self) -> bool {
         self.received.store(0, Ordering::Relaxed);
         self.waited.store(0, Ordering::Relaxed);
@@ -144,33 +144,33 @@ impl Activity {
         self.enter(Phase::Answer)
     }
 
-    /// The application waits for the request's body, or does so no longer.
+    /// Records whether the application waits for the request body.
     pub fn wait_for_body(&self, waits: bool) {
         self.enter(if waits { Phase::Body } else { Phase::Answer });
     }
 
-    /// All of the answer was handed to the connection; when that has written it, the request is over.
+    /// Records that the whole response was handed to the connection. The request ends once it is written.
     pub fn answer_ends(&self) {
         self.is_answered.store(true, Ordering::Relaxed);
     }
 
-    /// Everything was written that the connection was given.
+    /// Records that the connection has written all of its output.
     pub fn flushed(&self) {
         if self.phase() == Phase::Answer && self.is_answered.load(Ordering::Relaxed) {
-            // Not where a pipelined request begins: it must not give a slow reader new time.
+            // The counters restart here, not at the next request: pipelining must not give a slow reader more time.
             self.sent.store(0, Ordering::Relaxed);
             self.stalled.store(0, Ordering::Relaxed);
             self.enter(Phase::Idle);
         }
     }
 
-    /// Notes the outcome of a write.
+    /// Records the outcome of a write.
     pub fn wrote(&self, outcome: &Poll<io::Result<usize>>) {
         match outcome {
             Poll::Pending => {
                 if self.phase() == Phase::Answer {
                     if self.stalled.load(Ordering::Relaxed) == 0 {
-                        // What was written before fills the system's buffers: the client may have read none of it.
+                        // Earlier output fills the kernel's buffers; the client may have read none of it.
                         self.sent.store(0, Ordering::Relaxed);
                     }
                     self.enter(Phase::Sending);
@@ -187,7 +187,7 @@ impl Activity {
         }
     }
 
-    /// Whether no request is being answered: what is written then is no answer of the application.
+    /// Whether no request is in progress. Anything written then is not a response of the application.
     pub fn is_between_requests(&self) -> bool {
         matches!(self.phase(), Phase::Idle | Phase::Head)
     }
@@ -196,7 +196,7 @@ impl Activity {
         self.phase() == Phase::Body
     }
 
-    /// Marks the connection as one that is closed while the client may still be sending.
+    /// Records that the client may still be sending when the connection closes.
     pub fn linger(&self) {
         self.lingers.store(true, Ordering::Relaxed);
     }
@@ -225,19 +225,19 @@ impl Activity {
         self.reading_ended_at.load(Ordering::Acquire) > 0
     }
 
-    /// Whether the connection was cut; else the task is woken when it is.
+    /// Whether the connection was cut. If not, registers the task to be woken when it is.
     pub fn is_cut(&self, cx: &mut Context<'_>) -> bool {
         self.task.register(cx.waker());
         self.phase() == Phase::Cut
     }
 
-    /// Has the connection's task drop it.
+    /// Cuts the connection: its task drops it.
     fn cut(&self) {
         self.phase.store(Phase::Cut as u8, Ordering::Release);
         self.task.wake();
     }
 
-    /// Cuts the connection, unless a request on it is being answered and no write is pending. True if it was cut by this call.
+    /// Cuts the connection, unless a request is in progress and no write is pending. Returns true if this call cut it.
     pub fn evict(&self) -> bool {
         let evicted = self.phase.fetch_update(Ordering::AcqRel, Ordering::Acquire, |phase| {
             (!matches!(Phase::of(phase), Phase::Answer | Phase::Cut)).then_some(Phase::Cut as u8)
@@ -246,8 +246,8 @@ impl Activity {
         evicted.is_ok()
     }
 
-    /// Order of eviction: the least first, the longest in its phase first among equals. None if a request is being
-    /// answered and no write is pending.
+    /// Returns the rank for eviction: the lowest goes first, and among equals the one that is longest in its phase. `None`
+    /// if a request is in progress and no write is pending.
     pub fn eviction_rank(&self) -> Option<(u8, u64)> {
         let since = self.since.load(Ordering::Relaxed);
         let rank = match self.phase() {
@@ -256,14 +256,14 @@ impl Activity {
             Phase::Idle => 2,
             Phase::Head => 3,
             Phase::Body => 4,
-            // Last: its request has had its effect, and the client would not learn of it.
+            // Last, because the request has taken effect and the client would not learn of it.
             Phase::Sending => 5,
             Phase::Answer | Phase::Cut => return None,
         };
         Some((rank, since))
     }
 
-    /// Ends what takes too long; called once a tick.
+    /// Enforces the time limits. The watching task calls it once per tick. Returns the reason if it ended the connection.
     pub fn look(&self) -> Option<Overdue> {
         let now = self.now();
         let ended_at = self.reading_ended_at.load(Ordering::Relaxed);
@@ -275,12 +275,12 @@ impl Activity {
             self.cut();
             return None;
         }
-        // Not while the application prepares an answer, even if that begins just now.
+        // `evict` refuses while the application prepares a response, even if that began just now.
         if now.saturating_sub(self.moved_at.load(Ordering::Relaxed)) > IDLE && self.evict() {
             return Some(Overdue::Idle);
         }
         match phase {
-            // Not while it is being answered, if its head has become complete meanwhile.
+            // `evict` refuses if the head has become complete in the meantime.
             Phase::Head if now.saturating_sub(self.since.load(Ordering::Relaxed)) > HEAD => {
                 self.evict().then_some(Overdue::SlowHead)
             }
@@ -290,7 +290,7 @@ impl Activity {
                 if ended_at > 0 || self.received.load(Ordering::Relaxed) >= expected {
                     return None;
                 }
-                // The application answers that the body broke off.
+                // The application then sees a truncated body and responds with an error.
                 self.reading_ended_at.store(now.max(1), Ordering::Release);
                 self.task.wake();
                 Some(Overdue::SlowBody)
@@ -315,7 +315,7 @@ mod tests {
         (clock.clone(), Activity::new(clock))
     }
 
-    /// Looks after each tick, having read so many bytes in it; what is overdue, and after how many ticks.
+    /// Reads `bytes` in each tick and checks the limits after it. Returns the number of ticks and the reason at the end.
     fn after(clock: &Clock, activity: &Activity, bytes: usize) -> Option<(u64, Overdue)> {
         (1..=200).find_map(|tick| {
             clock.fetch_add(1, Ordering::Relaxed);
@@ -325,21 +325,21 @@ mod tests {
     }
 
     #[test]
-    fn a_head_has_ten_seconds_however_its_bytes_arrive() {
+    fn a_head_has_a_deadline_of_ten_seconds_in_total() {
         let (clock, activity) = activity();
         assert_eq!(after(&clock, &activity, 1), Some((11, Overdue::SlowHead)));
         assert_eq!(activity.phase(), Phase::Cut);
-        assert!(!activity.begin_answer(), "what was cut is not answered");
+        assert!(!activity.begin_answer(), "a cut connection gets no response");
     }
 
     #[test]
-    fn a_second_request_has_as_long_from_its_first_byte() {
+    fn the_deadline_of_the_next_head_starts_at_its_first_byte() {
         let (clock, activity) = activity();
         assert!(activity.begin_answer());
         assert_eq!(activity.eviction_rank(), None);
-        assert!(!activity.evict(), "a request is being answered");
+        assert!(!activity.evict(), "a request is in progress");
         activity.flushed();
-        assert_eq!(activity.phase(), Phase::Answer, "part of an answer was written");
+        assert_eq!(activity.phase(), Phase::Answer, "part of a response was written");
         activity.answer_ends();
         activity.flushed();
         clock.fetch_add(50, Ordering::Relaxed);
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_connection_is_cut_in_the_end() {
+    fn an_idle_connection_is_cut_after_its_time() {
         let (clock, activity) = activity();
         activity.begin_answer();
         activity.answer_ends();
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_has_a_least_rate() {
+    fn a_body_has_a_minimum_rate() {
         let (clock, activity) = activity();
         activity.begin_answer();
         activity.wait_for_body(true);
@@ -371,14 +371,14 @@ mod tests {
         activity.wait_for_body(true);
         assert_eq!(after(&clock, &activity, 100), Some((11, Overdue::SlowBody)));
         assert!(activity.is_reading_ended());
-        assert_eq!(activity.phase(), Phase::Body, "there is time for an answer");
+        assert_eq!(activity.phase(), Phase::Body, "the application has time to respond");
         clock.fetch_add(REFUSAL + 1, Ordering::Relaxed);
         activity.look();
-        assert_eq!(activity.phase(), Phase::Cut, "but not for ever");
+        assert_eq!(activity.phase(), Phase::Cut, "but only a limited time");
     }
 
     #[test]
-    fn time_that_the_server_takes_is_not_the_clients() {
+    fn time_of_the_server_does_not_count_against_the_client() {
         let (clock, activity) = activity();
         activity.begin_answer();
         activity.wait_for_body(true);
@@ -395,7 +395,7 @@ mod tests {
         assert_eq!(activity.phase(), Phase::Idle);
     }
 
-    /// Looks after each tick, in which the client took so many bytes of an answer, and a write is pending again.
+    /// Lets the client read `bytes` of a response in each tick, with a write pending, and checks the limits after it.
     fn after_writes(clock: &Clock, activity: &Activity, bytes: usize) -> Option<(u64, Overdue)> {
         (1..=200).find_map(|tick| {
             clock.fetch_add(1, Ordering::Relaxed);
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_read_at_a_least_rate() {
+    fn a_response_has_a_minimum_read_rate() {
         let (clock, activity) = activity();
         activity.begin_answer();
         activity.wrote(&Poll::Ready(Ok(1 << 20)));
@@ -424,7 +424,7 @@ mod tests {
         activity.flushed();
         assert_eq!(activity.phase(), Phase::Idle);
 
-        // What the system's buffers took before the first write was pending does not count.
+        // Bytes that the kernel's buffers took before the first pending write do not count.
         for bytes in [0, 100] {
             let (clock, activity) = self::activity();
             activity.begin_answer();

@@ -1,5 +1,5 @@
-//! Bodies as the server sees them: the request's, of which it reads what the application left, and the answer's, whose
-//! end it notices.
+//! Bodies on the server's side. It drains the rest of a request body that the application did not read, and it detects the
+//! end of a response body.
 
 use std::io;
 use std::pin::Pin;
@@ -14,14 +14,14 @@ use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use super::activity::Activity;
 use crate::api::body::DEFAULT_LIMIT;
 
-/// Bytes of an unread body that are read for the connection's sake. The connection of a longer one is closed after the
-/// answer.
+/// Maximum size of an unread body that the server drains to reuse the connection, in bytes. With a longer one, it closes the
+/// connection after the response.
 const DRAIN_LIMIT: u64 = DEFAULT_LIMIT as u64;
-/// Time for reading them, after which the connection is closed, too. It is as long as a body has before its rate counts:
-/// 2 s were too few for 1 MiB on a busy machine. Meanwhile the connection can be evicted, as with any slow body.
+/// Deadline for draining, after which the server closes the connection too. It equals the grace period before a body's rate
+/// counts: 2 s were too few for 1 MiB on a busy machine. Meanwhile the connection can be evicted, as with any slow body.
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 
-/// A request's body. Its clones share what is left of it.
+/// Request body. Its clones share the unread rest.
 #[derive(Clone, Debug)]
 pub struct RequestBody {
     left: Arc<Mutex<Left>>,
@@ -47,14 +47,14 @@ impl RequestBody {
         }
     }
 
-    /// Reads what the application left. Returns whether the body has ended, so that the next request can follow.
+    /// Reads and discards the rest of the body. Returns whether the body has ended, so that the next request can follow.
     pub async fn drain(mut self, expects_continue: bool) -> bool {
         {
             let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
             if left.body.is_end_stream() {
                 return true;
             }
-            // A client that waits to be asked for its body is not asked.
+            // A client that waits for `100 Continue` before it sends its body does not get it.
             if left.is_broken || (expects_continue && !left.was_read) || left.body.size_hint().lower() > DRAIN_LIMIT {
                 return false;
             }
@@ -97,7 +97,7 @@ impl Body for RequestBody {
     }
 }
 
-/// An answer's body.
+/// Response body.
 #[derive(Debug)]
 pub struct Answer {
     body: BoxBody<Bytes, io::Error>,
@@ -128,7 +128,7 @@ impl Body for Answer {
 }
 
 impl Drop for Answer {
-    /// The connection drops it when it has taken all of it.
+    /// Notes the end of the response: the connection drops the body after it has taken all of it.
     fn drop(&mut self) {
         self.activity.answer_ends();
     }

@@ -1,4 +1,4 @@
-//! A client's connection, between the socket and the HTTP library.
+//! Client connection: a layer between the socket and the HTTP library.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -15,19 +15,19 @@ use super::places::Place;
 use super::refusal;
 use crate::telemetry::Metrics;
 
-/// Time for a client that is still sending to take its last answer. A socket that is closed with unread data is reset,
-/// and the client may lose the answer.
+/// Time for a client that is still sending to read its last response. Closing a socket with unread data resets it, and the
+/// client may lose the response.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// A client's connection. It frees its place when it is dropped.
+/// Client connection. Dropping it frees its slot.
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,
     place: Place,
     metrics: Metrics,
-    /// What is still to be written in place of the library's own refusal.
+    /// Unwritten part of the response that replaces the library's own.
     refusal: Vec<u8>,
-    /// Bytes read since the last line feed, those of bodies aside.
+    /// Bytes read since the last line feed, not counting bodies.
     line: usize,
     lingering: Option<Pin<Box<Sleep>>>,
 }
@@ -41,8 +41,8 @@ impl Connection {
         &self.place.activity
     }
 
-    /// Takes a head that the library answers by itself, and puts the error envelope in its place. Between requests the
-    /// library writes nothing else.
+    /// Replaces a response that the library produced by itself with the error envelope. Returns whether it did. Between
+    /// requests the library writes nothing else.
     fn replaces(&mut self, head: &[u8]) -> bool {
         if !self.activity().is_between_requests() {
             return false;
@@ -64,7 +64,7 @@ impl Connection {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads and discards until the client has closed its side, or the time is over.
+    /// Reads and discards until the client has closed its side, or [`LINGER`] has passed.
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let timer = self.lingering.get_or_insert_with(|| Box::pin(tokio::time::sleep(LINGER)));
         if timer.as_mut().poll(cx).is_ready() {

@@ -1,7 +1,7 @@
-//! The HTTP/1.1 server: it bounds what one client can take from the others.
+//! HTTP/1.1 server that limits the resources one client can take from the others.
 //!
-//! HTTP/2 is left to the proxy in front. With one request at a time on a connection, the number of connections bounds
-//! the requests in flight, in all and per source address ([`places`]), and the size of a head bounds their memory.
+//! HTTP/2 is left to the reverse proxy. A connection carries one request at a time. So the limits on connections, in total
+//! and per source address ([`places`]), also limit the requests in flight. The size of a head limits their memory.
 
 mod activity;
 mod body;
@@ -37,30 +37,30 @@ use body::{Answer, RequestBody};
 use connection::Connection;
 use places::Places;
 
-/// Bytes of a request's head. A longer one is refused with 431, or 414 if its request line alone is longer.
+/// Maximum size of a request head, in bytes. A longer one gets 431, or 414 if its request line alone is longer.
 pub const HEAD_LIMIT: usize = 16 * 1024;
-/// Pause after the system refused to accept a connection, for example for want of descriptors.
+/// Pause after a failed accept, for example for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Least time between two warnings about that.
+/// Minimum time between two warnings about failed accepts.
 const WARN_EVERY: Duration = Duration::from_secs(10);
-/// Time for requests in flight to be answered once the server stops.
+/// Time for requests in flight to finish once the server stops.
 const STOP_WITHIN: Duration = Duration::from_secs(20);
 
-/// Bounds on the connections of one listener.
+/// Connection limits of one listener.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Connections in all.
+    /// Maximum number of connections in total.
     pub connections: usize,
-    /// Connections from one source address, or one /64 of IPv6.
+    /// Maximum number of connections from one IPv4 address or one IPv6 /64.
     pub per_address: usize,
-    /// Proxies, which may hold any number of connections.
+    /// Networks of trusted proxies, which have no limit per address.
     pub trusted_proxies: Arc<[IpNet]>,
 }
 
-/// Serves an application until `stop` is cancelled, then answers what is in flight.
+/// Serves an application until `stop` is cancelled, then finishes the requests in flight.
 ///
 /// # Errors
-/// When the listener has no address.
+/// If the listener has no local address.
 pub async fn serve<E>(listener: TcpListener, limits: Limits, app: E, metrics: Metrics, stop: CancellationToken) -> io::Result<()>
 where
     E: Endpoint<Output = Response> + 'static,
@@ -85,7 +85,7 @@ where
                 continue;
             }
         };
-        // Answers are written whole: none waits for the acknowledgement of the one before.
+        // Responses are written whole, so none should wait for the acknowledgement of the previous one (Nagle).
         let Ok(()) = stream.set_nodelay(true) else { continue };
         let Some(mut place) = places.admit(peer.ip()) else { continue };
         let (app, metrics, stop, cut) = (app.clone(), metrics.clone(), stop.clone(), cut.clone());
@@ -99,7 +99,7 @@ where
     drop(listener);
     connections.close();
     if tokio::time::timeout(STOP_WITHIN, connections.wait()).await.is_err() {
-        tracing::warn!(connections = connections.len(), "requests were not answered in time; closing their connections");
+        tracing::warn!(connections = connections.len(), "requests did not finish in time; closing their connections");
         cut.cancel();
         connections.wait().await;
     }
@@ -128,13 +128,13 @@ where
             is_stopping = true;
             served.as_mut().graceful_shutdown();
         }
-        // An error is the client's: it broke off, or sent what is no HTTP, which was answered.
+        // An error is the client's: it disconnected, or sent malformed HTTP and got its error response.
         served.as_mut().poll(cx).map(|_| ())
     })
     .await;
 }
 
-/// Answers one request, and reads what the application left of its body, so that the connection can be used again.
+/// Answers one request and drains the rest of its body, so that the connection can be reused.
 async fn answer<E: Endpoint<Output = Response>>(
     app: Arc<E>,
     request: hyper::Request<Incoming>,
@@ -143,7 +143,7 @@ async fn answer<E: Endpoint<Output = Response>>(
     activity: Arc<Activity>,
 ) -> Result<hyper::Response<Answer>, Infallible> {
     if !activity.begin_answer() {
-        // The connection was cut a moment ago: its task ends before it polls this again.
+        // The connection was cut a moment ago. Its task ends before it polls this again.
         std::future::pending::<()>().await;
     }
     let (parts, body) = request.into_parts();
@@ -154,7 +154,7 @@ async fn answer<E: Endpoint<Output = Response>>(
     let response = app.get_response(request).await;
     let mut response: hyper::Response<_> = response.into();
     let has_ended = body.drain(expects_continue).await;
-    activity.wait_for_body(false); // also if the time for it is over
+    activity.wait_for_body(false); // also after a timeout
     if !has_ended {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         activity.linger();

@@ -1,4 +1,4 @@
-//! Places for connections: how many there may be, in all and per source address, and who loses theirs.
+//! Connection limits of a listener, in total and per source address, and the eviction of connections.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -16,18 +16,18 @@ use super::Limits;
 use super::activity::{Activity, Clock};
 use crate::telemetry::Metrics;
 
-/// The unit of the clock: how often connections are looked at.
+/// Unit of the clock, and interval at which all connections are checked.
 const TICK: Duration = Duration::from_secs(1);
-/// Time for an evicted connection's task to drop it.
+/// Longest time that a new connection waits until the task of an evicted one drops it.
 const EVICTED_WITHIN: Duration = Duration::from_secs(1);
-/// Least time between two warnings that all places are taken, in ticks.
+/// Minimum time between two warnings that the connection limit is reached, in ticks.
 const WARN_EVERY: u64 = 60;
 
-/// The places of one listener.
+/// Connection slots of one listener.
 #[derive(Debug)]
 pub struct Places {
     shared: Arc<Shared>,
-    /// A permit for each connection that is served, until its task has dropped it.
+    /// One permit per served connection, held until its task has dropped it.
     free: Arc<Semaphore>,
     connections: usize,
     per_address: usize,
@@ -43,14 +43,14 @@ struct Shared {
     metrics: Metrics,
 }
 
-/// Where connections are counted together: an IPv4 address, a /64 of IPv6, or one trusted proxy.
+/// Source whose connections are counted together: an IPv4 address, an IPv6 /64, or one trusted proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Source {
     address: IpAddr,
     is_trusted: bool,
 }
 
-/// A connection's place.
+/// Slot of one connection. Dropping it frees the slot.
 #[derive(Debug)]
 pub struct Place {
     pub activity: Arc<Activity>,
@@ -68,14 +68,15 @@ impl Drop for Place {
 }
 
 impl Place {
-    /// Waits until the connection may be served: if another was evicted for it, until that one is dropped. False if that
-    /// takes too long, or if this one is evicted meanwhile.
+    /// Waits until the connection may be served. If another connection was evicted for it, waits until that one is dropped.
+    ///
+    /// Returns false if this takes too long, or if this connection is evicted in the meantime.
     pub async fn is_free(&mut self) -> bool {
         let activity = self.activity.clone();
         let cut = poll_fn(|cx| if activity.is_cut(cx) { Poll::Ready(()) } else { Poll::Pending });
         let acquired = tokio::select! {
             biased;
-            () = cut => return false, // counted as evicted
+            () = cut => return false, // already counted as evicted
             acquired = tokio::time::timeout(EVICTED_WITHIN, self.free.clone().acquire_owned()) => acquired,
         };
         self.permit = acquired.ok().and_then(Result::ok);
@@ -111,7 +112,7 @@ impl Places {
         Places {
             free: Arc::new(Semaphore::new(limits.connections)),
             connections: limits.connections,
-            // However few places there are, no address takes more than half.
+            // However small the total limit is, one address gets at most half of it.
             per_address: limits.per_address.min(limits.connections / 2).max(1),
             trusted_proxies: limits.trusted_proxies,
             warned_at: AtomicU64::new(0),
@@ -120,10 +121,12 @@ impl Places {
         }
     }
 
-    /// A place for a connection from this address. If the address or the listener has none left, a connection of the
-    /// address, or of the one that holds most, loses its own. None if all of them are being answered.
+    /// Admits a connection from this address.
     ///
-    /// It does not wait, so that no newcomer delays the next: the newcomer's task waits in [`Place::is_free`].
+    /// At the limit of the address, it evicts a connection of that address; at the total limit, one of the source with the
+    /// most connections. Returns `None` if all candidates have a request in progress.
+    ///
+    /// The call does not wait, so that no new connection delays the next. The connection's task waits in [`Place::is_free`].
     pub fn admit(&self, peer: IpAddr) -> Option<Place> {
         let place = self.place(peer);
         match place {
@@ -140,7 +143,7 @@ impl Places {
         if !source.is_trusted && count >= self.per_address && !self.evict_from(&mut held, source) {
             return None;
         }
-        // Those who wait count, too: there are never more than places.
+        // Waiting connections count too, so there are never more than the limit.
         if held.values().map(Vec::len).sum::<usize>() >= self.connections {
             self.warn();
             if !self.evict_from_most(&mut held) {
@@ -152,7 +155,7 @@ impl Places {
         Some(Place { activity, source, shared: self.shared.clone(), free: self.free.clone(), permit: None })
     }
 
-    /// Evicts a connection because the system has no descriptor left for another.
+    /// Evicts a connection because the process has no file descriptor left for another.
     pub fn evict_one(&self) {
         self.evict_from_most(&mut self.shared.held());
     }
@@ -170,7 +173,7 @@ impl Places {
     fn evict_from(&self, held: &mut HashMap<Source, Vec<Arc<Activity>>>, source: Source) -> bool {
         let Some(connections) = held.get(&source) else { return false };
         let ranked = connections.iter().filter_map(|activity| Some((activity.eviction_rank()?, activity)));
-        // One whose request has become complete meanwhile is not evicted; the newcomer can come again.
+        // A connection whose request has just become complete is not evicted. The new client can retry.
         let Some((_, evicted)) = ranked.min_by_key(|(rank, _)| *rank).filter(|(_, activity)| activity.evict()) else {
             return false;
         };
@@ -180,7 +183,8 @@ impl Places {
         true
     }
 
-    /// Evicts from the address that holds most; from a trusted proxy only if nobody else has one to lose.
+    /// Evicts a connection of the source with the most connections; of a trusted proxy only if no other source has a
+    /// candidate.
     fn evict_from_most(&self, held: &mut HashMap<Source, Vec<Arc<Activity>>>) -> bool {
         let holds = |(source, connections): (&Source, &Vec<Arc<Activity>>)| (!source.is_trusted, connections.len(), *source);
         let Some((.., most)) = held.iter().map(holds).max_by_key(|(is_untrusted, count, _)| (*is_untrusted, *count)) else {
@@ -199,7 +203,7 @@ impl Places {
         let warned_at = self.warned_at.load(Ordering::Relaxed);
         if warned_at == 0 || now.saturating_sub(warned_at) >= WARN_EVERY {
             self.warned_at.store(now.max(1), Ordering::Relaxed);
-            tracing::warn!("all places for clients' connections are taken; closing those of whoever holds most");
+            tracing::warn!("connection limit reached; closing connections of the addresses with the most");
         }
     }
 }
@@ -228,7 +232,7 @@ mod tests {
         place.is_free().await.then_some(place)
     }
 
-    /// Drops what was evicted, as its task does.
+    /// Drops evicted connections, as their tasks do. Returns their number.
     fn drop_evicted(held: &mut Vec<Place>) -> usize {
         let before = held.len();
         held.retain(|place| !place.activity.is_cut(&mut std::task::Context::from_waker(std::task::Waker::noop())));
@@ -236,7 +240,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_has_so_many_connections_and_loses_its_own_for_more() {
+    async fn an_address_over_its_limit_evicts_its_own_connections() {
         let places = places(100, 3);
         let mut held = vec![];
         for _ in 0..5 {
@@ -244,15 +248,15 @@ mod tests {
         }
         assert_eq!(drop_evicted(&mut held), 2);
         assert!(held.iter().all(|place| place.activity.begin_answer()));
-        assert!(admit(&places, "192.0.2.1").await.is_none(), "all of its requests are being answered");
-        assert!(admit(&places, "::ffff:192.0.2.1").await.is_none(), "in IPv6, too");
-        assert!(admit(&places, "192.0.2.2").await.is_some(), "another address is not concerned");
+        assert!(admit(&places, "192.0.2.1").await.is_none(), "all of its connections have a request in progress");
+        assert!(admit(&places, "::ffff:192.0.2.1").await.is_none(), "its IPv4-mapped form counts with it");
+        assert!(admit(&places, "192.0.2.2").await.is_some(), "another address is not affected");
         held.pop();
         assert!(admit(&places, "192.0.2.1").await.is_some());
     }
 
     #[tokio::test]
-    async fn a_64_of_ipv6_counts_as_one_address_and_a_trusted_proxy_not_at_all() {
+    async fn an_ipv6_64_counts_as_one_address_and_a_trusted_proxy_has_no_limit() {
         let places = places(100, 1);
         let first = admit(&places, "2001:db8::1").await.unwrap();
         assert!(first.activity.begin_answer());
@@ -265,7 +269,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_holds_most_makes_room() {
+    async fn the_source_with_the_most_connections_loses_one() {
         let places = places(8, 4);
         let mut most = vec![];
         for _ in 0..4 {
@@ -279,7 +283,7 @@ mod tests {
         for newcomer in ["192.0.2.3", "192.0.2.4"] {
             let mut admitted = Box::pin(admit(&places, newcomer));
             let waiting = tokio::time::timeout(Duration::from_millis(20), &mut admitted).await;
-            assert!(waiting.is_err(), "until the evicted one is dropped");
+            assert!(waiting.is_err(), "it waits until the evicted one is dropped");
             assert_eq!(drop_evicted(&mut most), 1);
             few.push(admitted.await.unwrap());
         }
@@ -289,20 +293,20 @@ mod tests {
         }
         let mut admitted = Box::pin(admit(&places, "192.0.2.5"));
         assert!(tokio::time::timeout(Duration::from_millis(20), &mut admitted).await.is_err());
-        assert_eq!(drop_evicted(&mut proxy), 1, "the proxy's come last");
+        assert_eq!(drop_evicted(&mut proxy), 1, "connections of a proxy are evicted last");
         assert!(admitted.await.is_some());
     }
 
     #[tokio::test]
-    async fn newcomers_who_wait_for_a_place_are_bounded_too() {
+    async fn waiting_connections_count_towards_the_limit() {
         let places = places(2, 1);
         let _slow = (admit(&places, "192.0.2.1").await.unwrap(), admit(&places, "192.0.2.2").await.unwrap());
-        // The evicted ones are not dropped: newcomers can only wait.
+        // The evicted connections are not dropped, so new ones can only wait.
         let mut newcomers: Vec<_> = (3..13).map(|n| places.admit([192, 0, 2, n].into()).unwrap()).collect();
         assert_eq!(places.shared.held().len(), 2);
-        assert!(drop_evicted(&mut newcomers) >= 8, "newcomers are evicted, too");
+        assert!(drop_evicted(&mut newcomers) >= 8, "new connections are evicted too");
         for newcomer in &mut newcomers {
-            assert!(!newcomer.is_free().await, "it waits in vain");
+            assert!(!newcomer.is_free().await, "no slot becomes free");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The error envelope for what the HTTP library refuses before there is a request.
+//! Error envelope for input that the HTTP library refuses before there is a request.
 
 use std::time::Duration;
 
@@ -7,10 +7,11 @@ use crate::api::error::{ApiError, Code, JSON};
 use crate::api::request_id::{RequestId, X_REQUEST_ID};
 use crate::telemetry::Metrics;
 
-/// The library's answer, with the envelope as its body and an `X-Request-ID`. None if it is no such answer.
+/// Rewrites the library's error response, with the envelope as its body and an `X-Request-ID`. Returns `None` if `head` is
+/// no such response.
 ///
-/// The library takes a request line over the limit for a head over the limit. It is told by the length of the line that
-/// was read last.
+/// For a request line over the limit, the library reports a head over the limit. The length of the last line that was read
+/// tells the two apart.
 pub fn replace(head: &[u8], line: usize, metrics: &Metrics) -> Option<Vec<u8>> {
     let head = std::str::from_utf8(head).ok()?.strip_suffix("\r\n\r\n")?;
     let mut lines = head.split("\r\n");
@@ -23,11 +24,11 @@ pub fn replace(head: &[u8], line: usize, metrics: &Metrics) -> Option<Vec<u8>> {
     };
     let (id, body) = (RequestId::random(), ApiError::new(code).body().to_string());
     let status = poem::http::StatusCode::from_u16(code.status()).ok()?;
-    // Its other fields, such as Date, stay.
+    // The response's other headers, such as Date, stay.
     let fields = lines.filter(|line| !line.to_ascii_lowercase().starts_with("content-length:"));
     let fields: String = fields.map(|line| format!("{line}\r\n")).collect();
     metrics.answered("other", "other", status.as_u16(), Duration::ZERO);
-    tracing::info!(target: "access", status = status.as_u16(), request_id = id.as_str(), "refused what is no request");
+    tracing::info!(target: "access", status = status.as_u16(), request_id = id.as_str(), "refused a malformed request");
     let length = body.len();
     Some(
         format!(

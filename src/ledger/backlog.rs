@@ -1,53 +1,53 @@
-//! What waits: how far the followers of the log are behind, and how deep their queues are.
+//! Backlog of the ledger: the lag of each projection behind the log, and the depth of the work queues.
 
 use ledger_database::PgPool;
 use ledger_events::{Position, ShardId};
 use ledger_projections::{deliveries, totals};
 use sqlx::FromRow;
 
-/// The tree of the transparency log among the projections.
+/// Name of the transparency log's tree among the projections.
 pub const TREE: &str = "transparency";
 
-/// Queues are counted up to here, so that looking costs no more when they are longest.
+/// Upper limit for counting queues, so that counting stays cheap when queues are long.
 pub const COUNTED: i64 = 100_000;
 
-/// What waits in a shard, over all nodes.
+/// Backlog of a shard, over all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, FromRow)]
 pub struct Backlog {
     pub shard_id: ShardId,
-    /// Where the log ends.
+    /// Position of the log's head.
     pub head: Position,
-    /// By how many seconds the time of the log's last event is ahead of the database's clock; 0 as it should be.
+    /// Seconds by which the last event's time is ahead of the database's clock. Normally 0.
     pub head_ahead: f64,
-    /// By how many seconds the database's clock is ahead of the trusted time: a few, unless it has jumped.
+    /// Seconds by which the database's clock is ahead of the trusted time. A few, unless the clock has jumped.
     pub clock_ahead: f64,
-    /// Orders that fulfilment has not taken up, up to [`COUNTED`].
+    /// Number of orders that fulfilment has not queued yet, up to [`COUNTED`].
     pub unqueued: i64,
-    /// Orders that wait for stock, up to [`COUNTED`].
+    /// Number of orders that wait for stock, up to [`COUNTED`].
     pub waiting: i64,
-    /// Deliveries that are due and not in flight, up to [`COUNTED`] first and [`COUNTED`] further attempts.
+    /// Number of due deliveries that are not in flight: up to [`COUNTED`] first attempts plus up to [`COUNTED`] retries.
     pub due: i64,
-    /// Whether a node refuses to sign the tree under the present origin.
+    /// Whether a node refuses to sign the tree under the current origin.
     pub is_refused: bool,
 }
 
-/// The projections that catch up with the log.
+/// Projections that follow the log.
 const PROJECTIONS: [&str; 3] = [deliveries::NAME, totals::NAME, TREE];
 
-/// How far a projection is behind a shard's log.
+/// Lag of a projection behind a shard's log.
 #[derive(Clone, Debug, PartialEq, FromRow)]
 pub struct Lag {
     pub shard_id: ShardId,
     pub projection: String,
-    /// Up to where it has come.
+    /// Last position that the projection has processed.
     pub checkpoint: Position,
-    /// Events that it has not seen.
+    /// Number of events that the projection has not processed.
     pub behind: i64,
-    /// How long the oldest of them has been in the log, in seconds; 0 with none.
+    /// Age of the oldest unprocessed event, in seconds; 0 if there is none.
     pub oldest_seconds: f64,
 }
 
-/// Looks at every projection of every shard in one statement, by indexes.
+/// Measures the lag of every projection of every shard in one statement that uses only indexes.
 pub async fn lags(pool: &PgPool) -> Result<Vec<Lag>, sqlx::Error> {
     sqlx::query_as(
         "SELECT h.shard_id, p.projection, c.position AS checkpoint, greatest(h.position - c.position, 0) AS behind,
@@ -63,7 +63,7 @@ pub async fn lags(pool: &PgPool) -> Result<Vec<Lag>, sqlx::Error> {
     .await
 }
 
-/// Looks at every shard in one statement, by indexes.
+/// Measures the backlog of every shard in one statement that uses only indexes.
 pub async fn sample(pool: &PgPool) -> Result<Vec<Backlog>, sqlx::Error> {
     sqlx::query_as(
         "SELECT h.shard_id, h.position AS head,

@@ -1,4 +1,4 @@
-//! How a node's connections to the database are shared out, and whether the database has room for them.
+//! Division of a node's database connections among its tasks, and the check that the database allows as many.
 
 use ledger_database::Connector;
 use sqlx::postgres::PgConnectOptions;
@@ -6,20 +6,20 @@ use sqlx::postgres::PgConnectOptions;
 use super::connect::{ACCESS_CONNECTIONS, DELIVERY_CONNECTIONS, MAINTENANCE_CONNECTIONS, RUNTIME_ROLE, WORK_CONNECTIONS};
 use crate::config::{Role, Roles};
 
-/// The writer's two for each shard: one that writes, and one that reads ahead.
+/// Connections of the writer per shard: one that writes, and one that reads ahead.
 const PER_SHARD: u32 = 2;
-/// For NOTIFY, for LISTEN, and while a dead connection that listened is exchanged for another.
+/// Connections for NOTIFY and for LISTEN, and a spare one for replacing a dead LISTEN connection.
 const NEWS: u32 = 3;
-/// Deliveries, lists and totals, and the tree.
+/// Connections of the projector: for deliveries, for lists and totals, and for the tree.
 const PROJECTING: u32 = 3;
-/// Claims and results.
+/// Connections of the delivery worker: for claims and for results.
 const SENDING: u32 = 2;
-/// Keys and rate limits.
+/// Connections of the gate, for keys and rate limits.
 const GATE: u32 = 1;
-/// Fewer would let one slow request keep all others waiting.
+/// Smallest pool for reading. With fewer connections, one slow request would block all others.
 const LEAST_READING: u32 = 2;
 
-/// Why a node does not start with the connections that it may have.
+/// Reason why a node cannot start with its number of connections.
 #[derive(Debug, thiserror::Error)]
 pub enum BudgetError {
     #[error(
@@ -31,24 +31,24 @@ pub enum BudgetError {
          raise max_connections, or lower the setting, to {needed} at least"
     )]
     TooMany { given: u32, allowed: i64, needed: u32 },
-    #[error("the database's limit on connections cannot be read: {0}")]
+    #[error("failed to read the database's limit on connections: {0}")]
     Database(#[from] sqlx::Error),
 }
 
-/// A node's connections to the database.
+/// Division of a node's connections to the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// For each loop and pool but the one for reading.
+    /// Connections of all loops and pools, except the pool for reading.
     pub fixed: u32,
-    /// For what clients and operators read: the rest.
+    /// Connections for the requests of clients and operators: the remainder.
     pub reading: u32,
 }
 
 impl Budget {
-    /// Shares out so many connections.
+    /// Divides `given` connections among the roles of a node.
     ///
     /// # Errors
-    /// [`BudgetError::TooFew`].
+    /// Returns [`BudgetError::TooFew`] when fewer than the minimum remain for reading.
     pub fn share(given: u32, roles: &Roles, shards: u32) -> Result<Budget, BudgetError> {
         let of = |role, connections| if roles.include(role) { connections } else { 0 };
         let fixed = PER_SHARD.saturating_mul(shards)
@@ -64,11 +64,11 @@ impl Budget {
         }
     }
 
-    /// The same for the shards that the database has, if it has room for so many connections. Others may hold some of them
-    /// now and let them go later, so that is only logged.
+    /// Divides the connections for the database's shards, and checks that the database allows `given` connections. Only
+    /// logs a warning if other clients currently hold too many, because they may release them.
     ///
     /// # Errors
-    /// [`BudgetError`].
+    /// Returns [`BudgetError`] when there are too few or too many connections, or when the database fails.
     pub async fn check(options: &PgConnectOptions, given: u32, roles: &Roles) -> Result<Budget, BudgetError> {
         let settings = [("role", RUNTIME_ROLE), ("statement_timeout", "10000")];
         let options = options.clone().application_name("rewards-ledger start").options(settings);
@@ -83,7 +83,7 @@ impl Budget {
         )
         .fetch_one(&mut connection)
         .await?;
-        _ = connection.close().await; // the server notices anyway
+        _ = connection.close().await; // on an error the server closes it anyway
         let shards = u32::try_from(shards).unwrap_or(u32::MAX);
         let budget = Budget::share(given, roles, shards)?;
         if i64::from(given) > allowed {
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reading_gets_what_the_roles_leave() {
+    fn the_pool_for_reading_gets_the_remaining_connections() {
         let all: Roles = "api,projector,fulfilment,delivery".parse().unwrap();
         let budget = |given, roles: &Roles, shards| Budget::share(given, roles, shards).map(|budget| budget.reading);
         assert_eq!(budget(40, &all, 1).unwrap(), 18);

@@ -1,8 +1,9 @@
-//! The trusted time, by which vouchers expire: it follows the database's clock, but not over a jump.
+//! The trusted time, which decides when vouchers expire. It follows the database's clock, but not across a jump.
 //!
-//! Neither the log's times nor the clock itself can say what day it is. The log's never run back: one event that is recorded
-//! while the clock is a year ahead keeps the head there for a year. And a clock that is ahead makes good vouchers look
-//! expired. So nodes move a time of their own on in small steps, and stop at a jump until an operator has looked.
+//! Neither the log's times nor the clock alone can tell the date. The log's times never run back: one event that is
+//! recorded while the clock is a year ahead keeps the head there for a year. A clock that is ahead makes good vouchers
+//! look expired. Nodes therefore advance a separate time in small steps. They stop at a jump until an operator confirms
+//! the clock.
 
 use std::time::Duration;
 
@@ -14,14 +15,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::heartbeat::Heartbeat;
 
-/// Between two steps of the trusted time.
+/// Interval between two steps of the trusted time.
 const STEP: Duration = Duration::from_secs(10);
-/// Between two warnings that it stands still.
+/// Interval between two warnings that the trusted time stands still.
 const WARN_EVERY: Duration = Duration::from_secs(300);
 
-/// The day by which vouchers expire, as an expression of SQL: that of the trusted time, and of the database's clock where
-/// that is ahead. A voucher that expires between the two is held: it is nobody's, and not expired either. Where the clock
-/// was set back, the trusted time counts.
+/// Day on which vouchers expire, as an SQL expression: the day of the trusted time or of the database's clock, whichever
+/// is later. A voucher that expires between the two is held: it is neither assigned nor expired. If the clock was set
+/// back, the trusted time counts.
 macro_rules! expiry_day {
     () => {
         "(SELECT (greatest(c.trusted_at, clock_timestamp()) AT TIME ZONE 'UTC')::date FROM trusted_clock c WHERE c.is_only)"
@@ -29,27 +30,27 @@ macro_rules! expiry_day {
 }
 pub(super) use expiry_day;
 
-/// What the clocks say.
+/// Readings of the database's clock and of the trusted time.
 #[derive(Clone, Copy, Debug, FromRow)]
 pub struct Reading {
-    /// The database's.
+    /// The database's clock.
     pub now: DateTime<Utc>,
     pub trusted_at: DateTime<Utc>,
 }
 
 impl Reading {
-    /// How far the database's clock is ahead of the trusted time; negative where it was set back.
+    /// Returns how far the database's clock is ahead of the trusted time. Negative if the clock was set back.
     pub fn ahead(&self) -> TimeDelta {
         self.now - self.trusted_at
     }
 }
 
-/// Looks at the clocks.
+/// Reads both times.
 pub async fn read(pool: &PgPool) -> Result<Reading, sqlx::Error> {
     sqlx::query_as("SELECT clock_timestamp() AS now, trusted_at FROM trusted_clock WHERE is_only").fetch_one(pool).await
 }
 
-/// Moves the trusted time on to the database's clock, unless that has jumped ahead by more than `max_jump`.
+/// Advances the trusted time to the database's clock, unless the clock has jumped ahead by more than `max_jump`.
 pub async fn advance(pool: &PgPool, max_jump: Duration) -> Result<Reading, sqlx::Error> {
     sqlx::query_as(
         "WITH step AS (
@@ -64,8 +65,8 @@ pub async fn advance(pool: &PgPool, max_jump: Duration) -> Result<Reading, sqlx:
     .await
 }
 
-/// Takes an operator's word that the database's clock is right: vouchers expire by it from now on. Keeps the reason. Writers
-/// forget which vouchers they have found, as after a swap of tables.
+/// Records an operator's confirmation that the database's clock is correct, with the reason. From now on vouchers expire
+/// by it. Writers drop their cached vouchers, as they do after a swap of tables.
 pub async fn confirm(pool: &PgPool, reason: &str) -> Result<Reading, sqlx::Error> {
     sqlx::query_as(
         "WITH before AS MATERIALIZED (
@@ -80,7 +81,7 @@ pub async fn confirm(pool: &PgPool, reason: &str) -> Result<Reading, sqlx::Error
     .await
 }
 
-/// Moves the trusted time on until it is stopped. Every node may do it at once.
+/// Advances the trusted time until stopped. Several nodes can do this at the same time.
 pub async fn run(pool: PgPool, max_jump: Duration, heartbeat: Heartbeat, stop: CancellationToken) {
     let mut due = tokio::time::interval(STEP);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -94,13 +95,13 @@ pub async fn run(pool: PgPool, max_jump: Duration, heartbeat: Heartbeat, stop: C
                     warned = Some(Instant::now());
                     tracing::error!(
                         database_clock = %reading.now, trusted_time = %reading.trusted_at,
-                        "the database's clock has jumped ahead: vouchers that would expire by it are held; mend the clock, or confirm it with `rewards-ledger clock confirm`"
+                        "the database's clock has jumped ahead: vouchers that would expire by it are held; correct the clock, or confirm it with `rewards-ledger clock confirm`"
                     );
                 }
             }
             Ok(_) if warned.take().is_some() => tracing::info!("the database's clock is trusted again"),
             Ok(_) => {}
-            Err(error) => tracing::warn!(%error, "failed to move the trusted time on; retrying"),
+            Err(error) => tracing::warn!(%error, "failed to advance the trusted time; retrying"),
         }
     }
 }

@@ -1,13 +1,13 @@
-//! Connections: their settings do not depend on the server's defaults, and none of them waits for ever.
+//! Database connections: their settings do not depend on the server's defaults, and none of them waits for ever.
 //!
 //! The server ends a statement after `statement_timeout`. The node ends its own wait a little later (see
-//! [`ledger_database`]), so a miss means that the server is out of reach, and the connection is closed hard. All loops work
-//! again within 15 s: 11 s for the longest wait, 2 s for the check of an idle connection, and the loop's own pause. Reads for
-//! clients wait for 13 s at most.
+//! [`ledger_database`]). Reaching the node's deadline therefore means that the server is out of reach, so the connection
+//! is closed without a handshake. All loops work again within 15 s: 11 s for the longest wait, 2 s for the check of an
+//! idle connection, and the loop's own pause. Reads for clients wait for 13 s at most.
 //!
-//! The server finds dead nodes by TCP keepalive and `tcp_user_timeout`, which are set here. sqlx 0.9 opens the node's end of
-//! the socket itself and gives no access to its options, so the node relies on its deadlines alone. They also help behind a
-//! proxy that acknowledges bytes and forwards none, where TCP's timers do not.
+//! The server finds dead nodes by TCP keepalive and `tcp_user_timeout`, which are set here. sqlx 0.9 opens the node's end
+//! of the socket itself and gives no access to its options, so the node relies on its deadlines alone. The deadlines also
+//! help behind a proxy that acknowledges bytes and forwards none, where TCP's timers do not.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -18,47 +18,47 @@ use ledger_events::ShardId;
 use sqlx::postgres::PgConnectOptions;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-/// The role that the service works under: it may add to the log and read it, no more.
+/// Database role of the service. It may append to the log and read it, and nothing else.
 pub const RUNTIME_ROLE: &str = "ledger_runtime";
 
-/// Connections for what clients and operators read, where no budget says otherwise.
+/// Default number of connections for the reads of clients and operators, if no budget is given.
 pub const READ_CONNECTIONS: u32 = 16;
-/// Most for looking up operators and sessions, and for blocks.
+/// Largest number of connections for looking up operators, sessions and blocks.
 pub(super) const ACCESS_CONNECTIONS: u32 = 2;
-/// Most for fulfilment, and for the sandbox.
+/// Largest number of connections for fulfilment, and for the sandbox.
 pub(super) const WORK_CONNECTIONS: u32 = 4;
-/// Most for what the delivery worker does beside claiming and recording.
+/// Largest number of connections of the delivery worker, in addition to those for claims and results.
 pub(super) const DELIVERY_CONNECTIONS: u32 = 2;
-/// Most for retention, replays, purging, the deliveries' health and witnesses.
+/// Largest number of connections for retention, replays, purging, the health check of deliveries, and witnesses.
 pub(super) const MAINTENANCE_CONNECTIONS: u32 = 3;
 
-/// How long connecting may take, and waiting for a connection.
+/// Timeout for connecting, and for waiting for a connection of the pool.
 const TO_CONNECT: Duration = Duration::from_secs(5);
-/// A connection that was used so lately is not asked whether it is still there.
+/// Idle time up to which a connection is used without a health check.
 const TRUSTED: Duration = Duration::from_secs(1);
-/// How long one that is asked may take to answer.
+/// Timeout of the health check of an idle connection.
 const CHECK_DEADLINE: Duration = Duration::from_secs(2);
 
-/// How long a statement may run on the server, in milliseconds, and how long this node waits for its answer.
+/// Timeouts of a statement: on the server, in milliseconds, and on this node.
 #[derive(Clone, Copy, Debug)]
 struct Patience {
     statement: &'static str,
     answer: Duration,
 }
 
-/// For statements that find few rows by key.
+/// Timeouts for statements that find few rows by key.
 const QUICK: Patience = Patience { statement: "5000", answer: Duration::from_millis(5_500) };
-/// For loops: one that loses its connection works again within 15 s.
+/// Timeouts for loops. A loop that loses its connection works again within 15 s.
 const STEADY: Patience = Patience { statement: "10000", answer: Duration::from_secs(11) };
-/// For what clients and operators read: a report may read a month of all wallets.
+/// Timeouts for the reads of clients and operators. A report may read a month of all wallets.
 const READING: Patience = Patience { statement: "12000", answer: Duration::from_secs(13) };
-/// For the writer, which ends every phase after five seconds.
+/// Timeouts for the writer, which limits every phase to five seconds.
 const PROMPT: Patience = Patience { statement: "4500", answer: Duration::from_millis(4_750) };
 
-/// For connections whose every statement finds rows by the whole of a key: plans are made once and
-/// kept, because making them anew costs as much as running them. See [`Plans`]. Nothing is materialized:
-/// where statistics are older than the rows, a table seems small enough to be compared with each key
-/// (measured: 52 idempotency keys with 647 rows, 23 ms).
+/// Planner settings for connections whose every statement finds rows by a complete key. Plans are made once and kept,
+/// because planning costs as much as running them; see [`Plans`]. Materializing is off: with statistics older than the
+/// rows, a table seems small enough to compare each of its rows with each key (measured: 52 idempotency keys with 647
+/// rows, 23 ms).
 const BY_KEY: [(&str, &str); 6] = [
     ("plan_cache_mode", "force_generic_plan"),
     ("enable_seqscan", "off"),
@@ -80,53 +80,55 @@ fn runtime(options: &PgConnectOptions, name: &'static str) -> PgConnectOptions {
     ])
 }
 
-/// A connector whose server and node agree on how long a statement may take.
+/// Builds a connector with the same timeouts on the server and on the node.
 fn connector(options: PgConnectOptions, patience: Patience) -> Connector {
     Connector::new(options.options([("statement_timeout", patience.statement)]), patience.answer)
 }
 
-/// For what clients and operators read.
+/// Returns the pool for the reads of clients and operators.
 pub fn pool(options: &PgConnectOptions) -> PgPool {
     read_pool(options, READ_CONNECTIONS)
 }
 
-/// The same with so many connections.
+/// Returns the pool for the reads of clients and operators, with this number of connections.
 pub fn read_pool(options: &PgConnectOptions, connections: u32) -> PgPool {
     PgPool::new(connector(patient(options, "rewards-ledger", "10000"), READING), connections)
 }
 
-/// For a command that reads much of the log for a person who waits: no statement is too long for it.
+/// Returns a pool without a statement timeout, for commands that read much of the log while a person waits.
 pub fn unhurried(options: &PgConnectOptions) -> PgPool {
     let options = patient(options, "rewards-ledger command", "10000").options([("statement_timeout", "0")]);
     PgPool::patient(options, WORK_CONNECTIONS)
 }
 
-/// For looking up who calls, so that slow reads do not keep others out.
+/// Returns the pool for authenticating callers. It is separate so that slow reads do not block it.
 pub fn access(options: &PgConnectOptions) -> PgPool {
     let options = patient(&options.clone().options(BY_KEY), "rewards-ledger access", "10000");
     PgPool::new(connector(options, QUICK), ACCESS_CONNECTIONS)
 }
 
-/// For retention, replays, purging, the deliveries' health and witnesses, so that they and clients do not wait for each other.
+/// Returns the pool for retention, replays, purging, the health check of deliveries, and witnesses. It is separate so
+/// that this work and clients do not wait for each other.
 pub fn maintenance(options: &PgConnectOptions) -> PgPool {
     general(options, "rewards-ledger maintenance", MAINTENANCE_CONNECTIONS)
 }
 
-/// The delivery worker's connections. Its tables are too fast for their statistics: each statement
-/// finds its rows by index.
+/// Connections of the delivery worker. Its tables change faster than their statistics, so each statement is made to find
+/// its rows by index.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// For what it asks now and then, planned for what is asked.
+    /// Pool for occasional queries, which are planned for their parameters.
     pub pool: PgPool,
-    /// For claiming, which planning would make a third slower (measured: 2.1 ms beside 5.7 ms for 100 deliveries).
+    /// Connection for claims. Planning would make claims a third slower (measured: 2.1 ms of planning, 5.7 ms to claim
+    /// 100 deliveries).
     pub claims: Line,
-    /// For recording results.
+    /// Connection for recording the results of attempts.
     pub results: Line,
 }
 
-/// For the delivery worker.
+/// Returns the connections of the delivery worker.
 pub fn delivery(options: &PgConnectOptions) -> Delivery {
-    // One node claims at a time: one that freezes gives that up to another.
+    // Only one node claims at a time. A short idle timeout lets another node take over from one that freezes.
     let options = |name, mode| {
         let options = options.clone().options(BY_KEY).options([("plan_cache_mode", mode), ("jit", "off")]);
         patient(&options, name, "3000")
@@ -140,20 +142,20 @@ pub fn delivery(options: &PgConnectOptions) -> Delivery {
     }
 }
 
-/// For fulfilment, so that slow reads do not keep it from its work.
+/// Returns the pool for fulfilment. It is separate so that slow reads do not block fulfilment.
 pub fn work(options: &PgConnectOptions) -> PgPool {
     general(options, "rewards-ledger fulfilment", WORK_CONNECTIONS)
 }
 
-/// For keys and rate limits, which every request asks for. A crash of the database may forget the
-/// last requests that were counted, a node's nothing: so nobody waits for the disk.
+/// Returns the connection for keys and rate limits, which every request needs. Commits are asynchronous, so no request
+/// waits for the disk: a crash of the database may forget the last counted requests, a crash of a node forgets none.
 pub fn gate(options: &PgConnectOptions) -> Line {
     let options = runtime(options, "rewards-ledger gate").options([
-        ("jit", "off"), // it would take longer than the statement
+        ("jit", "off"), // JIT compilation would take longer than the statement
         ("idle_in_transaction_session_timeout", "3000"),
         ("synchronous_commit", "off"),
     ]);
-    // By whole keys of tables that nothing but the number of clients makes grow: planned once.
+    // These statements use complete keys of tables that grow only with the number of clients, so they are planned once.
     Line { plans_are_kept: true, ..Line::new(connector(options.options(BY_KEY), QUICK)) }
 }
 
@@ -161,23 +163,23 @@ fn general(options: &PgConnectOptions, name: &'static str, connections: u32) -> 
     PgPool::new(connector(patient(options, name, "10000"), STEADY), connections)
 }
 
-/// With how long a transaction may be idle, in milliseconds.
+/// Adds the longest idle time of a transaction, in milliseconds.
 fn patient(options: &PgConnectOptions, name: &'static str, idle: &'static str) -> PgConnectOptions {
     runtime(options, name).options([("idle_in_transaction_session_timeout", idle), ("synchronous_commit", "on")])
 }
 
-/// For the projection `deliveries`. A crash of the database may take its last commits back, rows and
-/// checkpoint together: they are made again from the log, so nobody waits for the disk.
+/// Returns the connection for the projection `deliveries`. Commits are asynchronous. A crash of the database may undo the
+/// last ones, rows and checkpoint together; the projector then repeats them from the log.
 pub fn projector(options: &PgConnectOptions) -> Line {
     catching_up(options, "rewards-ledger projector")
 }
 
-/// The same for the counts of lists and the daily totals.
+/// Returns the connection for the counts of lists and the daily totals, with asynchronous commits as for `deliveries`.
 pub fn totals(options: &PgConnectOptions) -> Line {
     catching_up(options, "rewards-ledger totals")
 }
 
-/// The same for the transparency log's tree.
+/// Returns the connection for the transparency log's tree, with asynchronous commits as for `deliveries`.
 pub fn tree(options: &PgConnectOptions) -> Line {
     catching_up(options, "rewards-ledger tree")
 }
@@ -185,19 +187,19 @@ pub fn tree(options: &PgConnectOptions) -> Line {
 fn catching_up(options: &PgConnectOptions, name: &'static str) -> Line {
     let options = runtime(options, name).options([
         ("jit", "off"),
-        // A frozen node gives its projection up to another one.
+        // A node that freezes loses its projection to another node.
         ("idle_in_transaction_session_timeout", "3000"),
         ("synchronous_commit", "off"),
     ]);
     Line::new(connector(options.options(BY_KEY), STEADY))
 }
 
-/// For a writer. A node that freezes while it holds the head loses it after two seconds.
+/// Returns the connector for a writer. A node that freezes while it holds the head loses it after two seconds.
 pub fn writer(options: &PgConnectOptions, shard: ShardId) -> Connector {
     writing(options, shard, "rewards-ledger writer")
 }
 
-/// For what a writer reads while its last batch is being written.
+/// Returns the connector for the writer's reads while its previous batch is being written.
 pub fn writer_reading(options: &PgConnectOptions, shard: ShardId) -> Connector {
     writing(options, shard, "rewards-ledger writer ahead")
 }
@@ -215,37 +217,38 @@ fn writing(options: &PgConnectOptions, shard: ShardId, name: &'static str) -> Co
     connector(options, PROMPT)
 }
 
-/// For NOTIFY: what it commits need not be on disk.
+/// Returns the connection for NOTIFY. Its commits need not be on disk.
 pub fn notifier(options: &PgConnectOptions) -> Line {
     let options = runtime(options, "rewards-ledger notifier").options([("synchronous_commit", "off")]);
     Line { plans_are_kept: true, ..Line::new(connector(options, QUICK)) }
 }
 
-/// For LISTEN, on a connection of sqlx's own: its answers are not awaited, so who listens has to notice when they stop.
+/// Returns the options for LISTEN. sqlx makes this connection itself and sets no deadlines, so the listener must detect
+/// silence.
 pub fn listener(options: &PgConnectOptions) -> PgConnectOptions {
     runtime(options, "rewards-ledger listener").options([("statement_timeout", QUICK.statement)])
 }
 
-/// Single codes of a state that passes.
+/// Individual error codes of transient states.
 const PASSING: [&str; 7] = [
     READ_ONLY, "25P03", // a transaction was idle for too long
     "25P04", // a transaction took too long
     "26000", // the connection has lost a prepared statement
-    "3D000", // the database is not there
-    "55000", // it takes no connections
-    "55P03", // a lock was not to be had
+    "3D000", // the database does not exist
+    "55000", // the database accepts no connections
+    "55P03", // a lock was not available in time
 ];
 
-/// The database takes no writes: it was demoted, or an operator wants it so.
+/// Error code for a database that refuses writes: it was demoted, or an operator made it read-only.
 pub const READ_ONLY: &str = "25006";
 
-/// Whether the fault lies with the state of the database or of the connection rather than with what was asked, so that
-/// asking again may do: connection, who may connect, resources, an operator's intervention, system errors, serialisation,
-/// locks that were not to be had in time, and single codes ([`PASSING`]). Not XX000, an internal error: a command may be
-/// what provokes it, and would be asked again and again.
+/// Returns whether an error is transient: its cause is the state of the database or the connection, not the statement, so
+/// that retrying can succeed. Covers errors of the connection, authorization, resources, operator intervention, the
+/// system, serialization, locks, and the individual codes in [`PASSING`]. Excludes XX000, an internal error: a command
+/// may provoke it, and would be retried again and again.
 pub fn is_passing(error: &sqlx::Error) -> bool {
     match error {
-        // A new connection prepares the statement anew.
+        // A new connection prepares the statement again.
         sqlx::Error::Database(_) if is_plan_outdated(error) => true,
         sqlx::Error::Database(refusal) => refusal.code().is_some_and(|code| {
             matches!(code.get(..2), Some("08" | "28" | "40" | "53" | "57" | "58")) || PASSING.contains(&&*code)
@@ -260,10 +263,10 @@ pub fn is_passing(error: &sqlx::Error) -> bool {
     }
 }
 
-/// When a connection's plans were made. Tables grow by thousands of rows a second, and a plan that
-/// was made while one was empty scans all of it (measured: 1.8 ms for one idempotency look-up), so
-/// `DISCARD PLANS` is due every second. Not when the log has doubled: tables that are new in an old
-/// log kept their first plans for half a minute (16 connections made 441 orders/s instead of 1,955).
+/// Time at which a connection made its plans. Tables grow by thousands of rows a second. A plan that was made while a
+/// table was empty scans all of it (measured: 1.8 ms for one lookup of an idempotency key), so `DISCARD PLANS` is due
+/// every second. Waiting for the log to double is not enough: tables that were new in an old log kept their first plans
+/// for half a minute, and 16 connections made 441 orders/s instead of 1,955.
 #[derive(Debug)]
 pub struct Plans(Instant);
 
@@ -276,7 +279,7 @@ impl Default for Plans {
 impl Plans {
     const KEPT: Duration = Duration::from_secs(1);
 
-    /// True once a second: the plans are to be discarded now.
+    /// Returns true once a second, when the plans must be discarded.
     pub fn are_stale(&mut self) -> bool {
         let is_stale = self.0.elapsed() >= Self::KEPT;
         if is_stale {
@@ -286,14 +289,14 @@ impl Plans {
     }
 }
 
-/// One connection of its own, for one user at a time. A pool asks its connections before and after each use whether
-/// they are well: two more round trips for a statement. Here one that has not been used for a while is asked before, and
-/// one whose use did not end well is closed.
+/// A single connection that one user at a time holds. A pool checks its connections before and after each use, which
+/// costs two more round trips per statement. This type checks the connection only after it was idle for a while. It
+/// closes a connection whose use failed.
 #[derive(Clone, Debug)]
 pub struct Line {
     connector: Connector,
     kept: Arc<Mutex<Option<Kept>>>,
-    /// Whether they are not made anew every second.
+    /// Whether plans are kept for ever instead of being discarded every second.
     plans_are_kept: bool,
 }
 
@@ -304,8 +307,8 @@ struct Kept {
     plans: Plans,
 }
 
-/// The connection of a [`Line`], in use. It is closed when this is dropped: say [`keep`](Held::keep) where no
-/// transaction is left open and every answer has been read.
+/// Guard of a [`Line`]'s connection. Dropping it closes the connection. Call [`keep`](Held::keep) instead when no
+/// transaction is open and all results have been read.
 #[derive(Debug)]
 pub struct Held {
     place: OwnedMutexGuard<Option<Kept>>,
@@ -317,10 +320,10 @@ impl Line {
         Line { connector, kept: Arc::default(), plans_are_kept: false }
     }
 
-    /// The connection, when nobody else has it.
+    /// Waits until no other task holds the connection, and returns it.
     ///
     /// # Errors
-    /// [`sqlx::Error::PoolTimedOut`] after five seconds, and what connecting ends in.
+    /// Returns [`sqlx::Error::PoolTimedOut`] after five seconds, or the error of connecting.
     pub async fn acquire(&self) -> Result<Held, sqlx::Error> {
         tokio::time::timeout(TO_CONNECT, self.hold()).await.unwrap_or_else(|_| {
             tracing::warn!(connection = self.connector.name(), deadline = ?TO_CONNECT, "no usable database connection within the deadline");
@@ -347,7 +350,7 @@ impl Line {
         Ok(Held { place, kept })
     }
 
-    /// Whether an idle connection is still there.
+    /// Returns whether an idle connection still works.
     async fn answers(&self, connection: &mut PgConnection) -> bool {
         match tokio::time::timeout(CHECK_DEADLINE, connection.ping()).await {
             Ok(answered) => answered.is_ok(),
@@ -361,7 +364,7 @@ impl Line {
 }
 
 impl Held {
-    /// Keeps the connection for who comes next, if all is well with it.
+    /// Keeps the connection for the next user, unless it is broken.
     pub fn keep(mut self) {
         if self.kept.connection.is_broken() {
             return;
@@ -385,11 +388,11 @@ impl DerefMut for Held {
     }
 }
 
-/// What asks the database, but not for longer than this. The server's own limits end a statement; this ends the wait
-/// for a server that is gone without a word.
+/// Runs a database operation with a timeout. The server's own limits end a statement; this timeout ends the wait for a
+/// server that has disappeared.
 ///
 /// # Errors
-/// An I/O error when the time is over.
+/// Returns an I/O error when the time is over.
 pub async fn within<T, E: From<sqlx::Error>>(limit: Duration, asking: impl Future<Output = Result<T, E>>) -> Result<T, E> {
     let is_over = |_| E::from(sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, "the database does not answer")));
     tokio::time::timeout(limit, asking).await.map_err(is_over)?

@@ -1,12 +1,12 @@
-//! The contract step of a rolling upgrade: what changes under statements of older nodes, and so waits until none runs.
+//! Contract step of a rolling upgrade: changes that would break statements of older nodes, so they wait until none runs.
 //!
-//! Text keys get the collation "C". A unique index over text that is ordered as libc or ICU says is broken by a server with
-//! another version of that library: it looks for a key in the wrong place, and takes a second one. Bytes have one order.
-//! Equality is the same under both, so the keys stay as unique as they are.
+//! Text keys get the collation "C". A server with another version of libc or ICU breaks a unique index over text that is
+//! ordered by that library: it looks for a key in the wrong place, and accepts a duplicate. Bytes have only one order.
+//! Both collations have the same equality, so the keys stay unique.
 //!
-//! Each index is made a second time under "C" while the service goes on, and then takes the place of the first one in a
-//! transaction that only changes the catalogue. Nodes of this release make their statements anew when one is refused
-//! because a column's collation has changed (0A000).
+//! Each index is built a second time under "C" while the service works. A transaction that changes only the catalogue
+//! then replaces the first index by the second. A node of this release prepares a statement again when it fails because a
+//! column's collation has changed (0A000).
 
 use std::time::Duration;
 
@@ -17,26 +17,27 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, FromRow, PgConnection, PgE
 use super::migration::{Attempts, LOCK_TIMEOUT, PATIENCE, lock, set_lock_timeout};
 use super::schema::SchemaError;
 
-/// A unique index that depends on a collation of libc or ICU. All names are quoted.
+/// A unique index that depends on a collation of libc or ICU. All names are quoted as SQL identifiers.
 #[derive(Clone, Debug, FromRow)]
 struct Dependent {
     schema: String,
     table: String,
-    /// Without its schema.
+    /// Name without the schema.
     name: String,
-    /// Columns and their collations, as CREATE INDEX has them.
+    /// Columns with their collations, in the syntax of CREATE INDEX.
     keys: String,
-    /// `ALTER COLUMN … TYPE …` for each column that gets the collation; none of an index on some of the rows.
+    /// `ALTER COLUMN … TYPE …` for each column that gets the collation. None for a partial index.
     alterations: Option<String>,
-    /// ` WHERE …`, or nothing.
+    /// ` WHERE …` of a partial index, or an empty text.
     condition: String,
-    /// `PRIMARY KEY` or `UNIQUE`, if a constraint owns it.
+    /// `PRIMARY KEY` or `UNIQUE`, if a constraint owns the index.
     constraint: Option<String>,
-    /// Foreign keys that refer to it: table, name, definition.
+    /// Foreign keys that refer to the index: table, name and definition of each.
     referring: Vec<String>,
 }
 
-/// Of PostgreSQL 14 the providers of a database's own collation are not in the catalogue; it has libc's alone.
+/// Query for the dependent indexes. The catalogue of PostgreSQL 14 has no provider of a database's own collation; there
+/// it is always libc.
 const DEPENDENT: &str = r#"
     WITH own AS (
         SELECT CASE coalesce(to_jsonb(d)->>'datlocprovider', 'c') WHEN 'c' THEN d.datcollate IN ('C', 'POSIX') WHEN 'b' THEN true ELSE false END AS is_bytes
@@ -65,14 +66,14 @@ const DEPENDENT: &str = r#"
     GROUP BY n.nspname, t.oid, t.relname, c.oid, c.relname, i.indrelid, i.indpred::text, i.indpred HAVING bool_or(k.depends)
     ORDER BY 2, 3"#;
 
-/// The unique indexes that a server with another libc or ICU breaks: those that [`contract`] is for.
+/// Returns the unique indexes that a server with another libc or ICU would break. [`contract`] replaces them.
 pub async fn dependent(db: impl PgExecutor<'_>) -> Result<Vec<String>, sqlx::Error> {
     let found: Vec<Dependent> = sqlx::query_as(DEPENDENT).fetch_all(db).await?;
     Ok(found.into_iter().map(|index| format!("{}.{}", index.schema, index.name)).collect())
 }
 
-/// Contracts the schema, while nodes of this release work. Returns the indexes that were replaced. What was replaced before
-/// an error stays, and the next run goes on there.
+/// Contracts the schema while nodes of this release work. Returns the replaced indexes. After an error, the replaced
+/// indexes stay, and the next run continues.
 pub async fn contract(options: &PgConnectOptions, patience: Duration) -> Result<Vec<String>, SchemaError> {
     let mut connection = options.clone().application_name("rewards-ledger migrate").connect().await?;
     lock(&mut connection, patience).await?;
@@ -82,7 +83,7 @@ pub async fn contract(options: &PgConnectOptions, patience: Duration) -> Result<
         let name = format!("{}.{}", index.schema, index.name);
         tracing::info!(index = %name, "giving a unique index the collation C");
         index.build(&mut connection, patience).await?;
-        let waits_for = format!("the replacement of {name} waits for a lock");
+        let waits_for = format!("the replacement of {name} is waiting for a lock");
         let mut attempts = Attempts::new(patience);
         while let Err(error) = index.swap(&mut connection).await {
             attempts.pause(MigrateError::Execute(error), &waits_for, &mut connection).await?;
@@ -90,13 +91,13 @@ pub async fn contract(options: &PgConnectOptions, patience: Duration) -> Result<
         index.settle(&mut connection).await?;
         replaced.push(name);
     }
-    // Also those that a run left unchecked because it ended between `swap` and `settle`.
+    // Includes foreign keys that an earlier run left unvalidated because it ended between `swap` and `settle`.
     validate_foreign_keys(&mut connection).await?;
     connection.close().await?;
     Ok(replaced)
 }
 
-/// Checks the rows of every foreign key that is not valid yet, which keeps nobody out.
+/// Validates every foreign key that is not valid yet, without blocking other sessions.
 async fn validate_foreign_keys(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     let unchecked: Vec<(String, String)> = sqlx::query_as(
         "SELECT conrelid::regclass::text, quote_ident(conname) FROM pg_constraint
@@ -111,22 +112,22 @@ async fn validate_foreign_keys(connection: &mut PgConnection) -> Result<(), sqlx
     set_lock_timeout(connection, LOCK_TIMEOUT).await
 }
 
-/// Safe for each of these: what is put into a statement comes quoted from the catalogue.
+/// Executes a statement built from names. Safe for all callers: the names come quoted from the catalogue.
 async fn execute(connection: &mut PgConnection, statement: String) -> Result<(), sqlx::Error> {
     sqlx::raw_sql(AssertSqlSafe(statement)).execute(connection).await?;
     Ok(())
 }
 
 impl Dependent {
-    /// The name of the second index, until it takes the first one's.
+    /// Returns the name of the second index until it takes the first one's.
     fn second(&self) -> String {
         format!("\"{}_in_bytes\"", self.name.trim_matches('"'))
     }
 
-    /// Makes the second index. One that an interrupted run has left unfinished goes first.
+    /// Builds the second index. First drops one that an interrupted run has left unfinished.
     async fn build(&self, connection: &mut PgConnection, patience: Duration) -> Result<(), sqlx::Error> {
         let (schema, second) = (&self.schema, self.second());
-        // It keeps nobody out while it waits.
+        // Building blocks nobody while it waits.
         set_lock_timeout(connection, patience).await?;
         let is_unfinished: bool =
             sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass($1) AND NOT indisvalid)")
@@ -142,9 +143,9 @@ impl Dependent {
         set_lock_timeout(connection, LOCK_TIMEOUT).await
     }
 
-    /// Puts the second index in the first one's place. The columns get the collation with it, so that statements that do not
-    /// name it find the index; none of this reads the table. An index on some of the rows would be built again for that:
-    /// its statements name the collation.
+    /// Replaces the first index by the second. The columns get the collation too, so that statements that do not name it
+    /// use the index. None of this reads the table. The columns of a partial index keep their collation, because changing
+    /// it would rebuild the index; statements that use it name the collation.
     async fn swap(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
         let Dependent { schema, table, name, .. } = self;
         let mut statements = vec!["BEGIN".to_owned(), format!("LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")];
@@ -173,7 +174,8 @@ impl Dependent {
         outcome
     }
 
-    /// Checks foreign keys again, which keeps nobody out, and makes the statistics that went with the old collation.
+    /// Validates foreign keys again without blocking other sessions, and recreates the statistics lost with the old
+    /// collation.
     async fn settle(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
         validate_foreign_keys(connection).await?;
         set_lock_timeout(connection, PATIENCE).await?;

@@ -1,38 +1,37 @@
-//! What is forgotten: idempotency keys, after 24 hours; rate limits' windows and blocks, once they are
-//! over.
+//! Deletion of expired rows: idempotency keys after 24 hours, and rate-limit windows and IP blocks after they end.
 
 use ledger_database::PgPool;
 
-/// Rows in one statement, so that no transaction is long.
+/// Number of rows per statement, so that no transaction is long.
 const BATCH_ROWS: i64 = 1_000;
 
-/// Walks over the table of idempotency keys, page after page and again from its beginning, and deletes those that are older
-/// than 24 hours. A key's row takes the place of one that was deleted, so its place says nothing of its age, and an
-/// index of ages would cost every order an entry.
+/// Scans the table of idempotency keys page by page, starting over at its end, and deletes keys older than 24 hours. A
+/// new key's row takes the place of a deleted one, so a row's place says nothing about its age. An index by age would
+/// cost every order one more index entry.
 #[derive(Debug, Default)]
 pub struct KeyWalk {
-    /// Where it goes on.
+    /// First page of the next step.
     page: i64,
 }
 
-/// What a step of a [`KeyWalk`] did.
+/// Result of one step of a [`KeyWalk`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyStep {
     pub deleted: u64,
-    /// How many pages the table has.
+    /// Number of pages in the table.
     pub pages: i64,
-    /// Whether the next step begins again.
+    /// Whether the next step starts at the beginning of the table.
     pub is_end: bool,
 }
 
 impl KeyWalk {
-    /// Pages of 8 KiB in one statement.
+    /// Number of pages of 8 KiB per statement.
     pub const STEP_PAGES: i64 = 1_000;
 
-    /// The next pages.
+    /// Deletes the expired keys in the next pages.
     ///
     /// # Errors
-    /// The database's; the walk goes on where it was.
+    /// Returns the database's error. The next call then repeats the same pages.
     pub async fn step(&mut self, pool: &PgPool) -> Result<KeyStep, sqlx::Error> {
         let end = self.page + Self::STEP_PAGES;
         let (deleted, pages): (i64, i64) = sqlx::query_as(
@@ -54,7 +53,7 @@ impl KeyWalk {
     }
 }
 
-/// Deletes a batch of windows that have closed. Returns how many it were, and whether there may be
+/// Deletes a batch of rate-limit windows that have closed. Returns the number of deleted rows, and whether there may be
 /// more.
 pub async fn purge_rate_windows(pool: &PgPool) -> Result<(u64, bool), sqlx::Error> {
     let done = sqlx::query(
@@ -67,7 +66,7 @@ pub async fn purge_rate_windows(pool: &PgPool) -> Result<(u64, bool), sqlx::Erro
     Ok((done.rows_affected(), done.rows_affected() == BATCH_ROWS.unsigned_abs()))
 }
 
-/// Deletes a batch of blocks that have ended; as above.
+/// Deletes a batch of IP blocks that have ended. Returns the number of deleted rows, and whether there may be more.
 pub async fn purge_ip_blocks(pool: &PgPool) -> Result<(u64, bool), sqlx::Error> {
     let done = sqlx::query(
         "DELETE FROM ip_blocks WHERE ip IN (

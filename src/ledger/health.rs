@@ -1,6 +1,6 @@
-//! The deliveries' health: every event has its delivery to each webhook that was subscribed at its
-//! position, in a state that is final or scheduled. Computed from the log, by its own walk over it: up to
-//! where the projection has come, and beyond it up to a minute ago, so that a projection that stands still shows.
+//! Health check of deliveries: every event has a delivery to each webhook that was subscribed at its position, in a state
+//! that is final or scheduled. The check walks the log itself. It covers the log up to the projection's checkpoint, and
+//! beyond it up to one minute ago, so that a projection that stands still is noticed.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -20,26 +20,27 @@ use super::connect;
 use super::reader::{self, ReadError};
 use crate::telemetry::Metrics;
 
-/// Between looks. So a node that starts checks 50,000 events a second until it has caught up.
+/// Pause between two pages while catching up: a node that starts checks 50,000 events a second.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Between looks once there is nothing new.
+/// Pause between two checks once the log has no new events.
 const IDLE: Duration = Duration::from_secs(5);
-/// How long the database may take for a look: longer than it lets a statement run.
+/// Timeout of one check. Longer than the database's statement timeout.
 const ANSWERED: Duration = Duration::from_secs(30);
-/// An event that is older, and not projected, is without its deliveries. In seconds, by the database's clock.
+/// Time after which an event must be projected, in seconds by the database's clock. Later, its deliveries count as
+/// missing.
 const SOON: f64 = 60.0;
 
-/// What is due, or leased, no sooner than so many seconds from now is not scheduled: retries wait eight hours at most, so
-/// it is of a clock that was set back since, and nobody would claim it until then.
+/// Latest start of an attempt or end of a lease that counts as scheduled, in seconds from now. Retries wait eight hours
+/// at most, so a later time stems from a clock that was set back since. No worker would claim the delivery until then.
 pub const BEYOND: f64 = 12.0 * 3600.0;
 
-/// How much is looked at at once, and remembered.
+/// Limits of a follower's pages and memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Events in one look: a page is one short statement.
+    /// Number of events per page, which is one short statement.
     pub events: i64,
-    /// So many missing deliveries are looked for again at each look. Those beyond them are counted, and looked for again,
-    /// from the first page of theirs, once some of these are there.
+    /// Number of missing deliveries that are checked again with each page. Missing deliveries beyond that are only
+    /// counted. They are checked again, starting at their first page, once some of the remembered ones have appeared.
     pub remembered: usize,
 }
 
@@ -49,18 +50,18 @@ impl Default for Bounds {
     }
 }
 
-/// How many deliveries the log calls for, and what has become of them.
+/// Number of deliveries that the log requires, by their state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, FromRow)]
 pub struct Health {
     pub expected: i64,
-    /// Delivered or failed.
+    /// Number of delivered or finally failed deliveries.
     pub settled: i64,
-    /// Pending, with an attempt to come, and soon enough.
+    /// Number of pending deliveries with an attempt ahead that is not too late.
     pub scheduled: i64,
 }
 
 impl Health {
-    /// Deliveries that are not there, or that nobody will ever attempt.
+    /// Returns the number of deliveries that do not exist, or that no worker will ever attempt.
     pub fn missing(self) -> i64 {
         self.expected - self.settled - self.scheduled
     }
@@ -77,11 +78,11 @@ impl AddAssign for Health {
 impl fmt::Display for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Health { expected, settled, scheduled } = self;
-        write!(f, "{expected} deliveries are called for: {settled} are final, {scheduled} scheduled, {} missing", self.missing())
+        write!(f, "the log requires {expected} deliveries: {settled} final, {scheduled} scheduled, {} missing", self.missing())
     }
 }
 
-/// The health of the deliveries that a fold has made into temporary tables.
+/// Returns the health of the deliveries that a fold has written to temporary tables.
 pub async fn of_folded(conn: &mut PgConnection, shard: ShardId) -> Result<Health, sqlx::Error> {
     sqlx::query_as(
         "SELECT count(*) AS expected, count(*) FILTER (WHERE s.status IN ('delivered', 'failed')) AS settled,
@@ -101,11 +102,11 @@ pub async fn of_folded(conn: &mut PgConnection, shard: ShardId) -> Result<Health
     .await
 }
 
-/// Up to which position there have to be deliveries: as far as the projection has come, and as far as
-/// it should have come by now if it stands still.
+/// Returns the position up to which deliveries must exist: the projection's checkpoint, or the last event that is more
+/// than one minute old if that is later.
 ///
 /// # Errors
-/// The database's.
+/// Returns the database's error.
 pub async fn due(conn: &mut PgConnection, shard: ShardId) -> Result<Position, sqlx::Error> {
     let checkpoint = deliveries::checkpoint(&mut *conn, shard).await?;
     let head = reader::head(&mut *conn, shard).await?;
@@ -117,27 +118,28 @@ pub async fn due(conn: &mut PgConnection, shard: ShardId) -> Result<Position, sq
     Ok(checkpoint.max(reader::first_at(conn, shard, soon, head).await? - 1))
 }
 
-/// Follows a shard's log and keeps the figure.
+/// Follows a shard's log, and counts required and missing deliveries.
 #[derive(Clone, Debug)]
 pub struct Follower {
     pool: PgPool,
     shard: ShardId,
     bounds: Bounds,
-    /// Up to where it has looked, and the event there.
+    /// Last position that was checked. `last_event` is the event at this position.
     position: Position,
     last_event: Option<Uuid>,
     audience: HashMap<WebhookId, Webhook>,
     /// Accounts that have a webhook.
     listening: HashSet<AccountId>,
     expected: i64,
-    /// What was not there, or stuck, when it was last looked at.
+    /// Deliveries that were missing or stuck at the last check.
     missing: Vec<(Uuid, WebhookId)>,
-    /// Missing ones beyond those that are remembered, and this follower as it was before it found the first of them.
+    /// Number of missing deliveries beyond the remembered ones. `before_beyond` is this follower before it found the
+    /// first of them.
     beyond: i64,
     before_beyond: Option<Box<Follower>>,
 }
 
-/// What the log says of a position, beside what is decoded only for webhooks.
+/// Columns of an event. Only webhooks' events are loaded and decoded completely.
 #[derive(FromRow)]
 struct Line {
     position: Position,
@@ -164,30 +166,31 @@ impl Follower {
         }
     }
 
-    /// Up to which position it has looked.
+    /// Returns the last position that was checked.
     pub fn position(&self) -> Position {
         self.position
     }
 
-    /// Deliveries that the log calls for up to there: one for each event and subscribed webhook.
+    /// Returns the number of deliveries that the log requires up to that position: one for each event and subscribed
+    /// webhook.
     pub fn expected(&self) -> i64 {
         self.expected
     }
 
-    /// How many of them are not there, or in a state that is neither final nor scheduled.
+    /// Returns the number of these deliveries that do not exist, or are neither final nor scheduled.
     pub fn missing(&self) -> i64 {
         i64::try_from(self.missing.len()).unwrap_or(i64::MAX).saturating_add(self.beyond)
     }
 
-    /// Looks at the next events, never beyond what is [`due`], and again at what was missing.
-    /// Returns whether there may be more. Starts over where the log does not go on from what it has looked at: after a
-    /// failover that lost commits.
+    /// Checks the next page of events, never beyond [`due`], and the missing deliveries again. Returns whether there may
+    /// be more events. Starts over if the log does not continue from the last checked event, as after a failover that
+    /// lost commits.
     pub async fn once(&mut self) -> Result<bool, ReadError> {
         if self.event_at(self.position).await? != self.last_event {
             tracing::warn!(
                 shard = self.shard,
                 after = self.position,
-                "the log does not go on from where it stood: all of it is looked at again"
+                "the log does not continue from the last checked event; checking all of it again"
             );
             *self = Follower::new(self.pool.clone(), self.shard, self.bounds);
         }
@@ -197,13 +200,13 @@ impl Follower {
         Ok(due > self.position)
     }
 
-    /// What is found counts once all of it is: a look that is given up changes nothing.
+    /// Checks a page. Stores all results at the end, so that a cancelled check changes nothing.
     async fn look(&mut self, to: Position) -> Result<(), ReadError> {
         let mut called_for = self.missing.clone();
         let mut audience = self.audience.clone();
         let mut last_event = self.last_event;
         if to > self.position {
-            // Before the events: should the log go back meanwhile, the next look finds another event there.
+            // Read this before the events: if the log is set back in between, the next check finds another event here.
             last_event = self.event_at(to).await?;
             self.call_for(to, &mut audience, &mut called_for).await?;
         }
@@ -232,13 +235,13 @@ impl Follower {
             .await
     }
 
-    /// Where to look again for those beyond, now that some of what is remembered is there.
+    /// Returns the follower that counts the deliveries beyond again, once some of the remembered ones have appeared.
     fn where_to_look_again(&mut self) -> Option<Follower> {
         let is_mended = self.missing.len() < self.bounds.remembered;
         self.before_beyond.take_if(|_| is_mended).map(|follower| *follower)
     }
 
-    /// Which deliveries the events up to a position call for.
+    /// Adds the deliveries that the events up to a position require.
     async fn call_for(
         &self,
         to: Position,
@@ -275,8 +278,8 @@ impl Follower {
                         match stored.decode() {
                             Ok(recorded) if matches!(recorded.event, Event::Webhook(_)) => webhooks::fold(audience, &recorded),
                             Ok(_) => {}
-                            // It hides nothing of all the others: `verify` names it.
-                            Err(error) => tracing::error!(shard = self.shard, %error, "a webhook's event cannot be read"),
+                            // An unreadable event must not stop the check of all others. `verify` reports it.
+                            Err(error) => tracing::error!(shard = self.shard, %error, "failed to decode an event of a webhook"),
                         }
                     }
                 }
@@ -285,18 +288,18 @@ impl Follower {
         Ok(())
     }
 
-    /// Those that are not there, or in a state that is neither final nor scheduled.
+    /// Returns the deliveries that do not exist, or are neither final nor scheduled.
     async fn missing_of(&self, called_for: &[(Uuid, WebhookId)]) -> Result<Vec<(Uuid, WebhookId)>, sqlx::Error> {
         let (events, webhooks): (Vec<Uuid>, Vec<WebhookId>) = called_for.iter().copied().unzip();
         sqlx::query_as(
             "SELECT c.event_id, c.webhook_id FROM unnest($2::uuid[], $3::bigint[]) WITH ORDINALITY AS c (event_id, webhook_id, n)
-             -- A look for each, whatever the statistics: there are far more deliveries than are asked for.
+             -- -- One index lookup for each, whatever the statistics: there are far more deliveries than are asked for.
              LEFT JOIN LATERAL (SELECT id FROM deliveries WHERE shard_id = $1 AND event_id = c.event_id AND webhook_id = c.webhook_id
                 AND replay_id = 0 LIMIT 1) AS d ON true
              LEFT JOIN LATERAL (SELECT status, attempt_count, next_attempt_at, leased_until FROM delivery_state
                 WHERE shard_id = $1 AND delivery_id = d.id LIMIT 1) AS s ON true
              WHERE s.status IS NULL OR (s.status = 'pending' AND (
-                -- Nobody claims it, or could send it.
+                -- -- No worker claims it, or could send it.
                 (s.attempt_count >= 5 AND s.leased_until IS NULL)
                 OR greatest(s.next_attempt_at, s.leased_until) >= clock_timestamp() + make_interval(secs => $4)
                 OR NOT EXISTS (SELECT FROM webhook_envelopes e WHERE e.shard_id = $1 AND e.event_id = c.event_id AND e.payload IS NOT NULL)
@@ -312,13 +315,13 @@ impl Follower {
     }
 }
 
-/// Keeps a shard's figure. One follower stands at the end of what is due; another one goes over the log from
-/// its beginning, a page at a time, for what was there once may be lost later.
+/// Counts the missing deliveries of a shard. One follower stays at the end of the due events. A second one repeatedly
+/// checks the log from its beginning, a page at a time, because deliveries that once existed may be lost later.
 #[derive(Debug)]
 pub struct Watch {
     newest: Follower,
     again: Follower,
-    /// The other one has begun where more was missing than the first one remembers: it is not to take its time.
+    /// Whether the second follower recounts deliveries that the first one does not remember, so it must not pause.
     is_recounting: bool,
 }
 
@@ -328,27 +331,27 @@ impl Watch {
         Watch { again: newest.clone(), newest, is_recounting: false }
     }
 
-    /// Up to where the figure goes.
+    /// Returns the last position that the figures cover.
     pub fn position(&self) -> Position {
         self.newest.position()
     }
 
-    /// [`Follower::expected`] up to there.
+    /// Returns [`Follower::expected`] up to that position.
     pub fn expected(&self) -> i64 {
         self.newest.expected()
     }
 
-    /// [`Follower::missing`], whichever of the two has found more.
+    /// Returns [`Follower::missing`] of the follower that has found more.
     pub fn missing(&self) -> i64 {
         self.newest.missing().max(self.again.missing())
     }
 
-    /// Looks at the next events, or when there are none again at a page of old ones. Returns whether there may be
-    /// more that should be looked at soon.
+    /// Checks the next events, or a page of old events if there are no new ones. Returns whether there may be more to
+    /// check soon.
     ///
     /// # Errors
-    /// The database's, and a log that cannot be read: what is new is not known then. Old pages that cannot be looked at
-    /// again take nothing from what is.
+    /// Returns the database's error, or an error for an unreadable log: then the state of new events is unknown. A failed
+    /// check of old events is only logged.
     pub async fn once(&mut self) -> Result<bool, ReadError> {
         if connect::within(ANSWERED, self.newest.once()).await? {
             return Ok(true);
@@ -363,14 +366,14 @@ impl Watch {
         match connect::within(ANSWERED, self.again.once()).await {
             Ok(true) => {}
             Ok(false) => {
-                // It has come as far, so from now on it is the one that follows.
+                // The second follower has caught up, so it becomes the one that stays at the end.
                 let anew = Follower::new(self.again.pool.clone(), self.again.shard, self.again.bounds);
                 self.newest = std::mem::replace(&mut self.again, anew);
                 self.is_recounting = false;
             }
             Err(error) => {
                 let (shard, after) = (self.again.shard, self.again.position);
-                tracing::warn!(shard, after, %error, "old deliveries cannot be looked at again");
+                tracing::warn!(shard, after, %error, "failed to check old deliveries again; retrying");
                 return Ok(false);
             }
         }
@@ -378,7 +381,7 @@ impl Watch {
     }
 }
 
-/// Keeps the figure of every shard as a metric, until told to stop. While it is not known, none is shown.
+/// Publishes the figures of every shard as metrics until stopped. Publishes none while they are unknown.
 pub async fn run(pool: PgPool, shards: Vec<ShardId>, metrics: Metrics, stop: CancellationToken) {
     let mut watches: Vec<(ShardId, Watch)> =
         shards.into_iter().map(|shard| (shard, Watch::new(pool.clone(), shard, Bounds::default()))).collect();
@@ -396,7 +399,7 @@ pub async fn run(pool: PgPool, shards: Vec<ShardId>, metrics: Metrics, stop: Can
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(shard, %error, "the deliveries' health cannot be looked at");
+                    tracing::warn!(shard, %error, "failed to check the health of deliveries; retrying");
                     metrics.called_for_is_unknown(*shard);
                 }
             }

@@ -1,8 +1,8 @@
-//! How things were: an order or a wallet as of any position or time of the log.
+//! Past states: an order or a wallet as of any position or time of the log.
 //!
-//! What was is the fold of the events up to there, by the one `evolve`; nothing is kept for it.
-//! Versions of a stream are dense and their positions only grow, so where a stream stood is found
-//! by bisection over the log's own keys.
+//! A past state is the fold of the events up to that position, by the same `evolve`; no extra data is stored for it. The
+//! versions of a stream are dense and their positions only grow, so a bisection over the log's keys finds a stream's
+//! version at a position.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,16 +15,16 @@ use ledger_events::{Event, Money, OrderId, Position, ShardId, WalletId};
 
 use super::reader::{self, ReadError};
 
-/// A point of the log.
+/// A position or time in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AsOf {
-    /// Right after the event at this position.
+    /// State after the event at this position.
     Position(Position),
-    /// Right after the last event that was recorded at this time or before.
+    /// State after the last event that was recorded at or before this time.
     Time(DateTime<Utc>),
 }
 
-/// A text that names no point of a log.
+/// Error for a text that is neither a position nor a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be a position of the log, from 1, or a time such as 2030-12-31 (midnight UTC) or 2030-12-31T12:00:00Z")]
 pub struct AsOfError;
@@ -40,8 +40,8 @@ impl FromStr for AsOf {
     }
 }
 
-/// A date, which begins at midnight UTC, or a time in the form of RFC 3339; of the years 1 to 9999, for others are not
-/// counted in the database.
+/// Parses a date, which means midnight UTC, or a time in the format of RFC 3339. Accepts the years 1 to 9999, because the
+/// database cannot represent others.
 pub fn time(text: &str) -> Option<DateTime<Utc>> {
     let day = text.parse::<NaiveDate>().ok().map(|day| day.and_time(NaiveTime::MIN).and_utc());
     let time = day.or_else(|| DateTime::parse_from_rfc3339(text).ok().map(|time| time.to_utc()));
@@ -61,7 +61,7 @@ impl fmt::Display for AsOf {
 pub enum HistoryError {
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// What the log holds of a position that it has not reached can still become anything.
+    /// The requested position does not exist yet, so its state is not known.
     #[error("the log ends at position {head}")]
     BeyondHead { head: Position },
 }
@@ -72,10 +72,10 @@ impl From<sqlx::Error> for HistoryError {
     }
 }
 
-/// The position that is meant: 0 for a time before the first event, the head for one after the last.
+/// Resolves a position or time to a position: 0 for a time before the first event, the head for a time after the last.
 ///
 /// # Errors
-/// [`HistoryError::BeyondHead`] for a position that the log has not reached.
+/// Returns [`HistoryError::BeyondHead`] when the log has not reached the position.
 pub async fn position(pool: &PgPool, shard: ShardId, as_of: AsOf) -> Result<Position, HistoryError> {
     match as_of {
         AsOf::Position(position) => match reader::head(pool, shard).await? {
@@ -83,14 +83,14 @@ pub async fn position(pool: &PgPool, shard: ShardId, as_of: AsOf) -> Result<Posi
             _ => Ok(position),
         },
         AsOf::Time(time) => {
-            // Times in the log are whole milliseconds.
+            // The log stores times in whole milliseconds.
             let after = time.trunc_subsecs(3) + TimeDelta::milliseconds(1);
             Ok(reader::position_at(pool, shard, after).await? - 1)
         }
     }
 }
 
-/// In which shard an order is: by its row, or by the log where the row is gone.
+/// Returns the shard of an order, according to its row or, if the row is missing, to the log.
 pub async fn shard_of_order(pool: &PgPool, id: OrderId) -> Result<Option<ShardId>, sqlx::Error> {
     sqlx::query_scalar(
         "SELECT h.shard_id FROM log_head h WHERE EXISTS (SELECT FROM orders o WHERE o.shard_id = h.shard_id AND o.id = $1)
@@ -101,7 +101,7 @@ pub async fn shard_of_order(pool: &PgPool, id: OrderId) -> Result<Option<ShardId
     .await
 }
 
-/// In which shard a wallet is, likewise.
+/// Returns the shard of a wallet, according to its row or, if the row is missing, to the log.
 pub async fn shard_of_wallet(pool: &PgPool, id: WalletId) -> Result<Option<ShardId>, sqlx::Error> {
     sqlx::query_scalar(
         "SELECT h.shard_id FROM log_head h WHERE EXISTS (SELECT FROM wallets w WHERE w.shard_id = h.shard_id AND w.id = $1)
@@ -112,18 +112,18 @@ pub async fn shard_of_wallet(pool: &PgPool, id: WalletId) -> Result<Option<Shard
     .await
 }
 
-/// An order right after a position; none if it was placed later.
+/// Returns the state of an order after a position, or none if it was placed later.
 pub async fn order_at(pool: &PgPool, shard: ShardId, id: OrderId, at: Position) -> Result<Option<Order>, ReadError> {
     let mut connection = pool.acquire().await?;
     let mut states = reader::orders_before(&mut connection, shard, &[id], at.saturating_add(1)).await?;
     Ok(states.remove(&id))
 }
 
-/// A wallet right after a position; none if it was opened later.
+/// Returns the state of a wallet after a position, or none if it was opened later.
 ///
-/// A wallet that is paid from all day has millions of events, so not all of them are folded: what
-/// it is was said by the first, its balance before the last one stands in the one before that, and
-/// the last one is folded onto it. (`verify` folds all, and compares what each says.)
+/// A busy wallet has millions of events, so this function does not fold all of them. The first event has the wallet's
+/// account and currency. The second to last one has the balance before the last, which is folded onto these. (`verify`
+/// folds all events and compares the balance in each.)
 pub async fn wallet_at(pool: &PgPool, shard: ShardId, id: WalletId, at: Position) -> Result<Option<Wallet>, ReadError> {
     let last = version_at(pool, shard, "wallet", id, at).await?;
     let mut state: Option<Wallet> = None;
@@ -147,7 +147,7 @@ pub async fn wallet_at(pool: &PgPool, shard: ShardId, id: WalletId, at: Position
     Ok(state)
 }
 
-/// The version of a stream right after a position; 0 before its first event.
+/// Returns the version of a stream after a position, or 0 before its first event.
 pub async fn version_at(
     pool: &PgPool,
     shard: ShardId,
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_point_of_the_log_is_a_position_or_a_time() {
+    fn a_point_in_the_log_is_a_position_or_a_time() {
         assert_eq!("7".parse(), Ok(AsOf::Position(7)));
         let time = "2026-03-01T12:00:00Z".parse::<DateTime<Utc>>().unwrap();
         assert_eq!("2026-03-01T13:00:00+01:00".parse(), Ok(AsOf::Time(time)));

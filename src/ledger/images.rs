@@ -1,15 +1,15 @@
-//! The bytes of product images. They stand outside the log, which names them by their hash, and
-//! are stored before the event that names them: an upload that broke off leaves bytes that nobody
-//! sees, and that the product's next image takes away.
+//! Storage of product images. The bytes are outside the log, which refers to them by their hash. They are stored before
+//! the event that refers to them. An interrupted upload therefore leaves bytes that nobody sees, and the product's next
+//! image deletes them.
 
 use ledger_database::PgPool;
 use ledger_events::ProductId;
 
-/// Bytes that no event names any more are kept so long: for an upload that is on its way, and for
-/// whoever has just read the URL.
+/// Time for which unreferenced bytes are kept: for uploads that are in progress, and for clients that have just read the
+/// URL.
 const GRACE: &str = "1 hour";
 
-/// Keeps an image's bytes under their SHA-256, for the product.
+/// Stores an image's bytes under the product and their SHA-256.
 pub async fn store(pool: &PgPool, product: ProductId, sha256: &[u8; 32], bytes: &[u8]) -> Result<(), sqlx::Error> {
     sqlx::query(
         "INSERT INTO product_images (product_id, sha256, bytes) VALUES ($1, $2, $3)
@@ -23,7 +23,7 @@ pub async fn store(pool: &PgPool, product: ProductId, sha256: &[u8; 32], bytes: 
     Ok(())
 }
 
-/// Forgets the product's bytes but for those of its image, given by its SHA-256.
+/// Deletes the product's bytes except those of its current image, given by its SHA-256.
 pub async fn forget_others(pool: &PgPool, product: ProductId, sha256: &[u8; 32]) -> Result<(), sqlx::Error> {
     sqlx::query("DELETE FROM product_images WHERE product_id = $1 AND sha256 <> $2 AND stored_at < now() - $3::text::interval")
         .bind(product)
@@ -34,7 +34,7 @@ pub async fn forget_others(pool: &PgPool, product: ProductId, sha256: &[u8; 32])
     Ok(())
 }
 
-/// An image's bytes, by their SHA-256 in hex.
+/// Returns an image's bytes by their SHA-256 in hex.
 pub async fn load(pool: &PgPool, product: ProductId, sha256: &str) -> Result<Option<Vec<u8>>, sqlx::Error> {
     sqlx::query_scalar("SELECT bytes FROM product_images WHERE product_id = $1 AND sha256 = decode($2, 'hex')")
         .bind(product)

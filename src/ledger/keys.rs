@@ -1,4 +1,4 @@
-//! Data keys: whose they are, finding them, and writing new ones.
+//! Data keys: their owners, and loading and storing them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use sqlx::PgExecutor;
 use super::texts::VaultError;
 use crate::access::seal::{DataKey, Keyring};
 
-/// Whose data a key is for. An order's texts are sealed under its account's key, which the writer
-/// has at hand; its vouchers' codes under a key for each voucher, made when the stock is loaded.
+/// Owner of a data key. An order's texts are sealed under its account's key, which the writer has at hand. Each voucher's
+/// codes have a key of their own, created when the stock is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Owner {
-    /// Texts of its orders, and notes on its movements.
+    /// Key for the texts of the account's orders, and for notes on its movements.
     Account(AccountId),
-    /// Who it is, and why payouts to it failed.
+    /// Key for the beneficiary's profile, and for the reasons why payouts to it failed.
     Beneficiary(BeneficiaryId),
-    /// The email.
+    /// Key for the user's email address.
     User(UserId),
-    /// Its codes.
+    /// Key for the voucher's codes.
     Voucher(i64),
 }
 
@@ -36,10 +36,10 @@ impl Owner {
     }
 }
 
-/// Keys that are known, and owners that are known to have none yet.
+/// Loaded keys by their owner. The value is none for owners that have no key yet.
 pub type DataKeys = HashMap<Owner, Option<Arc<DataKey>>>;
 
-/// A key that is about to be written.
+/// A data key that has not been stored yet.
 #[derive(Debug)]
 pub struct NewKey {
     pub id: i64,
@@ -47,7 +47,7 @@ pub struct NewKey {
     pub sealed: Vec<u8>,
 }
 
-/// The keys of these owners.
+/// Loads the data keys of these owners.
 pub async fn load(db: impl PgExecutor<'_>, keyring: &Keyring, shard: ShardId, owners: &[Owner]) -> Result<DataKeys, VaultError> {
     let (subjects, ids): (Vec<&str>, Vec<i64>) = owners.iter().map(|owner| owner.name()).unzip();
     let found: Vec<(i64, i64, Vec<u8>)> = sqlx::query_as(
@@ -68,7 +68,7 @@ pub async fn load(db: impl PgExecutor<'_>, keyring: &Keyring, shard: ShardId, ow
     Ok(keys)
 }
 
-/// The data key beside a value, as it was read with it: its id and its sealed form.
+/// Opens the data key that was read together with a value, given the key's id and its sealed form.
 pub fn beside(keyring: &Keyring, key: Option<i64>, sealed: Option<&[u8]>) -> Result<Option<DataKey>, VaultError> {
     Ok(key.zip(sealed).map(|(id, sealed)| keyring.open_data_key(id, sealed)).transpose()?)
 }

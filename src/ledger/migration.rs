@@ -1,7 +1,7 @@
-//! Migrating: one migration at a time, beside nodes that work.
+//! Applies migrations one at a time while nodes work.
 //!
-//! A statement that waits for a table's lock keeps everyone out who asks for the table after it. So no migration waits for
-//! long: it gives up, is rolled back, and is tried again after a pause in which the others go on.
+//! A statement that waits for a table's lock blocks everybody who requests the table after it. Therefore no migration
+//! waits for long: it gives up, is rolled back, and is retried after a pause in which other sessions continue.
 
 use std::time::{Duration, Instant};
 
@@ -14,18 +14,18 @@ use super::schema::SchemaError;
 
 pub(super) static MIGRATIONS: Migrator = sqlx::migrate!();
 
-/// Longest wait of a migration for one lock. Shorter than the server's `deadlock_timeout` (1 s): in a
-/// deadlock the migration is the one that steps back.
+/// Longest wait of a migration for one lock. Shorter than the server's `deadlock_timeout` (1 s), so that the migration is
+/// the one that gives way in a deadlock.
 pub(super) const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
-/// How long a migration is tried, and how long one waits for another program that migrates.
+/// Longest time to retry a migration, or to wait for another program that migrates.
 pub const PATIENCE: Duration = Duration::from_secs(600);
-/// Pauses between attempts, doubled each time.
+/// First pause between attempts. It doubles with each attempt, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Brings the database's schema up to this program's.
+/// Migrates the database's schema to this program's version.
 pub async fn migrate(options: &PgConnectOptions) -> Result<(), SchemaError> {
-    // In a database that is made now there is nothing that could be in use.
+    // A new database has no older nodes, so the contract step can run at once.
     let is_new = pending(options).await?.len() == MIGRATIONS.iter().count();
     run(&MIGRATIONS, None, options, PATIENCE).await?;
     if is_new {
@@ -34,15 +34,15 @@ pub async fn migrate(options: &PgConnectOptions) -> Result<(), SchemaError> {
     Ok(())
 }
 
-/// Brings the database's schema up to one version and no further.
+/// Migrates the database's schema to one version and no further.
 pub async fn migrate_to(version: i64, options: &PgConnectOptions) -> Result<(), SchemaError> {
     run(&MIGRATIONS, Some(version), options, PATIENCE).await
 }
 
-/// Applies what is missing of these migrations, up to a version or to the last, and tries each for so long.
+/// Applies the missing migrations, up to a version or to the last. Retries each for the duration of `patience`.
 ///
 /// # Errors
-/// [`SchemaError::Locked`] when a lock was not to be had. What was applied before stays, and the next run goes on there.
+/// Returns [`SchemaError::Locked`] when a lock was not available. Applied migrations stay, and the next run continues.
 pub async fn run(
     migrator: &Migrator,
     to: Option<i64>,
@@ -52,7 +52,7 @@ pub async fn run(
     let mut connection = options.clone().application_name("rewards-ledger migrate").connect().await?;
     if !missing(migrator, to, &mut connection).await?.is_empty() {
         prepare(migrator, &mut connection, patience).await?;
-        // Another program may have applied some of them meanwhile.
+        // Another program may have applied some of them in the meantime.
         for migration in missing(migrator, to, &mut connection).await? {
             let started = Instant::now();
             tracing::info!(version = migration.version, description = %migration.description, "applying migration");
@@ -64,7 +64,7 @@ pub async fn run(
     Ok(())
 }
 
-/// The versions of these migrations that are not applied yet.
+/// Returns the versions of the migrations that are not applied yet.
 pub async fn pending(options: &PgConnectOptions) -> Result<Vec<i64>, SchemaError> {
     let mut connection = options.connect().await?;
     let pending = missing(&MIGRATIONS, None, &mut connection).await?.iter().map(|migration| migration.version).collect();
@@ -72,8 +72,8 @@ pub async fn pending(options: &PgConnectOptions) -> Result<Vec<i64>, SchemaError
     Ok(pending)
 }
 
-/// What is not applied yet. Migrations of a newer program are none of this one's business: releases only expand what an older
-/// one uses, so that it can be started again.
+/// Returns the migrations that are not applied yet. Ignores migrations of a newer program: releases only expand the
+/// schema that an older one uses, so that the older one can be started again.
 async fn missing<'m>(
     migrator: &'m Migrator,
     to: Option<i64>,
@@ -97,17 +97,17 @@ async fn missing<'m>(
     Ok(missing)
 }
 
-/// Takes the lock that keeps other programs from migrating, until the connection ends.
+/// Takes the lock that prevents other programs from migrating, until the connection ends.
 pub(super) async fn lock(connection: &mut PgConnection, patience: Duration) -> Result<(), SchemaError> {
     set_lock_timeout(connection, LOCK_TIMEOUT).await?;
     let mut attempts = Attempts::new(patience);
     while let Err(error) = connection.lock().await {
-        attempts.pause(error, "another program migrates this database", connection).await?;
+        attempts.pause(error, "another program is migrating this database", connection).await?;
     }
     Ok(())
 }
 
-/// The same, and makes the table of migrations.
+/// Takes the lock, and creates the table of migrations.
 async fn prepare(migrator: &Migrator, connection: &mut PgConnection, patience: Duration) -> Result<(), SchemaError> {
     lock(connection, patience).await?;
     connection.ensure_migrations_table(&migrator.table_name).await?;
@@ -123,11 +123,11 @@ async fn apply(
     connection: &mut PgConnection,
     patience: Duration,
 ) -> Result<(), SchemaError> {
-    let waits_for = format!("migration {} waits for a lock", migration.version);
+    let waits_for = format!("migration {} is waiting for a lock", migration.version);
     let mut attempts = Attempts::new(patience);
     loop {
         if migration.no_tx {
-            // It keeps nobody out while it waits, for old transactions too.
+            // Such a migration blocks nobody while it waits, even for old transactions.
             drop_remains(migration, connection).await?;
             set_lock_timeout(connection, patience.max(LOCK_TIMEOUT)).await?;
         }
@@ -148,8 +148,8 @@ pub(super) async fn set_lock_timeout(connection: &mut PgConnection, timeout: Dur
     Ok(())
 }
 
-/// The index that a migration without a transaction makes: such a migration is one statement,
-/// `CREATE [UNIQUE] INDEX CONCURRENTLY IF NOT EXISTS name ON …`.
+/// Returns the index that a migration without a transaction creates. Such a migration is a single statement, `CREATE
+/// [UNIQUE] INDEX CONCURRENTLY IF NOT EXISTS name ON …`.
 pub(super) fn index_of(migration: &Migration) -> Option<&str> {
     let statements = migration.sql.as_str().lines().filter(|line| !line.trim_start().starts_with("--"));
     let mut words = statements.flat_map(str::split_whitespace).skip_while(|word| *word != "CONCURRENTLY");
@@ -157,7 +157,7 @@ pub(super) fn index_of(migration: &Migration) -> Option<&str> {
     expected.iter().all(|expected| words.next() == Some(expected)).then(|| words.next()).flatten()
 }
 
-/// Drops what an attempt that failed has left of its index: it is invalid, and would count as existing.
+/// Drops the index that a failed attempt has left: it is invalid, but would count as existing.
 async fn drop_remains(migration: &Migration, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     let Some(name) = index_of(migration) else { return Ok(()) };
     let remains: Option<String> = sqlx::query_scalar(
@@ -176,7 +176,7 @@ async fn drop_remains(migration: &Migration, connection: &mut PgConnection) -> R
     Ok(())
 }
 
-/// Attempts at something that needs locks.
+/// Retries of an operation that needs locks, with exponential backoff.
 pub(super) struct Attempts {
     patience: Duration,
     started: Instant,
@@ -188,10 +188,10 @@ impl Attempts {
         Attempts { patience, started: Instant::now(), pause: FIRST_PAUSE }
     }
 
-    /// Waits for the next attempt.
+    /// Waits until the next attempt is due.
     ///
     /// # Errors
-    /// The error itself if it is not about locks, [`SchemaError::Locked`] when the time is over.
+    /// Returns the error itself if it is not about locks, or [`SchemaError::Locked`] when the time is over.
     pub(super) async fn pause(
         &mut self,
         error: MigrateError,
@@ -216,7 +216,7 @@ impl Attempts {
     }
 }
 
-/// The oldest transactions of others: those whose locks a migration waits for are among them.
+/// Describes the oldest transactions of other sessions. The ones that hold the locks are among them.
 async fn holders(connection: &mut PgConnection) -> Result<String, sqlx::Error> {
     let holders: Option<String> = sqlx::query_scalar(
         "SELECT string_agg(format('pid %s (%s) for %s s', pid, name, seconds), ', ')
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_migration_without_a_transaction_makes_one_index_and_can_be_repeated() {
+    fn a_migration_without_a_transaction_creates_one_index_and_is_repeatable() {
         for migration in MIGRATIONS.iter().filter(|migration| migration.no_tx) {
             assert!(index_of(migration).is_some(), "migration {}: see index_of()", migration.version);
             let statements = migration.sql.as_str().lines().filter(|line| !line.trim_start().starts_with("--"));

@@ -1,4 +1,4 @@
-//! The log and its writer, its readers, and the projectors that follow it.
+//! The log, its writer and readers, and the projectors that follow it.
 
 pub mod answer;
 pub(crate) mod append;
@@ -57,17 +57,17 @@ pub use submission::{Idempotency, Origin, Rendered, Reply, WriteError};
 pub use wake::{Addressee, NewDeliveries, Wake};
 use writer::Writer;
 
-/// The shard of the catalogue, and of every account unless there are more.
+/// Shard of the catalogue. All accounts are in it too, unless there are more shards.
 pub const FIRST_SHARD: ShardId = 1;
 
-/// How many commands may wait for a shard's writer; a further one is refused with 503.
+/// Capacity of a shard's command queue. A command that does not fit is refused with 503.
 const QUEUE_COMMANDS: usize = 4_096;
-/// How long a caller waits for its command.
+/// Longest wait of a caller for the result of its command.
 const COMMAND_DEADLINE: Duration = Duration::from_secs(10);
-/// How much longer it waits for the word that the outcome is unknown.
+/// Additional wait of a caller for learning that the outcome is unknown.
 const VERDICT_GRACE: Duration = Duration::from_secs(7);
 
-/// The handle by which everything else appends to the log and reads what is derived from it.
+/// Handle for appending to the log and reading the tables that are derived from it. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     pool: PgPool,
@@ -78,20 +78,20 @@ pub struct Ledger {
     in_flight: InFlight,
 }
 
-/// A command in the queue.
+/// A command in a shard's queue.
 struct Queued {
     claim: Claim,
-    /// Those under the same key that came before it.
+    /// Earlier commands with the same idempotency key that are in flight on this node.
     before: Vec<Claim>,
     waiting: Waiting,
 }
 
-/// A reply that is on its way.
+/// Receiver for the reply to a queued command.
 pub type Waiting = oneshot::Receiver<Result<Reply, WriteError>>;
 
 impl Ledger {
-    /// Opens the log of a migrated database and starts one writer a shard. The writers end, after
-    /// what was accepted, when the last handle is dropped; `tasks` waits for that.
+    /// Opens the log of a migrated database, and starts one writer per shard. When the last handle is dropped, the
+    /// writers finish the accepted commands and end; `tasks` waits for that.
     pub async fn open(
         options: &PgConnectOptions,
         keyring: Arc<Keyring>,
@@ -101,7 +101,7 @@ impl Ledger {
         Ledger::open_with(options, connect::READ_CONNECTIONS, keyring, metrics, tasks).await
     }
 
-    /// The same with so many connections for reading.
+    /// Opens the log with this number of connections for reading.
     pub async fn open_with(
         options: &PgConnectOptions,
         read_connections: u32,
@@ -125,17 +125,18 @@ impl Ledger {
         Ok(Ledger { pool, maintenance, heartbeats, shards: Arc::new(shards), wake, in_flight: InFlight::default() })
     }
 
-    /// For reading: what is derived from the log.
+    /// Returns the pool for reading tables that are derived from the log.
     pub fn pool(&self) -> &PgPool {
         &self.pool
     }
 
-    /// For what the node does in the background, so that it and clients do not wait for each other's connections.
+    /// Returns the pool for background work. It is separate so that background work and clients do not wait for each
+    /// other.
     pub fn maintenance(&self) -> &PgPool {
         &self.maintenance
     }
 
-    /// The heartbeats of this node's loops.
+    /// Returns the heartbeats of this node's loops.
     pub fn heartbeats(&self) -> &Heartbeats {
         &self.heartbeats
     }
@@ -148,7 +149,7 @@ impl Ledger {
         &self.wake
     }
 
-    /// Submits a command and waits for its commit. A caller that stops waiting does not undo it.
+    /// Submits a command and waits for its commit. The command is still executed if the caller stops waiting.
     pub async fn submit(
         &self,
         shard: ShardId,
@@ -157,7 +158,7 @@ impl Ledger {
         idempotency: Option<Idempotency>,
     ) -> Result<Reply, WriteError> {
         let Queued { claim, before, mut waiting } = self.put(shard, command, origin, idempotency)?;
-        // The writer always answers; if it died, what became of the command is not known.
+        // The writer always replies. If it died, the outcome of the command is unknown.
         let verdict = |answer: Result<_, _>| answer.unwrap_or(Err(WriteError::OutcomeUnknown));
         let told = match tokio::time::timeout(COMMAND_DEADLINE, &mut waiting).await {
             Ok(answer) => verdict(answer),
@@ -168,13 +169,13 @@ impl Ledger {
             },
         };
         match told {
-            // What came before it under its key may still happen, or has meanwhile.
+            // An earlier command with the same idempotency key may still be executed, or was in the meantime.
             Err(WriteError::Unavailable) if !before.iter().all(Claim::is_given_up) => Err(WriteError::InProgress),
             told => told,
         }
     }
 
-    /// Puts a command into the queue without waiting for it.
+    /// Puts a command into the queue without waiting for its result.
     pub fn enqueue(
         &self,
         shard: ShardId,
@@ -203,7 +204,7 @@ impl Ledger {
         Ok(Queued { claim, before, waiting })
     }
 
-    /// Submits a command that has no idempotency key.
+    /// Submits a command without an idempotency key.
     pub async fn execute(&self, shard: ShardId, command: Command, origin: Origin) -> Result<Answer, WriteError> {
         match self.submit(shard, command, origin, None).await? {
             Reply::Answer(answer) => Ok(*answer),
@@ -215,7 +216,7 @@ impl Ledger {
         sqlx::query_scalar("SELECT shard_id FROM accounts WHERE id = $1").bind(id).fetch_optional(&self.pool).await
     }
 
-    /// Operators name orders, payouts and wallets without their account.
+    /// Returns the shard of an order. Operators refer to orders, payouts and wallets without their account.
     pub async fn shard_of_order(&self, id: OrderId) -> Result<Option<ShardId>, sqlx::Error> {
         history::shard_of_order(&self.pool, id).await
     }

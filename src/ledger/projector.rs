@@ -1,4 +1,4 @@
-//! Follows the log for the catching-up projections: exactly once, one node at a time.
+//! Follows the log for the asynchronous projections. One node at a time applies each event exactly once.
 
 use std::time::Duration;
 
@@ -17,30 +17,31 @@ use super::wake::Addressee;
 use super::{Ledger, connect};
 use crate::telemetry::Metrics;
 
-/// Events in one transaction, fewer where many deliveries are made of them.
+/// Largest number of events per transaction. Events with many deliveries make it smaller.
 const BATCH_EVENTS: i64 = 1_000;
-/// Positions that daily totals go on by in one transaction; only the wallets' events of them are read.
+/// Number of positions per transaction of the daily totals. Only the events of wallets are read.
 const TOTALLED_EVENTS: i64 = 5_000;
-/// So many new events are worth counting orders and adding up days anew; fewer, once a while.
+/// Number of new events that starts a round of counts and daily totals early. With fewer, the rounds follow the slow
+/// timer.
 const COUNTED_EVENTS: usize = 1_000;
-/// The slow timer, for when no wake-up comes.
+/// Interval of the fallback timer, for lost wake-ups.
 const IDLE: Duration = Duration::from_secs(1);
-/// How long a step may take, of which every statement may take a third.
+/// Deadline of one step. Each statement may take a third of it.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// What one step did.
+/// Result of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Applied so many events.
+    /// The step applied `events` events. `is_more`: the log may have more events waiting.
     Applied { events: usize, is_more: bool },
-    /// There was nothing after the checkpoint.
+    /// The log has no events after the checkpoint.
     Idle,
     /// Another node holds this projection.
     Elsewhere,
 }
 
-/// Runs the projections `deliveries` and `daily_totals` of every shard, and keeps the counts that lists
-/// are paged by.
+/// Runs the projections `deliveries` and `daily_totals` of every shard, and maintains the counts that lists use for
+/// pagination.
 #[derive(Clone, Debug)]
 pub struct Projector {
     ledger: Ledger,
@@ -56,12 +57,12 @@ impl Projector {
         Projector { ledger: ledger.clone(), deliveries, derived, metrics, idle: IDLE }
     }
 
-    /// With another slow timer.
+    /// Replaces the interval of the fallback timer.
     pub fn idling(self, idle: Duration) -> Projector {
         Projector { idle, ..self }
     }
 
-    /// Works until told to stop. Counts and totals have a loop of their own: deliveries do not wait for them.
+    /// Runs until stopped. Counts and totals have a separate loop, so that deliveries do not wait for them.
     pub async fn run(self, stop: CancellationToken) {
         let much_is_new = Notify::new();
         tokio::join!(self.make_deliveries(&much_is_new, &stop), self.count_and_add_up(&much_is_new, &stop));
@@ -82,7 +83,7 @@ impl Projector {
                     }
                     Ok(Step::Idle | Step::Elsewhere) => {}
                     Err(error) => {
-                        tracing::warn!(shard, %error, "the deliveries projection could not go on; it will try again");
+                        tracing::warn!(shard, %error, "failed to project deliveries; retrying");
                         is_hindered = true;
                     }
                 }
@@ -96,7 +97,8 @@ impl Projector {
             }
             tokio::select! {
                 () = stop.cancelled() => {}
-                // What stopped it is seldom gone with the next commit, and need not be logged for each.
+                // The next commit seldom resolves the cause of an error. Waiting for the timer avoids an error message
+                // per commit.
                 _ = grown.changed(), if !is_hindered => {}
                 () = tokio::time::sleep(self.idle) => {}
             }
@@ -113,7 +115,7 @@ impl Projector {
                     Ok(derive::Step::Counted { is_more, .. }) => is_behind |= is_more,
                     Ok(derive::Step::Idle | derive::Step::Elsewhere) => {}
                     Err(error) => {
-                        tracing::warn!(shard, %error, "the counts of lists could not go on; they will try again");
+                        tracing::warn!(shard, %error, "failed to update the counts of lists; retrying");
                     }
                 }
                 heartbeat.beat();
@@ -121,7 +123,7 @@ impl Projector {
                     Ok(Step::Applied { is_more, .. }) => is_behind |= is_more,
                     Ok(Step::Idle | Step::Elsewhere) => {}
                     Err(error) => {
-                        tracing::warn!(shard, %error, "the daily totals could not go on; they will try again");
+                        tracing::warn!(shard, %error, "failed to update the daily totals; retrying");
                     }
                 }
             }
@@ -136,7 +138,7 @@ impl Projector {
         }
     }
 
-    /// Counts the orders of the next events, for the pages of lists.
+    /// Counts the orders of the next events, for the pagination of lists.
     pub async fn count(&self, shard: ShardId) -> Result<derive::Step, sqlx::Error> {
         connect::within(DEADLINE, async {
             let mut conn = self.derived.acquire().await?;
@@ -147,7 +149,7 @@ impl Projector {
         .await
     }
 
-    /// Makes the deliveries of the next events: rows and checkpoint in one transaction.
+    /// Writes the deliveries of the next events, rows and checkpoint in one transaction.
     pub async fn step(&self, shard: ShardId) -> Result<Step, ReadError> {
         let mut conn = self.deliveries.acquire().await?;
         let mut tx = conn.begin().await?;
@@ -164,7 +166,8 @@ impl Projector {
         }
         let made = reader::fold_deliveries(&mut tx, shard, &events).await?;
         if !deliveries::silence(&mut tx, shard, &made).await? {
-            // Much was pending for a webhook that is switched off, or of a replay: the batch is made when all of it has failed.
+            // A deactivated webhook or an ended replay has many pending deliveries. The batch is written after all of
+            // them have failed.
             tx.commit().await?;
             conn.keep();
             return Ok(Step::Applied { events: 0, is_more: true });
@@ -180,7 +183,8 @@ impl Projector {
         if !addressees.is_empty() {
             self.ledger.wake().made_deliveries(addressees);
         }
-        // What a worker has claimed ahead goes to the URL and with the secret of its claim.
+        // A worker sends prefetched deliveries with the URL and secret that were current when it claimed them, so it must
+        // release them.
         let changes_target = |recorded: &Recorded| {
             matches!(
                 recorded.event,
@@ -195,7 +199,7 @@ impl Projector {
         Ok(Step::Applied { events: made.events, is_more })
     }
 
-    /// Adds the movements of the next events to their days: rows and checkpoint in one transaction.
+    /// Adds the movements of the next events to the daily totals, rows and checkpoint in one transaction.
     pub async fn total(&self, shard: ShardId) -> Result<Step, ReadError> {
         let mut conn = self.derived.acquire().await?;
         let mut tx = conn.begin().await?;
@@ -220,8 +224,8 @@ impl Projector {
     }
 }
 
-/// Holds a projection's checkpoint until the transaction ends. None if another node does, or if there
-/// was none and now is one.
+/// Locks a projection's checkpoint until the transaction ends. Returns none if another node holds it, or if the row did
+/// not exist and was just created.
 async fn hold(conn: &mut PgConnection, shard: ShardId, projection: &'static str) -> Result<Option<Position>, sqlx::Error> {
     let held = sqlx::query_scalar(
         "SELECT position FROM projection_checkpoints WHERE shard_id = $1 AND projection = $2 FOR UPDATE SKIP LOCKED",

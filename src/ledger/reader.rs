@@ -1,4 +1,4 @@
-//! Reading the log: pages by position, in short statements, never under one long snapshot.
+//! Reads the log in pages by position, with short statements and never under a long snapshot.
 
 use std::collections::HashMap;
 
@@ -35,7 +35,7 @@ pub enum ReadError {
     Projection(#[from] ProjectionError),
 }
 
-/// An event as it is stored, bytes and all.
+/// An event as the log stores it, with the exact bytes of its JSON.
 #[derive(Clone, Debug, PartialEq, Eq, FromRow)]
 pub struct Stored {
     pub shard_id: ShardId,
@@ -71,7 +71,7 @@ impl From<Leaf<'_>> for Stored {
 }
 
 impl Stored {
-    /// What the transparency log commits to of it.
+    /// Returns the leaf of the transparency log, which commits to all columns.
     pub fn leaf(&self) -> Leaf<'_> {
         Leaf {
             shard_id: self.shard_id,
@@ -88,7 +88,7 @@ impl Stored {
         }
     }
 
-    /// Errors on what this program cannot read, naming the position.
+    /// Decodes the event. Returns an error with the position if this program cannot read it.
     pub fn decode(&self) -> Result<Recorded, ReadError> {
         let codec = |source| ReadError::Codec { position: self.position, source };
         let stream_type: StreamType = self.stream_type.parse().map_err(codec)?;
@@ -109,7 +109,7 @@ impl Stored {
     }
 }
 
-/// All of [`Stored`], of the events that the rest of the statement says.
+/// SELECT of all columns of [`Stored`], followed by the given rest of the statement.
 macro_rules! select_events {
     ($rest:literal) => {
         concat!(
@@ -121,8 +121,8 @@ macro_rules! select_events {
 }
 use select_events;
 
-/// The events after a position, in order, as they are stored. Positions are gapless and in
-/// commit order, so a reader that goes on from the last one it saw misses nothing.
+/// Returns the events after a position, in order, as stored. Positions are gapless and in commit order, so a reader that
+/// continues from the last position that it saw misses nothing.
 pub async fn stored_after(
     db: impl PgExecutor<'_>,
     shard: ShardId,
@@ -137,8 +137,8 @@ pub async fn stored_after(
         .await
 }
 
-/// What is wanted of a stretch of the log: of one account, of some types; everything if neither is
-/// given. An event's account is the one that its metadata name.
+/// Filter by account and by event types. The default passes all events. An event belongs to the account that its metadata
+/// names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Filter {
     pub account_id: Option<AccountId>,
@@ -151,8 +151,8 @@ impl Filter {
     }
 }
 
-/// The events after a position and up to another one that pass a filter, as they are stored. Reads
-/// all between: the caller keeps the stretch short.
+/// Returns the events between two positions that pass a filter, as stored. Reads all events of the range, so the caller
+/// keeps the range short.
 pub async fn matching(
     db: impl PgExecutor<'_>,
     shard: ShardId,
@@ -172,7 +172,7 @@ pub async fn matching(
     .await
 }
 
-/// The same of one stream, where versions are in the order of positions; so many at most.
+/// Returns at most `limit` events of one stream that pass a filter. Versions of a stream are in the order of positions.
 pub async fn matching_of_stream(
     db: impl PgExecutor<'_>,
     shard: ShardId,
@@ -198,12 +198,12 @@ pub async fn matching_of_stream(
     .await
 }
 
-/// [`stored_after`], decoded.
+/// Returns the result of [`stored_after`], decoded.
 pub async fn after(db: impl PgExecutor<'_>, shard: ShardId, after: Position, limit: i64) -> Result<Vec<Recorded>, ReadError> {
     stored_after(db, shard, after, limit).await?.iter().map(Stored::decode).collect()
 }
 
-/// The events of one stream after a version and up to another one, in order, as they are stored.
+/// Returns the events of one stream after a version and up to another one, in order, as stored.
 pub async fn stream_after(
     db: impl PgExecutor<'_>,
     shard: ShardId,
@@ -226,7 +226,7 @@ pub async fn stream_after(
     .await
 }
 
-/// The events of a webhook after a version.
+/// Returns the events of a webhook after a version.
 pub async fn webhook_events_after(
     db: impl PgExecutor<'_>,
     shard: ShardId,
@@ -243,10 +243,12 @@ pub async fn webhook_events_after(
     Ok(events)
 }
 
-/// The retries of an account's deliveries that the deliveries projection has yet to come to, each by its delivery's
-/// natural key. One whose webhook was switched off after it is not among them: its delivery fails again.
+/// Returns the requested retries of an account's deliveries that the deliveries projection has not processed yet, each
+/// with its delivery's natural key. Excludes retries whose webhook was deactivated later, because their deliveries fail
+/// again.
 ///
-/// Read these before the deliveries: a retry that was accepted before is among them, or has been carried out.
+/// Read these before the deliveries: then every retry that was accepted before is either in this list, or already
+/// processed.
 pub async fn retries_ahead(db: impl PgExecutor<'_>, shard: ShardId, account: AccountId) -> Result<Vec<Retry>, ReadError> {
     let events: Vec<Stored> = sqlx::query_as(select_events!(
         "WHERE shard_id = $1 AND position = ANY (ARRAY (
@@ -276,7 +278,7 @@ pub async fn retries_ahead(db: impl PgExecutor<'_>, shard: ShardId, account: Acc
     Ok(retries)
 }
 
-/// The events of one stream that make these versions, in order, as they are stored.
+/// Returns the events of one stream with these versions, in order, as stored.
 pub async fn stream_versions(
     db: impl PgExecutor<'_>,
     shard: ShardId,
@@ -295,7 +297,7 @@ pub async fn stream_versions(
     .await
 }
 
-/// The events at these positions, in order, as they are stored.
+/// Returns the events at these positions, in order, as stored.
 pub async fn stored_at(db: impl PgExecutor<'_>, shard: ShardId, positions: &[Position]) -> Result<Vec<Stored>, sqlx::Error> {
     sqlx::query_as(select_events!("WHERE shard_id = $1 AND position = ANY($2) ORDER BY position"))
         .bind(shard)
@@ -304,8 +306,8 @@ pub async fn stored_at(db: impl PgExecutor<'_>, shard: ShardId, positions: &[Pos
         .await
 }
 
-/// The events up to a position by which somebody asked that these webhooks be told of one of these
-/// events again.
+/// Returns the events up to a position that request a retry of one of these events' deliveries to these webhooks. Returns
+/// at most 1,000, the oldest first.
 pub async fn retries_of(
     db: impl PgExecutor<'_>,
     shard: ShardId,
@@ -325,12 +327,12 @@ pub async fn retries_of(
     .await
 }
 
-/// Where a shard's log ends now.
+/// Returns the position of the head of a shard's log.
 pub async fn head(db: impl PgExecutor<'_>, shard: ShardId) -> Result<Position, sqlx::Error> {
     sqlx::query_scalar("SELECT position FROM log_head WHERE shard_id = $1").bind(shard).fetch_one(db).await
 }
 
-/// The version of a stream's last event; 0 before the first.
+/// Returns the version of a stream's last event, or 0 for an empty stream.
 pub async fn last_version(
     db: impl PgExecutor<'_>,
     shard: ShardId,
@@ -345,7 +347,7 @@ pub async fn last_version(
         .await
 }
 
-/// The ids of each replay's first and last event.
+/// Returns the ids of each replay's first and last event.
 pub async fn replay_stories(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -364,7 +366,7 @@ pub async fn replay_stories(
     Ok(rows.into_iter().map(|(id, first, last)| (id, (first, last))).collect())
 }
 
-/// The position of the first event that was recorded at a time or later; one after the end if there
+/// Returns the position of the first event that was recorded at or after a time, or the position after the head if there
 /// is none.
 pub async fn position_at(pool: &PgPool, shard: ShardId, time: DateTime<Utc>) -> Result<Position, sqlx::Error> {
     let mut conn = pool.acquire().await?;
@@ -372,8 +374,8 @@ pub async fn position_at(pool: &PgPool, shard: ShardId, time: DateTime<Utc>) -> 
     first_at(&mut conn, shard, time, head).await
 }
 
-/// The same of a log that ends at `head`. Time never runs against position, so few looks are enough;
-/// where positions are missing, the next one tells.
+/// Returns the position of the first event at or after a time, in a log that ends at `head`. Times never decrease with
+/// position, so a bisection needs few queries. If positions are missing, the next existing one is used.
 pub async fn first_at(
     conn: &mut PgConnection,
     shard: ShardId,

@@ -1,4 +1,4 @@
-//! The check at start: the schema is current, and the log really is append-only for this role.
+//! Check at start: the schema is current, and the log is append-only for this role.
 
 use std::time::Duration;
 
@@ -16,24 +16,24 @@ pub enum SchemaError {
     #[error("the migration failed: {0}")]
     Migration(#[from] sqlx::migrate::MigrateError),
     #[error(
-        "{what}, which others have held for {patience:?}; the oldest transactions: {holders}. End them, and run `rewards-ledger migrate` again: it goes on where it stopped"
+        "{what}; other sessions have held the lock for {patience:?}; the oldest transactions: {holders}. End them, and run `rewards-ledger migrate` again: it continues where it stopped"
     )]
     Locked { what: String, patience: Duration, holders: String },
-    #[error("the schema is at version {found}, this program needs {needed}: run `rewards-ledger migrate`")]
+    #[error("the schema is at version {found}; this program needs version {needed}: run `rewards-ledger migrate`")]
     Outdated { found: i64, needed: i64 },
     #[error("the log is not append-only: {0}; refusing to work on it")]
     NotAppendOnly(String),
     #[error(transparent)]
     Keys(#[from] KeyError),
-    #[error("an import into shard {shard} has stopped at position {position} of {total}: run it again, it goes on there")]
+    #[error("an import into shard {shard} stopped at position {position} of {total}: run it again, it continues there")]
     HalfImported { shard: ShardId, position: Position, total: Position },
 }
 
-/// The name under which an import that is not complete stands beside the projections' checkpoints,
-/// with the position that it is to reach: nobody may work on half a log.
+/// Name of an incomplete import's row among the projections' checkpoints. The row has the position that the import must
+/// reach. No node may work on a partial log.
 pub const IMPORT: &str = "import";
 
-/// Errors unless the schema is current and the log is append-only for the role of this pool.
+/// Returns an error unless the schema is current and the log is append-only for the role of this pool.
 pub async fn check(pool: &PgPool) -> Result<(), SchemaError> {
     let applied: Vec<i64> =
         match sqlx::query_scalar("SELECT version FROM _sqlx_migrations WHERE success ORDER BY version").fetch_all(pool).await {
@@ -41,7 +41,7 @@ pub async fn check(pool: &PgPool) -> Result<(), SchemaError> {
             Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("42P01") => vec![],
             Err(error) => return Err(error.into()),
         };
-    // Numbers may have gaps, so the greatest does not tell that all are there.
+    // Version numbers may have gaps, so the greatest one does not prove that all migrations were applied.
     let needed = MIGRATIONS.iter().map(|m| m.version);
     if needed.clone().any(|version| !applied.contains(&version)) {
         let (found, needed) = (applied.last().copied().unwrap_or_default(), needed.max().unwrap_or_default());
@@ -70,7 +70,8 @@ pub async fn check(pool: &PgPool) -> Result<(), SchemaError> {
     }
 }
 
-/// Shards into which an import was begun and not ended: where the log stands, and where it is to end.
+/// Returns the shards with an unfinished import: the position of the log's head, and the position that the import must
+/// reach.
 pub async fn half_imported(db: impl PgExecutor<'_>) -> Result<Vec<(ShardId, Position, Position)>, sqlx::Error> {
     sqlx::query_as(
         "SELECT h.shard_id, h.position, c.position FROM projection_checkpoints c JOIN log_head h ON h.shard_id = c.shard_id

@@ -1,8 +1,8 @@
-//! A wallet's statement: its stream, read by versions.
+//! Statement of a wallet: its stream in a period, read by version.
 //!
-//! The versions of a stream are dense and their times never run backwards, so where a period
-//! begins and ends is found by bisection over the log's own key, and the balances there stand in
-//! the events. Nothing is summed but what is shown, and no index is kept for it.
+//! The versions of a stream are dense and their times never decrease, so a bisection over the log's keys finds the
+//! period's beginning and end. The events there contain the balances. Only displayed movements are summed, and no extra
+//! index is needed.
 
 use chrono::{DateTime, Utc};
 use ledger_database::PgPool;
@@ -14,24 +14,24 @@ use ledger_projections::wallets::Transaction;
 use super::history;
 use super::reader::{self, ReadError};
 
-/// Movements in one page of a statement.
+/// Number of movements in a page of a statement.
 const PAGE: i64 = 1_000;
 
-/// A period of a wallet's life: the versions after `after`, up to `last`.
+/// A period of a wallet's history: the versions after `after`, up to `last`.
 #[derive(Clone, Debug)]
 pub struct Statement {
     pub shard: ShardId,
     pub wallet: Wallet,
-    /// The balance when it begins.
+    /// Balance at the beginning of the period.
     pub opening: Money,
     after: i64,
     last: i64,
 }
 
 impl Statement {
-    /// The movements at `from` or later and before `to`; without them from the wallet's beginning,
-    /// and up to now. What is recorded later is not in it, however long it is read; and nothing
-    /// that was recorded after `upto`, if that is given: it is the statement as it was then.
+    /// Loads the statement of the movements at or after `from` and before `to`. Without them, it begins with the wallet's
+    /// first movement and ends now. Later movements are never included, however long reading takes. `upto` also excludes
+    /// events after that position, which yields the statement as of then.
     pub async fn of(
         pool: &PgPool,
         shard: ShardId,
@@ -49,8 +49,8 @@ impl Statement {
         Ok(Statement { shard, wallet, opening, after, last: last.max(after) })
     }
 
-    /// What moved in it and the balance when it ends, without reading the movements: from the daily
-    /// totals, and the movements of the days that are not wholly in it.
+    /// Returns the sums of the period and its closing balance without reading all movements. Uses the daily totals, and
+    /// the movements of days that are only partly in the period.
     pub async fn totals(&self, pool: &PgPool) -> Result<(Sums, Money), ReadError> {
         let (after, _) = left_by(pool, self.shard, self.wallet.id, self.after).await?;
         let (upto, closing) = left_by(pool, self.shard, self.wallet.id, self.last).await?;
@@ -59,7 +59,7 @@ impl Statement {
         Ok((totals::of_wallet(&mut conn, self.shard, of, (after, upto)).await?, closing))
     }
 
-    /// The next movements, oldest first; none when all were read.
+    /// Returns the next page of movements, oldest first; empty at the end.
     pub async fn next_page(&mut self, pool: &PgPool) -> Result<Vec<Transaction>, ReadError> {
         let page = reader::stream_after(pool, self.shard, "wallet", self.wallet.id, self.after, self.last, PAGE).await?;
         let mut movements = Vec::with_capacity(page.len());
@@ -74,7 +74,7 @@ impl Statement {
     }
 }
 
-/// The position of a version of a wallet's stream, and the balance that it left; both 0 for none.
+/// Returns the position of a version of a wallet's stream, and the balance after it. Both are 0 if there is none.
 async fn left_by(pool: &PgPool, shard: ShardId, wallet: WalletId, version: i64) -> Result<(Position, Money), ReadError> {
     let found = reader::stream_after(pool, shard, "wallet", wallet, version - 1, version, 1).await?;
     let Some(stored) = found.first() else { return Ok((0, Money::ZERO)) };
@@ -85,8 +85,8 @@ async fn left_by(pool: &PgPool, shard: ShardId, wallet: WalletId, version: i64) 
     Ok((stored.position, balance))
 }
 
-/// The wallet's last versions before two times; without the first time 0, without the second the
-/// last there is.
+/// Returns the wallet's last versions before two times. Without the first time the first is 0; without the second time
+/// the second is the newest version.
 async fn versions_before(
     pool: &PgPool,
     shard: ShardId,

@@ -1,8 +1,8 @@
-//! The story of an order: who did what to it, what that moved in the wallet, and which webhooks
-//! were told with what outcome.
+//! History of an order for people: the actors and their actions, the movements in the wallet, and the webhook deliveries
+//! with their outcomes.
 //!
-//! What happened is the log's. Deliveries and their attempts are the worker's record, as it is now:
-//! it forgets attempts after their time. Names and texts are the vault's, where they are not erased.
+//! The events come from the log. Deliveries and attempts come from the worker's current records, which exclude attempts
+//! that have been deleted since. Names and texts come from the vault, unless they were erased.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -36,40 +36,40 @@ impl From<sqlx::Error> for StoryError {
     }
 }
 
-/// An order and everything that happened to it, oldest first.
+/// An order with its complete history, oldest first.
 #[derive(Debug)]
 pub struct Story {
-    /// As it is after the last chapter.
+    /// State of the order after the last chapter.
     pub order: Order,
-    /// The order's, and the names in the story.
+    /// Texts of the order, and the names in its history.
     pub texts: Texts,
     pub chapters: Vec<Chapter>,
-    /// How many readings of its codes are not among them.
+    /// Number of events for reading codes that are left out of `chapters`.
     pub left_out: u64,
 }
 
-/// One event of the order, and what came of it.
+/// One event of the order, with its consequences.
 #[derive(Debug)]
 pub struct Chapter {
     pub recorded: Recorded,
     pub actor: Who,
-    /// What happened, for people.
+    /// Description of the event for people.
     pub description: String,
-    /// What a person gave as the reason.
+    /// Reason that a person gave.
     pub reason: Option<Private>,
-    /// What it moved in the wallet.
+    /// Movement of the wallet that belongs to the event.
     pub movement: Option<Transaction>,
     pub deliveries: Vec<Telling>,
 }
 
-/// Who acted; with the name where it is known.
+/// Actor of an event, with the name if it is known.
 #[derive(Clone, Debug)]
 pub struct Who {
     pub actor: Actor,
     pub name: Option<Private>,
 }
 
-/// A delivery, to whom, and who asked for it to be tried again.
+/// A delivery with the name of its webhook, and the requests to retry it.
 #[derive(Debug)]
 pub struct Telling {
     pub told: Told,
@@ -77,13 +77,13 @@ pub struct Telling {
     pub retries: Vec<(DateTime<Utc>, Who)>,
 }
 
-/// Most events of one order that are told before readings of its codes are left out, and that are read at once.
+/// Number of events that are listed before reads of codes are left out, and the page size.
 const MOST_EVENTS: usize = 1_000;
-/// So many of the readings after these are told, the last ones.
+/// Number of the latest reads of codes that are listed in addition.
 const LAST_READINGS: usize = 100;
 
-/// The story of an order up to a position, or up to now; none if it was placed later. Without a
-/// keyring it has no texts and no names of people.
+/// Returns the history of an order up to a position, or up to now. Returns none if the order was placed later. Without a
+/// keyring the history has no texts and no names of people.
 pub async fn of_order(
     pool: &PgPool,
     keyring: Option<&Keyring>,
@@ -124,15 +124,15 @@ pub async fn of_order(
     Ok(Some(Story { order, texts: names.texts, chapters, left_out }))
 }
 
-/// An order as it was, and what is told of it.
+/// An order's past state, and the events to list.
 struct Past {
     order: Option<Order>,
     told: Vec<Recorded>,
     left_out: u64,
 }
 
-/// The order as it was then, and its events. A client that reads its codes again and again makes an event each time:
-/// after [`MOST_EVENTS`] only the last of the readings are told, and everything else that happened.
+/// Loads the order's state at a position, and its events. A client that reads its codes again and again appends an event
+/// each time. After the first [`MOST_EVENTS`] events, only the latest reads are listed, together with all other events.
 async fn past_of(pool: &PgPool, shard: ShardId, id: OrderId, upto: Position) -> Result<Past, StoryError> {
     let (mut states, mut told, mut latest, mut left_out) = (HashMap::new(), vec![], VecDeque::new(), 0);
     let (mut version, mut is_more) = (0, true);
@@ -164,8 +164,7 @@ async fn past_of(pool: &PgPool, shard: ShardId, id: OrderId, upto: Position) -> 
     Ok(Past { order: states.remove(&id), told, left_out })
 }
 
-/// The movements that order events made, by the position of the order's event: each stands right
-/// behind it.
+/// Returns the movements of the order, by the position of the order's event. Each movement directly follows its event.
 async fn movements(
     pool: &PgPool,
     shard: ShardId,
@@ -193,7 +192,7 @@ async fn movements(
     Ok(movements)
 }
 
-/// Somebody asked that a failed delivery be tried again.
+/// A request to retry a failed delivery.
 struct Retry {
     webhook_id: WebhookId,
     event_id: Uuid,
@@ -233,7 +232,7 @@ async fn retries(
     Ok(retries)
 }
 
-/// What is known by name, and the order's texts.
+/// Known names of actors, and the texts of the order.
 struct Names {
     named: HashMap<Actor, String>,
     texts: Texts,
@@ -288,7 +287,7 @@ impl Names {
     }
 }
 
-/// What happened, in a few words. Vouchers are named by their references, never by their codes.
+/// Describes an event in a few words. Names vouchers by their references, never by their codes.
 fn description(order: &Order, event: &OrderEvent) -> String {
     let placed = &order.placed;
     let currency = placed.currency.as_str();
@@ -302,7 +301,7 @@ fn description(order: &Order, event: &OrderEvent) -> String {
             e.quantity, e.denomination, e.product_name, e.discount, e.amount
         ),
         OrderEvent::OrderQueued(_) => "taken up by fulfilment".to_owned(),
-        OrderEvent::OrderDelayed(_) => "delayed: there is no stock".to_owned(),
+        OrderEvent::OrderDelayed(_) => "delayed: out of stock".to_owned(),
         OrderEvent::OrderPartiallyDelivered(e) => format!("{}; the rest waits for stock", units(&e.vouchers)),
         OrderEvent::OrderDelivered(e) => format!("{}; the order is complete", units(&e.vouchers)),
         OrderEvent::OrderCancelled(e) => {
@@ -319,8 +318,8 @@ fn description(order: &Order, event: &OrderEvent) -> String {
     }
 }
 
-/// What became of an attempt: `delivered`, `failed`, `in_flight`, or `unknown` when whoever made it
-/// ended before it did.
+/// Returns the outcome of an attempt: `delivered`, `failed`, `in_flight`, or `unknown` if its worker ended before the
+/// attempt did.
 pub fn outcome(attempt: &deliveries::Attempt) -> &'static str {
     match (attempt.finished_at, attempt.response_status) {
         (None, _) if attempt.is_in_flight => "in_flight",

@@ -1,4 +1,4 @@
-//! The end of the client API's version, where it breaks what clients were promised: the reason is in the log.
+//! Emergency sunset of the client API's version, which breaks the promise to clients. The log records the reason.
 
 use ledger_database::PgConnection;
 use ledger_events::api_version::{ApiVersionEvent, EmergencySunsetDeclared};
@@ -8,22 +8,22 @@ use ledger_events::{Actor, ShardId};
 use super::command::Command;
 use super::{FIRST_SHARD, Ledger, Origin, WriteError};
 
-/// The version whose end it is: its stream's id.
+/// Version of the API that ends, which is also its stream's id.
 pub const V1: i64 = 1;
 
-/// The last emergency sunset, and its version in the stream.
+/// The last emergency sunset, with its version in the stream.
 pub type Declared = (i64, EmergencySunsetDeclared);
 
-/// Records an emergency sunset, unless it is the one that was recorded last: nodes start again.
+/// Records an emergency sunset, unless it equals the last recorded one, because every start of a node declares it again.
 ///
 /// # Errors
-/// When it cannot be written.
+/// Returns an error when the event cannot be appended.
 pub async fn declare(ledger: &Ledger, sunset: EmergencySunsetDeclared) -> Result<(), WriteError> {
     let origin = Origin { actor: Actor::Operator(0), request_id: "start".to_owned() };
     ledger.execute(FIRST_SHARD, Command::DeclareEmergencySunset(sunset), origin).await.map(drop)
 }
 
-/// Loads the last one that was declared.
+/// Loads the last declared emergency sunset.
 pub async fn load(conn: &mut PgConnection, shard: ShardId) -> Result<Option<Declared>, sqlx::Error> {
     let row: Option<(i64, String, i16, String)> = sqlx::query_as(
         "SELECT version, type, schema_version, data::text FROM events

@@ -1,4 +1,4 @@
-//! Reading the texts that stand sealed in the vault.
+//! Reads the texts that are sealed in the vault.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,48 +11,48 @@ use super::batch::SealedText;
 use super::keys;
 use crate::access::seal::{Keyring, Private, SealError};
 
-/// The kinds of texts from people, each with what its id is of. `super::erasure` says of each how it
-/// is erased.
+/// Kinds of texts that people write. Each constant's name starts with the entity whose id the text has. `super::erasure`
+/// erases them.
 pub const METADATA: &str = "order.metadata";
 pub const CANCEL_REASON: &str = "order.cancel_reason";
-/// Of a movement: why a wallet was funded or adjusted.
+/// Reason for funding or adjusting a wallet; its id is the movement's.
 pub const NOTE: &str = "transaction.note";
 pub const EMAIL: &str = "user.email";
-/// What is shown of a beneficiary.
+/// Displayed details of a beneficiary.
 pub const PROFILE: &str = "beneficiary.profile";
 pub const ACCOUNT_NUMBER: &str = "beneficiary.account_number";
-/// Of a payout.
+/// Reason why a payout failed; its id is the payout's.
 pub const FAILURE_REASON: &str = "payout.failure_reason";
 pub const WEBHOOK_NAME: &str = "webhook.name";
 pub const WEBHOOK_URL: &str = "webhook.url";
 pub const WEBHOOK_TOKEN: &str = "webhook.token";
-/// Why something was erased; its id is the position of the event.
+/// Reason for an erasure; its id is the position of the event.
 pub const ERASURE_REASON: &str = "erasure.reason";
 
-/// Why somebody decided what a line of a bank's statement is, and took that back.
+/// Reason for deciding what a line of a bank statement is. [`REVOCATION_REASON`] is the reason for revoking the decision.
 pub const DECISION_REASON: &str = "match.decision_reason";
 pub const REVOCATION_REASON: &str = "match.revocation_reason";
 
-/// Why an operator let the transparency log go on under another origin; its id is the position of the event. It is not
-/// erased.
+/// Reason why an operator continued the transparency log under another origin; its id is the position of the event. It is
+/// never erased.
 pub const LOG_INCIDENT_REASON: &str = "log_incident.reason";
 
-/// Whose an operator's token is. It is not erased: the log says who did what.
+/// Name of the person who owns an operator's token. It is never erased, because the log must show who did what.
 pub const OPERATOR_NAME: &str = "operator.name";
 
-/// Why something in the vault could not be read.
+/// Reason why a value in the vault could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
     #[error(transparent)]
     Database(#[from] sqlx::Error),
     #[error(transparent)]
     Seal(#[from] SealError),
-    #[error("{0} in the vault is not what was sealed")]
+    #[error("{0} in the vault is damaged: it differs from what was sealed")]
     Damaged(&'static str),
 }
 
 impl VaultError {
-    /// For who can tell only of the database.
+    /// Converts to a database error, for callers that cannot return others.
     pub(super) fn into_database(self) -> sqlx::Error {
         match self {
             Self::Database(error) => error,
@@ -64,8 +64,7 @@ impl VaultError {
 /// Texts by kind and id.
 pub type Texts = HashMap<(&'static str, i64), Private>;
 
-/// The texts of these kinds and ids, read in one statement; those that are not there, or are erased,
-/// are left out.
+/// Loads the texts of these kinds and ids in one statement. Omits texts that do not exist or were erased.
 pub async fn load(pool: &PgPool, keyring: &Keyring, shard: ShardId, wanted: &[(&'static str, i64)]) -> Result<Texts, VaultError> {
     if wanted.is_empty() {
         return Ok(Texts::new());
@@ -74,10 +73,10 @@ pub async fn load(pool: &PgPool, keyring: &Keyring, shard: ShardId, wanted: &[(&
     found.iter().map(|text| Ok(((text.kind, text.id), text.open(keyring)?))).collect()
 }
 
-/// Where, key id, salt, what is sealed, and the sealed key.
+/// Index into `wanted`, key id, salt, sealed text, and sealed data key.
 type Row = (i64, Option<i64>, Vec<u8>, Vec<u8>, Option<Vec<u8>>);
 
-/// The same as they stand in the vault.
+/// Loads the texts of these kinds and ids as they are sealed in the vault.
 pub(super) async fn sealed(
     db: impl PgExecutor<'_>,
     keyring: &Keyring,
@@ -85,7 +84,7 @@ pub(super) async fn sealed(
     wanted: &[(&'static str, i64)],
 ) -> Result<Vec<SealedText>, VaultError> {
     let (kinds, ids): (Vec<&str>, Vec<i64>) = wanted.iter().copied().unzip();
-    // With its key destroyed, a text is erased.
+    // A text whose data key was destroyed counts as erased.
     let found: Vec<Row> = sqlx::query_as(
         "SELECT w.ordinality, t.key_id, t.salt, t.sealed, k.sealed
          FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS w (kind, id, ordinality)

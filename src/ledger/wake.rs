@@ -1,4 +1,4 @@
-//! Waking whoever waits for news of the database: in-process after a commit, by NOTIFY on other nodes.
+//! Wake-ups for everything that waits for changes in the database: in-process after a commit, by NOTIFY on other nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,30 +15,30 @@ use uuid::Uuid;
 use super::connect::{self, Line};
 use crate::heartbeat::{Heartbeat, Heartbeats};
 
-/// Other nodes hear of news so often at most.
+/// Shortest pause between two notifications of other nodes.
 const NOTIFY_PAUSE: Duration = Duration::from_millis(10);
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
-/// On this channel nodes say that they are there. One that hears of no other has nobody to tell its news.
+/// Channel on which nodes announce that they are alive. A node that hears of no other notifies nobody.
 const NODES: &str = "ledger_nodes";
 const HELLO_PAUSE: Duration = Duration::from_secs(3);
-/// A node that has said nothing for so long is gone.
+/// Silence after which a node counts as gone.
 const GONE: Duration = Duration::from_secs(10);
-/// How long a NOTIFY may take.
+/// Timeout of a NOTIFY.
 const NOTIFIED: Duration = Duration::from_secs(6);
-/// This node hears its own hellos, so a connection that listens and hears nothing for so long is dead: longer than two
-/// hellos, of which the first met a dead connection.
+/// Silence after which the LISTEN connection counts as dead, because a node hears its own announcements. Longer than two
+/// announcements, in case the first one met a dead connection.
 const SILENCE: Duration = Duration::from_secs(11);
-/// How long the connection that listens may take to open.
+/// Timeout for opening the LISTEN connection.
 const TO_LISTEN: Duration = Duration::from_secs(5);
-/// Batches of the projector that a delivery worker may be behind before it has to look by itself.
+/// Number of the projector's batches by which a delivery worker may lag before it has to query the database itself.
 const BATCHES_BEHIND: usize = 256;
 
-/// What there may be news of, and its channel.
+/// A subject of wake-ups, with its NOTIFY channel.
 #[derive(Clone, Debug)]
 struct Topic {
     channel: &'static str,
     news: watch::Sender<u64>,
-    /// What this node has to tell others.
+    /// Counter of this node's own news, which other nodes must be notified of.
     news_of_ours: watch::Sender<u64>,
 }
 
@@ -56,8 +56,8 @@ impl Topic {
         self.news_of_ours.send_modify(|n| *n += 1);
     }
 
-    /// One NOTIFY for all news since the last, on a connection of its own: inside the writer's
-    /// transaction it would take a lock over the whole database at commit.
+    /// Sends one NOTIFY for all news since the last one, on a separate connection. Inside the writer's transaction,
+    /// NOTIFY would take a lock on the whole database at commit.
     async fn announce(self, line: Line, node: String, others: Others, heartbeat: Heartbeat) {
         let mut news = self.news_of_ours.subscribe();
         heartbeat.rest();
@@ -72,12 +72,12 @@ impl Topic {
     }
 }
 
-/// When another node was heard of last.
+/// Time when another node was last heard of.
 #[derive(Clone, Debug)]
 struct Others(watch::Sender<Instant>);
 
 impl Others {
-    /// Whether there are any, as far as is known. A node that has just begun may not have heard of them yet.
+    /// Returns whether other nodes are known to exist. A node that has just started may not have heard of them yet.
     fn are_there(&self) -> bool {
         self.0.borrow().elapsed() < GONE
     }
@@ -91,12 +91,12 @@ async fn notify(line: &Line, channel: &'static str, node: &str) {
         Ok::<_, sqlx::Error>(())
     };
     if let Err(error) = connect::within(NOTIFIED, told).await {
-        tracing::debug!(%error, channel, "other nodes were not notified; their timers will do");
+        tracing::debug!(%error, channel, "failed to notify other nodes; their timers replace the wake-up");
     }
 }
 
-/// Tells that the log grew, or that there are deliveries to send. Missing a wake-up is no loss:
-/// every follower has a slow timer too.
+/// Signals that the log grew, or that there are deliveries to send. A lost wake-up does no harm, because every follower
+/// also has a fallback timer. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Wake {
     log: Topic,
@@ -106,7 +106,7 @@ pub struct Wake {
     stop: CancellationToken,
 }
 
-/// A webhook that new deliveries are for.
+/// A webhook with new deliveries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Addressee {
     pub shard: ShardId,
@@ -114,24 +114,24 @@ pub struct Addressee {
     pub account_id: AccountId,
 }
 
-/// News of deliveries that are to be sent.
+/// Wake-ups for deliveries that are ready to be sent.
 #[derive(Clone, Debug)]
 pub struct NewDeliveries {
-    /// Changes when there may be some: who hears it looks for them.
+    /// Changes when there may be deliveries to send. The receiver must query the database for them.
     pub anywhere: watch::Receiver<u64>,
-    /// Whom this node's projector has made first attempts due for: who hears it need not look.
+    /// Webhooks for which this node's projector has written due first attempts. The receiver need not query for them.
     pub here: broadcast::Sender<Arc<[Addressee]>>,
 }
 
 impl NewDeliveries {
-    /// No news ever.
+    /// Returns a source that never signals anything.
     pub fn none() -> NewDeliveries {
         NewDeliveries { anywhere: watch::channel(0).1, here: broadcast::Sender::new(1) }
     }
 }
 
 impl Wake {
-    /// Starts listening for other nodes' news and announcing this one's.
+    /// Starts listening for other nodes' news, and announcing this node's.
     pub fn start(options: &PgConnectOptions, heartbeats: &Heartbeats, tasks: &TaskTracker) -> Wake {
         let (log, deliveries) = (Topic::new("ledger_log"), Topic::new("ledger_deliveries"));
         let made_here = broadcast::Sender::new(BATCHES_BEHIND);
@@ -157,38 +157,38 @@ impl Wake {
         [&self.log, &self.deliveries]
     }
 
-    /// A writer of this node committed.
+    /// Signals that a writer of this node committed events.
     pub fn committed(&self) {
         self.log.tell();
     }
 
-    /// A projection whose checkpoint this node held may go on.
+    /// Signals that a projection whose checkpoint this node held can continue.
     pub fn let_go(&self) {
         self.log.tell();
     }
 
-    /// A projector of this node committed deliveries for these, with first attempts that are due.
+    /// Signals that a projector of this node committed deliveries for these webhooks, with due first attempts.
     pub fn made_deliveries(&self, addressees: Vec<Addressee>) {
-        _ = self.made_here.send(addressees.into()); // there may be no worker on this node
+        _ = self.made_here.send(addressees.into()); // this node may have no worker
         self.deliveries.tell_others();
     }
 
-    /// A projector of this node committed that deliveries are to be tried again, or what changes where some go.
+    /// Signals that a projector of this node committed retries of deliveries, or changes of their target.
     pub fn changed_deliveries(&self) {
         self.deliveries.tell();
     }
 
-    /// Changes whenever some shard's log has grown.
+    /// Returns a receiver that changes whenever a shard's log has grown.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.log.news.subscribe()
     }
 
-    /// News of deliveries.
+    /// Returns the receivers for news of deliveries.
     pub fn deliveries(&self) -> NewDeliveries {
         NewDeliveries { anywhere: self.deliveries.news.subscribe(), here: self.made_here.clone() }
     }
 
-    /// Ends the tasks.
+    /// Stops the tasks.
     pub fn stop(&self) {
         self.stop.cancel();
     }
@@ -218,7 +218,7 @@ impl Wake {
             Ok(Ok(())) => {
                 let is_new = Notify::new();
                 tokio::select! {
-                    // Once it listens, so that whoever begins to tell is heard.
+                    // Announce this node only once it listens, so that it hears every node that then starts to notify it.
                     () = say_hello(line, node, &is_new) => Ok(()),
                     ended = self.hear(&mut listener, node, &is_new, heartbeat) => ended,
                 }
@@ -259,8 +259,9 @@ impl Wake {
     }
 }
 
-/// Closes the connection of a listener that may be dead. When sqlx's listener is dropped, it sends a last statement and
-/// waits for the answer without a deadline. So its connection is exchanged for a live one first, and dropped.
+/// Closes the connection of a listener that may be dead. A dropped listener of sqlx sends a last statement and waits for
+/// the result without a deadline. This function first swaps its connection for a live one, and then drops the dead
+/// connection.
 async fn close_hard(mut listener: PgListener, options: &PgConnectOptions, heartbeat: &Heartbeat) {
     loop {
         heartbeat.beat();
@@ -275,10 +276,10 @@ async fn close_hard(mut listener: PgListener, options: &PgConnectOptions, heartb
     }
 }
 
-/// Every few seconds, and at once when another node is heard of that may not know of this one.
+/// Announces this node every few seconds, and immediately when it hears of another node that may not know it.
 async fn say_hello(line: &Line, node: &str, is_new: &Notify) {
     loop {
         notify(line, NODES, node).await;
-        _ = tokio::time::timeout(HELLO_PAUSE, is_new.notified()).await; // either will do
+        _ = tokio::time::timeout(HELLO_PAUSE, is_new.notified()).await; // a timeout is fine too
     }
 }

@@ -1,8 +1,8 @@
-//! Where the database is: at a URL, or in an embedded server, which is started here unless
-//! another process runs it already.
+//! Opens the database: at a URL, or in an embedded server. The embedded server is started here unless another process
+//! already runs it.
 //!
-//! Only [`Database::open_or_create`] makes a ledger: a command that was given another data
-//! directory than it should have been says so, instead of answering from an empty one.
+//! Only [`Database::open_or_create`] creates a ledger. A command with a wrong data directory fails with a clear error
+//! instead of reading an empty ledger.
 
 use sqlx::postgres::PgConnectOptions;
 
@@ -11,23 +11,24 @@ use crate::config::DatabaseSettings;
 use crate::ledger::{self, SchemaError};
 use crate::postgres::{self, Address, DATABASE, Server, Settings};
 
-/// A database that answers, or is expected to.
+/// Connection options of a database, and the embedded server if it runs here.
 #[derive(Debug)]
 pub struct Database {
-    /// Of an embedded server: under a login that can become the runtime role and nothing else.
+    /// Options of the service's login. On an embedded server, this login can become the runtime role and nothing else.
     options: PgConnectOptions,
-    /// Of an embedded server: under its owner, which is used to migrate and for maintenance alone.
+    /// Options of the role that migrates, if it differs. On an embedded server this is the owner, used only for migrations
+    /// and maintenance.
     migration: Option<PgConnectOptions>,
     is_embedded: bool,
-    /// The embedded server, if it runs here.
+    /// Embedded server, if this process runs it.
     server: Option<Server>,
 }
 
 impl Database {
-    /// Finds the database, and starts the embedded server if it is needed and nobody runs it.
+    /// Finds the database. Starts the embedded server if it is needed and no process runs it.
     ///
     /// # Errors
-    /// [`NodeError::NoLedger`] when the data directory has none: nothing is created.
+    /// [`NodeError::NoLedger`] if the data directory has no ledger. Nothing is created.
     pub async fn open(settings: &DatabaseSettings) -> Result<Database, NodeError> {
         match Database::find(settings).await? {
             Some(found) => Ok(found),
@@ -36,8 +37,8 @@ impl Database {
         }
     }
 
-    /// Like [`Database::open`], and makes the data directory and the embedded server's cluster if
-    /// they are absent.
+    /// Opens the database like [`Database::open`], but creates the data directory and the embedded server's cluster if they
+    /// do not exist.
     pub async fn open_or_create(settings: &DatabaseSettings) -> Result<Database, NodeError> {
         match Database::find(settings).await? {
             Some(found) => Ok(found),
@@ -45,7 +46,7 @@ impl Database {
         }
     }
 
-    /// Finds the database without starting one: at the URL, or beside a running program.
+    /// Finds the database without starting one: at the URL, or in an embedded server that another process runs.
     pub async fn find(settings: &DatabaseSettings) -> Result<Option<Database>, NodeError> {
         let migration = settings.migration_options()?;
         if let Some(options) = settings.options()? {
@@ -67,7 +68,7 @@ impl Database {
         Database::embedded(server.await?)
     }
 
-    /// On a server that runs already.
+    /// Wraps an embedded server that already runs.
     pub fn embedded(server: Server) -> Result<Database, NodeError> {
         Database::at(&server.address().clone(), Some(server))
     }
@@ -86,34 +87,34 @@ impl Database {
         self.is_embedded
     }
 
-    /// Brings the schema up to this program's.
+    /// Migrates the schema to this release.
     pub async fn migrate(&self) -> Result<(), NodeError> {
         Ok(ledger::migrate(self.migrating()).await?)
     }
 
-    /// The migrations that are not applied yet.
+    /// Returns the versions of the migrations that are not applied yet.
     pub async fn pending(&self) -> Result<Vec<i64>, NodeError> {
         Ok(ledger::pending(self.migrating()).await?)
     }
 
-    /// Under the role that migrates, and may swap tables.
+    /// Returns the connection options of the role that migrates and may swap tables.
     pub fn migrating(&self) -> &PgConnectOptions {
         self.migration.as_ref().unwrap_or(&self.options)
     }
 
-    /// The same where the role may. Where it may not, the check that follows at start says
-    /// whether anything is missing.
+    /// Migrates the schema if the role is allowed to. If it is not, the schema check that follows at startup reports any
+    /// missing migration.
     pub async fn migrate_if_allowed(&self) -> Result<(), NodeError> {
         match self.migrate().await {
             Err(NodeError::Schema(error)) if self.migration.is_none() && is_forbidden(&error) => {
-                tracing::debug!(%error, "this role may not migrate");
+                tracing::debug!(%error, "skipped migrations: this role may not migrate");
                 Ok(())
             }
             outcome => outcome,
         }
     }
 
-    /// Ends the embedded server, if it was started here, and waits for its end.
+    /// Stops the embedded server, if this process runs it, and waits until it has ended.
     pub async fn close(self) -> Result<(), NodeError> {
         match self.server {
             Some(server) => Ok(server.stop().await?),
@@ -122,7 +123,7 @@ impl Database {
     }
 }
 
-/// Whether the database refused for want of a privilege.
+/// Whether the database refused a statement because of a missing privilege (SQLSTATE 42501).
 fn is_forbidden(error: &SchemaError) -> bool {
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = source {

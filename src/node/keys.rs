@@ -1,4 +1,4 @@
-//! The key files: read, or made beside the embedded server.
+//! Reads the key files, or creates them next to the embedded server.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -17,23 +17,23 @@ use crate::transparency::memory::Memory;
 use crate::transparency::signer::{Origin, Signer};
 use crate::transparency::witness::WitnessCaller;
 
-/// The keys that are made with the embedded server, in its data directory.
+/// Files of the keys that are created with the embedded server, in its data directory.
 const MASTER_KEY_FILE: &str = "master.key";
 const LOG_KEY_FILE: &str = "log.key";
-/// The signer's memory, where no file is named.
+/// Default file of the signer's memory, in the data directory.
 const LOG_STATE_FILE: &str = "log-state.json";
-/// The origin's base of a log that has no address.
+/// Base of the log's origin if the service has no public URL.
 const LOCAL_ORIGIN: &str = "localhost/log";
 
-/// The keyring from the master key's file. With the embedded server it is made when there is
-/// none; a database that is somebody else's has its key from somewhere.
+/// Loads the keyring from the master key file. With the embedded server, creates the file if there is none. An external
+/// database requires an existing key, because it may already hold values that are sealed under one.
 pub fn keyring(settings: &MasterKeySettings, data_dir: &Path, is_embedded: bool) -> Result<Arc<Keyring>, NodeError> {
     let name = "--master-key-file (LEDGER_MASTER_KEY_FILE)";
     let made = data_dir.join(MASTER_KEY_FILE);
     let path = match &settings.master_key_file {
         Some(path) => path,
         None if is_embedded => {
-            // Nobody has written to this ledger without MACs: see `access::rows`.
+            // A new ledger has no rows without MACs, so its key file says `sealed` from the start: see `access::rows`.
             make(&made, &format!("{}\n{SEALED}", *Keyring::generate()))?;
             &made
         }
@@ -48,7 +48,7 @@ pub fn keyring(settings: &MasterKeySettings, data_dir: &Path, is_embedded: bool)
     keyring.map(Arc::new).map_err(|error| ConfigError(format!("{name}: {}: {error}", path.display())).into())
 }
 
-/// The keyring, if its file is named, or is there beside the embedded server: for what goes without it.
+/// Loads the keyring if a file is configured, or exists next to the embedded server. For commands that can do without it.
 pub fn keyring_if_any(
     settings: &MasterKeySettings,
     data_dir: &Path,
@@ -60,8 +60,8 @@ pub fn keyring_if_any(
     keyring(settings, data_dir, is_embedded).map(Some)
 }
 
-/// The keys that sign checkpoints, from their file. With the embedded server one is made when there
-/// is none; otherwise every node that signs is to have the same.
+/// Loads the keys that sign checkpoints. With the embedded server, creates one if there is none. With an external
+/// database, every node that signs must have the same keys.
 pub fn signer(config: &Config, is_embedded: bool) -> Result<Arc<Signer>, NodeError> {
     let name = "--log-key-file (LEDGER_LOG_KEY_FILE)";
     let made = config.database.data_dir.join(LOG_KEY_FILE);
@@ -82,19 +82,19 @@ pub fn signer(config: &Config, is_embedded: bool) -> Result<Arc<Signer>, NodeErr
     signer.map(Arc::new).map_err(|error| ConfigError(format!("{name}: {}: {error}", path.display())).into())
 }
 
-/// What the signer remembers.
+/// Opens the signer's memory of signed checkpoints.
 pub fn memory(config: &Config) -> Result<Memory, NodeError> {
     let path = config.log_state_file.clone().unwrap_or_else(|| config.database.data_dir.join(LOG_STATE_FILE));
     Memory::open(&path).map_err(|error| ConfigError(format!("--log-state-file (LEDGER_LOG_STATE_FILE): {error}")).into())
 }
 
-/// Which logs this service signs: where clients reach them, unless another name is given.
+/// Returns the origin of the service's logs: the configured one, or else the public URL without its scheme.
 pub fn origin(config: &Config) -> Origin {
     let public = config.public_url.as_deref().and_then(|url| url.split_once("://")).map(|(_, place)| format!("{place}/log"));
     Origin::new(&config.log_origin.clone().or(public).unwrap_or_else(|| LOCAL_ORIGIN.to_owned()))
 }
 
-/// Who asks the configured witnesses, if any are to be asked.
+/// Creates the task that requests cosignatures from the configured witnesses, if there are any.
 pub fn witnesses(config: &Config, ledger: &Ledger, log: &PublicLog) -> Result<Option<WitnessCaller>, NodeError> {
     let name = "--log-witness-urls (LEDGER_LOG_WITNESS_URLS)";
     let wrong = |error: &dyn std::fmt::Display| ConfigError(format!("{name}: {error}"));
@@ -107,7 +107,7 @@ pub fn witnesses(config: &Config, ledger: &Ledger, log: &PublicLog) -> Result<Op
     Ok(Some(caller.map_err(|error| wrong(&error))?))
 }
 
-/// Writes a new key where there is none: whole or not at all, readable by its owner only.
+/// Writes a new key file atomically, readable only by its owner. Keeps an existing file.
 fn make(path: &Path, text: &str) -> Result<(), NodeError> {
     if path.exists() {
         return Ok(());
@@ -117,14 +117,14 @@ fn make(path: &Path, text: &str) -> Result<(), NodeError> {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
         writeln!(file, "{text}")?;
         file.sync_all()?;
-        // Not a rename, which would replace the key of another program that was faster.
+        // A hard link fails if the file exists. A rename would replace the key of another process that was faster.
         match std::fs::hard_link(&unfinished, path) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
             outcome => outcome,
         }
     };
     let written = write();
-    _ = std::fs::remove_file(&unfinished); // nothing depends on it
+    _ = std::fs::remove_file(&unfinished); // a leftover file does no harm
     written.map_err(|source| NodeError::Io { action: format!("write {}", path.display()), source })
 }
 
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_logs_key_is_made_once_and_for_its_owner_only() {
+    fn the_log_key_is_created_once_and_only_its_owner_can_read_it() {
         let directory = tempfile::tempdir().unwrap();
         let config = config(directory.path());
         let key = || signer(&config, true).unwrap().verifiers("a").unwrap();
@@ -159,13 +159,13 @@ mod tests {
         assert_eq!(key(), made);
         let file = directory.path().join("log.key");
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-        assert!(signer(&config, false).is_err(), "not beside somebody's own database");
+        assert!(signer(&config, false).is_err(), "no key is created for an external database");
         memory(&config).unwrap();
         assert!(directory.path().join("log-state.lock").exists());
     }
 
     #[test]
-    fn an_origin_is_where_the_log_is_found() {
+    fn the_origin_is_the_public_url_unless_configured() {
         let directory = tempfile::tempdir().unwrap();
         let config = config(directory.path());
         assert_eq!(origin(&config).of(1), "localhost/log/1");

@@ -1,5 +1,5 @@
-//! As whom the server's processes run. Postgres refuses to run as root, so root's server runs as
-//! an unprivileged user, who must be able to reach the data directory.
+//! The operating system user that runs the server. Postgres refuses to run as root. If this program runs as root, the
+//! server runs as an unprivileged user, who must be able to reach the data directory.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -11,20 +11,20 @@ use nix::unistd::{Uid, User, geteuid};
 
 use super::{During, Error};
 
-/// The user of the server's processes.
+/// Operating system user that runs the server's processes.
 #[derive(Debug, Clone)]
 pub(super) struct Account {
     pub name: String,
     pub uid: u32,
     gid: u32,
-    /// Whether it is another user than ours.
+    /// Whether this is a different user than that of this process.
     switched: bool,
 }
 
 impl Account {
     /// Chooses the user for the cluster in `pgdata`, which need not exist yet.
     pub fn choose(wanted: Option<&str>, pgdata: &Path) -> Result<Account, Error> {
-        // An empty directory, as made for a mount, is no cluster yet.
+        // An empty directory, such as a mount point, is not a cluster yet.
         let empty = std::fs::read_dir(pgdata).is_ok_and(|mut entries| entries.next().is_none());
         let owner = std::fs::metadata(pgdata).ok().filter(|_| !empty).map(|data| data.uid());
         let account = if geteuid().is_root() { Account::for_root(wanted, owner)? } else { Account::own() };
@@ -67,8 +67,8 @@ impl Account {
         }))
     }
 
-    /// A command run as this user, in its own process group (so that Ctrl-C reaches only the
-    /// program, which then ends the server in order) and without our environment and its secrets.
+    /// Returns a command that runs as this user. It has a process group of its own, so that Ctrl-C reaches only this
+    /// program, which then stops the server gracefully. It does not inherit our environment, which holds secrets.
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command
@@ -86,7 +86,7 @@ impl Account {
         command
     }
 
-    /// Gives a file or directory to this user.
+    /// Changes the owner of a file or directory to this user.
     pub fn give(&self, path: &Path) -> Result<(), Error> {
         if self.switched {
             chown(path, Some(self.uid), Some(self.gid))
@@ -95,17 +95,17 @@ impl Account {
         Ok(())
     }
 
-    /// Whether this account is another user than ours.
+    /// Whether this is a different user than that of this process.
     pub fn is_switched(&self) -> bool {
         self.switched
     }
 
-    /// Fails with the first directory on the way to `directory` that this user cannot enter.
+    /// Checks that this user can enter `directory` and all its parents. Fails with the first one that it cannot enter.
     pub fn check_reach(&self, directory: &Path) -> Result<(), Error> {
         if !self.switched {
             return Ok(());
         }
-        // Asked of the system as that user, since access lists and the like also count.
+        // Run a check as that user, because access control lists and the like also apply.
         let mut way: Vec<&Path> = directory.ancestors().collect();
         way.reverse();
         let output = self
@@ -123,8 +123,8 @@ impl Account {
     }
 }
 
-/// A new directory of the server's user, in the first temporary place that it can reach; in
-/// memory if that is welcome and nothing else is asked for by `TMPDIR`.
+/// Creates a directory for the server's user in the first temporary directory that the user can reach. With `in_memory`,
+/// prefers shared memory unless `TMPDIR` is set.
 pub(super) fn temporary_directory(in_memory: bool) -> Result<PathBuf, Error> {
     let account = Account::choose(None, Path::new("/nonexistent"))?;
     let mut places: Vec<PathBuf> = Vec::new();
@@ -142,7 +142,7 @@ pub(super) fn temporary_directory(in_memory: bool) -> Result<PathBuf, Error> {
     Err(refused.unwrap_or(Error::NoUnprivilegedAccount))
 }
 
-/// Linux's shared memory, unless it is as small as containers make it.
+/// Returns Linux's shared memory directory if it has enough room. In containers it is often too small.
 #[cfg(target_os = "linux")]
 fn memory_with_room() -> Option<PathBuf> {
     const ROOM: u64 = 2 * 1024 * 1024 * 1024;
@@ -168,7 +168,7 @@ pub(super) fn temporary_directory_in(place: &Path, account: &Account) -> Result<
         .permissions(Permissions::from_mode(0o700))
         .tempdir_in(&place)
         .during(|| format!("create a directory in {}", place.display()))?;
-    // The watchdog, which removes it, runs as that user.
+    // The watchdog removes the directory and runs as that user.
     account.give(directory.path())?;
     Ok(directory.keep())
 }
@@ -177,7 +177,7 @@ fn user(uid: u32) -> Option<User> {
     User::from_uid(Uid::from_raw(uid)).ok().flatten()
 }
 
-/// The name of the user that we are.
+/// Returns the user name of this process.
 pub(super) fn own_name() -> String {
     name_of(geteuid().as_raw())
 }

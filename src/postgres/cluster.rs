@@ -1,4 +1,4 @@
-//! A cluster on disk: making it with initdb and launching its postmaster.
+//! A Postgres cluster on disk: creates it with initdb and launches its postmaster.
 
 use std::ffi::OsString;
 use std::fs::Permissions;
@@ -20,11 +20,11 @@ use super::socket::{Address, PORT};
 use super::watchdog::Watchdog;
 use super::{During, Error, OWNER_ROLE};
 
-/// Recovery after a crash replays up to some gigabytes of log.
+/// Timeout for the postmaster to accept connections. Crash recovery may replay several gigabytes of write-ahead log.
 const READY_PATIENCE: Duration = Duration::from_secs(600);
 const READY_POLL: Duration = Duration::from_millis(10);
 
-/// For a ledger of record; [`memory`] says how large its `shared_buffers` are.
+/// Server settings for production. [`memory`] computes `shared_buffers`.
 const DURABLE: &[(&str, &str)] = &[
     ("fsync", "on"),
     ("synchronous_commit", "on"),
@@ -34,14 +34,14 @@ const DURABLE: &[(&str, &str)] = &[
     ("wal_compression", "on"),
     ("max_wal_size", "4GB"),
     ("checkpoint_timeout", "15min"),
-    // Small tables that change with every order are cleaned often.
+    // Vacuum often: small tables change with every order.
     ("autovacuum", "on"),
     ("autovacuum_naptime", "10s"),
     ("autovacuum_vacuum_scale_factor", "0.1"),
     ("autovacuum_vacuum_cost_limit", "1000"),
 ];
 
-/// For tests: a crash of the machine may lose everything.
+/// Server settings for tests. A crash of the machine may lose all data.
 const THROWAWAY: &[(&str, &str)] = &[
     ("fsync", "off"),
     ("synchronous_commit", "off"),
@@ -49,9 +49,9 @@ const THROWAWAY: &[(&str, &str)] = &[
     ("max_connections", "300"),
     ("wal_level", "minimal"),
     ("max_wal_senders", "0"),
-    // It may be kept in memory.
+    // The data directory may be in memory.
     ("max_wal_size", "256MB"),
-    // A vacuum would disturb copying the template.
+    // A vacuum would interfere with copying the template database.
     ("autovacuum", "off"),
 ];
 
@@ -64,7 +64,7 @@ const COMMON: &[(&str, &str)] = &[
     ("logging_collector", "off"),
     ("log_destination", "stderr"),
     ("log_line_prefix", "%m [%p] "),
-    // Statements and the values of rows hold personal data, which must not get into a log.
+    // Statements and row values hold personal data, which must not get into the server log.
     ("log_error_verbosity", "terse"),
     ("log_min_error_statement", "panic"),
 ];
@@ -80,7 +80,7 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Makes the cluster if there is none, and writes the rules of authentication.
+    /// Creates the cluster if there is none, and writes the authentication rules.
     pub fn ensure(&self, watchdog: &mut Watchdog) -> Result<(), Error> {
         if self.data_dir.cluster_major().is_none() {
             self.initdb(watchdog)?;
@@ -88,8 +88,8 @@ impl Cluster {
         login::write_rules(&self.data_dir.hba(), &self.data_dir.ident(), &self.account)
     }
 
-    /// Makes the cluster under another name first, so that an interrupted initdb leaves nothing
-    /// that looks like a cluster.
+    /// Creates the cluster under a temporary name first, so that an interrupted initdb leaves nothing that looks like a
+    /// cluster.
     fn initdb(&self, watchdog: &mut Watchdog) -> Result<(), Error> {
         const UNFINISHED: &str = "postgres.new.";
         let data_dir = self.data_dir.path();
@@ -110,7 +110,7 @@ impl Cluster {
             .arg("--pgdata")
             .arg(unfinished.path())
             .args(["--username", OWNER_ROLE])
-            // Of its own rules, which are not used: see `login`.
+            // These rules of the cluster itself are not used: see `login`.
             .args(["--auth-local", "peer", "--auth-host", "reject"])
             .args(["--locale", "C", "--encoding", "UTF8"])
             .stdout(Stdio::piped())
@@ -134,20 +134,20 @@ impl Cluster {
         Ok(())
     }
 
-    /// How to find the cluster's processes.
+    /// Returns the criteria that identify the cluster's processes.
     pub fn marks(&self) -> Result<Marks, Error> {
         let pgdata = self.data_dir.pgdata();
         let data = std::fs::metadata(&pgdata).during(|| format!("look at {}", pgdata.display()))?;
         Ok(Marks {
-            // The same for every run over this directory, another for every other one.
+            // Stable for this directory across runs, and different for every other directory.
             cluster_name: format!("ledger-{:x}.{:x}", data.dev(), data.ino()),
             pgdata: pgdata.display().to_string(),
             uid: self.account.uid,
         })
     }
 
-    /// Ends what an earlier run left, starts the postmaster and waits until it answers, or until
-    /// `given_up` says not to.
+    /// Ends leftover processes of an earlier run, starts the postmaster, and waits until it accepts connections or
+    /// `given_up` returns true.
     pub fn launch(&self, watchdog: &mut Watchdog, given_up: &dyn Fn() -> bool) -> Result<Child, Error> {
         let marks = self.marks()?;
         end_leftovers(&marks, &self.data_dir.pgdata())?;
@@ -178,7 +178,7 @@ impl Cluster {
         }
     }
 
-    /// `None` when it answers, its exit status when it has ended.
+    /// Waits for the postmaster. Returns `None` when it accepts connections, or its exit status if it has ended.
     fn wait_ready(&self, child: &mut Child, given_up: &dyn Fn() -> bool) -> Result<Option<String>, Error> {
         let pgdata = self.data_dir.pgdata();
         let begun = Instant::now();
@@ -195,7 +195,7 @@ impl Cluster {
             }
             if begun.elapsed() > READY_PATIENCE {
                 let seconds = READY_PATIENCE.as_secs();
-                return Err(Error::NotStarted(format!("no answer for {seconds} s")));
+                return Err(Error::NotStarted(format!("it did not accept connections within {seconds} s")));
             }
             if !reported && begun.elapsed() > Duration::from_secs(10) {
                 reported = true;
@@ -210,10 +210,10 @@ impl Cluster {
             if self.durable { (DURABLE, memory::shared_buffers()) } else { (THROWAWAY, "128MB".to_owned()) };
         let sized = [("shared_buffers".to_owned(), OsString::from(shared_buffers))];
         let socket_directory = self.address.directory().display().to_string().replace('"', "\"\"");
-        // Also what the cluster's own configuration files say does not count here.
+        // These settings come last, so that nothing overrides them, including the cluster's own configuration files.
         let fixed = [
             ("listen_addresses", OsString::new()),
-            // A list; what is in quotes may hold a comma.
+            // The setting is a list. The quotes allow a comma in the path.
             ("unix_socket_directories", format!("\"{socket_directory}\"").into()),
             ("unix_socket_permissions", "0700".into()),
             ("unix_socket_group", OsString::new()),
@@ -237,7 +237,7 @@ impl Cluster {
             .collect()
     }
 
-    /// The last part of the log, from `offset` on.
+    /// Reads the server log from `offset`, at most 64 KiB.
     fn log_since(&self, offset: u64) -> String {
         let mut said = Vec::new();
         let read = std::fs::File::open(self.data_dir.log()).and_then(|mut log| {
@@ -246,17 +246,17 @@ impl Cluster {
         });
         match read {
             Ok(_) => String::from_utf8_lossy(&said).into_owned(),
-            Err(error) => format!("its log cannot be read: {error}"),
+            Err(error) => format!("cannot read its log: {error}"),
         }
     }
 
-    /// Where the server's log is, for messages.
+    /// Returns the path of the server log, for messages.
     pub fn log(&self) -> PathBuf {
         self.data_dir.log()
     }
 }
 
-/// The lines that say why, of a program that failed; without any, its exit status.
+/// Extracts the lines that explain why a program failed, or else its last line and exit status.
 fn one_line(said: &str, status: &str) -> String {
     let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
     let telling: Vec<&str> =

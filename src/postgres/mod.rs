@@ -1,19 +1,18 @@
-//! The embedded Postgres: a server of the program's own, for use without `DATABASE_URL`.
+//! The embedded Postgres: the program's own database server, for use without `DATABASE_URL`.
 //!
-//! It runs installed server programs (or downloaded ones) over its own data directory. It listens
-//! on a Unix socket alone, in a directory that is closed to other users, and asks the kernel who
-//! connects (peer authentication): there is no port and no password. It ends with the program: by
-//! [`Server::stop`], when the [`Server`] is dropped, and through a watchdog process even when the
-//! program is killed.
+//! It runs installed or downloaded server programs on its own data directory. It listens only on a Unix socket, in a
+//! directory that is closed to other users. The kernel tells it who connects (peer authentication), so there is no port and
+//! no password. The server ends with the program: by [`Server::stop`], when the [`Server`] is dropped, or through a
+//! watchdog process if the program is killed.
 //!
 //! Files in the data directory:
-//! - `postgres/`: Postgres's own (`PGDATA`);
-//! - `socket/`: the directory of its socket, mode 0700; elsewhere if the path would be too long;
-//! - `postgres.hba`, `postgres.ident`: who may log in, as which role;
-//! - `postgres.lock`: locked while a program owns the server; holds its process id and where the
-//!   socket is, mode 0600;
-//! - `postgres.log`: what the server says;
-//! - `programs/`: downloaded server programs, where none are installed.
+//! - `postgres/`: the cluster (`PGDATA`)
+//! - `socket/`: directory of the socket, mode 0700; elsewhere if the path would be too long
+//! - `postgres.hba`, `postgres.ident`: authentication rules
+//! - `postgres.lock`: locked while a program owns the server; holds its process id and the directory of the socket, mode
+//!   0600
+//! - `postgres.log`: server log
+//! - `programs/`: downloaded server programs, if none are installed
 
 mod account;
 mod cluster;
@@ -38,40 +37,40 @@ pub use files::{has_cluster, running};
 pub use server::Server;
 pub use socket::Address;
 
-/// The superuser role that owns the cluster and the ledger's database.
+/// Superuser role that owns the cluster and the ledger's database.
 pub const OWNER_ROLE: &str = "ledger_owner";
 
-/// The role that the service logs in as. It may become the runtime role, and nothing else.
+/// Role that the service logs in as. It can become the runtime role and nothing else.
 pub const SERVICE_ROLE: &str = "ledger_service";
 
-/// The database made for the ledger.
+/// Name of the ledger's database.
 pub const DATABASE: &str = "ledger";
 
-/// The oldest major version of Postgres that the ledger works with.
+/// Oldest supported major version of Postgres.
 pub const OLDEST_MAJOR: u32 = 14;
 
-/// How an embedded server is run.
+/// Settings of an embedded server.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Where everything of the server is kept; created if absent.
+    /// Directory for all files of the server; created if it does not exist.
     pub data_dir: PathBuf,
-    /// The directory of `postgres` and `initdb`; without it they are looked for.
+    /// Directory with `postgres` and `initdb`. If not set, the usual places are searched.
     pub programs: Option<PathBuf>,
-    /// The release to download where no programs are found; without it the one that is built in.
+    /// Release to download if no programs are found. If not set, the built-in one.
     pub release: Option<PinnedRelease>,
-    /// As root only: the user as which Postgres runs. Without it the owner of an existing
-    /// cluster, else `postgres`, else `nobody`.
+    /// User that runs Postgres if this program runs as root. If not set: the owner of an existing cluster, else
+    /// `postgres`, else `nobody`.
     pub account: Option<String>,
-    /// Whether what was committed survives a crash of the machine. Off only for tests.
+    /// Whether committed transactions survive a crash of the machine. False only in tests.
     pub durable: bool,
-    /// Remove the data directory when the server ends, however it ends.
+    /// Whether to remove the data directory when the server ends, however it ends.
     pub remove_at_end: bool,
-    /// Further server settings (`-c name=value`), which win over the built-in ones.
+    /// Additional server settings (`-c name=value`); they override the built-in ones.
     pub extra: Vec<(String, String)>,
 }
 
 impl Settings {
-    /// A durable server in `data_dir`.
+    /// Returns the settings of a durable server in `data_dir`.
     pub fn new(data_dir: impl Into<PathBuf>) -> Settings {
         Settings {
             data_dir: data_dir.into(),
@@ -84,28 +83,27 @@ impl Settings {
         }
     }
 
-    /// A server in a new temporary directory, which is removed at its end. Without durability
-    /// it is kept in memory where the system has room, since files are what tests wait for; a
-    /// durable one is on disk, so that measurements of it are true.
+    /// Returns the settings of a server in a new temporary directory, which is removed when the server ends. Without
+    /// durability, the directory is in memory if there is room, because tests mostly wait for files. A durable server is on
+    /// disk, so that measurements are realistic.
     ///
     /// # Errors
-    /// When no temporary directory can be made that the server's user reaches.
+    /// If no temporary directory can be created that the server's user can reach.
     pub fn temporary(durable: bool) -> Result<Settings, Error> {
         Ok(Settings { durable, remove_at_end: true, ..Settings::new(account::temporary_directory(!durable)?) })
     }
 }
 
-/// Starts a server without durability in a temporary directory, for tests; see
-/// [`Settings::temporary`].
+/// Starts a server without durability in a temporary directory, for tests; see [`Settings::temporary`].
 ///
 /// # Errors
-/// As [`Server::start`].
+/// See [`Server::start`].
 pub async fn start_throwaway(programs: Option<PathBuf>) -> Result<Server, Error> {
     Server::start(Settings { programs, ..Settings::temporary(false)? }).await
 }
 
-/// Where the program keeps its data unless told otherwise: the platform's place for an ordinary
-/// user, `/var/lib/rewards-ledger` for root, whose home the server's user cannot enter.
+/// Returns the default data directory: the platform's usual place, or `/var/lib/rewards-ledger` for root, because the
+/// server's user cannot enter root's home.
 pub fn default_data_dir() -> PathBuf {
     const NAME: &str = "rewards-ledger";
     if nix::unistd::geteuid().is_root() {
@@ -122,7 +120,7 @@ pub fn default_data_dir() -> PathBuf {
     }
 }
 
-/// Why an embedded server could not be started, found or stopped. Each reads as one line.
+/// Error of starting, finding, or stopping an embedded server. Each message is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(
@@ -132,19 +130,18 @@ pub enum Error {
         rejected_text(rejected)
     )]
     NoPrograms { needed: String, rejected: Vec<String>, download: String },
-    #[error("the Postgres programs given cannot be used: {0}")]
+    #[error("cannot use the given Postgres programs: {0}")]
     UnusablePrograms(String),
     #[error(
-        "the directory {directory} cannot be entered by the user `{account}`, as which the \
-         embedded Postgres runs: choose a data directory elsewhere (for example \
-         /var/lib/rewards-ledger) or allow it with `chmod a+x {directory}`"
+        "the user `{account}`, who runs the embedded Postgres, cannot enter the directory {directory}: choose another data \
+         directory (for example /var/lib/rewards-ledger), or allow access with `chmod a+x {directory}`"
     )]
     Unreachable { directory: String, account: String },
-    #[error("no user `{0}` exists on this system to run the embedded Postgres as")]
+    #[error("the user `{0}`, who is to run the embedded Postgres, does not exist on this system")]
     NoAccount(String),
     #[error(
-        "running as root, and neither a user `postgres` nor `nobody` exists to run the embedded \
-         Postgres as: run the program as an ordinary user"
+        "running as root, but neither the user `postgres` nor `nobody` exists to run the embedded Postgres: run the program \
+         as an ordinary user"
     )]
     NoUnprivilegedAccount,
     #[error("the cluster in {path} belongs to the user `{owner}`, not to `{account}`: run as that user")]
@@ -152,15 +149,13 @@ pub enum Error {
     #[error("the data directory {data_dir} is in use by process {process}")]
     InUse { data_dir: String, process: String },
     #[error(
-        "process {process} runs the server in {data_dir} by an earlier release, on a port: stop it, and start it by this release"
+        "process {process}, of an earlier release, runs the server in {data_dir} on a port: stop it and start it with this release"
     )]
     EarlierRelease { data_dir: String, process: String },
-    #[error(
-        "{0}, which the socket of the embedded Postgres goes into, is not a directory of the user as which it runs: remove it"
-    )]
+    #[error("{0}, the socket directory of the embedded Postgres, is not a directory of the user who runs it: remove it")]
     ForeignSocketDirectory(String),
     #[error(
-        "the path {0} is too long for a socket, and no safe directory with a short path was found (looked at /run as root, \
+        "the path {0} is too long for a socket, and no safe directory with a short path was found (tried /run as root, \
          XDG_RUNTIME_DIR, TMPDIR and /tmp): choose a data directory with a shorter path"
     )]
     NoSocketDirectory(String),
@@ -170,11 +165,11 @@ pub enum Error {
     NotStarted(String),
     #[error("Postgres processes of an earlier run ({0}) do not end")]
     Leftovers(String),
-    #[error("the start of Postgres was given up, as it was told to stop")]
+    #[error("the start of Postgres was aborted because a stop was requested")]
     Stopped,
     #[error("cannot {action}: {source}")]
     Io { action: String, source: std::io::Error },
-    #[error("the embedded Postgres answers with an error: {0}")]
+    #[error("the embedded Postgres returned an error: {0}")]
     Database(#[from] sqlx::Error),
 }
 
@@ -185,7 +180,7 @@ fn rejected_text(rejected: &[String]) -> String {
     format!(" that can be used ({})", rejected.join("; "))
 }
 
-/// Says what was attempted when an i/o call fails.
+/// Adds the attempted action to an I/O error.
 trait During<T> {
     fn during(self, action: impl FnOnce() -> String) -> Result<T, Error>;
 }

@@ -1,4 +1,4 @@
-//! Looking for processes of a cluster and ending them, also those of an earlier run.
+//! Finds and ends the processes of a cluster, including those of an earlier run.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,21 +10,21 @@ use super::Error;
 
 const POLL: Duration = Duration::from_millis(20);
 
-/// A running process by its command line (its title, for the server's own processes).
+/// A running process with its command line. The server's own processes replace it with a title.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Process {
     pid: u32,
     command: String,
 }
 
-/// How the processes of a cluster are told apart from others.
+/// Criteria that identify the processes of a cluster.
 #[derive(Debug, Clone)]
 pub(super) struct Marks {
-    /// The setting `cluster_name`, which is in the title of every process of the server.
+    /// Server setting `cluster_name`, which is in the title of every server process.
     pub cluster_name: String,
-    /// The data directory, for a server that somebody started by hand.
+    /// Path of the cluster, to recognise a server that was started by hand.
     pub pgdata: String,
-    /// The user of the processes.
+    /// User id of the processes.
     pub uid: u32,
 }
 
@@ -34,7 +34,7 @@ impl Marks {
             || process.command.split('\0').any(|word| word == self.pgdata)
     }
 
-    /// The living processes of the cluster.
+    /// Returns the ids of the cluster's running processes.
     pub fn processes(&self) -> Vec<u32> {
         running(self.uid).iter().filter(|process| is_postgres(process) && self.fit(process)).map(|process| process.pid).collect()
     }
@@ -46,15 +46,14 @@ fn is_postgres(process: &Process) -> bool {
     matches!(name, "postgres" | "postgres:" | "postmaster")
 }
 
-/// Ends what is left of an earlier run of the cluster, whose owner does not live any more: its
-/// postmaster in order, or the backends that a killed postmaster left behind. Also removes a
-/// stale `postmaster.pid` whose process id now belongs to an unrelated process, for which
-/// Postgres would refuse to start.
+/// Ends leftover processes of an earlier run whose owner has died: a postmaster gracefully, or the backends that a killed
+/// postmaster left behind. Also removes a stale `postmaster.pid` whose process id now belongs to an unrelated process,
+/// because Postgres would refuse to start with it.
 pub(super) fn end_leftovers(marks: &Marks, pgdata: &Path) -> Result<(), Error> {
     let stated = postmaster_pid(pgdata);
     let found = marks.processes();
     if let Some(postmaster) = stated.filter(|pid| found.contains(pid)) {
-        tracing::warn!(pid = postmaster, "ending the Postgres of an earlier run");
+        tracing::warn!(pid = postmaster, "stopping the Postgres of an earlier run");
         for (signal, patience) in [(Signal::SIGINT, 30), (Signal::SIGQUIT, 10)] {
             send(postmaster, signal);
             if wait_gone(marks, Some(postmaster), Duration::from_secs(patience)) {
@@ -62,7 +61,7 @@ pub(super) fn end_leftovers(marks: &Marks, pgdata: &Path) -> Result<(), Error> {
             }
         }
     }
-    // Backends notice the end of their postmaster by themselves, unless they are busy.
+    // Backends notice by themselves that their postmaster has ended, unless they are busy.
     let mut gone = wait_gone(marks, None, Duration::from_secs(2));
     for signal in [Signal::SIGQUIT, Signal::SIGKILL] {
         if gone {
@@ -79,7 +78,7 @@ pub(super) fn end_leftovers(marks: &Marks, pgdata: &Path) -> Result<(), Error> {
     }
     if let Some(pid) = stated.filter(|pid| belongs_to_another_program(*pid)) {
         tracing::warn!(pid, "removing a stale postmaster.pid");
-        // Should this fail, Postgres says why it does not start.
+        // If this fails, Postgres reports why it does not start.
         let _ = std::fs::remove_file(pgdata.join("postmaster.pid"));
     }
     Ok(())
@@ -101,14 +100,14 @@ fn wait_gone(marks: &Marks, pid: Option<u32>, patience: Duration) -> bool {
     }
 }
 
-/// Sends a signal; a process that has ended meanwhile is no error.
+/// Sends a signal. It is not an error if the process has already ended.
 pub(super) fn send(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().filter(|pid| *pid > 1) {
         let _ = kill(Pid::from_raw(pid), signal);
     }
 }
 
-/// The process id in `postmaster.pid`.
+/// Reads the process id from `postmaster.pid`.
 fn postmaster_pid(pgdata: &Path) -> Option<u32> {
     let text = std::fs::read_to_string(pgdata.join("postmaster.pid")).ok()?;
     text.lines().next()?.trim().parse().ok()
@@ -134,9 +133,8 @@ fn belongs_to_another_program(pid: u32) -> bool {
     listed().iter().any(|(_, process)| process.pid == pid && !is_postgres(process))
 }
 
-/// The processes of a user. Read from /proc, since `ps` is missing in small containers; the
-/// command line, since other facts (working directory, open files) are closed to a root without
-/// the right to trace, as in containers.
+/// Returns the processes of a user. It reads /proc, because small containers have no `ps`. It reads the command line,
+/// because root in a container may lack the right to trace, which other details (working directory, open files) require.
 #[cfg(target_os = "linux")]
 fn running(uid: u32) -> Vec<Process> {
     use std::os::unix::fs::MetadataExt;
@@ -152,7 +150,7 @@ fn running(uid: u32) -> Vec<Process> {
         .collect()
 }
 
-/// A zombie has no command line and counts as ended.
+/// Reads a process. Returns none for a zombie: it has no command line, and counts as ended.
 #[cfg(target_os = "linux")]
 fn read_process(pid: u32) -> Option<Process> {
     let command = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
@@ -190,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_processes_of_the_cluster_fit() {
+    fn only_processes_of_the_cluster_match() {
         let marks = Marks { cluster_name: "ledger-1.23".to_owned(), pgdata: "/data/postgres".to_owned(), uid: 0 };
         let fits = |command: &str| {
             let process = Process { pid: 2, command: command.to_owned() };

@@ -1,4 +1,4 @@
-//! Finding the installed server programs.
+//! Finds the installed server programs.
 
 use std::collections::HashSet;
 use std::os::unix::fs::PermissionsExt;
@@ -25,25 +25,26 @@ impl Programs {
     }
 }
 
-/// What to look for and for whom.
+/// Parameters of a search for server programs.
 #[derive(Debug)]
 pub(super) struct Search<'a> {
     pub explicit: Option<&'a Path>,
-    /// Where downloads are kept.
+    /// Directory of downloaded programs.
     pub downloads: &'a Path,
-    /// The version an existing cluster was made by: only that one can run it.
+    /// Major version that created an existing cluster; only this version can run it.
     pub major: Option<u32>,
     pub account: &'a Account,
 }
 
-/// Nothing usable was found; the reasons speak of programs that exist.
+/// Result of a search without usable programs.
 #[derive(Debug)]
 pub(super) struct NotFound {
+    /// Reason for each set of programs that exists but cannot be used.
     pub rejected: Vec<String>,
 }
 
 impl Search<'_> {
-    /// The programs of the explicit directory, else the first usable ones.
+    /// Returns the programs of the explicit directory, or else the first usable ones.
     pub fn run(&self) -> Result<Result<Programs, NotFound>, Error> {
         if let Some(directory) = self.explicit {
             return match self.usable(directory) {
@@ -56,7 +57,7 @@ impl Search<'_> {
         let mut rejected = Vec::new();
         let mut seen = HashSet::new();
         for directory in self.candidates() {
-            // `postgres` in PATH may be a link; the other programs are beside its target.
+            // `postgres` in PATH may be a link. The other programs are next to its target.
             let Ok(postgres) = directory.join("postgres").canonicalize() else {
                 continue;
             };
@@ -72,15 +73,15 @@ impl Search<'_> {
         Ok(Err(NotFound { rejected }))
     }
 
-    /// What version is needed, in words.
+    /// Describes the required version for error messages.
     pub fn needed(&self) -> String {
         match self.major {
-            Some(major) => format!("{major} (which made this data directory)"),
+            Some(major) => format!("{major} (which created this data directory)"),
             None => format!("{OLDEST_MAJOR} or newer"),
         }
     }
 
-    /// `Err(None)`: there is nothing there. `Err(reason)`: it is there but of no use.
+    /// Checks the programs in a directory. `Err(None)` means that there are none, `Err(reason)` that they cannot be used.
     fn usable(&self, directory: &Path) -> Result<Programs, Option<String>> {
         let postgres = directory.join("postgres");
         if !is_executable(&postgres) {
@@ -90,20 +91,20 @@ impl Search<'_> {
         if !is_executable(&directory.join("initdb")) {
             return Err(Some(format!("{shown} has postgres but no initdb")));
         }
-        // Run as the server's user, so that a place closed to it does not count as found.
+        // Run as the server's user, so that a directory that this user cannot enter does not count as found.
         let output = self.account.command(&postgres).arg("--version").stderr(Stdio::null()).output().map_err(|error| {
             let name = &self.account.name;
-            Some(format!("{shown}/postgres cannot be run by `{name}`: {error}"))
+            Some(format!("the user `{name}` cannot run {shown}/postgres: {error}"))
         })?;
         let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        let major = major_of(&version).ok_or_else(|| Some(format!("{shown}/postgres does not tell its version")))?;
+        let major = major_of(&version).ok_or_else(|| Some(format!("{shown}/postgres does not print its version")))?;
         let fits = match self.major {
             Some(needed) => major == needed,
             None => major >= OLDEST_MAJOR,
         };
         if !fits {
             let needed = self.needed();
-            return Err(Some(format!("{shown} is version {major}, needed is {needed}")));
+            return Err(Some(format!("{shown} is version {major}, but {needed} is needed")));
         }
         Ok(Programs { directory: directory.to_owned(), major })
     }
@@ -119,7 +120,7 @@ impl Search<'_> {
     }
 }
 
-/// `postgres (PostgreSQL) 15.14 (Debian 15.14-0+deb12u1)` is 15, `17beta1` is 17.
+/// Parses the major version: 15 from `postgres (PostgreSQL) 15.14 (Debian 15.14-0+deb12u1)`, 17 from `17beta1`.
 fn major_of(version: &str) -> Option<u32> {
     let number = version.strip_prefix("postgres (PostgreSQL) ")?;
     let digits: String = number.chars().take_while(char::is_ascii_digit).collect();
@@ -130,7 +131,8 @@ fn is_executable(path: &Path) -> bool {
     path.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
-/// It may name a place without server programs: it belongs to the client library's headers.
+/// Returns the directory that `pg_config` reports. It may have no server programs, because `pg_config` comes with the
+/// client library's headers.
 fn pg_config_directory() -> Option<PathBuf> {
     let output = Command::new("pg_config").arg("--bindir").stdin(Stdio::null()).output().ok()?;
     let directory = String::from_utf8(output.stdout).ok()?;
@@ -155,7 +157,7 @@ fn usual_places() -> Vec<PathBuf> {
     places
 }
 
-/// The directories `parent/prefix<version>/rest`, newest version first.
+/// Returns the directories `parent/prefix<version>/rest`, newest version first.
 fn newest_first(parent: &Path, prefix: &str, rest: &str) -> Vec<PathBuf> {
     let mut versions: Vec<(Vec<u32>, PathBuf)> = std::fs::read_dir(parent)
         .into_iter()
@@ -178,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn version_lines_are_read() {
+    fn version_lines_are_parsed() {
         let major = |text: &str| major_of(&format!("postgres (PostgreSQL) {text}"));
         assert_eq!(major("15.14 (Debian 15.14-0+deb12u1)"), Some(15));
         assert_eq!(major("18beta1"), Some(18));

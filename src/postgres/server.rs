@@ -1,4 +1,4 @@
-//! Starting, using and stopping an embedded server.
+//! Starts and stops an embedded server.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,9 +16,8 @@ use super::supervisor::{Running, Shared};
 use super::watchdog::{Duty, Watchdog};
 use super::{DATABASE, Error, Settings, default_data_dir};
 
-/// A running embedded Postgres. It needs no async runtime to live in: it is started anew when it
-/// dies, and ended in the background when this value is dropped (also when the process is
-/// killed). Only [`Server::stop`] waits for its end.
+/// A running embedded Postgres. It is restarted if it dies, and needs no async runtime to keep running. It is ended in
+/// the background when this value is dropped or the process is killed. Only [`Server::stop`] waits for its end.
 pub struct Server {
     address: Address,
     shared: Arc<Shared>,
@@ -32,13 +31,12 @@ impl fmt::Debug for Server {
 }
 
 impl Server {
-    /// Starts the server: makes the cluster if there is none, recovers it if need be, waits until
-    /// it answers and creates the ledger's database and the service's login if they are absent. A
-    /// cluster of a release that served on a port, with a password, is changed in place.
+    /// Starts the server and waits until it accepts connections. Creates the cluster, the ledger's database, and the
+    /// service's login if they do not exist. Upgrades a cluster of a release that served on a port with a password.
     ///
     /// # Errors
-    /// When another process owns the data directory, no server programs are found or can be
-    /// downloaded, the server's user cannot reach the directory, or Postgres does not start.
+    /// If another process owns the data directory, server programs can be neither found nor downloaded, the server's user
+    /// cannot reach the directory, or Postgres does not start.
     pub async fn start(settings: Settings) -> Result<Server, Error> {
         let prepared = blocking(move || Prepared::new(settings)).await?;
         let (prepared, found) = blocking(move || {
@@ -58,31 +56,30 @@ impl Server {
         Ok(server)
     }
 
-    /// Where it is reached.
+    /// Returns the address of the server's socket.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// The owner role's URL of the ledger's database.
+    /// Returns the URL of the ledger's database for the owner role.
     pub fn url(&self) -> String {
         self.url_of(DATABASE)
     }
 
-    /// The owner role's URL of another database of this server.
+    /// Returns the URL of another database of this server for the owner role.
     pub fn url_of(&self, database: &str) -> String {
         self.address.owner_url(database)
     }
 
-    /// The postmaster's process id; 0 while it is being started anew.
+    /// Returns the postmaster's process id, or 0 while it restarts.
     pub fn pid(&self) -> u32 {
         self.shared.pid()
     }
 
-    /// Ends the server in order (a fast shutdown, which rolls back open transactions) and waits
-    /// for its end.
+    /// Stops the server with a fast shutdown, which rolls back open transactions, and waits until it has ended.
     ///
     /// # Errors
-    /// When its processes do not end.
+    /// If its processes do not end.
     pub async fn stop(mut self) -> Result<(), Error> {
         self.shared.stop();
         match self.supervisor.take() {
@@ -93,20 +90,20 @@ impl Server {
 }
 
 impl Drop for Server {
-    /// The supervising thread ends the server, or the watchdog if the process ends before that.
+    /// Tells the supervisor thread to end the server. If the process ends first, the watchdog ends it.
     fn drop(&mut self) {
         self.shared.stop();
     }
 }
 
-/// A data directory that is ours, before the server runs.
+/// A data directory that this process has locked, before the server runs.
 #[derive(Debug)]
 struct Prepared {
     settings: Settings,
     account: Account,
     data_dir: DataDir,
     address: Address,
-    /// Started first, so that also an unfinished start leaves nothing.
+    /// Started first, so that even an unfinished start leaves nothing behind.
     watchdog: Watchdog,
     lock: OwnerLock,
 }
@@ -114,7 +111,7 @@ struct Prepared {
 impl Prepared {
     fn new(settings: Settings) -> Result<Prepared, Error> {
         let account = Account::choose(settings.account.as_deref(), &settings.data_dir.join("postgres"))?;
-        // Asked before anything is made, too.
+        // Check before creating anything, too.
         if let Some(existing) = settings.data_dir.ancestors().find(|path| path.exists()) {
             account.check_reach(DataDir::find(existing)?.path())?;
         }
@@ -141,7 +138,7 @@ impl Prepared {
         self.search(explicit, &self.downloads()).run()
     }
 
-    /// Downloads are kept, so not in a directory that is removed.
+    /// Returns the directory for downloads. They are kept, so it is never a directory that is removed at the end.
     fn downloads(&self) -> PathBuf {
         if self.settings.remove_at_end { default_data_dir().join("programs") } else { self.data_dir.downloads() }
     }
@@ -164,7 +161,7 @@ impl Prepared {
         }
     }
 
-    /// The running server, and the lock for announcing it once its database exists.
+    /// Starts the server. Returns it with the lock, in which the caller announces it once its database exists.
     fn start(mut self, programs: Programs) -> Result<(Server, OwnerLock), Error> {
         let cluster = Cluster {
             programs,
@@ -177,7 +174,7 @@ impl Prepared {
         cluster.ensure(&mut self.watchdog)?;
         let child = cluster.launch(&mut self.watchdog, &|| false)?;
         let announcing = self.lock.share();
-        tracing::debug!(pid = child.id(), "the embedded Postgres answers");
+        tracing::debug!(pid = child.id(), "the embedded Postgres accepts connections");
         let shared = Arc::new(Shared::default());
         let running = Running { cluster, child, watchdog: self.watchdog, lock: self.lock, shared: Arc::clone(&shared) };
         let server = Server { address: self.address, shared, supervisor: Some(running.supervise()?) };
@@ -185,7 +182,7 @@ impl Prepared {
     }
 }
 
-/// Runs blocking work beside the async runtime.
+/// Runs blocking work outside the async runtime's threads.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
     joined(tokio::task::spawn_blocking(work).await)
 }

@@ -1,5 +1,5 @@
-//! The socket of a running server: its directory, which only the server's user can enter, and the
-//! URLs that lead to it. There is no other way in.
+//! The socket of a running server: its directory, which only the server's user can enter, and its URLs. The server can be
+//! reached in no other way.
 
 use std::fs::{DirBuilder, Metadata, Permissions};
 use std::io::ErrorKind;
@@ -11,43 +11,43 @@ use nix::unistd::geteuid;
 use super::account::{Account, TEMPORARY_PREFIX, temporary_directory_in};
 use super::{DATABASE, During, Error, OWNER_ROLE, SERVICE_ROLE};
 
-/// The number in the socket's name. Nothing listens on a port.
+/// Port number, which is only part of the socket's name. Nothing listens on a port.
 pub(super) const PORT: u16 = 5432;
 
-/// A socket's path has 107 bytes on Linux, 103 on macOS and the BSDs.
+/// Maximum length of a socket's path in bytes. Linux allows 107, macOS and the BSDs 103.
 const LONGEST_PATH: usize = 103;
 
-/// Where a running server is reached.
+/// Address of a running server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
     directory: String,
 }
 
 impl Address {
-    /// An address by the directory of its socket; none where that is no absolute path, is not
-    /// UTF-8 or is too long for a socket.
+    /// Creates an address from the directory of its socket. Returns none if the path is not absolute, not UTF-8, or too
+    /// long for a socket.
     pub(super) fn new(directory: &Path) -> Option<Address> {
         let text = directory.to_str().filter(|text| text.starts_with('/') && !text.contains('\n'))?;
         let address = Address { directory: text.to_owned() };
         (address.socket().as_os_str().len() <= LONGEST_PATH).then_some(address)
     }
 
-    /// The directory of the socket, as `psql --host` takes it.
+    /// Returns the directory of the socket, as `psql --host` takes it.
     pub fn directory(&self) -> &Path {
         Path::new(&self.directory)
     }
 
-    /// The socket itself.
+    /// Returns the path of the socket itself.
     pub fn socket(&self) -> PathBuf {
         self.directory().join(format!(".s.PGSQL.{PORT}"))
     }
 
-    /// The URL of a database under the owner role, a superuser.
+    /// Returns the URL of a database for the owner role, a superuser.
     pub fn owner_url(&self, database: &str) -> String {
         self.url(OWNER_ROLE, database)
     }
 
-    /// The URL of the ledger's database under the service's login.
+    /// Returns the URL of the ledger's database for the service's login.
     pub fn service_url(&self) -> String {
         self.url(SERVICE_ROLE, DATABASE)
     }
@@ -60,8 +60,8 @@ impl Address {
         format!("postgres://{role}@{}:{PORT}/{}?sslmode=disable", encoded(&self.directory), encoded(database))
     }
 
-    /// Removes the socket that a killed server left. Its number may belong to another process now,
-    /// and then Postgres would refuse to start.
+    /// Removes the socket and lock file that a killed server left. The process id in the lock file may belong to another
+    /// process by now, and then Postgres would refuse to start.
     pub(super) fn clear(&self) -> Result<(), Error> {
         let socket = self.socket();
         let lock = socket.with_file_name(format!(".s.PGSQL.{PORT}.lock"));
@@ -77,18 +77,20 @@ impl Address {
     }
 }
 
-/// The directory that a server is about to put its socket into.
+/// Directory in which a server is about to create its socket.
 #[derive(Debug)]
 pub(super) struct SocketDirectory {
     pub address: Address,
-    /// Whether it goes when the server ends: it is not in the data directory.
+    /// Whether to remove the directory when the server ends, because it is not in the data directory.
     pub is_temporary: bool,
 }
 
 impl SocketDirectory {
-    /// Makes the directory `socket` in the data directory. Where that path is too long for a socket,
-    /// makes a new one with a random name in a short place, and removes the one of a last run that was killed. That one
-    /// cannot be used again: the last run's watchdog may be about to remove it.
+    /// Creates the directory `socket` in the data directory. If that path is too long for a socket, creates a directory with
+    /// a random name in a place with a short path instead.
+    ///
+    /// It also removes the temporary directory of a last run that was killed. That directory cannot be reused, because the
+    /// last run's watchdog may be about to remove it.
     pub fn prepare(data_dir: &Path, last: Option<&Address>, account: &Account) -> Result<SocketDirectory, Error> {
         let inside = data_dir.join("socket");
         if let Some(address) = Address::new(&inside) {
@@ -99,15 +101,15 @@ impl SocketDirectory {
             directory.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(TEMPORARY_PREFIX))
         };
         if let Some(last) = last.map(Address::directory).filter(|last| is_temporary(last) && is_private(last, account)) {
-            _ = std::fs::remove_dir_all(last); // the watchdog may be faster
+            _ = std::fs::remove_dir_all(last); // the watchdog may have removed it already
         }
         for place in short_places() {
-            // As long as the name that a directory in it gets.
+            // The placeholder is as long as the random name.
             let fits = Address::new(&place.join(format!("{TEMPORARY_PREFIX}123456"))).is_some();
             if !fits || !is_safe(&place) {
                 continue;
             }
-            // The next place may do where this one is closed to the server's user.
+            // If the server's user cannot enter this place, try the next one.
             let Ok(directory) = temporary_directory_in(&place, account) else { continue };
             if let Some(address) = Address::new(&directory) {
                 return Ok(SocketDirectory { address, is_temporary: true });
@@ -118,7 +120,7 @@ impl SocketDirectory {
     }
 }
 
-/// Creates a directory of the server's user that nobody else can enter, or makes it such a one.
+/// Creates a directory that only the server's user can enter, or restricts an existing one.
 fn make_private(directory: &Path, account: &Account) -> Result<(), Error> {
     match DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {
@@ -140,7 +142,7 @@ fn is_private(directory: &Path, account: &Account) -> bool {
     directory.symlink_metadata().is_ok_and(is_ours)
 }
 
-/// Whether nobody but root and us can put another directory in the place of one of ours.
+/// Whether only root and this user can replace a directory of ours in `place`.
 fn is_safe(place: &Path) -> bool {
     let is_sticky = |found: &Metadata| found.mode() & 0o1000 != 0;
     let is_closed = |found: &Metadata| found.mode() & 0o022 == 0;
@@ -149,7 +151,7 @@ fn is_safe(place: &Path) -> bool {
     })
 }
 
-/// Places with short paths, the best first.
+/// Returns directories with short paths, best first.
 fn short_places() -> Vec<PathBuf> {
     let runtime = match geteuid().is_root() {
         true => Some(PathBuf::from("/run")),
@@ -166,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_leads_to_the_socket() {
+    fn the_url_names_the_socket() {
         let address = Address::new(Path::new("/tmp/a b/ü%+@:#[x].y")).unwrap();
         let options: PgConnectOptions = address.owner_url("a b/c").parse().unwrap();
         assert_eq!(options.get_socket().map(PathBuf::as_path), Some(address.directory()));
@@ -176,9 +178,9 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_no_socket_can_have_is_no_address() {
+    fn a_path_that_is_too_long_or_relative_is_not_an_address() {
         let of = |length: usize| Address::new(Path::new(&format!("/{}", "d".repeat(length - 1))));
-        // And the socket's name, which has 14 bytes with its slash.
+        // The socket's name adds 14 bytes, including its slash.
         assert!(of(LONGEST_PATH - 14).is_some());
         assert!(of(LONGEST_PATH - 13).is_none());
         assert!(Address::new(Path::new("relative")).is_none());

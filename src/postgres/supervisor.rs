@@ -1,5 +1,5 @@
-//! The thread that owns a running postmaster: it starts it anew when it dies and ends it when
-//! told to. A thread, not a task, so that the server outlives any async runtime.
+//! The supervisor thread owns a running postmaster. It restarts the postmaster if it dies, and ends it on request. It is a
+//! thread and not a task, so that the server outlives any async runtime.
 
 use std::path::PathBuf;
 use std::process::Child;
@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const LOOK_WHILE_ENDING: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// What the thread and the [`super::Server`] both see.
+/// State shared by the supervisor thread and the [`super::Server`].
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     state: Mutex<State>,
@@ -46,7 +46,7 @@ impl Shared {
         self.lock().stopping
     }
 
-    /// The postmaster's process id, 0 while there is none.
+    /// Returns the postmaster's process id, or 0 while there is none.
     pub fn pid(&self) -> u32 {
         self.lock().pid
     }
@@ -55,7 +55,7 @@ impl Shared {
         self.lock().pid = pid;
     }
 
-    /// Waits for `pause` or for being told to stop; says whether to stop.
+    /// Waits for `pause` or until a stop is requested. Returns whether to stop.
     fn wait(&self, pause: Duration) -> bool {
         let (state, _) =
             self.told.wait_timeout_while(self.lock(), pause, |state| !state.stopping).unwrap_or_else(PoisonError::into_inner);
@@ -63,7 +63,7 @@ impl Shared {
     }
 }
 
-/// Everything that lives as long as the server.
+/// Everything that the supervisor thread owns while the server runs.
 #[derive(Debug)]
 pub(super) struct Running {
     pub cluster: Cluster,
@@ -86,12 +86,12 @@ impl Running {
         let ended = self.watch();
         self.shared.set_pid(0);
         self.watchdog.finish();
-        // Only now may another program own the directory.
+        // Only now may another program own the data directory.
         drop(self.lock);
         ended
     }
 
-    /// Keeps the server running until told to stop, then ends it.
+    /// Keeps the server running until a stop is requested, then ends it.
     fn watch(&mut self) -> Result<(), Error> {
         loop {
             if self.shared.wait(LOOK) {
@@ -102,7 +102,7 @@ impl Running {
             if let Some(status) = ended {
                 self.shared.set_pid(0);
                 let log: PathBuf = self.cluster.log();
-                tracing::warn!(%status, log = %log.display(), "Postgres has ended; starting it anew");
+                tracing::warn!(%status, log = %log.display(), "Postgres ended unexpectedly; restarting it");
                 if !self.restart() {
                     return Ok(());
                 }
@@ -110,7 +110,7 @@ impl Running {
         }
     }
 
-    /// Starts the server anew. False: told to stop meanwhile.
+    /// Restarts the server with exponential backoff. Returns false if a stop was requested meanwhile.
     fn restart(&mut self) -> bool {
         let mut pause = Duration::from_millis(100);
         loop {
@@ -122,13 +122,13 @@ impl Running {
             let given_up = move || shared.is_stopping();
             match self.cluster.launch(&mut self.watchdog, &given_up) {
                 Ok(child) => {
-                    tracing::warn!(pid = child.id(), "Postgres runs again");
+                    tracing::warn!(pid = child.id(), "Postgres restarted");
                     self.shared.set_pid(child.id());
                     self.child = child;
                     return true;
                 }
                 Err(Error::Stopped) => return false,
-                Err(error) => tracing::warn!(%error, "Postgres could not be started anew"),
+                Err(error) => tracing::warn!(%error, "failed to restart Postgres; retrying"),
             }
             if self.shared.wait(pause) {
                 return false;
@@ -137,8 +137,8 @@ impl Running {
         }
     }
 
-    /// Fast shutdown; harder ones when that takes too long. A throw-away server is not worth
-    /// a checkpoint.
+    /// Ends the server with a fast shutdown, and with stronger signals if that takes too long. A throwaway server skips the
+    /// fast shutdown, because its checkpoint is not worth the time.
     fn end(&mut self) -> Result<(), Error> {
         let steps: &[(Signal, u64)] = if self.cluster.durable {
             &[(Signal::SIGINT, 120), (Signal::SIGQUIT, 10), (Signal::SIGKILL, 10)]
@@ -155,7 +155,7 @@ impl Running {
                 }
                 std::thread::sleep(LOOK_WHILE_ENDING);
             }
-            tracing::warn!(%signal, "Postgres does not end");
+            tracing::warn!(%signal, "Postgres did not end in time after the signal");
         }
         Err(Error::Leftovers(self.child.id().to_string()))
     }

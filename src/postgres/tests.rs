@@ -1,4 +1,4 @@
-//! Against real server programs. As root the whole lot also runs as an ordinary user.
+//! Tests against real server programs. If they run as root, one test runs all of them again as an ordinary user.
 
 #![allow(clippy::unwrap_used)]
 
@@ -19,7 +19,7 @@ use super::programs::Search;
 use super::{Address, DATABASE, Error, OWNER_ROLE, Server, Settings, running, start_throwaway};
 use helpers::{DOWNLOADING, Directory, OWNED, Owner, ask, execute, helper, lives, test_name, until};
 
-/// Not a test by itself: what the helper process does.
+/// Not a test by itself: the body of the helper process.
 #[tokio::test]
 async fn owner_process() {
     if let Some(directory) = std::env::var_os(DOWNLOADING) {
@@ -64,7 +64,7 @@ async fn data_survives_stop_and_start() {
         assert_eq!(ask(&url, &format!("SHOW {name}")).await, value, "{name}");
     }
     let postmaster = server.pid();
-    // Ctrl-C in a terminal signals the program's group only.
+    // Ctrl-C in a terminal signals only the program's own process group.
     let state = std::fs::read_to_string(format!("/proc/{postmaster}/stat")).unwrap();
     let group = state.split(' ').nth(4).unwrap();
     assert_eq!(group, postmaster.to_string());
@@ -79,7 +79,7 @@ async fn data_survives_stop_and_start() {
     server.stop().await.unwrap();
 }
 
-/// The sockets on which somebody waits for TCP connections, by their inodes.
+/// Returns the inodes of the sockets that listen for TCP connections.
 fn listening() -> HashSet<String> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| std::fs::read_to_string(table).unwrap_or_default());
     let rows = tables.iter().flat_map(|table| table.lines().skip(1));
@@ -87,7 +87,7 @@ fn listening() -> HashSet<String> {
     columns.filter(|columns| columns[3] == "0A").map(|columns| columns[9].to_owned()).collect()
 }
 
-/// The inodes of a process's sockets; none where this process may not ask for them.
+/// Returns the inodes of a process's sockets, or none if this process may not read them.
 fn sockets(pid: u32) -> Option<HashSet<String>> {
     let open = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
     let names = open.filter_map(|descriptor| std::fs::read_link(descriptor.path()).ok());
@@ -99,7 +99,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[tokio::test]
-async fn there_is_no_port_and_no_password_and_the_socket_is_closed_to_others() {
+async fn the_server_has_no_port_and_no_password_and_its_socket_is_closed_to_others() {
     let directory = Directory::new();
     let server = Server::start(directory.settings()).await.unwrap();
     if let Some(sockets) = sockets(server.pid()) {
@@ -121,14 +121,14 @@ async fn there_is_no_port_and_no_password_and_the_socket_is_closed_to_others() {
     }
     assert!(!directory.0.join("postgres.password").exists());
 
-    // Who may enter is still only the roles of the rules.
+    // Only the roles of the rules may log in.
     execute(&url, "CREATE ROLE stranger LOGIN SUPERUSER").await.unwrap();
     let stranger = url.replacen(OWNER_ROLE, "stranger", 1);
     let refused = execute(&stranger, "SELECT 1").await.unwrap_err().to_string();
     assert!(refused.contains("no pg_hba.conf entry"), "{refused}");
     if nix::unistd::geteuid().is_root() {
         std::fs::set_permissions(&directory.0, PermissionsExt::from_mode(0o711)).unwrap();
-        // The neighbour can neither reach the server, nor stand in its place once it has ended.
+        // Another user can neither reach the server, nor take its place once it has ended.
         let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
         let neighbour = |script: &str| {
             let mut shell = Command::new("sh");
@@ -145,7 +145,7 @@ async fn there_is_no_port_and_no_password_and_the_socket_is_closed_to_others() {
 }
 
 #[tokio::test]
-async fn the_services_login_can_become_the_runtime_role_and_nothing_else() {
+async fn the_service_login_can_become_only_the_runtime_role() {
     let directory = Directory::new();
     let server = Server::start(directory.settings()).await.unwrap();
     let service = server.address().service_url();
@@ -172,7 +172,7 @@ async fn the_services_login_can_become_the_runtime_role_and_nothing_else() {
         let refused = execute(&service, way_up).await.unwrap_err().into_database_error().unwrap();
         assert_eq!(refused.code().as_deref(), Some("42501"), "{way_up}: {refused}");
     }
-    // A login that somebody has raised is put right at the next start.
+    // The next start resets the privileges of a login that was elevated.
     execute(&server.url(), "ALTER ROLE ledger_service SUPERUSER INHERIT PASSWORD 'guessed'").await.unwrap();
     server.stop().await.unwrap();
     let server = Server::start(directory.settings()).await.unwrap();
@@ -180,7 +180,7 @@ async fn the_services_login_can_become_the_runtime_role_and_nothing_else() {
     server.stop().await.unwrap();
 }
 
-/// A server as the release before ran it: on a port of 127.0.0.1, with a password.
+/// A server as the previous release ran it: on a port of 127.0.0.1, with a password.
 struct OnPort {
     postmaster: std::process::Child,
     url: String,
@@ -188,7 +188,7 @@ struct OnPort {
 }
 
 impl OnPort {
-    /// Makes its data directory as that release did, and starts it.
+    /// Creates the data directory as that release did, and starts the server.
     async fn start(data_dir: &Path) -> OnPort {
         const PASSWORD: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
         let pgdata = data_dir.join("postgres");
@@ -217,18 +217,18 @@ impl OnPort {
         postgres.arg("-c").arg(format!("port={port}")).stderr(std::process::Stdio::null());
         let postmaster = postgres.spawn().unwrap();
         let url = |database: &str| format!("postgres://{OWNER_ROLE}:{PASSWORD}@127.0.0.1:{port}/{database}?sslmode=disable");
-        until("the end of its start", || super::processes::is_ready(&pgdata, postmaster.id())).await;
+        until("the server to start", || super::processes::is_ready(&pgdata, postmaster.id())).await;
         execute(&url("postgres"), "CREATE DATABASE ledger").await.unwrap();
         OnPort { postmaster, url: url(DATABASE), port }
     }
 }
 
 #[tokio::test]
-async fn a_data_directory_of_the_release_before_is_changed_in_place() {
+async fn a_data_directory_of_the_previous_release_is_upgraded_in_place() {
     let directory = Directory::new();
     let mut old = OnPort::start(&directory.0).await;
     execute(&old.url, "CREATE TABLE kept AS SELECT 'here' AS word").await.unwrap();
-    // It crashed, and a neighbour listens where it was, for the password.
+    // The server crashed, and another user listens on its port to catch the password.
     old.postmaster.kill().unwrap();
     old.postmaster.wait().unwrap();
     let neighbour = std::net::TcpListener::bind(("127.0.0.1", old.port)).unwrap();
@@ -242,30 +242,34 @@ async fn a_data_directory_of_the_release_before_is_changed_in_place() {
     assert!(!directory.0.join("postgres.password").exists());
     assert_eq!(mode(&directory.0.join("postgres.lock")), 0o600);
     let heard = neighbour.accept().map(|_| ()).unwrap_err();
-    assert_eq!(heard.kind(), std::io::ErrorKind::WouldBlock, "nobody has come");
+    assert_eq!(heard.kind(), std::io::ErrorKind::WouldBlock, "nothing connected to the old port");
 
-    // A crash of the new one sends nobody there either.
+    // A crash of the new server causes no connection to the old port, either.
     let killed = server.pid();
     send(killed, Signal::SIGKILL);
-    until("another postmaster", || ![0, killed].contains(&server.pid())).await;
+    until("the new postmaster", || ![0, killed].contains(&server.pid())).await;
     assert_eq!(ask(&server.url(), "SELECT word FROM kept").await, "here");
     server.stop().await.unwrap();
-    assert_eq!(neighbour.accept().map(|_| ()).unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "nobody has come");
+    assert_eq!(
+        neighbour.accept().map(|_| ()).unwrap_err().kind(),
+        std::io::ErrorKind::WouldBlock,
+        "nothing connected to the old port"
+    );
 }
 
 #[test]
-fn a_server_that_a_release_before_runs_is_not_spoken_to() {
+fn a_running_server_of_an_earlier_release_is_refused() {
     let directory = Directory::new();
     let lock = directory.0.join("postgres.lock");
     std::fs::write(&lock, "4711 5432\n").unwrap();
     let held = std::fs::File::open(&lock).unwrap();
     held.lock().unwrap();
     let refused = running(&directory.0).unwrap_err().to_string();
-    assert!(refused.starts_with("process 4711 runs the server in ") && refused.contains("by an earlier release"), "{refused}");
+    assert!(refused.starts_with("process 4711, of an earlier release, runs the server in "), "{refused}");
 }
 
 #[tokio::test]
-async fn a_long_data_directory_has_its_socket_in_a_short_one() {
+async fn a_data_directory_with_a_long_path_has_its_socket_elsewhere() {
     let directory = Directory::new();
     let data_dir = directory.0.join("long".repeat(30));
     let server = Server::start(Settings::new(&data_dir)).await.unwrap();
@@ -276,9 +280,9 @@ async fn a_long_data_directory_has_its_socket_in_a_short_one() {
     assert_eq!(mode(&socket), 0o700);
     assert_eq!(ask(&address.owner_url(DATABASE), "SELECT 'works'").await, "works");
     server.stop().await.unwrap();
-    assert!(!socket.exists(), "it goes with the server");
+    assert!(!socket.exists(), "the socket's directory is removed with the server");
 
-    // A killed program's goes with the watchdog, or with the next start where only root may remove it.
+    // After a kill, the watchdog removes the directory, or the next start does if only root may remove it.
     let mut owner = Owner::start(data_dir.to_str().unwrap());
     let left = running(&data_dir).unwrap().unwrap();
     owner.kill();
@@ -290,12 +294,12 @@ async fn a_long_data_directory_has_its_socket_in_a_short_one() {
 }
 
 #[tokio::test]
-async fn a_killed_postmaster_is_started_anew() {
+async fn a_killed_postmaster_is_restarted() {
     let directory = Directory::new();
     let server = Server::start(directory.settings()).await.unwrap();
     let url = server.url();
     execute(&url, "CREATE TABLE kept AS SELECT 'here' AS word").await.unwrap();
-    // A busy backend does not notice by itself that its postmaster is gone.
+    // A busy backend does not notice by itself that its postmaster has died.
     let busy = tokio::spawn({
         let url = url.clone();
         async move { execute(&url, "SELECT count(*) FROM generate_series(1, 1e12)").await }
@@ -303,7 +307,7 @@ async fn a_killed_postmaster_is_started_anew() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     let killed = server.pid();
     send(killed, Signal::SIGKILL);
-    until("another postmaster", || ![0, killed].contains(&server.pid())).await;
+    until("the new postmaster", || ![0, killed].contains(&server.pid())).await;
     assert!(busy.await.unwrap().is_err());
     assert_eq!(ask(&url, "SELECT word FROM kept").await, "here");
     server.stop().await.unwrap();
@@ -333,12 +337,12 @@ async fn a_server_without_owner_and_watchdog_is_taken_over() {
     let mut owner = Owner::start(directory.0.to_str().unwrap());
     let url = running(&directory.0).unwrap().unwrap().owner_url(DATABASE);
     execute(&url, "CREATE TABLE kept AS SELECT 'here' AS word").await.unwrap();
-    // Stopped first, so that it does not start another watchdog.
+    // Pause the owner first, so that it does not start another watchdog.
     send(owner.process.id(), Signal::SIGSTOP);
     send(owner.watchdog(), Signal::SIGKILL);
     owner.kill();
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert!(lives(owner.postmaster), "nothing is left that would end it");
+    assert!(lives(owner.postmaster), "the server survives: nothing is left that could end it");
 
     let server = Server::start(directory.settings()).await.unwrap();
     assert!(!lives(owner.postmaster));
@@ -357,7 +361,7 @@ async fn a_second_owner_in_the_same_process_is_refused() {
 }
 
 #[tokio::test]
-async fn a_stale_pid_file_of_a_reused_pid_is_no_obstacle() {
+async fn a_stale_pid_file_with_a_reused_pid_does_not_prevent_a_start() {
     let directory = Directory::new();
     Server::start(directory.settings()).await.unwrap().stop().await.unwrap();
     let stale = directory.0.join("postgres/postmaster.pid");
@@ -367,7 +371,7 @@ async fn a_stale_pid_file_of_a_reused_pid_is_no_obstacle() {
 }
 
 #[tokio::test]
-async fn a_throwaway_server_leaves_nothing() {
+async fn a_throwaway_server_leaves_nothing_behind() {
     let settings = Settings::temporary(false).unwrap();
     let directory = settings.data_dir.clone();
     let server = Server::start(settings).await.unwrap();
@@ -392,17 +396,17 @@ async fn a_throwaway_server_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn programs_that_are_not_there_are_an_error() {
+async fn missing_programs_are_an_error() {
     let settings = Settings::temporary(false).unwrap();
     let directory = settings.data_dir.clone();
     let refused = Server::start(Settings { programs: Some("/usr/share".into()), ..settings }).await.unwrap_err();
-    let expected = "cannot be used: /usr/share has no postgres and initdb";
+    let expected = "cannot use the given Postgres programs: /usr/share has no postgres and initdb";
     assert!(refused.to_string().contains(expected), "{refused}");
     until("the removal of its directory", || !directory.exists()).await;
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_start_says_why() {
+async fn a_failed_start_reports_its_reason() {
     let mut settings = Settings::temporary(false).unwrap();
     settings.extra = vec![("no_such_setting".into(), "1".into())];
     let directory = settings.data_dir.clone();
@@ -414,7 +418,7 @@ async fn a_server_that_does_not_start_says_why() {
 }
 
 #[test]
-fn a_refusing_network_is_noticed_soon() {
+fn a_network_that_refuses_connections_is_noticed_soon() {
     let directory = Directory::new();
     let begun = Instant::now();
     let output =
@@ -425,7 +429,7 @@ fn a_refusing_network_is_noticed_soon() {
 }
 
 #[tokio::test]
-async fn root_is_told_which_directory_is_closed_to_the_server() {
+async fn root_learns_which_directory_the_server_cannot_enter() {
     if !nix::unistd::geteuid().is_root() {
         return;
     }
@@ -436,20 +440,21 @@ async fn root_is_told_which_directory_is_closed_to_the_server() {
     let refused = Server::start(Settings::new(closed.join("data"))).await.unwrap_err();
     let text = refused.to_string();
     let closed = closed.display();
-    assert!(text.starts_with(&format!("the directory {closed} cannot be entered")), "{text}");
+    assert!(text.contains(&format!("cannot enter the directory {closed}:")), "{text}");
     assert!(!text.contains('\n'));
     assert!(!parent.0.join("closed/data").exists());
 }
 
 #[test]
-fn all_works_as_an_ordinary_user() {
+fn all_tests_pass_as_an_ordinary_user() {
     if !nix::unistd::geteuid().is_root() {
         return;
     }
     let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
     let directory = tempfile::Builder::new().permissions(PermissionsExt::from_mode(0o777)).tempdir_in("/tmp").unwrap();
-    // The build's directory may be closed to that user. Another program copies: what a test beside this one starts
-    // meanwhile would have inherited our descriptor for writing, and no one may run what is written ("text file busy").
+    // That user may not be able to enter the build directory, so the test runs a copy of the binary. Another program makes
+    // the copy, because a file that is open for writing cannot be executed ("text file busy"). If this process wrote it, a
+    // process that a concurrent test starts could inherit the open descriptor.
     let copy = directory.path().join("tests");
     assert!(Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&copy).status().unwrap().success());
     let output = Command::new(&copy)

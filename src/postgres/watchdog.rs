@@ -1,5 +1,5 @@
-//! The watchdog: a small shell process that ends the server when our process has ended, however
-//! that came about. It reads from a pipe that only we hold open, so the kernel tells it.
+//! The watchdog: a small shell process that ends the server when our process has ended, for whatever reason. It reads from
+//! a pipe that only we hold open, so the kernel notifies it.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,9 +8,11 @@ use std::process::{Child, ChildStdin, Stdio};
 use super::account::Account;
 use super::{During, Error};
 
-/// Arguments: the signal that ends the server; the postmaster's pid file, which goes with it (an
-/// ended process that nobody reaps, as in some containers, looks alive to `kill -0`); the
-/// directories to remove afterwards. Each line read is the process to end, 0 for none. It ignores the signals of a terminal or a
+/// Shell script of the watchdog.
+///
+/// Arguments: the signal that ends the server, the postmaster's pid file, and the directories to remove afterwards. Each
+/// line that it reads is the id of the process to end, or 0 for none. It stops waiting once the pid file is gone: in some
+/// containers nobody reaps an ended process, which then looks alive to `kill -0`. It ignores the signals of a terminal or
 /// service manager, which are meant for the program.
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM
@@ -36,17 +38,17 @@ for directory; do
 done
 "#;
 
-/// How the watchdog ends the server.
+/// Instructions for the watchdog.
 #[derive(Debug, Clone)]
 pub(super) struct Duty {
     pub account: Account,
-    /// A throw-away server need not write anything out.
+    /// Whether to end the server without a checkpoint, because its data is discarded.
     pub immediate: bool,
     pub remove: Vec<PathBuf>,
     pub pid_file: PathBuf,
 }
 
-/// The running watchdog; dropped, it does its duty.
+/// The running watchdog. Dropping it makes it end the server.
 #[derive(Debug)]
 pub(super) struct Watchdog {
     duty: Duty,
@@ -75,7 +77,7 @@ impl Watchdog {
         Ok(Watchdog { duty, child, pipe, told: 0 })
     }
 
-    /// Names the process to end, 0 for none.
+    /// Tells the watchdog which process to end, 0 for none.
     pub fn watch(&mut self, pid: u32) -> Result<(), Error> {
         self.told = pid;
         let Some(pipe) = self.pipe.as_mut() else {
@@ -84,7 +86,7 @@ impl Watchdog {
         writeln!(pipe, "{pid}").during(|| "tell the watchdog".to_owned())
     }
 
-    /// Starts a new one if somebody has ended it.
+    /// Starts another watchdog if this one was killed.
     pub fn keep(&mut self) {
         if !matches!(self.child.try_wait(), Ok(Some(_))) {
             return;
@@ -94,20 +96,20 @@ impl Watchdog {
         match Watchdog::start(self.duty.clone()) {
             Ok(mut next) => match next.watch(told) {
                 Ok(()) => *self = next,
-                Err(error) => tracing::warn!(%error, "the embedded Postgres has no watchdog"),
+                Err(error) => tracing::warn!(%error, "failed to start a watchdog for the embedded Postgres"),
             },
-            Err(error) => tracing::warn!(%error, "the embedded Postgres has no watchdog"),
+            Err(error) => tracing::warn!(%error, "failed to start a watchdog for the embedded Postgres"),
         }
     }
 
-    /// Ends it after the server has been ended, and waits for it to remove what it has to.
+    /// Ends the watchdog after the server has ended, and waits until it has removed its directories.
     pub fn finish(mut self) {
-        // Its pipe is closed in any case; without a process to end it only cleans up.
+        // If this fails, closing the pipe still ends it. Without a process to end, the watchdog only cleans up.
         let _ = self.watch(0);
         self.pipe = None;
         let _ = self.child.wait();
         for directory in &self.duty.remove {
-            // As its user it cannot remove the directory itself from a place of root's.
+            // The watchdog's user cannot remove a directory from a parent that belongs to root.
             let _ = std::fs::remove_dir_all(directory);
         }
     }

@@ -1,4 +1,4 @@
-//! The receiver's certificate: an authority of its own and a leaf for this machine.
+//! Certificate of the receiver: a private certificate authority and a leaf certificate for this machine.
 
 use std::fmt;
 use std::io::Write;
@@ -14,7 +14,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::ReceiverError;
 
-/// Names and addresses of the machine itself.
+/// Names and addresses of this machine.
 const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 const VALID_YEARS: i32 = 10;
 
@@ -22,8 +22,8 @@ const CA_FILE: &str = "receiver-ca.pem";
 const CHAIN_FILE: &str = "receiver-certificate.pem";
 const KEY_FILE: &str = "receiver-key.pem";
 
-/// A certificate, its key and the authority that signed it, as PEM. The
-/// authority's key is thrown away: who trusts it trusts this certificate only.
+/// A certificate, its key and the certificate authority that signed it, as PEM. The authority's key is discarded, so
+/// trusting the authority means trusting this certificate only.
 #[derive(Clone)]
 pub struct Certificate {
     ca_pem: String,
@@ -38,14 +38,13 @@ impl fmt::Debug for Certificate {
 }
 
 impl Certificate {
-    /// Makes one for `localhost`, `127.0.0.1` and `::1`, valid for ten years.
+    /// Generates a certificate for `localhost`, `127.0.0.1` and `::1`, valid for ten years.
     pub fn generate() -> Result<Certificate, ReceiverError> {
         let year = chrono::Utc::now().year();
         Self::generate_for(&LOCAL_NAMES, year - 1, year + VALID_YEARS)
     }
 
-    /// Makes one for other names, valid from the first of January of one year
-    /// until that of another.
+    /// Generates a certificate for other names, valid from 1 January of `first_year` until 1 January of `last_year`.
     pub fn generate_for(names: &[&str], first_year: i32, last_year: i32) -> Result<Certificate, ReceiverError> {
         let ca_key = KeyPair::generate()?;
         let mut ca = CertificateParams::default();
@@ -71,8 +70,8 @@ impl Certificate {
         Ok(Certificate { ca_pem: ca_certificate.pem(), chain_pem: leaf_certificate.pem(), key_pem: key.serialize_pem() })
     }
 
-    /// Reads the certificate in a directory, or makes one and writes it there, so
-    /// that its authority has to be trusted once only.
+    /// Loads the certificate from a directory, or generates one and saves it there. So its authority has to be trusted only
+    /// once.
     pub fn load_or_generate(directory: &Path) -> Result<Certificate, ReceiverError> {
         if directory.join(KEY_FILE).exists() {
             return Self::load(directory);
@@ -82,7 +81,7 @@ impl Certificate {
         Ok(certificate)
     }
 
-    /// Reads what [`Certificate::save`] wrote.
+    /// Loads the files that [`Certificate::save`] wrote.
     pub fn load(directory: &Path) -> Result<Certificate, ReceiverError> {
         let read = |name| std::fs::read_to_string(directory.join(name));
         let certificate = Certificate { ca_pem: read(CA_FILE)?, chain_pem: read(CHAIN_FILE)?, key_pem: read(KEY_FILE)? };
@@ -90,8 +89,8 @@ impl Certificate {
         Ok(certificate)
     }
 
-    /// Writes three PEM files; the key is readable by its owner only, and written
-    /// last, so that a half-written set is made anew.
+    /// Writes three PEM files. Only the owner may read the key. The key is written last, so that an incomplete set is
+    /// generated again.
     pub fn save(&self, directory: &Path) -> Result<(), ReceiverError> {
         std::fs::create_dir_all(directory)?;
         std::fs::write(directory.join(CA_FILE), &self.ca_pem)?;
@@ -106,18 +105,18 @@ impl Certificate {
         Ok(())
     }
 
-    /// The authority's certificate, which senders have to trust.
+    /// Returns the certificate of the authority, which senders have to trust.
     pub fn ca_pem(&self) -> &str {
         &self.ca_pem
     }
 
-    /// The server's side of TLS with this certificate.
+    /// Returns the TLS server configuration with this certificate.
     pub(super) fn server_config(&self) -> Result<Arc<rustls::ServerConfig>, ReceiverError> {
         let chain: Vec<_> = CertificateDer::pem_slice_iter(self.chain_pem.as_bytes())
             .collect::<Result<_, _>>()
             .map_err(|_| ReceiverError::CertificateFile)?;
         let key = PrivateKeyDer::from_pem_slice(self.key_pem.as_bytes()).map_err(|_| ReceiverError::CertificateFile)?;
-        // Named, because a process may hold more than one provider.
+        // The provider is explicit, because a process may contain more than one.
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?

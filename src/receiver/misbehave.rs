@@ -1,5 +1,5 @@
-//! Answers no HTTP server gives on purpose, written straight onto the connection.
-//! Tests and the demo use them to see the sender survive.
+//! Responses that no HTTP server gives on purpose, written directly to the connection. Tests and the demo use them to show
+//! that the sender survives them.
 
 use std::io;
 use std::time::Duration;
@@ -8,38 +8,38 @@ use hyper::body::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::UnboundedSender;
 
-/// What a long body is made of.
+/// Block that long bodies consist of.
 const PART: [u8; 0x4000] = [b'.'; 0x4000];
 
-/// A way to treat a sender badly.
+/// Misbehaviour of a receiver.
 #[derive(Debug, Clone)]
 pub enum Misbehaviour {
-    /// Closes the connection without an answer.
+    /// Closes the connection without a response.
     Close,
-    /// Ends its own side without an answer, and goes on reading.
+    /// Closes its sending side without a response, and keeps reading.
     HalfClose,
-    /// Bytes of any kind, then the end of the connection.
+    /// Sends these bytes, then closes the connection.
     Raw(Bytes),
-    /// Bytes of any kind, then nothing, with the connection open.
+    /// Sends these bytes, then nothing, and keeps the connection open.
     RawThenHang(Bytes),
-    /// Headers with this status, then one byte of the body at a time, for ever.
+    /// Sends headers with this status, then one byte of the body at a time, for ever.
     DripBody(u16, Duration),
-    /// One byte of the headers at a time, for ever.
+    /// Sends one byte of the headers at a time, for ever.
     DripHeaders(Duration),
-    /// A body without end, as fast as it is taken.
+    /// Sends an endless body, as fast as the sender reads it.
     EndlessBody(u16),
-    /// A body of so many bytes, as fast as it is taken. Who counts is told of each part that was
-    /// written; it is over when the channel ends.
+    /// Sends a body of this many bytes, as fast as the sender reads it. The channel gets the size of each part that was
+    /// written, and closes at the end.
     LongBody(u16, u64, UnboundedSender<u64>),
-    /// Headers without end.
+    /// Sends endless headers.
     HeaderFlood,
-    /// `100 Continue` without end.
+    /// Sends endless `100 Continue` responses.
     InformationalFlood,
-    /// Another one of these, after a while.
+    /// Starts another misbehaviour after a delay.
     After(Duration, Box<Misbehaviour>),
 }
 
-/// Misbehaves until the sender hangs up.
+/// Misbehaves until it is done or the sender disconnects.
 pub(super) async fn misbehave<S>(stream: &mut S, how: Misbehaviour) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -78,7 +78,7 @@ where
                 let part = left.min(PART.len() as u64);
                 stream.write_all(&PART[..part as usize]).await?;
                 left -= part;
-                let _ = written.send(part); // nobody may be counting
+                let _ = written.send(part); // the receiver of the counts may be gone
                 tokio::task::yield_now().await;
             }
             stream.flush().await?;
@@ -103,13 +103,13 @@ fn endless_head(status: u16) -> String {
     format!("HTTP/1.1 {status} Status\r\nTransfer-Encoding: chunked\r\n\r\n")
 }
 
-/// Writes the same bytes until writing fails.
+/// Writes these bytes repeatedly until writing fails.
 async fn repeat<S: AsyncWrite + Unpin>(stream: &mut S, bytes: &[u8], pause: Duration) -> io::Result<()> {
     loop {
         stream.write_all(bytes).await?;
         stream.flush().await?;
         if pause.is_zero() {
-            // The writes may never wait; others want to run too.
+            // The writes may never wait, so yield to other tasks.
             tokio::task::yield_now().await;
         } else {
             tokio::time::sleep(pause).await;

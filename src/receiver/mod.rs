@@ -1,5 +1,4 @@
-//! An HTTPS server that receives webhooks: for the commands `listen` and `demo`,
-//! and for tests and benchmarks.
+//! HTTPS server that receives webhooks, for the commands `listen` and `demo` and for tests and benchmarks.
 
 mod certificate;
 mod misbehave;
@@ -32,28 +31,28 @@ pub use certificate::Certificate;
 pub use misbehave::Misbehaviour;
 pub use received::Received;
 
-/// The longest body that is accepted, in bytes.
+/// Maximum size of an accepted body, in bytes.
 pub const MAX_BODY_BYTES: usize = 1024 * 1024;
 
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
-/// How long a request may take to arrive, and a kept connection to be used again.
+/// Time for a request to arrive, and for an idle connection to be reused.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(75);
-/// How long a stopping receiver waits for the answers under way.
+/// Time for responses in progress when the receiver stops.
 const STOP_DEADLINE: Duration = Duration::from_secs(1);
 
-/// Chooses the answer to a request.
+/// Function that chooses the response to a request.
 pub type Respond = Arc<dyn Fn(&Received) -> Answer + Send + Sync>;
 
-/// What a [`Receiver`] is made from.
+/// Settings of a [`Receiver`].
 #[derive(Clone)]
 pub struct ReceiverSettings {
-    /// Where to listen; port 0 takes a free one.
+    /// Address to listen on. Port 0 selects a free port.
     pub listen: SocketAddr,
-    /// The name in the token's header.
+    /// Service name in the name of the token header.
     pub service_name: String,
-    /// What the receiver shows to senders.
+    /// Certificate that the receiver presents to senders.
     pub certificate: Certificate,
-    /// Chooses the answer to each request.
+    /// Function that chooses the response to each request.
     pub respond: Respond,
 }
 
@@ -63,41 +62,41 @@ impl fmt::Debug for ReceiverSettings {
     }
 }
 
-/// What a receiver answers.
+/// Response of a receiver.
 #[derive(Debug, Clone)]
 pub enum Answer {
     /// A status with an empty body.
     Status(u16),
     /// A status with a body.
     StatusWithBody(u16, String),
-    /// A status after a while.
+    /// A status after a delay.
     Delayed(Duration, u16),
-    /// 302 to another place.
+    /// 302 with this `Location`.
     Redirect(String),
-    /// No answer, ever.
+    /// No response, ever.
     Hang,
-    /// Something no HTTP server does on purpose.
+    /// Behaviour that no HTTP server shows on purpose.
     Misbehave(Misbehaviour),
 }
 
-/// Why a receiver does not start.
+/// Reason that a receiver does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ReceiverError {
-    /// The address cannot be used, or a file not be read or written.
+    /// The address cannot be bound, or a file cannot be read or written.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// No certificate could be made.
-    #[error("the certificate cannot be made")]
+    /// The certificate cannot be generated.
+    #[error("failed to generate the certificate")]
     Generate(#[from] rcgen::Error),
     /// The certificate's files are damaged.
-    #[error("the certificate's files are damaged")]
+    #[error("the receiver's certificate files are damaged; delete them to generate new ones")]
     CertificateFile,
-    /// The certificate and its key cannot be used.
-    #[error("the certificate cannot be used")]
+    /// TLS does not accept the certificate and its key.
+    #[error("the certificate and its key cannot be used")]
     Tls(#[from] rustls::Error),
 }
 
-/// A running receiver. It stops when it is dropped.
+/// A running receiver. Dropping it stops it.
 #[derive(Debug)]
 pub struct Receiver {
     address: SocketAddr,
@@ -113,8 +112,8 @@ impl Drop for Receiver {
 }
 
 impl Receiver {
-    /// Starts to listen. Every request is passed on as it arrives, before it is
-    /// answered; a caller who does not want them drops the channel.
+    /// Starts to listen. The channel gets every request as it arrives, before the response. A caller that does not need the
+    /// requests may drop the channel.
     pub async fn start(settings: ReceiverSettings) -> Result<(Receiver, mpsc::UnboundedReceiver<Received>), ReceiverError> {
         let acceptor = TlsAcceptor::from(settings.certificate.server_config()?);
         let listener = TcpListener::bind(settings.listen).await?;
@@ -137,7 +136,7 @@ impl Receiver {
         Ok((receiver, arrived))
     }
 
-    /// The base URL, by the name `localhost` when that leads here.
+    /// Returns the base URL, with the name `localhost` if that resolves to this receiver.
     pub fn url(&self) -> String {
         let (ip, port) = (self.address.ip(), self.address.port());
         if ip.is_unspecified() || ip == Ipv4Addr::LOCALHOST {
@@ -147,17 +146,17 @@ impl Receiver {
         }
     }
 
-    /// The address it listens on.
+    /// Returns the address that the receiver listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The authority that senders have to trust.
+    /// Returns the certificate authority that senders have to trust, as PEM.
     pub fn ca_pem(&self) -> &str {
         &self.ca_pem
     }
 
-    /// Stops: no new connections; answers under way get a second to finish.
+    /// Stops the receiver. It accepts no new connections, and responses in progress get a second to finish.
     pub async fn stop(self) {
         self.stopping.cancel();
         self.tasks.close();
@@ -165,7 +164,7 @@ impl Receiver {
     }
 }
 
-/// What every connection needs.
+/// State shared by all connections.
 struct Shared {
     acceptor: TlsAcceptor,
     service_name: String,
@@ -185,8 +184,8 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, tasks: TaskTracker) 
                 tasks.spawn(serve(stream, shared.clone()));
             }
             Err(error) => {
-                // Out of descriptors, most likely: wait for some to come back.
-                tracing::warn!(%error, "a connection could not be accepted");
+                // Most likely the process is out of file descriptors: wait for some to become free.
+                tracing::warn!(%error, "failed to accept a connection; retrying");
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
@@ -215,7 +214,7 @@ async fn serve_connection(stream: TcpStream, shared: &Shared) -> Result<(), Box<
         () = shared.stopping.cancelled() => return Ok(()),
     };
 
-    // A request that is to be treated badly takes the connection away from hyper.
+    // Misbehaviour takes the connection away from hyper.
     let (misbehave_as, mut misbehaviour) = mpsc::channel(1);
     let service = service_fn(|request| answer(request, shared, misbehave_as.clone()));
     let mut connection = http1::Builder::new()
@@ -253,7 +252,7 @@ async fn answer(
     };
     let received = Received::new(head, body, &shared.service_name);
     let answer = (shared.respond)(&received);
-    // Nobody may be listening to them, which is fine.
+    // The caller may have dropped the channel.
     let _ = shared.arrivals.send(received);
 
     Ok(match answer {

@@ -1,4 +1,4 @@
-//! One request as it arrived.
+//! Received webhook request.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -7,25 +7,25 @@ use hyper::body::Bytes;
 
 use crate::delivery::signature::{VerifyError, token_header_name, verify};
 
-/// One request as it arrived.
+/// Webhook request as it arrived.
 #[derive(Clone)]
 pub struct Received {
-    /// The method, `POST` for a delivery.
+    /// HTTP method, `POST` for a delivery.
     pub method: String,
     /// Path and query.
     pub path: String,
-    /// Names in lower case, in the order of arrival; bytes that are not text are replaced.
+    /// Headers in the order of arrival, with names in lower case. Bytes that are not UTF-8 are replaced.
     pub headers: Vec<(String, String)>,
-    /// The raw body: what the signature covers.
+    /// Raw body, which the signature covers.
     pub body: Bytes,
-    /// When the last byte of it had arrived.
+    /// Time when the whole body had arrived.
     pub received_at: SystemTime,
     pub(super) token_header: String,
 }
 
 impl fmt::Debug for Received {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the headers: the token is among them.
+        // The headers stay out, because the token is among them.
         f.debug_struct("Received")
             .field("method", &self.method)
             .field("path", &self.path)
@@ -36,49 +36,49 @@ impl fmt::Debug for Received {
 }
 
 impl Received {
-    /// The first header of this name, given in lower case.
+    /// Returns the first header of this name. The name must be in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
         headers.find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 
-    /// `X-Webhook-ID`.
+    /// Returns `X-Webhook-ID`.
     pub fn webhook_id(&self) -> Option<&str> {
         self.header("x-webhook-id")
     }
 
-    /// `X-Event-ID`: the same in every attempt, so receivers deduplicate on it.
+    /// Returns `X-Event-ID`. It is the same in every attempt, so receivers deduplicate on it.
     pub fn event_id(&self) -> Option<&str> {
         self.header("x-event-id")
     }
 
-    /// `X-Event-Type`.
+    /// Returns `X-Event-Type`.
     pub fn event_type(&self) -> Option<&str> {
         self.header("x-event-type")
     }
 
-    /// `X-Request-ID`: another one in every attempt.
+    /// Returns `X-Request-ID`, which differs in every attempt.
     pub fn request_id(&self) -> Option<&str> {
         self.header("x-request-id")
     }
 
-    /// `X-Timestamp`, as the text that was signed.
+    /// Returns `X-Timestamp`, as the text that was signed.
     pub fn timestamp(&self) -> Option<&str> {
         self.header("x-timestamp")
     }
 
-    /// `X-Signature`.
+    /// Returns `X-Signature`.
     pub fn signature(&self) -> Option<&str> {
         self.header("x-signature")
     }
 
-    /// `X-<NAME>-WEBHOOK-TOKEN`.
+    /// Returns `X-<NAME>-WEBHOOK-TOKEN`.
     pub fn token(&self) -> Option<&str> {
         self.header(&self.token_header)
     }
 
-    /// Verifies timestamp and signature over the raw body. A missing header fails
-    /// like a wrong one.
+    /// Verifies the timestamp and the signature over the raw body. `now` is in Unix seconds. A missing header fails like a
+    /// wrong one.
     pub fn verify(&self, secret: &str, now: i64) -> Result<(), VerifyError> {
         let timestamp = self.timestamp().ok_or(VerifyError::Timestamp)?;
         let signature = self.signature().ok_or(VerifyError::Signature)?;

@@ -1,4 +1,4 @@
-//! The sender against the receiver, over real sockets on the loopback.
+//! The sender against the receiver, over real loopback sockets.
 #![allow(clippy::unwrap_used)]
 
 mod connections;
@@ -23,7 +23,7 @@ const SECRET: &str = "whsec_0123456789";
 const NOW: i64 = 1_700_000_000;
 const BODY: &[u8] = br#"{"event_id":"evt_1","data":{}}"#;
 const LONG: Duration = Duration::from_secs(10);
-/// Long enough for a name, a connection and a TLS handshake, on a busy machine too.
+/// Deadline long enough for name resolution, a connection and a TLS handshake, even on a busy machine.
 const SHORT: Duration = Duration::from_secs(3);
 
 async fn receiver_with(
@@ -120,7 +120,7 @@ async fn a_delivery_arrives_as_the_specification_says() {
         ("x-signature", &signature),
         ("x-request-id", "req_1"),
         ("x-service-webhook-token", SECRET),
-        // HTTP's own.
+        // Headers that HTTP itself requires.
         ("host", &host),
         ("content-length", &length),
     ];
@@ -141,7 +141,7 @@ async fn a_delivery_arrives_as_the_specification_says() {
 }
 
 #[tokio::test]
-async fn a_status_decides_alone() {
+async fn only_the_status_decides_the_outcome() {
     for (answer, status, error) in [
         (Answer::Status(204), 204, None),
         (Answer::Status(299), 299, None),
@@ -159,7 +159,7 @@ async fn a_status_decides_alone() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_not_followed_anywhere() {
+async fn redirects_are_never_followed() {
     let (target, mut arrived) = receiver(Answer::Status(200)).await;
     let outcome = outcome_of(Answer::Redirect(target.url()), LONG).await;
     assert_eq!(outcome.response_status, Some(302));
@@ -168,7 +168,7 @@ async fn a_redirect_is_not_followed_anywhere() {
 }
 
 #[tokio::test]
-async fn the_deadline_ends_every_silence() {
+async fn the_deadline_ends_every_send_without_a_response() {
     let silences = [
         Answer::Hang,
         Answer::Delayed(10 * LONG, 200),
@@ -185,7 +185,7 @@ async fn the_deadline_ends_every_silence() {
 }
 
 #[tokio::test]
-async fn a_body_changes_nothing() {
+async fn the_body_does_not_change_the_outcome() {
     let drip = Duration::from_millis(20);
     let bodies = [
         (Misbehaviour::DripBody(200, drip), 200),
@@ -213,14 +213,14 @@ async fn at_most_64_kib_of_a_body_are_kept() {
     assert!(outcome.succeeded());
     assert_eq!(outcome.response_body.map(|b| b.len()), Some(MAX_RESPONSE_BODY_BYTES));
 
-    // A body that claims to be packed is kept as it is: nothing is unpacked.
+    // A body that claims to be compressed is stored unchanged: the sender never decompresses.
     let bomb = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 99999999999\r\n\r\n\x1f";
     let outcome = outcome_of(Answer::Misbehave(Misbehaviour::Raw(bomb.into())), LONG).await;
     assert_eq!(outcome.response_body.as_deref(), Some("\x1f"));
 }
 
 #[tokio::test]
-async fn what_is_not_an_answer_is_named() {
+async fn an_invalid_response_is_described() {
     let closed = "connection closed before an answer";
     for how in [
         Misbehaviour::Close,
@@ -250,7 +250,7 @@ async fn what_is_not_an_answer_is_named() {
 }
 
 #[tokio::test]
-async fn header_values_cannot_be_smuggled() {
+async fn header_injection_is_refused() {
     let (receiver, mut arrived) = receiver(Answer::Status(200)).await;
     let url = receiver.url();
     let sender = sender(&receiver, LONG);
@@ -264,7 +264,7 @@ async fn header_values_cannot_be_smuggled() {
 
 #[test]
 fn proxies_of_the_environment_are_ignored() {
-    // A process of its own: changing this one's environment would be unsafe.
+    // This runs in a separate process, because changing the environment of this one would be unsafe.
     let module = module_path!().split_once("::").unwrap().1;
     let output = std::process::Command::new(std::env::current_exe().unwrap())
         .arg("--exact")

@@ -1,5 +1,5 @@
-//! ISO 20022 camt.053, bank-to-customer statements, of any version from 001.02 on: what is read has
-//! had the same names and places in all of them, and namespaces are not looked at.
+//! Reader for ISO 20022 camt.053 bank-to-customer statements, versions 001.02 and later. The elements that it reads have
+//! had the same names and places in all versions. It ignores namespaces.
 
 use chrono::NaiveDate;
 use ledger_events::wallet::Direction;
@@ -8,16 +8,17 @@ use ledger_events::{Currency, Money};
 use super::lines::{Line, LineError};
 use super::xml::{Element, XmlError, each};
 
-/// From the document's root to a statement, and what of it is read: the bookings, and the account that they are on.
+/// Path from the document's root to a statement, and the parts of a statement that are read: its account and its
+/// bookings.
 const STATEMENT: [&str; 3] = ["Document", "BkToCstmrStmt", "Stmt"];
 const PARTS: [&str; 2] = ["Acct", "Ntry"];
-/// What a bank writes where nobody gave a reference.
+/// Placeholder that banks write when nobody gave a reference.
 const NOT_PROVIDED: &str = "NOTPROVIDED";
 
-/// The booked lines, one for each payment of a batch. Pending and informational entries are left out.
+/// Returns the booked lines, one for each payment of a batch. Skips pending and informational entries.
 pub fn lines(text: &str) -> Result<Vec<Line>, LineError> {
     let (mut lines, mut entries) = (vec![], 0);
-    // The account stands before the bookings; a statement that names none has not that of the one before it.
+    // The account precedes the bookings. A statement without an account must not inherit the account of the previous one.
     let mut account_of = (0, None);
     let is_statement = each(text.trim_start_matches('\u{feff}'), &STATEMENT, &PARTS, |statement, part| {
         if part.name == "Acct" {
@@ -42,14 +43,14 @@ impl From<XmlError> for LineError {
     }
 }
 
-/// An account's IBAN, or what else it is known by.
+/// Returns an account's IBAN, or its other identification.
 fn account(element: &Element) -> Option<String> {
     let id = element.text_at(&["Id", "IBAN"]).or_else(|| element.text_at(&["Id", "Othr", "Id"]));
     id.and_then(super::lines::account)
 }
 
 fn of_entry(entry: &Element) -> Result<Vec<Line>, &'static str> {
-    // Up to 001.07 the status is a text, later a code within it.
+    // The status is a text up to version 001.07, and a code inside the element in later versions.
     let status = entry.text_at(&["Sts", "Cd"]).or_else(|| entry.text_at(&["Sts"]));
     if status.is_some_and(|status| status != "BOOK") {
         return Ok(vec![]);
@@ -75,11 +76,11 @@ fn of_entry(entry: &Element) -> Result<Vec<Line>, &'static str> {
     let details: Vec<&Element> = entry.all("NtryDtls").flat_map(|details| details.all("TxDtls")).collect();
     let parts = details.iter().map(|details| part(details, &whole)).collect::<Result<Vec<_>, _>>()?;
     if let [(only, _)] = &*parts {
-        // One payment: the entry's amount is what was booked.
+        // A single payment: the booked amount is the entry's.
         return Ok(vec![Line { amount, ..only.clone() }]);
     }
     if parts.is_empty() || parts.iter().any(|(_, has_amount)| !has_amount) {
-        // The whole entry is one line, under every reference that it has.
+        // Not every payment has an amount: the whole entry becomes one line with every reference in it.
         let references = whole.references.iter().cloned().chain(parts.into_iter().flat_map(|(part, _)| part.references));
         return Ok(vec![Line { references: distinct(references), ..whole }]);
     }
@@ -90,7 +91,7 @@ fn of_entry(entry: &Element) -> Result<Vec<Line>, &'static str> {
     Ok(parts.into_iter().map(|(part, _)| part).filter(|part| !part.amount.is_zero()).collect())
 }
 
-/// A payment of an entry, and whether it says its amount.
+/// Reads one payment of an entry. The flag tells whether it states its own amount.
 fn part(details: &Element, whole: &Line) -> Result<(Line, bool), &'static str> {
     let said = details.at(&["Amt"]).or_else(|| details.at(&["AmtDtls", "TxAmt", "Amt"]));
     let said = said.map(money).transpose()?.filter(|(_, currency)| *currency == whole.currency);
@@ -118,7 +119,7 @@ fn references(element: &Element, names: &[&str]) -> Vec<String> {
     texts.filter(|text| *text != NOT_PROVIDED).map(str::to_owned).collect()
 }
 
-/// Each once, in their order.
+/// Removes duplicates, keeping the order.
 fn distinct(references: impl Iterator<Item = String>) -> Vec<String> {
     let mut distinct: Vec<String> = vec![];
     for reference in references {

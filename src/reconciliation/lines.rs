@@ -1,4 +1,4 @@
-//! The lines of a statement, whatever it was read from, and reading them from CSV.
+//! Lines of a bank statement in any format, and the reader for CSV statements.
 
 use std::collections::HashMap;
 
@@ -11,17 +11,17 @@ use serde::{Deserialize, Serialize};
 
 use super::xml::XmlError;
 
-/// A reference and the text of a line are kept up to here, in characters.
+/// Longest stored reference or text of a line, in characters. Longer ones are cut.
 const MAX_TEXT: usize = 1_000;
 
-/// Why a file is no statement. Never repeats what stands in it.
+/// Reason why a file is not a valid statement. The message never repeats the file's content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
     #[error("{0}")]
     File(&'static str),
     #[error("{0}")]
     Xml(XmlError),
-    /// Rows and entries are counted from 1, without the line of column names.
+    /// `row` counts rows and entries from 1, excluding the header row.
     #[error("row {row} {problem}")]
     Row { row: usize, problem: &'static str },
     #[error("has no column {0:?}")]
@@ -30,30 +30,30 @@ pub enum LineError {
     Columns(String),
 }
 
-/// Money that moved on the bank's side.
+/// A booking on the bank's side: money that moved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
-    /// From 1, in the statement's order.
+    /// Number of the line, from 1, in the order of the statement.
     pub number: i32,
     pub booked_on: NaiveDate,
-    /// More than zero.
+    /// Always more than zero; `direction` gives the sign.
     pub amount: Money,
     pub currency: Currency,
-    /// Credit: it came in.
+    /// Credit means that the money came in.
     pub direction: Direction,
-    /// It takes an earlier booking back, of the other direction.
+    /// Set when the line reverses an earlier booking of the opposite direction.
     pub is_reversal: bool,
     pub references: Vec<String>,
-    /// What the payer wrote.
+    /// Text that the payer wrote.
     pub text: Option<String>,
-    /// The account at the bank that it was booked on, as [`account`] writes it, where that is known.
+    /// Bank account of the booking in the form of [`account`], if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
 }
 
 impl Line {
-    /// What makes it the same line in two files: everything but its number, and its account, which not every line
-    /// knows: whoever compares identities compares accounts beside them.
+    /// Returns the text that identifies the same line in two files: everything but its number and its account. Not every
+    /// file states the account, so callers compare accounts separately.
     pub(super) fn identity(&self) -> String {
         let Line { booked_on, amount, currency, direction, is_reversal, references, text, .. } = self;
         let direction = direction.as_str();
@@ -65,18 +65,19 @@ impl Line {
     }
 }
 
-/// How a bank account is written, however a file writes it: without spaces, in capitals. None for nothing.
+/// Normalizes a bank account, because files write it differently: removes spaces and converts to upper case. Returns none
+/// for an empty text.
 pub(super) fn account(text: &str) -> Option<String> {
     let account: String = text.chars().filter(|c| !c.is_whitespace() && *c != '\0').take(MAX_TEXT).collect();
     if account.is_empty() { None } else { Some(account.to_uppercase()) }
 }
 
-/// Whether lines of these accounts may be of one: where either is not known, they may.
+/// Returns whether lines of these accounts may belong to the same account. An unknown account matches any.
 pub(super) fn may_be_one_account(one: Option<&str>, other: Option<&str>) -> bool {
     one.is_none() || other.is_none() || one == other
 }
 
-/// The identities of lines; of those that are the same in one file and on one account, each counts.
+/// Returns the identities of lines. Equal lines of one account in one file are distinguished by a counter.
 pub fn identities(lines: &[Line]) -> Vec<String> {
     let mut seen: HashMap<(Option<&str>, String), usize> = HashMap::new();
     let mut identities = Vec::with_capacity(lines.len());
@@ -89,8 +90,10 @@ pub fn identities(lines: &[Line]) -> Vec<String> {
     identities
 }
 
+/// Checks the number of lines.
+///
 /// # Errors
-/// When there are more than a statement may have.
+/// Returns an error when there are more than [`Statement::MOST_LINES`].
 pub(super) fn bounded(lines: &[Line]) -> Result<(), LineError> {
     if lines.len() > Statement::MOST_LINES {
         Err(LineError::File("has more than 50,000 lines: import it in parts"))
@@ -99,7 +102,7 @@ pub(super) fn bounded(lines: &[Line]) -> Result<(), LineError> {
     }
 }
 
-/// Lines with their numbers, and texts no longer than they are kept.
+/// Numbers the lines, and cuts their references and texts to [`MAX_TEXT`].
 pub(super) fn numbered(lines: Vec<Line>) -> Result<Vec<Line>, LineError> {
     bounded(&lines)?;
     if lines.is_empty() {
@@ -115,28 +118,28 @@ pub(super) fn numbered(lines: Vec<Line>) -> Result<Vec<Line>, LineError> {
     Ok(numbered.collect())
 }
 
-/// How a CSV file is to be read: the names of its columns, and the forms of its values.
+/// Format of a CSV file: the names of its columns and the notation of its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Columns {
     pub date: String,
     pub amount: String,
-    /// Not needed where there is one currency for all.
+    /// Optional if [`Columns::default_currency`] is set.
     pub currency: String,
     pub reference: String,
-    /// `CREDIT`/`DEBIT` and what means the same; without the column the amount's sign decides.
+    /// Column with `CREDIT`, `DEBIT` or a synonym. Without this column, the sign of the amount decides.
     pub direction: String,
     pub text: String,
-    /// Of the bank account that a line was booked on; read where it is named.
+    /// Column with the bank account of the booking. Required in the file if set.
     pub account: Option<String>,
-    /// The currency of lines that name none.
+    /// Currency of lines without one.
     pub default_currency: Option<Currency>,
-    /// The bank account of lines that name none.
+    /// Bank account of lines without one.
     pub default_account: Option<String>,
-    /// As `%Y-%m-%d`.
+    /// Date format of `strftime`, such as `%Y-%m-%d`.
     pub date_format: String,
-    /// Amounts such as `1.234,56`.
+    /// Amounts use a decimal comma, as in `1.234,56`.
     pub is_decimal_comma: bool,
-    /// By default the one of `,`, `;` and tab that the first line has most of.
+    /// Delimiter between columns. Defaults to whichever of `,`, `;` and tab occurs most often in the first line.
     pub delimiter: Option<u8>,
 }
 
@@ -159,7 +162,7 @@ impl Default for Columns {
     }
 }
 
-/// Reads a statement from CSV with a line of column names.
+/// Parses a CSV statement with a header row.
 pub fn from_csv(text: &str, columns: &Columns) -> Result<Vec<Line>, LineError> {
     let text = text.trim_start_matches('\u{feff}');
     let first = text.lines().next().unwrap_or_default();
@@ -167,7 +170,7 @@ pub fn from_csv(text: &str, columns: &Columns) -> Result<Vec<Line>, LineError> {
     let delimiter = columns.delimiter.or(most).unwrap_or(b',');
     let mut reader = ReaderBuilder::new().delimiter(delimiter).trim(Trim::All).from_reader(text.as_bytes());
     let names = reader.headers().map_err(|_| LineError::File("is not CSV"))?.clone();
-    // Which of two columns of a name is meant, nobody knows. What is not read may be there as often as it likes.
+    // A duplicate name is ambiguous for a column that is read. Other columns may have any name, any number of times.
     let place = |wanted: &String| {
         let mut places = (0..).zip(&names).filter(|(_, name)| name.eq_ignore_ascii_case(wanted)).map(|(place, _)| place);
         match (places.next(), places.next()) {
@@ -205,11 +208,12 @@ struct Places {
     account: Option<usize>,
 }
 
-/// None for a line over nothing.
+/// Parses a row. Returns none for an amount of zero.
 fn line(record: &StringRecord, places: &Places, columns: &Columns) -> Result<Option<Line>, &'static str> {
     let value = |place: usize| record.get(place).filter(|value| !value.is_empty());
     let date = value(places.date).ok_or("has no date")?;
-    let booked_on = NaiveDate::parse_from_str(date, &columns.date_format).map_err(|_| "has a date of another form")?;
+    let booked_on =
+        NaiveDate::parse_from_str(date, &columns.date_format).map_err(|_| "has a date that does not match the date format")?;
     let amount = amount(value(places.amount).ok_or("has no amount")?, columns.is_decimal_comma)?;
     let currency = match (places.currency.and_then(value), columns.default_currency) {
         (Some(text), _) => text.to_ascii_uppercase().parse().map_err(|_| "has a currency that wallets cannot be in")?,
@@ -246,10 +250,11 @@ fn line(record: &StringRecord, places: &Places, columns: &Columns) -> Result<Opt
     }))
 }
 
-/// Separators of thousands stand between whole groups of three digits or not at all: dropped wherever they stand, they
-/// would make a hundred times the money of an amount that is written the other way.
+/// Parses an amount. Thousands separators must stand between complete groups of three digits, or be absent. Accepting
+/// them anywhere would multiply an amount in the other notation by a hundred.
 fn amount(text: &str, is_decimal_comma: bool) -> Result<Money, &'static str> {
-    const WRONG: &str = "has an amount that is none as 1,234.56 (1.234,56 with a decimal comma), or has more than two decimals";
+    const WRONG: &str =
+        "has an amount that is not written like 1,234.56 (1.234,56 with a decimal comma), or has more than two decimals";
     let (group, point) = if is_decimal_comma { ('.', ',') } else { (',', '.') };
     let (sign, unsigned) = match text.strip_prefix('-') {
         Some(unsigned) => ("-", unsigned),
@@ -289,14 +294,14 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_found_by_their_names_and_signs_decide() {
+    fn columns_are_found_by_name_and_the_sign_gives_the_direction() {
         let text = "Reference,Currency,Amount,Date\nA-1,EUR,\"1,000.50\",2026-01-31\n,EUR,0.00,2026-01-31\nB,eur,-7,2026-02-01\n";
         let lines = from_csv(text, &Columns::default()).unwrap();
         assert_eq!(shown(&lines), ["1 2026-01-31 CREDIT 1000.50 A-1", "2 2026-02-01 DEBIT 7.00 B"]);
     }
 
     #[test]
-    fn another_banks_form_is_described() {
+    fn the_notation_of_another_bank_is_configurable() {
         let text = "\u{feff}Buchung;Betrag;Zweck;SollHaben\n31.01.2026;1.000,50;Rechnung 5;C\n01.02.2026;7,00;x;D\n";
         let columns = Columns {
             date: "Buchung".into(),
@@ -313,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_and_not_repeated() {
+    fn errors_name_the_row_without_repeating_its_content() {
         let read = |text: &str| from_csv(text, &Columns::default()).unwrap_err().to_string();
         assert_eq!(read("date,amount,currency\n"), "has no column \"reference\"");
         assert_eq!(read("date,amount,currency,reference\n"), "has no booked lines");
@@ -324,7 +329,7 @@ mod tests {
         }
         assert_eq!(read("date,x,amount,currency,reference,x\n"), "has no booked lines", "columns that are not read");
         let rows = |row: &str| read(&format!("date,amount,currency,reference,direction\n2026-01-31,1,EUR,a,C\n{row}\n"));
-        assert_eq!(rows("31.01.2026,1,EUR,a,C"), "row 2 has a date of another form");
+        assert_eq!(rows("31.01.2026,1,EUR,a,C"), "row 2 has a date that does not match the date format");
         assert_eq!(rows("2026-01-31,secret,EUR,a,C"), format!("row 2 {}", amount("secret", false).unwrap_err()));
         assert_eq!(rows("2026-01-31,1,KWD,a,C"), "row 2 has a currency that wallets cannot be in");
         assert_eq!(rows("2026-01-31,-1,EUR,a,C"), "row 2 has an amount below zero beside a direction");
@@ -334,7 +339,7 @@ mod tests {
         assert!(read(&format!("date,amount,currency,reference\n{many}")).contains("more than 50,000 lines"));
     }
 
-    /// What is written the other way is refused, and never taken for another amount.
+    /// An amount in the other notation is refused, never read as another amount.
     #[test]
     fn separators_stand_between_groups_of_three_digits() {
         let read = |text: &str, is_decimal_comma| amount(text, is_decimal_comma).map(|money| money.to_string()).ok();
@@ -368,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_line_twice_in_a_file_is_two_lines_and_in_two_files_the_same_two() {
+    fn equal_lines_of_one_file_are_distinct_and_have_the_same_identities_in_another_file() {
         let text = "date,amount,currency,reference\n2026-01-31,1,EUR,a\n2026-01-31,1,EUR,a\n2026-01-31,1,EUR,b\n";
         let lines = from_csv(text, &Columns::default()).unwrap();
         let first = identities(&lines);
@@ -377,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_csvs_accounts_are_those_of_its_column_or_the_one_that_is_named() {
+    fn a_csv_takes_accounts_from_its_column_or_from_the_default() {
         let text =
             "date,amount,currency,reference,account\n2026-01-31,1,EUR,,de89 3704\n2026-01-31,1,EUR,,\n2026-01-31,1,EUR,,\n";
         let read = |account: Option<&str>, default_account: Option<&str>| {
@@ -394,7 +399,7 @@ mod tests {
         let both = read(Some("account"), Some("x 1")).unwrap();
         assert_eq!(accounts(&both), ["DE893704", "X1", "X1"]);
         assert_eq!(read(Some("iban"), None), Err(LineError::Column("iban".to_owned())));
-        // Each account counts its own; what is hashed names none, as before accounts were read.
+        // Each account has its own counter. The identity excludes the account, as it did before accounts were read.
         let [one, first, second] = &*identities(&both) else { panic!("three lines") };
         assert!(one == first && first != second);
         assert_eq!(one, &identities(&read(None, None).unwrap())[0]);

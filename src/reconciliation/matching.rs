@@ -1,8 +1,8 @@
-//! Matching a statement's lines with fundings and payouts: pure, by reference, amount and day.
+//! Matches the lines of a bank statement with fundings and payouts, by reference, amount and day. Does no I/O.
 //!
-//! A line is matched by itself only if its reference, its amount and its day lead to one funding or
-//! payout, and no other line leads there. Whatever is less sure is put before a person, and what a
-//! person decided stands above everything.
+//! A line is matched automatically only if its reference, amount and day lead to exactly one funding or payout. No other
+//! line may lead to the same one. All less certain cases are presented to a person. A person's decision takes precedence
+//! over everything else.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -13,7 +13,7 @@ use ledger_events::{AccountId, Currency, Money, Position, WalletId};
 
 use super::lines::{Line, may_be_one_account};
 
-/// How far a line may be from what it is matched with.
+/// Largest differences between a line and the funding or payout that it is matched with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tolerance {
     pub days: i64,
@@ -27,15 +27,15 @@ impl Default for Tolerance {
 }
 
 impl Tolerance {
-    /// A bank books at the latest some days after a weekend.
+    /// Default number of days: a bank books within a few days, even after a weekend.
     pub const DAYS: i64 = 5;
     pub const MOST_DAYS: i64 = 60;
 }
 
-/// A funding or a payout that was paid.
+/// A funding, or a payout that was paid, that a line can be matched with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// [`Decision::Funding`] or [`Decision::Payout`].
+    /// Either [`Decision::Funding`] or [`Decision::Payout`].
     pub is: Decision,
     pub account_id: AccountId,
     pub wallet_id: WalletId,
@@ -47,7 +47,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Which way its money goes on the bank's side.
+    /// Returns the direction of the money on the bank's side.
     fn direction(&self) -> Direction {
         match self.is {
             Decision::Payout { .. } => Direction::Debit,
@@ -56,31 +56,31 @@ impl Candidate {
     }
 }
 
-/// A line to be matched.
+/// A line of a statement to be matched.
 #[derive(Clone, Debug)]
 pub struct Open<'a> {
     pub line: &'a Line,
-    /// What a person decided.
+    /// Decision of a person about this line.
     pub decided: Option<Decision>,
-    /// The same line was in an earlier statement.
+    /// Set when an earlier statement contains the same line.
     pub is_duplicate: bool,
 }
 
-/// What became of a line. Candidates are named by their index.
+/// Result of matching a line. Candidates are given by their index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Reference, amount and day lead to one.
+    /// Reference, amount and day lead to exactly one candidate.
     Matched(usize),
-    /// A person said so.
+    /// A person has decided.
     Decided(Decision),
     Ambiguous {
         candidates: Vec<usize>,
         why: &'static str,
     },
     Unmatched,
-    /// It and another line, by its index, take each other back.
+    /// This line and another line, given by its index, cancel each other out.
     Reversed(usize),
-    /// The same line was in an earlier statement.
+    /// An earlier statement contains the same line.
     Duplicate,
 }
 
@@ -89,16 +89,16 @@ const SHARED: &str = "another line fits the same";
 const OFF: &str = "the reference is right, the amount or the day is not";
 const UNNAMED: &str = "amount and day are right, the reference is not";
 
-/// An ambiguous line names at most so many.
+/// Largest number of candidates that an ambiguous line names.
 const MOST_NAMED: usize = 10;
-/// A line is compared with at most so many that its amount and day lead to, of at most so many
-/// amounts; what its reference leads to is found in any case.
+/// Limits on the candidates that a line is compared with because of their amount and day, and on the distinct amounts.
+/// Candidates with the line's reference are always found.
 const MOST_COMPARED: usize = 200;
 const MOST_AMOUNTS: usize = 2_000;
-/// Shorter references are not looked for within texts.
+/// Shortest reference that is searched for inside texts.
 const SHORTEST_WITHIN: usize = 6;
 
-/// What becomes of every line, in their order.
+/// Returns the outcome of every line, in their order.
 pub fn outcomes(lines: &[Open<'_>], candidates: &[Candidate], tolerance: Tolerance) -> Vec<Outcome> {
     let reversed = reversals(lines);
     let decided: HashSet<Decision> = lines.iter().filter_map(|open| open.decided).collect();
@@ -147,8 +147,8 @@ pub fn outcomes(lines: &[Open<'_>], candidates: &[Candidate], tolerance: Toleran
     lines.iter().zip(hits).enumerate().map(outcome).collect()
 }
 
-/// Lines that take each other back: a reversal, and the one line before it of the other direction,
-/// the same amount, a common reference, and as far as is known the same account.
+/// Finds pairs of lines that cancel each other out: a reversal, and the only earlier line of the opposite direction that
+/// matches it. Amount and account must be equal (an unknown account matches any), and they must share a reference.
 fn reversals(lines: &[Open<'_>]) -> HashMap<usize, usize> {
     let mut pairs = HashMap::new();
     let is_open = |open: &Open<'_>| open.decided.is_none() && !open.is_duplicate;
@@ -174,19 +174,20 @@ fn reversals(lines: &[Open<'_>]) -> HashMap<usize, usize> {
     pairs
 }
 
-/// Candidates that fit a line: in all, in all but amount or day, in all but the reference.
+/// Candidates that fit a line: in everything (`strong`), in all but amount or day (`near`), in all but the reference
+/// (`weak`).
 struct Hits {
     strong: Vec<usize>,
     near: Vec<usize>,
     weak: Vec<usize>,
 }
 
-/// Candidates by what they are looked for by; those that a person gave to a line are left out.
+/// Candidates indexed by reference and amount. Excludes candidates that a person has assigned to a line.
 struct Index<'a> {
     candidates: &'a [Candidate],
     references: HashMap<String, Vec<usize>>,
     amounts: BTreeMap<(Currency, Money), Vec<usize>>,
-    /// Each candidate's references, plain.
+    /// References of each candidate, normalized by [`plain`].
     plain: Vec<Vec<String>>,
 }
 
@@ -251,7 +252,7 @@ impl<'a> Index<'a> {
     }
 }
 
-/// A reference as it is compared: letters and digits only, in upper case. Banks drop and add the rest.
+/// Normalizes a reference for comparison: letters and digits only, in upper case. Banks drop or add everything else.
 fn plain(text: &str) -> String {
     text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_uppercase).collect()
 }

@@ -1,9 +1,9 @@
-//! Reconciliation: what came in and went out of every wallet in a period, proved against the log,
-//! and matched with what a bank says.
+//! Reconciliation: the money that moved into and out of every wallet in a period, verified against the log and matched
+//! with bank statements.
 //!
-//! Two levels. The totals come from `daily_totals` and the edges of the period, in one snapshot and
-//! in well under a second, and are compared with the wallets' rows and their last movements. The
-//! walk goes over the period's events in pages and compares each movement, order and payout.
+//! There are two levels. The totals come from `daily_totals` and the movements at the edges of the period. They are read
+//! in one snapshot, in well under a second, and compared with the wallets' rows and last movements. The walk reads the
+//! period's events in pages, and compares each movement, order and payout.
 
 mod camt;
 pub mod lines;
@@ -35,12 +35,12 @@ pub enum ReconcileError {
     Read(#[from] ReadError),
     #[error(transparent)]
     Projection(#[from] ProjectionError),
-    #[error("no checkpoint of shard {0} that the database knows of has been cosigned by {1} witnesses")]
+    #[error("no checkpoint of shard {0} in the database has the cosignatures of {1} witnesses")]
     Uncosigned(ShardId, usize),
 }
 
-/// Which time, and whose wallets. Without `from` from the log's first event, without `to` up to its
-/// last one; `to` itself is not in it.
+/// Time range and wallets of a reconciliation. Without `from`, the range starts at the log's first event. Without `to`,
+/// it ends at the last event. `to` is exclusive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Period {
     pub from: Option<DateTime<Utc>>,
@@ -48,7 +48,7 @@ pub struct Period {
     pub account_id: Option<AccountId>,
 }
 
-/// A sum of money; its text and JSON form has two decimals.
+/// A sum of money. Text and JSON show two decimals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount(pub Decimal);
 
@@ -64,8 +64,7 @@ impl Serialize for Amount {
     }
 }
 
-/// What moved. Debits and refunds are those of orders and payouts together; adjustments are credits
-/// less debits.
+/// Sums of movements. `debits` and `refunds` add up those of orders and payouts. `adjustments` is credits minus debits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Moved {
     pub funding: Amount,
@@ -99,15 +98,15 @@ impl From<&Sums> for Moved {
     }
 }
 
-/// A wallet in the period: `opening_balance` + `funding` − `debits` + `refunds` + `adjustments` =
+/// Figures of a wallet in the period: `opening_balance` + `funding` − `debits` + `refunds` + `adjustments` =
 /// `closing_balance`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WalletFigures {
     pub shard_id: ShardId,
-    /// By its last movement, or its row where nothing moved; none where it has neither.
+    /// Account according to the last movement, or to the wallet's row if nothing moved. None if the wallet has neither.
     pub account_id: Option<AccountId>,
     pub wallet_id: WalletId,
-    /// Likewise.
+    /// Currency according to the last movement, or to the wallet's row, like the account.
     pub currency: Option<String>,
     pub opening_balance: Amount,
     #[serde(flatten)]
@@ -115,7 +114,7 @@ pub struct WalletFigures {
     pub closing_balance: Amount,
 }
 
-/// All wallets of a currency.
+/// Figures of all wallets of a currency.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CurrencyFigures {
     pub currency: String,
@@ -126,7 +125,7 @@ pub struct CurrencyFigures {
     pub closing_balance: Amount,
 }
 
-/// A day (UTC) in one currency.
+/// Movements of one day (UTC) in one currency.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DayFigures {
     pub day: NaiveDate,
@@ -135,38 +134,39 @@ pub struct DayFigures {
     pub moved: Moved,
 }
 
-/// What the figures of a shard are tied to.
+/// State of a shard's log to which the figures refer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AsOf {
     pub shard_id: ShardId,
-    /// The last position that is in them.
+    /// Last position that the figures include.
     pub position: Position,
-    /// Where the log ended.
+    /// Position of the log's head when the report was made.
     pub head: Position,
-    /// Up to where the daily totals had come; the rest was read from the movements.
+    /// Position up to which the daily totals were projected. Later movements were read one by one.
     pub projected: Position,
-    /// The first signed checkpoint of the log that covers the position, or the newest one if none does yet.
+    /// First signed checkpoint of the log that covers `position`, or the newest one if none covers it yet.
     pub log_checkpoint: Option<LogCheckpoint>,
 }
 
-/// A checkpoint of the transparency log: a later one proves that what it covers has not changed.
+/// A checkpoint of the transparency log. A consistency proof from a later one shows that the covered events are
+/// unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, sqlx::FromRow)]
 pub struct LogCheckpoint {
-    /// How many events it covers: those up to this position.
+    /// Number of events that it covers: those at positions 1 to `size`.
     pub size: i64,
-    /// The tree's root (hex).
+    /// Root of the tree, in hex.
     pub root: String,
-    /// The signed note.
+    /// Signed note of the checkpoint.
     pub note: String,
 }
 
-/// What was compared.
+/// Level of detail of a reconciliation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Checked {
-    /// The totals with the wallets' rows and their last movements.
+    /// The totals were compared with the wallets' rows and last movements.
     Totals,
-    /// Also each movement, order and payout of the period, and each wallet's days.
+    /// In addition, each movement, order and payout of the period was compared, and each wallet's daily totals.
     Movements,
 }
 
@@ -179,44 +179,44 @@ impl Checked {
     }
 }
 
-/// What kind of thing is not as it should be.
+/// Kind of a difference that a reconciliation finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum DifferenceKind {
-    /// A wallet's row has another balance than its movements make.
+    /// The balance in a wallet's row differs from the sum of its movements.
     WalletBalance,
-    /// A wallet has movements and no row.
+    /// A wallet has movements but no row.
     WalletMissing,
-    /// A wallet's row says another account or currency than its last movement, or that it was opened after it.
+    /// A wallet's row has another account or currency than its last movement, or a creation time after that movement.
     WalletDiffers,
-    /// A wallet's totals do not lead to the balance that its last movement left.
+    /// A wallet's totals do not lead to the balance after its last movement.
     WalletClosing,
-    /// A movement in the log says another balance after it than the movements make.
+    /// A movement in the log has a balance after it that differs from the sum of the movements.
     BalanceAfter,
-    /// A movement of the log has no row.
+    /// A movement in the log has no row.
     MovementMissing,
-    /// A movement's row is not what the log says.
+    /// A movement's row differs from the log.
     MovementDiffers,
-    /// A movement's row is of nothing in the log.
+    /// A movement's row has no event in the log.
     MovementExtra,
-    /// An order's amount is not its price.
+    /// An order's amount differs from its price.
     OrderPrice,
-    /// An order's debit is missing, another amount, or one too many.
+    /// An order's debit is missing, has another amount, or occurs more than once.
     OrderDebit,
-    /// An order's refund does not follow the rule, is missing, or is one too many.
+    /// An order's refund is missing, breaks the refund rule, or occurs more than once.
     OrderRefund,
     PayoutDebit,
     PayoutRefund,
-    /// A payout's event that cannot follow those before it.
+    /// A payout's event cannot follow the events before it.
     Payout,
-    /// A wallet's row of a day is not what its movements make.
+    /// A wallet's row for a day differs from its movements.
     DailyTotal,
-    /// An event cannot be read.
+    /// An event cannot be decoded.
     Unreadable,
 }
 
 impl DifferenceKind {
-    /// As it stands in JSON and CSV.
+    /// Returns the name that JSON and CSV use.
     pub fn name(self) -> &'static str {
         match self {
             Self::WalletBalance => "WALLET_BALANCE",
@@ -239,7 +239,7 @@ impl DifferenceKind {
     }
 }
 
-/// One thing that is not as it should be, and where in the log to look.
+/// A single difference, with the positions in the log to look at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
     pub kind: DifferenceKind,
@@ -247,7 +247,7 @@ pub struct Difference {
     pub wallet_id: Option<WalletId>,
     pub order_id: Option<OrderId>,
     pub payout_id: Option<PayoutId>,
-    /// The events involved, in their order.
+    /// Positions of the events involved, in ascending order.
     pub positions: Vec<Position>,
     pub problem: String,
 }
@@ -257,7 +257,7 @@ impl Difference {
         Difference { kind, shard_id, wallet_id: Some(wallet), order_id: None, payout_id: None, positions, problem }
     }
 
-    /// The position by which it is put in order.
+    /// Returns the sort key: the shard and the last position.
     fn place(&self) -> (ShardId, Position) {
         (self.shard_id, self.positions.last().copied().unwrap_or_default())
     }
@@ -280,12 +280,12 @@ impl fmt::Display for Difference {
     }
 }
 
-/// The first differences in full, and how many there are.
+/// The number of differences, and the first ones in full.
 #[derive(Clone, Debug, Serialize)]
 pub struct Differences {
     pub found: u64,
     pub differences: Vec<Difference>,
-    /// So many are kept; all are counted.
+    /// Largest number of differences that are kept. All of them are counted.
     #[serde(skip)]
     most: usize,
 }
@@ -303,7 +303,7 @@ impl Differences {
     }
 }
 
-/// A reconciliation of a period.
+/// Result of the reconciliation of a period.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     #[serde(serialize_with = "time")]
@@ -313,21 +313,21 @@ pub struct Report {
     pub account_id: Option<AccountId>,
     pub as_of: Vec<AsOf>,
     pub checked: Checked,
-    /// How many events were looked at one by one.
+    /// Number of events that were checked one by one.
     pub checked_events: i64,
-    /// By currency.
+    /// Figures by currency.
     pub currencies: Vec<CurrencyFigures>,
-    /// By day and currency; without the days on which nothing moved.
+    /// Movements by day and currency, without days on which nothing moved.
     pub days: Vec<DayFigures>,
-    /// By shard and wallet.
+    /// Figures by shard and wallet.
     pub wallets: Vec<WalletFigures>,
-    /// How many more wallets there are, which are in everything else.
+    /// Number of wallets that `wallets` does not list. All other figures include them.
     pub wallets_left_out: usize,
     #[serde(flatten)]
     pub differences: Differences,
 }
 
-/// ISO 8601 with milliseconds.
+/// Formats a time as ISO 8601 with milliseconds.
 fn time<S: Serializer>(time: &Option<DateTime<Utc>>, serializer: S) -> Result<S::Ok, S::Error> {
     time.map(iso8601).serialize(serializer)
 }
@@ -337,7 +337,7 @@ impl Report {
         self.differences.found == 0
     }
 
-    /// Lists at most so many wallets.
+    /// Shortens the list of wallets to `most`, and counts the rest as left out.
     pub fn list_wallets(&mut self, most: usize) {
         self.wallets_left_out += self.wallets.len().saturating_sub(most);
         self.wallets.truncate(most);

@@ -1,11 +1,11 @@
-//! A report as CSV, and as tables for a terminal.
+//! Renders a report as CSV, and as tables for a terminal.
 
 use ledger_projections::envelope::iso8601;
 
 use super::{DayFigures, Difference, Moved, Report, WalletFigures};
 use crate::spreadsheet::{inert, rows};
 
-/// The columns of the CSV. `record` is `REPORT`, `AS_OF`, `CURRENCY`, `DAY`, `WALLET` or `DIFFERENCE`.
+/// Columns of the CSV. The value of `record` is `REPORT`, `AS_OF`, `CURRENCY`, `DAY`, `WALLET` or `DIFFERENCE`.
 const COLUMNS: [&str; 35] = [
     "record",
     "shard_id",
@@ -31,21 +31,22 @@ const COLUMNS: [&str; 35] = [
     "positions",
     "kind",
     "problem",
-    // Of the report: the period, what was compared, how many differences there are (not all may be listed).
+    // Columns of `REPORT`: the period, the level of detail, and the number of differences, of which not all may be
+    // listed.
     "from",
     "to",
     "checked",
     "found",
-    // What it is tied to, beside the position: the log's signed checkpoint.
+    // Columns of `AS_OF`: the log's signed checkpoint. Its position is in `positions`.
     "checkpoint_size",
     "checkpoint_root",
-    // How many events were looked at one by one.
+    // Number of events that were checked one by one.
     "checked_events",
-    // How many wallets are not listed.
+    // Number of wallets that are not listed.
     "wallets_left_out",
-    // How many wallets a currency has.
+    // Number of wallets of a currency.
     "wallets",
-    // Where the log ended, and up to where the daily totals had come.
+    // Position of the log's head, and the position up to which the daily totals were projected.
     "head",
     "projected",
 ];
@@ -54,7 +55,7 @@ fn text(value: Option<impl ToString>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
 
-/// One line of the CSV: cells by their columns, the others empty.
+/// Returns one record of the CSV. Columns that are not in `cells` stay empty.
 fn line(cells: &[(&str, String)]) -> [String; COLUMNS.len()] {
     COLUMNS.map(|column| cells.iter().find(|(name, _)| *name == column).map(|(_, cell)| cell.clone()).unwrap_or_default())
 }
@@ -75,7 +76,7 @@ fn moved(moved: &Moved) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Everything in one file: what it is tied to, the currencies, the days, the wallets, the differences.
+/// Renders the whole report as one CSV: the positions, then currencies, days, wallets and differences.
 pub fn csv(report: &Report) -> Result<Vec<u8>, csv::Error> {
     let mut out = Vec::new();
     rows(&mut out, |csv| {
@@ -156,7 +157,7 @@ fn difference(found: &Difference) -> Vec<(&'static str, String)> {
 
 const FIGURES: [&str; 5] = ["funding", "debits", "refunds", "adjustments", "movements"];
 
-/// The tables for a terminal: currencies, wallets and days.
+/// Renders the tables for a terminal: currencies, wallets and days.
 pub fn tables(report: &Report) -> String {
     let figures = |moved: &Moved| {
         [
@@ -197,7 +198,7 @@ pub fn tables(report: &Report) -> String {
     parts.join("\n\n")
 }
 
-/// Aligned to the right, as amounts are read; nothing if there are no rows.
+/// Renders a right-aligned table. Returns an empty text if there are no rows.
 fn table(head: &[&str], rows: Vec<Vec<String>>) -> String {
     if rows.is_empty() {
         return String::new();

@@ -1,4 +1,4 @@
-//! The totals of a period, exact as of one position of each shard's log.
+//! Totals of a period, exact as of one position of each shard's log.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use crate::transparency::store;
 
 type Snapshot = Transaction<'static>;
 
-/// No event is recorded on another day.
+/// Bounds of all days on which an event can be recorded.
 const FIRST_DAY: NaiveDate = year_day(1, 1, 1);
 const LAST_DAY: NaiveDate = year_day(9999, 12, 31);
 
@@ -33,7 +33,7 @@ const fn year_day(year: i32, month: u32, day: u32) -> NaiveDate {
     }
 }
 
-/// Totals of these shards, each read in one snapshot of its own. The report lists at most so many differences.
+/// Computes the totals of these shards, each in a snapshot of its own. The report lists at most `most_differences`.
 pub async fn report(
     pool: &PgPool,
     shards: &[ShardId],
@@ -97,25 +97,26 @@ pub async fn report(
     Ok((report, all_bounds))
 }
 
-/// Two transactions that see the same.
+/// Opens two transactions that share one snapshot.
 async fn snapshot(pool: &PgPool) -> Result<(Snapshot, Snapshot), sqlx::Error> {
-    // A plan for any period would look each row of a month up by an index, which takes three times as long as reading all of
-    // them; and workers, each with a part of every wallet's sums, cost more than they save beside the other connection.
+    // A generic plan would look up each row of a month by an index, which takes three times as long as reading all rows.
+    // Parallel workers would each hold a part of every wallet's sums. They cost more than they save next to the second
+    // connection.
     const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL plan_cache_mode = force_custom_plan;
         SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off; SET LOCAL work_mem = '64MB';
-        SET LOCAL idle_in_transaction_session_timeout = 0"; // while one is read from, the other may have nothing to do
-    // Reports that have one connection each would wait for each other's.
+        SET LOCAL idle_in_transaction_session_timeout = 0"; // one connection may idle while the other is read
+    // Without this lock, reports that hold one connection each could wait for each other's second connection.
     static TAKING: Mutex<()> = Mutex::const_new(());
     let taking = TAKING.lock().await;
     let (mut one, mut other) = (pool.begin_with(BEGIN).await?, pool.begin_with(BEGIN).await?);
     drop(taking);
     let snapshot: String = sqlx::query_scalar("SELECT pg_export_snapshot()").fetch_one(&mut *one).await?;
-    // Safe: the name is the server's.
+    // Safe: the server generates the name.
     sqlx::raw_sql(AssertSqlSafe(format!("SET TRANSACTION SNAPSHOT '{snapshot}'"))).execute(&mut *other).await?;
     Ok((one, other))
 }
 
-/// Walks over the events of the period that was reported, and adds what they show to be wrong.
+/// Checks the events of the report's period one by one, and adds the differences to the report.
 pub async fn walk_all(
     pool: &PgPool,
     report: &mut Report,
@@ -129,8 +130,8 @@ pub async fn walk_all(
     Ok(())
 }
 
-/// The same over an account's own events, if they are not more than `most`, nor the orders and payouts that
-/// they are looked for in; the report tells by `checked` whether it was done.
+/// Checks an account's own events, if neither they nor the orders and payouts to search for them exceed `most`.
+/// `report.checked` tells whether the walk was done.
 pub async fn walk_account(
     pool: &PgPool,
     report: &mut Report,
@@ -164,9 +165,9 @@ fn figures(shard_id: ShardId, wallet: WalletTotals) -> WalletFigures {
     }
 }
 
-/// The row names the account and the currency that the last movement does, and was there before it. The closing balance is
-/// what that movement left, and at the log's end what the row has; but for a wallet of another account than the one that the
-/// totals are of.
+/// Compares a wallet's row with its last movement and its totals. Account and currency must be equal, and the row must
+/// not be younger than the movement. The closing balance must equal the balance after the last movement, and at the log's
+/// head the row's balance. A wallet of another account than the report's is only compared by account, currency and time.
 fn check(shard: ShardId, wallet: &WalletTotals, is_anothers: bool, is_at_head: bool, differences: &mut Differences) {
     let closing = Amount(wallet.closing());
     let positions: Vec<Position> = wallet.last.position.into_iter().collect();
@@ -194,7 +195,7 @@ fn check(shard: ShardId, wallet: &WalletTotals, is_anothers: bool, is_at_head: b
     }
 }
 
-/// What a wallet's row says of itself and its last movement does not.
+/// Returns the statements of a wallet's row that its last movement contradicts.
 fn differing(WalletTotals { row, last, .. }: &WalletTotals) -> Vec<String> {
     let mut differing = vec![];
     if let Some((row, last)) = row.account_id.zip(last.account_id).filter(|(row, last)| row != last) {
@@ -210,7 +211,7 @@ fn differing(WalletTotals { row, last, .. }: &WalletTotals) -> Vec<String> {
     differing
 }
 
-/// Where a period begins and ends in a shard's log, as of the connection's snapshot.
+/// Returns the positions and days at which a period begins and ends in a shard's log, as of the connection's snapshot.
 async fn bounds(conn: &mut PgConnection, shard: ShardId, head: Position, period: Period) -> Result<Bounds, ReconcileError> {
     let checkpoint = totals::checkpoint(&mut *conn, shard).await?;
     let (mut first_day, mut end_day) = (FIRST_DAY, LAST_DAY);
@@ -232,7 +233,7 @@ async fn bounds(conn: &mut PgConnection, shard: ShardId, head: Position, period:
     Ok(Bounds { after, upto, whole, first_day, end_day, days_after, days_upto, checkpoint, end: period.to })
 }
 
-/// The day that begins nearest to a time.
+/// Returns the day whose beginning is nearest to a time.
 fn nearest_midnight(time: DateTime<Utc>) -> NaiveDate {
     let day = time.date_naive();
     if time.hour() < 12 { day } else { next_day(day) }
@@ -242,7 +243,7 @@ fn next_day(day: NaiveDate) -> NaiveDate {
     day.succ_opt().unwrap_or(day)
 }
 
-/// The last position before a time.
+/// Returns the last position before a time.
 async fn before(conn: &mut PgConnection, shard: ShardId, head: Position, time: DateTime<Utc>) -> Result<Position, sqlx::Error> {
     Ok((reader::first_at(conn, shard, time, head).await? - 1).min(head))
 }
@@ -251,8 +252,7 @@ fn midnight(day: NaiveDate) -> DateTime<Utc> {
     day.and_time(NaiveTime::MIN).and_utc()
 }
 
-/// The first signed checkpoint of a shard's log that covers a position; the newest one where none does
-/// yet.
+/// Returns the first signed checkpoint of a shard's log that covers a position, or the newest one if none covers it yet.
 async fn log_checkpoint(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -270,11 +270,11 @@ async fn log_checkpoint(
     .await
 }
 
-/// Ties the report to checkpoints that cover it, and that a quorum has cosigned, where one is asked for: waits some seconds
-/// for them, on a log that is signed. Where none comes, the newest that there is stays.
+/// Replaces the report's checkpoints with ones that cover it and that the quorum has cosigned. Waits some seconds for
+/// them if the log is signed. If none comes in time, uses the newest checkpoint that the quorum has cosigned.
 ///
 /// # Errors
-/// [`ReconcileError::Uncosigned`] where the log has none of the quorum.
+/// Returns [`ReconcileError::Uncosigned`] when no checkpoint of the log has the quorum.
 pub async fn await_checkpoints(pool: &PgPool, report: &mut Report, quorum: &Quorum) -> Result<(), ReconcileError> {
     for as_of in &mut report.as_of {
         let (shard, position) = (as_of.shard_id, as_of.position);

@@ -1,8 +1,8 @@
-//! Statements as they are kept, and what their lines are matched with.
+//! Stored bank statements, and the matching of their lines with the ledger.
 //!
-//! A statement's lines stand sealed in the vault under the fingerprint of its file as it was read,
-//! written before the event that imports it. So the same file is imported once, whoever sends it again and however
-//! often, and an import that was cut off leaves nothing that counts.
+//! The lines of a statement are sealed in the vault under a fingerprint of the file as it was read. They are written
+//! before the event that imports the statement. The same file is therefore imported only once, however often and by
+//! whomever it is sent. An interrupted import leaves no lines that count.
 
 mod candidates;
 
@@ -24,14 +24,14 @@ use crate::access::seal::{Keyring, SealError};
 use crate::ledger::FIRST_SHARD;
 pub use candidates::exists;
 
-/// The limit of a file, in bytes.
+/// Largest size of a file, in bytes.
 pub const MAX_BYTES: usize = 16 << 20;
-/// Most of what one matching holds in memory.
+/// Limits on the memory of one matching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Lines of the statement, and those near them of others.
+    /// Largest number of lines: those of the statement and the nearby ones of other statements.
     pub lines: usize,
-    /// Fundings and payouts of their days.
+    /// Largest number of fundings and payouts on the days of those lines.
     pub candidates: usize,
 }
 
@@ -41,7 +41,7 @@ impl Default for Limits {
     }
 }
 
-/// Lines written with one statement.
+/// Number of lines per INSERT statement.
 const BATCH_LINES: usize = 5_000;
 
 #[derive(Debug, thiserror::Error)]
@@ -56,22 +56,22 @@ pub enum StatementError {
     Projection(#[from] ProjectionError),
     #[error(transparent)]
     Lines(#[from] LineError),
-    #[error("the matching ended too soon: {0}")]
+    #[error("the matching was interrupted: {0}")]
     Ended(#[from] tokio::task::JoinError),
-    #[error("more than {0} fundings and payouts are in the statement's days: import it in parts")]
+    #[error("the days of the statement have more than {0} fundings and payouts: import it in parts")]
     TooMany(usize),
-    #[error("more than {0} lines of this and other statements are within twice so many days: ask with fewer")]
+    #[error("this and other statements have more than {0} lines within twice the given number of days: use fewer days")]
     TooManyLines(usize),
 }
 
-/// What a file is read as.
+/// Format of a statement file.
 #[derive(Clone, Debug)]
 pub enum Source<'a> {
     Csv(&'a Columns),
     Camt053,
 }
 
-/// Reads a file.
+/// Parses a statement file into lines.
 pub fn read(bytes: &[u8], source: &Source<'_>) -> Result<Vec<Line>, LineError> {
     let text = std::str::from_utf8(bytes).map_err(|_| LineError::File("is not UTF-8"))?;
     match source {
@@ -80,14 +80,14 @@ pub fn read(bytes: &[u8], source: &Source<'_>) -> Result<Vec<Line>, LineError> {
     }
 }
 
-/// What binds a line to its statement.
+/// Returns the kind under which a line is sealed, which binds the line to its statement.
 pub(crate) fn kind(fingerprint: &str) -> String {
     format!("statement.line.{fingerprint}")
 }
 
-/// Seals the lines of a file and puts them into the vault; what imports them is the event that
-/// the returned payload makes. Once stored they stay as they are; those of a statement that is imported
-/// are not written again, for some may be erased.
+/// Seals the lines of a file and stores them in the vault. Returns the payload of the event that imports them; until that
+/// event is appended, the lines do not count. Stored lines never change. The lines of an imported statement are not
+/// written again, because some of them may have been erased.
 pub async fn store(
     pool: &PgPool,
     keyring: &Keyring,
@@ -99,8 +99,9 @@ pub async fn store(
     let (Some(first_day), Some(last_day)) = (days.clone().min(), days.max()) else {
         return Err(LineError::File("has no booked lines").into());
     };
-    // Of the file as it was read: with other columns it is another statement. The account that a document names is in its
-    // bytes; and without it a document has the fingerprint that it had before accounts were read.
+    // The fingerprint covers the lines as they were read, so other column settings yield another statement. It excludes
+    // the account that a camt.053 document names, because the document's bytes contain it. Fingerprints of documents
+    // therefore are the same as before accounts were read.
     let mut content = Sha256::new_with_prefix(bytes);
     for line in lines {
         let account = line.account.clone().filter(|_| format == StatementFormat::Csv);
@@ -134,17 +135,17 @@ pub async fn store(
     Ok(StatementImported { format, fingerprint, lines, first_day, last_day })
 }
 
-/// A line of a statement.
+/// A stored line of a statement.
 struct Kept {
     statement: StatementId,
     line: Line,
     decided: Option<Decision>,
-    /// The same line was in an earlier statement.
+    /// Set when an earlier statement contains the same line.
     is_duplicate: bool,
 }
 
-/// Adds the lines of a statement that were booked on these days, one after the other: of all the others
-/// nothing stays in memory. Those that were erased are not there.
+/// Decrypts the lines of a statement one by one, and keeps only those that were booked on these days, to save memory.
+/// Erased lines are missing.
 async fn load(
     pool: &PgPool,
     keyring: &Keyring,
@@ -175,10 +176,11 @@ async fn load(
     Ok(())
 }
 
-/// Marks the lines that an earlier statement has, too, on the same account; each repeats one line, and no two of a
-/// statement the same one. A line whose account is not known is on any, but on one alone: the first that repeats it.
+/// Marks lines that repeat a line of an earlier statement on the same account. Two lines of a statement never repeat the
+/// same earlier line. A line with an unknown account may belong to any account, but only to one: that of the first line
+/// that repeats it.
 fn mark_duplicates(all: &mut [Kept]) {
-    /// A booking, in how many statements it may be: on which account, and which statement had it last.
+    /// A booking that several statements may contain: its account, and the last statement that contained it.
     struct Booking {
         account: Option<String>,
         last: StatementId,
@@ -186,7 +188,7 @@ fn mark_duplicates(all: &mut [Kept]) {
     let mut bookings: HashMap<String, Vec<Booking>> = HashMap::new();
     for statement in all.chunk_by_mut(|one, other| one.statement == other.statement) {
         let mut new: Vec<(usize, String)> = (0..).zip(statement.iter().map(|kept| kept.line.identity())).collect();
-        // Those whose accounts are known to be the same first: another line may be any of the rest.
+        // Pair lines with equal known accounts first. The remaining lines may belong to any account.
         for is_same in [(|on, account| on == account) as fn(Option<&str>, Option<&str>) -> bool, lines::may_be_one_account] {
             new.retain(|(at, identity)| {
                 let Kept { statement, line, decided, is_duplicate, .. } = &mut statement[*at];
@@ -208,16 +210,16 @@ fn mark_duplicates(all: &mut [Kept]) {
     }
 }
 
-/// A statement's lines, each with what became of it, and what of the ledger has no line.
+/// Lines of a statement with their results, and the fundings and payouts that no line matches.
 #[derive(Debug)]
 pub struct Matching {
     pub lines: Vec<(Line, Found)>,
-    /// Fundings and payouts of the statement's days and currencies that no line of any statement is
-    /// matched with; true for those that an ambiguous line names.
+    /// Fundings and payouts on the statement's days and in its currencies that no line of any statement is matched with.
+    /// The flag is true for those that an ambiguous line names.
     pub unmatched: Vec<(Candidate, bool)>,
 }
 
-/// What became of a line, with what it is matched with.
+/// Result of matching a line, with the funding, payout or line that it is matched with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     Matched(Candidate),
@@ -227,7 +229,7 @@ pub enum Found {
         why: &'static str,
     },
     Unmatched,
-    /// With this line, which may be another statement's.
+    /// Cancelled out by this line, which may belong to another statement.
     Reversed {
         statement_id: StatementId,
         line: i32,
@@ -236,7 +238,7 @@ pub enum Found {
 }
 
 impl Found {
-    /// As it is called in JSON and CSV.
+    /// Returns the name that JSON and CSV use.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Matched(_) | Self::Decided(Decision::Funding { .. } | Decision::Payout { .. }) => "MATCHED",
@@ -248,17 +250,17 @@ impl Found {
         }
     }
 
-    /// Whether nobody has to look at it.
+    /// Returns whether no person has to look at the line.
     pub fn is_settled(&self) -> bool {
         !matches!(self, Self::Ambiguous { .. } | Self::Unmatched)
     }
 }
 
-/// Matches a statement, together with the lines near it of others: a funding that another statement
-/// has is not this one's.
+/// Matches a statement. Lines of other statements on nearby days take part, so that a funding is not matched with two
+/// statements.
 ///
 /// # Errors
-/// [`StatementError::TooManyLines`] and [`StatementError::TooMany`] beyond the limits.
+/// Returns [`StatementError::TooManyLines`] or [`StatementError::TooMany`] beyond the limits.
 pub async fn run(
     pool: &PgPool,
     keyring: &Keyring,
@@ -269,7 +271,7 @@ pub async fn run(
 ) -> Result<Matching, StatementError> {
     let days = TimeDelta::days(tolerance.days);
     let (first, last) = (statement.imported.first_day, statement.imported.last_day);
-    // A line may be so far from a funding, and another line of that funding as far on its other side.
+    // A line can be `days` away from a funding, and a second line of that funding `days` away on its other side.
     let near = first - days * 2..=last + days * 2;
     let mut all: Vec<Kept> = vec![];
     let (mut begin, mut end) = (0, 0);
@@ -281,7 +283,7 @@ pub async fn run(
         }
     }
     mark_duplicates(&mut all);
-    // What other lines were decided to be: of statements of any days, and lines that were erased since.
+    // Decisions about other lines: those of statements on any days, and of lines that have been erased since.
     let here: HashSet<(StatementId, i32)> =
         all.iter().filter(|kept| kept.decided.is_some()).map(|kept| (kept.statement, kept.line.number)).collect();
     let elsewhere = statements::decisions(pool, FIRST_SHARD).await?.into_iter();
@@ -291,7 +293,7 @@ pub async fn run(
     let (from, to) = (booked.clone().min().unwrap_or(first) - days, booked.max().unwrap_or(last) + days);
     let mut candidates = candidates::on_days(pool, shards, from, to, limits.candidates).await?;
     candidates.retain(|candidate| !elsewhere.contains(&candidate.is));
-    // It may take a second: other requests go on meanwhile.
+    // Matching can take a second. A blocking thread keeps it from delaying other requests.
     let matched = tokio::task::spawn_blocking(move || {
         let open = all.iter().map(|kept| Open { line: &kept.line, decided: kept.decided, is_duplicate: kept.is_duplicate });
         let outcomes = matching::outcomes(&open.collect::<Vec<_>>(), &candidates, tolerance);

@@ -1,5 +1,5 @@
-//! The walk over a period's events: every movement against its row, every order and payout against
-//! its rules, every day against its row. Memory holds a page, the wallets, and a day.
+//! The walk over a period's events. Compares every movement with its row, every order and payout with the business rules,
+//! and every day with its row of totals. Keeps one page of events, the wallets and one day in memory.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,12 +18,12 @@ use crate::audit::Progress;
 use crate::audit::rules::{self, Owed};
 use crate::ledger::reader::{self, Stored};
 
-/// Events in one page.
+/// Number of events in a page.
 const PAGE_EVENTS: i64 = 5_000;
-/// Positions that are looked at for a page: one account's events may be far from each other.
+/// Number of positions per query, because one account's events may be far apart.
 const WINDOW: i64 = 20_000;
 
-/// Walks over the events of a period, of one account or of all; how many there were.
+/// Checks the events of a period, of one account or of all. Returns the number of events.
 pub async fn walk(
     pool: &PgPool,
     shard: ShardId,
@@ -47,8 +47,8 @@ pub async fn walk(
     walk.end(&mut conn).await
 }
 
-/// The same of one account by the positions of its own events, which are all of them in the period:
-/// what it costs does not depend on the rest of the log.
+/// Checks one account's events, given the positions of all its events in the period. The cost does not depend on the rest
+/// of the log.
 pub async fn walk_over(
     pool: &PgPool,
     shard: ShardId,
@@ -66,7 +66,7 @@ pub async fn walk_over(
         walk.page(&mut conn, &page, (at, end)).await?;
         at = end;
     }
-    // Rows of movements may stand after the last event.
+    // Rows of movements may have positions after the last event.
     walk.page(&mut conn, &[], (at, bounds.upto)).await?;
     walk.end(&mut conn).await
 }
@@ -75,15 +75,15 @@ struct Walk<'a> {
     shard: ShardId,
     account: Option<AccountId>,
     bounds: &'a Bounds,
-    /// The movement that the event before owes.
+    /// Movement that the previous event requires to follow it.
     owed: Option<Owed>,
-    /// Wallets as the log's movements have left them.
+    /// State of each wallet after the log's movements so far.
     wallets: HashMap<WalletId, Wallet>,
-    /// What moved on the day in hand.
+    /// Movements of the day that is being read.
     days: Folded,
-    /// The first day whose rows are not compared yet; days that the period has a part of never are.
+    /// First day whose rows are not compared yet. Days that are only partly in the period are never compared.
     unchecked: NaiveDate,
-    /// How many it has met.
+    /// Number of events so far.
     events: i64,
     differences: &'a mut Differences,
 }
@@ -151,7 +151,7 @@ impl<'a> Walk<'a> {
         self.compare(conn, movements, (after, upto)).await
     }
 
-    /// Wallets that the walk meets in the middle of their streams.
+    /// Loads the wallets whose streams began before the walk's first event.
     async fn meet_wallets(&mut self, conn: &mut PgConnection, events: &[Recorded]) -> Result<(), ReconcileError> {
         let mut unknown: HashMap<WalletId, i64> = HashMap::new();
         for recorded in events.iter().filter(|r| r.stream_type == StreamType::Wallet && r.moment.version > 1) {
@@ -167,7 +167,7 @@ impl<'a> Walk<'a> {
             let recorded = stored.decode()?;
             let Event::Wallet(event) = &recorded.event else { continue };
             if stored.position > self.bounds.after {
-                continue; // the walk has it itself
+                continue; // the walk reads this event itself
             }
             wallets::fold(&mut self.wallets, &recorded, event);
             if let Some(wallet) = self.wallets.get_mut(&recorded.stream_id) {
@@ -182,8 +182,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// What was owed must be met by the event at the next position, and nothing else may look as if
-    /// it were.
+    /// Checks that the required movement is the event at the next position, and that no other event looks like such a
+    /// movement.
     async fn settle(&mut self, conn: &mut PgConnection, next: Option<&Recorded>) -> Result<(), ReconcileError> {
         let moved = next.and_then(|next| match &next.event {
             Event::Wallet(WalletEvent::WalletDebited(e)) => Some((next, e.purpose, false)),
@@ -198,7 +198,7 @@ impl<'a> Walk<'a> {
             }
             let is_it = moved.is_some_and(|(_, purpose, is_refund)| (purpose, is_refund) == (owed.purpose, owed.is_refund));
             if following.is_some() && is_it {
-                return Ok(()); // it is the movement, right or wrong
+                return Ok(()); // this is the required movement, correct or not
             }
         }
         let Some((recorded, purpose, is_refund)) = moved else { return Ok(()) };
@@ -211,7 +211,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// The positions at which an order or payout moved money.
+    /// Returns the positions at which an order or payout moved money.
     async fn story_of(&self, conn: &mut PgConnection, purpose: Purpose) -> Result<Vec<Position>, sqlx::Error> {
         let (stream, id) = match purpose {
             Purpose::Order(id) => ("order", id),
@@ -230,7 +230,8 @@ impl<'a> Walk<'a> {
         self.differences.add(Difference { kind, shard_id: self.shard, wallet_id: None, order_id, payout_id, positions, problem });
     }
 
-    /// An order costs its price, and gives back what the rule says; a payout all of it.
+    /// Checks that an order costs its price, that its refund follows the refund rule, and that a payout is refunded in
+    /// full.
     fn rules(&mut self, recorded: &Recorded, orders: &mut HashMap<i64, Order>, payouts: &mut HashMap<i64, Payout>) {
         let (id, position) = (recorded.stream_id, recorded.moment.position);
         match &recorded.event {
@@ -266,7 +267,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Moves a wallet on; returns the row that the movement is to have.
+    /// Applies a movement to its wallet. Returns the row that the movement should have.
     fn movement(&mut self, recorded: &Recorded, event: &WalletEvent) -> Option<Transaction> {
         let before = self.wallets.get(&recorded.stream_id).map_or(Money::ZERO, |wallet| wallet.balance);
         wallets::fold(&mut self.wallets, recorded, event);
@@ -284,12 +285,12 @@ impl<'a> Walk<'a> {
                 Difference::of_wallet(DifferenceKind::BalanceAfter, self.shard, recorded.stream_id, vec![position], problem);
             self.differences.add(difference);
         }
-        // What follows is measured by what this one says, so that one fault is named once.
+        // Continue from the balance that this event states, so that one error is reported only once.
         wallet.balance = movement.balance_after;
         Transaction::of(wallet, event, &recorded.moment)
     }
 
-    /// Compares a page's movements with the rows of its positions.
+    /// Compares a page's movements with the rows at its positions.
     async fn compare(
         &mut self,
         conn: &mut PgConnection,
@@ -321,8 +322,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Compares the rows of all days before the next event's, or of all that are left, with the day in hand:
-    /// nothing moved on the others. What a row says of itself does not decide whether it is compared.
+    /// Compares the rows of all days before the next event's day, or of all remaining days, with the current day. Nothing
+    /// moved on the other days. Rows are selected by day, whatever else they contain.
     async fn check_days(&mut self, conn: &mut PgConnection, next: Option<NaiveDate>) -> Result<(), ReconcileError> {
         let days = std::mem::take(&mut self.days.days);
         let end = next.unwrap_or(self.bounds.whole.1).min(self.bounds.whole.1);
@@ -349,7 +350,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// The wallets whose last days' rows may have seen events that were recorded after the report's.
+    /// Returns the wallets whose rows of the last day may already include events after the report's position.
     async fn growing(&self, conn: &mut PgConnection) -> Result<HashSet<WalletId>, ReconcileError> {
         let Bounds { upto, whole: (_, end_day), .. } = *self.bounds;
         let later = reader::stored_after(&mut *conn, self.shard, upto, 1).await?;
@@ -370,8 +371,8 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The orders and payouts that the rules need to know, as they stood before a page; those that begin
-/// within it are folded in it.
+/// Loads the orders and payouts that the rules need, in their state before a page. Those that begin within the page are
+/// folded during it.
 async fn states_before(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -399,7 +400,7 @@ fn kind_of(purpose: Purpose, is_refund: bool) -> DifferenceKind {
     }
 }
 
-/// What of a row is not what the log says.
+/// Describes the fields in which a row differs from the log.
 fn differing(row: &Transaction, movement: &Transaction) -> String {
     let text = |id: Option<i64>| id.map_or_else(|| "none".to_owned(), |id| id.to_string());
     let named = |reference: &Option<String>| reference.clone().unwrap_or_else(|| "none".to_owned());
@@ -420,7 +421,7 @@ fn differing(row: &Transaction, movement: &Transaction) -> String {
     differing.map(|(field, row, log)| format!("{field} is {row}, the log says {log}")).collect::<Vec<_>>().join("; ")
 }
 
-/// What of a day's row its events do not make.
+/// Describes the fields in which a day's row differs from the day's events.
 fn differing_day(walked: &Day, row: &Day) -> Option<String> {
     let (movements, rows) = (&walked.sums, &row.sums);
     let money = |name, row: rust_decimal::Decimal, log| (name, super::Amount(row).to_string(), super::Amount(log).to_string());

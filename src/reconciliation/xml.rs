@@ -1,47 +1,47 @@
-//! XML as statements need it: elements by their local names, one entry of the document at a time.
+//! XML reader for bank statements: returns elements by their local names, one entry of the document at a time.
 //!
-//! Whatever could make a small file large or refer to another is refused: document types, entities
-//! of its own, depth. The size is the caller's to bound.
+//! Rejects everything that could expand a small file or refer to another one: document types, custom entities and deep
+//! nesting. The caller limits the size.
 
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
-/// How deep elements may stand in each other.
+/// Deepest nesting of elements.
 const MAX_DEPTH: usize = 40;
-/// Elements of one entry: a batch of many payments is one entry.
+/// Largest number of elements in an entry. A batch of many payments is a single entry.
 const MAX_ELEMENTS: usize = 2_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum XmlError {
     #[error("is not well-formed XML")]
     Malformed,
-    #[error("must not have a document type or entities of its own")]
+    #[error("must not have a document type or custom entities")]
     DocumentType,
-    #[error("has elements too deep in each other")]
+    #[error("has elements that are nested too deep")]
     TooDeep,
-    #[error("has an entry of too many elements")]
+    #[error("has an entry with too many elements")]
     TooLarge,
 }
 
-/// An element with what stands in it.
+/// An element with its text and children.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Element {
-    /// Without its prefix.
+    /// Local name, without the namespace prefix.
     pub name: String,
-    /// Of itself, white space around it left out.
+    /// Text directly in the element, without surrounding white space.
     pub text: String,
-    /// Its attribute `Ccy`.
+    /// Value of the attribute `Ccy`.
     pub currency: Option<String>,
     pub children: Vec<Element>,
 }
 
 impl Element {
-    /// The first element on a path of names below it.
+    /// Returns the first element at a path of names below this one.
     pub fn at(&self, path: &[&str]) -> Option<&Element> {
         path.iter().try_fold(self, |element, name| element.children.iter().find(|child| child.name == *name))
     }
 
-    /// The text of the first element on a path, if there is any.
+    /// Returns the text of the first element at a path, or none if it is empty.
     pub fn text_at(&self, path: &[&str]) -> Option<&str> {
         self.at(path).map(|element| element.text.as_str()).filter(|text| !text.is_empty())
     }
@@ -51,9 +51,9 @@ impl Element {
     }
 }
 
-/// Reads a document whose elements lead along `path`, and hands the elements of these names that stand there over, each
-/// with how many elements of the whole path there have been; others are passed by. Returns whether there was any of the
-/// whole path.
+/// Reads a document and finds the elements at `path`. Calls `found` for each of their children with one of these names,
+/// together with the number of elements at `path` so far. Skips all other elements. Returns whether any element at `path`
+/// exists.
 pub fn each<E: From<XmlError>>(
     text: &str,
     path: &[&str],
@@ -62,7 +62,7 @@ pub fn each<E: From<XmlError>>(
 ) -> Result<bool, E> {
     let mut reader = Reader::from_str(text);
     reader.config_mut().expand_empty_elements = true;
-    // The names of all open elements, and those of the entry in hand.
+    // Names of all open elements, and the open elements of the current entry.
     let (mut open, mut entry): (Vec<String>, Vec<Element>) = (vec![], vec![]);
     let (mut elements, mut parents) = (0, 0);
     loop {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_of_a_path_come_with_what_is_in_them() {
+    fn elements_at_a_path_include_their_content() {
         let text = r#"<?xml version="1.0"?><x:a xmlns:x="urn:x"><b><c><Amt Ccy="EUR"> 1.00 </Amt><t>a &amp; b &#228;</t></c><d/><c/></b></x:a>"#;
         let (found, is_there) = read(text).unwrap();
         assert!(is_there);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hostile_is_refused() {
+    fn hostile_documents_are_refused() {
         let bomb = r#"<!DOCTYPE a [<!ENTITY x "xxxxxxxx"><!ENTITY y "&x;&x;">]><a><b><c>&y;</c></b></a>"#;
         let outside = r#"<!DOCTYPE a SYSTEM "file:///etc/passwd"><a/>"#;
         let deep = format!("{}{}", "<a>".repeat(100), "</a>".repeat(100));

@@ -1,22 +1,22 @@
-//! The four cards that the sandbox sells and the demo orders, one for each way an order can go.
+//! The four cards that the sandbox sells and the demo orders, one for each course of an order.
 
 use ledger_events::catalogue::{Denominations, ProductDetails};
 use ledger_events::{Currency, Money};
 
-/// How the orders of a product go.
+/// Course of the orders of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Course {
-    /// Delivered at once.
+    /// The order is delivered at once.
     AtOnce,
-    /// One unit at once, the rest a little later. An order of one unit is delivered at once.
+    /// One unit is delivered at once, the rest a little later. An order of one unit is delivered at once.
     InParts,
-    /// Delayed, then delivered.
+    /// The order is delayed, then delivered.
     Late,
-    /// Delayed until it is cancelled.
+    /// The order stays delayed until it is cancelled.
     Never,
 }
 
-/// A product with one face value.
+/// Seeded product with a single face value.
 #[derive(Clone, Copy, Debug)]
 pub struct Card {
     pub name: &'static str,
@@ -35,10 +35,10 @@ pub const CURRENCY: &str = "USD";
 pub const MAX_QUANTITY: i32 = 10;
 
 impl Card {
-    /// The product that a sandbox is seeded with; its description says how its orders go.
+    /// Returns the product for the catalogue. Its description tells clients how its orders proceed.
     ///
     /// # Errors
-    /// Never, unless the constants above are wrong.
+    /// Only if the constants above are invalid.
     pub fn details(&self) -> Result<ProductDetails, CardError> {
         let course = match self.course {
             Course::AtOnce => "delivered at once",
@@ -66,10 +66,10 @@ impl Card {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a seeded product is wrong: {0}")]
+#[error("a seeded product is invalid: {0}")]
 pub struct CardError(&'static str);
 
-/// A made-up voucher: a card number that nobody else has, and a pin.
+/// Returns a fake voucher: a unique random card number, and a PIN of four digits.
 pub fn made_up_codes(prefix: &str) -> (String, String) {
     let number: u128 = rand::random();
     (format!("{prefix}-{number:032x}"), format!("{:04}", number % 10_000))

@@ -1,9 +1,8 @@
-//! The sandbox: the same program and the same decisions on a database of its own, where clients
-//! fund themselves (`api/sandbox.rs`) and four seeded products force what becomes of an order.
+//! Sandbox: the same program and the same decisions on a separate database. Clients fund themselves (`api/sandbox.rs`), and
+//! four seeded products determine how an order proceeds.
 //!
-//! What is forced is forced through the stock. A small process looks at the orders that wait and
-//! adds the made-up vouchers that their product's course wants; fulfilment does the rest, as
-//! everywhere. It only submits commands.
+//! The sandbox controls orders through the stock. A small loop looks at the waiting orders and adds the fake vouchers that
+//! the course of their product requires. Fulfilment does the rest as usual. The loop only submits commands.
 
 pub mod cards;
 
@@ -23,46 +22,46 @@ use crate::ledger::reader::{self, ReadError};
 use crate::ledger::{Answer, Command, FIRST_SHARD, Ledger, Origin, WriteError, stock};
 use cards::{CARDS, Card, CardError, Course, MAX_QUANTITY, made_up_codes};
 
-/// Stock of what is delivered at once: filled up to the one when it falls below the other. By the default limits a key may
-/// place 100 orders at the end of a minute, and as many at once in the next: that much is there at any time.
+/// Stock of products that are delivered at once, refilled to `FULL` when it falls below `LOW`. `LOW` covers
+/// the default rate limits: a key may place 100 orders at the end of one minute and 100 more at the start of the next.
 const FULL: i64 = 2 * LOW;
 const LOW: i64 = 2 * 100 * MAX_QUANTITY as i64;
-/// Most vouchers in one command.
+/// Maximum number of vouchers in one command.
 const CHUNK: i64 = 1_000;
-/// Most waiting orders of a product that are looked at in a step.
+/// Maximum number of waiting orders per product that one step reads.
 const LOOKED_AT: i64 = 500;
-/// A sandbox's log begins with its products: among so many first events they are.
+/// Number of first events that contain the seeded products. A sandbox's log begins with them.
 const FIRST_EVENTS: i64 = 100;
-/// Between two looks, at least and at most.
+/// Minimum and maximum time between two steps.
 const BREATH: Duration = Duration::from_millis(100);
 const IDLE: Duration = Duration::from_secs(1);
-/// The key of the advisory lock under which one node at a time adds vouchers: "sandbox" in ASCII.
+/// Key of the advisory lock under which one node at a time adds vouchers: "sandbox" in ASCII.
 const LOCK: i64 = 0x73_616e_6462_6f78;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
-    #[error("this database holds real orders and is no sandbox: give --sandbox a database (or --data-dir) of its own")]
+    #[error("this database holds real orders and is not a sandbox: use a separate database (or --data-dir) with --sandbox")]
     NotASandbox,
-    #[error("this database is a sandbox's: serve it with --sandbox, or use another database (or --data-dir)")]
+    #[error("this database belongs to a sandbox: serve it with --sandbox, or use another database (or --data-dir)")]
     IsASandbox,
     #[error(transparent)]
     Card(#[from] CardError),
-    #[error("the sandbox's database: {0}")]
+    #[error("failed to access the sandbox's database: {0}")]
     Database(#[from] sqlx::Error),
-    #[error("the sandbox's log: {0}")]
+    #[error("failed to read the sandbox's log: {0}")]
     Read(#[from] ReadError),
-    #[error("the sandbox's products cannot be kept: {0}")]
+    #[error("failed to write the sandbox's products or stock: {0}")]
     Write(#[from] WriteError),
-    #[error("a command of the sandbox was answered with another kind of thing")]
+    #[error("a command of the sandbox returned an unexpected kind of result")]
     Unexpected,
 }
 
-/// When the rest of what is delivered in parts, and what is delivered late, arrives.
+/// Delays of the seeded products whose orders do not complete at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// After the first part.
+    /// Time from the first part of a partial delivery to the rest. 5 s by default.
     pub rest_after: TimeDelta,
-    /// After the order was placed.
+    /// Time from placing an order to its late delivery. 15 s by default.
     pub late_after: TimeDelta,
 }
 
@@ -72,7 +71,7 @@ impl Default for Pace {
     }
 }
 
-/// Keeps the stock of the seeded products so that each goes its course.
+/// Manages the stock of the seeded products so that orders of each follow its course.
 #[derive(Debug)]
 pub struct Sandbox {
     ledger: Ledger,
@@ -81,17 +80,16 @@ pub struct Sandbox {
     pace: Pace,
 }
 
-/// Whether the ledger is a sandbox's: its log begins with an event of the sandbox. None for a log
-/// that has not begun.
+/// Whether the ledger is a sandbox: the first event of its log is the sandbox's. Returns `None` for an empty log.
 fn is_a_sandbox(first: &[Recorded]) -> Option<bool> {
     first.first().map(|event| event.metadata.actor == Actor::Sandbox)
 }
 
-/// The sandbox that a node is asked to be, or none; refuses a database of the other kind, for what
-/// is in a sandbox's wallets is no money.
+/// Opens the sandbox if the node is configured as one. Refuses a database of the other kind, because the wallets of a
+/// sandbox hold no real money.
 ///
 /// # Errors
-/// As [`Sandbox::open`], and [`SandboxError::IsASandbox`].
+/// The errors of [`Sandbox::open`], and [`SandboxError::IsASandbox`].
 pub async fn open(is_wanted: bool, ledger: &Ledger, pool: &PgPool) -> Result<Option<Sandbox>, SandboxError> {
     if is_wanted {
         return Sandbox::open(ledger, pool.clone(), Pace::default()).await.map(Some);
@@ -101,11 +99,10 @@ pub async fn open(is_wanted: bool, ledger: &Ledger, pool: &PgPool) -> Result<Opt
 }
 
 impl Sandbox {
-    /// Seeds the products where that was not done yet, so that they can be ordered when it returns.
+    /// Seeds missing products and their stock, so that clients can order them when this returns.
     ///
     /// # Errors
-    /// [`SandboxError::NotASandbox`] on a database where clients' orders are real, and when the
-    /// ledger cannot be read or written.
+    /// [`SandboxError::NotASandbox`] on a database with real orders, and errors from reading or writing the ledger.
     pub async fn open(ledger: &Ledger, pool: PgPool, pace: Pace) -> Result<Sandbox, SandboxError> {
         let mut tx = pool.begin().await?;
         sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *tx).await?;
@@ -129,7 +126,7 @@ impl Sandbox {
         Ok(sandbox)
     }
 
-    /// The seeded products, in the order of [`CARDS`].
+    /// Returns the seeded products, in the order of [`CARDS`].
     pub fn products(&self) -> &[(ProductId, Card)] {
         &self.products
     }
@@ -141,7 +138,7 @@ impl Sandbox {
             heartbeat.beat();
             grown.borrow_and_update();
             if let Err(error) = self.step(Utc::now()).await {
-                tracing::warn!(%error, "the sandbox's stock cannot be kept now; it will be tried again");
+                tracing::warn!(%error, "failed to refill the sandbox's stock; retrying");
             }
             let pause = async {
                 tokio::time::sleep(BREATH).await;
@@ -151,8 +148,7 @@ impl Sandbox {
         }
     }
 
-    /// Adds what each course wants now. Returns how many vouchers that was; none while another
-    /// node is at it.
+    /// Adds the vouchers that each course requires now. Returns their number, which is 0 while another node does the same.
     pub async fn step(&self, now: DateTime<Utc>) -> Result<i64, SandboxError> {
         let mut tx = self.pool.begin().await?;
         if !sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)").bind(LOCK).fetch_one(&mut *tx).await? {
@@ -178,7 +174,7 @@ impl Sandbox {
         Ok(added)
     }
 
-    /// The orders of a product that were taken up and wait, oldest first.
+    /// Returns the orders of a product that were taken up and wait for stock, oldest first.
     async fn waiting(&self, conn: &mut PgConnection, product: ProductId, card: &Card) -> Result<Vec<Order>, SandboxError> {
         let denomination = card.face_value()?.decimal();
         let oldest = orders::oldest_waiting(&self.pool, FIRST_SHARD, product, denomination, LOOKED_AT).await?;
@@ -193,13 +189,13 @@ impl Sandbox {
     }
 }
 
-/// How many vouchers to add now, given how many there are and who waits for them, oldest first.
+/// Returns the number of vouchers to add now, given the available ones and the waiting orders, oldest first.
 fn wanted(course: Course, available: i64, waiting: &[Order], now: DateTime<Utc>, pace: Pace) -> i64 {
     let missing = |order: &Order| i64::from(order.undelivered_quantity());
     match course {
         Course::AtOnce if available < LOW => FULL - available + waiting.iter().map(missing).sum::<i64>(),
-        // One voucher waits for the next order; more would deliver it whole. Who waits is served in
-        // turn, so that the first part and the rest go to the same order.
+        // One voucher is in stock for the next order; more would complete it at once. Waiting orders are served one at a
+        // time, so that the first part and the rest go to the same order.
         Course::InParts if available == 0 => match waiting.first() {
             Some(order) if order.delivered_quantity == 0 => 1,
             Some(order) if order.updated_at + pace.rest_after <= now => missing(order),

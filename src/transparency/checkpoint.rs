@@ -8,12 +8,12 @@ use ledger_events::merkle::Hash;
 
 use super::note::{Algorithm, Note, NoteError, VerifierKey};
 
-/// What a log says of itself.
+/// The size and root of a log's tree at one moment, as the log states them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Which log it is.
+    /// Name of the log, such as `ledger.example.com/log/1`. Each shard has its own origin.
     pub origin: String,
-    /// How many leaves: events of the shard, from position 1.
+    /// Number of leaves: the shard's events from position 1 on.
     pub size: u64,
     pub root: Hash,
 }
@@ -22,15 +22,15 @@ pub struct Checkpoint {
 pub enum CheckpointError {
     #[error(transparent)]
     Note(#[from] NoteError),
-    #[error("the note is no checkpoint: {0}")]
+    #[error("the note is not a checkpoint: {0}")]
     Malformed(&'static str),
-    #[error("the checkpoint is of {origin}, the trusted key that signed it is of {key}")]
+    #[error("the checkpoint has the origin {origin}, but the trusted key that signed it belongs to {key}")]
     Origin { origin: String, key: String },
-    #[error("{found} of the trusted witnesses have cosigned the checkpoint, {needed} are needed")]
+    #[error("the checkpoint needs cosignatures of {needed} trusted witnesses; it has {found}")]
     Witnesses { found: usize, needed: usize },
 }
 
-/// The signed text.
+/// Formats the text that the log signs.
 impl fmt::Display for Checkpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}\n{}\n{}", self.origin, self.size, STANDARD.encode(self.root))
@@ -38,10 +38,10 @@ impl fmt::Display for Checkpoint {
 }
 
 impl Checkpoint {
-    /// Reads a note's text. Lines after the third are extensions, and say nothing here.
+    /// Parses the text of a note. Ignores the lines after the third, which are extensions.
     ///
     /// # Errors
-    /// On a text that is no checkpoint's.
+    /// Returns [`CheckpointError::Malformed`] when the text is not a checkpoint.
     pub fn parse(text: &str) -> Result<Checkpoint, CheckpointError> {
         let wrong = CheckpointError::Malformed;
         let lines: Vec<&str> = text.strip_suffix('\n').ok_or(wrong("it ends without a newline"))?.split('\n').collect();
@@ -49,28 +49,28 @@ impl Checkpoint {
         if lines.iter().any(|line| line.is_empty()) {
             return Err(wrong("it has an empty line"));
         }
-        // 2^63 is more than positions go to.
+        // Positions are `bigint`, so a size of 2^63 or more is invalid.
         let number = size.parse::<u64>().ok().filter(|number| number.to_string() == size && i64::try_from(*number).is_ok());
         let root = STANDARD.decode(root).ok().and_then(|root| root.try_into().ok());
         Ok(Checkpoint {
             origin: origin.to_owned(),
-            size: number.ok_or(wrong("its second line is no tree size"))?,
-            root: root.ok_or(wrong("its third line is no root of 32 bytes in base64"))?,
+            size: number.ok_or(wrong("its second line is not a tree size"))?,
+            root: root.ok_or(wrong("its third line is not a root of 32 bytes in base64"))?,
         })
     }
 }
 
-/// Whom a verifier believes.
+/// Keys that a verifier trusts, and the number of witnesses that it requires.
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
-    /// The log's keys; one of them must have signed.
+    /// Public keys of the log. At least one of them must have signed.
     pub keys: Vec<VerifierKey>,
     pub witnesses: Vec<VerifierKey>,
-    /// So many different witnesses must have cosigned.
+    /// Number of different witnesses that must have cosigned.
     pub quorum: usize,
 }
 
-/// A checkpoint that is believed, and because of whom.
+/// A verified checkpoint with the trusted keys that signed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opened {
     pub checkpoint: Checkpoint,
@@ -80,16 +80,16 @@ pub struct Opened {
 }
 
 impl Trust {
-    /// In a log's keys alone.
+    /// Trusts these keys of the log and requires no witnesses.
     pub fn in_keys(keys: Vec<VerifierKey>) -> Trust {
         Trust { keys, ..Trust::default() }
     }
 
-    /// Reads a signed checkpoint and verifies its signatures.
+    /// Parses a signed checkpoint and verifies its signatures.
     ///
     /// # Errors
-    /// When it is no checkpoint, a trusted key's signature does not hold, none of the log's keys has
-    /// signed, one that has is another log's, or too few witnesses have cosigned.
+    /// Returns an error when the note is not a checkpoint, or when a trusted key's signature is invalid. Also when no key
+    /// of the log has signed, when a signing key belongs to another log, or when too few witnesses have cosigned.
     pub fn open(&self, note: &str) -> Result<Opened, CheckpointError> {
         let note = Note::parse(note)?;
         let checkpoint = Checkpoint::parse(note.text())?;
@@ -104,12 +104,12 @@ impl Trust {
             }
         }
         let Some(key) = signed_by.first() else { return Err(NoteError::Unsigned.into()) };
-        // A key of one log says nothing about another, even if one file holds both.
+        // A key of one log proves nothing about another log, even if one file holds both.
         if let Some(other) = signed_by.iter().find(|key| key.name() != checkpoint.origin) {
             let key = if key.name() == checkpoint.origin { other } else { key };
             return Err(CheckpointError::Origin { origin: checkpoint.origin, key: key.name().to_owned() });
         }
-        // One key under two names is one witness.
+        // One key under two names counts as one witness.
         let mut witnesses: Vec<&[u8; 32]> = cosigned_by.iter().map(|(key, _)| key.bytes()).collect();
         witnesses.sort_unstable();
         witnesses.dedup();
@@ -134,8 +134,8 @@ mod tests {
     }
 
     #[test]
-    fn checkpoints_are_written_and_read() {
-        // C2SP `tlog-checkpoint`.
+    fn a_checkpoint_is_formatted_and_parsed() {
+        // Example from C2SP `tlog-checkpoint`.
         let text = "example.com/behind-the-sofa\n20852163\nCsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I=\n";
         let read = Checkpoint::parse(text).unwrap();
         assert_eq!((read.origin.as_str(), read.size), ("example.com/behind-the-sofa", 20_852_163));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn it_takes_the_logs_key_and_a_quorum_of_witnesses() {
+    fn opening_requires_a_key_of_the_log_and_a_quorum_of_witnesses() {
         let text = checkpoint().to_string();
         let (old, new, w1, w2) = (key(1), key(2), key(3), key(4));
         let log = |key: &SigningKey| key.verifier("example.com/log/1", Algorithm::Ed25519).unwrap();
@@ -182,13 +182,13 @@ mod tests {
         let trust = |quorum| Trust { keys: vec![log(&new)], witnesses: witnesses.clone(), quorum };
         assert_eq!(trust(2).open(&note).unwrap().cosigned_by.len(), 3);
         assert_eq!(trust(3).open(&note), Err(CheckpointError::Witnesses { found: 2, needed: 3 }));
-        // Witnesses alone are not enough.
+        // Signatures of witnesses do not replace the log's own.
         let unsigned = Note::new(text, signatures[2..].to_vec()).unwrap().to_string();
         assert_eq!(trust(1).open(&unsigned), Err(NoteError::Unsigned.into()));
     }
 
     #[test]
-    fn a_key_of_one_log_is_not_believed_about_another() {
+    fn a_key_of_one_log_is_not_trusted_for_another() {
         let other = Checkpoint { origin: "example.com/log/2".into(), ..checkpoint() }.to_string();
         let note = Note::new(other.clone(), vec![key(1).sign("example.com/log/1", &other).unwrap()]).unwrap().to_string();
         let trust = Trust::in_keys(vec![key(1).verifier("example.com/log/1", Algorithm::Ed25519).unwrap()]);

@@ -1,6 +1,6 @@
-//! Witnesses (C2SP `tlog-cosignature`): who has seen a checkpoint, and vouches that it is consistent
-//! with all that it saw of this log before. Whoever asks for a quorum of them cannot be shown a log
-//! of his own.
+//! Cosignatures of witnesses (C2SP `tlog-cosignature`). A witness that has seen a checkpoint confirms that it is
+//! consistent with every checkpoint of this log that the witness saw before. A verifier that requires a quorum of
+//! witnesses therefore cannot be shown a separate version of the log.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -14,19 +14,19 @@ use super::checkpoint::{Checkpoint, CheckpointError};
 use super::note::{Algorithm, Note, VerifierKey};
 use super::store;
 
-/// How far a witness's clock may be off.
+/// Largest tolerated difference between a witness's clock and ours.
 const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(5);
 
-/// Why a cosigned checkpoint is not taken.
+/// Reason why the log rejects a cosigned checkpoint.
 #[derive(Debug, thiserror::Error)]
 pub enum CosignatureError {
     #[error(transparent)]
     Checkpoint(CheckpointError),
-    #[error("no witness that this log knows has signed it")]
+    #[error("none of the witnesses that this log is configured with has signed it")]
     Stranger,
-    #[error("this log has signed no such checkpoint")]
+    #[error("this log has not signed this checkpoint")]
     Unknown,
-    #[error("the time of the signature of {0} is in the future, or before the checkpoint was signed")]
+    #[error("the signature of {0} has a time in the future, or before the checkpoint was signed")]
     Time(String),
     #[error(transparent)]
     Tree(#[from] TreeError),
@@ -47,8 +47,8 @@ impl From<CheckpointError> for CosignatureError {
     }
 }
 
-/// How many witnesses must have cosigned a checkpoint, and which ones count: nobody who is not named, whatever
-/// cosignatures there are. The default asks for none.
+/// The number of witnesses that must have cosigned a checkpoint, and the witnesses that count. Cosignatures of any other
+/// witness are ignored. The default requires none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quorum {
     pub count: usize,
@@ -56,24 +56,25 @@ pub struct Quorum {
 }
 
 impl Quorum {
-    /// Of how many different keys the named witnesses are: one key under two names is one witness.
+    /// Returns the number of different keys among the named witnesses: one key under two names counts as one witness.
     pub fn distinct(&self) -> usize {
         self.witnesses.iter().map(VerifierKey::bytes).collect::<HashSet<_>>().len()
     }
 
-    /// Whether the named witnesses are as many as must have cosigned.
+    /// Returns whether the named witnesses are enough to reach the required number.
     pub fn can_be_met(&self) -> bool {
         self.distinct() >= self.count
     }
 }
 
-/// How long somebody waits for the tree to reach a position.
+/// Longest wait for the tree to reach a position, if no witness is required.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The same for witnesses, who are asked every two seconds.
+/// Longest wait if witnesses are required: the log asks them only every two seconds.
 const PATIENCE_WITH_WITNESSES: Duration = Duration::from_secs(8);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The newest checkpoint of a quorum, once it has this position; none if that takes longer than some seconds.
+/// Returns the newest checkpoint that a quorum has cosigned, once it covers `position`. Returns none if that takes longer
+/// than 3 seconds, or 8 seconds if the quorum is not empty.
 pub async fn covering(
     pool: &PgPool,
     shard: ShardId,
@@ -92,12 +93,12 @@ pub async fn covering(
     Ok(None)
 }
 
-/// Takes what configured witnesses have said of a checkpoint; the same again changes nothing.
-/// Returns who they are. Signatures are checked before the database is asked.
+/// Stores the cosignatures of configured witnesses for a checkpoint, and returns these witnesses. Storing the same
+/// cosignature again changes nothing. The signatures are verified before the first query to the database.
 ///
 /// # Errors
-/// When one of theirs does not hold or has an impossible time, none is there, or the checkpoint is
-/// not one that this log has signed: same origin, size and root.
+/// Returns an error when a configured witness's signature is invalid or has an impossible time, or when there is none.
+/// Also when this log has not signed a checkpoint with the same origin, size and root.
 pub async fn accept(
     pool: &PgPool,
     shard: ShardId,
@@ -129,20 +130,22 @@ pub async fn accept(
     Ok(accepted.into_iter().map(|(witness, _)| witness.clone()).collect())
 }
 
-/// A checkpoint as it is served: with the witnesses' signatures under the log's own.
+/// Returns a checkpoint as the API serves it: the witnesses' signatures follow the log's own.
 pub async fn with_cosignatures(pool: &PgPool, shard: ShardId, published: &store::Published) -> Result<String, sqlx::Error> {
     let cosignatures = store::cosignatures(pool, shard, published).await?;
     Ok(cosignatures.iter().fold(published.note.clone(), |note, line| note + line + "\n"))
 }
 
-/// A witness's key, as it is configured.
+/// Parses the verifier key of a witness from the configuration.
 ///
 /// # Errors
-/// On what is no verifier key of a witness.
+/// Returns an error when the text is not a verifier key, or is not a witness's key.
 pub fn witness(text: &str) -> Result<VerifierKey, String> {
     let key: VerifierKey = text.trim().parse().map_err(|error: super::note::NoteError| error.to_string())?;
     match key.algorithm() {
         Algorithm::CosignatureV1 => Ok(key),
-        Algorithm::Ed25519 => Err("a witness's key is of type 4 (cosignature/v1)".to_owned()),
+        Algorithm::Ed25519 => {
+            Err("a witness's key must be of type 4 (cosignature/v1); this one is of type 1 (Ed25519)".to_owned())
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Incidents: signed events that are lost, and the origin under which a shard's log goes on.
+//! Incidents: recorded losses of signed events, each with the new origin under which the shard's log continues.
 
 use chrono::{DateTime, Utc};
 use ledger_database::PgConnection;
@@ -12,10 +12,10 @@ use super::peers::{self, Recorded};
 use super::store::{self, Published};
 use crate::ledger::reader::{self, ReadError};
 
-/// More than any log has.
+/// Limit on the incidents that are read. No log has that many.
 const MOST: i64 = 10_000;
 
-/// An incident that was recorded.
+/// A recorded incident with its place in the log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Incident {
     pub position: Position,
@@ -23,7 +23,7 @@ pub struct Incident {
     pub event: LogIncidentRecorded,
 }
 
-/// The incidents of a shard's log, the oldest first.
+/// Returns the incidents of a shard's log, oldest first.
 pub async fn of(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<Incident>, ReadError> {
     let stored = reader::stream_after(conn, shard, StreamType::Log.as_str(), shard.into(), 0, i64::MAX, MOST).await?;
     let mut incidents = vec![];
@@ -35,7 +35,7 @@ pub async fn of(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<Incident>
     Ok(incidents)
 }
 
-/// The origin under which a log is signed now that had this one at first.
+/// Returns the origin under which the log is signed now, given the origin from the configuration.
 pub fn present(configured: String, incidents: &[Incident]) -> String {
     let go_on = |origin: String, incident: &Incident| match incident.event.origin == origin {
         true => incident.event.next_origin.clone(),
@@ -44,7 +44,7 @@ pub fn present(configured: String, incidents: &[Incident]) -> String {
     incidents.iter().fold(configured, go_on)
 }
 
-/// The origin that a log had before its first incident.
+/// Returns the origin that the log had before its first incident.
 fn first(present: &str, incidents: &[Incident]) -> String {
     let go_back = |origin: String, incident: &Incident| match incident.event.next_origin == origin {
         true => incident.event.origin.clone(),
@@ -53,17 +53,17 @@ fn first(present: &str, incidents: &[Incident]) -> String {
     incidents.iter().rev().fold(present.to_owned(), go_back)
 }
 
-/// What stands between a shard's log and its next checkpoint.
+/// Everything that decides whether and how a shard's next checkpoint is signed.
 #[derive(Debug)]
 pub struct Situation {
     pub incidents: Vec<Incident>,
-    /// The newest checkpoint.
+    /// Newest checkpoint under any origin.
     pub newest: Option<Published>,
-    /// What nodes refuse that no incident answers, the one that remembers most first.
+    /// Open refusals of nodes that no incident resolves. The node that remembers the largest tree comes first.
     pub refusals: Vec<Recorded>,
 }
 
-/// Reads it.
+/// Reads the incidents, the newest checkpoint and the open refusals of a shard.
 pub async fn situation(conn: &mut PgConnection, shard: ShardId) -> Result<Situation, ReadError> {
     let incidents = of(&mut *conn, shard).await?;
     let newest = store::newest(&mut *conn, shard).await?;
@@ -76,12 +76,12 @@ pub async fn situation(conn: &mut PgConnection, shard: ShardId) -> Result<Situat
 }
 
 impl Situation {
-    /// An origin under which nothing was ever signed: the first one and the time.
+    /// Returns an origin that was never used: the first origin with the current time appended.
     pub fn next_origin(&self, origin: &str, now: DateTime<Utc>) -> String {
         format!("{}-{}", first(origin, &self.incidents), now.format("%Y%m%dT%H%M%SZ"))
     }
 
-    /// The newest checkpoint's tree, if it is of this origin.
+    /// Returns the tree of the newest checkpoint, if that checkpoint has this origin.
     pub fn kept(&self, origin: &str) -> Option<SignedTree> {
         let newest = self.newest.as_ref().filter(|newest| newest.origin == origin)?;
         Some(SignedTree { size: newest.size, root: STANDARD.encode(newest.root) })
@@ -89,7 +89,7 @@ impl Situation {
 }
 
 impl Recorded {
-    /// The tree that the node remembers.
+    /// Returns the tree that the node remembers, in the form that the incident's event stores.
     pub fn signed(&self) -> Option<SignedTree> {
         let (size, root) = self.size.zip(self.root)?;
         Some(SignedTree { size: u64::try_from(size).ok()?, root: STANDARD.encode(root) })
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_incident_leads_to_the_next_origin() {
+    fn each_incident_moves_the_log_to_its_next_origin() {
         let incident = |origin: &str, next_origin: &str| Incident {
             position: 1,
             recorded_at: DateTime::UNIX_EPOCH,
@@ -116,7 +116,7 @@ mod tests {
         };
         let incidents = [incident("a", "a-1"), incident("a-1", "a-2")];
         assert_eq!(present("a".to_owned(), &incidents), "a-2");
-        // An operator may also configure another origin.
+        // An operator can also configure an unrelated origin.
         assert_eq!(present("b".to_owned(), &incidents), "b");
         assert_eq!(first("a-2", &incidents), "a");
         assert_eq!(first("b", &incidents), "b");

@@ -1,4 +1,4 @@
-//! Making receipts.
+//! Issuing receipts of orders.
 
 use ledger_database::PgPool;
 use ledger_events::{OrderId, Position, ShardId, TransactionId};
@@ -10,17 +10,17 @@ use super::receipt::{FORMAT, ProvedEvent, Receipt};
 use super::{proof, store};
 use crate::ledger::reader::{self, Stored};
 
-/// An order with more events of its own has no receipt, which is made in memory: an export proves any number of
-/// them. Only reading its codes makes many.
+/// Largest number of its own events that an order with a receipt can have, because a receipt is built in memory. An
+/// export proves any number of events. In practice only repeated reads of an order's codes produce so many.
 pub const MOST_EVENTS: i64 = 10_000;
 
-/// What an order's event says of the movement that goes with it.
+/// The part of an order's event that names the wallet movement it belongs to.
 #[derive(Deserialize)]
 struct Named {
     transaction_id: Option<TransactionId>,
 }
 
-/// Why there is no receipt.
+/// Reason why a receipt cannot be issued.
 #[derive(Debug, thiserror::Error)]
 pub enum IssueError {
     #[error("no checkpoint covers position {0} yet")]
@@ -39,12 +39,12 @@ impl From<sqlx::Error> for IssueError {
     }
 }
 
-/// The receipt of an order that is there, as of now: all its events, proved against the newest
-/// checkpoint of a quorum, once that has them.
+/// Builds the receipt of an existing order from all its events so far. The events are proved against the newest
+/// checkpoint that a quorum has cosigned, once that checkpoint covers them.
 ///
 /// # Errors
-/// [`IssueError::NotYet`] when the tree does not grow in time, or the witnesses do not cosign it;
-/// [`IssueError::TooMany`] rather than a part of the events.
+/// Returns [`IssueError::NotYet`] when the tree does not cover the events in time, or the witnesses do not cosign it in
+/// time. Returns [`IssueError::TooMany`] rather than a partial receipt.
 pub async fn order_receipt(pool: &PgPool, shard: ShardId, order: OrderId, quorum: &Quorum) -> Result<Receipt, IssueError> {
     if !reader::stream_after(pool, shard, "order", order, MOST_EVENTS, i64::MAX, 1).await?.is_empty() {
         return Err(IssueError::TooMany);
@@ -60,7 +60,7 @@ pub async fn order_receipt(pool: &PgPool, shard: ShardId, order: OrderId, quorum
     let inclusions = proof::inclusions(pool, shard, &positions, published.size).await?;
     let proved = events.iter().zip(&inclusions).map(|(stored, inclusion)| ProvedEvent::new(&stored.leaf(), inclusion));
     let keys = store::keys(pool, shard).await?.into_iter().map(|key| key.verifier_key);
-    // A name has no plus sign.
+    // Names of keys contain no plus sign, so the text before the first one is the name.
     let verifier_keys = keys.filter(|key| key.split('+').next() == Some(&published.origin)).collect();
     Ok(Receipt {
         format: FORMAT.to_owned(),

@@ -1,5 +1,5 @@
-//! What the signer remembers outside the database: the last tree that it has signed or seen signed,
-//! by origin. A database that was taken back to an older state does not take this back with it.
+//! The signer's memory outside the database: the last tree of each origin that this machine has signed or seen signed.
+//! Restoring an older copy of the database does not restore an older copy of this file.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, Permissions};
@@ -13,14 +13,14 @@ use ledger_events::merkle::Hash;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// A tree that was signed.
+/// A signed tree, as the state file stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Remembered {
     pub size: u64,
     #[serde(with = "base64_hash")]
     pub root: Hash,
-    /// `log_head.epoch` when it was signed, which only grows.
+    /// `log_head.epoch` when the tree was signed. The epoch only grows.
     pub epoch: i64,
 }
 
@@ -28,27 +28,27 @@ pub struct Remembered {
 pub enum MemoryError {
     #[error("the log's state file {path}: {source}")]
     File { path: String, source: io::Error },
-    #[error("the log's state file {path} was written by another process meanwhile")]
+    #[error("another process has changed the log's state file {path} in the meantime")]
     Moved { path: String },
-    #[error("the log's state file {path} has a tree of {known} events, and one of {size} does not go on from it")]
+    #[error("the log's state file {path} has a tree of {known} events; the tree of {size} events does not extend it")]
     Contradicts { path: String, known: u64, size: u64 },
 }
 
-/// The state file, shared by whoever signs on this machine.
+/// The state file. All signing processes on this machine share it.
 #[derive(Clone, Debug)]
 pub struct Memory {
     path: PathBuf,
-    /// Identifies the file among the memories of all nodes; kept beside it.
+    /// Identifies this state file among those of all nodes. Stored in a file next to it.
     id: Uuid,
 }
 
 type Trees = BTreeMap<String, Remembered>;
 
 impl Memory {
-    /// Makes the file's directory, and checks that the file can be read and written.
+    /// Opens the state file: creates its directory, and checks that the file can be read and locked.
     ///
     /// # Errors
-    /// When it cannot, or holds something else.
+    /// Returns [`MemoryError::File`] when the file is not accessible, or does not contain a valid state.
     pub fn open(path: &Path) -> Result<Memory, MemoryError> {
         let mut memory = Memory { path: path.to_owned(), id: Uuid::nil() };
         let check = || {
@@ -63,7 +63,7 @@ impl Memory {
         Ok(memory)
     }
 
-    /// The id of this memory, drawn when the file was first opened.
+    /// Returns the id of this memory, generated when the file was first opened.
     pub fn id(&self) -> Uuid {
         self.id
     }
@@ -81,21 +81,22 @@ impl Memory {
         }
     }
 
-    /// The last tree of this origin; none if none was ever signed.
+    /// Returns the last remembered tree of an origin, or none if nothing was ever signed under it.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// Returns an error when the file cannot be read.
     pub fn recall(&self, origin: &str) -> Result<Option<Remembered>, MemoryError> {
         self.read().map(|trees| trees.get(origin).copied()).map_err(|source| self.error(source))
     }
 
-    /// Remembers a tree in the place of the one that it was compared with, which is what [`Memory::recall`]
-    /// had; on disk when this returns, whole or not at all.
+    /// Replaces the remembered tree of an origin. `before` is the tree that the new one was compared with, as returned by
+    /// [`Memory::recall`]. The write is atomic, and is on disk when this returns.
     ///
     /// # Errors
-    /// When another process has put something else there meanwhile: nothing was compared with that. When the
-    /// tree is smaller than the one before, or as large and another one. When the file cannot be written. Then
-    /// nothing may be published.
+    /// Returns [`MemoryError::Moved`] when another process has stored a different tree in the meantime, because the new
+    /// tree was not compared with that one. Returns [`MemoryError::Contradicts`] when the new tree is smaller than the
+    /// remembered one, or has the same size and another root. Returns [`MemoryError::File`] when the file cannot be
+    /// written. After any error the caller must not publish the tree.
     pub fn keep(&self, origin: &str, before: Option<&Remembered>, tree: Remembered) -> Result<(), MemoryError> {
         let path = || self.path.display().to_string();
         let write = || {
@@ -118,7 +119,7 @@ impl Memory {
         self.locked(write).map_err(|source| self.error(source))?
     }
 
-    /// Writes a file, whole or not at all; it is on disk when this returns.
+    /// Replaces a file atomically. The new content is on disk when this returns.
     fn replace(&self, path: &Path, text: &[u8]) -> io::Result<()> {
         let unfinished = self.path.with_extension("new");
         let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&unfinished)?;
@@ -136,7 +137,8 @@ impl Memory {
         }
     }
 
-    /// Files that an earlier release let everybody read. Only their owner can close them.
+    /// Removes the permissions of group and others from files that an earlier release created readable for everybody.
+    /// Only the owner of a file can do that.
     fn close_to_others(&self) -> io::Result<()> {
         for path in [self.path.clone(), self.path.with_extension("lock")] {
             match path.metadata() {
@@ -151,11 +153,11 @@ impl Memory {
         Ok(())
     }
 
-    /// Alone among the processes of this machine.
+    /// Runs `work` while holding a lock that excludes all other processes on this machine.
     fn locked<T>(&self, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let path = self.path.with_extension("lock");
         let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
-        file.lock()?; // until it is closed
+        file.lock()?; // released when the file is closed
         work()
     }
 
@@ -190,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trees_are_remembered_by_origin_and_only_grow() {
+    fn a_remembered_tree_belongs_to_its_origin_and_only_grows() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("new/state.json");
         let memory = Memory::open(&path).unwrap();
@@ -215,10 +217,10 @@ mod tests {
         Remembered { size, root: [u8::try_from(size).unwrap(); 32], epoch: 2 }
     }
 
-    /// Two processes that have both seen a tree of five, and sign one of six each: the second has not
-    /// compared its own with the first's.
+    /// Two processes have both read a tree of five events, and each signs a tree of six. The second has not compared its
+    /// tree with the first's.
     #[test]
-    fn what_another_process_has_signed_meanwhile_is_not_passed_over() {
+    fn a_tree_that_another_process_has_signed_in_the_meantime_is_not_overwritten() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("state.json");
         let (first, second) = (Memory::open(&path).unwrap(), Memory::open(&path).unwrap());
@@ -234,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_state_stops_the_start() {
+    fn an_invalid_state_file_prevents_the_start() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("state.json");
         for wrong in ["", "{", "[]", r#"{"a":{"size":1}}"#, r#"{"a":{"size":1,"root":"AAAA","epoch":0}}"#] {

@@ -1,8 +1,8 @@
-//! The transparency log: a Merkle tree over each shard's events (RFC 6962), published as tiles and
-//! signed checkpoints (C2SP `tlog-tiles`, `tlog-checkpoint`), so that nobody, the operator included,
-//! can change the past unseen. `docs/transparency.md` says how to verify it.
+//! The transparency log: a Merkle tree over each shard's events (RFC 6962), published as tiles and signed checkpoints
+//! (C2SP `tlog-tiles`, `tlog-checkpoint`). Nobody, including the operator, can change the past without being detected.
+//! `docs/transparency.md` describes how to verify it.
 //!
-//! `note`, `checkpoint` and `receipt` are pure: they are what an offline verifier needs.
+//! `note`, `checkpoint` and `receipt` do no I/O: an offline verifier needs only these.
 
 pub mod checkpoint;
 pub mod cosignature;
@@ -21,14 +21,14 @@ pub mod witness;
 
 pub use refusal::Refusal;
 
-/// What the API has to know of the log beside the database. Cheap to clone.
+/// Settings of the transparency log that the API needs in addition to the database. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct PublicLog {
-    /// Whose cosignatures are taken.
+    /// Witnesses whose cosignatures the log accepts.
     pub witnesses: std::sync::Arc<[note::VerifierKey]>,
 }
 
-/// Why something of the tree could not be done.
+/// Error while reading, growing or signing the tree.
 #[derive(Debug, thiserror::Error)]
 pub enum TreeError {
     #[error(transparent)]

@@ -1,5 +1,5 @@
-//! Signed notes (C2SP `signed-note`): a text, and lines of signatures under it. Ed25519, and the
-//! timestamped cosignatures of witnesses (C2SP `tlog-cosignature`, version 1).
+//! Signed notes (C2SP `signed-note`): a text followed by signature lines. Supports Ed25519 signatures and the timestamped
+//! cosignatures of witnesses (C2SP `tlog-cosignature`, version 1).
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,33 +9,33 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
-/// A note is not read beyond these.
+/// Limits on the size and the number of signatures of a note. Larger notes are rejected.
 const MOST_BYTES: usize = 1 << 20;
 const MOST_SIGNATURES: usize = 100;
 const MARK: &str = "— ";
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoteError {
-    #[error("it is no signed note: {0}")]
+    #[error("not a signed note: {0}")]
     Malformed(&'static str),
-    #[error("it is no verifier key: {0}")]
+    #[error("not a verifier key: {0}")]
     Key(&'static str),
-    #[error("the signature of {0} does not fit the note")]
+    #[error("the signature of {0} does not match the note")]
     Signature(String),
     #[error("no trusted key has signed the note")]
     Unsigned,
 }
 
-/// How a key signs: the type byte of its encoding.
+/// Signature algorithm of a key. The value is the type byte in the key's encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Algorithm {
-    /// The note's text.
+    /// Signature over the note's text, by a log.
     Ed25519 = 1,
-    /// A time and the note's text: a witness's.
+    /// Signature over a time and the note's text, by a witness.
     CosignatureV1 = 4,
 }
 
-/// A public key with its name: `<name>+<id in hex>+<base64 of type and key>`.
+/// A named public key, formatted as `<name>+<id in hex>+<base64 of type and key>`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VerifierKey {
     name: String,
@@ -45,8 +45,10 @@ pub struct VerifierKey {
 }
 
 impl VerifierKey {
+    /// Builds a verifier key and computes its id: the first four bytes of SHA-256 over name, type and key.
+    ///
     /// # Errors
-    /// On a name that no key has: an empty one, or one with a space, a plus or a control character.
+    /// Returns an error when the name is empty, or contains a space, a plus sign or a control character.
     pub fn new(name: &str, algorithm: Algorithm, key: [u8; 32]) -> Result<VerifierKey, NoteError> {
         if !is_name(name) {
             return Err(NoteError::Key("a name is not empty and has no spaces, plus signs or control characters"));
@@ -64,7 +66,7 @@ impl VerifierKey {
         self.id
     }
 
-    /// The public key itself.
+    /// Returns the 32 bytes of the raw public key.
     pub fn bytes(&self) -> &[u8; 32] {
         &self.key
     }
@@ -73,7 +75,7 @@ impl VerifierKey {
         self.algorithm
     }
 
-    /// Checks a signature of this key's over a text: the time of a cosignature, in seconds.
+    /// Verifies a signature of this key over a text. Returns the time of a cosignature, in Unix seconds.
     fn check(&self, text: &str, signature: &[u8]) -> Result<Option<u64>, NoteError> {
         let wrong = || NoteError::Signature(self.name.clone());
         let (time, message, signature) = match self.algorithm {
@@ -104,10 +106,10 @@ impl FromStr for VerifierKey {
     type Err = NoteError;
 
     fn from_str(text: &str) -> Result<VerifierKey, NoteError> {
-        // Base64 has plus signs too, a name has none.
+        // Base64 can contain plus signs; a name cannot.
         let mut parts = text.splitn(3, '+');
         let (Some(name), Some(id), Some(encoded)) = (parts.next(), parts.next(), parts.next()) else {
-            return Err(NoteError::Key("it looks like <name>+<8 hex digits>+<base64>"));
+            return Err(NoteError::Key("it must have the form <name>+<8 hex digits>+<base64>"));
         };
         let bytes = STANDARD.decode(encoded).map_err(|_| NoteError::Key("its last part is not base64"))?;
         let algorithm = match bytes.first() {
@@ -124,7 +126,7 @@ impl FromStr for VerifierKey {
     }
 }
 
-/// One signature of a note, whoever's it is.
+/// One signature line of a note, not verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
     pub name: String,
@@ -133,9 +135,9 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// Reads a line, without its newline.
+    /// Parses a signature line without its newline.
     fn parse(line: &str) -> Result<Signature, NoteError> {
-        let wrong = || NoteError::Malformed("a signature looks like `— <name> <base64>`");
+        let wrong = || NoteError::Malformed("a signature line has the form `— <name> <base64>`");
         let (name, encoded) = line.strip_prefix(MARK).and_then(|rest| rest.split_once(' ')).ok_or_else(wrong)?;
         let bytes = STANDARD.decode(encoded).ok().filter(|_| is_name(name)).ok_or_else(wrong)?;
         let (id, bytes) = bytes.split_first_chunk().filter(|(_, rest)| !rest.is_empty()).ok_or_else(wrong)?;
@@ -143,7 +145,7 @@ impl Signature {
     }
 }
 
-/// The line, without its newline.
+/// Formats the signature line without a newline.
 impl fmt::Display for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let encoded = STANDARD.encode([&self.id.to_be_bytes()[..], &self.bytes].concat());
@@ -151,24 +153,26 @@ impl fmt::Display for Signature {
     }
 }
 
-/// A text and its signatures, not verified.
+/// A text with its signatures, not verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     text: String,
     pub signatures: Vec<Signature>,
 }
 
-/// A signature that holds.
+/// A signature that was verified against a known key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified<'a> {
     pub key: &'a VerifierKey,
-    /// Of a cosignature: when, in Unix seconds.
+    /// Time of a cosignature in Unix seconds; none for a log's own signature.
     pub time: Option<u64>,
 }
 
 impl Note {
+    /// Builds a note from a text and its signatures.
+    ///
     /// # Errors
-    /// On a text that no note can have.
+    /// Returns an error when the text does not end in a newline, or contains other control characters.
     pub fn new(text: String, signatures: Vec<Signature>) -> Result<Note, NoteError> {
         if !text.ends_with('\n') || text.chars().any(|c| c < ' ' && c != '\n') {
             return Err(NoteError::Malformed("a text ends in a newline and has no other control characters"));
@@ -176,10 +180,10 @@ impl Note {
         Ok(Note { text, signatures })
     }
 
-    /// Reads a note, verifying nothing: whatever is said in it is said by nobody yet.
+    /// Parses a note without verifying any signature. Nothing in it can be trusted yet.
     ///
     /// # Errors
-    /// On everything that is not exactly a signed note.
+    /// Returns an error unless the text is exactly a signed note within the limits.
     pub fn parse(note: &str) -> Result<Note, NoteError> {
         if note.len() > MOST_BYTES {
             return Err(NoteError::Malformed("it is over 1 MiB"));
@@ -193,15 +197,15 @@ impl Note {
         Note::new(format!("{text}\n"), signatures)
     }
 
-    /// What is signed, with the newline at its end.
+    /// Returns the signed text, including the newline at its end.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The signatures of these keys, each key once. Those of unknown keys are passed over.
+    /// Verifies the signatures of these keys, each key once. Ignores signatures of unknown keys.
     ///
     /// # Errors
-    /// When a known key's signature does not hold, or no known key has signed.
+    /// Returns an error when a known key's signature is invalid, or when no known key has signed.
     pub fn verify<'a>(&self, keys: &'a [VerifierKey]) -> Result<Vec<Verified<'a>>, NoteError> {
         let mut verified: Vec<Verified<'a>> = vec![];
         for signature in &self.signatures {
@@ -220,22 +224,22 @@ impl fmt::Display for Note {
     }
 }
 
-/// A private key. It signs under any name: a log's under its origin.
+/// A private key. It can sign under any name; a log signs under its origin.
 pub struct SigningKey(Ed25519KeyPair);
 
 impl SigningKey {
-    /// From the 32 bytes of an Ed25519 seed (RFC 8032's private key).
+    /// Loads a key from the 32 bytes of an Ed25519 seed (the private key of RFC 8032).
     ///
     /// # Errors
-    /// When there are not 32 bytes.
+    /// Returns an error when the seed does not have 32 bytes.
     pub fn from_seed(seed: &[u8]) -> Result<SigningKey, NoteError> {
         Ed25519KeyPair::from_seed_unchecked(seed).map(SigningKey).map_err(|_| NoteError::Key("an Ed25519 seed has 32 bytes"))
     }
 
-    /// The public key under a name.
+    /// Returns the public key under a name.
     ///
     /// # Errors
-    /// As [`VerifierKey::new`].
+    /// Same as [`VerifierKey::new`].
     pub fn verifier(&self, name: &str, algorithm: Algorithm) -> Result<VerifierKey, NoteError> {
         let key = self.0.public_key().as_ref().try_into().map_err(|_| NoteError::Key("an Ed25519 key has 32 bytes"))?;
         VerifierKey::new(name, algorithm, key)
@@ -244,7 +248,7 @@ impl SigningKey {
     /// Signs a note's text.
     ///
     /// # Errors
-    /// As [`VerifierKey::new`].
+    /// Same as [`VerifierKey::new`].
     pub fn sign(&self, name: &str, text: &str) -> Result<Signature, NoteError> {
         let id = self.verifier(name, Algorithm::Ed25519)?.id;
         Ok(Signature { name: name.to_owned(), id, bytes: self.0.sign(text.as_bytes()).as_ref().to_vec() })
@@ -253,7 +257,7 @@ impl SigningKey {
     /// Signs a note's text as a witness, at a time in Unix seconds.
     ///
     /// # Errors
-    /// As [`VerifierKey::new`].
+    /// Same as [`VerifierKey::new`].
     pub fn cosign(&self, name: &str, text: &str, time: u64) -> Result<Signature, NoteError> {
         let id = self.verifier(name, Algorithm::CosignatureV1)?.id;
         let signature = self.0.sign(cosigned(time, text).as_bytes());
@@ -261,19 +265,19 @@ impl SigningKey {
     }
 }
 
-/// It holds a secret.
+/// Prints no key material, because the key is a secret.
 impl fmt::Debug for SigningKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SigningKey")
     }
 }
 
-/// What a witness signs.
+/// Returns the message that a witness signs.
 fn cosigned(time: u64, text: &str) -> String {
     format!("cosignature/v1\ntime {time}\n{text}")
 }
 
-/// Whether a key can have this name, and so a log this origin.
+/// Returns whether a key can have this name, and therefore a log this origin.
 pub fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.chars().any(|c| c.is_whitespace() || c == '+' || c.is_control())
 }

@@ -1,5 +1,5 @@
-//! The other nodes that sign the same log: what they refuse, and whether their memories were compared
-//! with the server that the database is on now.
+//! The other nodes that sign the same log: their open refusals, and whether they have compared their memories with the
+//! database server that is in use now.
 
 use ledger_database::PgConnection;
 use ledger_events::ShardId;
@@ -10,57 +10,58 @@ use uuid::Uuid;
 use super::Refusal;
 use super::memory::Remembered;
 
-/// A signing node, by the id of its memory.
+/// A signing node, identified by the id of its memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     pub node: Uuid,
-    /// The host's name, for people.
+    /// Host name of the node. Only people read it.
     pub host: String,
 }
 
-/// A refusal that is not withdrawn.
+/// A refusal to sign that the node has not withdrawn.
 #[derive(Clone, Debug, PartialEq, Eq, FromRow)]
 pub struct Recorded {
     pub origin: String,
     pub node: Uuid,
     pub host: String,
     pub reason: String,
-    /// Where the log ended.
+    /// Position of the log's head when the node refused.
     pub head: i64,
-    /// The size and the root of the tree that the node remembers.
+    /// Size of the tree that the node remembered; none if it remembered none. `root` is that tree's root.
     pub size: Option<i64>,
     pub root: Option<Hash>,
-    /// The epoch that the node remembers.
+    /// `log_head.epoch` that the node remembered.
     pub epoch: Option<i64>,
     pub refused_at: chrono::DateTime<chrono::Utc>,
 }
 
 impl Recorded {
-    /// The tree that the node remembered when it refused; none if it remembered none.
+    /// Returns the tree that the node remembered when it refused, or none if it remembered none.
     pub fn remembered(&self) -> Option<Remembered> {
         let size = u64::try_from(self.size?).ok()?;
         Some(Remembered { size, root: self.root?, epoch: self.epoch? })
     }
 }
 
-/// The present server, and of a node that signed: its id, its host, and whether it compared its memory with that server.
+/// One row of the query in [`Peers::read`]: the current server, then a signer's node id, its host, and whether it has
+/// compared its memory with the current server.
 type SignerRow = (String, Option<Uuid>, Option<String>, Option<bool>);
 
-/// The signers of a shard's log, as the database has them.
+/// The signers of a shard's log, as the database records them.
 #[derive(Debug)]
 pub struct Peers {
-    /// Identifies the server and the database: another value after a failover or a restore.
+    /// Identifies the server process and the database. The value changes after a failover or a restore.
     server: String,
-    /// Whether this node is known to have compared its memory with this server.
+    /// Whether the database records that this node has compared its memory with the current server.
     is_known: bool,
-    /// Nodes that have not compared theirs with this server.
+    /// Other nodes that have not compared their memories with the current server.
     pub unheard: Vec<Identity>,
-    /// The node's own refusal included.
+    /// Open refusals of all nodes, including this one's.
     refusals: Vec<Recorded>,
 }
 
 impl Peers {
-    /// Reads them.
+    /// Reads the signers and refusals of a shard from the database.
     pub async fn read(conn: &mut PgConnection, shard: ShardId, origin: &str, me: &Identity) -> Result<Peers, sqlx::Error> {
         let rows: Vec<SignerRow> = sqlx::query_as(
             "SELECT present.server, s.node, s.host, s.server = present.server
@@ -88,18 +89,18 @@ impl Peers {
         &self.server
     }
 
-    /// What another node refuses.
+    /// Returns the refusal of another node, if there is one.
     pub fn refusal(&self, me: &Identity) -> Option<Refusal> {
         let other = self.refusals.iter().find(|refusal| refusal.node != me.node)?;
         Some(Refusal::Elsewhere { node: other.node, host: other.host.clone(), reason: other.reason.clone() })
     }
 
-    /// What this node has refused and not withdrawn.
+    /// Returns the refusal of this node, if it has not withdrawn it.
     pub fn own_refusal(&self, me: &Identity) -> Option<&Recorded> {
         self.refusals.iter().find(|refusal| refusal.node == me.node)
     }
 
-    /// Tells the others that this node's memory was compared with this server.
+    /// Records, for the other nodes, that this node has compared its memory with the current server.
     pub async fn appear(&self, conn: &mut PgConnection, shard: ShardId, me: &Identity) -> Result<(), sqlx::Error> {
         if self.is_known {
             return Ok(());
@@ -117,7 +118,7 @@ impl Peers {
         Ok(())
     }
 
-    /// Gives up waiting for those that were not heard of.
+    /// Stops waiting for the nodes that have not compared their memories: deletes their records.
     pub async fn give_up(&self, conn: &mut PgConnection, shard: ShardId) -> Result<(), sqlx::Error> {
         let unheard: Vec<Uuid> = self.unheard.iter().map(|peer| peer.node).collect();
         sqlx::query("DELETE FROM log_signers WHERE shard_id = $1 AND node = ANY($2) AND server <> $3")
@@ -130,7 +131,7 @@ impl Peers {
     }
 }
 
-/// The refusals under an origin that are not withdrawn, the oldest first.
+/// Returns the open refusals under an origin, oldest first.
 pub async fn refusals(conn: &mut PgConnection, shard: ShardId, origin: &str) -> Result<Vec<Recorded>, sqlx::Error> {
     sqlx::query_as(
         "SELECT origin, node, host, reason, head, size, root, epoch, refused_at FROM log_refusals
@@ -142,7 +143,7 @@ pub async fn refusals(conn: &mut PgConnection, shard: ShardId, origin: &str) -> 
     .await
 }
 
-/// The refusals under any origin that are not withdrawn, the oldest first.
+/// Returns the open refusals under all origins, oldest first.
 pub async fn all_refusals(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<Recorded>, sqlx::Error> {
     sqlx::query_as(
         "SELECT origin, node, host, reason, head, size, root, epoch, refused_at FROM log_refusals
@@ -153,8 +154,8 @@ pub async fn all_refusals(conn: &mut PgConnection, shard: ShardId) -> Result<Vec
     .await
 }
 
-/// Records what this node refuses, on disk when this returns. It stands until the node withdraws it. Until then the tree
-/// that was recorded first stays: the node may have lost its memory since.
+/// Records a refusal of this node, on disk when this returns. The refusal stays open until the node withdraws it. While
+/// it is open, the tree that was recorded first stays, because the node may have lost its memory since.
 pub async fn refuse(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -164,7 +165,8 @@ pub async fn refuse(
     remembered: Option<&Remembered>,
 ) -> Result<(), sqlx::Error> {
     let mut tx = conn.begin().await?;
-    // What the projector commits otherwise can be made again from the log; this cannot.
+    // The projector otherwise commits asynchronously, because the log can reproduce its tables. It cannot reproduce this
+    // row.
     sqlx::raw_sql("SET LOCAL synchronous_commit = on").execute(&mut *tx).await?;
     sqlx::query(
         "INSERT INTO log_refusals AS known (shard_id, origin, node, host, reason, head, size, root, epoch)
@@ -192,7 +194,7 @@ pub async fn refuse(
     tx.commit().await
 }
 
-/// Withdraws this node's refusal: the log is what the node remembers after all.
+/// Withdraws this node's refusal, because the log agrees with the node's memory after all.
 pub async fn withdraw(conn: &mut PgConnection, shard: ShardId, origin: &str, me: &Identity) -> Result<(), sqlx::Error> {
     sqlx::query(
         "UPDATE log_refusals SET withdrawn_at = clock_timestamp()

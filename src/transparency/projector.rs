@@ -1,5 +1,5 @@
-//! Grows the tree with the log and signs what it has become: one node at a time, each shard by its
-//! checkpoint row, and every node by its own memory.
+//! Grows each shard's Merkle tree with its log, and signs the resulting checkpoints. One node at a time works on a shard,
+//! by locking the shard's checkpoint row. Every node compares the tree with its own memory.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,34 +23,35 @@ use super::{Refusal, TreeError};
 use crate::ledger::{Ledger, connect, reader};
 use crate::telemetry::Metrics;
 
-/// Events in one page, and at most in one step.
+/// Number of events in a page, and the largest number in one step.
 const PAGE_EVENTS: u64 = 4_096;
-/// Checkpoints are this far apart, unless there is more than a page to catch up with.
+/// Pause between two checkpoints, unless more than one page is waiting.
 const PAUSE: Duration = Duration::from_millis(200);
-/// The slow timer, for when no wake-up comes.
+/// Interval of the fallback timer, for lost wake-ups.
 const IDLE: Duration = Duration::from_secs(1);
-/// How long a step may take, of which every statement may take half.
+/// Deadline of one step. Each statement may take half of it.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// What is refused needs a person.
+/// Pause after a refusal, which only a person can resolve.
 const REFUSED: Duration = Duration::from_secs(5);
-/// How long nothing is signed on a server that is new until every other node has compared its memory with it. A node whose
-/// connection died with the old server has come back by then; one that is gone for good holds signing up no longer.
+/// Longest wait, on a new database server, for every other node to compare its memory with it. Nothing is signed in the
+/// meantime. A node whose connection died with the old server is back within that time. A node that is gone for good no
+/// longer blocks signing afterwards.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What one step did.
+/// Outcome of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Signed a tree of this size.
+    /// The step signed a tree of this size. `is_more`: the log may have more events waiting.
     Signed { size: u64, is_more: bool },
-    /// There was nothing new.
+    /// The log had no new events.
     Idle,
-    /// Another node holds the tree; what it has published is consistent.
+    /// Another node holds the tree. The tree that it has published is consistent with this node's memory.
     Elsewhere,
-    /// The database is on a server with which other nodes have not compared their memories yet.
+    /// The database is on a new server, and other nodes have not compared their memories with it yet.
     Waiting,
 }
 
-/// Follows the log of every shard. Cheap to clone.
+/// Grows and signs the trees of all shards. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct TreeProjector {
     ledger: Ledger,
@@ -61,7 +62,7 @@ pub struct TreeProjector {
     me: Identity,
     standing: Standing,
     metrics: Metrics,
-    /// The server that each shard's log was last found on, and since when others have been waited for.
+    /// The server on which this node last found each shard's log, and the time when it first found it there.
     servers: Arc<Mutex<HashMap<ShardId, (String, Instant)>>>,
     patience: Duration,
 }
@@ -90,12 +91,12 @@ impl TreeProjector {
         }
     }
 
-    /// The same, which waits so long for the memories of others.
+    /// Sets how long to wait for other nodes' memories, instead of 60 seconds.
     pub fn waiting(self, patience: Duration) -> TreeProjector {
         TreeProjector { patience, ..self }
     }
 
-    /// Who this node is to the others.
+    /// Returns this node's identity, as other nodes see it.
     pub fn identity(&self) -> &Identity {
         &self.me
     }
@@ -110,7 +111,7 @@ impl TreeProjector {
                 match self.once(shard).await {
                     Ok(Step::Signed { is_more: more, .. }) => is_more |= more,
                     Ok(Step::Idle | Step::Elsewhere | Step::Waiting) => {}
-                    // They were logged.
+                    // `once` has logged these errors.
                     Err(TreeError::Refused(_)) => pause = REFUSED,
                     Err(_) => pause = pause.max(IDLE),
                 }
@@ -129,40 +130,40 @@ impl TreeProjector {
         }
     }
 
-    /// One step, and what is to be said of it: in the log and the metrics.
+    /// Runs one step within the deadline, and reports its outcome in the log and the metrics.
     pub async fn once(&self, shard: ShardId) -> Result<Step, TreeError> {
         let outcome = connect::within(DEADLINE, self.step(shard)).await;
         match &outcome {
             Ok(_) => {
                 if self.standing.set(shard, None) {
-                    tracing::info!(shard, "the tree is signed again");
+                    tracing::info!(shard, "signing resumed");
                 }
             }
             Err(TreeError::Refused(refusal)) => {
                 self.metrics.tree_refused();
                 if self.standing.set(shard, Some(refusal)) {
-                    tracing::error!(shard, %refusal, "the transparency log is not signed any more; see docs/transparency.md, \"When the signer refuses\"");
+                    tracing::error!(shard, %refusal, "refused to sign the transparency log; see docs/transparency.md, \"When the signer refuses\"");
                 }
             }
-            Err(error) => tracing::warn!(shard, %error, "the tree could not be grown; it will be tried again"),
+            Err(error) => tracing::warn!(shard, %error, "failed to grow the tree; retrying"),
         }
         outcome
     }
 
-    /// Appends the next events and signs the tree: tiles, checkpoint and position in one transaction,
-    /// and before it is committed the tree is in this node's memory.
+    /// Appends the next events to the tree and signs it. Tiles, checkpoint and position are written in one transaction.
+    /// The tree is in this node's memory before that transaction commits.
     ///
     /// # Errors
-    /// [`TreeError::Refused`] when what is there is not what was signed before, by this node's memory or another's. What
-    /// this node finds is recorded, and stops the others.
+    /// Returns [`TreeError::Refused`] when the log contradicts what was signed before, according to this node's memory or
+    /// another node's. A contradiction that this node finds is recorded in the database, which stops the other nodes too.
     pub async fn step(&self, shard: ShardId) -> Result<Step, TreeError> {
         let mut conn = self.line.acquire().await?;
         let mut tx = conn.begin().await?;
         let origin = incidents::present(self.origin.of(shard), &incidents::of(&mut tx, shard).await?);
         match self.step_in(&mut tx, shard, &origin).await {
             Ok(step) => {
-                // Published is what is committed; what is not committed may be remembered, for the next step
-                // has to arrive at the same tree.
+                // Only a committed tree is published. The memory may hold a tree that was not committed, because the next
+                // step must arrive at the same tree.
                 tx.commit().await?;
                 conn.keep();
                 Ok(step)
@@ -176,7 +177,7 @@ impl TreeProjector {
                 let remembered = self.recall(&origin).await?;
                 match peers::refuse(&mut conn, shard, &origin, &self.me, &refusal, remembered.as_ref()).await {
                     Ok(()) => conn.keep(),
-                    // The next step tries again. Until then other nodes wait for this one, for a while.
+                    // The next step tries again. Until then, other nodes wait a limited time for this one.
                     Err(error) => tracing::error!(shard, %refusal, %error, "failed to record the refusal to sign"),
                 }
                 Err(refusal.into())
@@ -187,7 +188,7 @@ impl TreeProjector {
 
     async fn step_in(&self, tx: &mut PgConnection, shard: ShardId, origin: &str) -> Result<Step, TreeError> {
         let held = store::hold(&mut *tx, shard).await?;
-        // With the tree in hand: what is there now is what everything is compared with.
+        // Read the memory while holding the tree, so that the comparison uses its latest state.
         let remembered = self.recall(origin).await?;
         let (newest, epoch) = self.consistent(&mut *tx, shard, remembered.as_ref(), held).await?;
         let Some(size) = held else {
@@ -204,8 +205,8 @@ impl TreeProjector {
 
         let peers = self.meet(&mut *tx, shard, origin).await?;
         if let Some(refused) = peers.own_refusal(&self.me) {
-            // The state file may have been lost since. The refusal also holds what the node remembered, and it stands
-            // until the log agrees with that.
+            // The state file may have been lost since the refusal. The refusal also stores the tree that the node
+            // remembered, and it stays open until the log agrees with that tree.
             if let Some(recorded) = refused.remembered() {
                 self.consistent(&mut *tx, shard, Some(&recorded), held).await?;
                 grow(&mut *tx, shard, &edge, Some(&recorded)).await?;
@@ -222,7 +223,7 @@ impl TreeProjector {
         }
         let before = newest.as_ref().map_or(origin, |newest| newest.origin.as_str());
         if before != origin {
-            tracing::warn!(shard, before, now = origin, size = grown.size(), "the log goes on under another origin");
+            tracing::warn!(shard, before, now = origin, size = grown.size(), "the log continues under a new origin");
         }
         let checkpoint = Checkpoint { origin: origin.to_owned(), size: grown.size(), root: grown.root() };
         let note = self.signer.sign(&checkpoint)?.to_string();
@@ -235,7 +236,7 @@ impl TreeProjector {
         Ok(Step::Signed { size: checkpoint.size, is_more })
     }
 
-    /// Reads what the other nodes have to say, and tells them that this node's memory agrees with this server.
+    /// Reads the other nodes' refusals, and records that this node's memory agrees with the current server.
     async fn meet(&self, tx: &mut PgConnection, shard: ShardId, origin: &str) -> Result<Peers, TreeError> {
         let peers = Peers::read(&mut *tx, shard, origin, &self.me).await?;
         self.seen_since(shard, peers.server());
@@ -246,7 +247,7 @@ impl TreeProjector {
         Ok(peers)
     }
 
-    /// Since when this node finds the log on this server.
+    /// Returns the time since when this node has found the log on this server.
     fn seen_since(&self, shard: ShardId, server: &str) -> Instant {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let (known, since) = servers.entry(shard).or_insert_with(|| (server.to_owned(), Instant::now()));
@@ -256,7 +257,7 @@ impl TreeProjector {
         *since
     }
 
-    /// Whether every other node has compared its memory with this server, or was waited for long enough.
+    /// Returns whether every other node has compared its memory with this server, or the wait for it has ended.
     async fn has_heard(&self, tx: &mut PgConnection, shard: ShardId, peers: &Peers) -> Result<bool, sqlx::Error> {
         if peers.unheard.is_empty() {
             return Ok(true);
@@ -266,17 +267,16 @@ impl TreeProjector {
             tracing::info!(
                 shard,
                 ?nodes,
-                "the database is on another server; signing waits for these nodes to compare their memories"
+                "waiting to sign on the new database server until these nodes have compared their memories with it"
             );
             return Ok(false);
         }
-        tracing::warn!(shard, ?nodes, "signing goes on without the memories of these nodes, which have not come back");
+        tracing::warn!(shard, ?nodes, "signing without the memories of these nodes, which did not return in time");
         peers.give_up(tx, shard).await?;
         Ok(true)
     }
 
-    /// Whether what is published goes on from what this node remembers; the newest checkpoint, and
-    /// the epoch.
+    /// Checks that the published tree extends the remembered one. Returns the newest checkpoint and the epoch.
     async fn consistent(
         &self,
         conn: &mut PgConnection,
@@ -285,7 +285,7 @@ impl TreeProjector {
         held: Option<u64>,
     ) -> Result<(Option<Published>, i64), TreeError> {
         let newest = store::newest(&mut *conn, shard).await?;
-        // In this order: the head only grows.
+        // Read the head after the newest checkpoint: the head only grows, so it cannot seem too small.
         let (head, epoch) = store::head(&mut *conn, shard).await?;
         let ends = u64::try_from(head).unwrap_or_default();
         let tree = held.max(newest.as_ref().map(|newest| newest.size)).unwrap_or_default();
@@ -307,7 +307,7 @@ impl TreeProjector {
                 Err(error) => return Err(error),
             }
             if newest.size > known.size {
-                // Another node has gone on: it has the same keys, or is none of ours.
+                // Another node has extended the tree. It is one of ours only if it signs with the same keys.
                 let trust = Trust::in_keys(self.signer.verifiers(&newest.origin)?);
                 let opened = trust.open(&newest.note).ok().map(|opened| opened.checkpoint);
                 let is_it = |c: &Checkpoint| c.size == newest.size && c.root == newest.root && c.origin == newest.origin;
@@ -319,7 +319,7 @@ impl TreeProjector {
         Ok((newest, epoch))
     }
 
-    /// Remembers what another node has signed, or what was signed before there was a memory.
+    /// Remembers a tree that another node has signed, or that was signed before this node had a memory.
     async fn learn(
         &self,
         origin: &str,
@@ -337,12 +337,12 @@ impl TreeProjector {
             tracing::warn!(
                 origin,
                 size = newest.size,
-                "the state file has nothing of this log; what the database has is taken for true"
+                "the state file has no tree of this log; trusting the one in the database"
             );
         }
         let tree = Remembered { size: newest.size, root: newest.root, epoch };
         match self.keep(origin, remembered.copied(), tree).await {
-            // Whoever shares the file has learnt something itself; the next step compares with that.
+            // The other process that shares the file has stored a newer tree. The next step compares with that one.
             Err(TreeError::Memory(MemoryError::Moved { .. })) => Ok(()),
             kept => kept,
         }
@@ -359,7 +359,7 @@ impl TreeProjector {
     }
 }
 
-/// Files are read and written where nobody else waits.
+/// Runs file I/O on a blocking thread, so that it does not delay other tasks.
 async fn off_the_runtime<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, TreeError> + Send + 'static,
 ) -> Result<T, TreeError> {
@@ -371,8 +371,9 @@ async fn off_the_runtime<T: Send + 'static>(
 
 type Grown = (Edge, Vec<(ledger_events::tile::Tile, Vec<ledger_events::merkle::Hash>)>, bool);
 
-/// The tree with the next page of events, its new full tiles, and whether there may be more. What
-/// was remembered and is not in the tree yet, because the node died in between, is arrived at first.
+/// Appends the next page of events to the edge. Returns the new edge, the tiles that became full, and whether there may
+/// be more events. If a node died between remembering and committing a tree, this first grows the tree to the remembered
+/// size.
 async fn grow(conn: &mut PgConnection, shard: ShardId, edge: &Edge, remembered: Option<&Remembered>) -> Result<Grown, TreeError> {
     let (mut grown, mut full) = (edge.clone(), vec![]);
     let least = remembered.map_or(0, |known| known.size);

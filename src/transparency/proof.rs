@@ -1,4 +1,4 @@
-//! Proofs out of the tiles: that an event is in a tree, and that a tree begins with another one.
+//! Merkle proofs computed from the tiles: inclusion of an event in a tree, and consistency of two trees.
 
 use ledger_database::PgPool;
 use ledger_events::merkle::{self, Hash, Node};
@@ -7,18 +7,18 @@ use ledger_events::{Position, ShardId};
 use super::TreeError;
 use super::store;
 
-/// Where an event stands in a tree, and why.
+/// Inclusion proof of one event in a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inclusion {
     pub leaf_hash: Hash,
-    /// From the leaf up.
+    /// Sibling hashes, from the leaf upwards.
     pub proof: Vec<Hash>,
 }
 
-/// The inclusion of each of these events in the tree of the first `size`.
+/// Returns the inclusion proof of each of these events in the tree of the first `size` events.
 ///
 /// # Errors
-/// When one is not in it, or a tile is missing.
+/// Returns an error when an event is not in that tree, or a tile is missing.
 pub async fn inclusions(pool: &PgPool, shard: ShardId, positions: &[Position], size: u64) -> Result<Vec<Inclusion>, TreeError> {
     let indexes: Vec<u64> = positions.iter().map(|position| u64::try_from(position - 1).unwrap_or(u64::MAX)).collect();
     store::compute(pool, shard, size, move |read| {
@@ -31,10 +31,10 @@ pub async fn inclusions(pool: &PgPool, shard: ShardId, positions: &[Position], s
     .await
 }
 
-/// The proof that the tree of `to` events begins with the one of `from`.
+/// Returns the proof that the tree of `to` events extends the tree of `from` events.
 ///
 /// # Errors
-/// When `from` is more than `to`, or a tile is missing.
+/// Returns an error when `from` is greater than `to`, or a tile is missing.
 pub async fn consistency(pool: &PgPool, shard: ShardId, from: u64, to: u64) -> Result<Vec<Hash>, TreeError> {
     store::compute(pool, shard, to, move |read| merkle::consistency_proof(from, to, read)).await
 }

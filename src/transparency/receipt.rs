@@ -1,5 +1,5 @@
-//! An order's receipt: its events and their wallet movements, the proof that each is in the log, and
-//! the signed checkpoint that they are proved against. One JSON file that anyone can check.
+//! Receipt of an order: its events and wallet movements, the proof that each is in the log, and the signed checkpoint
+//! that the proofs refer to. It is a single JSON file that anyone can verify.
 
 mod unambiguous;
 
@@ -19,39 +19,39 @@ use super::checkpoint::{CheckpointError, Opened, Trust};
 use super::proof::Inclusion;
 use unambiguous::Unambiguous;
 
-/// What this program writes; another shape is another format.
+/// Format version that this program writes and reads. Any change of the structure gets a new version.
 pub const FORMAT: &str = "rewards-ledger-receipt/1";
 
-/// A receipt, not checked.
+/// A receipt that has not been verified.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Receipt {
-    /// [`FORMAT`].
+    /// Always [`FORMAT`].
     pub format: String,
     pub order_id: OrderId,
     pub shard_id: ShardId,
-    /// The signed note of the tree that everything is proved against.
+    /// Signed note with the root of the tree that all proofs refer to.
     pub checkpoint: String,
-    /// The log's keys, for whoever has them from elsewhere to compare: a receipt proves nothing
-    /// about the keys in it.
+    /// The log's public keys, to compare with keys obtained elsewhere. The receipt proves nothing about the keys that it
+    /// contains.
     pub verifier_keys: Vec<String>,
-    /// By position.
+    /// The order's events and the movements that they name, by position.
     pub events: Vec<ProvedEvent>,
 }
 
-/// An event, readable, and as it is proved.
+/// An event in readable form, with the canonical bytes and their inclusion proof.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Read")]
 pub struct ProvedEvent {
     #[serde(flatten)]
     pub event: ReadableEvent,
-    /// The canonical bytes, in base64: what is hashed. The fields above only repeat them.
+    /// Canonical bytes of the event in base64: the input of the leaf hash. The readable fields only repeat them.
     pub leaf: String,
-    /// Hashes in base64, from the leaf up.
+    /// Sibling hashes in base64, from the leaf upwards.
     pub proof: Vec<String>,
 }
 
-/// What an event's leaf says, for people.
+/// The content of an event's leaf as readable fields.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReadableEvent {
     pub position: Position,
@@ -67,7 +67,7 @@ pub struct ReadableEvent {
     pub metadata: Value,
 }
 
-/// An event of a receipt as it is read: with nothing beside what is checked, at any depth.
+/// An event of a receipt as it is parsed. Rejects any field that is not verified, at any depth.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Read {
@@ -104,10 +104,10 @@ impl From<Read> for ProvedEvent {
     }
 }
 
-/// What is wrong with a receipt.
+/// Reason why a receipt is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReceiptError {
-    #[error("the receipt has the format {0:?}, this program knows {FORMAT:?}")]
+    #[error("the receipt has the format {0:?}; this program reads only {FORMAT:?}")]
     Format(String),
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
@@ -115,37 +115,39 @@ pub enum ReceiptError {
     Encoding(Position),
     #[error("position {position}: {source}")]
     Leaf { position: Position, source: LeafError },
-    #[error("position {0}: the readable fields are not what the leaf says")]
+    #[error("position {0}: the readable fields differ from the leaf")]
     Readable(Position),
     #[error("position {position}: {source}")]
     Proof { position: Position, source: MerkleError },
-    #[error("position {0}: it is of another shard than the receipt")]
+    #[error("position {0}: it belongs to another shard than the receipt")]
     Shard(Position),
-    #[error("position {0}: it stands where an earlier one should, or twice")]
+    #[error("position {0}: events must be ordered by position, each of them once")]
     Order(Position),
     #[error("position {0}: it is neither an event of the order nor a movement of its money")]
     Foreign(Position),
-    #[error("position {position}: version {expected} of the order is left out")]
+    #[error("position {position}: version {expected} of the order is missing before it")]
     Version { position: Position, expected: i64 },
-    #[error("the wallet movement {0} of the order is left out")]
+    #[error("the wallet movement {0} of the order is missing")]
     Movement(i64),
-    #[error("it holds no event of the order")]
+    #[error("the receipt contains no event of the order")]
     Empty,
 }
 
-/// What a receipt has proved.
+/// The facts that a valid receipt proves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked {
     pub opened: Opened,
     pub order_id: OrderId,
-    /// How many events are proved, and the position of the last.
+    /// Number of proved events. `last` is the position of the last one.
     pub events: usize,
     pub last: Position,
 }
 
 impl ReadableEvent {
+    /// Parses the JSON of a leaf.
+    ///
     /// # Errors
-    /// When `data` or `metadata` is not JSON, which the log's columns are.
+    /// Returns an error when `data` or `metadata` is not JSON. In the log, both always are.
     pub fn of(leaf: &Leaf<'_>) -> Result<ReadableEvent, serde_json::Error> {
         Ok(ReadableEvent {
             position: leaf.position,
@@ -163,8 +165,10 @@ impl ReadableEvent {
 }
 
 impl ProvedEvent {
+    /// Combines a leaf and its inclusion proof.
+    ///
     /// # Errors
-    /// As [`ReadableEvent::of`].
+    /// Same as [`ReadableEvent::of`].
     pub fn new(leaf: &Leaf<'_>, inclusion: &Inclusion) -> Result<ProvedEvent, serde_json::Error> {
         Ok(ProvedEvent {
             event: ReadableEvent::of(leaf)?,
@@ -173,7 +177,7 @@ impl ProvedEvent {
         })
     }
 
-    /// Checks that the event is in the tree, and is what it is said to be.
+    /// Checks that the event is in the tree, and that the readable fields match the leaf.
     fn check(&self, shard: ShardId, opened: &Opened) -> Result<(), ReceiptError> {
         let position = self.event.position;
         let bytes = STANDARD.decode(&self.leaf).map_err(|_| ReceiptError::Encoding(position))?;
@@ -193,21 +197,21 @@ impl ProvedEvent {
             .map_err(|source| ReceiptError::Proof { position, source })
     }
 
-    /// The movement of money that it names.
+    /// Returns the wallet movement that the event names.
     fn transaction_id(&self) -> Option<i64> {
         self.event.data["transaction_id"].as_i64()
     }
 }
 
 impl Receipt {
-    /// Checks everything: the checkpoint's signatures, each event's bytes, fields and proof, that all
-    /// of them are the order's or move its money, that no version of the order up to the last one
-    /// shown is left out, and no movement that one of them names.
+    /// Verifies the whole receipt: the checkpoint's signatures, and each event's bytes, fields and proof. Every event
+    /// must belong to the order or move its money. No version of the order up to the last one shown may be missing, and
+    /// no movement that one of its events names.
     ///
-    /// It does not prove that nothing has happened to the order since.
+    /// A valid receipt does not prove that nothing has happened to the order since.
     ///
     /// # Errors
-    /// On the first thing that is wrong, naming the position.
+    /// Returns the first problem, with its position.
     pub fn check(&self, trust: &Trust) -> Result<Checked, ReceiptError> {
         if self.format != FORMAT {
             return Err(ReceiptError::Format(self.format.clone()));

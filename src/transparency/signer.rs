@@ -1,4 +1,4 @@
-//! The log's keys: who signs checkpoints, and as whom.
+//! The log's signing keys, and the origins under which they sign.
 
 use std::fmt;
 
@@ -10,11 +10,11 @@ use zeroize::Zeroizing;
 use super::checkpoint::Checkpoint;
 use super::note::{Algorithm, Note, NoteError, SigningKey, VerifierKey};
 
-/// More keys than any handover has.
+/// Largest number of keys in a key file, more than any key rotation needs.
 const MOST_KEYS: usize = 8;
 
-/// Which logs these are: the origin of a shard's is `<base>/<shard>`, the address of its tiles
-/// without the scheme.
+/// Base of the origins of all shards. The origin of a shard is `<base>/<shard>`: the address of its tiles without the
+/// scheme.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin(String);
 
@@ -28,32 +28,32 @@ impl Origin {
     }
 }
 
-/// Why a file is no key file. It never repeats what is in it.
+/// Reason why a key file is invalid. The message never repeats the file's content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyFileError {
     #[error("line {0} is not 32 bytes in base64")]
     Line(usize),
-    #[error("it holds no key")]
+    #[error("it contains no key")]
     Empty,
-    #[error("it holds more than {MOST_KEYS} keys")]
+    #[error("it contains more than {MOST_KEYS} keys")]
     TooMany,
-    #[error("it holds a key twice")]
+    #[error("it contains the same key twice")]
     Twice,
 }
 
-/// All keys that sign now. More than one is a handover: each signs every checkpoint, so that who
-/// trusts any of them can go on.
+/// All keys that sign now. During a key rotation there is more than one. Each of them signs every checkpoint, so a
+/// verifier that trusts any one of them can continue.
 pub struct Signer {
-    /// The newest first.
+    /// Newest key first.
     keys: Vec<SigningKey>,
 }
 
 impl Signer {
-    /// From the text of a key file: one key a line, 32 random bytes in base64, the newest last.
-    /// Empty lines and those that begin with `#` are passed over.
+    /// Parses a key file: one key per line, 32 random bytes in base64, newest last. Ignores empty lines and lines that
+    /// begin with `#`.
     ///
     /// # Errors
-    /// When that is not what it holds.
+    /// Returns an error when a line is not a key, or the file has no key, a duplicate or too many keys.
     pub fn from_text(text: &str) -> Result<Signer, KeyFileError> {
         let mut seeds: Vec<Zeroizing<Vec<u8>>> = vec![];
         for (number, line) in (1..).zip(text.lines()) {
@@ -80,18 +80,18 @@ impl Signer {
         }
     }
 
-    /// The public keys under an origin, the newest first.
+    /// Returns the public keys under an origin, newest first.
     ///
     /// # Errors
-    /// On an origin that no key can be named by.
+    /// Returns an error when the origin is not valid as the name of a key.
     pub fn verifiers(&self, origin: &str) -> Result<Vec<VerifierKey>, NoteError> {
         self.keys.iter().map(|key| key.verifier(origin, Algorithm::Ed25519)).collect()
     }
 
-    /// Signs a checkpoint with every key, the newest first.
+    /// Signs a checkpoint with every key, newest first.
     ///
     /// # Errors
-    /// On an origin that no key can be named by.
+    /// Returns an error when the origin is not valid as the name of a key.
     pub fn sign(&self, checkpoint: &Checkpoint) -> Result<Note, NoteError> {
         let text = checkpoint.to_string();
         let signatures = self.keys.iter().map(|key| key.sign(&checkpoint.origin, &text)).collect::<Result<_, _>>()?;
@@ -99,7 +99,7 @@ impl Signer {
     }
 }
 
-/// It holds secrets.
+/// Prints only the number of keys, because keys are secrets.
 impl fmt::Debug for Signer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Signer").field("keys", &self.keys.len()).finish()
@@ -115,7 +115,7 @@ mod tests {
     const NEW: &str = "bmV3IGtleSBuZXcga2V5IG5ldyBrZXkgbmV3IGtleS4=";
 
     #[test]
-    fn in_a_handover_every_key_signs() {
+    fn during_a_key_rotation_every_key_signs() {
         let checkpoint = Checkpoint { origin: Origin::new("example.com/log").of(1), size: 3, root: [3; 32] };
         assert_eq!(checkpoint.origin, "example.com/log/1");
         let old = Signer::from_text(OLD).unwrap();
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_file_holds_keys_and_nothing_else() {
+    fn a_key_file_contains_only_keys() {
         let error = |text: &str| Signer::from_text(text).unwrap_err();
         assert_eq!(error(""), KeyFileError::Empty);
         assert_eq!(error("# none\n"), KeyFileError::Empty);

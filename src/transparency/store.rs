@@ -1,4 +1,4 @@
-//! The tree's tables: tiles, the right edge, checkpoints, keys, cosignatures.
+//! The tree's tables: tiles, right edge, checkpoints, keys and cosignatures.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -16,27 +16,27 @@ use super::note::VerifierKey;
 
 pub use crate::ledger::backlog::TREE as PROJECTION;
 
-/// A checkpoint that was signed.
+/// A signed checkpoint as the database stores it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Published {
     pub origin: String,
     pub size: u64,
     pub root: Hash,
-    /// With the log's own signatures.
+    /// Signed note with the log's own signatures only, without cosignatures.
     pub note: String,
     pub signed_at: DateTime<Utc>,
 }
 
-/// A key that has signed.
+/// A public key that has signed at least one checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, FromRow)]
 pub struct PublishedKey {
     pub verifier_key: String,
-    /// The first tree that it signed.
+    /// Size of the first tree that the key signed.
     pub since_size: i64,
     pub since: DateTime<Utc>,
 }
 
-/// Sizes are positions, which are `bigint`.
+/// Converts a size for the database: sizes are positions, which are `bigint`.
 fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
@@ -45,17 +45,17 @@ fn size(value: i64) -> u64 {
     u64::try_from(value).unwrap_or_default()
 }
 
-/// Bytes as hashes; what does not fill the last one is left out.
+/// Splits bytes into hashes of 32 bytes. Drops an incomplete last hash.
 fn hashes(bytes: &[u8]) -> Vec<Hash> {
     bytes.as_chunks::<32>().0.to_vec()
 }
 
-/// Where the log ends, and its epoch.
+/// Returns the position of the log's head, and its epoch.
 pub async fn head(db: impl PgExecutor<'_>, shard: ShardId) -> Result<(Position, i64), sqlx::Error> {
     sqlx::query_as("SELECT position, epoch FROM log_head WHERE shard_id = $1").bind(shard).fetch_one(db).await
 }
 
-/// How far the tree is by its own row, and by its full tiles.
+/// Returns the size of the tree according to its checkpoint row, and according to its full tiles.
 pub async fn grown(db: impl PgExecutor<'_>, shard: ShardId) -> Result<(u64, u64), sqlx::Error> {
     let (grown, tiles): (Option<i64>, Option<i64>) = sqlx::query_as(
         "SELECT (SELECT position FROM projection_checkpoints WHERE shard_id = $1 AND projection = $2),
@@ -68,7 +68,7 @@ pub async fn grown(db: impl PgExecutor<'_>, shard: ShardId) -> Result<(u64, u64)
     Ok((grown.map_or(0, size), tiles.map_or(0, |index| size(index).saturating_add(1).saturating_mul(u64::from(FULL)))))
 }
 
-/// Holds the tree for this transaction, and tells its size; none if another node holds it.
+/// Locks the tree for this transaction and returns its size. Returns none if another node holds the lock.
 pub async fn hold(conn: &mut PgConnection, shard: ShardId) -> Result<Option<u64>, sqlx::Error> {
     let held: Option<Position> = sqlx::query_scalar(
         "SELECT position FROM projection_checkpoints WHERE shard_id = $1 AND projection = $2 FOR UPDATE SKIP LOCKED",
@@ -88,7 +88,7 @@ pub async fn hold(conn: &mut PgConnection, shard: ShardId) -> Result<Option<u64>
     Ok((made.rows_affected() == 1).then_some(0))
 }
 
-/// The right edge of the tree of this size; none if the table has another one.
+/// Returns the right edge of the tree of this size, or none if the table holds the edge of another size.
 pub async fn edge(db: impl PgExecutor<'_>, shard: ShardId, tree_size: u64) -> Result<Option<Edge>, sqlx::Error> {
     let found: Vec<(i16, Vec<u8>)> =
         sqlx::query_as("SELECT level, hashes FROM log_edges WHERE shard_id = $1").bind(shard).fetch_all(db).await?;
@@ -101,7 +101,7 @@ pub async fn edge(db: impl PgExecutor<'_>, shard: ShardId, tree_size: u64) -> Re
     Ok(Edge::new(tree_size, rows))
 }
 
-/// Writes what a step has grown: full tiles, what has changed of the edge, and how far it is.
+/// Writes the growth of one step: new full tiles, changed rows of the edge, and the new size.
 pub async fn write(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -153,7 +153,7 @@ pub async fn write(
     Ok(())
 }
 
-/// Adds a checkpoint that was signed, and the keys that have signed it, where they are new.
+/// Stores a signed checkpoint, and those of its keys that have not signed before.
 pub async fn publish(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -189,7 +189,7 @@ fn published((origin, tree_size, root, note, signed_at): Row) -> Published {
     Published { origin, size: size(tree_size), root: hashes(&root).first().copied().unwrap_or_default(), note, signed_at }
 }
 
-/// The newest checkpoint; none before the first.
+/// Returns the newest checkpoint, or none if nothing was signed yet.
 pub async fn newest(db: impl PgExecutor<'_>, shard: ShardId) -> Result<Option<Published>, sqlx::Error> {
     let found: Option<Row> = sqlx::query_as(
         "SELECT origin, size, root, note, signed_at FROM log_checkpoints WHERE shard_id = $1 ORDER BY size DESC, signed_at DESC LIMIT 1",
@@ -200,7 +200,7 @@ pub async fn newest(db: impl PgExecutor<'_>, shard: ShardId) -> Result<Option<Pu
     Ok(found.map(published))
 }
 
-/// Whether a tree was ever signed under an origin, as far as the database has it.
+/// Returns whether the database has a checkpoint under this origin.
 pub async fn has_signed(db: impl PgExecutor<'_>, shard: ShardId, origin: &str) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar("SELECT EXISTS (SELECT FROM log_checkpoints WHERE shard_id = $1 AND origin = $2)")
         .bind(shard)
@@ -209,14 +209,14 @@ pub async fn has_signed(db: impl PgExecutor<'_>, shard: ShardId, origin: &str) -
         .await
 }
 
-/// Cosignatures looked at in one statement.
+/// Number of cosignatures per query in [`newest_cosigned`].
 const PAGE_COSIGNATURES: i64 = 1_000;
-/// And in all: about a day's of two witnesses.
+/// Largest number of cosignatures that [`newest_cosigned`] examines. Two witnesses produce about that many in a day.
 const MOST_COSIGNATURES: usize = 100_000;
 
-/// The newest checkpoint that a quorum has cosigned, which is the newest of all where none is asked
-/// for. Witnesses are asked every few seconds, and checkpoints come faster: a busy log's newest one has
-/// no cosignature yet. Looks at the log's newest 100,000 cosignatures under its present origin, from the newest on.
+/// Returns the newest checkpoint that a quorum has cosigned, or simply the newest one if no cosignature is required.
+/// Witnesses are asked every few seconds, but checkpoints are signed more often, so a busy log's newest checkpoint has no
+/// cosignature yet. Examines the newest 100,000 cosignatures under the log's current origin, newest first.
 pub async fn newest_cosigned(pool: &PgPool, shard: ShardId, quorum: &Quorum) -> Result<Option<Published>, sqlx::Error> {
     let newest = newest(pool, shard).await?;
     if quorum.count == 0 {
@@ -245,7 +245,8 @@ pub async fn newest_cosigned(pool: &PgPool, shard: ShardId, quorum: &Quorum) -> 
             if at != Some(tree_size) {
                 (at, keys) = (Some(tree_size), HashSet::new());
             }
-            // A verifier key ends in 44 characters of base64, which are the key: under two names it is one witness.
+            // A verifier key ends in 44 characters of base64 that are the key. One key under two names counts as one
+            // witness.
             keys.insert(witness[witness.len().saturating_sub(44)..].to_owned());
             if keys.len() >= quorum.count {
                 return checkpoint(pool, shard, &origin, size(tree_size)).await;
@@ -255,8 +256,8 @@ pub async fn newest_cosigned(pool: &PgPool, shard: ShardId, quorum: &Quorum) -> 
     Ok(None)
 }
 
-/// For each of these sizes the first checkpoint of an origin that has as many events, up to a size;
-/// by size, each once.
+/// Returns, for each of these sizes, the first checkpoint of an origin with at least that size and at most `upto`. The
+/// result is ordered by size, without duplicates.
 pub async fn checkpoints_at(
     db: impl PgExecutor<'_>,
     shard: ShardId,
@@ -278,7 +279,7 @@ pub async fn checkpoints_at(
     Ok(found.into_iter().map(published).collect())
 }
 
-/// The checkpoint of an origin and size.
+/// Returns the checkpoint of an origin with exactly this size.
 pub async fn checkpoint(
     db: impl PgExecutor<'_>,
     shard: ShardId,
@@ -296,7 +297,7 @@ pub async fn checkpoint(
     Ok(found.map(published))
 }
 
-/// The checkpoints after this place, in order.
+/// Returns a page of checkpoints after a size and origin, in that order.
 pub async fn checkpoints_after(
     db: impl PgExecutor<'_>,
     shard: ShardId,
@@ -316,7 +317,7 @@ pub async fn checkpoints_after(
     Ok(found.into_iter().map(published).collect())
 }
 
-/// Every key that has signed, the oldest first.
+/// Returns every key that has ever signed, oldest first.
 pub async fn keys(db: impl PgExecutor<'_>, shard: ShardId) -> Result<Vec<PublishedKey>, sqlx::Error> {
     sqlx::query_as(
         "SELECT verifier_key, since_size, since FROM log_keys WHERE shard_id = $1 ORDER BY since, since_size, verifier_key",
@@ -326,7 +327,7 @@ pub async fn keys(db: impl PgExecutor<'_>, shard: ShardId) -> Result<Vec<Publish
     .await
 }
 
-/// A checkpoint's cosignatures, as lines of its note.
+/// Returns a checkpoint's cosignatures as signature lines of a note.
 pub async fn cosignatures(db: impl PgExecutor<'_>, shard: ShardId, of: &Published) -> Result<Vec<String>, sqlx::Error> {
     sqlx::query_scalar(
         "SELECT signature FROM log_cosignatures WHERE shard_id = $1 AND size = $2 AND origin = $3 ORDER BY witness",
@@ -338,7 +339,7 @@ pub async fn cosignatures(db: impl PgExecutor<'_>, shard: ShardId, of: &Publishe
     .await
 }
 
-/// Keeps a witness's word on a checkpoint, unless there is a newer one of its.
+/// Stores a witness's cosignature of a checkpoint, unless a newer one of that witness is stored.
 pub async fn cosign(
     db: impl PgExecutor<'_>,
     shard: ShardId,
@@ -363,7 +364,7 @@ pub async fn cosign(
     Ok(())
 }
 
-/// The tiles of the highest levels from an index on, in order: for who compares them all.
+/// Returns a page of a level's full tiles from an index on, in order. Used to compare the whole tree.
 pub async fn tiles_from(
     db: impl PgExecutor<'_>,
     shard: ShardId,
@@ -383,7 +384,7 @@ pub async fn tiles_from(
     Ok(found.into_iter().map(|(index, bytes)| (size(index), hashes(&bytes))).collect())
 }
 
-/// Tiles as they are now: by level and index, each with all hashes that it has by now.
+/// Returns tiles by level and index, each with all the hashes that it has now.
 pub async fn tiles(
     db: impl PgExecutor<'_>,
     shard: ShardId,
@@ -391,7 +392,7 @@ pub async fn tiles(
 ) -> Result<HashMap<(u8, u64), Vec<Hash>>, sqlx::Error> {
     let levels: Vec<i16> = wanted.iter().map(|tile| i16::from(tile.level)).collect();
     let indexes: Vec<i64> = wanted.iter().map(|tile| number(tile.index)).collect();
-    // One statement, so that a tile is in one of the tables.
+    // A tile moves from the edge to the full tiles, so one statement must read both tables.
     let found: Vec<(i16, i64, Vec<u8>)> = sqlx::query_as(
         "SELECT w.level, w.index, coalesce(t.hashes, e.hashes) FROM unnest($2::smallint[], $3::bigint[]) AS w (level, index)
          LEFT JOIN log_tiles t ON t.shard_id = $1 AND t.level = w.level AND t.index = w.index
@@ -409,11 +410,11 @@ pub async fn tiles(
         .collect())
 }
 
-/// Computes something of the tree at a size from the hashes of perfect subtrees: first asks which
-/// it needs, then reads their tiles, in one statement.
+/// Computes a value, such as a root or a proof, from hashes of perfect subtrees of the tree at a size. Runs `with` twice:
+/// the first run collects the nodes that it needs, then one statement reads their tiles.
 ///
 /// # Errors
-/// As `with` has them, and when a tile is missing.
+/// Returns the errors of `with`, and [`TreeError::Missing`] when a tile is missing.
 pub async fn compute<T>(
     db: impl PgExecutor<'_>,
     shard: ShardId,
@@ -433,7 +434,7 @@ pub async fn compute<T>(
     })
 }
 
-/// The root of the tree at a size that it has had.
+/// Returns the root of the tree at an earlier or the current size.
 pub async fn root_at(db: impl PgExecutor<'_>, shard: ShardId, tree_size: u64) -> Result<Hash, TreeError> {
     compute(db, shard, tree_size, |read| ledger_events::merkle::root(tree_size, read)).await
 }

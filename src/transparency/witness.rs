@@ -1,5 +1,5 @@
-//! Asking witnesses for their cosignatures (C2SP `tlog-witness`): each is sent every newest checkpoint
-//! with the proof that it goes on from the last one that it has cosigned.
+//! Requests cosignatures from witnesses (C2SP `tlog-witness`). Each witness receives every newest checkpoint with a
+//! consistency proof from the last one that it has cosigned.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,25 +17,25 @@ use super::note::VerifierKey;
 use super::{TreeError, proof, store};
 use crate::heartbeat::Heartbeat;
 
-/// Witnesses are asked so often at most.
+/// Interval between two rounds of requests.
 const EVERY: Duration = Duration::from_secs(2);
-/// How long a witness may take over one answer.
+/// Timeout of one request to a witness.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// An answer is a few lines.
+/// Limit on the response of a witness. A valid one has only a few lines.
 const MOST_ANSWER_BYTES: usize = 64 << 10;
 
-/// Why a witness's word was not got.
+/// Reason why a witness's cosignature could not be obtained.
 #[derive(Debug, thiserror::Error)]
 pub enum WitnessError {
-    #[error("no answer: {0}")]
+    #[error("no response: {0}")]
     Http(reqwest::Error),
-    #[error("it answers {0}")]
+    #[error("the witness responded with {0}")]
     Status(StatusCode),
-    #[error("its answer is too long")]
+    #[error("the response is too long")]
     Long,
-    #[error("it has cosigned a tree of {0}, which is more than this log has: they are not the same log")]
+    #[error("the witness has cosigned a tree of {0} events, more than this log has: it follows a different log")]
     Ahead(u64),
-    #[error("its signature is not taken: {0}")]
+    #[error("its signature was rejected: {0}")]
     Signature(#[from] CosignatureError),
     #[error(transparent)]
     Tree(#[from] TreeError),
@@ -47,15 +47,15 @@ impl From<sqlx::Error> for WitnessError {
     }
 }
 
-/// What a witness has cosigned under an origin, as far as this node knows.
+/// Origin and size that each witness has last cosigned for each shard, as far as this node knows.
 type Known = HashMap<(usize, ShardId), (String, u64)>;
 
-/// Asks every witness of the configuration.
+/// Client that sends checkpoints to all configured witnesses.
 #[derive(Debug)]
 pub struct WitnessCaller {
     pool: PgPool,
     shards: Vec<ShardId>,
-    /// Submission prefixes.
+    /// Submission prefix of each witness; `/add-checkpoint` is appended to it.
     urls: Vec<Url>,
     witnesses: std::sync::Arc<[VerifierKey]>,
     http: reqwest::Client,
@@ -64,8 +64,10 @@ pub struct WitnessCaller {
 }
 
 impl WitnessCaller {
+    /// Builds the HTTP client, which follows no redirects.
+    ///
     /// # Errors
-    /// When no HTTP client can be made.
+    /// Returns an error when the HTTP client cannot be built.
     pub fn new(
         pool: PgPool,
         shards: Vec<ShardId>,
@@ -76,7 +78,7 @@ impl WitnessCaller {
         Ok(WitnessCaller { pool, shards, urls, witnesses, http, known: Known::new(), heartbeat: Heartbeat::default() })
     }
 
-    /// The same, whose rounds are watched.
+    /// Sets the heartbeat that every round signals.
     pub fn watched(self, heartbeat: Heartbeat) -> WitnessCaller {
         WitnessCaller { heartbeat, ..self }
     }
@@ -89,8 +91,8 @@ impl WitnessCaller {
         }
     }
 
-    /// Asks all witnesses about each shard's newest checkpoint, those that have not cosigned it yet; how
-    /// many have now. All are asked about the same one, and at once, so that one checkpoint gets the
+    /// Sends each shard's newest checkpoint to all witnesses that have not cosigned it yet. Returns the number of new
+    /// cosignatures. All witnesses receive the same checkpoint at the same time, so that one checkpoint collects the
     /// cosignatures of all.
     pub async fn once(&mut self) -> usize {
         let mut cosigned = 0;
@@ -100,7 +102,7 @@ impl WitnessCaller {
                 Ok(Some(newest)) => newest,
                 Ok(None) => continue,
                 Err(error) => {
-                    tracing::warn!(shard, %error, "the newest checkpoint cannot be read; witnesses are asked later");
+                    tracing::warn!(shard, %error, "failed to read the newest checkpoint; retrying in the next round");
                     continue;
                 }
             };
@@ -113,7 +115,7 @@ impl WitnessCaller {
                     }
                     Ok(None) => {}
                     Err(error) => {
-                        tracing::warn!(witness = self.urls[witness].as_str(), shard, %error, "a witness has not cosigned")
+                        tracing::warn!(witness = self.urls[witness].as_str(), shard, %error, "failed to get the cosignature of a witness")
                     }
                 }
             }
@@ -121,7 +123,7 @@ impl WitnessCaller {
         cosigned
     }
 
-    /// The size that the witness has cosigned now; none if it had already.
+    /// Returns the size that the witness has now cosigned, or none if it had cosigned it before.
     async fn ask(&self, witness: usize, shard: ShardId, newest: &store::Published) -> Result<Option<u64>, WitnessError> {
         let known = self.known.get(&(witness, shard)).filter(|(origin, _)| *origin == newest.origin);
         let old = known.map(|(_, size)| *size);
@@ -129,7 +131,7 @@ impl WitnessCaller {
             return Ok(None);
         }
         let mut old = old.unwrap_or_default();
-        // The first answer may tell what the witness has; the second is about that.
+        // The first response may state the size that the witness has cosigned. The second request starts from that size.
         for _ in 0..2 {
             let (status, answer) = self.send(witness, shard, old, newest).await?;
             match status {
@@ -149,7 +151,7 @@ impl WitnessCaller {
         Err(WitnessError::Status(StatusCode::CONFLICT))
     }
 
-    /// A witness that has cosigned more: another node may have asked it about what the log has by now.
+    /// Handles a witness that has cosigned a larger tree. Another node may have submitted a checkpoint in the meantime.
     async fn ahead(&self, shard: ShardId, size: u64) -> Result<Option<u64>, WitnessError> {
         match store::newest(&self.pool, shard).await? {
             Some(newest) if newest.size >= size => Ok(None),
@@ -157,7 +159,7 @@ impl WitnessCaller {
         }
     }
 
-    /// One `add-checkpoint`.
+    /// Sends one `add-checkpoint` request.
     async fn send(
         &self,
         witness: usize,

@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Permissions: the operations allowed to each kind of caller.
 
 use rewards_ledger::access::Role;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::node::{Client, Node};
 
 #[tokio::test]
-async fn a_wrong_key_and_a_wrong_secret_are_told_apart_to_nobody() {
+async fn a_wrong_key_and_a_wrong_secret_get_the_same_answer() {
     let node = Node::start().await;
     let client = node.account("Acme").await;
     let other = node.account("Other").await;
@@ -78,7 +78,7 @@ async fn a_suspended_account_reads_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_anothers_is_not_there() {
+async fn the_data_of_another_account_is_not_found() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let other = node.account("Other").await;
@@ -141,7 +141,7 @@ async fn operators_do_what_their_role_allows() {
     }
     let head = node.head().await;
     for (path, _) in &money {
-        // Refused before the body is read.
+        // The refusal comes before the body is read.
         node.operator_with(&auditor, "POST", path, json!({})).await.refused(403, "E_FORBIDDEN");
     }
     for (method, path) in [

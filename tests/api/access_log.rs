@@ -1,4 +1,4 @@
-//! The line that the access log has for each request.
+//! The access log has one line per request.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -21,13 +21,13 @@ impl Write for Lines {
 }
 
 impl Lines {
-    /// The text that was logged since the last look.
+    /// Returns the text that was logged since the last call.
     fn take(&self) -> String {
         String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap()
     }
 }
 
-// One thread: what it logs is this test's.
+// A single thread, so that everything it logs belongs to this test.
 #[tokio::test]
 async fn a_line_says_who_called_and_shows_no_secret() {
     let node = Node::start().await;
@@ -38,13 +38,14 @@ async fn a_line_says_who_called_and_shows_no_secret() {
     let writer = lines.clone();
     let subscriber = tracing_subscriber::fmt().json().with_env_filter("off,access=info").with_writer(move || writer.clone());
     let _logging = tracing::subscriber::set_default(subscriber.finish());
-    // With one subscriber alone tracing asks the thread that comes first whether a line is wanted: another test's.
+    // With only one subscriber, tracing lets whichever thread comes first decide whether a line is wanted, and that
+    // thread may belong to another test.
     let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     let secrets = [&client.secret, &wrong.secret, &user.access_token, &user.cookie];
 
     let fields = || {
         let text = lines.take();
-        assert!(!text.contains(&client.key[..9]), "more of the key than may be shown: {text}");
+        assert!(!text.contains(&client.key[..9]), "more of the key is shown than allowed: {text}");
         assert!(secrets.iter().all(|secret| !text.contains(secret.as_str())), "{text}");
         assert_eq!(text.lines().count(), 1, "{text}");
         let line: Value = serde_json::from_str(&text).unwrap();
@@ -57,15 +58,15 @@ async fn a_line_says_who_called_and_shows_no_secret() {
     node.client(&client, "GET", "/orders", Value::Null).await.data(200);
     assert_eq!(fields(), (json!(200), credential.clone(), prefix.clone()));
     node.client(&client, "POST", "/orders", json!({})).await.refused(400, "E_VALIDATION_FAILURE");
-    assert_eq!(fields(), (json!(400), credential, prefix.clone()), "a refused request has its caller, too");
+    assert_eq!(fields(), (json!(400), credential, prefix.clone()), "a refused request names its caller as well");
     node.client(&wrong, "GET", "/orders", Value::Null).await.refused(401, "E_UNAUTHORIZED");
-    assert_eq!(fields(), (json!(401), Value::Null, prefix), "somebody who knows the key");
+    assert_eq!(fields(), (json!(401), Value::Null, prefix), "with a wrong secret only the key's prefix is logged");
     node.bearer(&user.access_token, "GET", "/api/v1/orders", Value::Null).await.data(200);
     assert_eq!(fields(), (json!(200), name.clone(), Value::Null));
     node.portal(&user.cookie, node.url(), "GET", "/client/api/api-keys", Value::Null).await.data(200);
     assert_eq!(fields(), (json!(200), name, Value::Null));
     node.operator("GET", "/accounts", Value::Null).await.data(200);
-    assert_eq!(fields(), (json!(200), json!("operator 0"), Value::Null), "whose token is in the configuration");
+    assert_eq!(fields(), (json!(200), json!("operator 0"), Value::Null), "the operator whose token is in the configuration");
     for path in ["/api/v1/orders", "/healthz"] {
         let answer = node.send(node.request("GET", path)).await;
         assert_eq!(fields(), (json!(answer.status), Value::Null, Value::Null), "{path}");

@@ -1,4 +1,4 @@
-//! Free text from people and voucher codes stand nowhere in plain outside the vault, nor within it.
+//! Free text from people and voucher codes appear in plain text nowhere: neither outside the vault nor inside it.
 
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
@@ -7,7 +7,7 @@ use crate::support::node::Node;
 
 const MARKER: &str = "only-for-the-eyes-of-people";
 
-/// The tables of the database in which a marker can be read, as text or as bytes.
+/// Returns the tables of the database in which a marker can be read, as text or as bytes.
 pub async fn readable_in(node: &Node, marker: &str) -> Vec<String> {
     let tables: Vec<String> = sqlx::query_scalar(
         "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema')",
@@ -33,7 +33,7 @@ pub async fn readable_in(node: &Node, marker: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_people_write_is_readable_in_no_table() {
+async fn text_from_people_is_readable_in_no_table() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let client = &setup.client;
@@ -59,7 +59,7 @@ async fn what_people_write_is_readable_in_no_table() {
     let codes = node.client(client, "GET", &format!("/orders/{id}/vouchers"), Value::Null).await.data(200);
     assert!(codes["vouchers"].as_array().unwrap().iter().any(|voucher| voucher["pin"] == MARKER), "{codes}");
 
-    // An account number is letters and digits.
+    // An account number consists of letters and digits.
     let number: String = MARKER.chars().filter(char::is_ascii_alphanumeric).collect();
     let person = json!({"name": MARKER, "type": "BANK", "country": "DE", "currency": "EUR", "account_number": number, "bank_code": MARKER});
     let added = node.keyed(client, "/beneficiaries", "person", &person).await;
@@ -78,7 +78,7 @@ async fn what_people_write_is_readable_in_no_table() {
 
     assert_eq!(readable_in(&node, MARKER).await, Vec::<String>::new());
     assert_eq!(readable_in(&node, &number).await, Vec::<String>::new());
-    // And what is sealed is still the answer.
+    // The API still returns the sealed values.
     let listed = node.operator("GET", &users, Value::Null).await.data(200);
     assert_eq!(listed["users"][0]["email"], user["email"]);
     assert_eq!(node.keyed(client, "/orders", "order", &order).await.text, placed.text);

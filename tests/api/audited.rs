@@ -1,6 +1,6 @@
-//! What operators do is in the log, under their name.
+//! Every change by an operator is in the log, with the operator's name.
 //!
-//! A new operation that changes something needs a row in [`table`], or the test fails.
+//! A new operation that changes something needs a row in [`table`]; without it, the test fails.
 
 use std::collections::BTreeSet;
 
@@ -20,12 +20,12 @@ enum Body {
 }
 
 struct Change {
-    /// Method and path, as in the document.
+    /// Method and path, as in the OpenAPI document.
     route: &'static str,
-    /// What the path's parameters are.
+    /// Values of the path's parameters.
     at: Vec<Value>,
     body: Body,
-    /// The types of the events that it appends.
+    /// Types of the events that the operation appends.
     events: &'static [&'static str],
 }
 
@@ -33,7 +33,7 @@ fn change(route: &'static str, at: &[&Value], body: Body, events: &'static [&'st
     Change { route, at: at.iter().map(|value| (*value).clone()).collect(), body, events }
 }
 
-/// Every operation that changes something, each where it has something to do: so in this order.
+/// Every operation that changes something. The order matters, because each one needs something to change.
 fn table(things: &Things) -> Vec<Change> {
     use Body::{Bytes, Json, None};
     let of = |name: &str| json!(things[name]);
@@ -122,7 +122,7 @@ fn table(things: &Things) -> Vec<Change> {
     ]
 }
 
-/// `route` with its parameters' values.
+/// Fills the values of its parameters into `route`.
 fn path(route: &str, at: &[Value], made: &[(&str, Value)]) -> String {
     let mut values = at.iter().map(|value| match made.iter().find(|(name, _)| value == name) {
         Some((_, id)) => id.to_string(),
@@ -141,7 +141,7 @@ async fn every_change_by_an_operator_is_an_event_that_names_them() {
     let world = world(&node).await;
     let token = node.token(Role::Admin).await;
     let operator: i64 = sqlx::query_scalar("SELECT max(id) FROM vault.operators").fetch_one(node.ledger.pool()).await.unwrap();
-    assert!(operator > 0, "0 is the one of the configuration");
+    assert!(operator > 0, "operator 0 is the one of the configuration");
     sqlx::query("INSERT INTO ip_blocks (ip, started_at, ends_at) VALUES ('192.0.2.1', now(), now() + interval '15 min')")
         .execute(node.ledger.pool())
         .await

@@ -1,4 +1,4 @@
-//! What a client is told while the database is away, or takes its time.
+//! Responses of the API while the database is unavailable or slow.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ fn order(setup: &Setup) -> Value {
     json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1})
 }
 
-/// Places the order under its key as a client would: again, until it is told what became of it.
+/// Places the order under its key as a client would: it retries until the outcome is known.
 async fn insist(node: &Node, setup: &Setup, key: &str) -> Answer {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
@@ -31,7 +31,7 @@ async fn insist(node: &Node, setup: &Setup, key: &str) -> Answer {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_happens_and_503_says_when_to_ask_again() {
+async fn without_a_database_nothing_happens_and_503_says_when_to_retry() {
     let (node, proxy) = Node::behind_a_proxy().await;
     let setup = node.setup().await;
     let head = node.head().await;
@@ -41,14 +41,14 @@ async fn nothing_happens_and_503_says_when_to_ask_again() {
         node.send(node.request("GET", "/readyz")),
         node.client(&setup.client, "GET", "/orders", Value::Null),
         node.keyed(&setup.client, "/orders", "key", &body),
-        // Known by the configuration, this one reaches the writer and waits there.
+        // The operator's token is in the configuration, so this request reaches the writer and waits there.
         node.operator("POST", "/accounts", json!({"name": "Other"})),
     );
     for (what, answer) in [("readyz", ready), ("a read", read), ("an order", place), ("an account", create)] {
         assert_eq!(answer.status, 503, "{what}: {}", answer.text);
         let message = answer.refused(503, "E_UNAVAILABLE")["message"].take();
         let told = if what == "readyz" { "The database does not answer." } else { Code::Unavailable.message() };
-        assert_eq!(message, told, "{what}: in our words, not the database's");
+        assert_eq!(message, told, "{what}: the message is the service's own, not the database's");
         let seconds: u32 = answer.header("retry-after").parse().unwrap_or_else(|_| panic!("{what}: Retry-After"));
         assert!(seconds >= 1, "{what}");
     }
@@ -57,11 +57,11 @@ async fn nothing_happens_and_503_says_when_to_ask_again() {
     proxy.set_away(false);
     insist(&node, &setup, "key").await.data(201);
     assert_eq!(node.send(node.request("GET", "/readyz")).await.status, 200);
-    assert_eq!(node.head().await, head + 2, "of all that was refused, nothing happened");
+    assert_eq!(node.head().await, head + 2, "none of the refused requests had an effect");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_takes_no_writes_is_as_good_as_away() {
+async fn a_read_only_database_counts_as_unavailable() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let head = node.head().await;
@@ -81,15 +81,15 @@ async fn a_database_that_takes_no_writes_is_as_good_as_away() {
     assert_eq!(node.head().await, head, "it can be read");
     node.client(&setup.client, "GET", "/orders", Value::Null).await.refused(503, "E_UNAVAILABLE");
 
-    // What has connected meanwhile may not write, and nobody ends it.
+    // Connections opened meanwhile are read-only, and nobody closes them.
     set_read_only(&mut admin, false).await;
     insist(&node, &setup, "key").await.data(201);
-    assert_eq!(node.head().await, head + 2, "of all that was refused, nothing happened");
+    assert_eq!(node.head().await, head + 2, "none of the refused requests had an effect");
     sqlx::raw_sql("UPDATE log_head SET epoch = epoch").execute(node.ledger.pool()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_queue_is_503_and_says_when_to_ask_again() {
+async fn a_full_queue_answers_503_and_says_when_to_retry() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let head = node.head().await;
@@ -97,10 +97,10 @@ async fn a_full_queue_is_503_and_says_when_to_ask_again() {
     sqlx::raw_sql("BEGIN; SELECT position FROM log_head FOR UPDATE").execute(&mut holder).await.unwrap();
     let create = Command::CreateAccount { name: "Waits".to_owned() };
     let origin = || Origin { actor: Actor::Operator(0), request_id: "waits".to_owned() };
-    // What has been taken up leaves room once more: until it is full and stays so.
+    // A command that the writer takes frees a place in the queue. So retry until the queue is full and stays full.
     let (mut waiting, body) = (vec![], order(&setup));
     let mut refused = None;
-    until("it is full, and stays so", async || {
+    until("the queue is full and stays full", async || {
         while let Ok(reply) = node.ledger.enqueue(FIRST_SHARD, create.clone(), origin(), None) {
             waiting.push(reply);
         }
@@ -117,7 +117,7 @@ async fn a_full_queue_is_503_and_says_when_to_ask_again() {
     insist(&node, &setup, "key").await.data(201);
     let orders = "SELECT count(*) FROM events WHERE position > $1 AND type = 'OrderPlaced'";
     let placed: i64 = sqlx::query_scalar(orders).bind(head).fetch_one(node.ledger.pool()).await.unwrap();
-    assert_eq!(placed, 1, "the refused one did not happen");
+    assert_eq!(placed, 1, "the refused order was not placed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -130,10 +130,10 @@ async fn an_order_whose_client_hangs_up_is_placed_once() {
     sqlx::raw_sql("BEGIN; SELECT position FROM log_head FOR UPDATE").execute(&mut holder).await.unwrap();
     tokio::select! {
         answer = node.keyed(&setup.client, "/orders", "key", &body) => panic!("{}", answer.text),
-        () = until_locked_out(&node.options, "rewards-ledger writer") => {} // and the connection is closed
+        () = until_locked_out(&node.options, "rewards-ledger writer") => {} // and the client closes the connection
     }
     sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
-    until("it is placed", async || node.head().await > head).await;
+    until("the order is placed", async || node.head().await > head).await;
     let told = insist(&node, &setup, "key").await;
     told.data(201);
     assert_eq!(told.header("idempotent-replayed"), "true");
@@ -141,7 +141,7 @@ async fn an_order_whose_client_hangs_up_is_placed_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_commit_of_unknown_outcome_is_504_and_its_key_tells_later() {
+async fn a_commit_with_an_unknown_outcome_answers_504_and_its_key_gives_the_outcome_later() {
     let (node, proxy) = Node::behind_a_proxy().await;
     let setup = node.setup().await;
     let head = node.head().await;
@@ -157,9 +157,9 @@ async fn a_commit_of_unknown_outcome_is_504_and_its_key_tells_later() {
     assert_eq!(node.head().await, head + 2);
 }
 
-/// That the codes were read is an event, and its outcome can be unknown.
+/// The read of the codes is itself an event, and its outcome can be unknown.
 #[tokio::test(flavor = "multi_thread")]
-async fn codes_are_not_shown_before_it_is_known_that_the_log_says_so() {
+async fn codes_are_not_shown_until_their_read_is_known_to_be_committed() {
     let (node, proxy) = Node::behind_a_proxy().await;
     let setup = node.setup().await;
     let placed = node.client(&setup.client, "POST", "/orders", order(&setup)).await.data(201);
@@ -167,11 +167,11 @@ async fn codes_are_not_shown_before_it_is_known_that_the_log_says_so() {
     let path = format!("/orders/{}/vouchers", placed["id"]);
     node.client(&setup.client, "GET", &path, Value::Null).await.refused(504, "E_OUTCOME_UNKNOWN");
     proxy.set_away(false);
-    until("they are shown", async || node.client(&setup.client, "GET", &path, Value::Null).await.status == 200).await;
+    until("the codes are shown", async || node.client(&setup.client, "GET", &path, Value::Null).await.status == 200).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_answered_504_and_never_committed_is_not_run_later() {
+async fn a_command_answered_with_504_and_never_committed_does_not_run_later() {
     let (node, proxy) = Node::behind_a_proxy().await;
     let setup = node.setup().await;
     let head = node.head().await;
@@ -180,22 +180,23 @@ async fn what_was_answered_504_and_never_committed_is_not_run_later() {
     unknown.refused(504, "E_OUTCOME_UNKNOWN");
 
     proxy.set_away(false);
-    // The writer is back when it takes something else; the batch that was lost comes before it.
+    // The writer writes the lost batch before it takes new commands. So once another order succeeds, the writer is
+    // back.
     insist(&node, &setup, "other").await.data(201);
     assert_eq!(node.head().await, head + 2, "only the other order is in the log");
     let again = node.keyed(&setup.client, "/orders", "key", &order(&setup)).await;
     again.data(201);
-    assert_eq!(again.headers.get("idempotent-replayed"), None, "the key stood for nothing yet");
+    assert_eq!(again.headers.get("idempotent-replayed"), None, "nothing was stored under the key");
     assert_eq!(node.head().await, head + 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_asks_again_too_long_before_the_first_is_decided_is_told_so() {
+async fn a_retry_that_times_out_while_the_first_request_is_undecided_gets_409() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let head = node.head().await;
     let body = order(&setup);
-    // As another node would hold it.
+    // Hold the head, as another node would.
     let mut holder = node.options.connect().await.unwrap();
     sqlx::raw_sql("BEGIN; SELECT position FROM log_head FOR UPDATE").execute(&mut holder).await.unwrap();
     let second = async {
@@ -213,13 +214,13 @@ async fn who_asks_again_too_long_before_the_first_is_decided_is_told_so() {
     assert_eq!(node.head().await, head + 2, "one order");
 }
 
-/// 1,500 vouchers are two commands.
+/// An upload of 1,500 vouchers takes two commands.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upload_that_breaks_off_says_how_far_it_came_and_can_be_sent_again() {
+async fn an_interrupted_upload_reports_its_progress_and_can_be_sent_again() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let mut admin = node.admin().await;
-    // From its second part on the database is away for it.
+    // From the second part of the upload on, the database is unavailable to it.
     let away = "
         CREATE FUNCTION be_away() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
             IF (SELECT count(*) FROM vault.vouchers) > 1003 THEN RAISE 'away' USING ERRCODE = 'cannot_connect_now'; END IF;
@@ -231,7 +232,9 @@ async fn an_upload_that_breaks_off_says_how_far_it_came_and_can_be_sent_again() 
     let (path, stock) = (format!("/products/{}/vouchers", setup.product_id), json!({"denomination": 10, "vouchers": vouchers}));
     let broken_off = node.operator("POST", &path, stock.clone()).await;
     let message = broken_off.refused(504, "E_OUTCOME_UNKNOWN")["message"].take();
-    assert!(message.as_str().unwrap().starts_with("The upload broke off after 1000 of its vouchers had been added. Send all"));
+    assert!(
+        message.as_str().unwrap().starts_with("The upload was interrupted after 1000 of its vouchers were added. Send the whole")
+    );
     assert!(broken_off.header("retry-after").parse::<u32>().unwrap() >= 1);
 
     sqlx::raw_sql("DROP TRIGGER away ON vault.vouchers").execute(&mut admin).await.unwrap();

@@ -1,4 +1,4 @@
-//! Bodies that are not what they should be: the contract's error, and nothing in the log.
+//! Invalid request bodies are refused with the contract's error and leave nothing in the log.
 
 use rewards_ledger::access::limits::Rule;
 use rewards_ledger::api;
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 use super::routes::{path, world};
 use crate::support::node::{Node, Setup};
 
-/// Sends a text as it is.
+/// Posts a text unchanged.
 async fn post(node: &Node, setup: &Setup, path: &str, body: &str) -> crate::support::node::Answer {
     let request = node.by(&setup.client, "POST", path).header("Content-Type", "application/json");
     node.send(request.body(body.to_owned())).await
 }
 
 #[tokio::test]
-async fn a_bad_order_is_named_and_appends_nothing() {
+async fn an_invalid_order_is_refused_with_a_reason_and_appends_nothing() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let id = setup.product_id;
@@ -71,7 +71,7 @@ async fn a_bad_order_is_named_and_appends_nothing() {
 }
 
 #[tokio::test]
-async fn a_bad_webhook_is_named_and_appends_nothing() {
+async fn an_invalid_webhook_is_refused_with_a_reason_and_appends_nothing() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let head = node.head().await;
@@ -99,7 +99,7 @@ async fn a_bad_webhook_is_named_and_appends_nothing() {
 }
 
 #[tokio::test]
-async fn a_bad_operators_body_appends_nothing() {
+async fn an_invalid_body_from_an_operator_appends_nothing() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let head = node.head().await;
@@ -134,7 +134,8 @@ async fn a_bad_operators_body_appends_nothing() {
     assert_eq!(node.head().await, head);
 }
 
-/// An operation without fields takes none, and every operation's body has its limit, also where none is expected.
+/// An operation without fields accepts no body. Every operation limits the size of its body, even where none is
+/// expected.
 #[tokio::test]
 async fn a_body_where_none_is_expected_is_refused_and_did_nothing() {
     let node = Node::start().await;
@@ -162,7 +163,7 @@ async fn a_body_where_none_is_expected_is_refused_and_did_nothing() {
                     send("{").await.refused(400, "E_MALFORMED_JSON");
                     refused += 1;
                 }
-                // Where a rule governs, the gate reads it.
+                // Where a rate limit rule applies, the gate reads the body.
                 if takes_none || Rule::of(&method.to_uppercase(), &path).is_some() {
                     send(&huge).await.refused(413, "E_PAYLOAD_TOO_LARGE");
                     walked += 1;

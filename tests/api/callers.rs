@@ -1,4 +1,4 @@
-//! Every route with every kind of caller: each may what the table of routes says, and no more.
+//! Every route with every kind of caller: each may do exactly what the table of routes allows.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::routes::{LOGOUT, NOTHING, Things, USER_ROLES, Who, table, world};
 use crate::support::ledger::keyring;
 use crate::support::node::{Answer, Client, Node};
 
-/// How a request says who it is from.
+/// Credentials that a request presents.
 pub enum Caller<'a> {
     Nobody,
     Key(&'a Client),
@@ -37,9 +37,10 @@ pub async fn call(node: &Node, caller: &Caller<'_>, method: &str, path: &str, bo
     }
 }
 
-/// Refused are real requests, that would do something; let in are those that find nothing.
+/// Requests that are expected to be refused would have an effect. Requests that are expected to pass name things that
+/// do not exist.
 #[tokio::test]
-async fn each_caller_may_what_the_table_says_and_no_more() {
+async fn each_caller_may_do_exactly_what_the_table_says() {
     let node = Node::sandbox().await;
     let world = world(&node).await;
     let tokens = AccessTokens::new(&keyring());
@@ -69,7 +70,7 @@ async fn each_caller_may_what_the_table_says_and_no_more() {
             ("a removed user's cookie".to_owned(), Caller::Cookie(&removed.cookie), false),
             ("a key".to_owned(), Caller::Key(&world.key), matches!(row.who, Who::Client(_))),
         ];
-        // A logout ends the session that it comes from.
+        // A logout ends its own session, so each caller needs a session of its own.
         let mut sessions = vec![];
         for user in &world.users {
             sessions.push(match row.route {
@@ -93,7 +94,7 @@ async fn each_caller_may_what_the_table_says_and_no_more() {
             let what = format!("{name} and {}", row.route);
             if !may && row.who != Who::Anyone {
                 let answer = call(&node, &caller, row.method(), &row.path(&world.things), row.body(&world.things)).await;
-                // Known, but not for this; or not known here at all.
+                // A known caller without permission gets 403, one that this side of the API does not know gets 401.
                 let is_known = match row.who {
                     Who::Anyone => false,
                     Who::Client(_) => matches!(caller, Caller::Token(_)) && name.contains("'s token"),
@@ -117,10 +118,10 @@ async fn each_caller_may_what_the_table_says_and_no_more() {
             }
         }
     }
-    assert_eq!(node.head().await, head, "nobody has changed anything");
+    assert_eq!(node.head().await, head, "no caller has changed anything");
 }
 
-/// Nowhere, and a good token beside it is no way around.
+/// Without a signature the key works on no route, even with a valid token beside it.
 #[tokio::test]
 async fn a_key_that_must_sign_does_nothing_unsigned() {
     let node = Node::sandbox().await;
@@ -141,7 +142,7 @@ async fn a_key_that_must_sign_does_nothing_unsigned() {
                 by_key.await.refused(401, "E_HMAC_SIGNATURE_REQUIRED");
                 by_both.await.refused(401, "E_HMAC_SIGNATURE_REQUIRED");
                 refused += 1;
-                // Signed, it is let in: to what there is not.
+                // With a signature the request is accepted, and finds nothing.
                 let path = row.path(&Things::new());
                 let now = Utc::now().timestamp();
                 let canonical = canonical_string(row.method(), &path, None, b"", now);
@@ -151,7 +152,7 @@ async fn a_key_that_must_sign_does_nothing_unsigned() {
                 let answer = node.send(request).await;
                 assert!(matches!(answer.status, 200 | 400 | 404 | 415), "{}: {} {}", row.route, answer.status, answer.text);
             }
-            // A key is nobody there.
+            // An API key does not authenticate on these routes.
             Who::Portal(_) => _ = by_key.await.refused(401, "E_INVALID_TOKEN"),
             Who::Operators(_) => {
                 by_key.await.refused(401, "E_UNAUTHORIZED");
@@ -165,7 +166,7 @@ async fn a_key_that_must_sign_does_nothing_unsigned() {
 }
 
 #[tokio::test]
-async fn to_another_account_it_is_not_there() {
+async fn the_data_of_an_account_is_not_found_by_another_account() {
     let node = Node::sandbox().await;
     let world = world(&node).await;
     let other = node.account("Other").await;
@@ -189,7 +190,7 @@ async fn to_another_account_it_is_not_there() {
     assert_eq!(node.head().await, head);
 }
 
-/// Every `id` in an answer.
+/// Returns every `id` in a response.
 fn ids(value: &Value) -> BTreeSet<i64> {
     match value {
         Value::Array(items) => items.iter().flat_map(ids).collect(),
@@ -234,14 +235,14 @@ async fn a_list_has_nothing_of_another_account() {
             }
             assert!(!ids(&own).is_empty(), "{}: {own}", row.route);
             assert!(ids(&own).is_disjoint(&ids(&foreign)), "{}: {foreign}", row.route);
-            // The stranger has one key of its own, and nothing else.
+            // The other account has one API key of its own and nothing else.
             let is_keys = row.route.ends_with("/api-keys");
             assert_eq!(ids(&foreign).len(), usize::from(is_keys), "{}: {foreign}", row.route);
             assert!(is_keys || ["", "0"].contains(&&*total), "{}: {total}", row.route);
         }
     }
     assert!(walked >= 18, "{walked}");
-    // Nor by a filter that names what is another's.
+    // Filters that name ids of another account do not help either.
     let things = &world.things;
     for path in [
         format!("/webhooks/deliveries?order_id={}", things["orders"]),

@@ -1,4 +1,4 @@
-//! What an order would cost.
+//! Quotes: the price of an order before it is placed.
 
 use std::collections::HashMap;
 
@@ -32,7 +32,7 @@ async fn a_quote_says_what_an_order_would_cost_and_changes_nothing() {
     let quote = node.client(&poor, "POST", "/charges", body.clone()).await.data(200);
     assert_eq!((&quote["wallet_balance"], &quote["sufficient_balance"]), (&json!("0.00"), &json!(false)));
 
-    // A suspended account can read, and this is no change.
+    // A quote changes nothing, so a suspended account may request it.
     let suspended = json!({"status": "SUSPENDED"});
     node.operator("PUT", &format!("/accounts/{}", client.account_id), suspended).await.data(200);
     node.client(client, "POST", "/charges", body.clone()).await.data(200);
@@ -40,7 +40,7 @@ async fn a_quote_says_what_an_order_would_cost_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_quote_is_refused_as_the_order_is() {
+async fn a_quote_is_refused_for_the_same_reasons_as_an_order() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let client = &setup.client;
@@ -70,7 +70,7 @@ async fn a_quote_is_refused_as_the_order_is() {
     assert_eq!(node.head().await, head);
 }
 
-/// The ends of a range belong to it, and nothing beyond them does.
+/// Both ends of a range are valid face values, and nothing beyond them is.
 #[tokio::test]
 async fn a_range_has_the_face_values_between_its_ends() {
     let node = Node::start().await;
@@ -94,7 +94,7 @@ async fn a_range_has_the_face_values_between_its_ends() {
     }
 }
 
-/// The body is the order's without its reference: `metadata` is read as an order's, and makes no difference.
+/// The body is an order's body without its reference. `metadata` is checked as in an order and has no effect.
 #[tokio::test]
 async fn a_quote_takes_metadata_and_keeps_none() {
     let node = Node::start().await;
@@ -114,7 +114,7 @@ async fn a_quote_takes_metadata_and_keeps_none() {
             assert!(error["messages"]["metadata"].is_array(), "{path} {metadata}: {error}");
         }
     }
-    // It belongs to the request that a key stands for.
+    // Metadata is part of the request that an idempotency key identifies.
     node.keyed(client, "/charges", "m", &with(json!({"po": "secret-7"}))).await.data(200);
     node.keyed(client, "/charges", "m", &with(json!({"po": "secret-8"}))).await.refused(422, "E_IDEMPOTENCY_KEY_REUSED");
     let kept = "SELECT (SELECT count(*) FROM vault.texts) + (SELECT count(*) FROM idempotency_keys WHERE position('secret' IN encode(body, 'escape')) > 0)";
@@ -123,7 +123,7 @@ async fn a_quote_takes_metadata_and_keeps_none() {
 }
 
 #[tokio::test]
-async fn a_quote_under_an_idempotency_key_is_the_first_one_again() {
+async fn a_repeated_quote_under_an_idempotency_key_returns_the_first_one() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let body = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
@@ -138,18 +138,17 @@ async fn a_quote_under_an_idempotency_key_is_the_first_one_again() {
     node.keyed(&setup.client, "/charges", "q", &other).await.refused(422, "E_IDEMPOTENCY_KEY_REUSED");
 }
 
-/// What a discount is on.
+/// Scope of a discount rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum On {
     Everything,
-    /// One of the categories of [`products_of`].
+    /// Index of a category of [`products_of`].
     Category(usize),
-    /// One of its products.
+    /// Index of a product of [`products_of`].
     Product(usize),
 }
 
-/// One account's rules, in hundredths of a percent, and what it then orders: which product, a face
-/// value in cents, how many.
+/// Rules of one account, in hundredths of a percent, and its orders: product index, face value in cents, quantity.
 type Case = (Vec<(On, i64)>, Vec<(usize, i64, i64)>);
 
 fn cases() -> impl Strategy<Value = Case> {
@@ -158,13 +157,14 @@ fn cases() -> impl Strategy<Value = Case> {
         2 => (0..2usize).prop_map(On::Category),
         2 => (0..4usize).prop_map(On::Product),
     ];
-    // 0.00 is a rule like any other: it wins over a wider one. A later rule replaces one on the same.
+    // A discount of 0.00 is a rule like any other, and overrides one of a wider scope. A later rule replaces an
+    // earlier one of the same scope.
     let percent = prop_oneof![Just(0i64), Just(9_999), 1..9_999i64];
     let orders = prop::collection::vec((0..4usize, prop_oneof![1..=99i64, 100..=50_000i64], 1..=100i64), 3);
     (prop::collection::vec((on, percent), 0..7), orders)
 }
 
-/// Products of any sum, each with the category that it is in, if any: two share the first.
+/// Creates products whose face value is a range, each with its category, if it has one. The first two share a category.
 async fn products_of(node: &Node) -> (Vec<Value>, [Option<usize>; 4], Vec<Value>) {
     let in_category = [Some(0), Some(0), Some(1), None];
     let (mut categories, mut products) = (vec![], vec![]);
@@ -186,8 +186,8 @@ fn cents(money: &Value) -> i64 {
     money.as_str().unwrap().replace('.', "").parse().unwrap()
 }
 
-/// Over whatever rules compete, whatever is ordered: what was quoted is what is debited, and it is
-/// the contract's price by its most specific rule.
+/// For any competing rules and any orders, the debited amount is the quoted amount. It is also the contract's price
+/// under the most specific rule.
 #[test]
 fn the_quote_equals_the_charge() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
@@ -211,7 +211,7 @@ fn the_quote_equals_the_charge() {
                 }
                 node.operator("PUT", &format!("/accounts/{}/discounts", client.account_id), rule).await.data(200);
             }
-            // The last rule on each is the one.
+            // The last rule of each scope applies.
             let rules: HashMap<On, i64> = rules.into_iter().collect();
             for (product, denomination, quantity) in orders {
                 let candidates = [Some(On::Product(product)), in_category[product].map(On::Category), Some(On::Everything)];

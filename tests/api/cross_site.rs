@@ -1,4 +1,5 @@
-//! Pages of other sites: what they make a visitor's browser send costs the visitor nothing.
+//! Cross-site requests: whatever another site makes a visitor's browser send, it uses up none of the visitor's
+//! limits.
 
 use rewards_ledger::config::RateLimits;
 use serde_json::{Value, json};
@@ -19,11 +20,11 @@ async fn count(node: &Node, sql: &'static str) -> i64 {
     sqlx::query_scalar(sql).fetch_one(node.ledger.pool()).await.unwrap()
 }
 
-/// A refused request: its status, headers and body.
+/// A request that is refused: expected status, headers and body.
 type Refused = (u16, &'static [(&'static str, &'static str)], &'static str);
 
-/// What a page of another site can send without being asked for leave (CORS): forms, and `fetch` in the mode `no-cors`. Then
-/// what a browser would have to be given leave for.
+/// First come requests that a page of another site can send without a CORS preflight: forms, and `fetch` in the mode
+/// `no-cors`. For the others a browser would send a preflight.
 const FOREIGN: [Refused; 8] = [
     (415, &[("Content-Type", "application/x-www-form-urlencoded")], "email=a&password=b"),
     (415, &[("Content-Type", "text/plain")], r#"{"email": "a", "password": "b"}"#),
@@ -36,7 +37,7 @@ const FOREIGN: [Refused; 8] = [
 ];
 
 #[tokio::test]
-async fn a_page_of_another_site_blocks_nobody() {
+async fn a_page_of_another_site_cannot_get_an_address_blocked() {
     let node = Node::with_limits(limits("login=5/60s,refresh=20/60s")).await;
     let client = node.account("Acme").await;
     for (path, ceiling) in [("/auth/login", "5"), ("/auth/login/x", "5"), ("/auth/refresh", "20")] {
@@ -47,14 +48,14 @@ async fn a_page_of_another_site_blocks_nobody() {
             }
             let answer = node.send(request).await;
             answer.refused(status, if status == 403 { "E_FORBIDDEN" } else { "E_UNSUPPORTED_MEDIA_TYPE" });
-            assert_eq!(quota(&answer), (ceiling, ceiling), "{path} {headers:?}: under a rule, and not charged");
+            assert_eq!(quota(&answer), (ceiling, ceiling), "{path} {headers:?}: a rule applies, and nothing is charged");
         }
     }
     assert_eq!(count(&node, "SELECT count(*) FROM rate_windows WHERE key LIKE '% ip %'").await, 0);
     assert_eq!(count(&node, "SELECT count(*) FROM ip_blocks").await, 0);
     let known = node.by(&client, "GET", "/orders").header("X-Forwarded-For", VISITOR);
     node.send(known).await.data(200);
-    // A page of the service itself, and a program.
+    // A page of the service itself, and a client that is no browser.
     let own = [vec![("Origin", node.url()), ("Sec-Fetch-Site", "same-origin")], vec![]];
     for (left, headers) in ["4", "3"].into_iter().zip(own) {
         let mut request = node.request("POST", "/auth/login").header("X-Forwarded-For", VISITOR);
@@ -65,7 +66,7 @@ async fn a_page_of_another_site_blocks_nobody() {
         answer.refused(401, "E_INVALID_CREDENTIALS");
         assert_eq!(quota(&answer), ("5", left));
     }
-    // The count is told, and a window that is open stays as it is.
+    // The headers show the current count, and an open window is left unchanged.
     let foreign = || node.request("POST", "/auth/login").header("X-Forwarded-For", VISITOR).header("Content-Type", "text/plain");
     for _ in 0..2 {
         assert_eq!(quota(&node.send(foreign()).await), ("5", "3"));
@@ -73,7 +74,7 @@ async fn a_page_of_another_site_blocks_nobody() {
 }
 
 #[tokio::test]
-async fn a_page_of_another_site_costs_a_user_nothing() {
+async fn a_page_of_another_site_does_not_use_up_a_users_limit() {
     let node = Node::with_limits(limits("portal=2/1h")).await;
     let client = node.account("Acme").await;
     let owner = node.user(client.account_id, "owner").await;
@@ -93,7 +94,7 @@ async fn a_page_of_another_site_costs_a_user_nothing() {
     }
 }
 
-/// The first check stays the first: where a block stands, nobody is told anything else.
+/// The block on the address is checked first: a blocked caller learns nothing else.
 #[tokio::test]
 async fn a_blocked_address_is_refused_before_anything_else() {
     let node = Node::with_limits(limits("login=1/60s")).await;

@@ -1,4 +1,4 @@
-//! The published documents, and what is beside the API.
+//! The published OpenAPI documents, and the endpoints outside the API.
 
 use rewards_ledger::api;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::node::Node;
 use crate::support::repository;
 
-/// `UPDATE_OPENAPI=1` writes them.
+/// `UPDATE_OPENAPI=1` writes the documents instead of comparing them.
 #[test]
 fn documents_are_up_to_date() {
     for (path, text) in api::documents() {
@@ -104,7 +104,7 @@ async fn a_log_that_can_be_changed_is_not_ready() {
     assert_eq!(node.send(node.request("GET", "/healthz")).await.status, 200);
 }
 
-/// No page may load or run anything but what is in it, and none stands in another site's frame.
+/// Every page forbids loading or running anything that it does not contain, and forbids framing by other sites.
 #[tokio::test]
 async fn every_page_is_protected() {
     let node = Node::start().await;
@@ -127,7 +127,7 @@ async fn every_page_is_protected() {
         assert_eq!(policy.contains("script-src 'none'"), is_static, "{page}: {policy}");
         assert_eq!(answer.header("x-content-type-options"), "nosniff", "{page}");
         assert_eq!(answer.header("x-frame-options"), "DENY", "{page}");
-        // An attribute would need a hash of its own.
+        // A style attribute would need a hash of its own in the policy.
         assert!(!is_static || !answer.text.contains(" style="), "{page}");
     }
     for path in ["/openapi.json", "/admin/openapi.json", "/docs/vectors/request-signing.json"] {
@@ -136,7 +136,7 @@ async fn every_page_is_protected() {
 }
 
 #[tokio::test]
-async fn what_tells_of_an_account_is_kept_nowhere() {
+async fn responses_about_an_account_are_never_cached() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let owner = node.user(setup.client.account_id, "owner").await;

@@ -1,4 +1,4 @@
-//! The gate by itself: its windows, and what waits for one statement.
+//! The gate in isolation: its rate limit windows, and its batching of waiting requests into one statement.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -19,9 +19,9 @@ use crate::support::ledger::keyring;
 use crate::support::postgres::database;
 use crate::support::wait::until_locked_out;
 
-/// A thousand requests that come while the statement before them takes its time cost one statement.
+/// A thousand requests that arrive while a slow statement runs are covered by a single further statement.
 #[tokio::test]
-async fn all_that_wait_are_asked_for_in_one_statement() {
+async fn all_waiting_requests_are_checked_in_one_statement() {
     let database = database().await;
     let options: PgConnectOptions = database.url.parse().unwrap();
     let pool = connect::pool(&options);
@@ -41,7 +41,7 @@ async fn all_that_wait_are_asked_for_in_one_statement() {
     first.await.unwrap();
     for verdict in futures::future::join_all(others).await {
         let Ok(Verdict::Seen { quota: Some(quota), .. }) = verdict else { panic!("{verdict:?}") };
-        assert_eq!(quota.remaining, 999, "each has a budget of its own");
+        assert_eq!(quota.remaining, 999, "each user has its own budget");
     }
     let (windows, transactions): (i64, i64) =
         sqlx::query_as("SELECT count(*), count(DISTINCT xmin::text) FROM rate_windows WHERE key <> 'general user 0'")
@@ -51,7 +51,7 @@ async fn all_that_wait_are_asked_for_in_one_statement() {
     assert_eq!((windows, transactions), (1_000, 1));
 }
 
-/// A fixed window, as the contract says it.
+/// Model of a fixed window, as the contract describes it.
 #[derive(Debug, Default)]
 struct Model {
     closes_at: Option<DateTime<Utc>>,
@@ -59,11 +59,11 @@ struct Model {
 }
 
 impl Model {
-    /// How many of the requests pass.
+    /// Returns how many of the requests pass.
     fn charge(&mut self, now: DateTime<Utc>, limit: RateLimit, requests: usize) -> usize {
         let closes = now + limit.window;
         match self.closes_at {
-            // A clock that was set back keeps nobody waiting for longer than a window.
+            // After the clock was set back, nobody waits longer than one window.
             Some(open) if open > now => self.closes_at = Some(open.min(closes)),
             _ => *self = Model { closes_at: Some(closes), used: 0 },
         }
@@ -85,7 +85,7 @@ async fn ask(line: &Line, user_id: i64, limit: RateLimit, requests: usize, now: 
 }
 
 #[test]
-fn windows_are_fixed_whatever_comes_when() {
+fn windows_stay_fixed_for_any_pattern_of_requests() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let (database, line) = runtime.block_on(async {
         let database = database().await;
@@ -93,7 +93,7 @@ fn windows_are_fixed_whatever_comes_when() {
         (database, line)
     });
     let users = AtomicI64::new(0);
-    // Milliseconds that pass, now and then backwards, and how many requests come together.
+    // Milliseconds between requests, now and then negative, and the number of simultaneous requests.
     let gap = prop_oneof![8 => 0..20_000_i64, 2 => 20_000..90_000_i64, 1 => -90_000..0_i64];
     let histories = (1..8_u32, 1..60_u64, prop::collection::vec((gap, 1..6_usize), 1..25));
     let mut runner = TestRunner::new(Config { cases: 48, ..Config::with_source_file(file!()) });
@@ -118,9 +118,13 @@ fn windows_are_fixed_whatever_comes_when() {
                 prop_assert!(u64::from(quota.retry_after) <= seconds, "nobody waits for longer than a window");
             }
             if is_forward {
-                // Seen from outside: who is refused can look back on as many that passed within a window.
+                // The client's view: when a request is refused, as many requests as the limit allows passed within
+                // one window.
                 let within = passed.iter().filter(|at| now - **at < TimeDelta::seconds(seconds as i64)).count();
-                prop_assert!(granted == asked || within + granted >= requests as usize, "refused without cause");
+                prop_assert!(
+                    granted == asked || within + granted >= requests as usize,
+                    "a request was refused although the limit was not reached"
+                );
             }
             passed.extend(std::iter::repeat_n(now, granted));
         }

@@ -1,4 +1,4 @@
-//! Guessing: what passwords and tokens may be, and how often one may try.
+//! Guessing attacks: rules for passwords and tokens, and limits on attempts.
 
 use rewards_ledger::config::RateLimits;
 use serde_json::{Value, json};
@@ -43,14 +43,14 @@ async fn logins_from_an_ipv6_network_are_counted_together() {
     }
     let blocked = "Too many logins: all requests from this address are refused. Try again in 15 minutes.";
     limited(&log_in(&node, "2001:db8:0:1:ffff::1", "jo@example.com", "wrong").await, "3", blocked);
-    // The block is the network's.
+    // The block covers the whole network.
     let from = async |ip: &str| node.send(node.by(&client, "GET", "/orders").header("X-Forwarded-For", ip)).await;
     for ip in ["2001:db8:0:1::1", "2001:db8:0:1:ffff:ffff:ffff:ffff"] {
         limited(&from(ip).await, "3", blocked);
     }
     from("2001:db8:0:2::1").await.data(200);
     assert_eq!(log_in(&node, "2001:db8:0:2::1", "jo@example.com", "wrong").await.status, 401);
-    // Any address of the network names it to an operator.
+    // An operator can name the blocked network by any of its addresses.
     let lifted = node.operator("DELETE", "/ip-blocks/2001:db8:0:1::77", Value::Null).await.data(200);
     assert_eq!(lifted, json!({"ip": "2001:db8:0:1::77"}));
     from("2001:db8:0:1::1").await.data(200);
@@ -60,7 +60,7 @@ async fn logins_from_an_ipv6_network_are_counted_together() {
 
 const TOO_MANY: &str = "Too many failed logins of this user. Try again in 60 minutes.";
 
-/// An attacker with as many addresses as there are gets few guesses, and the user goes on logging in from where they did before.
+/// An attacker with unlimited addresses gets few guesses, and the user can still log in from the usual networks.
 #[tokio::test]
 async fn guesses_at_one_user_from_everywhere_are_few_and_lock_nobody_out() {
     let (node, user) = with_user(limits("login=5/60s,user-login=4/1h")).await;
@@ -73,18 +73,18 @@ async fn guesses_at_one_user_from_everywhere_are_few_and_lock_nobody_out() {
         let node = if n % 2 == 0 { &node } else { &other };
         let answer = log_in(node, &format!("192.0.2.{n}"), &user.email.to_uppercase(), "wrong").await;
         answer.refused(401, "E_INVALID_CREDENTIALS");
-        assert_eq!(quota(&answer), ("5", "4"), "the address's own: the rule that governs the path");
+        assert_eq!(quota(&answer), ("5", "4"), "the address has its own budget under the rule of the path");
     }
     for (n, password) in [(4, "wrong"), (5, PASSWORD), (0, "wrong")] {
         let answer = log_in(&other, &format!("192.0.2.{n}"), &user.email, password).await;
         limited(&answer, "4", TOO_MANY);
     }
-    // Where the user has logged in before, with any address of the network, they still do; what succeeds costs nothing.
+    // The user can still log in from any address of a network used before. A successful login uses up no limit.
     for _ in 0..4 {
         log_in(&other, home, &user.email, PASSWORD).await.data(200);
     }
     log_in(&node, "2001:db8::8", &user.email, PASSWORD).await.data(200);
-    // Other users are not concerned.
+    // Other users are not affected.
     let second = node.user(user.account_id, "viewer").await;
     log_in(&node, "192.0.2.77", &second.email, PASSWORD).await.data(200);
     let text = other.send(other.request("GET", "/metrics")).await.text;
@@ -96,7 +96,7 @@ async fn guesses_at_one_user_from_everywhere_are_few_and_lock_nobody_out() {
     assert!(kept.iter().all(|key| !key.contains(&user.email) && !key.contains(home)), "{kept:?}");
 }
 
-/// Who guesses from where the user is has the user's own budget there, and no other.
+/// An attacker in a network that the user has used shares the budget of that network, and no other budget.
 #[tokio::test]
 async fn guesses_from_a_known_network_use_up_that_network_alone() {
     let (node, user) = with_user(limits("user-login=2/1h")).await;
@@ -112,7 +112,7 @@ async fn guesses_from_a_known_network_use_up_that_network_alone() {
 }
 
 #[tokio::test]
-async fn whether_a_user_exists_is_not_told_by_their_limit() {
+async fn the_login_limit_does_not_reveal_whether_a_user_exists() {
     let (node, user) = with_user(limits("user-login=2/1h")).await;
     let mut told = vec![];
     for (net, email) in [("192.0.2", user.email.as_str()), ("198.51.100", "nobody@example.com")] {
@@ -166,7 +166,7 @@ async fn a_common_password_is_refused() {
 }
 
 #[tokio::test]
-async fn wrong_operator_tokens_are_counted() {
+async fn wrong_operator_tokens_count_as_failed_attempts() {
     let node = Node::with_limits(limits("operator=3/60s")).await;
     let guess = async |ip: &str, path: &str| {
         node.send(node.request("GET", path).header("X-Forwarded-For", ip).bearer_auth("a wrong one")).await
@@ -178,14 +178,14 @@ async fn wrong_operator_tokens_are_counted() {
     }
     let too_many = "Too many wrong operator tokens. Try again in 1 minute.";
     limited(&guess("192.0.2.1", "/admin/v1/accounts").await, "3", too_many);
-    // Operators are not kept out by what else comes from their address, and no one else is.
+    // A valid token still passes from the same address, and other addresses are not affected.
     let good = node.by_operator("GET", "/accounts").header("X-Forwarded-For", "192.0.2.1");
     node.send(good).await.data(200);
     assert_eq!(guess("192.0.2.2", "/admin/v1/accounts").await.status, 401);
     for (ip, status) in [("2001:db8::1", 401), ("2001:db8::2", 401), ("2001:db8::3", 401), ("2001:db8::4", 429)] {
         assert_eq!(guess(ip, "/admin/v1/accounts").await.status, status, "{ip}: by network");
     }
-    // Where there is no token, none was guessed.
+    // A request without a token does not count as a guess.
     let none = node.send(node.request("GET", "/admin/v1/accounts").header("X-Forwarded-For", "192.0.2.1")).await;
     none.refused(401, "E_UNAUTHORIZED");
     assert_eq!(quota(&none), ("", ""));
@@ -193,7 +193,7 @@ async fn wrong_operator_tokens_are_counted() {
     assert!(text.contains("ledger_rate_limited_total{rule=\"operator\"} 2"), "{text}");
 }
 
-/// 90 logins at once from one address: they are queued, and those of other addresses take their turn between them.
+/// 90 simultaneous logins from one address wait in a queue. Logins from other addresses take their turns in between.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_logins_at_once_keep_nobody_else_out() {
     let (node, user) = with_user(AMPLE_LIMITS.parse().unwrap()).await;
@@ -201,6 +201,6 @@ async fn many_logins_at_once_keep_nobody_else_out() {
     let others = (1..=5).map(async |n| log_in(&node, &format!("198.51.100.{n}"), &user.email, PASSWORD).await.status);
     let (flood, others) = tokio::join!(futures::future::join_all(flood), futures::future::join_all(others));
     assert_eq!(others, [200; 5]);
-    // Those of the flood that waited too long are told so, and nobody else.
+    // Logins of the flood that wait too long get 503, and nobody else does.
     assert!(flood.iter().all(|status| [401, 503].contains(status)) && flood.contains(&401), "{flood:?}");
 }

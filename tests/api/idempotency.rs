@@ -1,4 +1,4 @@
-//! The same request twice has one effect.
+//! Idempotency: a repeated request has one effect.
 
 use rewards_ledger::api;
 use rewards_ledger::ledger::expiry::KeyWalk;
@@ -11,7 +11,7 @@ use crate::support::node::{AMPLE_LIMITS, Node, Setup};
 use crate::support::wait::{until, until_locked_out};
 
 #[tokio::test]
-async fn a_key_is_answered_with_its_first_answer() {
+async fn a_repeated_key_gets_the_first_response() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let client = &setup.client;
@@ -22,7 +22,7 @@ async fn a_key_is_answered_with_its_first_answer() {
     let head = node.head().await;
     let again = node.keyed(client, "/orders", "key-1", &body).await;
     assert_eq!((again.status, &again.text, again.header("idempotent-replayed")), (201, &first.text, "true"));
-    // Sameness is of the parsed request.
+    // Two requests are equal if their parsed bodies are equal.
     let same = format!(r#"{{"metadata":{{"a":2,"b":1}},"quantity":1, "denomination":10.00,"product_id":{}}}"#, setup.product_id);
     let request =
         node.by(client, "POST", "/orders").header("Idempotency-Key", "key-1").header("Content-Type", "application/json");
@@ -32,7 +32,7 @@ async fn a_key_is_answered_with_its_first_answer() {
     node.keyed(client, "/orders", "key-1", &other).await.refused(422, "E_IDEMPOTENCY_KEY_REUSED");
     assert_eq!(node.head().await, head);
 
-    // Another path: another key.
+    // The same key on another path is a different key.
     let order = first.json()["data"]["id"].clone();
     let path = format!("/orders/{order}/cancel");
     let cancelled = node.keyed(client, &path, "key-1", &json!({"reason": "r"})).await;
@@ -42,7 +42,7 @@ async fn a_key_is_answered_with_its_first_answer() {
     node.keyed(client, &path, "key-2", &json!({"reason": "r"})).await.refused(409, "E_ORDER_NOT_CANCELLABLE");
 }
 
-/// One account's key is nothing to another's.
+/// A key of one account has no effect on another account.
 #[tokio::test]
 async fn a_key_counts_within_its_account() {
     let node = Node::start().await;
@@ -54,7 +54,7 @@ async fn a_key_counts_within_its_account() {
         assert_eq!(first.header("idempotent-replayed"), "");
         let again = node.keyed(client, "/orders", "key", &body).await;
         assert_eq!((&again.text, again.header("idempotent-replayed")), (&first.text, "true"));
-        // Another key of the same account has the same name in the same place.
+        // The account's other API keys share its idempotency keys.
         let sibling = node.credential(client.account_id).await;
         assert_eq!(node.keyed(&sibling, "/orders", "key", &body).await.text, first.text);
         let listed = node.client(client, "GET", "/orders", Value::Null).await;
@@ -64,9 +64,9 @@ async fn a_key_counts_within_its_account() {
     assert_ne!(orders[0], orders[1]);
 }
 
-/// Who asks again while the first is undecided waits for its answer.
+/// A request that repeats an undecided one waits for its response.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_second_waits_for_the_first_and_is_answered_alike() {
+async fn a_repeated_request_waits_for_the_first_and_gets_the_same_response() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let hook = json!({"name": "a", "url": "https://example.com/hook", "events": ["order.created"]});
@@ -80,7 +80,8 @@ async fn the_second_waits_for_the_first_and_is_answered_alike() {
     };
     let release = async {
         until_locked_out(&node.options, "rewards-ledger writer").await;
-        // The first is with the writer, which waits for the head; so the one in the queue is the second.
+        // The writer has taken the first request and waits for the head, so the request in the queue is the second
+        // one.
         until("the second waits", async || counted(&node, [r#"ledger_writer_queue_depth{shard="1"}"#]).await == [1.0]).await;
         sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
     };
@@ -90,10 +91,10 @@ async fn the_second_waits_for_the_first_and_is_answered_alike() {
     assert_eq!(node.head().await, head + 1, "one webhook");
 }
 
-/// What is kept of a request tells nobody who reads the table what it said: not by a guess, and not
-/// whether two said the same.
+/// The stored fingerprint of a request reveals nothing about its content to a reader of the table. It confirms
+/// neither a guess nor the equality of two requests.
 #[tokio::test]
-async fn what_is_kept_of_a_request_confirms_no_guess() {
+async fn the_stored_fingerprint_of_a_request_confirms_no_guess() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let body = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
@@ -111,7 +112,7 @@ async fn what_is_kept_of_a_request_confirms_no_guess() {
         sqlx::query_scalar("SELECT fingerprint FROM idempotency_keys").fetch_all(node.ledger.pool()).await.unwrap();
     assert!(kept.len() == 2 && kept[0] != kept[1] && !kept.contains(&guess), "{kept:?}");
 
-    // What was kept before an upgrade still counts, on whichever node.
+    // Fingerprints stored before an upgrade still count, on every node.
     let plain = "UPDATE idempotency_keys SET fingerprint = $1";
     sqlx::query(plain).bind(guess).execute(&mut node.options.connect().await.unwrap()).await.unwrap();
     let other = node.beside(AMPLE_LIMITS.parse().unwrap()).await;
@@ -121,7 +122,7 @@ async fn what_is_kept_of_a_request_confirms_no_guess() {
     other.keyed(&setup.client, path, "first", &json!({"reason": "s"})).await.refused(422, "E_IDEMPOTENCY_KEY_REUSED");
 }
 
-/// The paths of the client API that take a POST. Each takes a key.
+/// Returns the paths of the client API that accept a POST. Each of them accepts a key.
 fn posts() -> Vec<String> {
     let (_, text) = api::documents().swap_remove(0);
     let document: Value = serde_json::from_str(&text).unwrap();
@@ -129,13 +130,13 @@ fn posts() -> Vec<String> {
     let posts = items.filter_map(|(path, item)| Some((path, item.get("post")?)));
     let keyed = |(path, post): (&String, &Value)| {
         let mut parameters = post["parameters"].as_array().into_iter().flatten();
-        assert!(parameters.any(|parameter| parameter["name"] == "Idempotency-Key"), "{path} takes no key");
+        assert!(parameters.any(|parameter| parameter["name"] == "Idempotency-Key"), "{path} accepts no idempotency key");
         path.clone()
     };
     posts.map(keyed).collect()
 }
 
-/// A request of a route that can be carried out once: its path, and its body. A new route needs a row.
+/// Returns the path and body of a request to this route that can take effect once. A new route needs a row here.
 async fn request(node: &Node, setup: &Setup, route: &str) -> (String, Value) {
     let post = async |path: &str, body: &Value| {
         let answer = node.client(&setup.client, "POST", path, body.clone()).await;
@@ -164,12 +165,12 @@ async fn request(node: &Node, setup: &Setup, route: &str) -> (String, Value) {
         "/webhooks/deliveries/{id}/retry" => {
             (failed_delivery(node, setup, post("/webhooks", &hook).await, &order).await, Value::Null)
         }
-        _ => panic!("{route} has no row: say what it takes"),
+        _ => panic!("{route} has no row here: add one with its path and body"),
     };
     (own.replace("{id}", &id.to_string()), body)
 }
 
-/// A delivery that has failed because its webhook was switched off, and can be tried again.
+/// Creates a delivery that failed because its webhook was switched off, and that can be retried.
 async fn failed_delivery(node: &Node, setup: &Setup, webhook: i64, order: &Value) -> i64 {
     let client = &setup.client;
     node.client(client, "POST", "/orders", order.clone()).await.data(201);
@@ -183,7 +184,7 @@ async fn failed_delivery(node: &Node, setup: &Setup, webhook: i64, order: &Value
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_at_once_over_two_nodes_are_one_on_every_route() {
+async fn a_hundred_equal_requests_to_two_nodes_have_one_effect_on_every_route() {
     let node = Node::sandbox().await;
     let other = node.beside(AMPLE_LIMITS.parse().unwrap()).await;
     let setup = node.setup().await;
@@ -205,7 +206,7 @@ async fn a_hundred_at_once_over_two_nodes_are_one_on_every_route() {
         }
         assert!(done.iter().all(|answer| answer.text == done[0].text), "{route}: one answer");
         let first = done.iter().filter(|answer| answer.header("idempotent-replayed").is_empty()).count();
-        assert_eq!(first, 1, "{route}: all others are replays");
+        assert_eq!(first, 1, "{route}: all other responses are replays");
         assert_eq!(node.head().await - head, effect, "{route}: one effect");
     }
 }
@@ -227,7 +228,7 @@ async fn a_webhooks_token_is_replayed_and_is_sealed_at_rest() {
     assert!(logged.iter().all(|data| !data.contains(&token) && !data.contains("example.com")));
 }
 
-/// As if what is remembered had been for so much longer.
+/// Makes the stored keys older by this interval.
 async fn age(node: &Node, by: &str) {
     let mut admin = node.options.connect().await.unwrap();
     sqlx::query("UPDATE idempotency_keys SET created_at = created_at - $1::text::interval")
@@ -259,7 +260,7 @@ async fn a_key_is_kept_for_24_hours_and_can_then_be_used_anew() {
 }
 
 #[tokio::test]
-async fn old_keys_are_deleted_wherever_they_are_and_no_others() {
+async fn only_expired_keys_are_deleted() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let body = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
@@ -289,7 +290,7 @@ async fn old_keys_are_deleted_wherever_they_are_and_no_others() {
 }
 
 #[tokio::test]
-async fn a_bad_key_guards_nothing_and_is_refused() {
+async fn an_invalid_key_is_refused_before_anything_happens() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let body = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1}).to_string();
@@ -306,7 +307,7 @@ async fn a_bad_key_guards_nothing_and_is_refused() {
 }
 
 #[tokio::test]
-async fn a_client_reference_is_used_once_for_ever() {
+async fn a_client_reference_can_be_used_only_once() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let client = &setup.client;

@@ -15,14 +15,14 @@ async fn put(node: &Node, product: &Value, content_type: &str, bytes: impl Into<
     node.send(request.header(CONTENT_TYPE, content_type).body(bytes.into())).await
 }
 
-/// The path of a URL below the client API.
+/// Returns the part of a URL's path below the client API.
 fn path(url: &Value) -> String {
     let url = url.as_str().unwrap();
     url.split_once("/api/v1").unwrap_or_else(|| panic!("{url}")).1.to_owned()
 }
 
 #[tokio::test]
-async fn an_image_is_kept_named_and_served_as_what_it_is() {
+async fn an_image_is_stored_and_served_with_its_actual_type() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let client = &setup.client;
@@ -33,7 +33,7 @@ async fn an_image_is_kept_named_and_served_as_what_it_is() {
 
     let mut urls = Vec::new();
     for (bytes, content_type) in [(PNG, "image/png"), (JPEG, "image/jpeg"), (WEBP, "image/webp")] {
-        // What it is called does not count.
+        // The declared media type is ignored.
         let set = put(&node, &id, "image/svg+xml", bytes).await.data(200);
         let image = node.client(client, "GET", &show, Value::Null).await.data(200);
         let expected = json!({
@@ -47,7 +47,7 @@ async fn an_image_is_kept_named_and_served_as_what_it_is() {
         assert_eq!((&product["image_url"], &product["updated_at"]), (&image["image_url"], &image["updated_at"]));
 
         let url = path(&image["image_url"]);
-        assert!(url.starts_with(&format!("{show}/")), "under the rule of product images: {url}");
+        assert!(url.starts_with(&format!("{show}/")), "the rule of product images applies: {url}");
         let response = node.by(client, "GET", &url).send().await.unwrap();
         let header = |name: &str| response.headers()[name].to_str().unwrap().to_owned();
         assert_eq!((response.status().as_u16(), header("content-type")), (200, content_type.to_owned()));
@@ -72,7 +72,7 @@ async fn an_image_is_kept_named_and_served_as_what_it_is() {
         }
         urls.push(url);
     }
-    // Another image has another URL, and the old one leads nowhere.
+    // A new image gets a new URL, and the old URL is gone.
     node.client(client, "GET", &urls[0], Value::Null).await.refused(404, "E_NOT_FOUND");
     node.send(node.request("GET", &format!("/api/v1{}", urls[2]))).await.refused(401, "E_UNAUTHORIZED");
 }
@@ -91,7 +91,7 @@ async fn the_log_holds_an_images_hash_and_not_its_bytes() {
     let expected = json!({"sha256": hex::encode(Sha256::digest(PNG)), "content_type": "image/png", "size": PNG.len()});
     assert_eq!(serde_json::from_str::<Value>(data).unwrap(), expected);
     assert!(metadata.contains("operator"), "{metadata}");
-    // The same again changes nothing; another one takes the place of what was forgotten long ago.
+    // The same image again changes nothing. Another image replaces one whose bytes are long gone.
     let head = node.head().await;
     put(&node, &id, "image/png", PNG).await.data(200);
     assert_eq!(node.head().await, head);
@@ -102,7 +102,7 @@ async fn the_log_holds_an_images_hash_and_not_its_bytes() {
 }
 
 #[tokio::test]
-async fn what_is_no_image_is_refused() {
+async fn files_that_are_not_images_are_refused() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let id = json!(setup.product_id);

@@ -1,4 +1,4 @@
-//! Rate limits and blocks, as clients meet them.
+//! Rate limits and IP blocks from a client's point of view.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ fn limits(text: &str) -> RateLimits {
     format!("{AMPLE_LIMITS},{text}").parse().unwrap()
 }
 
-/// `X-RateLimit-Limit` and `X-RateLimit-Remaining`, of an answer that has all three headers.
+/// Returns `X-RateLimit-Limit` and `X-RateLimit-Remaining` of a response that has all three rate limit headers.
 #[track_caller]
 fn quota(answer: &Answer) -> (u32, u32) {
     let number = |name: &str| answer.header(name).parse::<u32>().unwrap_or_else(|_| panic!("{name}: {}", answer.text));
@@ -28,7 +28,7 @@ fn has_no_quota(answer: &Answer) -> bool {
     ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"].iter().all(|name| answer.header(name).is_empty())
 }
 
-/// A 429 in its form; how long to wait, in seconds.
+/// Checks a 429 response in full. Returns its `Retry-After` in seconds.
 #[track_caller]
 fn limited(answer: &Answer, ceiling: u32, message: &str) -> u32 {
     assert_eq!(answer.status, 429, "{}", answer.text);
@@ -52,7 +52,7 @@ async fn login(node: &Node, ip: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn a_rule_counts_its_requests_whatever_they_are_answered_with() {
+async fn a_rule_counts_requests_whatever_their_response() {
     let node = Node::with_limits(limits("orders=4/60s,general=7/1h")).await;
     let setup = node.setup().await;
     let client = &setup.client;
@@ -72,7 +72,7 @@ async fn a_rule_counts_its_requests_whatever_they_are_answered_with() {
         let wait = limited(&refused, 4, "Too many order requests. Try again in 1 minute.");
         assert!((1..=60).contains(&wait), "{wait}");
     }
-    assert_eq!(node.head().await, head, "a refused request does nothing");
+    assert_eq!(node.head().await, head, "a refused request has no effect");
 
     for (left, (method, path, status)) in [
         ("GET", "/orders", 200),
@@ -89,12 +89,11 @@ async fn a_rule_counts_its_requests_whatever_they_are_answered_with() {
         let answer = node.client(client, method, path, Value::Null).await;
         assert_eq!((answer.status, quota(&answer)), (status, (7, left)), "{method} {path} {}", answer.text);
     }
-    // Another key of the account has a budget of its own.
+    // Another key of the account has its own budget.
     let second = node.credential(client.account_id).await;
     assert_eq!(quota(&node.client(&second, "POST", "/orders", body.clone()).await), (4, 3));
 
-    // A new window opens with the first request after the old one has closed; a refused request was
-    // not charged to it.
+    // The first request after the end of a window opens a new one. A refused request was not charged to it.
     sql(&node, "UPDATE rate_windows SET opened_at = opened_at - interval '60 s', closes_at = now() WHERE key LIKE 'orders %'")
         .await;
     assert_eq!(quota(&node.client(client, "POST", "/orders", body).await), (4, 3));
@@ -123,7 +122,7 @@ async fn images_draw_on_the_accounts_budget() {
 }
 
 #[tokio::test]
-async fn who_guesses_pays_with_the_address_and_not_with_the_key() {
+async fn failed_authentication_is_charged_to_the_address_and_not_to_the_key() {
     let node = Node::with_limits(limits("general=3/1h")).await;
     let client = node.account("Acme").await;
     let wrong = Client { secret: "0".repeat(64), ..client.clone() };
@@ -139,14 +138,14 @@ async fn who_guesses_pays_with_the_address_and_not_with_the_key() {
     limited(&from(&wrong, "192.0.2.1").await, 3, "Too many requests. Try again in 60 minutes.");
     assert_eq!(quota(&from(&wrong, "192.0.2.2").await), (3, 2), "another address");
     assert_eq!(quota(&from(&client, "192.0.2.1").await), (3, 2), "the key's own budget, from the same address");
-    // A revoked key is no key.
+    // A revoked key does not authenticate.
     node.operator("DELETE", &format!("/credentials/{}", client.credential_id), Value::Null).await.data(200);
     let revoked = from(&client, "192.0.2.3").await;
     assert_eq!((revoked.status, quota(&revoked)), (401, (3, 2)));
 }
 
 #[tokio::test]
-async fn what_no_rule_governs_carries_no_header() {
+async fn responses_without_a_rule_carry_no_rate_limit_headers() {
     let node = Node::start().await;
     for path in ["/healthz", "/readyz", "/metrics", "/docs", "/openapi.json", "/nowhere", "/admin/v1/accounts", "/api/v10"] {
         assert!(has_no_quota(&node.send(node.request("GET", path)).await), "{path}");
@@ -154,7 +153,7 @@ async fn what_no_rule_governs_carries_no_header() {
     assert!(has_no_quota(&node.operator("GET", "/accounts", Value::Null).await));
 }
 
-/// Of 150 requests that come to each of two nodes at once, exactly those pass that may.
+/// Two nodes each get 150 requests at once. Exactly as many pass as the limit allows.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_burst_over_two_nodes_passes_exactly_the_limit() {
     let node = Node::with_limits(limits("orders=100/60s")).await;
@@ -168,11 +167,11 @@ async fn a_burst_over_two_nodes_passes_exactly_the_limit() {
     let passed: Vec<&Answer> = answers.iter().filter(|answer| answer.status == 400).collect();
     assert_eq!(passed.len(), 100);
     let left: BTreeSet<u32> = passed.iter().map(|answer| quota(answer).1).collect();
-    assert_eq!(left, (0..100).collect(), "each was told another remainder");
+    assert_eq!(left, (0..100).collect(), "each response has a different remainder");
     for answer in answers.iter().filter(|answer| answer.status != 400) {
         limited(answer, 100, "Too many order requests. Try again in 1 minute.");
     }
-    // A node that starts now knows.
+    // A node that starts now knows the count.
     let restarted = other.beside(limits("orders=100/60s")).await;
     let refused = restarted.client(&client, "POST", "/orders", json!({})).await;
     limited(&refused, 100, "Too many order requests. Try again in 1 minute.");
@@ -182,7 +181,7 @@ async fn a_burst_over_two_nodes_passes_exactly_the_limit() {
 async fn nobody_passes_uncounted() {
     let node = Node::start().await;
     let client = node.account("Acme").await;
-    // The keys can be looked up, the counters cannot be written.
+    // The gate can look up the keys but cannot write the counters.
     sql(&node, "REVOKE INSERT ON rate_windows FROM ledger_runtime").await;
     for (method, path) in [("GET", "/orders"), ("POST", "/orders")] {
         let answer = node.client(&client, method, path, json!({})).await;
@@ -235,7 +234,7 @@ async fn one_login_too_many_blocks_the_address_everywhere() {
         }
         let operator = node.by_operator("GET", "/accounts").header("X-Forwarded-For", "192.0.2.1");
         node.send(operator).await.data(200);
-        // Others are not concerned.
+        // Other addresses are not affected.
         node.client(&client, "GET", "/orders", Value::Null).await.data(200);
     }
     let charged: i64 = sqlx::query_scalar("SELECT count(*) FROM rate_windows WHERE key = 'general ip 192.0.2.1'")
@@ -246,7 +245,7 @@ async fn one_login_too_many_blocks_the_address_everywhere() {
     let text = other.send(other.request("GET", "/metrics")).await.text;
     assert!(text.contains("ledger_rate_limited_total{rule=\"block\"} 16"), "{text}");
 
-    // It ends by itself, and the next one is another block.
+    // The block ends by itself, and the next one is a separate block.
     sql(&node, "UPDATE ip_blocks SET started_at = started_at - interval '15 min', ends_at = now() - interval '1 ms'").await;
     sql(&node, "UPDATE rate_windows SET closes_at = now() WHERE key LIKE 'login %'").await;
     for left in [4, 3, 2, 1, 0] {
@@ -275,7 +274,7 @@ async fn an_operator_lifts_a_block() {
     assert_eq!(kind, "IpBlockLifted");
     assert!(!data.contains("2001") && actor.contains("operator"), "{data} {actor}");
     for left in [1, 0] {
-        assert_eq!(quota(&login(&node, "2001:db8::1").await), (2, left), "its logins are counted anew");
+        assert_eq!(quota(&login(&node, "2001:db8::1").await), (2, left), "logins from the address are counted from zero");
     }
     for path in [path, "/ip-blocks/192.0.2.1", "/ip-blocks/nowhere"] {
         node.operator("DELETE", path, Value::Null).await.refused(404, "E_NOT_FOUND");
@@ -297,12 +296,12 @@ async fn refreshes_and_the_portal_have_limits_of_their_own() {
     }
     limited(&post("/auth/refresh").await, 2, "Too many token refreshes. Try again in 1 minute.");
     assert_ne!(post("/auth/login").await.status, 429, "no block");
-    assert_eq!(quota(&post("/client/api/api-keys").await), (1, 0), "nobody is signed in: the address pays");
+    assert_eq!(quota(&post("/client/api/api-keys").await), (1, 0), "no user is signed in, so the address is charged");
     limited(&post("/client/api/api-keys").await, 1, "Too many changes. Try again in 60 minutes.");
 }
 
 #[tokio::test]
-async fn a_user_pays_for_itself_and_for_images_with_the_account() {
+async fn a_users_requests_are_charged_to_the_user_and_images_to_the_account() {
     let node = Node::with_limits(limits("general=2/1h,images=2/60s,portal=2/1h")).await;
     let client = node.account("Acme").await;
     let (owner, viewer) = (node.user(client.account_id, "owner").await, node.user(client.account_id, "viewer").await);
@@ -314,7 +313,7 @@ async fn a_user_pays_for_itself_and_for_images_with_the_account() {
     limited(&get(&viewer.access_token, "/api/v1/orders").await, 2, "Too many requests. Try again in 60 minutes.");
     assert_eq!(quota(&get(&owner.access_token, "/api/v1/orders").await), (2, 1));
     assert_eq!(quota(&node.client(&client, "GET", "/orders", Value::Null).await), (2, 1));
-    // A token that does not count is nobody's: the address pays.
+    // An invalid token authenticates nobody, so the request is charged to the address.
     let stranger = get("nobody", "/api/v1/orders").await;
     assert_eq!((stranger.status, quota(&stranger)), (401, (2, 1)));
     for (token, left) in [(&viewer.access_token, 1), (&owner.access_token, 0)] {
@@ -340,7 +339,7 @@ async fn a_user_pays_for_itself_and_for_images_with_the_account() {
 }
 
 #[tokio::test]
-async fn what_is_over_is_deleted() {
+async fn expired_windows_and_blocks_are_deleted() {
     let node = Node::with_limits(limits("login=1/60s")).await;
     for ip in ["192.0.2.1", "192.0.2.2"] {
         login(&node, ip).await;

@@ -1,4 +1,4 @@
-//! Every event says who caused it, by which request, and what led to it.
+//! Event metadata: every event records its actor, its request and its cause.
 
 use rewards_ledger::delivery::replay::Replayer;
 use rewards_ledger::ledger::FIRST_SHARD;
@@ -30,12 +30,12 @@ async fn after(node: &Node, head: i64) -> Vec<Stored> {
 }
 
 #[tokio::test]
-async fn it_tells_actor_account_request_correlation_and_cause() {
+async fn an_event_records_actor_account_request_correlation_and_cause() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let client = &setup.client;
     let head = node.head().await;
-    // Of four units three are in stock; so the order is delivered partly, and then cancelled.
+    // Three of the four units are in stock, so the order is partially delivered and then cancelled.
     let body = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 4});
     let request = |path: &str, id: &str, key: &str, body: &Value| {
         let request = node.by(client, "POST", path).header("X-Request-ID", id).header("Idempotency-Key", key);
@@ -65,16 +65,17 @@ async fn it_tells_actor_account_request_correlation_and_cause() {
         assert_eq!(event.metadata["account_id"], client.account_id, "{event:?}");
         assert_eq!(event.id("correlation_id"), Some(placed), "{event:?}");
     }
-    // Each by the event before it in the order's story; money by what it was moved for.
+    // Each event is caused by the event before it in the order's history. A movement of money is caused by the event
+    // that it pays for.
     let causes: Vec<Option<usize>> = events
         .iter()
         .map(|e| e.id("causation_id").map(|cause| events.iter().position(|e| e.event_id == cause).unwrap()))
         .collect();
     assert_eq!(causes[..4], [None, Some(0), Some(0), Some(2)]);
-    assert_eq!(causes[6], Some(5), "the refund by its cancellation");
+    assert_eq!(causes[6], Some(5), "the cancellation causes the refund");
     assert!(causes[1..].iter().zip(1..).all(|(cause, at)| cause.is_some_and(|cause| cause < at)), "{causes:?}");
 
-    // Hashed, and of the scope too: the same key on another path is another hash.
+    // The key is hashed together with its scope, so the same key on another path has another hash.
     let hash = |n: usize| events[n].metadata["idempotency_key_hash"].as_str().unwrap_or_default().to_owned();
     assert_eq!((hash(0).len(), hash(0)), (64, hash(1)));
     assert_eq!((hash(5).len(), hash(5)), (64, hash(6)));
@@ -83,7 +84,7 @@ async fn it_tells_actor_account_request_correlation_and_cause() {
 }
 
 #[tokio::test]
-async fn a_payouts_story_begins_with_its_request() {
+async fn the_history_of_a_payout_begins_with_its_request() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let person =
@@ -115,7 +116,8 @@ async fn a_payouts_story_begins_with_its_request() {
     }
 }
 
-/// The types of the events after a position, each with which of them caused it. All are of one story.
+/// Returns the types of the events after a position, each with the index of its cause. All of them share one
+/// correlation id.
 async fn story(node: &Node, head: i64) -> Vec<(String, Option<usize>)> {
     let events = after(node, head).await;
     for event in &events {
@@ -130,7 +132,7 @@ fn told(story: &[(&str, Option<usize>)]) -> Vec<(String, Option<usize>)> {
 }
 
 #[tokio::test]
-async fn what_one_command_brings_about_is_one_story() {
+async fn all_effects_of_one_command_share_one_correlation_id() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let client = &setup.client;
@@ -153,7 +155,7 @@ async fn what_one_command_brings_about_is_one_story() {
 }
 
 #[tokio::test]
-async fn a_replays_story_begins_with_its_request() {
+async fn the_history_of_a_replay_begins_with_its_request() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let hook = json!({"name": "a", "url": "https://example.com/hook", "events": ["order.created"]});
@@ -178,7 +180,7 @@ async fn a_replays_story_begins_with_its_request() {
 }
 
 #[tokio::test]
-async fn no_event_is_without_it() {
+async fn every_event_has_complete_metadata() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let hook = json!({"name": "a", "url": "https://example.com/hook", "events": ["order.created"]});
@@ -194,7 +196,7 @@ async fn no_event_is_without_it() {
         assert_eq!(event.metadata["actor"], actor, "{event:?}");
         assert!(!event.metadata["request_id"].as_str().unwrap().is_empty(), "{event:?}");
         assert!(event.id("correlation_id").is_some(), "{event:?}");
-        // The catalogue is nobody's.
+        // Events of the catalogue belong to no account.
         let is_catalogue = event.r#type.starts_with("Product") || event.r#type == "VoucherStockLoaded";
         let account = if is_catalogue { Value::Null } else { json!(setup.client.account_id) };
         assert_eq!(event.metadata["account_id"], account, "{event:?}");

@@ -1,4 +1,4 @@
-//! What `/metrics` tells.
+//! The metrics at `/metrics`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -45,14 +45,14 @@ const NAMES: [&str; 27] = [
 ];
 
 #[tokio::test]
-async fn what_is_counted_and_what_waits() {
+async fn metrics_show_counters_and_backlogs() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let order = |denomination| json!({"product_id": setup.product_id, "denomination": denomination, "quantity": 1});
     node.client(&setup.client, "POST", "/orders", order(10)).await.data(201);
     let waiting = node.client(&setup.client, "POST", "/orders", order(25)).await.data(201);
     node.fulfil(waiting["id"].as_i64().unwrap()).await;
-    // Three states of which one is due now.
+    // Three delivery states, one of which is due now.
     sqlx::raw_sql(
         "INSERT INTO delivery_state (shard_id, delivery_id, webhook_id, event_type, next_attempt_at, leased_until)
          SELECT 1, id, 1, 'order.created', next_attempt_at, leased_until FROM (VALUES
@@ -81,8 +81,8 @@ async fn what_is_counted_and_what_waits() {
             .map(|projection| format!(r#"ledger_projection_lag_{what}{{projection="{projection}",shard="1"}}"#))
     });
     let lags = lags.as_flattened();
-    // What is shown was looked at a moment ago.
-    until("they have caught up", async || {
+    // The gauges are sampled, so the values shown may be a moment old.
+    until("all projections have caught up", async || {
         let text = node.send(node.request("GET", "/metrics")).await.text;
         let shown: Vec<f64> = text
             .lines()
@@ -94,14 +94,14 @@ async fn what_is_counted_and_what_waits() {
     .await;
 }
 
-/// Every name of a metric in a text.
+/// Returns every metric name in a text.
 fn names(text: &str) -> BTreeSet<&str> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     words.filter(|word| word.starts_with("ledger_")).collect()
 }
 
 #[tokio::test]
-async fn the_alerts_and_the_dashboard_ask_for_what_there_is() {
+async fn alerts_and_the_dashboard_query_existing_metrics() {
     let node = Node::start().await;
     let setup = node.setup().await;
     node.client(&setup.client, "GET", "/orders", Value::Null).await.data(200);
@@ -129,7 +129,7 @@ async fn the_alerts_and_the_dashboard_ask_for_what_there_is() {
     }
 }
 
-/// The values of what counts.
+/// Returns the values of these counters and gauges.
 pub async fn counted<const N: usize>(node: &Node, names: [&str; N]) -> [f64; N] {
     let text = node.send(node.request("GET", "/metrics")).await.text;
     names.map(|name| {
@@ -139,7 +139,7 @@ pub async fn counted<const N: usize>(node: &Node, names: [&str; N]) -> [f64; N] 
 }
 
 #[tokio::test]
-async fn every_count_counts_what_happened() {
+async fn every_counter_counts_what_happened() {
     let node = Node::start().await;
     let (receiver, _arrived) = receiver(|r| Answer::Status(if r.path == "/good" { 200 } else { 500 })).await;
     let setup = node.setup().await;
@@ -162,7 +162,7 @@ async fn every_count_counts_what_happened() {
         "ledger_http_request_seconds_count ",
     ];
     let before = counted(&node, names).await;
-    assert_eq!(before[1], node.head().await as f64, "all of them");
+    assert_eq!(before[1], node.head().await as f64, "every event in the log is counted");
     for _ in 0..3 {
         let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
         node.client(&setup.client, "POST", "/orders", order).await.data(201);
@@ -172,7 +172,7 @@ async fn every_count_counts_what_happened() {
     assert_eq!(worker.once().await.unwrap().claimed, 6);
     let after = counted(&node, names).await;
     let grown: Vec<f64> = after.iter().zip(before).map(|(after, before)| after - before).collect();
-    // Three orders, each an event of its own and a debit, one after the other; each told to two.
+    // Three orders one after the other, each with its own event and a debit, and each sent to two webhooks.
     assert_eq!(grown[..5], [3.0, 6.0, 3.0, 3.0, 3.0]);
     assert!(grown[5] > 0.0, "{grown:?}");
     assert_eq!(grown[6..10], [6.0, 6.0, 3.0, 3.0]);
@@ -180,7 +180,7 @@ async fn every_count_counts_what_happened() {
 }
 
 #[tokio::test]
-async fn what_waits_for_the_head_stands_in_the_queue() {
+async fn commands_behind_one_that_waits_for_the_head_count_as_queued() {
     let node = Node::start().await;
     let mut holder = node.admin().await;
     sqlx::raw_sql("BEGIN; SELECT position FROM log_head FOR UPDATE").execute(&mut holder).await.unwrap();
@@ -189,9 +189,9 @@ async fn what_waits_for_the_head_stands_in_the_queue() {
         node.ledger.enqueue(FIRST_SHARD, Command::CreateAccount { name: name.to_owned() }, origin, None).unwrap()
     };
     let mut waiting = vec![put("first")];
-    // It is taken up, and waits for the head.
+    // The writer takes the command and waits for the head.
     let depth = [r#"ledger_writer_queue_depth{shard="1"}"#];
-    until("it is taken up", async || counted(&node, depth).await == [0.0]).await;
+    until("the writer takes the command", async || counted(&node, depth).await == [0.0]).await;
     waiting.extend((0..5).map(|n| put(&n.to_string())));
     assert_eq!(counted(&node, depth).await, [5.0]);
     sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();

@@ -1,4 +1,4 @@
-//! The HTTP interface.
+//! Tests of the HTTP API.
 
 mod access;
 mod access_log;

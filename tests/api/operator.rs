@@ -1,4 +1,4 @@
-//! The operators' side.
+//! The operator API.
 
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ async fn accounts_wallets_and_funding() {
 }
 
 #[tokio::test]
-async fn the_catalogue_is_kept() {
+async fn operators_maintain_the_catalogue() {
     let node = Node::start().await;
     let parent = node.operator("POST", "/categories", json!({"name": "All"})).await.data(201);
     let child = json!({"name": "Games", "parent_id": parent["id"]});
@@ -149,7 +149,7 @@ async fn stock_is_loaded_as_json_and_as_csv() {
 }
 
 #[tokio::test]
-async fn any_accounts_orders_are_found_and_cancelled() {
+async fn orders_of_any_account_are_found_and_cancelled() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let body = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1, "metadata": {"a": 1}});
@@ -158,7 +158,7 @@ async fn any_accounts_orders_are_found_and_cancelled() {
     let mut expected = order.clone();
     expected["account_id"] = json!(setup.client.account_id);
     let mut shown = expected.clone();
-    shown["as_of_position"] = Value::Null; // as it is now
+    shown["as_of_position"] = Value::Null; // the current state has no position
     assert_eq!(node.operator("GET", &path, Value::Null).await.data(200), shown);
     let listed = node.operator("GET", "/orders?limit=1", Value::Null).await;
     assert_eq!(listed.header("x-total-count"), "1");

@@ -1,4 +1,4 @@
-//! Orders, products, wallets and transactions, from end to end.
+//! Orders, products, wallets and transactions, end to end.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ async fn an_order_is_placed_delivered_and_its_codes_are_read() {
     );
     let request = node.by(client, "POST", "/orders").header("Content-Type", "application/json").body(body);
     let answer = node.send(request).await;
-    // As it was written, but for the order of its names.
+    // Metadata comes back as it was written, except for the order of its names.
     assert!(answer.text.contains(r#""metadata":{"a":{"deep":[1,null,"é"]},"z":1.10}"#), "{}", answer.text);
     let placed = answer.data(201);
     let id = placed["id"].as_i64().unwrap();
@@ -39,7 +39,7 @@ async fn an_order_is_placed_delivered_and_its_codes_are_read() {
 
     let path = format!("/orders/{id}");
     let found = node.client(client, "GET", &path, Value::Null).await;
-    assert_eq!(found.text, answer.text, "a read shows the same bytes");
+    assert_eq!(found.text, answer.text, "the metadata is read back with the same bytes");
     let empty = node.client(client, "GET", &format!("{path}/vouchers"), Value::Null).await.data(200);
     assert_eq!(empty, json!({"vouchers": []}));
 
@@ -61,7 +61,7 @@ async fn an_order_is_placed_delivered_and_its_codes_are_read() {
         "voucher_reference_number": reference, "card_number": "card-1", "pin": "1234", "claim_url": null, "expires_on": null
     });
     assert_eq!(first, &expected);
-    assert_eq!(node.head().await, head + 1, "the read is in the log");
+    assert_eq!(node.head().await, head + 1, "the read of the codes is in the log");
 
     node.client(client, "POST", &format!("{path}/cancel"), Value::Null).await.refused(409, "E_ORDER_NOT_CANCELLABLE");
     node.client(client, "GET", "/orders/888888", Value::Null).await.refused(404, "E_NOT_FOUND");
@@ -88,7 +88,7 @@ async fn a_cancelled_order_is_refunded() {
     }
     assert_eq!(node.client(client, "GET", &format!("/orders/{id}"), Value::Null).await.data(200), cancelled);
     let vouchers = node.client(client, "GET", &format!("/orders/{id}/vouchers"), Value::Null).await.data(200);
-    assert_eq!(vouchers["vouchers"].as_array().unwrap().len(), 3, "what was delivered stays valid");
+    assert_eq!(vouchers["vouchers"].as_array().unwrap().len(), 3, "delivered vouchers stay valid");
 
     let wallets = node.client(client, "GET", "/wallets", Value::Null).await;
     assert_eq!((wallets.header("x-page"), wallets.header("x-total-count")), ("1", "1"));
@@ -174,7 +174,7 @@ async fn orders_are_listed_in_pages_and_found_by_filters() {
 }
 
 #[tokio::test]
-async fn an_order_that_cannot_be_is_refused_and_leaves_no_trace() {
+async fn an_invalid_order_is_refused_and_leaves_no_trace() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let client = &setup.client;
@@ -201,13 +201,13 @@ async fn an_order_that_cannot_be_is_refused_and_leaves_no_trace() {
     node.keyed(&poor, "/orders", "k", &body).await.refused(402, "E_INSUFFICIENT_BALANCE");
     assert_eq!(node.head().await, head);
 
-    // A refusal is not kept: after funding, the same key works.
+    // A refusal is not stored under the key: after funding, the same key works.
     node.operator("POST", &format!("/wallets/{wallet}/fund"), json!({"amount": "10.00", "reference": "late"})).await.data(201);
     node.keyed(&poor, "/orders", "k", &body).await.data(201);
 }
 
 #[tokio::test]
-async fn what_a_wallet_has_no_room_for_is_not_refunded() {
+async fn a_refund_that_would_overflow_the_wallet_is_refused() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});

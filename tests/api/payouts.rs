@@ -25,7 +25,7 @@ async fn balance(node: &Node, setup: &Setup) -> Value {
 }
 
 #[tokio::test]
-async fn a_beneficiary_is_kept_and_its_account_number_never_shown() {
+async fn the_account_number_of_a_beneficiary_is_never_shown() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let client = &setup.client;
@@ -49,7 +49,7 @@ async fn a_beneficiary_is_kept_and_its_account_number_never_shown() {
     assert_eq!(listed.header("x-total-count"), "2");
     assert_eq!(listed.data(200), json!({"beneficiaries": [phone, view]}));
 
-    // Another account's is nobody's.
+    // A beneficiary of another account is not found.
     let other = node.account("Other").await;
     for method in ["GET", "DELETE"] {
         node.client(&other, method, &path, Value::Null).await.refused(404, "E_NOT_FOUND");
@@ -70,7 +70,7 @@ async fn a_beneficiary_is_kept_and_its_account_number_never_shown() {
 }
 
 #[tokio::test]
-async fn what_is_erased_is_shown_as_nothing_and_breaks_nothing() {
+async fn erased_data_is_shown_as_null_and_breaks_nothing() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let to = beneficiary(&node, &setup).await;
@@ -163,7 +163,7 @@ async fn a_payout_debits_the_wallet_and_a_cancelled_one_refunds_it() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_paid_out_is_refused_and_does_nothing() {
+async fn an_invalid_payout_is_refused_and_has_no_effect() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let client = &setup.client;
@@ -209,7 +209,7 @@ async fn what_cannot_be_paid_out_is_refused_and_does_nothing() {
 }
 
 #[tokio::test]
-async fn a_reference_is_used_once_for_ever() {
+async fn a_payout_reference_can_be_used_only_once() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let to = beneficiary(&node, &setup).await;
@@ -228,7 +228,7 @@ async fn a_reference_is_used_once_for_ever() {
         node.client(&setup.client, "POST", "/payouts", other).await.refused(409, "E_DUPLICATE_REFERENCE");
     }
     node.operator("PUT", &format!("/payouts/{id}"), json!({"status": "FAILED", "failure_reason": "closed"})).await.data(200);
-    // What has become of it is told, and it is not made again.
+    // The response shows the payout's outcome, and no second payout is made.
     let later = node.client(&setup.client, "POST", "/payouts", body.clone()).await.data(200);
     assert_eq!((&later["id"], &later["status"], &later["failure_reason"]), (&id, &json!("FAILED"), &json!("closed")));
     let other = node.setup().await;
@@ -239,7 +239,7 @@ async fn a_reference_is_used_once_for_ever() {
 }
 
 #[tokio::test]
-async fn one_idempotency_key_is_one_payout() {
+async fn an_idempotency_key_makes_one_payout() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let to = beneficiary(&node, &setup).await;
@@ -249,7 +249,7 @@ async fn one_idempotency_key_is_one_payout() {
     assert_eq!(answers.iter().filter(|answer| answer.header("idempotent-replayed").is_empty()).count(), 1);
     assert_eq!(node.head().await, head + 2);
     node.keyed(&setup.client, "/payouts", "same", &payout(&setup, to, "11.00")).await.refused(422, "E_IDEMPOTENCY_KEY_REUSED");
-    // A refusal had no effect, and works once there is money.
+    // A refusal has no effect and is not stored, so the key works once there is money.
     let much = payout(&setup, to, "1000.00");
     node.keyed(&setup.client, "/payouts", "much", &much).await.refused(402, "E_INSUFFICIENT_BALANCE");
     let funding = json!({"amount": "10.00", "reference": "more"});
@@ -259,7 +259,7 @@ async fn one_idempotency_key_is_one_payout() {
 }
 
 #[tokio::test]
-async fn operators_settle_what_is_pending() {
+async fn operators_settle_pending_payouts() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let to = beneficiary(&node, &setup).await;
@@ -280,7 +280,7 @@ async fn operators_settle_what_is_pending() {
     node.client(&setup.client, "POST", &format!("/payouts/{cancelled}/cancel"), Value::Null).await.data(200);
     assert_eq!(balance(&node, &setup).await, "990.00");
 
-    // The same again is the same; anything else is late.
+    // Settling again with the same outcome changes nothing, and any other outcome is too late.
     let head = node.head().await;
     assert_eq!(settle(failed, reason).await.data(200), view);
     settle(paid, json!({"status": "PAID"})).await.data(200);
@@ -335,7 +335,7 @@ async fn operators_settle_what_is_pending() {
 }
 
 #[tokio::test]
-async fn without_a_sandbox_there_is_no_such_path() {
+async fn the_sandbox_path_exists_only_in_a_sandbox() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let path = format!("/sandbox/wallets/{}/fund", setup.wallet_id);

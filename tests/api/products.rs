@@ -1,11 +1,11 @@
-//! What can be ordered.
+//! The product catalogue.
 
 use serde_json::{Value, json};
 
 use crate::support::node::{Node, product};
 
 #[tokio::test]
-async fn whoever_keeps_a_copy_learns_what_was_switched_off() {
+async fn a_client_with_a_copy_of_the_catalogue_learns_of_deactivated_products() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let list = async |query: &str| {
@@ -23,9 +23,9 @@ async fn whoever_keeps_a_copy_learns_what_was_switched_off() {
     assert_eq!(list("?updated_since=2999-01-01T00:00:00Z").await, []);
 }
 
-/// A list sends texts as they are stored, unread: that must not show.
+/// A list copies stored texts into the response without parsing them. The response must not differ because of that.
 #[tokio::test]
-async fn a_list_has_the_bytes_of_what_is_found_alone() {
+async fn a_product_has_the_same_bytes_in_a_list_and_alone() {
     let node = Node::start().await;
     let client = node.account("Acme").await;
     let mut full = product("Karte \"Gold\"");

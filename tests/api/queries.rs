@@ -1,4 +1,4 @@
-//! Query parameters that an operation does not have are refused, as unknown fields of a body are.
+//! Unknown query parameters are refused, like unknown fields of a body.
 
 use rewards_ledger::access::Role;
 use rewards_ledger::api;
@@ -10,7 +10,7 @@ use crate::support::node::Node;
 
 const UNKNOWN: &str = "is not a known parameter";
 
-/// The names of the query parameters of a route, as its document has them.
+/// Returns the names of a route's query parameters, as its OpenAPI document lists them.
 fn known(route: &str) -> Vec<String> {
     let (method, path) = route.split_once(' ').unwrap();
     let documents = api::documents().into_iter().map(|(_, text)| serde_json::from_str::<Value>(&text).unwrap());
@@ -37,7 +37,7 @@ async fn every_operation_refuses_unknown_query_parameters_by_name_and_takes_its_
         };
         let (path, mut body) = (row.path(&world.things), row.body(&world.things));
         if body.is_null() && row.route.starts_with("POST /auth/") {
-            body = json!({}); // what is not JSON is refused before everything else there
+            body = json!({}); // a body that is not JSON is refused before anything else there
         }
         let ask = async |query: &str| call(&node, &caller, row.method(), &format!("{path}?{query}"), body.clone()).await;
 
@@ -56,12 +56,13 @@ async fn every_operation_refuses_unknown_query_parameters_by_name_and_takes_its_
         let answer = ask(&format!("{}&surplus=1", query.join("&"))).await;
         assert_eq!(answer.refused(400, "E_VALIDATION_FAILURE")["messages"], json!({"surplus": [UNKNOWN]}), "{}", row.route);
     }
-    assert_eq!(node.head().await, head, "what was refused did nothing");
+    assert_eq!(node.head().await, head, "refused requests have no effect");
 }
 
-/// Who may not call an operation learns nothing of its parameters, and a refused request is charged like any other.
+/// A caller without permission learns nothing about an operation's parameters. A refused request is charged like any
+/// other.
 #[tokio::test]
-async fn who_is_calling_comes_before_what_is_asked() {
+async fn the_caller_is_checked_before_the_query_parameters() {
     let node = Node::sandbox().await;
     let world = world(&node).await;
     let viewer = &world.users[0];
@@ -84,7 +85,7 @@ async fn who_is_calling_comes_before_what_is_asked() {
 }
 
 #[tokio::test]
-async fn unknown_paths_and_methods_stay_what_they_are() {
+async fn unknown_paths_and_methods_get_the_usual_errors() {
     let node = Node::start().await;
     let client = node.account("Acme").await;
     node.client(&client, "GET", "/nowhere?surplus=1", Value::Null).await.refused(404, "E_NOT_FOUND");
@@ -93,5 +94,5 @@ async fn unknown_paths_and_methods_stay_what_they_are() {
     let answer = node.client(&client, "GET", &format!("/orders?{}=1", "x".repeat(5_000)), Value::Null).await;
     let error = answer.refused(400, "E_VALIDATION_FAILURE");
     let name = error["messages"].as_object().unwrap().keys().next().unwrap();
-    assert_eq!(name.len(), 100, "a long name is cut");
+    assert_eq!(name.len(), 100, "a long name is truncated");
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::node::Node;
 
 #[tokio::test]
-async fn reference_data_may_be_kept_for_a_day() {
+async fn reference_data_may_be_cached_for_a_day() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let parent = node.operator("POST", "/categories", json!({"name": "Travel"})).await.data(201);
@@ -43,7 +43,7 @@ async fn reference_data_may_be_kept_for_a_day() {
 }
 
 #[tokio::test]
-async fn what_is_listed_can_be_used_and_other_codes_cannot() {
+async fn listed_codes_are_accepted_and_other_codes_are_refused() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let currencies = node.client(&setup.client, "GET", "/currencies", Value::Null).await.data(200);

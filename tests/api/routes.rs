@@ -1,8 +1,8 @@
-//! Every route of both documents, and who may call it.
+//! Every route of both OpenAPI documents, with its permitted callers.
 //!
-//! A new route needs one row in [`table`], or the first test fails: `read` for what changes
-//! nothing, `change` with a body that would do, `of_operators` for `/admin/v1`. A new kind of
-//! thing in a path (`/things/{id}`) needs an id in [`things`].
+//! A new route needs one row in [`table`]; without it, the first test fails. Use `read` for a route that changes
+//! nothing, `change` with a valid body for one that does, and `of_operators` for `/admin/v1`. A new kind of thing in
+//! a path (`/things/{id}`) needs an id in [`things`].
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,21 +12,21 @@ use serde_json::{Value, json};
 
 use crate::support::node::{Client, Node, User};
 
-/// Who may call a route.
+/// Callers that a route accepts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Who {
     Anyone,
-    /// API keys, and users from this role on.
+    /// API keys, and users with at least this role.
     Client(&'static str),
-    /// Users from this role on, by token or cookie.
+    /// Users with at least this role, by token or cookie.
     Portal(&'static str),
-    /// Operators of these roles.
+    /// Operators with one of these roles.
     Operators(&'static [Role]),
 }
 
 pub const LOGOUT: &str = "POST /auth/logout";
 
-/// Roles of users, each with what those before it may.
+/// Roles of users. Each role includes the permissions of the ones before it.
 pub const USER_ROLES: [&str; 3] = ["viewer", "operator", "owner"];
 const ANY: Who = Who::Operators(&[Role::Admin, Role::Finance, Role::Auditor]);
 const AUDITOR: Who = Who::Operators(&[Role::Admin, Role::Auditor]);
@@ -36,12 +36,12 @@ const ADMIN: Who = Who::Operators(&[Role::Admin]);
 pub type Body = fn(&Things) -> Value;
 
 pub struct Row {
-    /// Method and path, as in the document.
+    /// Method and path, as in the OpenAPI document.
     pub route: &'static str,
     pub who: Who,
-    /// Of a change: a body that would do.
+    /// A valid body, for a route that changes something.
     pub change: Option<Body>,
-    /// What it shows, or its path names, belongs to no account.
+    /// True if no account owns the resource that the path names or the response shows.
     pub is_shared: bool,
 }
 
@@ -53,7 +53,7 @@ fn change(route: &'static str, who: Who, body: Body) -> Row {
     Row { change: Some(body), ..read(route, who) }
 }
 
-/// What operators do is bound to no account, suspended or not.
+/// Operators' routes do not depend on an account or its suspension.
 fn of_operators(route: &'static str, who: Who) -> Row {
     Row { is_shared: true, ..read(route, who) }
 }
@@ -188,13 +188,13 @@ fn payout(things: &Things) -> Value {
     json!({"beneficiary_id": things["beneficiaries"], "wallet_id": things["wallets"], "amount": "1.00"})
 }
 
-/// Ids of what an account has, by the segment of a path that they follow.
+/// Ids of an account's resources, keyed by the path segment that they follow.
 pub type Things = HashMap<&'static str, i64>;
 
-/// An account with something of everything, and who acts for it.
+/// An account with one resource of each kind, and the callers that act for it.
 pub struct World {
     pub key: Client,
-    /// A viewer, an operator and an owner.
+    /// A viewer, an operator and an owner, in this order.
     pub users: Vec<User>,
     pub things: Things,
 }
@@ -233,10 +233,10 @@ pub async fn world(node: &Node) -> World {
     World { key, users, things }
 }
 
-/// An id that nothing has.
+/// An id that no resource has.
 pub const NOTHING: i64 = 999_999_999;
 
-/// A document's path, with the ids of these things.
+/// Fills these ids into a path of the OpenAPI document.
 pub fn path(route: &str, things: &Things) -> String {
     let mut path = String::new();
     let mut before = "";
@@ -255,7 +255,7 @@ impl Row {
         self.route.split_once(' ').unwrap().0
     }
 
-    /// The path, with the ids of these things.
+    /// Returns the route's path with these ids.
     pub fn path(&self, things: &Things) -> String {
         path(self.route.split_once(' ').unwrap().1, things)
     }
@@ -264,7 +264,7 @@ impl Row {
         self.change.map_or(Value::Null, |body| body(things))
     }
 
-    /// Whether its path names one of the account's things that [`world`] has made.
+    /// Returns true if the path names a resource of the account that [`world`] has created.
     pub fn names(&self, things: &Things) -> bool {
         !self.is_shared && self.route.contains('{') && !self.path(things).contains(&NOTHING.to_string())
     }
@@ -283,5 +283,5 @@ fn the_table_has_every_route_and_no_other() {
     assert_eq!(rows.len(), table().len(), "a route has two rows");
     let missing: Vec<_> = routes.difference(&rows).collect();
     let unknown: Vec<_> = rows.difference(&routes).collect();
-    assert!(missing.is_empty() && unknown.is_empty(), "without a row: {missing:#?}\nrows of no route: {unknown:#?}");
+    assert!(missing.is_empty() && unknown.is_empty(), "routes without a row: {missing:#?}\nrows without a route: {unknown:#?}");
 }

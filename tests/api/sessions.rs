@@ -1,4 +1,4 @@
-//! Users of accounts: logging in, tokens, the portal, and what ends a session.
+//! Users of accounts: logins, tokens, the portal, and the end of sessions.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use rewards_ledger::access::seal::Private;
@@ -21,7 +21,7 @@ async fn refresh(node: &Node, token: &str) -> Answer {
     node.anyone("POST", "/auth/refresh", json!({"refresh_token": token})).await
 }
 
-/// An account with a user.
+/// Starts a node with an account and one user with this role.
 async fn with_user(role: &str) -> (Node, User) {
     let node = Node::start().await;
     let client = node.account("Acme").await;
@@ -60,7 +60,7 @@ async fn a_login_gives_tokens_and_a_portal_cookie() {
 }
 
 #[tokio::test]
-async fn an_unknown_email_and_a_wrong_password_are_told_apart_to_nobody() {
+async fn an_unknown_email_and_a_wrong_password_get_the_same_answer() {
     let (node, user) = with_user("owner").await;
     let mut texts = vec![];
     for email in [user.email.as_str(), "nobody@example.com", &user.email, "no address"] {
@@ -71,18 +71,19 @@ async fn an_unknown_email_and_a_wrong_password_are_told_apart_to_nobody() {
     }
     texts.dedup();
     assert_eq!(texts.len(), 1, "{texts:?}");
-    // That the work is the same, too, is the test of `access::passwords`: a time proves nothing here.
+    // A test of `access::passwords` proves that both cases do the same work. Measured times would prove nothing here.
 }
 
-/// Nobody is answered before the password was worked on: where that cannot be, all are refused alike.
+/// No login is answered before its password is hashed. When the hashing queue is full, all logins are refused alike.
 #[tokio::test]
-async fn a_login_that_cannot_be_worked_on_is_refused_whoever_it_is() {
+async fn a_login_that_finds_the_hashing_queue_full_is_refused_for_everyone() {
     let (node, user) = with_user("owner").await;
     let passwords = node.sessions.passwords();
     let work = || Box::pin(passwords.verify(Lane::Source([127, 0, 0, 1].into()), Private::new("x"), None));
     let mut first = work();
     assert!(futures::poll!(&mut first).is_pending());
-    // Who waits and is not looked after keeps its place, and the turn that it is given when the first one is done.
+    // A waiting verification that is not polled keeps its place in the queue, and its turn when the first one
+    // finishes.
     let mut waiting = vec![];
     let mut next = work();
     while futures::poll!(&mut next).is_pending() {
@@ -114,7 +115,7 @@ async fn a_refresh_token_counts_once_and_a_second_use_ends_the_session() {
     orders(&user.access_token).await.data(200);
 
     refresh(&node, &user.refresh_token).await.refused(401, "E_INVALID_TOKEN");
-    // Who has the new one may be the thief.
+    // The holder of the new token may be the thief, so it is refused as well.
     refresh(&node, second["refresh_token"].as_str().unwrap()).await.refused(401, "E_INVALID_TOKEN");
     for token in [second["access_token"].as_str().unwrap(), &user.access_token] {
         orders(token).await.refused(401, "E_INVALID_TOKEN");
@@ -124,13 +125,13 @@ async fn a_refresh_token_counts_once_and_a_second_use_ends_the_session() {
         let answer = refresh(&node, token).await;
         assert!(matches!(answer.status, 400 | 401), "{}", answer.text);
     }
-    // Another session of the same user goes on.
+    // Another session of the same user continues.
     let (granted, _) = node.sessions.log_in(&user.email, Private::new(PASSWORD), [127, 0, 0, 1].into()).await.unwrap();
     refresh(&node, granted.refresh_token.expose()).await.data(200);
 }
 
 #[tokio::test]
-async fn of_concurrent_refreshes_with_one_token_at_most_one_succeeds() {
+async fn at_most_one_of_concurrent_refreshes_with_one_token_succeeds() {
     let (node, user) = with_user("viewer").await;
     let other = node.beside(AMPLE_LIMITS.parse().unwrap()).await;
     let answers = futures::future::join_all((0..8).map(|n| {
@@ -145,10 +146,9 @@ async fn of_concurrent_refreshes_with_one_token_at_most_one_succeeds() {
     refresh(&node, next["refresh_token"].as_str().unwrap()).await.refused(401, "E_INVALID_TOKEN");
 }
 
-/// What a kill between any two lines leaves: before the commit, a token that is still good; after
-/// it, one that was used.
+/// Interrupts a refresh as a kill would. Before the commit the token is still valid; after it, the token is used.
 #[tokio::test]
-async fn a_refresh_that_broke_off_before_its_commit_did_not_happen() {
+async fn a_refresh_interrupted_before_its_commit_has_no_effect() {
     let (node, user) = with_user("viewer").await;
     let mut killed = node.options.connect().await.unwrap();
     sqlx::raw_sql("BEGIN; UPDATE vault.refresh_tokens SET used_at = now()").execute(&mut killed).await.unwrap();
@@ -177,7 +177,7 @@ async fn a_logout_ends_tokens_and_cookie_on_every_node() {
 }
 
 #[tokio::test]
-async fn whatever_ends_counts_on_the_very_next_request_on_another_node() {
+async fn every_revocation_applies_to_the_next_request_on_another_node() {
     let node = Node::start().await;
     let other = node.beside(AMPLE_LIMITS.parse().unwrap()).await;
     let client = node.account("Acme").await;
@@ -198,7 +198,7 @@ async fn whatever_ends_counts_on_the_very_next_request_on_another_node() {
     node.bearer(&owner.access_token, "DELETE", &key, Value::Null).await.data(200);
     other.client(&client, "GET", "/orders", Value::Null).await.refused(401, "E_UNAUTHORIZED");
 
-    // What the writer remembers of the account is no excuse, either.
+    // The account's state in the writer's cache does not let the order pass either.
     let setup = node.setup().await;
     let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
     other.client(&setup.client, "POST", "/orders", order.clone()).await.data(201);
@@ -228,7 +228,8 @@ async fn tokens_cookies_and_sessions_end_by_the_databases_clock() {
     }
 
     let age = async |sql: &'static str| _ = sqlx::query(sql).execute(node.ledger.pool()).await.unwrap();
-    // Without MACs, as an earlier release leaves them: a changed row with one would be refused for that.
+    // Remove the MACs, as an earlier release leaves the rows. A changed row with a MAC would be refused for that
+    // reason.
     age("DELETE FROM vault.session_macs").await;
     age("DELETE FROM vault.refresh_token_macs").await;
     age("UPDATE vault.sessions SET portal_expires_at = now() - interval '1 ms'").await;
@@ -297,7 +298,7 @@ async fn the_portal_manages_the_accounts_own_keys() {
 }
 
 #[tokio::test]
-async fn a_change_by_cookie_comes_from_the_services_own_pages() {
+async fn a_change_by_cookie_must_come_from_the_services_own_pages() {
     let (node, owner) = with_user("owner").await;
     let head = node.head().await;
     let own: url::Url = node.url().parse().unwrap();
@@ -316,7 +317,7 @@ async fn a_change_by_cookie_comes_from_the_services_own_pages() {
     let without = node.request("POST", KEYS).header("Cookie", &owner.cookie).json(&json!({"name": "a"}));
     node.send(without).await.refused(403, "E_FORBIDDEN");
     assert_eq!(node.head().await, head);
-    // No page can make a browser send a token.
+    // No page can make a browser send a bearer token, so the origin does not matter.
     node.bearer(&owner.access_token, "POST", KEYS, json!({"name": "a"})).await.data(201);
     node.portal(&owner.cookie, node.url(), "POST", "/auth/logout", Value::Null).await.data(200);
 }
@@ -332,7 +333,7 @@ async fn an_api_key_wins_over_a_token() {
 }
 
 #[tokio::test]
-async fn operators_give_and_take_users() {
+async fn operators_add_and_remove_users() {
     let node = Node::start().await;
     let client = node.account("Acme").await;
     let (users, head) = (format!("/accounts/{}/users", client.account_id), node.head().await);
@@ -359,10 +360,10 @@ async fn operators_give_and_take_users() {
     assert_eq!(node.operator("DELETE", &path, Value::Null).await.data(200), created);
     node.operator("DELETE", &path, Value::Null).await.data(200);
     assert_eq!(node.operator("GET", &users, Value::Null).await.data(200)["users"], json!([]));
-    // The email is free again.
+    // The email can be used again.
     assert_ne!(node.operator("POST", &users, ada).await.data(201)["id"], created["id"]);
 
-    // An event for each, and neither email nor password in any.
+    // Each change is one event, and no event contains the email or the password.
     let events: Vec<(String, String)> = sqlx::query_as(
         "SELECT type, data::text || metadata::text FROM events WHERE position > $1 AND stream_type = 'user' ORDER BY position",
     )
@@ -387,7 +388,7 @@ async fn operators_change_users_and_end_their_sessions() {
     let log_in =
         async |password: &str| node.anyone("POST", "/auth/login", json!({"email": user.email, "password": password})).await;
     let head = node.head().await;
-    // What is so already is no change.
+    // Setting the current role is not a change.
     let viewer = node.operator("PUT", &path, json!({"role": "viewer"})).await.data(200);
     assert_eq!(viewer, json!({"id": user.id, "email": user.email, "role": "viewer"}));
     node.bearer(&user.access_token, "GET", KEYS, Value::Null).await.data(200);
@@ -435,9 +436,9 @@ async fn operators_change_users_and_end_their_sessions() {
     assert!(data.iter().all(|text| !text.contains(password) && !text.contains("argon2")), "{data:?}");
 }
 
-/// One that was right when it was looked at, and is not when the session would begin.
+/// The password is correct when it is verified, and has changed by the time the session would begin.
 #[tokio::test]
-async fn a_login_with_a_password_that_is_being_changed_begins_nothing() {
+async fn a_login_during_a_password_change_starts_no_session() {
     let (node, user) = with_user("viewer").await;
     let mut change = node.ledger.pool().begin().await.unwrap();
     let changed = sqlx::query("UPDATE vault.users SET password_hash = 'another' WHERE user_id = $1").bind(user.id);

@@ -1,4 +1,4 @@
-//! Signed requests: who must sign, and what is refused.
+//! Signed requests: which credentials must sign, and which signatures are refused.
 
 use chrono::Utc;
 use rewards_ledger::access::request_signature::{header, sign};
@@ -38,7 +38,7 @@ async fn the_signing_secret_is_shown_once_when_it_is_made() {
 }
 
 #[tokio::test]
-async fn a_rotated_secret_is_the_token_of_the_next_webhook() {
+async fn a_new_linked_webhook_gets_the_rotated_secret_as_its_token() {
     let node = Node::start().await;
     let client = node.account("Acme").await;
     let (account_id, credential_id) = (client.account_id, client.credential_id);
@@ -52,16 +52,16 @@ async fn a_rotated_secret_is_the_token_of_the_next_webhook() {
     let webhook = node.client(&client, "POST", "/webhooks", hook).await.json();
     assert_eq!(webhook["token"], new_secret.expose());
 
-    // A change of the account's, as opposed to an operator's.
+    // This command is a change by the account, so the suspension applies. A change by an operator would pass.
     node.operator("PUT", &format!("/accounts/{account_id}"), json!({"status": "SUSPENDED"})).await.data(200);
     let refused = node.ledger.execute(1, rotate, crate::support::ledger::origin()).await;
     assert!(format!("{refused:?}").contains("AccountSuspended"), "{refused:?}");
 }
 
-/// The SHA-256 of nothing.
+/// SHA-256 of the empty string.
 const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-/// A client whose requests must be signed, and with what.
+/// Creates a client whose requests must be signed, and returns it with its signing secret.
 async fn signing_client(node: &Node) -> (Client, String) {
     let client = node.setup().await.client;
     let path = format!("/credentials/{}", client.credential_id);
@@ -69,7 +69,7 @@ async fn signing_client(node: &Node) -> (Client, String) {
     (client, on["signing_secret"].as_str().unwrap().to_owned())
 }
 
-/// A request with these bytes and, if any, this signature.
+/// Sends a request with exactly these bytes and, if given, this signature.
 async fn send(node: &Node, client: &Client, method: &str, target: &str, body: &[u8], signature: Option<&str>) -> Answer {
     let mut headers = vec![("X-API-Key", &*client.key), ("X-API-Secret", &*client.secret), ("Content-Type", "application/json")];
     headers.extend(signature.map(|signature| ("X-Signature", signature)));
@@ -77,7 +77,7 @@ async fn send(node: &Node, client: &Client, method: &str, target: &str, body: &[
 }
 
 #[tokio::test]
-async fn what_is_signed_is_what_came_over_the_wire() {
+async fn the_signature_covers_the_bytes_on_the_wire() {
     let node = Node::start().await;
     let (client, secret) = signing_client(&node).await;
     let order = br#"{"product_id":999999,"denomination":10,"quantity":1}"#;
@@ -105,14 +105,14 @@ async fn what_is_signed_is_what_came_over_the_wire() {
         let bad = header(now, &sign(&secret, &format!("{method}\n{path}/\n{query}\n{body_hash}\n{now}")));
         let answer = send(&node, &client, method, target, body, Some(&bad)).await;
         answer.refused(401, "E_HMAC_SIGNATURE_INVALID");
-        // Signed for one body, sent with another.
+        // The signature covers one body, the request has another.
         let other = [body, b" "].concat();
         send(&node, &client, method, target, &other, Some(&good)).await.refused(401, "E_HMAC_SIGNATURE_INVALID");
     }
 }
 
 #[tokio::test]
-async fn each_refusal_has_its_text_and_its_turn() {
+async fn each_refusal_has_its_message_and_its_precedence() {
     let node = Node::start().await;
     let (client, secret) = signing_client(&node).await;
     let signed = |at: i64| header(at, &sign(&secret, &format!("POST\n/api/v1/orders\n\n{EMPTY}\n{at}")));
@@ -137,7 +137,7 @@ async fn each_refusal_has_its_text_and_its_turn() {
         assert!(!answer.header("x-ratelimit-remaining").is_empty());
     }
     for at in [now - 290, now + 290] {
-        // Past the signature, it is parsed: no body.
+        // The signature is accepted, and the empty body then fails to parse.
         send(&node, &client, "POST", "/api/v1/orders", b"", Some(&signed(at))).await.refused(400, "E_MALFORMED_JSON");
     }
     let twice = signed(now);
@@ -145,7 +145,7 @@ async fn each_refusal_has_its_text_and_its_turn() {
         [("X-API-Key", &*client.key), ("X-API-Secret", &*client.secret), ("X-Signature", &*twice), ("X-Signature", &*twice)];
     node.raw("POST", "/api/v1/orders", &headers, b"").await.refused(401, "E_HMAC_HEADER_INVALID");
 
-    // Before the signature come key and body; after it whatever is parsed.
+    // The key and the size of the body are checked before the signature, everything that is parsed after it.
     let stranger = Client { secret: "0".repeat(64), ..client.clone() };
     send(&node, &stranger, "POST", "/api/v1/orders", b"{", None).await.refused(401, "E_UNAUTHORIZED");
     let large = vec![b' '; (1 << 20) + 1];
@@ -157,7 +157,7 @@ async fn each_refusal_has_its_text_and_its_turn() {
 }
 
 #[tokio::test]
-async fn the_switch_and_a_rotation_count_on_the_next_request_on_every_node() {
+async fn requiring_signatures_and_rotating_apply_to_the_next_request_on_every_node() {
     let node = Node::start().await;
     let other = node.beside(AMPLE_LIMITS.parse().unwrap()).await;
     let client = node.account("Acme").await;

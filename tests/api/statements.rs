@@ -1,4 +1,4 @@
-//! Statements of wallets, and the filters of their movements.
+//! Wallet statements, and the filters of wallet transactions.
 
 use std::time::Duration;
 
@@ -23,12 +23,12 @@ async fn statement(node: &Node, client: &Client, wallet: i64, query: &str) -> Va
     node.client(client, "GET", &format!("/wallets/{wallet}/statement{query}"), Value::Null).await.data(200)
 }
 
-/// Makes time pass, so that movements can be told apart by it.
+/// Waits a moment, so that movements have distinct times.
 async fn pass() {
     tokio::time::sleep(Duration::from_millis(3)).await;
 }
 
-/// A wallet that was funded, paid from, refunded and adjusted; another one beside it.
+/// Sets up a wallet that was funded, debited, refunded and adjusted, and a second wallet.
 async fn movements(node: &Node) -> Setup {
     let setup = node.setup().await;
     let path = format!("/accounts/{}/wallets", setup.client.account_id);
@@ -52,7 +52,7 @@ async fn movements(node: &Node) -> Setup {
 }
 
 #[tokio::test]
-async fn a_statement_leads_from_one_balance_to_the_other() {
+async fn a_statement_leads_from_the_opening_to_the_closing_balance() {
     let node = Node::start().await;
     let setup = movements(&node).await;
     let (client, wallet) = (&setup.client, setup.wallet_id);
@@ -66,7 +66,7 @@ async fn a_statement_leads_from_one_balance_to_the_other() {
     });
     assert_eq!(whole, expected);
     let of = |n: usize| listed[n]["created_at"].as_str().unwrap();
-    // From is in the period, to is not.
+    // `from` is inclusive, `to` is exclusive.
     for (first, end) in [(0, 0), (0, 1), (1, 3), (2, 5), (3, 3), (4, 5)] {
         let part = statement(&node, client, wallet, &format!("?from={}&to={}", of(first), of(end))).await;
         let inside = &listed[first..end];
@@ -96,9 +96,9 @@ async fn a_statement_leads_from_one_balance_to_the_other() {
     );
 }
 
-/// What comes back of a payout is a refund, as what comes back of an order is.
+/// A returned payout is a refund, like the refund of a cancelled order.
 #[tokio::test]
-async fn payouts_and_their_refunds_stand_in_a_statement() {
+async fn payouts_and_their_refunds_appear_in_a_statement() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let (client, wallet) = (&setup.client, setup.wallet_id);
@@ -138,7 +138,7 @@ async fn payouts_and_their_refunds_stand_in_a_statement() {
     {
         assert_eq!(whole[field], amount, "{field}: {whole}");
     }
-    // By what was added up, the same.
+    // The stored daily totals give the same sums.
     node.project().await;
     let mut totals = statement(&node, client, wallet, "?totals_only=true").await;
     totals["transactions"].take();
@@ -150,7 +150,7 @@ async fn payouts_and_their_refunds_stand_in_a_statement() {
 }
 
 #[tokio::test]
-async fn a_statement_is_csv_for_who_asks_for_it() {
+async fn a_statement_is_csv_on_request() {
     let node = Node::start().await;
     let setup = movements(&node).await;
     let path = format!("/wallets/{}/statement", setup.wallet_id);
@@ -158,7 +158,7 @@ async fn a_statement_is_csv_for_who_asks_for_it() {
     assert_eq!((answer.status, answer.header("content-type")), (200, "text/csv; charset=utf-8; header=present"));
     let name = format!("attachment; filename=\"statement-{}.csv\"", setup.wallet_id);
     assert_eq!((answer.header("content-disposition"), answer.header("vary")), (&*name, "Accept"));
-    assert_eq!(answer.text.matches('\n').count(), answer.text.matches("\r\n").count(), "RFC 4180 ends lines with both");
+    assert_eq!(answer.text.matches('\n').count(), answer.text.matches("\r\n").count(), "RFC 4180 ends lines with CR LF");
 
     let mut reader = csv::Reader::from_reader(answer.text.as_bytes());
     let names = reader.headers().unwrap().clone();
@@ -193,8 +193,8 @@ async fn a_statement_is_csv_for_who_asks_for_it() {
     assert_eq!(node.send(wish).await.header("content-type"), "application/json");
 }
 
-/// Any history, cut anywhere: opening + credits + refunds − debits = closing, and every cut's
-/// closing balance is the next one's opening balance.
+/// For any history, and any cuts in it: opening + credits + refunds − debits = closing. The closing balance of each
+/// part is the opening balance of the next one.
 #[tokio::test]
 async fn every_statement_adds_up() {
     let node = Node::start().await;
@@ -274,7 +274,7 @@ async fn every_statement_adds_up() {
     assert_eq!(whole["closing_balance"], json!(opening.to_string()));
 }
 
-/// More movements than one page: none is lost or doubled between pages, in either form.
+/// The movements fill more than one page. No movement is lost or duplicated between pages, in either format.
 #[tokio::test]
 async fn a_long_statement_comes_whole() {
     let node = Node::start().await;
@@ -347,16 +347,16 @@ async fn dates_cut_between_two_movements() {
     let times: Vec<&str> = all.iter().map(|movement| movement["created_at"].as_str().unwrap()).collect();
     assert!(
         times.len() == 7 && times.windows(2).all(|pair| pair[0] > pair[1]),
-        "newest first, each at a time of its own: {times:?}"
+        "newest first, each at a distinct time: {times:?}"
     );
     for (n, time) in times.iter().enumerate() {
-        // From is in the period, to is not.
+        // `from` is inclusive, `to` is exclusive.
         assert_eq!(found(&format!("created_from={time}")).await, all[..=n], "from {n}");
         assert_eq!(found(&format!("created_to={time}")).await, all[n + 1..], "to {n}");
         let later = time.parse::<DateTime<Utc>>().unwrap() + TimeDelta::milliseconds(1);
         let later = later.to_rfc3339_opts(SecondsFormat::Millis, true);
-        assert_eq!(found(&format!("created_from={later}")).await, all[..n], "from a moment after {n}");
-        assert_eq!(found(&format!("created_to={later}")).await, all[n..], "to a moment after {n}");
+        assert_eq!(found(&format!("created_from={later}")).await, all[..n], "from just after {n}");
+        assert_eq!(found(&format!("created_to={later}")).await, all[n..], "to just after {n}");
         for (first, from) in times.iter().enumerate() {
             let between = if first > n { &all[n + 1..=first] } else { &[] };
             assert_eq!(found(&format!("created_from={from}&created_to={time}")).await, between, "from {first} to {n}");

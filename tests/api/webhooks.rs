@@ -16,7 +16,7 @@ async fn project(node: &Node) {
 }
 
 #[tokio::test]
-async fn a_webhook_lives() {
+async fn a_webhook_is_created_changed_and_deleted() {
     let node = Node::start().await;
     let client = node.account("Acme").await;
     let body = json!({"name": "Shop", "url": "https://example.com/hook", "events": ["order.delivered", "order.created"]});
@@ -25,7 +25,7 @@ async fn a_webhook_lives() {
     let created = answer.json();
     let mut fields: Vec<&str> = created.as_object().unwrap().keys().map(String::as_str).collect();
     fields.sort_unstable();
-    assert_eq!(fields, ["created_at", "events", "id", "is_active", "name", "token", "url"], "flat, seven fields");
+    assert_eq!(fields, ["created_at", "events", "id", "is_active", "name", "token", "url"], "a flat object with seven fields");
     assert_eq!(created["token"].as_str().unwrap().len(), 64);
     assert_eq!(created["events"], json!(["order.delivered", "order.created"]));
 
@@ -66,7 +66,7 @@ async fn a_webhook_can_use_a_credentials_secret() {
     let body = |credential: i64| json!({"name": "a", "url": "https://example.com", "events": ["order.created"], "credential_id": credential});
     let first = node.client(&client, "POST", "/webhooks", body(client.credential_id)).await.json();
     let second = node.client(&client, "POST", "/webhooks", body(client.credential_id)).await.json();
-    assert_eq!(first["token"], second["token"], "one secret of the credential");
+    assert_eq!(first["token"], second["token"], "both webhooks use the credential's secret");
     let path = format!("/webhooks/{}", first["id"]);
     assert_eq!(node.client(&client, "GET", &path, Value::Null).await.data(200)["credential_id"], client.credential_id);
     let head = node.head().await;
@@ -104,7 +104,7 @@ async fn only_an_owner_or_the_credential_itself_links_a_webhook() {
     let by_operator = node.bearer(&operator.access_token, "POST", "/api/v1/webhooks", with(client.credential_id)).await;
     by_operator.refused(403, "E_FORBIDDEN");
     node.bearer(&operator.access_token, "PUT", &full, link(client.credential_id)).await.refused(403, "E_FORBIDDEN");
-    // Of another account it is unknown, to whomever.
+    // A credential of another account is unknown to every caller.
     for caller in [&operator, &owner] {
         for credential in [foreign.credential_id, 999_999] {
             let created = node.bearer(&caller.access_token, "POST", "/api/v1/webhooks", with(credential)).await;
@@ -119,7 +119,7 @@ async fn only_an_owner_or_the_credential_itself_links_a_webhook() {
     assert!(error["messages"]["credential_id"].is_array(), "{error}");
     assert_eq!(node.head().await, head + 2, "a credential was issued and revoked, and nothing else happened");
 
-    // Itself, and then the owner to another one.
+    // A credential may link itself. The owner may then link the webhook to another credential.
     let linked = node.client(&client, "PUT", &path, link(client.credential_id)).await.data(200);
     assert_eq!(linked["credential_id"], client.credential_id);
     assert!(linked.get("token").is_none(), "{linked}");
@@ -127,19 +127,20 @@ async fn only_an_owner_or_the_credential_itself_links_a_webhook() {
     assert_eq!(token.as_str().unwrap().len(), 64);
     let linked = node.bearer(&owner.access_token, "PUT", &full, link(other.credential_id)).await.data(200);
     assert_eq!(linked["credential_id"], other.credential_id);
-    // The URL of a linked webhook is shown the secret, too.
+    // Requests to a linked webhook's URL carry the secret, so changing the URL requires the same permission as
+    // linking.
     let elsewhere = json!({"url": "https://example.com/elsewhere"});
     node.bearer(&operator.access_token, "PUT", &full, elsewhere.clone()).await.refused(403, "E_FORBIDDEN");
     node.client(&client, "PUT", &path, elsewhere.clone()).await.refused(403, "E_FORBIDDEN");
     node.client(&other, "PUT", &path, elsewhere).await.data(200);
     let renamed = node.bearer(&operator.access_token, "PUT", &full, json!({"name": "b"})).await.data(200);
-    assert_eq!(renamed["credential_id"], other.credential_id, "what is left out stays");
+    assert_eq!(renamed["credential_id"], other.credential_id, "omitted fields stay unchanged");
     project(&node).await;
     assert!(verify(&node.options, |_| {}).await.unwrap().is_clean());
 }
 
 #[tokio::test]
-async fn a_token_of_its_own_is_rotated_and_shown_once() {
+async fn a_webhooks_own_token_is_rotated_and_shown_once() {
     let node = Node::start().await;
     let (receiver, mut arrived) = receiver(|_| Received::Status(200)).await;
     let setup = node.setup().await;
@@ -147,7 +148,7 @@ async fn a_token_of_its_own_is_rotated_and_shown_once() {
     let hook = json!({"name": "a", "url": receiver.url(), "events": ["order.created"]});
     let made = node.client(client, "POST", "/webhooks", hook.clone()).await.json();
     let path = format!("/webhooks/{}/rotate-token", made["id"]);
-    // Made before, it is sent after: with the token of the moment.
+    // The delivery is made before the rotation and sent after it, with the token that is current then.
     let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
     node.client(client, "POST", "/orders", order).await.data(201);
     project(&node).await;
@@ -160,7 +161,7 @@ async fn a_token_of_its_own_is_rotated_and_shown_once() {
     assert_ne!(made["token"], rotated["token"]);
     let replayed = node.keyed(client, &path, "rotation", &Value::Null).await;
     assert_eq!((replayed.header("idempotent-replayed"), &replayed.text), ("true", &answer.text));
-    assert_eq!(readable_in(&node, token).await, Vec::<String>::new(), "the stored answer is sealed, too");
+    assert_eq!(readable_in(&node, token).await, Vec::<String>::new(), "the stored response is sealed as well");
     let view = node.client(client, "GET", &format!("/webhooks/{}", made["id"]), Value::Null).await.data(200);
     assert_eq!(view["updated_at"], rotated["rotated_at"]);
     assert!(view.get("token").is_none(), "{view}");
@@ -171,7 +172,7 @@ async fn a_token_of_its_own_is_rotated_and_shown_once() {
     assert_eq!(received.token(), Some(token));
     received.verify(token, chrono::Utc::now().timestamp()).unwrap();
 
-    // What is linked has its credential's secret, which has a rotation of its own.
+    // A linked webhook uses its credential's signing secret, which is rotated with the credential.
     let link = json!({"credential_id": client.credential_id});
     node.client(client, "PUT", &format!("/webhooks/{}", made["id"]), link).await.data(200);
     let head = node.head().await;
@@ -180,7 +181,7 @@ async fn a_token_of_its_own_is_rotated_and_shown_once() {
     node.client(client, "POST", "/webhooks/999999/rotate-token", Value::Null).await.refused(404, "E_NOT_FOUND");
     let other = node.account("Other").await;
     node.client(&other, "POST", &path, Value::Null).await.refused(404, "E_NOT_FOUND");
-    assert_eq!(node.head().await, head + 2, "another account was made, and nothing else happened");
+    assert_eq!(node.head().await, head + 2, "another account was created, and nothing else happened");
 
     let second = node.client(client, "POST", "/webhooks", hook).await.json();
     let path = format!("/webhooks/{}", second["id"]);
@@ -238,6 +239,6 @@ async fn deliveries_are_listed_and_found() {
     assert_eq!((&detail["response_body"], &detail["attempts"]), (&Value::Null, &json!([])));
     assert!(detail["next_attempt_at"].is_string());
     assert_eq!(detail.as_object().unwrap().len(), 16);
-    // The name is no id.
+    // A name is not accepted in place of an id.
     node.client(client, "PUT", "/webhooks/deliveries", json!({"name": "x"})).await.refused(405, "E_METHOD_NOT_ALLOWED");
 }

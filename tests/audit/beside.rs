@@ -1,4 +1,4 @@
-//! Rebuilds of deliveries beside a worker that sends them.
+//! Rebuilds of the deliveries while a worker sends them.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex};
@@ -12,17 +12,17 @@ use uuid::Uuid;
 use crate::support::shop::{DEADLINE, Shop, receiver};
 use crate::support::wait::{until, until_true};
 
-/// What a delivery is: its event and its webhook.
+/// Identity of a delivery: its event and its webhook.
 type Made = (Uuid, i64);
 
-/// Every delivery with its id.
+/// Returns every delivery with its id.
 async fn ids(shop: &Shop) -> BTreeMap<Made, i64> {
     let rows: Vec<(Uuid, i64, i64)> =
         sqlx::query_as("SELECT event_id, webhook_id, id FROM deliveries").fetch_all(shop.pool()).await.unwrap();
     rows.into_iter().map(|(event, webhook, id)| ((event, webhook), id)).collect()
 }
 
-/// How many deliveries are being sent, and how many have failed once and are to be sent again.
+/// Returns how many deliveries are being sent, and how many wait for a retry after one failure.
 async fn under_way(shop: &Shop) -> (i64, i64) {
     sqlx::query_as(
         "SELECT count(*) FILTER (WHERE leased_until > now()),
@@ -37,7 +37,7 @@ async fn under_way(shop: &Shop) -> (i64, i64) {
 #[tokio::test(flavor = "multi_thread")]
 async fn deliveries_are_rebuilt_while_a_worker_sends_and_retries_them() {
     let shop = Arc::new(Shop::open().await);
-    // The first attempt of each at `/again` fails; at `/slow` all take their time.
+    // The first attempt of each delivery to `/again` fails, and `/slow` always answers late.
     let seen: Mutex<HashSet<String>> = Mutex::default();
     let (receiver, mut arrived) = receiver(move |received| match &*received.path {
         "/quick" => Answer::Status(200),
@@ -51,7 +51,7 @@ async fn deliveries_are_rebuilt_while_a_worker_sends_and_retries_them() {
         webhooks.insert(shop.webhook(&format!("{}{path}", receiver.url())).await.0, attempts);
     }
     let mut worker = shop.worker(&receiver, DEADLINE);
-    // Retries come due all the time.
+    // Retries come due continuously.
     worker.settings.retry_base = Duration::from_secs(1);
     let (stop, written) = (CancellationToken::new(), CancellationToken::new());
     let running = tokio::spawn(worker.run(stop.clone()));
@@ -77,7 +77,7 @@ async fn deliveries_are_rebuilt_while_a_worker_sends_and_retries_them() {
     }
     written.cancel();
     writer.await.unwrap();
-    // A rebuild that swaps its tables in keeps the projector out for that moment.
+    // The swap of a rebuild's tables keeps the projector out for a moment, so project once more.
     shop.project().await;
 
     let all = ids(&shop).await;
@@ -85,7 +85,7 @@ async fn deliveries_are_rebuilt_while_a_worker_sends_and_retries_them() {
     stop.cancel();
     running.await.unwrap();
 
-    // Every order was told to each webhook, by as many attempts as that took and no more.
+    // Each webhook received every order, in exactly as many attempts as that took.
     let placed: BTreeSet<Uuid> = sqlx::query_scalar("SELECT event_id FROM events WHERE type = 'OrderPlaced'")
         .fetch_all(shop.pool())
         .await
@@ -94,7 +94,7 @@ async fn deliveries_are_rebuilt_while_a_worker_sends_and_retries_them() {
         .collect();
     let expected: BTreeMap<Made, i32> =
         placed.iter().flat_map(|event| webhooks.iter().map(|(webhook, attempts)| ((*event, *webhook), *attempts))).collect();
-    assert!(all.keys().eq(expected.keys()), "{} deliveries of {} orders", all.len(), placed.len());
+    assert!(all.keys().eq(expected.keys()), "{} deliveries for {} orders", all.len(), placed.len());
     let mut sent: BTreeMap<Made, i32> = BTreeMap::new();
     while let Ok(received) = arrived.try_recv() {
         let made = (received.event_id().unwrap().parse().unwrap(), received.webhook_id().unwrap().parse().unwrap());

@@ -6,12 +6,12 @@ use rust_decimal::Decimal;
 
 use crate::support::shop::Shop;
 
-/// Everything that was ever in the wallet, from two tables that are swapped together.
+/// Total of everything ever funded into the wallet, from two tables that are swapped together.
 const FUNDED: &str =
     "SELECT w.balance + (SELECT coalesce(sum(amount - refunded_amount), 0) FROM orders) FROM wallets w WHERE w.id = $1";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_nodes_that_write_and_somebody_who_reads_lose_nothing_to_a_rebuild() {
+async fn a_rebuild_loses_nothing_for_two_writing_nodes_and_a_reader() {
     let shop = Arc::new(Shop::open().await);
     let other = Arc::new(Shop::on(&shop.options, shop.customer).await);
     shop.webhook("https://example.com/hook").await;
@@ -25,7 +25,11 @@ async fn two_nodes_that_write_and_somebody_who_reads_lose_nothing_to_a_rebuild()
                 while !stop.load(Ordering::Relaxed) {
                     let placed = futures::future::join_all((0..4).map(|_| node.order(1))).await;
                     for order_id in &placed {
-                        assert_eq!(node.find(*order_id).await.id, *order_id, "it is read as soon as it is acknowledged");
+                        assert_eq!(
+                            node.find(*order_id).await.id,
+                            *order_id,
+                            "an order can be read as soon as it is acknowledged"
+                        );
                     }
                     tokio::join!(node.fulfil(placed[0]), node.cancel(placed[1]));
                     acknowledged.lock().unwrap().extend(placed);
@@ -48,7 +52,7 @@ async fn two_nodes_that_write_and_somebody_who_reads_lose_nothing_to_a_rebuild()
         let rebuilt = rebuild(&shop.options, Rebuild::All, |_| {}).await.unwrap();
         assert!(rebuilt.was_clean(), "{:#?}", rebuilt.differences);
     }
-    assert!(acknowledged.lock().unwrap().len() > before, "orders are placed meanwhile");
+    assert!(acknowledged.lock().unwrap().len() > before, "orders are placed during the rebuild");
     stop.store(true, Ordering::Relaxed);
     for task in running {
         task.await.unwrap();

@@ -3,7 +3,7 @@ use rewards_ledger::audit::verify;
 use crate::support::shop::Shop;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn how_far_the_deliveries_have_come_is_told() {
+async fn verify_reports_the_lag_of_the_deliveries() {
     let shop = Shop::open().await;
     shop.history().await;
     shop.order(1).await;

@@ -8,7 +8,7 @@ use sqlx::AssertSqlSafe;
 
 use crate::support::shop::{SHARD, Shop};
 
-/// Every table that is derived from the log, those of the lists among them.
+/// Every table derived from the log, including those of the lists.
 const TABLES: [&str; 23] = [
     "accounts",
     "credentials",
@@ -27,7 +27,7 @@ const TABLES: [&str; 23] = [
     "webhook_audience",
     "webhook_envelopes",
     "deliveries",
-    // A group that has lost its last order may still be there.
+    // A group without orders may still have a row.
     "(SELECT * FROM order_counts WHERE orders <> 0)",
     "order_marks",
     "(SELECT * FROM order_mark_counts WHERE orders <> 0)",
@@ -36,13 +36,13 @@ const TABLES: [&str; 23] = [
     "delivery_marks",
 ];
 
-/// Everything that can happen, and the counts of lists as far as the log.
+/// Makes one of everything that can happen, and brings the counts of the lists up to the head.
 async fn history(shop: &Shop) {
     shop.eventful().await;
     while shop.projector().count(SHARD).await.unwrap() != derive::Step::Idle {}
 }
 
-/// Every row of every projection, ids and all.
+/// Returns every row of every projection, including ids.
 async fn rows(shop: &Shop) -> Vec<String> {
     let mut admin = shop.admin().await;
     let mut rows = vec![];
@@ -53,7 +53,7 @@ async fn rows(shop: &Shop) -> Vec<String> {
     rows
 }
 
-/// What the catalogue says of the tables: owner, privileges, storage, keys, indexes, columns.
+/// Returns the catalogue's description of the tables: owner, privileges, storage, keys, indexes, columns.
 async fn catalogue(shop: &Shop) -> Vec<String> {
     sqlx::query_scalar(
         "WITH t AS (SELECT * FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace)
@@ -74,7 +74,7 @@ async fn again(shop: &Shop, which: Rebuild) -> Rebuilt {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_projection_comes_out_as_it_was() {
+async fn a_rebuild_reproduces_each_projection() {
     let shop = Shop::open().await;
     history(&shop).await;
     let (rows_before, catalogue_before) = (rows(&shop).await, catalogue(&shop).await);
@@ -84,7 +84,7 @@ async fn each_projection_comes_out_as_it_was() {
         assert_eq!(rows(&shop).await, rows_before, "{name}");
         assert_eq!(catalogue(&shop).await, catalogue_before, "{name}");
     }
-    // The service goes on under its own role, on the connections that it had.
+    // The service continues under its own role and on its existing connections.
     let order_id = shop.order(1).await;
     shop.fulfil(order_id).await;
     shop.project().await;
@@ -92,7 +92,7 @@ async fn each_projection_comes_out_as_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn writers_go_on_meanwhile() {
+async fn writers_continue_during_a_rebuild() {
     let shop = Arc::new(Shop::open().await);
     history(&shop).await;
     let stop = Arc::new(AtomicBool::new(false));
@@ -120,7 +120,7 @@ async fn writers_go_on_meanwhile() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_busy_writer_does_not_keep_it_from_swapping() {
+async fn a_busy_writer_does_not_keep_a_rebuild_from_swapping() {
     let shop = Arc::new(Shop::open().await);
     let stop = Arc::new(AtomicBool::new(false));
     let writers: Vec<_> = (0..8)
@@ -133,9 +133,9 @@ async fn a_busy_writer_does_not_keep_it_from_swapping() {
             })
         })
         .collect();
-    // Ten attempts that all wait for their locks in vain would take longer.
+    // Ten attempts that each wait for their locks until the timeout would take longer.
     let rebuilt = tokio::time::timeout(Duration::from_secs(6), again(&shop, Rebuild::parse("orders").unwrap())).await;
-    assert!(rebuilt.expect("it swaps soon").was_clean());
+    assert!(rebuilt.expect("the rebuild swaps its tables in time").was_clean());
     stop.store(true, Ordering::Relaxed);
     for writer in writers {
         writer.await.unwrap();
@@ -148,7 +148,7 @@ async fn damage_is_reported_and_repaired() {
     history(&shop).await;
     let before = rows(&shop).await;
     for table in ["users", "bank_statements", "daily_totals", "order_counts", "delivery_counts"] {
-        assert!(before.iter().any(|row| row.contains(table)), "{table} has something to be repaired");
+        assert!(before.iter().any(|row| row.contains(table)), "{table} has damage to repair");
     }
     shop.tamper(
         "UPDATE wallets SET balance = balance + 1; DELETE FROM orders WHERE id = 2; DELETE FROM webhook_envelopes;
@@ -169,15 +169,15 @@ async fn damage_is_reported_and_repaired() {
     assert!(verify(&shop.options, |_| {}).await.unwrap().is_clean());
 }
 
-/// Nothing else of a rebuild looks at a shard that `log_head` does not know.
+/// This check alone finds rows of a shard that `log_head` does not contain.
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_of_an_unknown_shard_are_reported_and_gone() {
+async fn rows_of_an_unknown_shard_are_reported_and_removed() {
     let shop = Shop::open().await;
     shop.history().await;
     shop.tamper("INSERT INTO orders SELECT (jsonb_populate_record(o, '{\"shard_id\": 7}')).* FROM orders o WHERE id = 1").await;
     let rebuilt = again(&shop, Rebuild::parse("orders").unwrap()).await;
     let lines: Vec<String> = rebuilt.differences.iter().map(ToString::to_string).collect();
-    assert_eq!(lines, ["shard 7: orders has rows of it, log_head knows no such shard"]);
+    assert_eq!(lines, ["shard 7: orders has rows of this shard, but log_head has none"]);
     assert!(verify(&shop.options, |_| {}).await.unwrap().is_clean());
 }
 
@@ -196,12 +196,12 @@ async fn a_lost_delivery_is_made_and_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_is_killed_midway_harms_nothing() {
+async fn a_rebuild_killed_halfway_does_no_harm() {
     let shop = Shop::open().await;
     history(&shop).await;
     let (rows_before, catalogue_before) = (rows(&shop).await, catalogue(&shop).await);
     for stage in ["fold", "compare"] {
-        // Dropped in the middle: its connections end as those of a killed process.
+        // Dropping the rebuild halfway closes its connections, like a killed process.
         let (reached, mut midway) = tokio::sync::mpsc::unbounded_channel();
         let progress = move |progress: rewards_ledger::audit::Progress| {
             if progress.stage == stage {

@@ -20,7 +20,7 @@ async fn an_untouched_ledger_is_clean() {
     assert!(report.counts.events > 20 && report.counts.deliveries > 5 && report.counts.vouchers == 5, "{:?}", report.counts);
 }
 
-/// What is done to the database, and what a line of the report must say: `…` stands for anything.
+/// Changes to the database, each with the line that the report must contain. `…` matches anything.
 const TAMPERINGS: &[(&str, &str)] = &[
     (
         r#"UPDATE events SET data = regexp_replace(data::text, '"amount":"[^"]*"', '"amount":"1.00"')::json WHERE type = 'OrderPlaced' AND stream_id = 1"#,
@@ -31,7 +31,7 @@ const TAMPERINGS: &[(&str, &str)] = &[
         "UPDATE events SET position = 1000000 WHERE type = 'OrderPlaced' AND stream_id = 1;
          UPDATE events SET position = position - 1 WHERE type = 'WalletDebited' AND data->>'order_id' = '1';
          UPDATE events SET position = (SELECT position + 1 FROM events WHERE type = 'WalletDebited' AND data->>'order_id' = '1') WHERE position = 1000000",
-        "does not follow",
+        "is not the next event",
     ),
     ("UPDATE wallets SET balance = balance + 1", "wallets 1: balance is"),
     ("DELETE FROM wallet_transactions WHERE id = 2", "wallet_transactions 2 is missing"),
@@ -41,18 +41,18 @@ const TAMPERINGS: &[(&str, &str)] = &[
             (SELECT max(version) + 1 FROM events WHERE stream_type = 'wallet'), type, schema_version, data, metadata,
             (SELECT max(recorded_at) FROM events) FROM events WHERE type = 'WalletRefunded' LIMIT 1;
          UPDATE log_head SET position = position + 1",
-        "which was not cancelled right before",
+        "which was not cancelled by the preceding event",
     ),
     (
         r#"UPDATE events SET data = regexp_replace(data::text, '"refunded_amount":"[^"]*"', '"refunded_amount":"99.00"')::json WHERE type = 'OrderCancelled';
          UPDATE events SET data = regexp_replace(data::text, '"amount":"[^"]*"', '"amount":"99.00"')::json WHERE type = 'WalletRefunded' AND data->>'order_id' IS NOT NULL"#,
-        "order…: its refund is 99.00, due is",
+        "order…: its refund is 99.00 instead of",
     ),
     (
         "UPDATE vault.vouchers SET order_id = 4 WHERE id = (SELECT min(id) FROM vault.vouchers WHERE order_id = 1)",
-        "is given to order 4",
+        "is assigned to order 4",
     ),
-    ("UPDATE vault.vouchers SET order_id = NULL WHERE order_id = 1", "is not claimed in the stock"),
+    ("UPDATE vault.vouchers SET order_id = NULL WHERE order_id = 1", "is not assigned to an order in the stock"),
     ("DELETE FROM deliveries WHERE id = (SELECT min(id) FROM deliveries)", "deliveries…is missing"),
     ("DELETE FROM delivery_state WHERE delivery_id = (SELECT min(id) FROM deliveries)", "has no state"),
     ("UPDATE webhook_envelopes SET payload = replace(payload, 'PENDING', 'LOST')", "payload is"),
@@ -77,18 +77,18 @@ const TAMPERINGS: &[(&str, &str)] = &[
     ),
     (
         r#"UPDATE events SET data = regexp_replace(data::text, '"refunded_amount":"[^"]*"', '"refunded_amount":"99.00"')::json WHERE type = 'PayoutFailed'"#,
-        "payout 2: its refund is 99.00, due is 40.00",
+        "payout 2: its refund is 99.00 instead of 40.00",
     ),
     (
         "UPDATE events SET stream_id = stream_id + 1, version = 1000 WHERE type = 'WalletRefunded' AND data->>'payout_id' = '2'",
-        "payout 2: its refund went to wallet 2, it was paid from 1",
+        "payout 2: its refund went to wallet 2, but it was paid from wallet 1",
     ),
     (
         "INSERT INTO events SELECT shard_id, (SELECT max(position) + 1 FROM events), gen_random_uuid(), stream_type, stream_id,
             (SELECT max(version) + 1 FROM events WHERE stream_type = 'wallet'), type, schema_version, data, metadata,
             (SELECT max(recorded_at) FROM events) FROM events WHERE type = 'WalletRefunded' AND data->>'payout_id' = '3';
          UPDATE log_head SET position = position + 1",
-        "for payout 3, which was not failed or cancelled right before",
+        "for payout 3, which was not failed or cancelled by the preceding event",
     ),
     (
         "INSERT INTO events SELECT shard_id, (SELECT max(position) + 1 FROM events), gen_random_uuid(), stream_type, stream_id, 3,
@@ -98,7 +98,7 @@ const TAMPERINGS: &[(&str, &str)] = &[
     ),
     (
         r#"UPDATE events SET data = regexp_replace(data::text, '"currency":"EUR"', '"currency":"USD"')::json WHERE type = 'BeneficiaryAdded'"#,
-        "beneficiary 1 is not one of account 1 in EUR",
+        "beneficiary 1 does not belong to account 1 in EUR",
     ),
     ("UPDATE payouts SET status = 'PAID', settled_at = now() WHERE status = 'PENDING'", "payouts 4: "),
     ("DELETE FROM payouts WHERE id = 1", "payouts 1 is missing"),
@@ -110,23 +110,23 @@ const TAMPERINGS: &[(&str, &str)] = &[
     ("UPDATE daily_totals SET day = day + 1", "is not in the log"),
     ("UPDATE beneficiaries SET country = 'FR'", "beneficiaries 1: country is \"FR\", the log says \"DE\""),
     ("UPDATE products SET name = 'Another'", "products 1: name is \"Another\", the log says \"Card\""),
-    ("UPDATE product_images SET bytes = 'other'", "the image of product 1 is not what its hash says"),
+    ("UPDATE product_images SET bytes = 'other'", "the image of product 1 does not match its hash"),
     ("DELETE FROM product_images", "the image of product 1 is missing"),
     ("UPDATE products SET image = NULL", "products 1: image is null, the log says {"),
-    ("UPDATE log_head SET position = position + 1", "log_head stands at"),
-    ("DELETE FROM log_head", "shard 1: events has rows of it, log_head knows no such shard"),
+    ("UPDATE log_head SET position = position + 1", "log_head is at position"),
+    ("DELETE FROM log_head", "shard 1: events has rows of this shard, but log_head has none"),
     (
         "INSERT INTO orders SELECT (jsonb_populate_record(o, '{\"shard_id\": 7}')).* FROM orders o WHERE id = 1",
-        "shard 7: orders has rows of it, log_head knows no such shard",
+        "shard 7: orders has rows of this shard, but log_head has none",
     ),
     (
         "INSERT INTO accounts SELECT (jsonb_populate_record(a, '{\"shard_id\": 7, \"id\": 900}')).* FROM accounts a WHERE id = 1",
-        "shard 7: accounts has rows of it",
+        "shard 7: accounts has rows of this shard",
     ),
     (
         "INSERT INTO events SELECT 7, position, gen_random_uuid(), stream_type, stream_id, version, type, schema_version, data, metadata,
             recorded_at FROM events WHERE position = 1",
-        "shard 7: events has rows of it, log_head knows no such shard",
+        "shard 7: events has rows of this shard, but log_head has none",
     ),
     ("UPDATE accounts SET status = 'ACTIVE' WHERE id = 2", "accounts 2: status is \"ACTIVE\", the log says \"SUSPENDED\""),
     ("UPDATE accounts SET discounts = '[]' WHERE id = 1", "accounts 1: discounts is [], the log says [{"),
@@ -162,7 +162,7 @@ async fn every_tampering_is_named() {
     }
 }
 
-/// The same of operators' tokens: the first is revoked, the second is not.
+/// Changes to operators' tokens, in the same form. The first token is revoked, the second is not.
 const OF_OPERATORS: &[(&str, &str)] = &[
     ("UPDATE vault.operators SET role = 'admin' WHERE id = 2", "vault.operators 2: role is \"admin\", the log says \"finance\""),
     ("UPDATE vault.operators SET revoked_at = NULL WHERE id = 1", "vault.operators 1: revoked_at is null, the log says \"2"),
@@ -172,12 +172,12 @@ const OF_OPERATORS: &[(&str, &str)] = &[
     ("UPDATE vault.operators SET created_at = 'epoch' WHERE id = 2", "vault.operators 2: created_at is \"1970-"),
     ("INSERT INTO vault.operators (name, role, token_hash) VALUES ('mallory', 'admin', '')", "vault.operators 3 is not in the log"),
     ("DELETE FROM vault.operators WHERE id = 2", "vault.operators 2 is missing"),
-    ("UPDATE events SET version = 5 WHERE type = 'OperatorTokenRevoked'", "operator 1 has version 5 where 2 is next"),
+    ("UPDATE events SET version = 5 WHERE type = 'OperatorTokenRevoked'", "operator 1 has version 5 instead of 2"),
     (
         "INSERT INTO events SELECT shard_id, (SELECT max(position) + 1 FROM events), gen_random_uuid(), stream_type, stream_id, 3, type,
             schema_version, data, metadata, (SELECT max(recorded_at) FROM events) FROM events WHERE type = 'OperatorTokenRevoked';
          UPDATE log_head SET position = position + 1",
-        "operator 1: OperatorTokenRevoked does not follow",
+        "operator 1: OperatorTokenRevoked cannot follow the earlier events",
     ),
 ];
 
@@ -191,12 +191,12 @@ async fn every_change_of_an_operators_token_is_named() {
         let lines = lines(&shop).await;
         let is_named = |line: &String| expected.split('…').all(|part| line.contains(part));
         assert!(lines.iter().any(is_named), "{tampering}\nshould be named as: {expected}\nfound: {lines:#?}");
-        assert!(!lines.iter().any(|line| line.contains("mallory")), "whose it is stays where it is: {lines:#?}");
+        assert!(!lines.iter().any(|line| line.contains("mallory")), "the owner of the row is unchanged: {lines:#?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_clean_while_others_write() {
+async fn verify_is_clean_while_others_write() {
     let shop = Arc::new(Shop::open().await);
     shop.history().await;
     let stop = Arc::new(AtomicBool::new(false));

@@ -6,7 +6,7 @@ use super::{directory, err, out, program, run};
 use crate::support::shop::Shop;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_difference_is_named_repaired_and_gone() {
+async fn a_difference_is_reported_and_repaired() {
     let (directory, shop) = (directory(), Shop::open().await);
     shop.history().await;
     let url = shop.options.to_url_lossy().to_string();
@@ -17,7 +17,7 @@ async fn a_difference_is_named_repaired_and_gone() {
     };
     let sound = run(&mut command(&["verify"])).await;
     assert!(sound.status.success(), "{}{}", out(&sound), err(&sound));
-    assert!(out(&sound).ends_with("everything is as the log says\n"), "{}", out(&sound));
+    assert!(out(&sound).ends_with("everything matches the log\n"), "{}", out(&sound));
 
     shop.tamper("UPDATE wallets SET balance = balance + 1; DELETE FROM orders WHERE id = 2").await;
     let differs = run(&mut command(&["verify"])).await;
@@ -30,26 +30,27 @@ async fn a_difference_is_named_repaired_and_gone() {
     let report: serde_json::Value = serde_json::from_str(&out(&differs)).unwrap();
     assert_eq!(report["found"].as_u64().unwrap() as usize, report["differences"].as_array().unwrap().len(), "{report}");
 
-    // A repair is a failure too, so that nobody overlooks it; the next one finds nothing.
+    // A rebuild that repairs something exits with a failure, so that the damage is not overlooked. The next one finds
+    // nothing.
     let repaired = run(&mut command(&["rebuild", "--all"])).await;
     assert_eq!(repaired.status.code(), Some(1), "{}", err(&repaired));
-    assert!(out(&repaired).contains("differences are repaired"), "{}", out(&repaired));
+    assert!(out(&repaired).contains("differences repaired"), "{}", out(&repaired));
     let again = run(&mut command(&["rebuild", "orders"])).await;
     assert!(again.status.success(), "{}{}", out(&again), err(&again));
     assert!(run(&mut command(&["verify"])).await.status.success());
 
-    // A log without its head is no sound one of no events, and its tables are not taken away.
+    // A log without its head must not pass for an empty log, and its tables must not be removed.
     shop.tamper("CREATE TABLE kept AS SELECT * FROM log_head; DELETE FROM log_head").await;
     let headless = run(&mut command(&["verify"])).await;
     assert_eq!(headless.status.code(), Some(1), "{}", err(&headless));
-    assert!(out(&headless).contains("shard 1: events has rows of it, log_head knows no such shard"), "{}", out(&headless));
+    assert!(out(&headless).contains("shard 1: events has rows of this shard, but log_head has none"), "{}", out(&headless));
     let refused = run(&mut command(&["rebuild", "--all"])).await;
     assert_eq!(refused.status.code(), Some(3), "{}", out(&refused));
-    assert!(err(&refused).contains("events of shard 1, of which log_head knows nothing"), "{}", err(&refused));
+    assert!(err(&refused).contains("events of shard 1, but log_head has no such shard"), "{}", err(&refused));
     shop.tamper("INSERT INTO log_head SELECT * FROM kept; DROP TABLE kept").await;
     assert!(run(&mut command(&["verify"])).await.status.success());
 
-    // Who cannot look has found nothing.
+    // A command that cannot read the database must not report a clean result.
     for arguments in [&["verify"][..], &["rebuild", "orders"]] {
         let away = run(command(arguments).env("DATABASE_URL", "postgres://nobody@127.0.0.1:1/none")).await;
         assert_eq!((away.status.code(), err(&away).lines().count()), (Some(3), 1), "{}", err(&away));

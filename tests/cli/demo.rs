@@ -1,4 +1,4 @@
-//! The tour, as a new user sees it first.
+//! The demo, as a new user runs it first.
 
 use std::process::Stdio;
 
@@ -10,12 +10,12 @@ use super::{directory, err, out, program, run};
 use crate::support::program::DEADLINE;
 
 #[tokio::test]
-async fn the_demo_tells_its_story_and_exits_well() {
+async fn the_demo_prints_its_tour_and_exits_with_success() {
     let directory = directory();
     let demo = run(program(directory.path()).args(["demo", "--exit"])).await;
     let told = out(&demo);
     assert!(demo.status.success(), "{told}{}", err(&demo));
-    assert_eq!(err(&demo), "", "no log lines disturb it");
+    assert_eq!(err(&demo), "", "no log lines are printed in between");
     assert!(!told.contains('\u{1b}'), "no colours in a pipe");
     for event in ["OrderPlaced", "OrderDelivered", "OrderPartiallyDelivered", "OrderDelayed", "OrderCancelled", "WalletRefunded"]
     {
@@ -33,7 +33,7 @@ async fn the_demo_tells_its_story_and_exits_well() {
 }
 
 #[tokio::test]
-async fn the_demo_as_json_is_an_object_a_line() {
+async fn the_demo_as_json_prints_one_object_per_line() {
     let directory = directory();
     let demo = run(program(directory.path()).args(["demo", "--exit", "--json"])).await;
     assert!(demo.status.success(), "{}", err(&demo));
@@ -50,25 +50,25 @@ async fn the_demo_as_json_is_an_object_a_line() {
 }
 
 #[tokio::test]
-async fn the_demo_goes_on_and_what_it_prints_to_try_works() {
+async fn the_demo_keeps_running_and_the_command_that_it_prints_works() {
     let directory = directory();
     let mut demo = program(directory.path()).arg("demo").stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines();
     let mut told = String::new();
     let invited = tokio::time::timeout(DEADLINE, async {
-        while !told.contains("The signature is good for five minutes.") {
+        while !told.contains("The signature is valid for five minutes.") {
             told.push_str(&lines.next_line().await.unwrap().unwrap_or_else(|| panic!("it ended: {told}")));
             told.push('\n');
         }
     });
-    invited.await.unwrap_or_else(|_| panic!("no invitation in time: {told}"));
+    invited.await.unwrap_or_else(|_| panic!("the demo did not print its command in time: {told}"));
 
     let page = told.lines().find_map(|line| line.trim().strip_prefix("API page")).expect("an API page").trim();
     let shown = reqwest::get(page).await.unwrap();
     assert_eq!(shown.status(), 200);
     assert!(shown.text().await.unwrap().contains("<html"), "{page}");
 
-    // As a shell reads it: a URL and headers, in single quotes.
+    // Parsed as a shell does: a URL and headers, in single quotes.
     let curl = told.split_once("curl '").expect("a curl").1;
     let mut quoted = curl.split('\'').step_by(2).map(str::to_owned).collect::<Vec<_>>();
     quoted.truncate(1 + curl.split("\n\n").next().unwrap().matches("-H '").count());

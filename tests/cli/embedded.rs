@@ -1,4 +1,4 @@
-//! Commands beside a `serve` that runs an embedded server: they work on that one.
+//! Commands beside a `serve` with an embedded server: they use that server.
 
 use std::collections::HashSet;
 use std::os::unix::fs::PermissionsExt;
@@ -19,7 +19,7 @@ use crate::support::postgres;
 use crate::support::program::{DEADLINE, OPERATOR_TOKEN};
 use crate::support::wait::until;
 
-/// `serve` on its embedded server; its API's URL once it is ready.
+/// Starts `serve` on its embedded server, and returns the API's URL once it is ready.
 async fn serve(directory: &Path) -> (Child, String) {
     let mut command = program(directory);
     command.args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"]).env("LEDGER_OPERATOR_TOKEN", OPERATOR_TOKEN);
@@ -27,7 +27,7 @@ async fn serve(directory: &Path) -> (Child, String) {
     let mut lines = BufReader::new(served.stderr.take().unwrap()).lines();
     let address = tokio::time::timeout(DEADLINE, async {
         loop {
-            let line = lines.next_line().await.unwrap().expect("it does not end");
+            let line = lines.next_line().await.unwrap().expect("the program keeps running");
             let line: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not a JSON line: {line}"));
             if line["message"] == "ready" {
                 return line["address"].as_str().unwrap().to_owned();
@@ -57,7 +57,7 @@ async fn a_command_beside_a_running_serve_uses_its_server() {
     let postmaster = || std::fs::read_to_string(directory.path().join("postgres/postmaster.pid")).unwrap();
     let its_own = postmaster();
 
-    // What is made through the API is there for the commands, and the other way round.
+    // The API and the commands see each other's changes.
     let made = run(&mut command(&["admin", "--url", &url, "account", "create", "Acme"])).await;
     assert!(made.status.success(), "{}", err(&made));
     let tail = run(&mut command(&["events", "tail"])).await;
@@ -78,23 +78,23 @@ async fn a_command_beside_a_running_serve_uses_its_server() {
     assert!(listed.text().await.unwrap().contains("Acme"));
     assert_eq!(postmaster(), its_own, "no other server was started, and this one was not ended");
 
-    // It is the program's that started it, and ends with that.
+    // The server belongs to the program that started it, and ends together with it.
     stop(served).await;
     assert!(!directory.path().join("postgres/postmaster.pid").exists(), "the server has ended with its program");
-    // Alone, a command starts the server itself, and finds what was there.
+    // Without a running `serve`, a command starts the server itself and finds the existing data.
     let tail = run(&mut command(&["events", "tail"])).await;
     assert!(tail.status.success() && out(&tail).contains("AccountCreated"), "{}{}", out(&tail), err(&tail));
-    assert!(!directory.path().join("postgres/postmaster.pid").exists(), "and ends it");
+    assert!(!directory.path().join("postgres/postmaster.pid").exists(), "the command stops the server that it started");
 }
 
-/// The owner's connection to the server that runs in a data directory.
+/// Connects as the owner to the server that runs in a data directory.
 async fn owner(data_dir: &Path) -> PgConnection {
-    let address = running(data_dir).unwrap().expect("a server that runs");
+    let address = running(data_dir).unwrap().expect("a server runs in the data directory");
     let options: PgConnectOptions = address.owner_url(DATABASE).parse().unwrap();
     options.connect().await.unwrap()
 }
 
-/// Everything in a data directory but the cluster and the programs, with its mode.
+/// Lists everything in a data directory except the cluster and the server programs, with file modes.
 fn modes(data_dir: &Path) -> Vec<(String, u32)> {
     let entries = std::fs::read_dir(data_dir).unwrap().map(|entry| entry.unwrap());
     let named = entries.map(|entry| {
@@ -119,7 +119,7 @@ async fn a_running_service_has_no_superusers_connection_and_no_file_for_others()
         "SELECT usename::text, bool_or(usesuper), count(*) FROM pg_stat_activity JOIN pg_user USING (usesysid, usename)
         WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() GROUP BY usename";
     let sessions: Vec<(String, bool, i64)> = sqlx::query_as(sessions).fetch_all(&mut admin).await.unwrap();
-    let [(user, is_superuser, count)] = &sessions[..] else { panic!("of several users: {sessions:?}") };
+    let [(user, is_superuser, count)] = &sessions[..] else { panic!("the sessions use several roles: {sessions:?}") };
     assert_eq!((user.as_str(), *is_superuser), ("ledger_service", false));
     assert!(*count > 5, "{count} connections");
     drop(admin);
@@ -131,7 +131,7 @@ async fn a_running_service_has_no_superusers_connection_and_no_file_for_others()
     assert!(modes_of.contains(&("socket".to_owned(), 0o700)), "{modes_of:?}");
     assert!(modes_of.iter().all(|(_, mode)| mode & 0o077 == 0), "{modes_of:?}");
 
-    // A killed postmaster comes back, and the service to it.
+    // A killed postmaster is restarted, and the service reconnects to it.
     let postmaster = || {
         let text = std::fs::read_to_string(directory.path().join("postgres/postmaster.pid")).unwrap_or_default();
         text.lines().next().and_then(|line| line.parse::<i32>().ok())
@@ -174,7 +174,7 @@ async fn only_serve_demo_and_migrate_make_a_ledger() {
                 err(&refused),
                 format!(
                     "error: no ledger in {}: give its data directory with --data-dir (LEDGER_DATA_DIR), or its database with \
-                     --database-url (DATABASE_URL); `serve`, `demo` and `migrate` make a new one\n",
+                     --database-url (DATABASE_URL); `serve`, `demo` and `migrate` create a new one\n",
                     data_dir.display()
                 ),
                 "{arguments:?}"
@@ -185,7 +185,7 @@ async fn only_serve_demo_and_migrate_make_a_ledger() {
     assert!(!absent.exists() && !Path::new(file).exists());
     assert_eq!(std::fs::read_dir(&empty).unwrap().count(), 0);
 
-    // `listen` needs none, and makes none.
+    // `listen` needs no data directory, and creates none.
     let mut listen = program(directory.path());
     listen.env("LEDGER_DATA_DIR", &absent).args(["listen", "--listen-webhooks", "127.0.0.1:0", "--json"]);
     let mut listening = listen.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -198,7 +198,7 @@ async fn only_serve_demo_and_migrate_make_a_ledger() {
     assert!(!absent.exists() && !certificate.exists());
 }
 
-/// A directory with server programs that write down which place they were started from.
+/// Creates a directory with server programs that record from which place they were started.
 fn programs_in(directory: &Path, name: &str, real: &Path) -> PathBuf {
     let place = directory.join(name);
     std::fs::create_dir(&place).unwrap();
@@ -216,7 +216,7 @@ fn executable(path: &Path, script: &str) {
 }
 
 #[tokio::test]
-async fn server_programs_are_looked_for_where_one_is_told_then_by_pg_config_then_in_path_then_in_the_usual_places() {
+async fn server_programs_are_searched_in_the_setting_then_pg_config_then_path_then_the_usual_places() {
     let directory = directory();
     let real = postgres::programs().await;
     let told = programs_in(directory.path(), "told", &real);
@@ -230,13 +230,13 @@ async fn server_programs_are_looked_for_where_one_is_told_then_by_pg_config_then
     executable(&broken.join("postgres"), "#!/bin/sh\necho 'postgres (PostgreSQL) 17.1'\n");
     let used = directory.path().join("used");
 
-    // Without the system's own: there may be a `pg_config` in it.
+    // The system's own PATH is left out, because it may contain a `pg_config`.
     let path = |entries: &[&Path]| std::env::join_paths(entries).unwrap();
     for (expected, path, told) in [
         (Some("told"), path(&[&tools, &in_path]), Some(&told)),
         (Some("configured"), path(&[&tools, &in_path]), None),
         (Some("in-path"), path(&[&in_path]), None),
-        // One without its initdb is passed by, as is an entry that is not there.
+        // A directory without `initdb` is skipped, and so is an entry that does not exist.
         (Some("in-path"), path(&[&broken, Path::new("/nonexistent"), &in_path]), None),
         (None, path(&[&broken]), None),
     ] {
@@ -261,10 +261,11 @@ async fn without_server_programs_and_network_one_line_says_what_to_install() {
     let directory = directory();
     let made = run(program(directory.path()).arg("migrate")).await;
     assert!(made.status.success(), "{}", err(&made));
-    // Only version 9 could run what is there then, and nobody has that any more.
+    // Only version 9 could run this cluster, and no machine has that version any more.
     std::fs::write(directory.path().join("postgres/PG_VERSION"), "9\n").unwrap();
     let release = format!("9.6.0:{}", "0".repeat(64));
-    let unpinned = "none could be downloaded (pinned is 17.11.0, and version 9 made this data directory: pin a release ";
+    let unpinned =
+        "none could be downloaded (the pinned release is 17.11.0, but version 9 created this data directory: pin a release ";
     for (proxy, release, reason) in [
         ("http://127.0.0.1:9", Some(&release), "none could be downloaded (error sending request"),
         ("http://127.0.0.1:1", Some(&release), "none could be downloaded (error sending request"),

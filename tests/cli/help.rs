@@ -1,4 +1,4 @@
-//! Help, wrong values, and the order of strength of flag, variable and file.
+//! Help, invalid values, and the precedence of flag, variable and file.
 
 use super::{directory, err, out, program, run};
 use crate::support::program::write_private;
@@ -66,7 +66,7 @@ async fn help_shows_every_setting_with_its_variable_and_default() {
             .split("\n      ")
             .skip_while(|line| !line.starts_with(&format!("{flag} ")) && !line.starts_with(&format!("{flag}[")))
             .nth(1);
-        // Lines are wrapped; their words are what counts.
+        // Lines are wrapped, so only their words are compared.
         let entry = entry.unwrap_or_else(|| panic!("{flag} is not in {help}")).split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(entry.contains(&format!("[env: {variable}]")), "{flag}: {entry}");
         assert!(entry.contains(default), "{flag}: {entry}");

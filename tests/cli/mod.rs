@@ -27,7 +27,7 @@ fn err(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A directory that also the embedded server's user can enter.
+/// Creates a directory that the embedded server's user can enter as well.
 fn directory() -> tempfile::TempDir {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();

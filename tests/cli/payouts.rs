@@ -1,4 +1,4 @@
-//! Payouts from the shell: a client asks with `call`, an operator settles with `admin payout`.
+//! Payouts from the shell: a client requests one with `call`, an operator settles it with `admin payout`.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::support::postgres;
 use crate::support::program::{OPERATOR_TOKEN, Program};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn payouts_are_asked_for_and_settled() {
+async fn payouts_are_requested_and_settled() {
     let (directory, database) = (directory(), postgres::database().await);
     let node = Program::start(&database.url, &[]).await;
     let client = node.client("100.00").await;

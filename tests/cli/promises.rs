@@ -1,5 +1,5 @@
-//! What a node refuses to start with: an end of v1 that clients were promised otherwise, and an operator token that is easy to
-//! guess.
+//! Settings with which a node refuses to start: an end of v1 before the date promised to clients, and a weak operator
+//! token.
 
 use serde_json::{Value, json};
 use sqlx::ConnectOptions;
@@ -9,7 +9,7 @@ use super::{err, run};
 use crate::support::postgres;
 use crate::support::program::Program;
 
-/// What `serve` says when it refuses to start.
+/// Returns the message with which `serve` refuses to start.
 async fn refusal(served: &Program, token: Option<&str>, arguments: &[&str]) -> String {
     let mut command = served.command();
     command.args(["serve", "--listen", "127.0.0.1:0", "--log-format", "text"]).args(arguments);
@@ -39,7 +39,7 @@ async fn an_early_sunset_needs_a_reason_which_is_recorded_once() {
     let with = |reason: &'static str| [&EARLY[..], &["--emergency-sunset", reason]].concat();
     let mut first = Program::start(&database.url, &with("The signing keys leaked.")).await;
     let refused = refusal(&first, None, &EARLY).await;
-    let promised = "--sunset-date is 2027-03-01, and clients were promised /api/v1 until 2028-07-01: only --emergency-sunset \
+    let promised = "--sunset-date is 2027-03-01, but clients were promised /api/v1 until 2028-07-01: only --emergency-sunset \
                     REASON allows that";
     assert!(refused.contains(promised), "{refused}");
 
@@ -48,7 +48,7 @@ async fn an_early_sunset_needs_a_reason_which_is_recorded_once() {
         (version, "EmergencySunsetDeclared".to_owned(), data, json!({"operator": 0}))
     };
     assert_eq!(declared(&database.url).await, [event(1, "The signing keys leaked.")]);
-    // Not again by a node that starts again, nor by another one.
+    // A restart, or another node, does not record it again.
     first.restart().await;
     let second = Program::start(&database.url, &with("The signing keys leaked.")).await;
     assert_eq!(declared(&database.url).await.len(), 1);
@@ -70,7 +70,7 @@ async fn a_sunset_that_keeps_the_promise_is_no_event() {
 }
 
 #[tokio::test]
-async fn an_operator_token_that_is_easy_to_guess_opens_no_node() {
+async fn a_node_refuses_an_operator_token_that_is_easy_to_guess() {
     let database = postgres::database().await;
     let served = Program::start(&database.url, &[]).await;
     for token in ["aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "0123456789abcdef0123456789abcdef", "changeme-changeme-changeme"] {

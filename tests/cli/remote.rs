@@ -1,4 +1,4 @@
-//! A database on another machine: nothing is sent there unless TLS proves who it is.
+//! A database on another machine: nothing is sent to it unless TLS verifies its identity.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,11 +9,11 @@ use super::{directory, err, program, run};
 use crate::support::program::write_private;
 
 #[tokio::test]
-async fn a_remote_database_hears_nothing_without_verified_tls() {
+async fn nothing_is_sent_to_a_remote_database_without_verified_tls() {
     let directory = directory();
     let key = directory.path().join("master.key");
     write_private(&key, crate::support::ledger::MASTER_KEY);
-    // No loopback address, and it leads here all the same.
+    // This address is not a loopback address, and still leads to this machine.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let remote = format!("postgres://ledger_service:hidden@0.0.0.0:{}/ledger", listener.local_addr().unwrap().port());
     let heard = Arc::new(AtomicUsize::new(0));
@@ -51,9 +51,9 @@ async fn a_remote_database_hears_nothing_without_verified_tls() {
     let mut migration = command(&["migrate"], "LEDGER_MIGRATION_URL", &remote);
     let refused = run(migration.env("DATABASE_URL", "postgres://nobody@127.0.0.1:1/none")).await;
     assert!(err(&refused).starts_with("error: --migration-url (LEDGER_MIGRATION_URL) leads to 0.0.0.0"), "{}", err(&refused));
-    assert_eq!(heard.load(Ordering::SeqCst), 0, "nobody has come");
+    assert_eq!(heard.load(Ordering::SeqCst), 0, "nothing has connected");
 
-    // It is reached where that is asked for, and where TLS is to prove who it is: which it cannot here.
+    // The client connects if plain text is explicitly allowed, or if TLS is to verify the server, which fails here.
     let mut plain = command(&["migrate"], "DATABASE_URL", &remote);
     let failed = run(plain.env("LEDGER_ALLOW_PLAIN_DATABASE", "true")).await;
     assert_eq!((failed.status.code(), heard.load(Ordering::SeqCst)), (Some(1), 1), "{}", err(&failed));

@@ -1,4 +1,4 @@
-//! The roles of a production database, as `deploy/roles.sql` makes them.
+//! The roles of a production database, as `deploy/roles.sql` creates them.
 
 use std::io::Write;
 
@@ -16,13 +16,13 @@ async fn a_login_that_may_only_become_the_runtime_role_serves_after_the_owner_mi
     let directory = directory();
     let server = postgres::own_server(false).await;
     let mut admin = server.url_of("postgres").parse::<PgConnectOptions>().unwrap().connect().await.unwrap();
-    // The embedded server has roles and a database of these names already.
+    // The embedded server already has roles and a database with these names.
     let script = include_str!("../../deploy/roles.sql")
         .replace("ledger_owner", "the_owner")
         .replace("ledger_service", "the_service")
         .replace("CREATE ROLE ledger_runtime NOLOGIN;", "")
         .replace("DATABASE ledger ", "DATABASE production ");
-    // One by one, for CREATE DATABASE is never part of a transaction.
+    // One statement at a time, because CREATE DATABASE cannot run inside a transaction.
     let script: String = script.lines().filter(|line| !line.starts_with("--")).collect();
     for statement in script.split_terminator(';') {
         sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut admin).await.unwrap_or_else(|error| panic!("{statement}: {error}"));
@@ -31,14 +31,14 @@ async fn a_login_that_may_only_become_the_runtime_role_serves_after_the_owner_mi
         let options: PgConnectOptions = server.url_of("production").parse().unwrap();
         options.username(role).password("change me").to_url_lossy().to_string()
     };
-    // It lets nobody else in; a server of one's own has a rule such as this one.
+    // The embedded server admits no other roles. A server in production has a rule such as this one.
     let rules: String = sqlx::query_scalar("SHOW hba_file").fetch_one(&mut admin).await.unwrap();
     let mut rules = std::fs::OpenOptions::new().append(true).open(rules).unwrap();
     rules.write_all(b"local production the_owner,the_service scram-sha-256\n").unwrap();
     sqlx::raw_sql("SELECT pg_reload_conf()").execute(&mut admin).await.unwrap();
-    until("the rule holds", async || PgConnection::connect(&login("the_owner")).await.is_ok()).await;
+    until("the rule is active", async || PgConnection::connect(&login("the_owner")).await.is_ok()).await;
     let early = run(program(directory.path()).arg("verify").env("DATABASE_URL", login("the_service"))).await;
-    assert!(!early.status.success(), "nothing is there yet");
+    assert!(!early.status.success(), "there is no ledger yet");
     let migrated = run(program(directory.path()).arg("migrate").env("DATABASE_URL", login("the_owner"))).await;
     assert!(migrated.status.success(), "{}", err(&migrated));
 
@@ -49,7 +49,7 @@ async fn a_login_that_may_only_become_the_runtime_role_serves_after_the_owner_mi
     let (status, order) = node.call(&client, "POST", "/orders", None, &body).await.unwrap();
     assert_eq!((status, order["status"].as_str()), (201, Some("PENDING")));
 
-    // By itself the login may do nothing, and as the runtime role not what the owner may.
+    // By itself the login may do nothing. As the runtime role it may not do what only the owner may.
     let mut service = login("the_service").parse::<PgConnectOptions>().unwrap().connect().await.unwrap();
     for refused in [
         "SELECT count(*) FROM events",

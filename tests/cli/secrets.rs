@@ -1,4 +1,4 @@
-//! What a node logs when it is told to say everything: no secret, whatever it was given or has shown.
+//! A node's log at the most verbose level contains no secret that the node received or returned.
 
 use nix::sys::signal::Signal;
 use rewards_ledger::access::request_signature;
@@ -16,7 +16,8 @@ const PIN: &str = "pin-80812";
 const CLAIM: &str = "https://claim.example.com/c0ffee";
 const ACCOUNT_NUMBER: &str = "DE89370400440532013000";
 
-/// A request with whatever credentials its headers are; the status, and the body's `data` or the whole of it.
+/// Sends a request with these headers as its credentials. Returns the status, and the body's `data` or else the whole
+/// body.
 async fn ask(program: &Program, method: &str, path: &str, headers: &[(&str, &str)], body: &Value) -> (u16, Value) {
     let request = reqwest::Client::new().request(method.parse().unwrap(), format!("{}{path}", program.url()));
     let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
@@ -41,7 +42,7 @@ async fn no_secret_is_in_the_log_at_debug_level() {
     let client = program.client("100.00").await;
     let operator = [("Authorization", &*format!("Bearer {OPERATOR_TOKEN}"))];
 
-    // Stock, and stock that is refused.
+    // Stock is loaded, once with success and once with a refusal.
     let product = program.product(0).await;
     let stock = format!("/products/{product}/vouchers");
     let voucher = json!({"card_number": CARD, "pin": PIN, "claim_url": CLAIM});
@@ -51,7 +52,7 @@ async fn no_secret_is_in_the_log_at_debug_level() {
         assert_eq!(status, 400, "{answer}");
     }
 
-    // Delivered, announced, revealed.
+    // An order is delivered, its webhook is sent, and its codes are read.
     let hook = json!({"name": "all", "url": hooks.url(), "events": ["order.created", "order.delivered"]});
     let (status, hook) = program.call(&client, "POST", "/webhooks", Some("hook"), &hook).await.unwrap();
     assert_eq!(status, 201, "{hook}");
@@ -66,7 +67,7 @@ async fn no_secret_is_in_the_log_at_debug_level() {
     let (status, shown) = program.call(&client, "GET", &path, None, &Value::Null).await.unwrap();
     assert_eq!((status, &shown["vouchers"][0]["card_number"]), (200, &json!(CARD)), "{shown}");
 
-    // Signed requests, one of them wrongly; somebody to be paid; people who log in.
+    // Signed requests, one with a wrong signature, then a beneficiary and logins.
     let path = format!("/admin/v1/credentials/{}", client.credential_id);
     let (status, credential) = ask(&program, "PUT", &path, &operator, &json!({"hmac_required": true})).await;
     assert_eq!(status, 200, "{credential}");
@@ -102,7 +103,7 @@ async fn no_secret_is_in_the_log_at_debug_level() {
     assert!(program.ended().await.success());
     let log = program.log();
     let debug = log.lines().filter(|line| line.contains("\"level\":\"DEBUG\"")).count();
-    assert!(debug > 20 && log.contains("/api/v1/orders"), "it has said what it did: {log}");
+    assert!(debug > 20 && log.contains("/api/v1/orders"), "the log contains what the node did: {log}");
     let password = database.url.split(['/', ':', '@']).nth(4).unwrap().to_owned();
     let secrets = [
         ("a card number", CARD.to_owned()),
@@ -126,7 +127,7 @@ async fn no_secret_is_in_the_log_at_debug_level() {
         ("the database's password", password),
     ];
     for (name, secret) in secrets {
-        assert!(secret.len() >= 8, "too short to be recognised: {name}");
+        assert!(secret.len() >= 8, "too short to be searched for: {name}");
         let found = log.lines().find(|line| line.contains(&secret));
         assert!(found.is_none(), "{name} is in the log: {found:?}");
     }

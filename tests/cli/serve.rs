@@ -26,7 +26,7 @@ async fn a_database_is_migrated_once() {
 }
 
 #[tokio::test]
-async fn an_operator_works_from_the_shell_and_the_log_tells_it() {
+async fn an_operators_work_in_the_shell_is_in_the_log() {
     let (directory, database) = (directory(), postgres::database().await);
     let mut served = Program::start(&database.url, &[]).await;
     let admin = |arguments: &[&str]| {
@@ -75,7 +75,7 @@ async fn an_operator_works_from_the_shell_and_the_log_tells_it() {
 
     let unknown = run(&mut admin(&["order", "show", "4711"])).await;
     assert_eq!(unknown.status.code(), Some(1));
-    assert!(err(&unknown).starts_with("error: the service answers 404 E_NOT_FOUND"), "{}", err(&unknown));
+    assert!(err(&unknown).starts_with("error: the service answered 404 E_NOT_FOUND"), "{}", err(&unknown));
 
     let events = |arguments: &[&str]| {
         let mut command = program(directory.path());
@@ -96,10 +96,10 @@ async fn an_operator_works_from_the_shell_and_the_log_tells_it() {
 }
 
 #[tokio::test]
-async fn what_was_accepted_before_sigterm_is_answered() {
+async fn requests_accepted_before_sigterm_are_answered() {
     let database = postgres::database().await;
     let mut served = Program::start(&database.url, &[]).await;
-    // A writer that waits for the head holds its requests in flight across the signal.
+    // Holding the head keeps requests in flight while the signal arrives.
     let options: sqlx::postgres::PgConnectOptions = database.url.parse().unwrap();
     let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
     let mut lock = sqlx::Connection::begin(&mut connection).await.unwrap();
@@ -114,20 +114,20 @@ async fn what_was_accepted_before_sigterm_is_answered() {
     let mut creating = vec![create(0)];
     until_locked_out(&options, "rewards-ledger writer").await;
     creating.extend((1..8).map(create));
-    // The first one is with the writer, the others in its queue.
+    // The writer has taken the first request. The others are in its queue.
     let (metrics, seven) = (format!("{served_url}/metrics"), "\nledger_writer_queue_depth{shard=\"1\"} 7\n");
     until("all are accepted", async || reqwest::get(&metrics).await.unwrap().text().await.unwrap().contains(seven)).await;
-    // A connection that was kept open from before.
+    // A connection that was opened before the signal and kept alive.
     let kept = reqwest::Client::new();
     let alive = format!("{served_url}/healthz");
     assert_eq!(kept.get(&alive).send().await.unwrap().status(), 200);
     served.signal(Signal::SIGTERM);
-    // From when the signal arrives nobody else is let in, while those who were wait for their answers.
+    // Once the signal arrives, no new requests are accepted. Those accepted before still get their answers.
     until("no new requests are let in", async || reqwest::get(&alive).await.is_err()).await;
     let create_late = create(8).await.unwrap();
     assert!(create_late.is_err_and(|error| error.is_connect()), "a request that comes later is refused");
-    assert!(kept.get(&alive).send().await.is_err(), "on a connection of before, too");
-    assert!(!served.has_ended() && !creating.iter().any(tokio::task::JoinHandle::is_finished), "nothing has ended by it");
+    assert!(kept.get(&alive).send().await.is_err(), "refused on a connection opened earlier as well");
+    assert!(!served.has_ended() && !creating.iter().any(tokio::task::JoinHandle::is_finished), "it ends no accepted request");
     lock.rollback().await.unwrap();
 
     for created in creating {
@@ -136,12 +136,12 @@ async fn what_was_accepted_before_sigterm_is_answered() {
     }
     assert!(served.ended().await.success());
     let refused = reqwest::get(format!("{}/healthz", served.url())).await;
-    assert!(refused.is_err(), "nobody listens any more");
+    assert!(refused.is_err(), "the node no longer listens");
     let accounts: i64 = sqlx::query_scalar("SELECT count(*) FROM accounts").fetch_one(&mut connection).await.unwrap();
     assert_eq!(accounts, 8);
 }
 
-/// Of orders one is on its way to the database then, and the others are decided.
+/// At the signal, one order is being written to the database and the others are decided.
 #[tokio::test]
 async fn orders_that_were_accepted_before_sigterm_are_answered() {
     let database = postgres::database().await;
@@ -163,13 +163,13 @@ async fn orders_that_were_accepted_before_sigterm_are_answered() {
     until_locked_out(&options, "rewards-ledger writer").await;
     placing.extend((1..8).map(|_| place()));
     let pool = sqlx::PgPool::connect_lazy_with(options.clone());
-    // With the first one, which is answered.
+    // Nine, including the first order, which is already answered.
     let charged = "SELECT used = 9 FROM rate_windows WHERE key LIKE 'orders credential%'";
     until_true("all have passed the gate", &pool, charged).await;
     served.signal(Signal::SIGTERM);
     let alive = format!("{}/healthz", served.url());
     until("no new requests are let in", async || reqwest::get(&alive).await.is_err()).await;
-    assert!(!served.has_ended() && !placing.iter().any(tokio::task::JoinHandle::is_finished), "nothing has ended by it");
+    assert!(!served.has_ended() && !placing.iter().any(tokio::task::JoinHandle::is_finished), "it ends no accepted request");
     lock.rollback().await.unwrap();
     for placed in placing {
         assert_eq!(placed.await.unwrap().unwrap().status(), 201);
@@ -192,9 +192,9 @@ async fn a_second_signal_ends_at_once() {
     let creating = tokio::spawn(async move { run(&mut command).await });
     until_locked_out(&options, "rewards-ledger writer").await;
     served.signal(Signal::SIGTERM);
-    // Two signals of a kind that nobody has taken yet are one.
-    until("it is stopping", async || served.log().contains("\"stopping\"")).await;
-    assert!(!served.has_ended(), "it still owes an answer");
+    // Two pending signals of one kind are merged, so wait until the first one is handled.
+    until("the node is stopping", async || served.log().contains("\"stopping\"")).await;
+    assert!(!served.has_ended(), "a request still waits for its answer");
     served.signal(Signal::SIGTERM);
     let status = served.ended().await;
     assert_eq!(status.code(), Some(128 + 15));

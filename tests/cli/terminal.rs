@@ -1,4 +1,4 @@
-//! The same commands at a terminal: in colour, and with a bar for what takes its time. `script` gives them one.
+//! Commands at a terminal: coloured output, and a progress bar for slow commands. `script` provides the terminal.
 
 use std::path::Path;
 use std::process::Output;
@@ -14,7 +14,7 @@ use crate::support::ledger;
 use crate::support::shop::Shop;
 use crate::support::wait::until;
 
-/// The program at a terminal of its own; both of its outputs come out of `script`'s.
+/// Runs the program at a terminal of its own. The output of `script` contains both of its output streams.
 fn at_a_terminal(data_dir: &Path, arguments: &str) -> Command {
     let program = program(data_dir);
     let mut command = Command::new("script");
@@ -29,20 +29,21 @@ fn at_a_terminal(data_dir: &Path, arguments: &str) -> Command {
     command
 }
 
-/// Whether there is a `script` here; where everything has to be tested, there must be.
+/// Returns true if `script` is installed. Where everything must be tested, it has to be.
 fn has_terminals() -> bool {
     let is_there = std::process::Command::new("script").arg("--version").output().is_ok();
-    assert!(is_there || std::env::var_os("CI").is_none(), "there is no `script` here, and CI is set");
+    assert!(is_there || std::env::var_os("CI").is_none(), "CI is set, but `script` is not installed");
     if !is_there {
         eprintln!("SKIPPED: nothing was run at a terminal, for there is no `script` here");
     }
     is_there
 }
 
-/// A title, a cleared screen, the same by C1, and text that turns round.
+/// Escape sequences that set a title and clear the screen, the latter again as a C1 control, and text with reversed
+/// direction.
 const HOSTILE: &str = "mine\u{1b}]0;title\u{7}\u{1b}[2J\u{9b}2J\u{202e}yenom\u{2066}\u{7f}";
 
-/// Whatever a client calls its order, a terminal shows it and does nothing else.
+/// A terminal displays any client reference literally and does not act on it.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_client_wrote_does_nothing_to_a_terminal() {
     if !has_terminals() {
@@ -70,21 +71,21 @@ async fn what_a_client_wrote_does_nothing_to_a_terminal() {
             assert!(!told.contains(acted_on), "{arguments}: {acted_on:?} in {told:?}");
         }
         let is_shown = told.contains("mine\\u001b]0;title\\u0007\\u001b[2J\\u009b2J\\u202eyenom\\u2066\\u007f");
-        // One line has no room for it.
+        // The one-line form has no room for it.
         assert!(is_shown || arguments == format!("events tail --limit {head}"), "{arguments}: {told:?}");
     }
-    // A program that reads on gets the same value, and a file the same bytes.
+    // A program that parses the output gets the original value, and a file gets the original bytes.
     let mut command = program(directory.path());
     let read = run(command.args(["--json", "show", "order", &id.to_string()]).env("DATABASE_URL", &url)).await;
     let read: serde_json::Value = serde_json::from_str(&out(&read)).unwrap();
     assert_eq!(read["order"]["client_reference"], HOSTILE);
     let mut command = program(directory.path());
     let exported = out(&run(command.args(["events", "export"]).env("DATABASE_URL", &url)).await);
-    assert!(exported.contains('\u{9b}') && exported.contains('\u{202e}'), "as it is in the log");
+    assert!(exported.contains('\u{9b}') && exported.contains('\u{202e}'), "the bytes equal those in the log");
 }
 
 #[tokio::test]
-async fn the_demo_is_in_colour_at_a_terminal_unless_nobody_wants_it() {
+async fn the_demo_is_coloured_at_a_terminal_unless_colour_is_off() {
     if !has_terminals() {
         return;
     }
@@ -92,29 +93,30 @@ async fn the_demo_is_in_colour_at_a_terminal_unless_nobody_wants_it() {
     let coloured = run(&mut at_a_terminal(directory.path(), "demo --exit")).await;
     let told = out(&coloured);
     assert!(coloured.status.success(), "{told}");
-    assert!(told.contains("\u{1b}[1m") && told.contains("\u{1b}[32m"), "bold heads, green for what is well: {told:?}");
+    assert!(told.contains("\u{1b}[1m") && told.contains("\u{1b}[32m"), "headings are bold and success is green: {told:?}");
     let plain = anstream::adapter::strip_str(&told).to_string();
     assert!(plain.contains("  signature verified  ") && plain.contains("reconciled to the cent"), "{plain}");
 
     let plain = run(at_a_terminal(directory.path(), "demo --exit").env("NO_COLOR", "1")).await;
     let told = out(&plain);
     assert!(plain.status.success() && told.contains("reconciled to the cent"), "{told}");
-    // The spinner's line is wiped all the same: that is no colour.
+    // The line of the spinner is still erased, but erasing is not a colour.
     let codes = told.split("\u{1b}[").skip(1).filter_map(|code| code.chars().find(|c| !c.is_ascii_digit() && *c != ';'));
     assert!(codes.into_iter().all(|code| code != 'm'), "{told:?}");
 }
 
-/// What takes less than this is shown no bar.
+/// Duration from which a command shows a progress bar.
 const BAR: Duration = Duration::from_secs(1);
 
-/// Runs a command that nobody lets read the log, until it has waited for that as long as a bar does, however late it began.
+/// Runs a command while the log is locked. The lock is held until the command has waited long enough for a bar to
+/// appear.
 async fn run_held_up(shop: &Shop, command: &mut Command) -> Output {
     let mut holder = shop.admin().await;
     sqlx::raw_sql("BEGIN; LOCK TABLE events IN ACCESS EXCLUSIVE MODE").execute(&mut holder).await.unwrap();
     let hold = async {
         let waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'events'::regclass AND NOT granted
                         AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))";
-        until("it reads the log", async || sqlx::query_scalar(waits).fetch_one(&mut holder).await.unwrap()).await;
+        until("the command reads the log", async || sqlx::query_scalar(waits).fetch_one(&mut holder).await.unwrap()).await;
         tokio::time::sleep(BAR).await;
         sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
     };
@@ -122,7 +124,7 @@ async fn run_held_up(shop: &Shop, command: &mut Command) -> Output {
     done
 }
 
-/// Into a file, and by a pipe; where the lines themselves go to the terminal, there is no bar between them.
+/// Export to a file and to a pipe. When the lines themselves go to the terminal, no bar appears between them.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_export_that_takes_its_time_shows_a_bar() {
     if !has_terminals() {
@@ -165,8 +167,5 @@ async fn a_rebuild_that_takes_its_time_shows_a_bar() {
     assert!(told.contains("shard 1 fold") && told.contains('█'), "{told:?}");
     let before_the_end = told.rfind("shard 1").expect("a bar");
     let end = anstream::adapter::strip_str(&told[before_the_end..]).to_string();
-    assert!(
-        end.contains("\r\norders: ") && end.contains("nothing had differed"),
-        "what was done is told below, where the bar was: {end:?}"
-    );
+    assert!(end.contains("\r\norders: ") && end.contains("no row differed"), "the result replaces the bar: {end:?}");
 }

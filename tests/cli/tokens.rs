@@ -1,4 +1,5 @@
-//! Operators' tokens, which are made past HTTP: events as everything is, without the token.
+//! Operators' tokens, which are managed without HTTP. Like everything else they are events, but without the token
+//! itself.
 
 use ledger_database::PgPool;
 use ledger_events::operator::OperatorRole;
@@ -35,7 +36,7 @@ impl Tokens {
         self.command_by(&self.database.url, arguments)
     }
 
-    /// One that comes to the database this way.
+    /// Builds a command that reaches the database at this URL.
     fn command_by(&self, url: &str, arguments: &[&str]) -> Command {
         let mut command = program(self.directory.path());
         command.args(["admin", "token"]).args(arguments).args(["--json", "--database-url", url]);
@@ -55,7 +56,7 @@ impl Tokens {
         err(&done)
     }
 
-    /// The events of tokens: type, stream, version, data, and who did it by which command.
+    /// Returns the events of tokens: type, stream, version, data, actor, and the command that caused it.
     async fn events(&self) -> Vec<(String, i64, i64, Value, Value, String)> {
         sqlx::query_as(
             "SELECT type, stream_id, version, data::jsonb, metadata::jsonb->'actor', metadata::jsonb->>'request_id'
@@ -66,7 +67,7 @@ impl Tokens {
         .unwrap()
     }
 
-    /// What an operator of this token may do, if anything.
+    /// Returns the role of the operator with this token, if there is one.
     async fn role(&self, token: &str) -> Option<OperatorRole> {
         let keyring = keyring();
         master_keys::establish(&self.pool, &keyring).await.unwrap();
@@ -90,9 +91,9 @@ async fn operator_tokens_are_made_listed_and_revoked_and_each_change_is_an_event
     let revoke = ["revoke", &second.to_string()];
     tokens.succeeds(&revoke).await;
     assert_eq!((tokens.role(&secrets[0]).await, tokens.role(&secrets[1]).await), (Some(OperatorRole::Admin), None));
-    // What is refused is no event.
-    assert_eq!(tokens.fails(&revoke).await, format!("error: no token {second} that is not revoked already\n"));
-    assert_eq!(tokens.fails(&["revoke", "99"]).await, "error: no token 99 that is not revoked already\n");
+    // A refused command appends no event.
+    assert_eq!(tokens.fails(&revoke).await, format!("error: there is no token {second}, or it is already revoked\n"));
+    assert_eq!(tokens.fails(&["revoke", "99"]).await, "error: there is no token 99, or it is already revoked\n");
     let role = tokens.fails(&["create", "Ada", "--role", "king"]).await;
     assert_eq!(role, "error: --role cannot be \"king\": expected admin, finance or auditor\n");
     let nobody = tokens.fails(&["create", "Kim", "--role", "auditor", "--by", "Jo Doe"]).await;
@@ -124,7 +125,7 @@ async fn operator_tokens_are_made_listed_and_revoked_and_each_change_is_an_event
         let expected = json!({"role": role, "name_hash": salted_hash(&salt, name), "row_mac": hex::encode(mac)});
         assert_eq!(events[at].3, expected);
     }
-    // Neither a token nor whose it is stands in the log.
+    // The log contains neither a token nor the name of its holder.
     let log: String = sqlx::query_scalar("SELECT string_agg(e::text, ' ') FROM events e").fetch_one(&tokens.pool).await.unwrap();
     for secret in &secrets {
         let hash = hex::encode(operators::hash(secret));
@@ -135,9 +136,9 @@ async fn operator_tokens_are_made_listed_and_revoked_and_each_change_is_an_event
     assert!(report.is_clean(), "{:#?}", report.differences);
 }
 
-/// Made by a program for which a token was no event: revoking it is one.
+/// The token comes from a release that recorded no event for it. Revoking it appends an event.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_is_older_than_its_events_can_be_revoked() {
+async fn a_token_from_before_token_events_can_be_revoked() {
     let tokens = Tokens::open().await;
     let token: Private = random_secret();
     tokens.succeeds(&["list"]).await;
@@ -148,7 +149,7 @@ async fn a_token_that_is_older_than_its_events_can_be_revoked() {
             .await
             .unwrap();
     assert_eq!(tokens.role(token.expose()).await, Some(OperatorRole::Auditor));
-    // Nothing in the log speaks for it.
+    // The log contains no event for this row.
     let named = verify(&tokens.database.url.parse().unwrap(), |_| {}).await.unwrap().differences;
     assert_eq!(
         named.iter().map(ToString::to_string).collect::<Vec<_>>(),
@@ -158,15 +159,15 @@ async fn a_token_that_is_older_than_its_events_can_be_revoked() {
     assert_eq!(tokens.role(token.expose()).await, None);
     let events = tokens.events().await;
     assert!(events.len() == 1 && (events[0].0.as_str(), events[0].1, events[0].2) == ("OperatorTokenRevoked", id, 1));
-    // And the next one has an id of its own.
+    // The next token gets an id of its own.
     assert_eq!(tokens.succeeds(&["create", "Jo", "--role", "admin"]).await["id"], id + 1);
     assert!(verify(&tokens.database.url.parse().unwrap(), |_| {}).await.unwrap().is_clean());
 }
 
-/// The connection is lost with the COMMIT's answer, and the database stays away: what is told to do then leaves no
-/// token that opens something and that nobody has.
+/// The connection breaks before the COMMIT's answer arrives, and the database stays unavailable. The printed
+/// instructions then leave no valid token that nobody holds.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_does_not_know_whether_a_token_was_made_is_told_what_to_do() {
+async fn a_token_command_with_an_unknown_outcome_prints_what_to_do() {
     let tokens = Tokens::open().await;
     assert_eq!(tokens.succeeds(&["list"]).await, json!({"tokens": []}));
     let (proxy, through) = Proxy::before(&tokens.database.url).await;
@@ -176,12 +177,12 @@ async fn who_does_not_know_whether_a_token_was_made_is_told_what_to_do() {
     assert!(!created.status.success() && created.stdout.is_empty(), "{}", out(&created));
     let told = err(&created);
     let (unknown, to_do) = told.lines().last().unwrap().split_once(": if ").unwrap_or_else(|| panic!("{told}"));
-    assert_eq!(unknown, "error: it is not known whether the token was made, and nobody has it");
+    assert_eq!(unknown, "error: it is not known whether the token was created, and its secret is lost");
     assert!(
-        ["`admin token list`", "new one of Ada", "`admin token revoke ID`"].iter().all(|what| to_do.contains(what)),
+        ["`admin token list`", "new token of Ada", "`admin token revoke ID`"].iter().all(|what| to_do.contains(what)),
         "{told}"
     );
-    assert_eq!(tokens.events().await.len(), 1, "it was made");
+    assert_eq!(tokens.events().await.len(), 1, "the token was created");
 
     let listed = tokens.succeeds(&["list"]).await;
     let id = listed["tokens"][0]["id"].to_string();
@@ -191,7 +192,10 @@ async fn who_does_not_know_whether_a_token_was_made_is_told_what_to_do() {
     assert!(!revoked.status.success() && revoked.stdout.is_empty(), "{}", out(&revoked));
     let told = err(&revoked);
     let last = told.lines().last().unwrap();
-    assert!(last.starts_with(&format!("error: it is not known whether token {id} is revoked: see `admin token list`")), "{told}");
+    assert!(
+        last.starts_with(&format!("error: it is not known whether token {id} was revoked: see `admin token list`")),
+        "{told}"
+    );
     assert!(tokens.succeeds(&["list"]).await["tokens"][0]["revoked_at"].is_string(), "it is");
-    assert_eq!(tokens.fails(&["revoke", &id]).await, format!("error: no token {id} that is not revoked already\n"));
+    assert_eq!(tokens.fails(&["revoke", &id]).await, format!("error: there is no token {id}, or it is already revoked\n"));
 }

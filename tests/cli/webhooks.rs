@@ -1,4 +1,4 @@
-//! `call` and `listen`, as a client's developer uses them.
+//! `call` and `listen`, as a client developer uses them.
 
 use std::process::Stdio;
 
@@ -11,7 +11,7 @@ use super::{directory, err, out, program, run};
 use crate::support::postgres;
 use crate::support::program::{DEADLINE, Program};
 
-/// `listen` on a free port, and what it prints.
+/// A running `listen` on a free port, and its output.
 struct Listening {
     _process: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -38,7 +38,7 @@ impl Listening {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_webhook_reaches_listen_and_is_verified_there() {
     let (directory, database) = (directory(), postgres::database().await);
-    // Without a secret first: it says which certificate to trust, and keeps it.
+    // First without a secret: `listen` prints which certificate to trust, and keeps that certificate.
     let first = Listening::start(directory.path(), None).line().await;
     assert_eq!(first["is_verifying"], false);
     let ca = first["ca_file"].as_str().unwrap();

@@ -1,4 +1,4 @@
-//! Exceptions from the look-up of advisories.
+//! Exceptions from the check for security advisories.
 
 use chrono::NaiveDate;
 use toml::{Table, Value};
@@ -16,16 +16,17 @@ fn ignored_advisories_have_a_reason_and_a_date() {
         assert!(NaiveDate::parse_from_str(date, "%Y-%m-%d").is_ok() && reason.len() > 20, "{entry:?}");
     }
     let ci = std::fs::read_to_string(repository(".ci/run")).unwrap();
-    assert!(ci.contains(".ci/advisories"), "the step is run");
+    assert!(ci.contains(".ci/advisories"), "the step starts");
 }
 
-/// Where there is no way to the database, the step says so in one line and passes; an advisory does not.
+/// If the advisory database cannot be fetched, the step prints one line and passes. If there is an advisory, it
+/// fails.
 #[test]
-fn the_look_up_is_skipped_with_one_line_where_the_database_cannot_be_had() {
+fn the_check_is_skipped_with_one_line_if_the_advisory_database_is_unavailable() {
     let directory = tempfile::tempdir().unwrap();
     let script = repository(".ci/advisories");
     let shell = |fetch: u8, check: u8| {
-        // Stands for the tool: what matters here is what the step makes of its outcome.
+        // A stand-in for the tool: the test is about how the step handles its outcome.
         let tool = directory.path().join("cargo");
         let text = format!(
             "#!/bin/sh\ncase \"$*\" in *--version) exit 0;; *fetch*) echo 'no route to host' >&2; exit {fetch};; *) exit {check};; esac\n"

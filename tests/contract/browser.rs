@@ -1,4 +1,5 @@
-//! The interactive pages in a real browser: they show the whole contract, load nothing from elsewhere, and call it.
+//! The interactive pages in a real browser: they show the whole contract, load nothing from other sites, and call the
+//! API.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::process::Stdio;
@@ -13,17 +14,18 @@ use tokio::process::{Child, Command};
 use crate::support::node::Node;
 use crate::support::program::DEADLINE;
 
-/// A process that ends with this value, and with it whatever it has started.
+/// A process that is killed together with its children when this value is dropped.
 struct Group(Child);
 
 impl Drop for Group {
     fn drop(&mut self) {
         let Some(id) = self.0.id() else { return };
-        _ = killpg(Pid::from_raw(i32::try_from(id).unwrap()), Signal::SIGKILL); // it may have ended
+        _ = killpg(Pid::from_raw(i32::try_from(id).unwrap()), Signal::SIGKILL); // the process may already have ended
     }
 }
 
-/// Chromium without a window, driven by WebDriver (W3C). Ends by [`Browser::quit`], and at the latest with this value.
+/// Headless Chromium, driven by WebDriver (W3C). It ends with [`Browser::quit`], at the latest when this value is
+/// dropped.
 struct Browser {
     http: reqwest::Client,
     session: String,
@@ -32,7 +34,7 @@ struct Browser {
 }
 
 impl Browser {
-    /// None where there is no browser.
+    /// Starts the browser. Returns `None` if no browser is installed.
     async fn start() -> Option<Browser> {
         let mut driver = Command::new("chromedriver");
         driver.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
@@ -45,7 +47,7 @@ impl Browser {
         let driver = Group(driver);
         let port = loop {
             let line = tokio::time::timeout(DEADLINE, said.next_line()).await.expect("in time");
-            let line = line.unwrap().expect("chromedriver says where it listens");
+            let line = line.unwrap().expect("chromedriver prints its port");
             if let Some((_, port)) = line.split_once("started successfully on port ") {
                 break port.trim_end_matches('.').to_owned();
             }
@@ -58,7 +60,7 @@ impl Browser {
             "--no-sandbox",
             "--disable-gpu",
             "--disable-dev-shm-usage",
-            // All of a page is in sight, so nothing scrolls away from under a click.
+            // The window shows the whole page, so that nothing scrolls away under a click.
             "--window-size=1400,20000",
             &format!("--user-data-dir={}", profile.path().display()),
         ];
@@ -80,7 +82,7 @@ impl Browser {
         answer["value"].take()
     }
 
-    /// The path of the first element that an XPath finds, once there is one.
+    /// Returns the path of the first element that matches an XPath, once there is one.
     async fn find(&self, xpath: &str) -> String {
         let found = self.ask("/element", json!({"using": "xpath", "value": xpath})).await;
         let id = found.as_object().unwrap().values().next().unwrap().as_str().unwrap().to_owned();
@@ -111,7 +113,8 @@ impl Browser {
         self.ask("/execute/sync", json!({"script": script, "args": []})).await
     }
 
-    /// What the browser had to complain of since it was asked last; a violation of a page's policy is of any level.
+    /// Returns the browser's console messages since the last call: errors, and violations of a page's policy at any
+    /// level.
     async fn complaints(&self) -> Vec<Value> {
         let said = self.ask("/se/log", json!({"type": "browser"})).await;
         let is_bad = |line: &&Value| {
@@ -120,13 +123,13 @@ impl Browser {
         said.as_array().unwrap().iter().filter(is_bad).cloned().collect()
     }
 
-    /// The browser ends with its session.
+    /// Ends the session, and with it the browser.
     async fn quit(self) {
         self.http.delete(&self.session).send().await.unwrap();
     }
 }
 
-/// An element of this class, for an XPath.
+/// Builds an XPath for an element of this class.
 fn of_class(class: &str) -> String {
     format!("*[contains(concat(' ', @class, ' '), ' {class} ')]")
 }
@@ -139,7 +142,7 @@ async fn authorize(browser: &Browser, scheme: &str, value: &str) {
     browser.find(&format!("{form}//button[text()='Logout']")).await;
 }
 
-/// Sends what an operation's example is, by the page's button, and gives the status and the body that it shows.
+/// Sends an operation's example with the page's button. Returns the status and the body that the page shows.
 async fn try_out(browser: &Browser, operation: &str) -> (String, String) {
     let block = format!("//div[starts-with(@id, 'operations-') and contains(@id, '-{operation}')]");
     browser.click(&format!("{block}//{}", of_class("opblock-summary-control"))).await;
@@ -151,7 +154,7 @@ async fn try_out(browser: &Browser, operation: &str) -> (String, String) {
     (status, body)
 }
 
-/// Opens a page, and waits until every operation of its document is shown.
+/// Opens a page and waits until it shows every operation of its document.
 async fn open(browser: &Browser, node: &Node, page: &str, document: &str) {
     let document = node.send(node.request("GET", document)).await.json();
     let methods = |path: &Value| path.as_object().unwrap().keys().filter(|key| *key != "parameters").count();
@@ -180,7 +183,7 @@ async fn pages_work(browser: &Browser) {
     browser.click(&format!("//{}", of_class("btn-done"))).await;
     let (status, body) = try_out(browser, "list_wallets").await;
     assert_eq!(status, "200", "{body}");
-    assert_eq!(browser.complaints().await, Vec::<Value>::new(), "calling it breaks no policy");
+    assert_eq!(browser.complaints().await, Vec::<Value>::new(), "calling the API violates no policy");
     let wallets: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(wallets["data"]["wallets"][0]["id"], setup.wallet_id, "{wallets}");
 
@@ -193,10 +196,10 @@ async fn pages_work(browser: &Browser) {
     browser.open(&format!("{}/docs/guides", node.url())).await;
     browser.click("//a[text()='Receiving webhooks']").await;
     assert_eq!(browser.run("return document.title").await, "Receiving webhooks");
-    assert_eq!(browser.run("return getComputedStyle(document.body).maxWidth").await, "832px", "it has its style");
+    assert_eq!(browser.run("return getComputedStyle(document.body).maxWidth").await, "832px", "the page is styled");
     assert_eq!(browser.complaints().await, Vec::<Value>::new(), "the guides");
 
-    // What is not in the page does not run, and the browser says so: the test would see a violation.
+    // The page's policy blocks an injected script, and the browser reports it. So the test would notice a violation.
     browser.open(&format!("{}/docs", node.url())).await;
     let script = "const script = document.createElement('script'); script.textContent = 'window.injected = true';
         document.body.append(script); document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.injected = true\">');

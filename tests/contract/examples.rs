@@ -1,4 +1,4 @@
-//! Every example is valid against its schema, and what is sent is what is described.
+//! Every example is valid against its schema, and real responses and webhooks match their descriptions.
 
 use ledger_events::webhook::WebhookEventType;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{documents, problems};
 use crate::support::shop::Shop;
 
-/// Every media type, parameter and header of a document: what has a schema, and examples of it.
+/// Collects every media type, parameter and header of a document that has a schema, with its examples.
 fn with_schema<'a>(place: String, value: &'a Value, found: &mut Vec<(String, &'a Value)>) {
     match value {
         Value::Object(parts) => {
@@ -62,20 +62,21 @@ fn documents_name_every_code_and_header() {
     for (path, document) in documents() {
         let codes = document["components"]["schemas"]["ErrorCode"]["enum"].as_array().unwrap();
         for code in codes {
-            // That a path lacks a method is no answer of an operation that it has: the text says it.
+            // A missing method is not a response of any operation of the path. The document's introduction describes
+            // it instead.
             if code == "E_METHOD_NOT_ALLOWED" {
                 let said = document["info"]["description"].as_str().unwrap();
                 assert!(said.contains("405 `E_METHOD_NOT_ALLOWED`, with the header `Allow`"), "{path}");
                 continue;
             }
-            // Nor is what the HTTP layer refuses.
+            // The introduction also describes the refusals of the HTTP layer.
             if let Some(code) =
                 ["E_MALFORMED_REQUEST", "E_URI_TOO_LONG", "E_HEADERS_TOO_LARGE"].into_iter().find(|own| code == own)
             {
                 assert!(document["info"]["description"].as_str().unwrap().contains(&format!("`{code}`")), "{path}: {code}");
                 continue;
             }
-            assert!(text.contains(&format!("{code}:")), "{code} is with no status");
+            assert!(text.contains(&format!("{code}:")), "{code} is listed under no status");
         }
         for (route, item) in document["paths"].as_object().unwrap() {
             for (method, operation) in item.as_object().unwrap() {
@@ -98,7 +99,7 @@ fn documents_name_every_code_and_header() {
     }
 }
 
-/// The envelopes of an order's events as they are really made: one of each type, and the first of a second order.
+/// Checks real envelopes of an order's events: one of each type, and the first one of a second order.
 #[tokio::test]
 async fn envelopes_are_as_described() {
     let types =
@@ -125,7 +126,7 @@ async fn envelopes_are_as_described() {
         let described = &document["webhooks"][&event]["post"]["requestBody"]["content"]["application/json"];
         let mut payload: Value = serde_json::from_str(&payload).unwrap();
         assert_eq!(problems(&document, &described["schema"], &payload), [""; 0], "{payload:#}");
-        // Every field that is sent is described, and the example shows the same ones.
+        // Every field that is sent is described, and the example shows exactly these fields.
         let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         assert_eq!(names(&payload), names(&described["example"]), "{event}");
         assert_eq!(names(&payload["data"]), names(&described["example"]["data"]), "{event}");

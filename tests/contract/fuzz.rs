@@ -1,5 +1,5 @@
-//! Bodies that are nearly valid, sent to every operation that reads one: nothing breaks, and what is
-//! refused did nothing. `.ci/fuzz` sends many more of them than a run of the tests does.
+//! Nearly valid bodies, sent to every operation that reads one. Nothing breaks, and a refused body has no effect.
+//! `.ci/fuzz` sends many more of them than a run of the tests.
 
 use std::cell::Cell;
 
@@ -14,7 +14,7 @@ use super::documents;
 use crate::api::routes::{self, Things, World};
 use crate::support::node::Node;
 
-/// JSON that no field takes, or that only a careful reader takes rightly.
+/// JSON that is valid for no field, or that only a careful parser reads correctly.
 const HOSTILE: [&str; 30] = [
     "null",
     "true",
@@ -48,24 +48,24 @@ const HOSTILE: [&str; 30] = [
     "{\"a\":{\"a\":[{}]}}",
 ];
 
-/// What is done to a body.
+/// A mutation of a body.
 #[derive(Clone, Debug)]
 enum Change {
-    /// Takes a value out.
+    /// Removes a value.
     Drop(Index),
-    /// Puts this JSON in a value's place.
+    /// Replaces a value with this JSON.
     Set(Index, String),
-    /// Gives an object one more field.
+    /// Adds a field to an object.
     Add(Index, String, String),
-    /// Has a field a second time.
+    /// Repeats a field.
     Repeat(Index, String),
-    /// Puts a value into so many arrays.
+    /// Wraps a value in this many nested arrays.
     Nest(Index, usize),
-    /// Puts bytes in at a place of the text.
+    /// Inserts bytes into the text.
     Insert(Index, Vec<u8>),
-    /// Ends the text here.
+    /// Truncates the text.
     Cut(Index),
-    /// Writes a part of the text twice.
+    /// Repeats a part of the text.
     Double(Index, Index),
 }
 
@@ -98,23 +98,23 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// A body that is being changed: JSON in which texts of this form stand for other JSON, or any text.
+/// A body during its mutation. Strings of the form `@n@` are placeholders for JSON, or any other text.
 struct Draft {
     json: Value,
     others: Vec<String>,
 }
 
-/// What follows a field's name where it stands a second time.
+/// Suffix that marks the second occurrence of a field's name.
 const AGAIN: &str = "@again";
 
 impl Draft {
-    /// What stands for this JSON.
+    /// Returns a placeholder for this JSON.
     fn other(&mut self, json: &str) -> Value {
         self.others.push(json.to_owned());
         json!(format!("@{}@", self.others.len() - 1))
     }
 
-    /// The place of a value, as a JSON pointer.
+    /// Returns the location of a value as a JSON pointer.
     fn place(&self, at: Index) -> Option<String> {
         let mut places = vec![];
         walk(String::new(), &self.json, &mut places);
@@ -163,12 +163,12 @@ impl Draft {
     fn text(&self) -> String {
         let text = self.json.to_string().replace(&format!("{AGAIN}\""), "\"");
         let put = |text: String, (n, other): (usize, &String)| text.replace(&format!("\"@{n}@\""), other);
-        // The last first: it may stand around an earlier one.
+        // The last placeholder first, because it may contain an earlier one.
         self.others.iter().enumerate().rev().fold(text, put)
     }
 }
 
-/// The places of all values below this one.
+/// Collects the locations of all values below this one.
 fn walk(place: String, value: &Value, found: &mut Vec<String>) {
     let parts: Vec<(String, &Value)> = match value {
         Value::Object(fields) => fields.iter().map(|(name, part)| (name.clone(), part)).collect(),
@@ -202,7 +202,7 @@ fn changed_text(text: &str, changes: &[Change]) -> Vec<u8> {
     text
 }
 
-/// An operation, and a body that it takes.
+/// An operation, and a body that it accepts.
 pub struct Operation {
     pub method: String,
     pub path: String,
@@ -227,7 +227,7 @@ impl Operation {
         changed_text(&text, changes)
     }
 
-    /// By somebody who may do this.
+    /// Builds the request, with the credentials of a caller who may send it.
     pub fn request(&self, node: &Node, world: &World) -> RequestBuilder {
         let Operation { method, path, .. } = self;
         let request = if let Some(path) = path.strip_prefix("/admin/v1") {
@@ -245,7 +245,8 @@ impl Operation {
 
 const STATEMENT: &str = "date,amount,currency,reference,text\n2026-01-31,1.00,EUR,INV-1,thanks\n2026-01-31,-2.00,EUR,INV-2,\n";
 
-/// Every POST and PUT with a body that is no image: the document's example, about things that there are.
+/// Returns every POST and PUT with a body that is not an image, with the document's example adapted to existing
+/// resources.
 fn operations(things: &Things) -> Vec<Operation> {
     let mut found = vec![];
     for (_, document) in documents() {
@@ -268,7 +269,7 @@ fn operations(things: &Things) -> Vec<Operation> {
     found
 }
 
-/// A node with something of everything, and what can be sent to it.
+/// Starts a node with one resource of each kind, and returns it with the operations.
 pub async fn stage() -> (Node, World, Vec<Operation>) {
     let node = Node::sandbox().await;
     let mut world = routes::world(&node).await;
@@ -278,7 +279,7 @@ pub async fn stage() -> (Node, World, Vec<Operation>) {
     let fund = format!("/wallets/{}/fund", world.things["wallets"]);
     let funding = node.operator("POST", &fund, json!({"amount": "1.00", "reference": "INV-1"})).await.data(201);
     let id = |value: &Value| value["id"].as_i64().unwrap();
-    // Another account than the caller's may be suspended.
+    // An account that may be suspended, other than the caller's.
     let other = node.account("Other").await;
     world.things.extend([
         ("statements", id(&statement)),
@@ -293,7 +294,7 @@ pub async fn stage() -> (Node, World, Vec<Operation>) {
 }
 
 #[test]
-fn a_body_that_is_nearly_valid_breaks_nothing_and_a_refused_one_did_nothing() {
+fn a_nearly_valid_body_breaks_nothing_and_a_refused_one_has_no_effect() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let (node, world, operations) = runtime.block_on(stage());
     assert!(operations.len() > 30, "{}", operations.len());
@@ -319,14 +320,14 @@ fn a_body_that_is_nearly_valid_breaks_nothing_and_a_refused_one_did_nothing() {
         let before = head.replace(after);
         let what = format!("{} {} {}", operation.method, operation.path, body.escape_ascii());
         prop_assert!(answer.status < 500, "{}: {}", what, answer.text);
-        prop_assert!(answer.status < 400 || before == after, "{} was refused and is in the log: {}", what, answer.text);
+        prop_assert!(answer.status < 400 || before == after, "{} was refused but changed the log: {}", what, answer.text);
         Ok(())
     });
     outcome.unwrap();
 }
 
 proptest! {
-    /// A bank's CSV is lines or a reason, whatever stands in it.
+    /// For any content, parsing a bank's CSV gives lines or an error, and never panics.
     #[test]
     fn no_statement_panics(changes in prop::collection::vec(change(), 1..6), text in any::<String>()) {
         let _ = from_csv(&String::from_utf8_lossy(&changed_text(STATEMENT, &changes)), &Columns::default());

@@ -1,4 +1,4 @@
-//! The guides and the version's promises, as they are served.
+//! The guides and the version's guarantees, as the service publishes them.
 
 use rewards_ledger::api::error::Code;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use crate::support::node::Node;
 use crate::support::postgres;
 use crate::support::program::Program;
 
-/// The addresses on this host that a text refers to.
+/// Returns the addresses on this host that a text links to.
 fn links(text: &str) -> Vec<String> {
     let ends = |rest: &str| rest.find([')', '"', ' ', '\n', '`', '<']).unwrap_or(rest.len());
     text.match_indices("/docs/").map(|(at, _)| text[at..at + ends(&text[at..])].to_owned()).collect()
@@ -48,7 +48,7 @@ async fn every_guide_is_linked_and_every_link_leads_somewhere() {
 }
 
 #[tokio::test]
-async fn the_promises_stand_in_the_document_and_the_guides() {
+async fn the_version_guarantees_are_in_the_document_and_the_guides() {
     let node = Node::start().await;
     let get = async |path: &str| node.send(node.request("GET", path)).await.text;
     let document: Value = serde_json::from_str(&get("/openapi.json").await).unwrap();
@@ -67,13 +67,13 @@ async fn the_promises_stand_in_the_document_and_the_guides() {
     ] {
         assert!(text.contains(promise), "{promise}");
     }
-    assert!(!text.contains("--freeze"), "what is for maintainers is not published");
+    assert!(!text.contains("--freeze"), "documents for maintainers are not published");
     for (guide, words) in [
         (
             "webhooks",
             &["A token that is lost", "Deduplicate on", "Answer 200", "do not act on", "constant time", "5 minutes"][..],
         ),
-        ("limits", &["is no part of a product", "10 seconds", "60 seconds", "24 hours", "1,000 an hour", "15 minutes"]),
+        ("limits", &["is not part of a product", "10 seconds", "60 seconds", "24 hours", "1,000 an hour", "15 minutes"]),
         ("errors", &["Idempotent-Replayed", "a GET may be repeated as it is", "Retry-After", "unknown", "4xx or 5xx"]),
         ("signing", &["hmac signature required", "request timestamp expired"]),
         ("versioning", &["12 months", "8 characters"]),
@@ -86,7 +86,7 @@ async fn the_promises_stand_in_the_document_and_the_guides() {
 }
 
 #[test]
-fn the_guide_tells_of_every_code() {
+fn the_guide_describes_every_error_code() {
     let guide = include_str!("../../docs/errors.md");
     for code in Code::ALL {
         let row = format!("| `{}` | {} |", code.as_str(), code.status());
@@ -100,7 +100,7 @@ async fn the_end_of_the_version_is_announced_as_configured() {
     let arguments = ["--deprecation-date", "2027-06-30", "--sunset-date", "2028-07-01"];
     let node = Program::start(&database.url, &arguments).await;
     let get = async |path: &str| reqwest::get(format!("{}{path}", node.url())).await.unwrap();
-    // Refused or unknown, an answer of the version is one.
+    // Errors and unknown paths also carry the version's headers.
     for path in ["/api/v1/orders", "/api/v1/nowhere"] {
         let answer = get(path).await;
         assert_eq!(answer.headers()["deprecation"], "@1814313600", "{path}");

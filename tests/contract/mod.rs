@@ -1,4 +1,4 @@
-//! The published contract: examples, envelopes, signatures, guides, pages, and the words of errors.
+//! The published contract: examples, envelopes, signatures, guides, pages, and the wording of errors.
 
 mod advisories;
 mod browser;
@@ -12,13 +12,13 @@ mod words;
 
 use serde_json::Value;
 
-/// The published documents.
+/// Returns the published OpenAPI documents.
 fn documents() -> Vec<(&'static str, Value)> {
     let parsed = |(path, text): (_, String)| (path, serde_json::from_str(&text).unwrap());
     rewards_ledger::api::documents().into_iter().map(parsed).collect()
 }
 
-/// What is wrong with a value, by a schema of the document.
+/// Returns the violations of a value against a schema of the document.
 fn problems(document: &Value, schema: &Value, value: &Value) -> Vec<String> {
     let mut root = schema.clone();
     root["components"] = document["components"].clone();

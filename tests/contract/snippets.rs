@@ -1,4 +1,4 @@
-//! The code in the guides does what they say, in every language that is on the machine.
+//! The code snippets in the guides work, in every language that is installed.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use super::vectors::{self, REQUESTS, WEBHOOKS};
 use crate::support::repository;
 
-/// The Rust of the guides, compiled.
+/// The guides' Rust snippets, compiled.
 #[path = "snippets/signing.rs"]
 pub mod signing;
 #[path = "snippets/webhooks.rs"]
@@ -15,12 +15,12 @@ mod webhooks;
 const GUIDES: [(&str, &str); 2] =
     [("signing", include_str!("../../docs/signing.md")), ("webhooks", include_str!("../../docs/webhooks.md"))];
 
-/// The one block of code of a language in a guide.
+/// Returns the only code block of a language in a guide.
 fn block<'a>(guide: &'a str, language: &str) -> &'a str {
     let fence = format!("```{language}\n");
     let mut blocks = guide.split(&fence).skip(1);
     let block = blocks.next().unwrap_or_else(|| panic!("no {language}"));
-    assert!(blocks.next().is_none(), "{language} more than once");
+    assert!(blocks.next().is_none(), "{language} occurs more than once");
     block.split_once("```").unwrap().0
 }
 
@@ -28,8 +28,8 @@ fn file(name: &str) -> String {
     std::fs::read_to_string(repository("tests/contract").join(name)).unwrap()
 }
 
-/// Puts the guides' code of a language into a directory with its driver, and runs it over the
-/// vectors; whether the language is on the machine.
+/// Copies the guides' snippets of a language into a directory with its driver, and runs them over the vectors.
+/// Returns true if the language is installed.
 fn run(program: &str, version: &str, language: &str, extension: &str, arguments: &[&str], arrange: impl Fn(&Path)) -> bool {
     if Command::new(program).arg(version).output().is_err() {
         assert!(std::env::var_os("CI").is_none(), "{program} is needed");
@@ -88,7 +88,7 @@ fn go_does() {
 #[test]
 fn rust_does() {
     for (guide, text) in GUIDES {
-        assert_eq!(block(text, "rust"), file(&format!("snippets/{guide}.rs")), "what is compiled is what the guide shows");
+        assert_eq!(block(text, "rust"), file(&format!("snippets/{guide}.rs")), "the compiled code is the code in the guide");
     }
     for vector in vectors::requests().sign {
         let (method, path, query, body) = (&vector.method, &vector.path, &vector.query, &vector.body_base64.0);

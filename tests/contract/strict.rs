@@ -12,7 +12,7 @@ async fn a_field_that_is_unknown_or_given_twice_is_refused_everywhere_and_did_no
     for operation in operations.iter().filter(|operation| operation.is_json()) {
         let said = format!("{} {}", operation.method, operation.path);
         let fields = operation.body.as_object().unwrap_or_else(|| panic!("{said} has no example"));
-        let (name, value) = fields.iter().next().unwrap_or_else(|| panic!("{said} has an example without fields"));
+        let (name, value) = fields.iter().next().unwrap_or_else(|| panic!("the example of {said} has no fields"));
         for (name, value) in [("surplus", &json!(1)), (name, value)] {
             let rest = &operation.body.to_string()[1..];
             let body = format!("{{{}:{value},{rest}", json!(name));

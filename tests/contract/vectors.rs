@@ -1,4 +1,4 @@
-//! The signature vectors, by this program's own code.
+//! The signature vectors, checked with this program's own code.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -13,7 +13,7 @@ use crate::support::repository;
 pub const REQUESTS: &str = "docs/vectors/request-signing.json";
 pub const WEBHOOKS: &str = "docs/vectors/webhook-signing.json";
 
-/// Raw bytes, in the file as base64.
+/// Raw bytes, stored in the file as base64.
 #[derive(Debug)]
 pub struct Bytes(pub Vec<u8>);
 
@@ -134,7 +134,7 @@ fn requests_are_verified_like_the_vectors() {
 }
 
 proptest! {
-    /// Any text on the wire has a canonical string of five lines, the guide's and the program's the same.
+    /// For any text on the wire, the canonical string has five lines, and the guide's code and the program's agree.
     #[test]
     fn canonical_strings_have_five_lines_and_one_form(
         method in "[A-Za-z]{1,10}",
@@ -146,7 +146,7 @@ proptest! {
         let canonical = canonical_string(&method, &path, Some(&query), &body, timestamp);
         prop_assert_eq!(canonical.split('\n').count(), 5);
         prop_assert_eq!(&canonical, &super::snippets::signing::canonical_string(&method, &path, &query, &body, timestamp));
-        // What was sorted once stays so.
+        // Sorting a sorted query changes nothing.
         let sorted = canonical.split('\n').nth(2).unwrap();
         prop_assert_eq!(&canonical_string(&method, &path, Some(sorted), &body, timestamp), &canonical);
     }
@@ -158,7 +158,8 @@ proptest! {
         let _ = signature::verify(&method, &path, &body, query.as_deref().unwrap_or_default(), timestamp);
     }
 
-    /// A header is two parts or none, whatever stands in it; what is taken apart is put together again.
+    /// For any content, a header either parses into two parts or is refused. A parsed header is formatted back into
+    /// the same text.
     #[test]
     fn signature_headers_have_one_form(text in prop_oneof![any::<String>(), "(t=|v1=|,| |[0-9a-fA-F]{1,4}){0,12}", "t=[0-9]{1,30},v1=.{1,70}"]) {
         if let Some((timestamp, signature)) = parse_header(&text) {
@@ -168,7 +169,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_signed_is_accepted_and_nothing_else(
+    fn only_the_signed_request_is_accepted(
         body in prop::collection::vec(any::<u8>(), 0..50),
         query in "[a-c=&]{0,12}",
         timestamp in 1_000..4_000_000_000_i64,

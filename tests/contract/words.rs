@@ -1,5 +1,5 @@
-//! The words of an error are ours: whatever is thrown at the API, no parser's, database's or file's
-//! words come back.
+//! Error messages are the service's own: for any input, they never contain messages of a parser, the database or the
+//! file system.
 
 use rewards_ledger::api::error::Code;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::documents;
 use crate::support::node::{Answer, Node, Setup, User};
 
-/// Bodies that are no JSON, or not the JSON that anything reads.
+/// Bodies that are not JSON, or that no operation accepts.
 const BODIES: [&[u8]; 26] = [
     b"",
     b" ",
@@ -37,7 +37,7 @@ const BODIES: [&[u8]; 26] = [
     b"<?xml version=\"1.0\"?><a/>",
 ];
 
-/// Values that are wrong for nearly every field.
+/// Returns values that are invalid for nearly every field.
 fn values() -> Vec<Value> {
     vec![
         json!(null),
@@ -66,7 +66,7 @@ fn values() -> Vec<Value> {
     ]
 }
 
-/// Texts that are wrong for nearly every parameter, as they stand in an address.
+/// Texts that are invalid for nearly every parameter, as they appear in a URL.
 const TEXTS: [&str; 16] = [
     "",
     "x",
@@ -86,7 +86,7 @@ const TEXTS: [&str; 16] = [
     "PENDING,DELIVERED",
 ];
 
-/// Words of parsers, databases, files and libraries, in lower case.
+/// Phrases of parsers, databases, file systems and libraries, in lower case.
 const FOREIGN: [&str; 55] = [
     "at line",
     "column 1",
@@ -145,7 +145,7 @@ const FOREIGN: [&str; 55] = [
     "connection",
 ];
 
-/// What is wrong with an error's words; `None` when they are ours.
+/// Returns the part of an error that is not the service's own wording, if there is one.
 fn foreign(error: &Value) -> Option<String> {
     let message = error["message"].as_str()?;
     let code = Code::ALL.iter().find(|code| error["code"] == code.as_str());
@@ -161,14 +161,14 @@ fn foreign(error: &Value) -> Option<String> {
     if let Some(strange) = strange {
         return Some((*strange).to_owned());
     }
-    // What the code itself says is ours, whatever its words.
+    // The fixed message of a code is the service's own, whatever it contains.
     let own = (message != code.message()).then_some(message);
     let named = |text: &&str| FOREIGN.iter().any(|word| text.to_lowercase().contains(word));
     own.into_iter().chain(details).find(named).map(str::to_owned)
 }
 
 #[test]
-fn foreign_words_are_noticed() {
+fn messages_of_libraries_are_detected() {
     let invalid =
         |text: &str| json!({"code": "E_VALIDATION_FAILURE", "message": "The request is not valid.", "messages": {"a": [text]}});
     for text in ["must be between 1 and 5", "is not a known field", "the URL must begin with https://"] {
@@ -187,13 +187,13 @@ fn foreign_words_are_noticed() {
     assert!(foreign(&json!({"code": "E_OTHER", "message": "The request is not valid."})).is_some());
 }
 
-/// One of a document's operations.
+/// An operation of an OpenAPI document.
 struct Operation<'a> {
     route: &'a str,
     method: String,
-    /// The names of the query's parameters.
+    /// Names of the query parameters.
     query: Vec<&'a str>,
-    /// The names of the body's fields, if there is a body.
+    /// Names of the body's fields, if there is a body.
     fields: Option<Vec<&'a str>>,
 }
 
@@ -216,7 +216,7 @@ fn operations(document: &Value) -> Vec<Operation<'_>> {
 struct Hurler {
     node: Node,
     setup: Setup,
-    /// In the portal.
+    /// The user for requests to the portal.
     owner: User,
     refused: usize,
 }
@@ -229,7 +229,7 @@ impl Hurler {
         Hurler { node, setup, owner, refused: 0 }
     }
 
-    /// By somebody who may do this.
+    /// Builds a request with the credentials of a caller who may send it.
     fn request(&self, method: &str, path: &str) -> reqwest::RequestBuilder {
         if let Some(path) = path.strip_prefix("/admin/v1") {
             self.node.by_operator(method, path)
@@ -237,7 +237,7 @@ impl Hurler {
             self.node.by(&self.setup.client, method, path)
         } else {
             let request = self.node.request(method, path).header("Origin", self.node.url());
-            // A session that ends itself would be no more use here.
+            // A logout would end the session that later requests need.
             if path.starts_with("/client/api") { request.header("Cookie", &self.owner.cookie) } else { request }
         }
     }
@@ -259,7 +259,7 @@ impl Hurler {
 }
 
 #[tokio::test]
-async fn no_bad_input_is_answered_in_foreign_words() {
+async fn no_invalid_input_is_answered_with_a_librarys_message() {
     let mut hurler = Hurler::start().await;
     let documents = documents();
     let mut routes = std::collections::BTreeSet::new();
@@ -305,7 +305,7 @@ async fn no_bad_input_is_answered_in_foreign_words() {
 }
 
 #[tokio::test]
-async fn no_bad_header_is_answered_in_foreign_words() {
+async fn no_invalid_header_is_answered_with_a_librarys_message() {
     let mut hurler = Hurler::start().await;
     let binary = reqwest::header::HeaderValue::from_bytes(b"\xff\xfe\x80").unwrap();
     for name in [

@@ -1,5 +1,5 @@
-//! What a running worker has under way, as its receiver sees it: how much at once, in which order,
-//! and what it keeps of the answers.
+//! Limits of a running worker from its receiver's point of view. They concern the deliveries in flight, their order,
+//! and how much of each response is stored.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -20,8 +20,8 @@ use crate::support::wait::until;
 
 const PENDING: &str = "SELECT count(*) FROM delivery_state WHERE status = 'pending'";
 
-/// Answers each request after a while, and counts those that are under way: no sender can have its
-/// answer before, so what is counted is never more than there is.
+/// Answers each request after a pause, and counts requests in flight. No sender has its answer before, so the count
+/// is never higher than the true number.
 #[derive(Clone, Debug)]
 pub struct Counting {
     pause: Duration,
@@ -52,7 +52,7 @@ impl Counting {
         Answer::Delayed(self.pause, 200)
     }
 
-    /// The most that were under way at once: in all, and of one webhook.
+    /// Returns the maximum number of requests in flight: in total, and for one webhook.
     pub fn most(&self) -> (usize, usize) {
         let counts = self.counts.lock().unwrap();
         (counts.most, counts.most_of.values().copied().max().unwrap_or_default())
@@ -60,7 +60,7 @@ impl Counting {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn never_more_is_in_flight_than_may_be_in_all_and_of_one_webhook() {
+async fn deliveries_in_flight_stay_within_the_total_limit_and_the_limit_per_webhook() {
     let shop = Shop::open().await;
     let counting = Counting::answering_after(Duration::from_millis(300));
     let counted = counting.clone();
@@ -78,12 +78,12 @@ async fn never_more_is_in_flight_than_may_be_in_all_and_of_one_webhook() {
     worker.settings.max_in_flight_per_webhook = 4;
     run_until_none(worker, PENDING).await;
     let (in_all, of_one) = counting.most();
-    assert!(in_all <= 10 && of_one <= 4, "{in_all} in all, {of_one} of one webhook");
-    assert!(in_all > 5 && of_one > 2, "and what may be is made use of: {in_all} in all, {of_one} of one webhook");
+    assert!(in_all <= 10 && of_one <= 4, "{in_all} in total, {of_one} of one webhook");
+    assert!(in_all > 5 && of_one > 2, "the limits are used: {in_all} in total, {of_one} of one webhook");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_flags_bound_what_a_running_node_sends_and_opens_at_once() {
+async fn the_flags_limit_concurrent_sends_and_connections_of_a_node() {
     let database = postgres::database().await;
     let counting = Counting::answering_after(Duration::from_millis(300));
     let counted = counting.clone();
@@ -97,7 +97,7 @@ async fn the_flags_bound_what_a_running_node_sends_and_opens_at_once() {
     let client = program.client("1000.00").await;
     let product = program.product(0).await;
     let pool = PgPool::connect(&database.url).await.unwrap();
-    // One alone may have less than the node; three together want more.
+    // One webhook alone may have less in flight than the node. Three together would need more.
     for (webhooks, deliveries) in [(1, 20), (2, 80)] {
         for _ in 0..webhooks {
             let webhook = json!({"name": "a", "url": relay.url(), "events": ["order.created"]});
@@ -112,13 +112,13 @@ async fn the_flags_bound_what_a_running_node_sends_and_opens_at_once() {
         until("all are delivered", async || count(&pool, delivered).await >= deliveries).await;
     }
     let (in_all, of_one) = counting.most();
-    assert!(in_all <= 6 && of_one <= 4, "{in_all} in all, {of_one} of one webhook");
-    assert!(in_all > 4 && of_one > 2, "and what may be is made use of: {in_all} in all, {of_one} of one webhook");
+    assert!(in_all <= 6 && of_one <= 4, "{in_all} in total, {of_one} of one webhook");
+    assert!(in_all > 4 && of_one > 2, "the limits are used: {in_all} in total, {of_one} of one webhook");
     assert!(relay.accepted() <= 6, "{} connections for 80 deliveries", relay.accepted());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_goes_over_few_connections() {
+async fn many_deliveries_share_few_connections() {
     let shop = Shop::open().await;
     let (receiver, mut arrived) = receiver(|_| Answer::StatusWithBody(200, "thanks".to_owned())).await;
     let relay = Relay::before(receiver.address()).await;
@@ -138,14 +138,14 @@ async fn a_run_goes_over_few_connections() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_at_a_time_arrives_in_the_order_of_the_log_byte_for_byte() {
+async fn deliveries_sent_one_at_a_time_arrive_in_log_order_byte_for_byte() {
     let shop = Shop::open().await;
     let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
     shop.webhook(&receiver.url()).await;
     let stop = CancellationToken::new();
     let mut worker = shop.worker(&receiver, DEADLINE);
     worker.settings.max_in_flight_per_webhook = 1;
-    // What is due when it starts, and what comes while it runs.
+    // Some deliveries are due at the start, others become due while the worker runs.
     shop.orders(shop.customer.account_id, 60).await;
     shop.project().await;
     let running = tokio::spawn(worker.run(stop.clone()));
@@ -161,15 +161,15 @@ async fn one_at_a_time_arrives_in_the_order_of_the_log_byte_for_byte() {
     assert_eq!(of_the_log.len(), 110);
     for (at, (event_id, payload)) in of_the_log.iter().enumerate() {
         let received = tokio::time::timeout(DEADLINE, arrived.recv()).await.expect("all arrive").unwrap();
-        assert_eq!(received.event_id(), Some(&**event_id), "{at} of the log");
-        assert_eq!(received.body, payload.as_bytes(), "{at} of the log");
+        assert_eq!(received.event_id(), Some(&**event_id), "delivery {at} of the log");
+        assert_eq!(received.body, payload.as_bytes(), "delivery {at} of the log");
     }
     stop.cancel();
     running.await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn response_bodies_are_kept_under_their_quota_while_they_come() {
+async fn stored_response_bodies_stay_within_their_quota() {
     let shop = Shop::open().await;
     let (receiver, _arrived) = receiver(|_| Answer::StatusWithBody(200, "x".repeat(60_000))).await;
     shop.webhook(&receiver.url()).await;
@@ -177,7 +177,7 @@ async fn response_bodies_are_kept_under_their_quota_while_they_come() {
     shop.project().await;
     let mut worker = shop.worker(&receiver, DEADLINE);
     worker.settings.response_bodies = 256 * 1024;
-    // 6 MB came; a quota, and what a worker may store before it looks, are left.
+    // 6 MB arrive. What remains is the quota, and what a worker may store before it checks.
     let too_much = "SELECT count(*) FILTER (WHERE status = 'pending') + (coalesce(sum(octet_length(response_body)), 0) > 1280 * 1024)::int FROM delivery_state";
     run_until_none(worker, too_much).await;
     let newest: bool =
@@ -185,5 +185,5 @@ async fn response_bodies_are_kept_under_their_quota_while_they_come() {
             .fetch_one(shop.pool())
             .await
             .unwrap();
-    assert!(newest, "the newest are kept");
+    assert!(newest, "the newest bodies are kept");
 }

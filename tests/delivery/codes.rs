@@ -1,4 +1,4 @@
-//! What receivers are not told: the codes of vouchers.
+//! Webhooks never contain voucher codes.
 
 use ledger_events::webhook::WebhookEventType;
 use rewards_ledger::access::seal::Private;

@@ -1,4 +1,4 @@
-//! Nobody waits for somebody else's receiver. What is asserted is order and bounds, not times.
+//! Fairness: no receiver delays the deliveries to another one. The tests assert order and bounds, not times.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use super::count;
 use crate::support::shop::{Shop, receiver};
 use crate::support::wait::{until, until_within};
 
-/// A receiver that answers nothing under `/hang`, and counts what comes there.
+/// Starts a receiver that never answers under `/hang` and counts the requests there.
 async fn hanging_receiver() -> (Receiver, Arc<AtomicUsize>) {
     let hanging = Arc::new(AtomicUsize::new(0));
     let counted = hanging.clone();
@@ -29,11 +29,11 @@ async fn hanging_receiver() -> (Receiver, Arc<AtomicUsize>) {
     (receiver, hanging)
 }
 
-/// Longer than these tests take: what hangs ends after them.
+/// Timeout longer than these tests take, so that a hanging send outlasts them.
 const HANGING: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_endpoint_that_hangs_with_a_thousand_due_holds_up_nobody() {
+async fn a_hanging_endpoint_with_a_thousand_due_delays_no_other() {
     let shop = Shop::open().await;
     let (receiver, hanging) = hanging_receiver().await;
     shop.webhook(&format!("{}/hang", receiver.url())).await;
@@ -49,13 +49,13 @@ async fn one_endpoint_that_hangs_with_a_thousand_due_holds_up_nobody() {
     let stop = CancellationToken::new();
     let running = tokio::spawn(worker.run(stop.clone()));
     let left = "SELECT count(*) FROM delivery_state WHERE webhook_id > 1 AND status <> 'delivered'";
-    let what = "everybody else's is delivered before one hanging send has ended";
+    let what = "all other deliveries arrive before a hanging send ends";
     until_within(HANGING / 2, what, async || count(shop.pool(), left).await == 0).await;
-    // It has never answered: so one is sent to it, and nothing of it waits in memory.
+    // This endpoint has never answered, so only one delivery is sent to it, and none of the others wait in memory.
     assert_eq!(hanging.load(Ordering::SeqCst), 1);
     let held = "SELECT count(*) FROM delivery_state WHERE webhook_id = 1 AND leased_until IS NOT NULL";
     assert_eq!(count(shop.pool(), held).await, 1);
-    // Somebody comes of whom nothing is known, while others of whom nothing is known hang, too.
+    // New endpoints arrive while other endpoints without a history hang as well.
     for n in 0..10 {
         let (account, _) = shop.account(&format!("hangs, too {n}")).await;
         shop.webhook_for(account, &format!("{}/hang", receiver.url()), &[WebhookEventType::OrderCreated]).await;
@@ -65,11 +65,11 @@ async fn one_endpoint_that_hangs_with_a_thousand_due_holds_up_nobody() {
     let (late, _) = shop.account("late").await;
     let (good, _) = shop.webhook_for(late, &format!("{}/good", receiver.url()), &[WebhookEventType::OrderCreated]).await;
     assert_eq!(good, 14);
-    until_within(HANGING / 2, "one is sent to each of them", async || hanging.load(Ordering::SeqCst) >= 11).await;
+    until_within(HANGING / 2, "one delivery is sent to each of them", async || hanging.load(Ordering::SeqCst) >= 11).await;
     shop.orders(late, 20).await;
     shop.project().await;
     let delivered = "SELECT count(*) FROM delivery_state WHERE webhook_id = 14 AND status = 'delivered'";
-    let what = "theirs are delivered before one hanging send has ended";
+    let what = "the late account's deliveries arrive before a hanging send ends";
     until_within(HANGING / 2, what, async || count(shop.pool(), delivered).await >= 20).await;
     stop.cancel();
     running.await.unwrap();
@@ -94,21 +94,22 @@ async fn however_many_endpoints_hang_the_others_are_served() {
     let stop = CancellationToken::new();
     let running = tokio::spawn(worker.run(stop.clone()));
     let left = "SELECT count(*) FROM delivery_state WHERE webhook_id = 61 AND status <> 'delivered'";
-    let what = "the good one's are delivered while sixty hang";
+    let what = "the good endpoint gets its deliveries while sixty hang";
     until_within(HANGING / 2, what, async || count(shop.pool(), left).await == 0).await;
     stop.cancel();
     running.await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hundreds_of_new_endpoints_that_hang_hold_up_nobody_who_is_well() {
+async fn hundreds_of_new_hanging_endpoints_delay_no_healthy_endpoint() {
     let shop = Shop::open().await;
     let (receiver, hanging) = hanging_receiver().await;
     let (good, _) = shop.webhook(&format!("{}/good", receiver.url())).await;
     assert_eq!(good, 1);
     let delivered = "SELECT count(*) FROM delivery_state WHERE webhook_id = 1 AND status = 'delivered'";
     let until_delivered = async |wanted: i64| {
-        until_within(HANGING, "the good one's are delivered", async || count(shop.pool(), delivered).await >= wanted).await;
+        until_within(HANGING, "the good endpoint gets its deliveries", async || count(shop.pool(), delivered).await >= wanted)
+            .await;
     };
     let mut worker = shop.worker(&receiver, HANGING);
     worker.settings.max_in_flight = 64;
@@ -118,7 +119,7 @@ async fn hundreds_of_new_endpoints_that_hang_hold_up_nobody_who_is_well() {
     shop.orders(shop.customer.account_id, 20).await;
     shop.project().await;
     until_delivered(20).await;
-    // Each on an account of its own, so that nobody has less than it.
+    // Each endpoint has an account of its own, so that no account has fewer in flight than another.
     let url = format!("{}/hang", receiver.url());
     futures::future::join_all((0..300).map(async |n| {
         let (account, _) = shop.account(&format!("hangs {n}")).await;
@@ -127,25 +128,25 @@ async fn hundreds_of_new_endpoints_that_hang_hold_up_nobody_who_is_well() {
     }))
     .await;
     shop.project().await;
-    // As many as may be, with others behind them.
-    until_within(HANGING, "as many hang as may", async || hanging.load(Ordering::SeqCst) >= 32).await;
+    // Wait until as many hang as may be in flight. Others are queued behind them.
+    until_within(HANGING, "as many deliveries hang as are allowed", async || hanging.load(Ordering::SeqCst) >= 32).await;
     shop.orders(shop.customer.account_id, 300).await;
     shop.project().await;
     until_delivered(320).await;
     let ended = "SELECT count(*) FROM delivery_attempts JOIN delivery_state USING (shard_id, delivery_id) WHERE webhook_id > 1 AND finished_at IS NOT NULL";
-    assert_eq!(count(shop.pool(), ended).await, 0, "before one hanging send has ended");
-    assert_eq!(hanging.load(Ordering::SeqCst), 32, "half of what may be in flight");
+    assert_eq!(count(shop.pool(), ended).await, 0, "this happens before a hanging send ends");
+    assert_eq!(hanging.load(Ordering::SeqCst), 32, "half of the limit is in flight");
     stop.cancel();
     running.await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn endpoints_that_were_quick_and_fall_silent_together_hold_up_no_other_account() {
+async fn fast_endpoints_that_hang_together_delay_no_other_account() {
     let shop = Shop::open().await;
     let (answered, hanging) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (answers, hangs) = (answered.clone(), hanging.clone());
     let (receiver, _arrived) = receiver(move |r| {
-        // Long enough for all of them to be known as quick.
+        // The endpoints answer long enough for all of them to be known as fast.
         if r.path == "/good" || answers.fetch_add(1, Ordering::SeqCst) < 1_200 {
             return Answer::Status(200);
         }
@@ -162,13 +163,13 @@ async fn endpoints_that_were_quick_and_fall_silent_together_hold_up_no_other_acc
     shop.orders(shop.customer.account_id, 500).await;
     shop.orders(other, 50).await;
     shop.project().await;
-    // All that the node may send at once is what the four may have each.
+    // The four webhooks together may have as many in flight as the whole node.
     let mut worker = shop.worker(&receiver, HANGING);
     worker.settings.max_in_flight = 32;
     worker.settings.max_in_flight_per_webhook = 8;
     let stop = CancellationToken::new();
     let running = tokio::spawn(worker.run(stop.clone()));
-    until_within(HANGING / 2, "they all hang", async || hanging.load(Ordering::SeqCst) >= 24).await;
+    until_within(HANGING / 2, "all of them hang", async || hanging.load(Ordering::SeqCst) >= 24).await;
     let (new_account, _) = shop.account("new").await;
     let (new, _) = shop.webhook_for(new_account, &good, &[WebhookEventType::OrderCreated]).await;
     shop.orders(other, 100).await;
@@ -176,7 +177,7 @@ async fn endpoints_that_were_quick_and_fall_silent_together_hold_up_no_other_acc
     shop.project().await;
     assert_eq!((known, new), (5, 6));
     let left = "SELECT count(*) FROM delivery_state WHERE webhook_id IN (5, 6) AND status <> 'delivered'";
-    let what = "the others' are delivered before one hanging send has ended, also those of one that is new";
+    let what = "the others, including a new one, get their deliveries before a hanging send ends";
     until_within(HANGING / 2, what, async || count(shop.pool(), left).await == 0).await;
     let ended = "SELECT count(*) FROM delivery_attempts WHERE error IS NOT NULL";
     assert_eq!(count(shop.pool(), ended).await, 0);
@@ -207,8 +208,8 @@ async fn one_accounts_flood_does_not_delay_anothers_delivery() {
     worker.settings.max_in_flight_per_webhook = 8;
     let stop = CancellationToken::new();
     let running = tokio::spawn(worker.run(stop.clone()));
-    // As much is claimed ahead as may be.
-    until("it is in the middle of the flood", async || order.lock().unwrap().len() >= 400).await;
+    // The worker has claimed ahead as much as it may.
+    until("the worker is in the middle of the flood", async || order.lock().unwrap().len() >= 400).await;
     shop.orders(other, 1).await;
     shop.project().await;
     let before = order.lock().unwrap().len();
@@ -222,8 +223,8 @@ async fn one_accounts_flood_does_not_delay_anothers_delivery() {
         }
     });
     let at = arrived.await.unwrap();
-    // Behind what was in flight, and what was sent while it was looked for and claimed: not behind
-    // all that was due before it, nor half of that.
+    // The delivery comes after the ones in flight, and after those sent while it was found and claimed. It comes
+    // before half of the remaining backlog.
     assert!(at < before + (4_000 - before) / 2, "{at} after {before}");
     stop.cancel();
     running.await.unwrap();
@@ -233,17 +234,17 @@ async fn one_accounts_flood_does_not_delay_anothers_delivery() {
     }
     assert_eq!(counts[&name], 1);
     let (in_all, of_one) = counting.most();
-    assert!(in_all <= 16 && of_one <= 8, "{in_all} at once, {of_one} of one webhook");
+    assert!(in_all <= 16 && of_one <= 8, "{in_all} in total, {of_one} of one webhook");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn retries_do_not_starve_first_attempts_and_get_their_turn() {
+async fn retries_and_first_attempts_do_not_starve_each_other() {
     let shop = Shop::open().await;
     let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
     shop.webhook(&receiver.url()).await;
     shop.orders(shop.customer.account_id, 600).await;
     shop.project().await;
-    // Half of them are retries, all due long before the first attempts.
+    // Half of the deliveries are retries, all due long before the first attempts.
     sqlx::query(
         "UPDATE delivery_state SET attempt_count = 1, next_attempt_at = now() - interval '1 hour' WHERE delivery_id <= 300",
     )
@@ -264,5 +265,5 @@ async fn retries_do_not_starve_first_attempts_and_get_their_turn() {
         .await
         .unwrap();
     let retries = numbers.iter().filter(|number| **number == 2).count();
-    assert!((30..=80).contains(&retries), "of the first 200 about a quarter: {retries}");
+    assert!((30..=80).contains(&retries), "about a quarter of the first 200 are retries: {retries}");
 }

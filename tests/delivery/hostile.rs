@@ -1,4 +1,4 @@
-//! Receivers that misbehave in every way there is, and what the client is shown of it.
+//! Receivers that misbehave in many ways, and what the client is shown about it.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::support::shop::{DEADLINE as LONG, Shop, receiver, sender, trusting, w
 
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// 200,000 zeros, packed by gzip into 230 bytes.
+/// Returns 200,000 zero bytes, compressed by gzip into 230 bytes.
 fn bomb() -> Vec<u8> {
     let mut packed = hex::decode("1f8b08000000000002ffedc13101000000c2a04aeb9fce0cfe4001").unwrap();
     packed.resize(packed.len() + 194, 0);
@@ -22,11 +22,11 @@ fn bomb() -> Vec<u8> {
 }
 
 const GIGABYTE: u64 = 1024 * 1024 * 1024;
-/// More than the kernel holds of a connection that nobody reads any more, at both ends of it.
+/// More than the kernel buffers, at both ends, for a connection that is no longer read.
 const SOCKET_BUFFERS: u64 = 64 * 1024 * 1024;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_is_a_recorded_outcome_that_a_person_understands() {
+async fn every_misbehaviour_is_recorded_with_an_understandable_outcome() {
     let raw = |text: &str| Answer::Misbehave(Misbehaviour::Raw(text.to_owned().into()));
     let drip = Duration::from_millis(20);
     let none = format!("no answer within {} s", DEADLINE.as_secs());
@@ -49,7 +49,7 @@ async fn each_is_a_recorded_outcome_that_a_person_understands() {
         (raw("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), None, Some(garbage)),
         (raw("\0\0\x12\x04\0\0\0\0\0 settings of HTTP/2 \r\n\r\n"), None, Some(garbage)),
         (raw("220 mail.example ESMTP\r\n"), None, Some(garbage)),
-        // The status is in time: it decides alone.
+        // The status arrives in time, and it alone decides.
         (Answer::Misbehave(Misbehaviour::DripBody(200, drip)), Some(200), None),
         (Answer::Misbehave(Misbehaviour::DripBody(503, drip)), Some(503), Some("HTTP 503")),
         (Answer::Misbehave(Misbehaviour::EndlessBody(200)), Some(200), None),
@@ -59,14 +59,14 @@ async fn each_is_a_recorded_outcome_that_a_person_understands() {
     let answers: Vec<Answer> = cases.iter().map(|(answer, ..)| answer.clone()).collect();
     let (receiver, _arrived) = receiver(move |r| answers[r.path[1..].parse::<usize>().unwrap()].clone()).await;
     for n in 0..cases.len() {
-        // An account has at most twenty webhooks.
+        // The limit is twenty webhooks per account.
         shop.webhook(&format!("{}/{n}", receiver.url())).await;
     }
     shop.order(1).await;
     shop.project().await;
     let started = Instant::now();
     let round = shop.worker(&receiver, DEADLINE).once().await.unwrap();
-    assert!(started.elapsed() < DEADLINE * 5, "all of them together cost one deadline: {:?}", started.elapsed());
+    assert!(started.elapsed() < DEADLINE * 5, "all of them together take only one deadline: {:?}", started.elapsed());
     assert_eq!(round.claimed, cases.len());
 
     for (n, (answer, status, error)) in cases.iter().enumerate() {
@@ -94,16 +94,16 @@ async fn each_is_a_recorded_outcome_that_a_person_understands() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_gigabyte_no_more_is_taken_than_is_kept() {
+async fn the_worker_reads_no_more_of_a_gigabyte_than_it_stores() {
     let shop = Shop::open().await;
     let (written, mut counting) = mpsc::unbounded_channel();
-    // Given away, so that the channel ends with the only answer.
+    // The answer is moved out, so that the channel closes with the only answer.
     let answer = Mutex::new(Some(Answer::Misbehave(Misbehaviour::LongBody(200, GIGABYTE, written))));
     let (receiver, _arrived) = receiver(move |_| answer.lock().unwrap().take().unwrap()).await;
     shop.webhook(&receiver.url()).await;
     shop.order(1).await;
     shop.project().await;
-    // A deadline that would be enough to read more.
+    // The deadline would allow reading more.
     assert_eq!(shop.worker(&receiver, LONG).once().await.unwrap().delivered, 1);
     let count = async {
         let mut sum = 0;
@@ -112,16 +112,16 @@ async fn of_a_gigabyte_no_more_is_taken_than_is_kept() {
         }
         sum
     };
-    let sum = tokio::time::timeout(LONG, count).await.expect("the connection is closed: the receiver cannot go on");
+    let sum = tokio::time::timeout(LONG, count).await.expect("the connection is closed, so the receiver cannot continue");
     let kept = MAX_RESPONSE_BODY_BYTES as u64;
-    assert!((kept..kept + SOCKET_BUFFERS).contains(&sum), "{sum} bytes were taken");
+    assert!((kept..kept + SOCKET_BUFFERS).contains(&sum), "{sum} bytes were read");
     let stored: i32 =
         sqlx::query_scalar("SELECT octet_length(response_body) FROM delivery_state").fetch_one(shop.pool()).await.unwrap();
     assert_eq!(stored, MAX_RESPONSE_BODY_BYTES as i32);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_packed_body_is_not_unpacked() {
+async fn a_compressed_body_is_not_decompressed() {
     let shop = Shop::open().await;
     let packed = bomb();
     let mut bytes = format!("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", packed.len()).into_bytes();
@@ -137,7 +137,7 @@ async fn a_packed_body_is_not_unpacked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_certificate_that_does_not_hold_ends_it_before_anything_is_sent() {
+async fn an_invalid_certificate_fails_the_attempt_before_anything_is_sent() {
     let shop = Shop::open().await;
     let cases = [
         (Certificate::generate_for(&["other.example"], 2020, 2050).unwrap(), true, "TLS: certificate is not valid for this name"),
@@ -178,7 +178,7 @@ async fn a_certificate_that_does_not_hold_ends_it_before_anything_is_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_test_first_attempt_or_retry_dials_what_is_not_allowed() {
+async fn no_test_first_attempt_or_retry_connects_to_a_blocked_address() {
     let node = Node::start().await;
     let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
     let setup = node.setup().await;
@@ -198,19 +198,19 @@ async fn no_test_first_attempt_or_retry_dials_what_is_not_allowed() {
     }
     let list = node.client(client, "GET", "/webhooks/deliveries", Value::Null).await.data(200);
     let deliveries = list["deliveries"].as_array().unwrap();
-    assert_eq!(deliveries.len(), 2, "the test's and the order's");
+    assert_eq!(deliveries.len(), 2, "the deliveries of the test and of the order");
     for delivery in deliveries {
         let path = format!("/webhooks/deliveries/{}", delivery["id"]);
         let detail = node.client(client, "GET", &path, Value::Null).await.data(200);
         let told = detail["attempts"].as_array().unwrap().iter();
         let told: Vec<_> = told.map(|a| (&a["attempt"], &a["response_status"], &a["error"])).collect();
-        // Where a name leads to is nothing for a client to know.
+        // The client must not learn which address a name resolves to.
         let error = json!("the host's address is not allowed");
         assert_eq!(told, [(&json!(1), &Value::Null, &error), (&json!(2), &Value::Null, &error)]);
     }
     let recorded: Vec<String> =
         sqlx::query_scalar("SELECT DISTINCT error FROM delivery_attempts").fetch_all(node.ledger.pool()).await.unwrap();
-    assert_eq!(recorded, ["address 127.0.0.1 is not allowed"], "operators are told which");
+    assert_eq!(recorded, ["address 127.0.0.1 is not allowed"], "the attempt records the address for operators");
     receiver.stop().await;
     assert!(arrived.recv().await.is_none(), "nothing arrived");
 }

@@ -86,7 +86,7 @@ async fn a_delivery_arrives_over_tls_signed_and_is_recorded() {
     assert_eq!(received.request_id(), Some(&*attempts[0].request_id.to_string()));
     assert_eq!(attempts[0].finished_at, delivery.delivered_at);
     assert!(attempts[0].error.is_none());
-    // The attempt names the URL by the hash that the log commits to.
+    // The attempt records the hash of its URL, the same one that the log commits to.
     let is_committed: bool = sqlx::query_scalar(
         "SELECT (SELECT url_hash FROM delivery_attempts) = (SELECT data->>'url_hash' FROM events WHERE type = 'WebhookRegistered')",
     )
@@ -113,7 +113,7 @@ async fn failures_are_retried_by_the_schedule_and_the_fifth_is_the_last() {
         assert_eq!((&*state.status, state.attempt_count), ("pending", attempt));
         let wait = TimeDelta::minutes(minutes);
         assert_eq!(state.next_attempt_at - started.last().unwrap(), wait);
-        // Some of it passes while this runs.
+        // Some of the wait passes while the test runs.
         clock.advance(wait - WHILE);
         assert_eq!(send_all(&worker).await.claimed, 0, "not due yet");
         clock.advance(WHILE);
@@ -146,7 +146,7 @@ async fn deactivate(shop: &Shop, webhook_id: i64) {
 }
 
 #[tokio::test]
-async fn deactivation_fails_what_is_pending_and_a_2xx_in_flight_still_counts() {
+async fn deactivation_fails_pending_deliveries_and_a_2xx_in_flight_still_counts() {
     let shop = Shop::open().await;
     let (receiver, _arrived) = receiver(|r| Answer::Status(if r.path == "/good" { 200 } else { 500 })).await;
     let (good, _) = shop.webhook(&format!("{}/good", receiver.url())).await;
@@ -198,14 +198,14 @@ async fn a_lost_lease_records_nothing_and_its_attempt_is_shown_as_unknown() {
     assert_eq!((&*before.status, before.attempt_count, before.unknown_count), ("pending", 0, 1));
     let ended = worker.send(again).await.unwrap();
     assert_eq!(worker.record(SHARD, std::slice::from_ref(&ended)).await.unwrap(), 1);
-    assert_eq!(worker.record(SHARD, &[ended]).await.unwrap(), 0, "a second time changes nothing");
+    assert_eq!(worker.record(SHARD, &[ended]).await.unwrap(), 0, "recording a second time changes nothing");
 
     let id: i64 = sqlx::query_scalar("SELECT id FROM deliveries").fetch_one(shop.pool()).await.unwrap();
     let (delivery, attempts) = deliveries::find(shop.pool(), SHARD, shop.customer.account_id, id, &[]).await.unwrap().unwrap();
     assert_eq!((delivery.status, delivery.attempt_count), ("delivered", 1));
     let shown: Vec<_> = attempts.iter().map(|a| (a.attempt, a.finished_at.is_some())).collect();
     assert_eq!(shown, [(1, false), (1, true)]);
-    assert_eq!(attempts[0].started_at, claimed_at, "what was written ahead");
+    assert_eq!(attempts[0].started_at, claimed_at, "the start time written at the claim");
 }
 
 #[tokio::test]
@@ -217,7 +217,7 @@ async fn an_attempt_begins_when_it_is_sent_and_the_next_one_is_due_from_then() {
     shop.project().await;
     let worker = shop.worker(&receiver, DEADLINE);
     let claimed = worker.claim_once(SHARD, 1).await.unwrap().remove(0);
-    // It waits for its turn.
+    // The claimed delivery waits for its turn.
     tokio::time::sleep(Duration::from_millis(50)).await;
     let later: DateTime<Utc> = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(shop.pool()).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -230,7 +230,7 @@ async fn an_attempt_begins_when_it_is_sent_and_the_next_one_is_due_from_then() {
 }
 
 #[tokio::test]
-async fn what_a_node_dies_with_is_taken_over_when_its_lease_ends() {
+async fn the_deliveries_of_a_dead_node_are_taken_over_when_their_lease_ends() {
     let shop = Shop::open().await;
     let (receiver, mut arrived) = receiver(|_| Answer::Status(500)).await;
     shop.webhook(&receiver.url()).await;
@@ -250,9 +250,9 @@ async fn what_a_node_dies_with_is_taken_over_when_its_lease_ends() {
         clock.advance(lease / 2);
         assert_eq!(send_all(&other).await, Round { claimed: 1, delivered: 0, failed: 1, recorded: 1 });
         let received = arrived.recv().await.unwrap();
-        assert_ne!(received.request_id(), Some(&*lost.request_id.to_string()), "it is an attempt of its own");
+        assert_ne!(received.request_id(), Some(&*lost.request_id.to_string()), "the repetition has its own request id");
         let after = state(shop.pool()).await;
-        assert_eq!((after.attempt_count, after.unknown_count), (attempt, 0), "under the same number");
+        assert_eq!((after.attempt_count, after.unknown_count), (attempt, 0), "the repetition has the same number");
         clock.advance(TimeDelta::minutes(8));
     }
     assert_eq!(state(shop.pool()).await.status, "failed");
@@ -261,7 +261,7 @@ async fn what_a_node_dies_with_is_taken_over_when_its_lease_ends() {
 }
 
 #[tokio::test]
-async fn attempts_of_unknown_outcome_end() {
+async fn attempts_with_an_unknown_outcome_are_limited() {
     let shop = Shop::open().await;
     let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
     shop.webhook(&receiver.url()).await;
@@ -275,14 +275,14 @@ async fn attempts_of_unknown_outcome_end() {
         numbers.extend(worker.claim_once(SHARD, 1).await.unwrap().iter().map(|c| c.attempt));
         clock.advance(TimeDelta::minutes(10));
     }
-    // Each attempt and its five repetitions; what is lost after that counts as failed.
+    // Each attempt and its five repetitions. After that, a lost attempt counts as failed.
     assert_eq!(numbers, (1..=5).flat_map(|attempt| [attempt; 6]).collect::<Vec<_>>());
     let state = state(shop.pool()).await;
     assert_eq!((&*state.status, state.attempt_count, state.unknown_count), ("failed", 5, 0));
 }
 
 #[tokio::test]
-async fn claims_beside_each_other_never_overlap_and_keep_the_limit_per_webhook() {
+async fn concurrent_claims_never_overlap_and_keep_the_limit_per_webhook() {
     let shop = Shop::open().await;
     let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
     shop.webhook(&receiver.url()).await;
@@ -301,7 +301,7 @@ async fn claims_beside_each_other_never_overlap_and_keep_the_limit_per_webhook()
     assert_eq!(distinct.len(), claimed.len());
     assert_eq!(count(shop.pool(), "SELECT max(n) FROM (SELECT count(*) AS n FROM delivery_state WHERE leased_until IS NOT NULL GROUP BY webhook_id) AS x").await, 64);
 
-    // What is given back is free at once, and leaves no attempt behind.
+    // Deliveries that are given back are free at once, and have no recorded attempt.
     record::give_back(shop.pool(), SHARD, &claimed).await.unwrap();
     assert_eq!(count(shop.pool(), "SELECT count(*) FROM delivery_attempts").await, 0);
     assert!(states(shop.pool()).await.iter().all(|s| s.leased_until.is_none() && s.unknown_count == 0));
@@ -345,12 +345,12 @@ async fn small_claims_are_shared_by_accounts_and_by_retries() {
     assert!(retries > 0 && retries * 2 < attempts.len(), "{retries} of {}", attempts.len());
 }
 
-/// Runs the worker until the query says that nothing is left.
+/// Runs the worker until the query returns zero.
 async fn run_until_none(worker: Worker, sql: &'static str) {
     let pool = worker.database.pool.clone();
     let stop = CancellationToken::new();
     let running = tokio::spawn(worker.run(stop.clone()));
-    until("nothing is left", async || count(&pool, sql).await == 0).await;
+    until("no deliveries are left", async || count(&pool, sql).await == 0).await;
     stop.cancel();
     running.await.unwrap();
 }
@@ -370,7 +370,7 @@ async fn a_hanging_endpoint_does_not_stop_another_and_stopping_leaves_nothing_le
     run_until_none(worker, healthy).await;
     assert_eq!(count(shop.pool(), "SELECT count(*) FROM delivery_state WHERE status = 'delivered'").await, 100);
     assert_eq!(count(shop.pool(), "SELECT count(*) FROM delivery_state WHERE leased_until IS NOT NULL").await, 0);
-    // Nothing was lost on the way: each attempt has its result.
+    // No attempt was lost: each one has its result.
     assert_eq!(count(shop.pool(), "SELECT count(*) FROM delivery_attempts WHERE finished_at IS NULL").await, 0);
 }
 

@@ -1,4 +1,4 @@
-//! Nodes beside each other, and beside what one has left behind.
+//! Several nodes at once, and nodes that find the leftovers of another one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -15,10 +15,11 @@ use crate::support::relay::Relay;
 use crate::support::shop::{DEADLINE, SHARD, Shop, receiver, worker};
 use crate::support::wait::until;
 
-/// Nobody looks what is due twice: whoever takes what others hold for the end of it does nothing more.
+/// Polling interval so long that no worker polls twice. A worker that mistook deliveries leased by others for the end
+/// of the backlog would do nothing more.
 const NEVER: Duration = Duration::from_secs(3_600);
 
-/// As if another node held these, for longer than the test takes.
+/// Leases these deliveries as another node would, for longer than the test takes.
 async fn held_elsewhere(shop: &Shop, which: &str) {
     let sql = format!("UPDATE delivery_state SET fence = fence + 1, leased_until = now() + interval '1 hour' WHERE {which}");
     sqlx::query(AssertSqlSafe(sql)).execute(shop.pool()).await.unwrap();
@@ -31,7 +32,7 @@ async fn delivered_by(shop: &Shop, worker: &Worker) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_drain_one_webhook_together() {
+async fn two_nodes_share_the_deliveries_of_one_webhook() {
     let shop = Shop::open().await;
     let (receiver, _arrived) = receiver(|_| Answer::Delayed(Duration::from_millis(5), 200)).await;
     let relay = Relay::before(receiver.address()).await;
@@ -46,10 +47,10 @@ async fn two_drain_one_webhook_together() {
         worker.settings.max_in_flight_per_webhook = 16;
         worker
     });
-    // Neither gets ahead before the other is there.
+    // Neither worker starts before the other one is ready.
     relay.hold(true);
     let running = workers.clone().map(|worker| tokio::spawn(worker.run(stop.clone())));
-    until("each sends one", async || relay.accepted() >= 2).await;
+    until("each node sends one delivery", async || relay.accepted() >= 2).await;
     relay.hold(false);
     let left = "SELECT count(*) FROM delivery_state WHERE status <> 'delivered'";
     until("everything is delivered", async || count(shop.pool(), left).await == 0).await;
@@ -59,15 +60,15 @@ async fn two_drain_one_webhook_together() {
     }
     let sent = [delivered_by(&shop, &workers[0]).await, delivered_by(&shop, &workers[1]).await];
     assert_eq!(sent.iter().sum::<usize>(), 3_000, "nothing is sent twice");
-    assert!(sent.iter().all(|sent| *sent > 300), "and both go on until the end: {sent:?}");
+    assert!(sent.iter().all(|sent| *sent > 300), "both nodes work until the end: {sent:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn beside_each_other_they_send_each_attempt_once_whatever_is_answered() {
+async fn concurrent_nodes_send_each_attempt_once_whatever_the_response() {
     let shop = Shop::open().await;
     let seen: Arc<Mutex<HashMap<String, i64>>> = Arc::default();
     let counted = seen.clone();
-    // A third of the events fails twice, some are answered late.
+    // A third of the events fail twice, and some are answered late.
     let (receiver, _arrived) = receiver(move |received| {
         let event_id = received.event_id().unwrap().to_owned();
         let kind: usize = event_id.bytes().map(usize::from).sum();
@@ -104,12 +105,12 @@ async fn beside_each_other_they_send_each_attempt_once_whatever_is_answered() {
         "SELECT d.event_id::text, s.attempt_count::bigint FROM deliveries d JOIN delivery_state s ON s.delivery_id = d.id";
     let attempts: HashMap<String, i64> = sqlx::query_as(attempts).fetch_all(shop.pool()).await.unwrap().into_iter().collect();
     assert_eq!(attempts.len(), 300);
-    assert!(attempts.values().any(|attempts| *attempts == 3), "some were repeated");
+    assert!(attempts.values().any(|attempts| *attempts == 3), "some deliveries were repeated");
     assert_eq!(*seen.lock().unwrap(), attempts);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_node_died_with_does_not_hold_up_what_is_new() {
+async fn the_leases_of_a_dead_node_do_not_delay_new_deliveries() {
     for (pause, orders) in [(Duration::ZERO, 200), (Duration::from_millis(1_100), 5)] {
         let shop = Shop::open().await;
         let (receiver, _arrived) = receiver(move |_| Answer::Delayed(pause, 200)).await;
@@ -123,12 +124,12 @@ async fn what_a_node_died_with_does_not_hold_up_what_is_new() {
         worker.settings.idle = NEVER;
         run_until_none(worker, "SELECT count(*) FROM delivery_state WHERE status = 'pending' AND delivery_id > 300").await;
         let early = "SELECT count(*) FROM delivery_state WHERE status <> 'pending' AND delivery_id <= 300";
-        assert_eq!(count(shop.pool(), early).await, 0, "and nobody takes what is leased");
+        assert_eq!(count(shop.pool(), early).await, 0, "no worker takes leased deliveries");
     }
 }
 
 #[tokio::test]
-async fn where_others_hold_most_retries_do_not_take_what_is_left() {
+async fn retries_do_not_take_all_the_room_that_other_nodes_leave() {
     let shop = Shop::open().await;
     let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
     shop.webhook(&receiver.url()).await;
@@ -149,7 +150,7 @@ async fn where_others_hold_most_retries_do_not_take_what_is_left() {
     };
     assert_eq!(claim().await, (48, 16));
     held_elsewhere(&shop, "delivery_id <= 56").await;
-    assert_eq!(claim().await, (6, 2), "where there is room for eight");
+    assert_eq!(claim().await, (6, 2), "with room for eight");
     held_elsewhere(&shop, "delivery_id <= 63").await;
     let (mut first_attempts, mut retries) = (0, 0);
     for _ in 0..100 {
@@ -158,8 +159,8 @@ async fn where_others_hold_most_retries_do_not_take_what_is_left() {
         first_attempts += claimed.0;
         retries += claimed.1;
     }
-    // By chance, so one that is never the one has a chance of 3 in 10,000,000,000,000.
-    assert!(first_attempts > 0 && retries > 0, "where there is room for one: {first_attempts} and {retries}");
+    // The choice is random. The probability that one kind is never chosen is 3 in 10,000,000,000,000.
+    assert!(first_attempts > 0 && retries > 0, "with room for one: {first_attempts} and {retries}");
     held_elsewhere(&shop, "delivery_id <= 64").await;
     assert_eq!(claim().await, (0, 0));
 }

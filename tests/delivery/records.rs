@@ -1,4 +1,4 @@
-//! The worker's record beside what is derived.
+//! The worker's records beside the derived delivery rows.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -22,13 +22,13 @@ async fn attempts(shop: &Shop, id: i64) -> Vec<Attempt> {
 }
 
 #[tokio::test]
-async fn states_without_a_delivery_stand_in_nobodys_way_and_go_with_a_rebuild() {
+async fn states_without_a_delivery_delay_nothing_and_a_rebuild_removes_them() {
     let shop = Shop::open().await;
     let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
     shop.webhook(&receiver.url()).await;
     shop.orders(shop.customer.account_id, 3).await;
     shop.project().await;
-    // Older than everything, first attempts and retries, more than may be in flight.
+    // These states are older than all others, first attempts and retries, and more than may be in flight.
     sqlx::raw_sql(
         "INSERT INTO delivery_state (shard_id, delivery_id, webhook_id, event_type, attempt_count, next_attempt_at)
          SELECT 1, 1000000 + n, 1, 'order.created', n % 2, 'epoch' FROM generate_series(1, 20) AS n",
@@ -65,7 +65,7 @@ async fn an_attempt_is_unknown_only_when_nobody_sends_it_any_more() {
     let run_out = "UPDATE delivery_state SET leased_until = now() - interval '1 second'";
     sqlx::raw_sql(run_out).execute(shop.pool()).await.unwrap();
     assert!(!attempts(&shop, id).await[0].is_in_flight);
-    // It is repeated under its number: the one before is unknown for good.
+    // The attempt is repeated under its number. The previous one stays unknown for good.
     let again = worker.claim_once(SHARD, 1).await.unwrap();
     let both: Vec<_> = attempts(&shop, id).await.iter().map(|a| (a.attempt, a.finished_at, a.is_in_flight)).collect();
     assert_eq!(both, [(1, None, false), (1, None, true)]);
@@ -110,7 +110,7 @@ async fn a_stop_waits_for_what_is_being_sent() {
     let running = tokio::spawn(shop.worker(&receiver, DEADLINE).run(stop.clone()));
     tokio::time::timeout(DEADLINE, arrived.recv()).await.expect("it is sent").unwrap();
     stop.cancel();
-    // Another node goes on meanwhile.
+    // Another node continues in the meantime.
     let beside_stop = CancellationToken::new();
     let beside = tokio::spawn(shop.worker(&receiver, DEADLINE).run(beside_stop.clone()));
     running.await.unwrap();
@@ -123,7 +123,7 @@ async fn a_stop_waits_for_what_is_being_sent() {
 }
 
 #[tokio::test]
-async fn what_is_cut_off_is_not_shown_as_in_flight() {
+async fn an_interrupted_attempt_is_not_shown_as_in_flight() {
     let shop = Shop::open().await;
     let (receiver, mut arrived) = receiver(|_| Answer::Hang).await;
     shop.webhook(&receiver.url()).await;
@@ -142,7 +142,7 @@ async fn what_is_cut_off_is_not_shown_as_in_flight() {
 }
 
 #[tokio::test]
-async fn what_was_claimed_slowly_is_sent_all_the_same() {
+async fn deliveries_of_a_slow_claim_are_still_sent() {
     let shop = Shop::open().await;
     let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
     shop.webhook(&receiver.url()).await;
@@ -161,9 +161,9 @@ async fn what_was_claimed_slowly_is_sent_all_the_same() {
     assert_eq!(claims, 1);
 }
 
-/// The worker has one connection for claims: what went wrong on it must not stay.
+/// The worker has a single connection for claims, so an interrupted claim must leave no trace on it.
 #[tokio::test]
-async fn a_claim_that_was_cut_off_while_it_waited_stops_no_other() {
+async fn a_claim_interrupted_while_it_waited_blocks_no_other() {
     let shop = Shop::open().await;
     let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
     shop.webhook(&receiver.url()).await;
@@ -171,7 +171,7 @@ async fn a_claim_that_was_cut_off_while_it_waited_stops_no_other() {
     shop.project().await;
     let worker = shop.worker(&receiver, DEADLINE);
     let mut elsewhere = shop.admin().await;
-    // As another node's claim holds it.
+    // Take the lock that another node's claim would hold.
     sqlx::raw_sql("SELECT pg_advisory_lock(7825508, 1)").execute(&mut elsewhere).await.unwrap();
     let cut_off = tokio::time::timeout(DEADLINE, async {
         let cancel = "SELECT pg_cancel_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
@@ -182,7 +182,7 @@ async fn a_claim_that_was_cut_off_while_it_waited_stops_no_other() {
         }
     });
     let (claimed, cut_off) = tokio::join!(worker.claim_once(SHARD, 8), cut_off);
-    cut_off.expect("it waits, and is cancelled");
+    cut_off.expect("the claim waits and is cancelled");
     assert!(claimed.is_err(), "{claimed:?}");
     sqlx::raw_sql("SELECT pg_advisory_unlock(7825508, 1)").execute(&mut elsewhere).await.unwrap();
     assert_eq!(worker.claim_once(SHARD, 8).await.unwrap().len(), 3);
@@ -207,10 +207,10 @@ async fn results_are_kept_until_the_database_takes_them() {
     }
     let mut admin = shop.admin().await;
     set_read_only(&mut admin, true).await;
-    tokio::time::sleep(Duration::from_secs(4)).await; // until they could not be recorded
+    tokio::time::sleep(Duration::from_secs(4)).await; // long enough for recording to fail
     let delivered = "SELECT count(*) FROM delivery_state WHERE status = 'delivered'";
     let before: i64 = sqlx::query_scalar(delivered).fetch_one(&mut admin).await.unwrap();
-    assert!(before < i64::try_from(events.len()).unwrap(), "some came meanwhile");
+    assert!(before < i64::try_from(events.len()).unwrap(), "some deliveries arrived without being recorded yet");
     set_read_only(&mut admin, false).await;
     until("all are recorded", async || {
         let delivered: i64 = sqlx::query_scalar(delivered).fetch_one(&mut admin).await.unwrap();
@@ -235,17 +235,17 @@ async fn nothing_is_sent_with_too_little_of_its_lease_left() {
     let worker = shop.worker(&receiver, DEADLINE);
     let claimed = worker.claim_once(SHARD, 1).await.unwrap().remove(0);
     let mut late = claimed.clone();
-    // Enough to send it, not to record what came of it.
+    // Enough time to send it, but not to record the result.
     late.moment.lease_ends = Instant::now() + DEADLINE + Duration::from_secs(4);
     let unsent = worker.send(late).await.unwrap_err();
     assert!(arrived.try_recv().is_err());
     record::give_back(shop.pool(), SHARD, &[unsent]).await.unwrap();
-    assert!(attempts(&shop, claimed.delivery_id).await.is_empty(), "it was none");
+    assert!(attempts(&shop, claimed.delivery_id).await.is_empty(), "an unsent delivery has no attempt");
     assert_eq!(worker.once().await.unwrap().delivered, 1);
 }
 
 #[tokio::test]
-async fn an_attempt_that_is_written_off_leaves_nothing_of_the_one_before() {
+async fn a_lost_attempt_that_counts_as_failed_shows_nothing_of_the_previous_one() {
     let shop = Shop::open().await;
     let (receiver, _arrived) = receiver(|_| Answer::StatusWithBody(500, "the first".to_owned())).await;
     shop.webhook(&receiver.url()).await;
@@ -273,7 +273,7 @@ async fn an_attempt_that_is_written_off_leaves_nothing_of_the_one_before() {
 }
 
 #[tokio::test]
-async fn the_lease_of_what_failed_with_its_node_ends() {
+async fn the_lease_of_a_delivery_that_failed_with_its_node_is_released() {
     let shop = Shop::open().await;
     let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
     let (webhook_id, _) = shop.webhook(&receiver.url()).await;

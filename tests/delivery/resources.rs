@@ -1,4 +1,4 @@
-//! What a running program holds, however much there is to send and to however many: descriptors, memory.
+//! Resources of a running program, however large the backlog and however many endpoints: descriptors and memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::support::wait::until;
 
 const DELIVERED: &str = "SELECT count(*) FROM delivery_state WHERE status = 'delivered'";
 
-/// The arguments that let a program reach a receiver, and the file that one of them names.
+/// Returns the arguments with which a program can reach a receiver, and the file that one of them names.
 fn reach(receiver: &Receiver) -> (tempfile::NamedTempFile, Vec<String>) {
     let ca = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(ca.path(), receiver.ca_pem()).unwrap();
@@ -27,11 +27,11 @@ fn reach(receiver: &Receiver) -> (tempfile::NamedTempFile, Vec<String>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn more_endpoints_than_descriptors_are_all_told() {
+async fn more_endpoints_than_descriptors_all_get_their_deliveries() {
     const DESCRIPTORS: usize = 700;
     const ACCOUNTS: usize = 40;
     let shop = Shop::open().await;
-    // Each address is somebody else to a sender, and one receiver listens on all of them.
+    // To a sender each address is a different endpoint. One receiver listens on all of them.
     let addresses: Vec<String> = (0..20 * ACCOUNTS).map(|n| format!("127.1.{}.{}", n / 200, n % 200 + 1)).collect();
     let names: Vec<&str> = addresses.iter().map(String::as_str).collect();
     let settings = ReceiverSettings {
@@ -55,7 +55,7 @@ async fn more_endpoints_than_descriptors_are_all_told() {
     let (_ca, reach) = reach(&receiver);
     let arguments: Vec<&str> = reach.iter().map(String::as_str).chain(["--roles", "api,delivery"]).collect();
     let program = Program::with_descriptors(DESCRIPTORS, shop.options.to_url_lossy().as_str(), &arguments).await;
-    // Who comes meanwhile over a connection of its own is answered, from the database.
+    // A visitor with a new connection is answered in the meantime, with an answer that needs the database.
     let visitor = reqwest::Client::builder().pool_max_idle_per_host(0).timeout(Duration::from_secs(20)).build().unwrap();
     let mut most = 0;
     let done = tokio::time::timeout(program::DEADLINE, async {
@@ -67,22 +67,25 @@ async fn more_endpoints_than_descriptors_are_all_told() {
         }
     });
     done.await.expect("all are delivered");
-    assert!(most > DESCRIPTORS / 5, "what there is is made use of: {most}");
+    assert!(most > DESCRIPTORS / 5, "the available descriptors are used: {most}");
     let attempts = "SELECT count(*) FROM delivery_attempts WHERE attempt = 1 AND error IS NULL AND response_status = 200";
     assert_eq!(count(shop.pool(), attempts).await, deliveries, "each at its first attempt");
     assert_eq!(count(shop.pool(), "SELECT count(*) FROM delivery_attempts").await, deliveries);
     let log = program.log();
     let told: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect("JSON: no panic")).collect();
-    // A slow statement, on a slow machine, is sqlx's to tell.
+    // sqlx may warn about a slow statement on a slow machine, so only this program's lines count.
     let ours =
         |line: &&Value| line["level"] != "INFO" && line["target"].as_str().is_some_and(|at| at.starts_with("rewards_ledger"));
     let told: Vec<&Value> = told.iter().filter(ours).collect();
-    assert!(told.len() == 1 && told[0]["needed"].as_i64() > told[0]["allowed"].as_i64(), "that there are few: {told:?}");
+    assert!(
+        told.len() == 1 && told[0]["needed"].as_i64() > told[0]["allowed"].as_i64(),
+        "one warning says that there are too few descriptors: {told:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_does_not_grow_with_the_backlog() {
-    /// In KiB.
+    /// Size of a payload in KiB.
     const PAYLOAD: i64 = 10;
     let shop = Shop::open().await;
     let (receiver, _) = receiver(|_| Answer::Status(200)).await;
@@ -110,16 +113,16 @@ async fn memory_does_not_grow_with_the_backlog() {
     let arguments: Vec<&str> = reach.iter().map(String::as_str).chain(["--roles", "api,delivery"]).collect();
     let program = Program::start(shop.options.to_url_lossy().as_str(), &arguments).await;
     let memory_after = async |wanted: i64| {
-        until("they are delivered", async || count(shop.pool(), DELIVERED).await >= wanted).await;
+        until("the deliveries are delivered", async || count(shop.pool(), DELIVERED).await >= wanted).await;
         peak_memory(program.id()).unwrap()
     };
     backlog(0, 2_000).await;
     let after_few = memory_after(2_000).await;
     backlog(2_000, 42_000).await;
-    // By then it has claimed as far ahead as it ever does.
+    // By now the worker has claimed as far ahead as it ever does.
     let amid_many = memory_after(10_000).await;
-    assert!(count(shop.pool(), DELIVERED).await < 30_000, "most of it is still due");
-    // In KiB: a tenth of what is due, and more than what is held of it (a thousand) at any time.
+    assert!(count(shop.pool(), DELIVERED).await < 30_000, "most of the backlog is still due");
+    // In KiB. The bound is a tenth of the due payloads, and more than the thousand that are in memory at any time.
     let (grown, bound) = (amid_many - after_few, 40 * 1_000 * u64::try_from(PAYLOAD).unwrap() / 10);
     assert!(grown < bound, "{after_few} KiB, then {amid_many} KiB");
 }

@@ -1,5 +1,5 @@
-//! The schedule once for real, by the program with a short base; and that nothing waits for a slow
-//! timer when somebody, on this node or another, can say that there is something to do.
+//! The retry schedule in real time, by the program with a short base. Also: nothing waits for a slow timer when this
+//! node or another one can announce new work.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -55,7 +55,7 @@ async fn five_attempts_one_two_four_and_eight_bases_apart() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     });
-    let failed = failed.await.expect("it fails for good");
+    let failed = failed.await.expect("the delivery fails for good");
     assert_eq!((&failed["attempt_count"], &failed["response_status"]), (&json!(5), &json!(503)));
     let detail = get(&format!("/webhooks/deliveries/{}", failed["id"])).await;
     let attempts = detail["attempts"].as_array().unwrap();
@@ -64,8 +64,8 @@ async fn five_attempts_one_two_four_and_eight_bases_apart() {
     assert_eq!(attempts.iter().map(|attempt| attempt["attempt"].as_i64().unwrap()).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
     for (pair, factor) in started.windows(2).zip([1, 2, 4, 8]) {
         let apart = (pair[1] - pair[0]).to_std().unwrap();
-        assert!(apart >= BASE * factor, "{apart:?} before attempt, {factor} bases");
-        // How late it is depends on the machine. That none waits for the slow timer, the next test shows.
+        assert!(apart >= BASE * factor, "{apart:?} between attempts, expected {factor} times the base");
+        // The upper limit depends on the machine. The next test shows that nothing waits for the slow timer.
     }
     let arrivals = arrivals.lock().unwrap();
     let requests: Vec<&str> = attempts.iter().map(|attempt| attempt["request_id"].as_str().unwrap()).collect();
@@ -92,11 +92,11 @@ async fn a_new_delivery_does_not_wait_for_the_slow_timer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_nodes_commit_is_heard_of_by_notify() {
+async fn another_nodes_commit_is_announced_by_notify() {
     const NEVER: Duration = Duration::from_secs(3_600);
     let shop = Shop::open().await;
     let other = ledger::open(&shop.options).await;
-    // Nothing but a NOTIFY of another node changes this; listening takes a moment to begin.
+    // Only a NOTIFY of another node changes this. It takes a moment until the node listens.
     let mut grown = other.wake().subscribe();
     let heard = tokio::time::timeout(DEADLINE, async {
         loop {
@@ -108,17 +108,17 @@ async fn another_nodes_commit_is_heard_of_by_notify() {
     });
     heard.await.expect("the other node hears of commits");
 
-    // So its projector and its worker go on at once, though their timers are too slow.
+    // The projector and the worker therefore react at once, though their timers are too slow.
     let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
     shop.webhook(&receiver.url()).await;
     let stop = tokio_util::sync::CancellationToken::new();
     let projector = Projector::new(&other, &shop.options, Metrics::default()).idling(NEVER);
     let mut worker = shop.worker(&receiver, DEADLINE);
-    worker.settings.idle = NEVER; // it hears of the other node's deliveries by NOTIFY, too
+    worker.settings.idle = NEVER; // a NOTIFY also announces the other node's deliveries
     let running = [tokio::spawn(projector.run(stop.clone())), tokio::spawn(worker.run(stop.clone()))];
     for _ in 0..5 {
         shop.order(1).await;
-        tokio::time::timeout(DEADLINE, arrived.recv()).await.expect("it arrives without any timer").unwrap();
+        tokio::time::timeout(DEADLINE, arrived.recv()).await.expect("the delivery arrives without any timer").unwrap();
     }
     stop.cancel();
     for running in running {
@@ -126,9 +126,9 @@ async fn another_nodes_commit_is_heard_of_by_notify() {
     }
 }
 
-/// The database's clock was set back by a day: what was made and sent before is due, and leased, in a day.
+/// The database's clock was set back by a day, so existing retries and leases end a day late.
 #[tokio::test]
-async fn what_is_due_a_day_too_late_is_pulled_back() {
+async fn due_times_and_leases_a_day_too_late_are_corrected() {
     let shop = Shop::open().await;
     let (receiver, _arrived) = receiver(|r| Answer::Status(if r.path == "/good" { 200 } else { 500 })).await;
     let (bad, _) = shop.webhook(&format!("{}/bad", receiver.url())).await;
@@ -152,7 +152,8 @@ async fn what_is_due_a_day_too_late_is_pulled_back() {
     until_true("the first attempt is made now", shop.pool(), &sent).await;
     stop.cancel();
     running.await.unwrap();
-    // The retry is due as if the one before had begun now; the one that was held is free when its lease is over.
+    // The retry is due as if the previous attempt had begun now. The leased delivery is free after the length of one
+    // lease.
     let soon = format!(
         "SELECT bool_and(CASE WHEN webhook_id = {held} THEN leased_until ELSE next_attempt_at END BETWEEN now() AND now() + interval '1 minute')
          FROM delivery_state WHERE status = 'pending' AND (webhook_id = {held} OR attempt_count = 1)"
@@ -160,12 +161,12 @@ async fn what_is_due_a_day_too_late_is_pulled_back() {
     assert!(is_true(shop.pool(), &soon).await);
     worker.settings.clock.advance(chrono::TimeDelta::minutes(1));
     let round = worker.once().await.unwrap();
-    assert_eq!((round.claimed, round.delivered), (3, 1), "and both of the one that fails");
+    assert_eq!((round.claimed, round.delivered), (3, 1), "both deliveries of the failing webhook are claimed as well");
 }
 
-/// What other nodes expect, by a schedule of theirs, is left to them.
+/// Due times within another node's schedule are left alone.
 #[tokio::test]
-async fn what_is_due_soon_is_not_pulled_back() {
+async fn due_times_and_leases_within_the_schedule_are_left_alone() {
     let shop = Shop::open().await;
     let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
     shop.webhook(&receiver.url()).await;

@@ -1,5 +1,5 @@
-//! What receivers do with what they get, by implementations that are not ours: Python's `hmac` and
-//! Node's `crypto`, on the raw bytes that arrived.
+//! Verification of deliveries by independent implementations, Python's `hmac` and Node's `crypto`, on the raw bytes
+//! that arrived.
 
 use std::collections::HashSet;
 use std::process::Stdio;
@@ -12,7 +12,7 @@ use tokio::process::Command;
 
 use crate::support::shop::{DEADLINE, SHARD, Shop, receiver};
 
-/// Reads `{secret, timestamp, body}`, the body in base64, and prints the signature.
+/// Reads `{secret, timestamp, body}`, with the body in base64, and prints the signature.
 const PYTHON: &str = "import base64, hashlib, hmac, json, sys
 given = json.load(sys.stdin)
 signed = given['timestamp'].encode() + b'.' + base64.b64decode(given['body'])
@@ -24,7 +24,7 @@ mac.update(given.timestamp + '.');
 mac.update(Buffer.from(given.body, 'base64'));
 console.log(mac.digest('hex'));";
 
-/// What the program says to the input; none when the language is not there.
+/// Returns what the program prints for the input, or `None` if the language is not installed.
 async fn answer_of(program: &str, flag: &str, script: &str, input: &Value) -> Option<String> {
     let mut command = Command::new(program);
     command.args([flag, script]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -55,7 +55,8 @@ async fn verify_elsewhere(received: &Received, secret: &str) {
     }
 }
 
-/// The published document's headers and no others but HTTP's own, each once and in its order.
+/// Checks that a request has exactly the published headers and those of HTTP itself, each once and in the published
+/// order.
 fn assert_headers(received: &Received) {
     let document: Value = serde_json::from_str(include_str!("../../openapi/client-v1.json")).unwrap();
     let operation = &document["webhooks"][received.event_type().unwrap()]["post"];
@@ -64,7 +65,7 @@ fn assert_headers(received: &Received) {
     let published = operation["parameters"].as_array().unwrap().iter().map(|parameter| {
         assert_eq!((&parameter["in"], &parameter["required"]), (&json!("header"), &json!(true)), "{parameter}");
         let name = parameter["name"].as_str().unwrap().to_ascii_lowercase();
-        let value = received.header(&name).unwrap_or_else(|| panic!("published and not sent: {name}"));
+        let value = received.header(&name).unwrap_or_else(|| panic!("published but not sent: {name}"));
         match parameter["schema"]["type"].as_str().unwrap() {
             "integer" => assert!(value.parse::<i64>().is_ok(), "{name}: {value}"),
             "string" => assert!(!value.is_empty(), "{name}"),
@@ -87,7 +88,7 @@ async fn python_and_node_verify_what_arrives() {
     shop.project().await;
     let worker = shop.worker(&receiver, DEADLINE);
     let mut seen: Vec<Received> = vec![];
-    // The first attempt and the next: the same bytes, signed anew.
+    // The first attempt and the next one send the same bytes with a new signature.
     for _ in 0..2 {
         assert_eq!(worker.once().await.unwrap().failed, 1);
         sqlx::raw_sql("UPDATE delivery_state SET next_attempt_at = now()").execute(shop.pool()).await.unwrap();
@@ -105,7 +106,7 @@ async fn python_and_node_verify_what_arrives() {
         assert_eq!(received.webhook_id(), Some(&*webhook_id.to_string()));
         assert_eq!(received.token(), Some(&*token));
         let away = received.timestamp().unwrap().parse::<i64>().unwrap() - chrono::Utc::now().timestamp();
-        assert!(away.abs() < 60, "of the moment of sending");
+        assert!(away.abs() < 60, "the timestamp is the time of sending");
     }
     assert_ne!(seen[0].request_id(), seen[1].request_id());
     assert_eq!(seen[0].event_id(), seen[1].event_id());
@@ -135,7 +136,7 @@ async fn every_type_arrives_as_published_and_python_and_node_verify_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_moment_of_sending_is_the_databases() {
+async fn the_time_of_sending_is_the_databases_time() {
     let shop = Shop::open().await;
     let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
     shop.webhook(&receiver.url()).await;
@@ -143,7 +144,7 @@ async fn the_moment_of_sending_is_the_databases() {
     shop.project().await;
     let worker = shop.worker(&receiver, DEADLINE);
     let mut claimed = worker.claim_once(SHARD, 1).await.unwrap().remove(0);
-    // As if this node's clock were an hour behind.
+    // Equivalent to a clock of this node that is an hour behind.
     claimed.moment.at += chrono::TimeDelta::hours(1);
     let ahead = claimed.moment.at.timestamp();
     worker.send(claimed).await.unwrap();

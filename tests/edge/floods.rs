@@ -1,4 +1,4 @@
-//! Memory under floods, and clients beside them.
+//! Memory under floods, and regular clients during them.
 
 use std::time::Duration;
 
@@ -13,10 +13,11 @@ use crate::support::wait::until;
 /// In KiB.
 const MOST_MEMORY: u64 = 300 * 1024;
 
-/// Sends for as long as the node takes it, without reading an answer. True if the node took all of it.
+/// Sends bytes as long as the node accepts them, without reading an answer. Returns true if the node accepted all of
+/// them.
 async fn flood(wire: &mut Wire, bytes: &[u8]) -> bool {
     for chunk in bytes.chunks(65_536) {
-        // A node that reads no further keeps the client waiting: that is as good an end as a closed connection.
+        // A node that stops reading blocks the client. That limits a flood as well as a closed connection does.
         match tokio::time::timeout(Duration::from_secs(2), wire.stream.write_all(chunk)).await {
             Ok(Ok(())) => {}
             _ => return false,
@@ -30,9 +31,9 @@ async fn is_served(program: &Program) {
     assert_eq!(fresh.get(format!("{}/readyz", program.url())).send().await.unwrap().status(), 200);
 }
 
-/// HTTP/2 by prior knowledge: a request on each of so many streams of one connection.
+/// Builds an HTTP/2 connection (prior knowledge) with this many requests, each on its own stream.
 fn streams(count: u32) -> Vec<u8> {
-    // GET http://a/readyz, and the end of the stream.
+    // HEADERS block of `GET http://a/readyz`, with END_STREAM.
     let block = [&[0x82, 0x86, 0x44, 0x07][..], b"/readyz", &[0x41, 0x01], b"a"].concat();
     let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     bytes.extend([0, 0, 0, 4, 0, 0, 0, 0, 0]);
@@ -66,7 +67,7 @@ async fn pipelined_requests_take_no_memory_either() {
     let bytes = "GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n".repeat(200_000);
     let mut wires = join_all((0..50).map(|_| Wire::open(&url))).await;
     let taken = join_all(wires.iter_mut().map(|wire| flood(wire, bytes.as_bytes()))).await;
-    assert!(!taken.contains(&true), "whoever takes no answers is read no further");
+    assert!(!taken.contains(&true), "the node stops reading from a client that reads no responses");
     is_served(&program).await;
     let peak = peak_memory(program.id()).unwrap();
     assert!(peak < MOST_MEMORY, "{peak} KiB");
@@ -77,7 +78,7 @@ async fn unfinished_heads_and_refused_bodies_take_no_memory() {
     let database = postgres::database().await;
     let program = Program::start(&database.url, &["--roles", "api"]).await;
     let url = program.url();
-    // Almost as large as a head may be, and never complete.
+    // Almost as large as a request head may be, and never complete.
     let head = format!("GET /healthz HTTP/1.1\r\nX-Long: {}", "a".repeat(16_000));
     let mut heads = join_all((0..250).map(|_| Wire::open(&url))).await;
     join_all(heads.iter_mut().map(|wire| wire.send(&head))).await;
@@ -94,5 +95,5 @@ async fn unfinished_heads_and_refused_bodies_take_no_memory() {
     }
     let peak = peak_memory(program.id()).unwrap();
     assert!(peak < MOST_MEMORY, "{peak} KiB");
-    until("the heads' connections are ended", async || heads.iter_mut().all(Wire::has_ended)).await;
+    until("the connections of the unfinished heads are closed", async || heads.iter_mut().all(Wire::has_ended)).await;
 }

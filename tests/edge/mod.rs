@@ -1,4 +1,4 @@
-//! The edge between a node and the network: floods, slow clients, early refusals, what is no HTTP.
+//! The edge between a node and the network: floods, slow clients, early refusals, and input that is not HTTP.
 
 mod floods;
 mod operators;

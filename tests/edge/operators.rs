@@ -1,4 +1,4 @@
-//! A listener for operators alone.
+//! A separate listener for operators.
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ async fn get(url: &str, path: &str) -> (StatusCode, String) {
     (answer.status(), answer.text().await.unwrap())
 }
 
-/// Where the operator listener of a program is, by its line `ready`.
+/// Returns the URL of a program's operator listener, from its log line `ready`.
 fn operator_url(program: &Program) -> String {
     let log = program.log();
     let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -34,7 +34,7 @@ async fn operators_have_an_address_of_their_own() {
         let (status, body) = get(&clients, path).await;
         assert_eq!(status, 404, "{path}");
         assert!(body.contains("E_NOT_FOUND"), "{path}: {body}");
-        // Whoever asks, and however the path is written.
+        // With any credentials and any spelling of the path.
         let escaped = format!("/%{:x}{}", path.as_bytes()[1], &path[2..]);
         for path in [path.to_owned(), format!("{path}/"), format!("/{path}"), escaped] {
             let mut wire = Wire::open(&clients).await;
@@ -60,7 +60,7 @@ async fn operators_have_an_address_of_their_own() {
     let posted = create(&format!("{clients}/admin/v1/accounts")).bearer_auth(OPERATOR_TOKEN).send().await.unwrap();
     assert_eq!(posted.status(), 404);
 
-    // A flood of clients leaves operators their places.
+    // A flood of clients leaves room for operators.
     let mut command = program.command();
     command.args(["admin", "--url", &operators, "--json", "account", "list"]);
     let listed = crate::support::program::run(&mut command).await;
@@ -68,7 +68,7 @@ async fn operators_have_an_address_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_node_that_serves_no_clients_can_be_looked_at() {
+async fn a_node_that_serves_no_clients_can_be_inspected() {
     let database = postgres::database().await;
     let arguments = ["--operator-listen", "127.0.0.1:0", "--roles", "projector,fulfilment,delivery"];
     let program = Program::start(&database.url, &arguments).await;
@@ -80,7 +80,7 @@ async fn a_node_that_serves_no_clients_can_be_looked_at() {
 }
 
 #[tokio::test]
-async fn without_it_everything_is_at_one_address() {
+async fn without_an_operator_listener_everything_is_at_one_address() {
     let database = postgres::database().await;
     let program = Program::start(&database.url, &["--roles", "api"]).await;
     for path in ["/admin/v1/accounts", "/admin/docs", "/metrics", "/healthz", "/docs"] {

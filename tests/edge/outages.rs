@@ -1,11 +1,11 @@
-//! The rate limit's headers while the database is away.
+//! Rate limit headers while the database is unavailable.
 
 use chrono::Utc;
 use serde_json::{Value, json};
 
 use crate::support::node::{Answer, Node};
 
-/// The three headers of an answer.
+/// Returns the limit and the remaining requests of a response that has all three headers.
 #[track_caller]
 fn quota(answer: &Answer) -> (u32, u32) {
     let number =
@@ -15,7 +15,7 @@ fn quota(answer: &Answer) -> (u32, u32) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_answer_under_a_rule_says_what_is_known_of_it() {
+async fn every_response_under_a_rule_carries_the_last_known_quota() {
     let (node, proxy) = Node::behind_a_proxy().await;
     let setup = node.setup().await;
     let user = node.user(setup.client.account_id, "owner").await;
@@ -41,10 +41,10 @@ async fn every_answer_under_a_rule_says_what_is_known_of_it() {
     for answer in [&known, &order, &image, &unknown, &bearer, &login, &refresh, &portal] {
         assert_eq!(answer.status, 503, "{}", answer.text);
     }
-    assert_eq!(quota(&known), (1_000_000, 999_998), "what this node was last told");
+    assert_eq!(quota(&known), (1_000_000, 999_998), "the quota is the last one that this node knows");
     assert_eq!(quota(&image), (1_000_000, 999_999));
     for answer in [&order, &unknown, &bearer, &login, &refresh, &portal] {
-        assert_eq!(quota(answer), (1_000_000, 1_000_000), "nothing is known of it but its rule");
+        assert_eq!(quota(answer), (1_000_000, 1_000_000), "only the rule's limit is known");
     }
     let ungoverned = node.anyone("GET", "/auth/nowhere", Value::Null).await;
     assert_eq!((ungoverned.status, ungoverned.header("x-ratelimit-limit")), (503, ""));

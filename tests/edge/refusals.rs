@@ -1,4 +1,4 @@
-//! Requests that are refused before their body was read: the answer arrives, and the connection can be used again.
+//! Requests that are refused before their body is read: the response arrives, and the connection can be used again.
 
 use std::process::Stdio;
 
@@ -15,9 +15,9 @@ fn post(path: &str, length: usize, more: &str) -> String {
     format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n{more}Content-Length: {length}\r\n\r\n")
 }
 
-/// Reads the answer to a request that is refused, then sends another request and reads its answer. The node may close the
-/// connection after the refusal, if it says so: reading 1 MiB can take it too long on a busy machine. Then the other request
-/// goes over a new connection.
+/// Reads the response to a refused request, then sends another request and reads its response. The node may close the
+/// connection after the refusal if it announces that, because reading 1 MiB can take too long on a busy machine. The
+/// other request then uses a new connection.
 async fn is_refused_and_goes_on(node: &Node, wire: &mut Wire, status: u16, case: &str) {
     let refused = wire.answer().await;
     assert_eq!(refused.status, status, "{case}: {}", refused.text);
@@ -35,7 +35,7 @@ async fn the_next_request_on_the_connection_is_answered() {
     let node = Node::with_limits(format!("{AMPLE_LIMITS},refresh=1/1h,orders=1/1h").parse().unwrap()).await;
     let client = node.account("Acme").await;
     let key = format!("X-API-Key: {}\r\nX-API-Secret: {}\r\n", client.key, client.secret);
-    node.anyone("POST", "/auth/refresh", serde_json::json!({})).await; // what is not JSON charges nothing
+    node.anyone("POST", "/auth/refresh", serde_json::json!({})).await; // a body that is not JSON is not charged
     node.client(&client, "POST", "/orders", Value::Null).await;
     for (path, more, status) in [
         ("/api/v1/webhooks", "", 401),
@@ -53,7 +53,7 @@ async fn the_next_request_on_the_connection_is_answered() {
                 wire.send(&body).await;
                 is_refused_and_goes_on(&node, &mut wire, status, &format!("{path} {length}")).await;
             }
-            // In chunks, of which nobody knows how many come.
+            // Chunked, so that the length of the body is not known in advance.
             wire.send(post(path, length, more).replace(&format!("Content-Length: {length}"), "Transfer-Encoding: chunked")).await;
             for chunk in body.chunks(16 * KIB) {
                 wire.send(format!("{:x}\r\n", chunk.len())).await;
@@ -66,9 +66,9 @@ async fn the_next_request_on_the_connection_is_answered() {
     }
 }
 
-/// A client that sends all of its body before it reads: what was sent in vain must not cost it the answer.
+/// A client that sends its whole body before it reads still gets the response.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_is_not_worth_reading_ends_the_connection_after_the_answer() {
+async fn an_unread_large_body_closes_the_connection_after_the_response() {
     let node = Node::start().await;
     for length in [2 * KIB * KIB, 8 * KIB * KIB, 30 * KIB * KIB] {
         for _ in 0..5 {
@@ -79,12 +79,12 @@ async fn a_body_that_is_not_worth_reading_ends_the_connection_after_the_answer()
             assert_eq!((answer.status, answer.header("connection")), (401, "close"), "{length}");
         }
     }
-    // A client that would rather ask first is told at once.
+    // A client that sends `Expect: 100-continue` is refused at once.
     let mut wire = Wire::open(node.url()).await;
     wire.send(post("/api/v1/orders", 50, "Expect: 100-continue\r\n")).await;
     let answer = wire.answer().await;
     assert_eq!((answer.status, answer.header("connection")), (401, "close"));
-    // One that sends part of its body and waits is told in the end.
+    // A client that sends a part of its body and waits gets the response in the end.
     let mut wire = Wire::open(node.url()).await;
     wire.send(post("/api/v1/orders", 50, "")).await;
     wire.send("{").await;
@@ -94,7 +94,7 @@ async fn a_body_that_is_not_worth_reading_ends_the_connection_after_the_answer()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_of_connections_is_of_use_after_refusals() {
+async fn a_connection_pool_keeps_working_after_refusals() {
     let node = Node::start().await;
     for length in [60 * KIB, 300 * KIB, 1024 * KIB] {
         for _ in 0..20 {

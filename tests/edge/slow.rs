@@ -1,4 +1,4 @@
-//! Clients that take their time, and those who come beside them.
+//! Slow clients, and regular clients beside them.
 
 use std::time::Duration;
 
@@ -12,32 +12,32 @@ use crate::support::postgres;
 use crate::support::program::{DEADLINE, OPERATOR_TOKEN, Program};
 use crate::support::wait::{until, until_locked_out};
 
-/// Sends a byte of a head to every connection, again and again, for as long as this is polled.
+/// Sends a byte of a request head on every connection, repeatedly, as long as this is polled.
 async fn drip(wires: &mut [Wire]) {
     loop {
         for wire in wires.iter_mut() {
-            _ = wire.stream.write(b"a").await; // a connection that was ended takes none
+            _ = wire.stream.write(b"a").await; // fails on a connection that the node has closed
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_comes_while_slow_clients_hold_every_place_is_served() {
+async fn new_clients_are_served_while_slow_clients_hold_every_place() {
     let database = postgres::database().await;
     let program = Program::with_descriptors(450, &database.url, &["--roles", "api"]).await;
     let url = program.url();
-    // More than there are places for: 153 in all, of which one address has half.
+    // More connections than the node has places: 153 in total, of which one address may hold half.
     let mut slow = join_all((0..250).map(|_| Wire::open(&url))).await;
     for n in 0..50 {
         slow.push(Wire::from(&format!("127.0.1.{}", n % 4 + 1), &url).await);
     }
     for wire in &mut slow {
-        _ = wire.stream.write(b"GET /healthz HTTP/1.1\r\nX-Slow: ").await; // some were ended by now
+        _ = wire.stream.write(b"GET /healthz HTTP/1.1\r\nX-Slow: ").await; // some are closed by now
     }
     let newcomers = async {
         for n in 0..50 {
-            // From the address of most of them, and from others.
+            // From the address that most of them share, and from others.
             let mut wire = Wire::from(&format!("127.0.0.{}", n % 5 + 1), &url).await;
             wire.send("GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
             assert_eq!(wire.answer().await.status, 200, "newcomer {n}");
@@ -47,7 +47,7 @@ async fn whoever_comes_while_slow_clients_hold_every_place_is_served() {
         () = newcomers => {}
         () = drip(&mut slow) => {}
     }
-    let all_ended = until("no head takes for ever", async || {
+    let all_ended = until("every unfinished head is refused in the end", async || {
         for wire in slow.iter_mut() {
             _ = wire.stream.write(b"a").await;
         }
@@ -80,17 +80,17 @@ async fn a_body_that_comes_too_slowly_is_refused() {
         });
         let mut answer = vec![];
         let reading = async { while tokio::io::AsyncReadExt::read_buf(&mut reader, &mut answer).await.unwrap_or(0) > 0 {} };
-        tokio::time::timeout(DEADLINE, reading).await.expect("it is refused in time");
+        tokio::time::timeout(DEADLINE, reading).await.expect("the body is refused in time");
         (dripping, String::from_utf8(answer).unwrap())
     };
-    assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("The request body broke off."), "{answer}");
+    assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("The request body is incomplete."), "{answer}");
     stream.await.unwrap();
     let metrics = reqwest::get(format!("{}/metrics", program.url())).await.unwrap().text().await.unwrap();
     assert!(metrics.contains("ledger_client_connections_ended_total{reason=\"slow_body\"} 1\n"), "{metrics}");
 }
 
 #[tokio::test]
-async fn an_address_holds_so_many_connections_and_a_trusted_proxy_any_number() {
+async fn connections_per_address_are_limited_except_for_a_trusted_proxy() {
     let database = postgres::database().await;
     let arguments = ["--roles", "api", "--connections-per-address", "4", "--trusted-proxies", "127.0.2.9"];
     let program = Program::start(&database.url, &arguments).await;
@@ -100,26 +100,26 @@ async fn an_address_holds_so_many_connections_and_a_trusted_proxy_any_number() {
         for _ in 0..10 {
             let mut wire = Wire::from(source, &url).await;
             wire.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").await;
-            assert_eq!(wire.answer().await.status, 200, "the newest is served");
+            assert_eq!(wire.answer().await.status, 200, "the newest connection is served");
             wires.push(wire);
         }
         wires
     };
     let (mut one, mut other, mut proxy) = (idle("127.0.2.1").await, idle("127.0.2.2").await, idle("127.0.2.9").await);
     let open = |wires: &mut Vec<Wire>| wires.iter_mut().filter_map(|wire| (!wire.has_ended()).then_some(())).count();
-    until("the oldest were ended", async || (open(&mut one), open(&mut other)) == (4, 4)).await;
+    until("the oldest connections are closed", async || (open(&mut one), open(&mut other)) == (4, 4)).await;
     assert_eq!(open(&mut proxy), 10);
     for wires in [&mut one, &mut other] {
         for wire in &mut wires[6..] {
             wire.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").await;
-            assert_eq!(wire.answer().await.status, 200, "the newest are kept");
+            assert_eq!(wire.answer().await.status, 200, "the newest connections are kept");
         }
     }
 }
 
-/// One that waits for its answer is never closed for another's sake.
+/// A connection whose request is being answered is never closed to make room for another one.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_is_being_answered_keeps_their_place() {
+async fn a_connection_being_answered_is_never_evicted() {
     let database = postgres::database().await;
     let program = Program::start(&database.url, &["--roles", "api", "--connections-per-address", "4"]).await;
     let options: sqlx::postgres::PgConnectOptions = database.url.parse().unwrap();
@@ -140,14 +140,14 @@ async fn whoever_is_being_answered_keeps_their_place() {
         wire.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")).await;
         wire.answer().await
     };
-    until("all four are with the writer", async || {
+    until("all four requests wait for the writer", async || {
         beside("/metrics").await.text.contains("\nledger_writer_queue_depth{shard=\"1\"} 3\n")
     })
     .await;
     for _ in 0..20 {
         let mut wire = Wire::open(&program.url()).await;
-        _ = wire.stream.write(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").await; // it may be ended by now
-        assert!(wire.try_answer().await.is_none(), "there is no place for a fifth of the address");
+        _ = wire.stream.write(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").await; // the connection may be closed by now
+        assert!(wire.try_answer().await.is_none(), "there is no place for a fifth connection of the address");
     }
     assert_eq!(beside("/healthz").await.status, 200, "another address is served");
     lock.rollback().await.unwrap();

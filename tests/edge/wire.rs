@@ -1,4 +1,4 @@
-//! A connection to a node, byte by byte.
+//! A raw connection to a node, byte by byte.
 
 use std::net::SocketAddr;
 
@@ -9,12 +9,12 @@ use tokio::net::{TcpSocket, TcpStream};
 use crate::support::node::{Answer, Node};
 use crate::support::program::{DEADLINE, Program};
 
-/// Where a node listens, for example `http://127.0.0.1:4711`.
+/// Parses the address of a node's URL, for example `http://127.0.0.1:4711`.
 pub fn address(url: &str) -> SocketAddr {
     url.trim_start_matches("http://").parse().unwrap()
 }
 
-/// A client's connection.
+/// Connection of a client.
 #[derive(Debug)]
 pub struct Wire {
     pub stream: TcpStream,
@@ -26,7 +26,7 @@ impl Wire {
         Wire { stream: TcpStream::connect(address(url)).await.unwrap(), read: vec![] }
     }
 
-    /// One from this address of the loopback network.
+    /// Connects from this address of the loopback network.
     pub async fn from(source: &str, url: &str) -> Wire {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind(format!("{source}:0").parse().unwrap()).unwrap();
@@ -37,7 +37,7 @@ impl Wire {
         self.stream.write_all(bytes.as_ref()).await.unwrap();
     }
 
-    /// The next answer. None if the connection ends before it.
+    /// Reads the next response. Returns `None` if the connection closes first.
     pub async fn try_answer(&mut self) -> Option<Answer> {
         let reading = async {
             let end = loop {
@@ -63,20 +63,20 @@ impl Wire {
             let text = String::from_utf8(self.read.drain(..length).collect()).unwrap();
             Some(Answer { status, headers, text })
         };
-        tokio::time::timeout(DEADLINE, reading).await.expect("an answer in time")
+        tokio::time::timeout(DEADLINE, reading).await.expect("the response arrives in time")
     }
 
     pub async fn answer(&mut self) -> Answer {
-        self.try_answer().await.expect("an answer before the connection ends")
+        self.try_answer().await.expect("a response arrives before the connection closes")
     }
 
-    /// Waits until the node has ended the connection.
+    /// Waits until the node has closed the connection.
     pub async fn ended(&mut self) {
         let reading = async { while self.stream.read_buf(&mut self.read).await.unwrap_or(0) > 0 {} };
-        tokio::time::timeout(DEADLINE, reading).await.expect("the connection is ended in time");
+        tokio::time::timeout(DEADLINE, reading).await.expect("the connection is closed in time");
     }
 
-    /// Whether the node has ended the connection by now.
+    /// Returns true if the node has closed the connection by now.
     pub fn has_ended(&mut self) -> bool {
         match self.stream.try_read(&mut [0; 1]) {
             Ok(read) => read == 0,
@@ -95,7 +95,7 @@ fn is_refused(answer: &Answer, status: u16, code: &str) {
 }
 
 #[tokio::test]
-async fn what_is_no_request_is_answered_in_the_envelope() {
+async fn invalid_http_is_answered_in_the_error_envelope() {
     let node = Node::start().await;
     let many_headers: String = (0..101).map(|n| format!("X-{n}: 1\r\n")).collect();
     let cases = [
@@ -112,7 +112,7 @@ async fn what_is_no_request_is_answered_in_the_envelope() {
         fresh.send(bytes).await;
         is_refused(&fresh.answer().await, *status, code);
         fresh.ended().await;
-        // On a connection that was used, too.
+        // On a connection that has already carried requests as well.
         let mut used = Wire::open(node.url()).await;
         for _ in 0..2 {
             used.send("GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n").await;
@@ -121,7 +121,7 @@ async fn what_is_no_request_is_answered_in_the_envelope() {
         used.send(bytes).await;
         is_refused(&used.answer().await, *status, code);
         used.ended().await;
-        // And right behind a good request.
+        // Directly behind a valid request as well.
         let mut pipelined = Wire::open(node.url()).await;
         pipelined.send(format!("GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n{bytes}")).await;
         assert_eq!(pipelined.answer().await.status, 200);
@@ -132,7 +132,7 @@ async fn what_is_no_request_is_answered_in_the_envelope() {
     assert!(metrics.contains(r#"ledger_http_requests_total{method="other",route="other",status="431"} 6"#), "{metrics}");
 }
 
-/// A client that is still sending when it is refused.
+/// The client is still sending when it is refused.
 #[tokio::test]
 async fn a_head_that_goes_on_for_ever_is_answered_and_cut() {
     let database = crate::support::postgres::database().await;
@@ -144,9 +144,9 @@ async fn a_head_that_goes_on_for_ever_is_answered_and_cut() {
     let mut answer = vec![];
     let reading = async {
         while !answer.windows(20).any(|window| window == b"\"E_HEADERS_TOO_LARGE") {
-            assert!(reader.read_buf(&mut answer).await.unwrap() > 0, "it ended before its answer");
+            assert!(reader.read_buf(&mut answer).await.unwrap() > 0, "the connection closed before the response");
         }
         sending.await.unwrap();
     };
-    tokio::time::timeout(DEADLINE, reading).await.expect("the connection is ended in time");
+    tokio::time::timeout(DEADLINE, reading).await.expect("the connection is closed in time");
 }

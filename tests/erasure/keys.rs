@@ -1,4 +1,4 @@
-//! Data keys: one for each subject, made once, and mixed with what was sealed before there were any.
+//! Data keys: one per subject, created once, beside values that were sealed before data keys existed.
 
 use rewards_ledger::ledger::erasure::run;
 use rewards_ledger::ledger::erasure::{Counts, Subject};
@@ -19,7 +19,7 @@ async fn count(node: &Node, sql: &'static str) -> i64 {
 }
 
 #[tokio::test]
-async fn an_accounts_orders_share_one_key_whichever_node_takes_them_and_how_many_at_once() {
+async fn orders_of_an_account_share_one_key_across_nodes_and_concurrent_requests() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let other = node.beside(AMPLE_LIMITS.parse().unwrap()).await;
@@ -36,7 +36,7 @@ async fn an_accounts_orders_share_one_key_whichever_node_takes_them_and_how_many
     }
     assert_eq!(count(&node, "SELECT count(*) FROM vault.data_keys WHERE subject = 'account'").await, 1);
     assert_eq!(count(&node, "SELECT count(DISTINCT key_id) FROM vault.texts WHERE kind = 'order.metadata'").await, 1);
-    // A voucher has one of its own, and a key opens nothing but what names it.
+    // A voucher has a data key of its own, and a key opens only the values that name it.
     assert_eq!(count(&node, "SELECT count(DISTINCT key_id) FROM vault.vouchers").await, 3);
     let opened: Vec<(i64, Vec<u8>, i64, Vec<u8>)> = sqlx::query_as(
         "SELECT t.id, t.sealed, k.id, k.sealed FROM vault.texts t JOIN vault.data_keys k ON k.id = t.key_id WHERE kind = 'order.metadata' LIMIT 1",
@@ -45,11 +45,11 @@ async fn an_accounts_orders_share_one_key_whichever_node_takes_them_and_how_many
     .await
     .unwrap();
     let (id, sealed, key_id, key) = &opened[0];
-    assert!(keyring().open("order.metadata", *id, sealed).is_err(), "the master key does not open it by itself");
+    assert!(keyring().open("order.metadata", *id, sealed).is_err(), "the master key alone does not open it");
     assert!(keyring().open_data_key(*key_id, key).unwrap().open("order.metadata", *id, sealed).is_ok());
 }
 
-/// Seals a text under the master key, as it was before there were data keys.
+/// Seals a text under the master key, as earlier releases without data keys did.
 async fn as_before(node: &Node, kind: &'static str, id: i64, text: &str) {
     let sealed = keyring().seal(kind, id, text.as_bytes()).unwrap();
     let done = sqlx::query("UPDATE vault.texts SET sealed = $3, key_id = NULL WHERE kind = $1 AND id = $2")
@@ -63,7 +63,7 @@ async fn as_before(node: &Node, kind: &'static str, id: i64, text: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_sealed_before_opens_as_ever_and_is_erased_as_well() {
+async fn values_sealed_before_data_keys_can_be_opened_and_erased() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let client = &setup.client;
@@ -102,7 +102,7 @@ async fn what_was_sealed_before_opens_as_ever_and_is_erased_as_well() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_erasure_that_was_cut_off_before_its_tables_were_rewritten_is_finished() {
+async fn an_erasure_interrupted_before_its_tables_were_rewritten_is_finished() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let to = beneficiary(&node, &setup, MARKER, "person").await;
@@ -115,7 +115,7 @@ async fn an_erasure_that_was_cut_off_before_its_tables_were_rewritten_is_finishe
     assert_eq!((&told["texts"], &told["rewritten"]), (&json!(2), &json!([])));
     let last = told["remains"].as_array().unwrap().last().unwrap().as_str().unwrap();
     assert!(last.contains("vault.texts") && last.contains("erase finish"), "{last}");
-    // Gone from the tables, and still in their files.
+    // The values are gone from the tables but still in the tables' files.
     assert_eq!(traces.in_tables(&node).await, Vec::<String>::new());
     assert_eq!(traces.in_files(&node).await.len(), 3);
     let (status, told, problem) = shell(&node, &["erase", "finish", "--json"]).await;
@@ -127,7 +127,7 @@ async fn an_erasure_that_was_cut_off_before_its_tables_were_rewritten_is_finishe
 }
 
 #[tokio::test]
-async fn an_erasure_beside_other_commands_takes_nothing_of_theirs() {
+async fn an_erasure_beside_other_commands_erases_nothing_else() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let ids: Vec<i64> = futures::future::join_all((0..6).map(|n| {
@@ -139,7 +139,7 @@ async fn an_erasure_beside_other_commands_takes_nothing_of_theirs() {
     for id in &ids {
         node.client(&setup.client, "POST", &format!("/orders/{id}/cancel"), json!({"reason": "not needed"})).await.data(200);
     }
-    // All at once, from two nodes, and orders are placed meanwhile.
+    // All erasures run at once, from two nodes, while orders are placed.
     let other = open(&node.options).await;
     let reason = rewards_ledger::access::seal::Private::new("they asked for it");
     let origin = crate::support::ledger::origin();

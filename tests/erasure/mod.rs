@@ -1,4 +1,4 @@
-//! Erasing personal data: nothing of it is left, and every proof still holds.
+//! Erasure of personal data: nothing of it remains, and every proof still holds.
 
 mod keys;
 mod proofs;
@@ -22,12 +22,12 @@ use traces::{Traces, admin};
 const MARKER: &str = "only-for-the-eyes-of-people";
 const IBAN: &str = "DE89370400440532013000";
 
-/// `rewards-ledger …` on a node's database: its status, what it said on stdout and on stderr.
+/// Runs `rewards-ledger …` on a node's database. Returns its exit status, stdout and stderr.
 async fn shell(node: &Node, arguments: &[&str]) -> (Option<i32>, String, String) {
     on(node.options.to_url_lossy().as_str(), arguments).await
 }
 
-/// The same on a database that is reached this way.
+/// Runs `rewards-ledger …` on the database at this URL. Returns its exit status, stdout and stderr.
 async fn on(url: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
     let directory = tempfile::tempdir().unwrap();
     let key = directory.path().join("master.key");
@@ -38,7 +38,7 @@ async fn on(url: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
     (done.status.code(), String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap())
 }
 
-/// Erases something, and answers what was told of it.
+/// Erases a subject and returns the command's report.
 async fn erase(node: &Node, kind: &str, id: i64, more: &[&str]) -> Value {
     let id = id.to_string();
     let arguments = [&["erase", kind, &id, "--reason", "they asked for it", "--yes", "--json"], more].concat();
@@ -47,7 +47,7 @@ async fn erase(node: &Node, kind: &str, id: i64, more: &[&str]) -> Value {
     serde_json::from_str(&told).unwrap_or_else(|_| panic!("{told}"))
 }
 
-/// Why something is not erased.
+/// Returns the reason why a subject cannot be erased.
 async fn refused(node: &Node, kind: &str, id: i64) -> String {
     let (head, id) = (node.head().await, id.to_string());
     let (status, _, problem) = shell(node, &["erase", kind, &id, "--reason", "they asked for it", "--yes"]).await;
@@ -56,7 +56,7 @@ async fn refused(node: &Node, kind: &str, id: i64) -> String {
     problem
 }
 
-/// A hash over everything that the log holds up to a position.
+/// Returns a hash over everything in the log up to a position.
 async fn log_up_to(node: &Node, position: i64) -> String {
     let mut hash = Sha256::new();
     for event in reader::stored_after(node.ledger.pool(), FIRST_SHARD, 0, 100_000).await.unwrap() {
@@ -87,7 +87,7 @@ async fn failed_payout(node: &Node, setup: &Setup, to: i64, reference: &str) -> 
     let payout = node.keyed(&setup.client, "/payouts", reference, &ask).await.data(201)["id"].as_i64().unwrap();
     let failed = json!({"status": "FAILED", "failure_reason": format!("{MARKER}: no such account")});
     node.operator("PUT", &format!("/payouts/{payout}"), failed).await.data(200);
-    // The reason stands in a stored answer, too.
+    // The failure reason is now in a stored response as well.
     let again = node.keyed(&setup.client, "/payouts", &format!("{reference} again"), &ask).await.data(200);
     assert!(again["failure_reason"].as_str().unwrap().contains(MARKER));
     payout
@@ -115,7 +115,7 @@ async fn an_erased_beneficiary_is_in_no_table_and_no_file_and_every_proof_holds(
     assert_eq!(gone, 1);
     assert_eq!(traces.0.len(), 3 + 3 + 1 + 2, "{:?}", traces.0.keys());
     traces.are_there(&node).await;
-    // Statistics of the tables would hold samples.
+    // Otherwise the table statistics could still hold samples.
     sqlx::raw_sql("ANALYZE").execute(&mut admin(&node).await).await.unwrap();
     let (head, before) = (node.head().await, log_up_to(&node, node.head().await).await);
     let proofs = Proofs::keep(&node, order).await;
@@ -131,7 +131,8 @@ async fn an_erased_beneficiary_is_in_no_table_and_no_file_and_every_proof_holds(
     plain.were_sealed(&node).await;
     traces.and(plain).are_gone(&node).await;
 
-    // The log is what it was, and says what was done, by whom, and why; not what it was.
+    // The old part of the log is unchanged. The new event says what was erased, by whom and why, and does not contain
+    // the erased data.
     assert_eq!(log_up_to(&node, head).await, before);
     let event = &reader::stored_after(node.ledger.pool(), FIRST_SHARD, head, 1).await.unwrap()[0];
     assert_eq!((&*event.event_type, &*event.stream_type, event.stream_id), ("PersonalDataErased", "beneficiary", gone));
@@ -140,7 +141,7 @@ async fn an_erased_beneficiary_is_in_no_table_and_no_file_and_every_proof_holds(
     sound(&node).await;
     proofs.hold(&node).await;
 
-    // To its client it is deleted; the payout is what it was, without the reason.
+    // For its client the beneficiary is deleted. The payout is unchanged, except that its reason is gone.
     let path = format!("/beneficiaries/{gone}");
     node.client(client, "GET", &path, Value::Null).await.refused(404, "E_NOT_FOUND");
     let listed = node.client(client, "GET", "/beneficiaries", Value::Null).await.data(200);
@@ -152,18 +153,18 @@ async fn an_erased_beneficiary_is_in_no_table_and_no_file_and_every_proof_holds(
         let ask = json!({"beneficiary_id": to, "wallet_id": setup.wallet_id, "amount": "1.00"});
         assert_eq!(node.client(client, "POST", "/payouts", ask).await.status, status);
     }
-    // The first request again is answered, and makes no second beneficiary.
+    // A repeated first request gets its response, and creates no second beneficiary.
     let again = node.keyed(client, "/beneficiaries", "gone", &person(MARKER)).await;
     assert_eq!(again.header("idempotent-replayed"), "true");
     assert_eq!((&again.data(201)["name"], &again.data(201)["account_last4"]), (&json!(""), &json!("")));
     assert_eq!(node.client(client, "GET", "/beneficiaries", Value::Null).await.header("x-total-count"), "1");
 
-    // Twice is once.
+    // A second erasure changes nothing.
     let told = erase(&node, "beneficiary", gone, &[]).await;
     assert_eq!((&told["texts"], &told["positions"]), (&json!(0), &json!([])));
 }
 
-/// An order of three units with metadata, delivered, and one that is cancelled.
+/// Places an order of three units with metadata, which is delivered, and an order that is cancelled.
 async fn orders(node: &Node, setup: &Setup) -> (i64, i64) {
     let client = &setup.client;
     let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 3, "metadata": {"to": MARKER}});
@@ -174,7 +175,7 @@ async fn orders(node: &Node, setup: &Setup) -> (i64, i64) {
     let cancelled = node.keyed(client, "/orders", "cancelled", &order).await.data(201)["id"].as_i64().unwrap();
     let reason = json!({"reason": MARKER});
     node.keyed(client, &format!("/orders/{cancelled}/cancel"), "cancel", &reason).await.data(200);
-    // Found again by its reference: an answer without an event.
+    // The reference finds the order again. This stored response belongs to no event.
     assert_eq!(node.keyed(client, "/orders", "found", &order).await.data(200)["cancel_reason"], MARKER);
     (delivered, cancelled)
 }
@@ -203,7 +204,7 @@ async fn an_erased_order_keeps_its_numbers_and_loses_its_texts_and_codes() {
     let told = erase(&node, "order", delivered, &[]).await;
     let counts = [&told["texts"], &told["vouchers"], &told["answers"], &told["data_keys"]];
     assert_eq!(counts, [&json!(1), &json!(3), &json!(1), &json!(3)]);
-    // The other one is as readable as it was.
+    // The other order is still readable.
     let other = node.client(client, "GET", &format!("/orders/{cancelled}"), Value::Null).await.data(200);
     assert_eq!((&other["cancel_reason"], &other["metadata"]["to"]), (&json!(MARKER), &json!("nobody in particular")));
     let told = erase(&node, "order", cancelled, &[]).await;
@@ -223,13 +224,13 @@ async fn an_erased_order_keeps_its_numbers_and_loses_its_texts_and_codes() {
     let error =
         node.client(client, "GET", &format!("/orders/{delivered}/vouchers"), Value::Null).await.refused(404, "E_NOT_FOUND");
     assert_eq!(error["message"], "The voucher codes of this order were erased.");
-    assert_eq!(node.head().await, head, "what is not shown is no reading");
-    // What was asked once is answered again, and done no second time.
+    assert_eq!(node.head().await, head, "codes that are not shown are not recorded as read");
+    // A repeated request gets its stored response and has no second effect.
     let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 3, "metadata": {"to": MARKER}});
     let again = node.keyed(client, "/orders", "delivered", &order).await;
     assert_eq!((again.header("idempotent-replayed"), &again.data(201)["metadata"]), ("true", &Value::Null));
     assert_eq!(again.data(201)["id"], json!(delivered));
-    // As of before it shows no more than now.
+    // A view as of an earlier time shows no more than the current one.
     let past = node.operator("GET", &format!("/orders/{delivered}?as_of={head}"), Value::Null).await.data(200);
     assert_eq!(past["metadata"], Value::Null);
     let story = node.operator("GET", &format!("/orders/{delivered}/history"), Value::Null).await.data(200);
@@ -239,7 +240,7 @@ async fn an_erased_order_keeps_its_numbers_and_loses_its_texts_and_codes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_erased_user_cannot_log_in_and_no_session_goes_on() {
+async fn an_erased_user_cannot_log_in_and_every_session_ends() {
     let node = Node::start().await;
     let client = node.account("Acme").await;
     let user = node.user(client.account_id, "owner").await;
@@ -270,7 +271,7 @@ async fn an_erased_user_cannot_log_in_and_no_session_goes_on() {
     node.portal(&user.cookie, node.url(), "GET", "/client/api/api-keys", Value::Null).await.refused(401, "E_INVALID_TOKEN");
     let listed = node.operator("GET", &format!("/accounts/{}/users", client.account_id), Value::Null).await.data(200);
     assert_eq!(listed["users"], json!([]));
-    // The email is free again.
+    // The email can be used again.
     let again = json!({"email": user.email, "password": PASSWORD, "role": "viewer"});
     node.operator("POST", &format!("/accounts/{}/users", client.account_id), again).await.data(201);
     sound(&node).await;
@@ -299,7 +300,8 @@ async fn an_erased_account_leaves_ids_amounts_and_references() {
          UNION ALL SELECT 'lookup', email_lookup FROM vault.users",
     )
     .await;
-    // Metadata twice, a reason; two of a person and of a payout one; an email; three of a webhook; a note.
+    // Texts: metadata twice and a reason, two of a beneficiary and one of a payout, an email, three of a webhook, a
+    // note.
     let texts = traces.0.keys().filter(|name| name.contains('.')).count();
     assert_eq!(texts, 3 + 2 + 1 + 1 + 3 + 1);
     traces.are_there(&node).await;
@@ -315,7 +317,7 @@ async fn an_erased_account_leaves_ids_amounts_and_references() {
     plain.were_sealed(&node).await;
     traces.and(plain).are_gone(&node).await;
     assert_eq!(log_up_to(&node, head).await, before);
-    // Orders, movements with a note, payouts, and the rest: each with something is a step.
+    // Orders, movements with a note, payouts, and the rest. Each group that is not empty is one step with one event.
     assert_eq!(told["positions"].as_array().unwrap().len(), 4, "{told}");
     node.project().await;
     sound(&node).await;
@@ -333,7 +335,7 @@ async fn an_erased_account_leaves_ids_amounts_and_references() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_still_open_is_not_erased_and_nobody_erases_by_mistake() {
+async fn open_subjects_are_not_erased_and_an_erasure_needs_confirmation() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let order = json!({"product_id": setup.product_id, "denomination": 25, "quantity": 1, "metadata": {"to": MARKER}});
@@ -350,13 +352,13 @@ async fn what_is_still_open_is_not_erased_and_nobody_erases_by_mistake() {
     }
     node.operator("PUT", &format!("/payouts/{payout}"), json!({"status": "PAID"})).await.data(200);
 
-    // Counting changes nothing, and without a word nothing is done.
+    // A dry run changes nothing, and without confirmation nothing is erased.
     let (head, to) = (node.head().await, to.to_string());
     let (status, told, _) = shell(&node, &["erase", "beneficiary", &to, "--reason", "x", "--dry-run", "--json"]).await;
     let told: Value = serde_json::from_str(&told).unwrap();
     assert_eq!((status, &told["texts"], &told["data_keys"], &told["obstacle"]), (Some(0), &json!(2), &json!(1), &Value::Null));
     let (status, _, problem) = shell(&node, &["erase", "beneficiary", &to, "--reason", "x"]).await;
-    assert!(status == Some(1) && problem.contains("give --yes"), "{problem}");
+    assert!(status == Some(1) && problem.contains("pass --yes"), "{problem}");
     let (status, _, problem) = shell(&node, &["erase", "beneficiary", &to, "--yes"]).await;
     assert!(status == Some(2) && problem.contains("--reason"), "{problem}");
     assert_eq!(node.head().await, head);

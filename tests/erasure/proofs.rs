@@ -1,4 +1,4 @@
-//! What an auditor keeps of a log before an erasure, and that it proves the log after it as well.
+//! Proofs that an auditor kept before an erasure. They must still hold for the log after it.
 
 use ledger_events::merkle::verify_consistency;
 use rewards_ledger::ledger::FIRST_SHARD;
@@ -13,7 +13,7 @@ use crate::support::node::Node;
 use crate::support::program::{program, run};
 use crate::support::tree::{self, Tree};
 
-/// A checkpoint, an order's receipt and an export, in files.
+/// Files with a checkpoint, an order's receipt and an export.
 #[derive(Debug)]
 pub struct Proofs {
     directory: tempfile::TempDir,
@@ -24,7 +24,7 @@ pub struct Proofs {
 }
 
 impl Proofs {
-    /// Signs the log as it is, and keeps what proves it.
+    /// Signs the log as it is, and stores the proofs.
     pub async fn keep(node: &Node, order: i64) -> Proofs {
         let directory = tempfile::tempdir().unwrap();
         let tree = node.publish().await;
@@ -38,12 +38,12 @@ impl Proofs {
         proofs
     }
 
-    /// All of it holds for the log as it has become, which begins with what was kept; so does what is
-    /// made now.
+    /// Checks that the stored proofs hold for the current log, which begins with the log that they were made for. New
+    /// proofs must hold as well.
     pub async fn hold(&self, node: &Node) {
         self.tree.grow().await;
         let (old, new) = (&self.opened.checkpoint, self.tree.opened().await.checkpoint);
-        assert!(new.size > old.size, "the erasure is an event of its own");
+        assert!(new.size > old.size, "the erasure is a separate event");
         let path = consistency(node.ledger.pool(), FIRST_SHARD, old.size, new.size).await.unwrap();
         verify_consistency(old.size, &old.root, new.size, &new.root, &path).unwrap();
         self.holds(&["--receipt", "old.json"]).await;
@@ -57,10 +57,10 @@ impl Proofs {
         std::fs::write(self.directory.path().join("new.json"), serde_json::to_vec(&receipt).unwrap()).unwrap();
         self.holds(&["--receipt", "new.json"]).await;
         let leaves = |receipt: &Receipt| receipt.events.iter().map(|proved| proved.leaf.clone()).collect::<Vec<_>>();
-        assert!(leaves(&receipt).starts_with(&leaves(&self.receipt)), "the order's events are the ones that they were");
+        assert!(leaves(&receipt).starts_with(&leaves(&self.receipt)), "the order's events are unchanged");
     }
 
-    /// `verify` with files and the public key, where there is no database.
+    /// Runs `verify` with files and the public key, without a database.
     async fn holds(&self, arguments: &[&str]) {
         let mut command = program(self.directory.path());
         command.current_dir(self.directory.path()).args(["verify", "--key", "log.pub"]).args(arguments);

@@ -1,4 +1,4 @@
-//! What receivers of webhooks have answered.
+//! Response bodies of webhook receivers.
 
 use rewards_ledger::receiver::{Answer, Received};
 use serde_json::{Value, json};
@@ -17,9 +17,10 @@ async fn detail(node: &Node, client: &Client, delivery: &Value) -> Value {
     node.client(client, "GET", &format!("/webhooks/deliveries/{delivery}"), Value::Null).await.data(200)
 }
 
-/// A body may name whoever it is about, so it goes with its account; that it was answered stays.
+/// A response body may name the person that it is about, so it is erased with its account. The fact of the response
+/// stays.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_erased_accounts_receivers_answered_goes_with_it() {
+async fn the_response_bodies_of_an_erased_accounts_receivers_are_erased() {
     let node = Node::start().await;
     let (setup, other) = (node.setup().await, node.account("Other").await);
     let answer = |received: &Received| {

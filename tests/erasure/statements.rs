@@ -1,4 +1,4 @@
-//! Lines of banks' statements, and what people wrote about them.
+//! Lines of bank statements, and the reasons that people wrote about them.
 
 use chrono::Utc;
 use ledger_events::Rejection;
@@ -17,7 +17,7 @@ use crate::support::node::{Node, Setup};
 
 const STATEMENTS: &str = "/reconciliation/statements";
 
-/// A statement of three lines; the second was decided about, and decided anew.
+/// Imports a statement of three lines. The second one has a decision, which was later replaced.
 async fn imported(node: &Node, setup: &Setup) -> (i64, String) {
     let today = Utc::now().date_naive();
     let csv = format!(
@@ -58,7 +58,7 @@ fn numbers(shown: &Value) -> Vec<i64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_line_is_erased_with_its_reasons_and_what_was_decided_stays() {
+async fn a_line_is_erased_with_its_reasons_and_the_decisions_stay() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let (id, csv) = imported(&node, &setup).await;
@@ -72,7 +72,7 @@ async fn a_line_is_erased_with_its_reasons_and_what_was_decided_stays() {
     .await;
     assert_eq!(traces.0.len(), 2 + 2 * 3, "{:?}", traces.0.keys());
     traces.are_there(&node).await;
-    // Statistics of the table would hold samples.
+    // Otherwise the table statistics could still hold samples.
     sqlx::raw_sql("ANALYZE").execute(&mut admin(&node).await).await.unwrap();
     let head = node.head().await;
     let told = erase(&node, "statement", id, &["--line", "2"]).await;
@@ -80,11 +80,11 @@ async fn a_line_is_erased_with_its_reasons_and_what_was_decided_stays() {
     assert_eq!(told["rewritten"], json!(["vault.statement_lines", "vault.texts"]));
     traces.are_gone(&node).await;
 
-    // The funding is still the line's that nobody reads any more; the other line has none.
+    // The funding remains matched to the erased line. The other lines keep their status.
     let after = shown(&node, id).await;
     assert_eq!((numbers(&after), &after["missing"]), (vec![1, 3], &json!([])), "{after:#}");
     assert_eq!((&after["lines"][0]["status"], &after["lines"][1]["status"]), (&json!("UNMATCHED"), &json!("IGNORED")));
-    // The same file again brings nothing back.
+    // Importing the same file again restores nothing.
     assert_eq!(import(&node, &csv).await["id"], id);
     assert_eq!(shown(&node, id).await, after);
     sound(&node).await;
@@ -109,9 +109,9 @@ async fn a_line_is_erased_with_its_reasons_and_what_was_decided_stays() {
     assert_eq!((status, &told["texts"]), (Some(0), &json!(0)), "{problem}");
 }
 
-/// The log says which line was erased, and by whom; and that nothing is left once it is so.
+/// The event records which line was erased, by whom, and whether the statement now has no lines left.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_event_of_a_line_says_which_and_whether_any_is_left() {
+async fn the_event_of_an_erased_line_names_it_and_says_whether_any_is_left() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let (id, _) = imported(&node, &setup).await;
@@ -144,8 +144,8 @@ async fn the_event_of_a_line_says_which_and_whether_any_is_left() {
     assert_eq!((data.get("line"), &data["is_complete"]), (None, &json!(true)));
 }
 
-/// Lines that were stored for an import that never came to its event are found and deleted, and an import that was
-/// under way is refused then.
+/// `erase finish` deletes lines that were stored for an import whose event was never written. An import still in
+/// progress is then refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn lines_that_no_event_imported_are_deleted_by_finish() {
     let node = Node::start().await;
@@ -160,7 +160,7 @@ async fn lines_that_no_event_imported_are_deleted_by_finish() {
     )
     .await;
     traces.are_there(&node).await;
-    // A derived table says nothing of what may go.
+    // A derived table must not decide which lines are deleted.
     sqlx::raw_sql("CREATE TABLE kept AS TABLE bank_statements; DELETE FROM bank_statements")
         .execute(&mut admin(&node).await)
         .await

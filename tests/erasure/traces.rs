@@ -1,4 +1,4 @@
-//! Looking for what should be gone: in every table of every schema, and in the server's files.
+//! A search for data that should be gone, in every table of every schema and in the server's files.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,27 +8,27 @@ use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection};
 
 use crate::support::node::Node;
 
-/// Bytes that must not be found anywhere, by what they are.
+/// Bytes that must not be found anywhere, keyed by a description.
 #[derive(Debug, Default)]
 pub struct Traces(pub BTreeMap<String, Vec<u8>>);
 
-/// A superuser's connection.
+/// Connects as superuser.
 pub async fn admin(node: &Node) -> PgConnection {
     node.options.connect().await.unwrap()
 }
 
 impl Traces {
-    /// The bytes that a query finds: a name and a value each.
+    /// Takes the bytes from a query that returns a name and a value per row.
     pub async fn of(node: &Node, sql: &'static str) -> Traces {
         let found: Vec<(String, Vec<u8>)> = sqlx::query_as(sql).fetch_all(&mut admin(node).await).await.unwrap();
         let known = found.len();
         let traces = Traces(found.into_iter().collect());
         assert!(known > 0 && traces.0.len() == known, "{:?}", traces.0.keys());
-        assert!(traces.0.values().all(|bytes| bytes.len() >= 16), "too short to be recognised");
+        assert!(traces.0.values().all(|bytes| bytes.len() >= 16), "too short to be searched for");
         traces
     }
 
-    /// Texts as people write them.
+    /// Takes these texts in plain form.
     pub fn plain(texts: &[&str]) -> Traces {
         Traces(texts.iter().map(|text| ((*text).to_owned(), text.as_bytes().to_vec())).collect())
     }
@@ -38,7 +38,7 @@ impl Traces {
         self
     }
 
-    /// What a file or a table still holds.
+    /// Returns the traces that the server's files still contain.
     pub async fn in_files(&self, node: &Node) -> Vec<String> {
         sqlx::raw_sql("CHECKPOINT").execute(&mut admin(node).await).await.unwrap();
         let directory: String = sqlx::query_scalar(
@@ -51,7 +51,7 @@ impl Traces {
         let mut files = 0;
         for entry in std::fs::read_dir(PathBuf::from(directory)).unwrap() {
             let path = entry.unwrap().path();
-            // One that VACUUM has just replaced may go.
+            // A file that VACUUM has just replaced may disappear.
             let Ok(content) = std::fs::read(&path) else { continue };
             files += 1;
             for (name, bytes) in &self.0 {
@@ -66,10 +66,11 @@ impl Traces {
         found
     }
 
-    /// What was written to the write-ahead log since the node's database was made.
+    /// Returns the traces in the write-ahead log since the node's database was created.
     async fn in_wal(&self, node: &Node) -> Vec<String> {
         let mut conn = admin(node).await;
-        // A text that is certainly there, on the disk with all before it; more than once, for a page may begin within one.
+        // Write a known text, which flushes everything before it to disk. It is repeated, because a page may begin
+        // within one copy.
         let known = random_secret();
         let write =
             format!("SET synchronous_commit = on; SELECT pg_logical_emit_message(true, '', repeat('{}', 3))", known.expose());
@@ -91,11 +92,11 @@ impl Traces {
                 found.push(name.to_owned());
             }
         }
-        assert_eq!(found.pop().as_deref(), Some("known"), "the search finds what is there");
+        assert_eq!(found.pop().as_deref(), Some("known"), "the search finds the known text");
         found
     }
 
-    /// What any table still holds, as text or as bytes.
+    /// Returns the traces that any table still contains, as text or as bytes.
     pub async fn in_tables(&self, node: &Node) -> Vec<String> {
         let mut conn = admin(node).await;
         let tables: Vec<String> = sqlx::query_scalar(
@@ -129,7 +130,7 @@ impl Traces {
         found
     }
 
-    /// They are there: the search finds what is to be found.
+    /// Checks that the search finds every trace. Otherwise a later search that finds nothing would prove nothing.
     pub async fn are_there(&self, node: &Node) {
         let all: Vec<String> = self.0.keys().cloned().collect();
         assert_eq!(self.in_files(node).await, all);
@@ -138,7 +139,8 @@ impl Traces {
         assert!(all.iter().all(is_found), "{found:?}");
     }
 
-    /// They were never written but sealed: what is left of the write-ahead log opens with keys alone.
+    /// Checks that the texts were only ever written sealed: the remaining write-ahead log reveals them only to a
+    /// holder of the keys.
     pub async fn were_sealed(&self, node: &Node) {
         assert_eq!(self.in_wal(node).await, Vec::<String>::new());
     }

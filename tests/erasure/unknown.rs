@@ -1,4 +1,4 @@
-//! An erasure whose COMMIT has no answer, from a database that stays away.
+//! An erasure whose COMMIT gets no answer, with a database that stays unavailable.
 
 use serde_json::{Value, json};
 use sqlx::ConnectOptions;
@@ -8,9 +8,9 @@ use super::{MARKER, beneficiary, erase, on, sound};
 use crate::support::node::Node;
 use crate::support::proxy::{NextCommit, Proxy};
 
-/// Whether it was carried out or not: the command ends, and what it says to do then leaves nothing.
+/// In both cases, committed or not, the command ends, and following its instructions leaves nothing behind.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_does_not_know_whether_something_was_erased_is_told_what_to_do() {
+async fn an_erasure_with_an_unknown_outcome_prints_what_to_do() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let (proxy, through) = Proxy::before(node.options.to_url_lossy().as_str()).await;
@@ -23,8 +23,8 @@ async fn who_does_not_know_whether_something_was_erased_is_told_what_to_do() {
         let (status, told, problem) = on(through.to_url_lossy().as_str(), &arguments).await;
         assert_eq!((status, &*told), (Some(1), ""), "{problem}");
         let last = problem.lines().last().unwrap();
-        let (unknown, to_do) = last.split_once(": give ").unwrap_or_else(|| panic!("{problem}"));
-        assert_eq!(unknown, format!("error: it is not known whether beneficiary {id} is erased"));
+        let (unknown, to_do) = last.split_once(": run ").unwrap_or_else(|| panic!("{problem}"));
+        assert_eq!(unknown, format!("error: it is not known whether beneficiary {id} was erased"));
         assert!(to_do.starts_with("the same command again when the database is back"), "{problem}");
         assert_eq!(node.head().await, head + i64::from(is_carried_out));
 

@@ -1,4 +1,4 @@
-//! Copies of the tiles: what they are bound to, and what of them is not checked.
+//! Copies of the tiles: the checkpoints that they are bound to, and the parts that are not checked.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use crate::support::ledger::{LOG_KEY, SHARD};
 use crate::support::program::{program, run};
 use crate::support::tree::{key, witness, witness_name, witness_secret};
 
-/// A witness cosigns the newest checkpoint.
+/// Lets a witness cosign the newest checkpoint.
 async fn cosign(kept: &Kept, number: u8) {
     let newest = kept.tree.newest().await;
     let text = Note::parse(&newest.note).unwrap().text().to_owned();
@@ -29,14 +29,14 @@ async fn cosign(kept: &Kept, number: u8) {
     cosignature::accept(kept.shop.pool(), SHARD, &[witness(number)], &note, Utc::now()).await.unwrap();
 }
 
-/// The files of a copy's older checkpoints.
+/// Returns the sizes of a copy's older checkpoints, from their file names.
 fn sizes(kept: &Kept, copy: &str) -> BTreeSet<u64> {
     let files = std::fs::read_dir(kept.path(copy).join("checkpoints")).unwrap();
     files.map(|file| file.unwrap().file_name().into_string().unwrap().parse().unwrap()).collect()
 }
 
-/// The log goes on faster than witnesses sign: what is exported for who asks for them is bound to the
-/// newest checkpoint that they have signed.
+/// The log grows faster than witnesses sign. An export that requires witnesses is bound to the newest checkpoint that
+/// they have cosigned.
 #[tokio::test(flavor = "multi_thread")]
 async fn exports_and_tiles_are_bound_to_what_a_quorum_has_cosigned() {
     let kept = kept().await;
@@ -57,7 +57,7 @@ async fn exports_and_tiles_are_bound_to_what_a_quorum_has_cosigned() {
         succeeds(kept.directory.path(), &kept.shop.options, &arguments).await;
     }
     let said = kept.said(&[&["--export", "plain.ndjson"], &by_both[..]].concat()).await;
-    assert!(said.contains("0 of the trusted witnesses have cosigned"), "{said}");
+    assert!(said.contains("trusted witnesses; it has 0"), "{said}");
     let allowed = &["--allow-unproven"];
     for of in [
         &["--tiles", "copy"][..],
@@ -67,22 +67,23 @@ async fn exports_and_tiles_are_bound_to_what_a_quorum_has_cosigned() {
         let (is_well, report) = kept.verify(&[of, &by_both[..]].concat()).await;
         assert!(is_well && report["proven"].as_u64() == Some(cosigned), "{of:?}: {report:#}");
     }
-    // The copy was of the newest before: its checkpoint stays, and what it is of now is said.
+    // The copy was first made for the newest checkpoint. That checkpoint stays, and the report says which one the
+    // copy has now.
     assert_eq!(sizes(&kept, "copy"), BTreeSet::from([cosigned, newest]));
     let (_, report) = kept.verify(&[&["--tiles", "copy"], &by_both[..]].concat()).await;
     assert_eq!(
         report["unchecked"][0].as_str().unwrap(),
-        format!("copy/checkpoints/{newest}: the copy's own checkpoint is of {cosigned} events")
+        format!("copy/checkpoints/{newest}: the copy's own checkpoint covers only {cosigned} events")
     );
-    // Who asks for no quorum misses the end.
+    // Without a quorum, the verifier expects the newest checkpoint and misses the last event.
     let (is_well, report) = kept.verify(&["--tiles", "copy"]).await;
     assert!(!is_well && report["first_bad"] == serde_json::json!([cosigned + 1, cosigned + 1]), "{report:#}");
-    // Those that are named count, and nobody else who has cosigned.
+    // Only witnesses named on the command line count, not others that have cosigned.
     let (none, third) = (kept.path("none"), witness(3).to_string());
     for (arguments, status, problem) in [
-        (&["--quorum", "1", "--witness", &third][..], 1, "has been cosigned by 1 witnesses"),
-        (&["--quorum", "1"], 2, "--quorum is 1, and --witness names 0"),
-        (&["--quorum", "2", "--witness", &first, "--witness", &first], 2, "--quorum is 2, and --witness names 1"),
+        (&["--quorum", "1", "--witness", &third][..], 1, "has the cosignatures of 1 witnesses"),
+        (&["--quorum", "1"], 2, "--quorum is 1, but --witness gives 0"),
+        (&["--quorum", "2", "--witness", &first, "--witness", &first], 2, "--quorum is 2, but --witness gives 1"),
     ] {
         for to in ["--out", "--tiles"] {
             let command = [&["events", "export", to, none.to_str().unwrap()], arguments].concat();
@@ -94,35 +95,36 @@ async fn exports_and_tiles_are_bound_to_what_a_quorum_has_cosigned() {
     }
 }
 
-/// Bundles are for auditors alone: a copy may have none, which is said; but not some.
+/// Entry bundles are available to auditors only. A copy may lack all of them, which is reported, but not some of
+/// them.
 #[tokio::test(flavor = "multi_thread")]
-async fn bundles_that_are_missing_are_named_and_none_at_all_is_said() {
+async fn missing_bundles_are_named_and_a_copy_without_any_is_reported() {
     let kept = kept().await;
     kept.shop.orders(kept.shop.customer.account_id, 150).await;
     let size = kept.tree.grow().await;
     tiles::copy(kept.shop.pool(), SHARD, &kept.path("tiles"), &Quorum::default(), |_| {}).await.unwrap();
     let (is_well, report) = kept.verify(&["--tiles", "tiles"]).await;
-    // Files of the copy as it was before are read by nobody.
+    // Files of an earlier state of the copy are not read.
     let old = kept.sizes[1];
-    let stale = |place| format!("tiles/tile/{place}/000.p/{old}: it is no part of the tree of {size} events");
+    let stale = |place| format!("tiles/tile/{place}/000.p/{old}: it is not a part of the tree of {size} events");
     assert!(is_well && report["unchecked"] == serde_json::json!([stale("entries"), stale("0")]), "{report:#}");
     for place in ["0", "entries"] {
         std::fs::remove_file(kept.path(&format!("tiles/tile/{place}/000.p/{old}"))).unwrap();
     }
     let (is_well, report) = kept.verify(&["--tiles", "tiles"]).await;
     assert!(is_well && report["unchecked"] == serde_json::json!([]), "{report:#}");
-    // Nor is anything invented behind the last entry.
+    // Nothing may be added after the last entry.
     let last = kept.path(&format!("tiles/tile/entries/001.p/{}", size % 256));
     let intact = std::fs::read(&last).unwrap();
     std::fs::write(&last, [&intact[..], b"\x00\x04fake"].concat()).unwrap();
     let said = kept.said(&["--tiles", "tiles"]).await;
-    assert!(said.contains("the bundle goes on after its end"), "{said}");
+    assert!(said.contains("the bundle has extra bytes at its end"), "{said}");
     std::fs::write(&last, intact).unwrap();
     let hashes = kept.path(&format!("tiles/tile/0/001.p/{}", size % 256));
     let intact = std::fs::read(&hashes).unwrap();
     std::fs::write(&hashes, [&intact[..], &[7; 32]].concat()).unwrap();
     let said = kept.said(&["--tiles", "tiles"]).await;
-    assert!(said.contains("is not as long as its name says"), "{said}");
+    assert!(said.contains("does not have the length that its name states"), "{said}");
     std::fs::write(&hashes, intact).unwrap();
     std::fs::remove_file(kept.path("tiles/tile/entries/000")).unwrap();
     let (is_well, report) = kept.verify(&["--tiles", "tiles"]).await;
@@ -135,10 +137,10 @@ async fn bundles_that_are_missing_are_named_and_none_at_all_is_said() {
     let mut command = program(kept.directory.path());
     command.current_dir(kept.directory.path()).args(["verify", "--key", "log.pub", "--tiles", "tiles"]);
     let said = String::from_utf8(run(&mut command).await.stdout).unwrap();
-    assert!(said.contains("not checked: the events themselves: the copy has no bundles of entries\n"), "{said}");
+    assert!(said.contains("not checked: the events themselves: the copy has no entry bundles\n"), "{said}");
 }
 
-/// A copy that is made today has the checkpoints of before as well, and all of them must agree.
+/// A new copy includes older checkpoints as well, and all of them must agree.
 #[tokio::test(flavor = "multi_thread")]
 async fn older_checkpoints_are_copied_and_compared() {
     let kept = kept().await;
@@ -160,7 +162,7 @@ async fn older_checkpoints_are_copied_and_compared() {
     assert!(is_well, "{report:#}");
     assert_eq!(compared, [(grown[0], "agrees"), (grown[1], "agrees")]);
 
-    // One of a key that is not at hand is said to be unchecked; one that says otherwise, is found.
+    // A checkpoint by an unknown key is reported as unchecked. One that differs is found.
     let opened = kept.tree.opened().await.checkpoint;
     let note = |seed: &str, size| {
         let checkpoint = Checkpoint { size, root: empty_root(), ..opened.clone() };
@@ -169,7 +171,7 @@ async fn older_checkpoints_are_copied_and_compared() {
     let place = kept.path("fresh/checkpoints/300");
     std::fs::write(&place, note("bmV3IGtleSBuZXcga2V5IG5ldyBrZXkgbmV3IGtleS4=", 300)).unwrap();
     let (is_well, report) = kept.verify(&["--tiles", "fresh"]).await;
-    assert!(is_well && report["unchecked"][0] == "fresh/checkpoints/300: none of the keys has signed it", "{report:#}");
+    assert!(is_well && report["unchecked"][0] == "fresh/checkpoints/300: none of the given keys has signed it", "{report:#}");
     std::fs::write(&place, note(LOG_KEY, 300)).unwrap();
     kept.export("all.ndjson").await;
     for of in [&["--tiles", "fresh"][..], &["--export", "all.ndjson", "--tiles", "fresh"]] {
@@ -180,8 +182,7 @@ async fn older_checkpoints_are_copied_and_compared() {
     }
 }
 
-/// A database that its superuser has changed, and tiles that are copied of it afterwards, to a place
-/// where nothing was.
+/// A superuser changed the database, and the tiles were then copied to an empty directory.
 #[tokio::test(flavor = "multi_thread")]
 async fn tiles_copied_after_the_database_was_changed_tell_of_it() {
     let kept = kept().await;
@@ -191,7 +192,7 @@ async fn tiles_copied_after_the_database_was_changed_tell_of_it() {
     let (is_well, report) = kept.verify(&["--tiles", "fresh"]).await;
     assert!(!is_well && report["first_bad"] == serde_json::json!([position, position]), "{report:#}");
 
-    // The hash in the tree made to fit: then it is not the tree that was signed.
+    // Make the leaf hash in the tree fit. The tree then differs from the signed one.
     let changed: Vec<u8> = {
         let events = rewards_ledger::ledger::reader::stored_at(kept.shop.pool(), SHARD, &[i64::try_from(position).unwrap()])
             .await
@@ -204,16 +205,16 @@ async fn tiles_copied_after_the_database_was_changed_tell_of_it() {
     tiles::copy(kept.shop.pool(), SHARD, &kept.path("fitted"), &Quorum::default(), |_| {}).await.unwrap();
     let (is_well, report) = kept.verify(&["--tiles", "fitted", "--checkpoint", "first.note"]).await;
     assert!(!is_well && report["first_bad"] == serde_json::json!([kept.sizes[0] + 1, kept.sizes[1]]), "{report:#}");
-    // And what was copied before names it.
+    // An earlier copy identifies the changed event.
     kept.export("changed.ndjson").await;
     let (is_well, report) = kept.verify(&["--export", "changed.ndjson", "--tiles", "tiles"]).await;
     assert!(!is_well && report["first_bad"] == serde_json::json!([position, position]), "{report:#}");
     assert!(Trust::in_keys(vec![key()]).open(&std::fs::read_to_string(kept.path("fitted/checkpoint")).unwrap()).is_ok());
 }
 
-/// What was taken out, put in or put elsewhere, and then copied.
+/// Events were removed, inserted or moved before the copy was made.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_of_a_log_that_was_changed_names_the_first_bad_position_or_what_is_missing() {
+async fn a_copy_of_a_changed_log_reveals_the_first_bad_or_missing_position() {
     for (tampering, position, _, shows) in TAMPERINGS {
         let kept = kept().await;
         kept.shop.tamper(tampering).await;
@@ -221,11 +222,11 @@ async fn a_copy_of_a_log_that_was_changed_names_the_first_bad_position_or_what_i
         let copy = async || tiles::copy(kept.shop.pool(), SHARD, &fresh, &Quorum::default(), |_| {}).await;
         if shows {
             let refused = copy().await.unwrap_err().to_string();
-            assert_eq!(refused, format!("position {position} of shard 1 is missing in the database: run `verify`"));
-            assert!(!fresh.join("checkpoint").exists(), "a part of it is no copy");
+            assert_eq!(refused, format!("position {position} of shard 1 is missing from the database: run `verify`"));
+            assert!(!fresh.join("checkpoint").exists(), "an incomplete copy has no checkpoint");
             continue;
         }
-        // Where a hole was closed, the log is soon as long as the tree again.
+        // After a hole was closed, the log soon has as many events as the tree again.
         kept.shop.order(1).await;
         let size = copy().await.unwrap();
         let (is_well, report) = kept.verify(&["--tiles", "fresh"]).await;
@@ -237,24 +238,25 @@ async fn a_copy_of_a_log_that_was_changed_names_the_first_bad_position_or_what_i
     }
 }
 
-/// All events of a tile, or of the log: what is left is no copy without entries.
+/// All events of a tile, or of the log, are deleted. The copy must fail, instead of being one without entries.
 #[tokio::test(flavor = "multi_thread")]
-async fn bundles_whose_events_are_gone_are_not_left_out() {
+async fn a_copy_fails_when_the_events_of_a_bundle_are_gone() {
     let kept = kept().await;
     kept.shop.orders(kept.shop.customer.account_id, 150).await;
     assert!(kept.tree.grow().await > 256);
     for last in [256, 0] {
         kept.shop.tamper(&format!("DELETE FROM events WHERE position > {last}; UPDATE log_head SET position = {last}")).await;
         let refused = tiles::copy(kept.shop.pool(), SHARD, &kept.path("fresh"), &Quorum::default(), |_| {}).await;
-        let missing = format!("position {} of shard 1 is missing in the database", last + 1);
+        let missing = format!("position {} of shard 1 is missing from the database", last + 1);
         assert!(refused.unwrap_err().to_string().starts_with(&missing), "{last}");
         assert!(!kept.path("fresh/checkpoint").exists());
     }
 }
 
-/// The end of the log cut off, with its checkpoints: a copy that had it is not gone on with, and tells.
+/// The end of the log and its checkpoints were cut off. An existing longer copy is not continued, and reveals the
+/// cut.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_that_had_more_is_not_gone_on_with_and_tells() {
+async fn a_longer_copy_is_not_continued_and_reveals_the_cut() {
     let kept = kept().await;
     let [first, second] = kept.sizes;
     let cut = format!(
@@ -264,13 +266,10 @@ async fn a_copy_that_had_more_is_not_gone_on_with_and_tells() {
     kept.shop.tamper(&cut).await;
     let refused = tiles::copy(kept.shop.pool(), SHARD, &kept.path("tiles"), &Quorum::default(), |_| {}).await;
     let refused = refused.unwrap_err().to_string();
-    assert!(
-        refused.contains(&format!("has a checkpoint of {second} events, and the newest of the log is of {first}")),
-        "{refused}"
-    );
+    assert!(refused.contains(&format!("has a checkpoint of {second} events, but the log's newest one has {first}")), "{refused}");
     let (is_well, report) = kept.verify(&["--tiles", "tiles"]).await;
-    assert!(is_well && report["proven"].as_u64() == Some(second), "what was kept is as it was: {report:#}");
-    // Whoever writes the smaller one over it has the larger one beside it.
+    assert!(is_well && report["proven"].as_u64() == Some(second), "the kept copy is unchanged: {report:#}");
+    // If someone copies the shorter log over it, the larger checkpoint is still beside it.
     tiles::copy(kept.shop.pool(), SHARD, &kept.path("cut"), &Quorum::default(), |_| {}).await.unwrap();
     assert!(kept.verify(&["--tiles", "cut"]).await.0);
     kept.export("cut.ndjson").await;
@@ -304,7 +303,7 @@ async fn a_copy_of_the_tiles_is_verified_by_itself() {
         std::fs::write(&path, bytes).unwrap();
         (path, intact)
     };
-    // The seventh entry's last byte: find it behind six lengths.
+    // The last byte of the seventh entry, which comes after six length-prefixed entries.
     let bundle = std::fs::read(kept.path("tiles/tile/entries/000")).unwrap();
     let mut at = 0;
     for _ in 0..7 {
@@ -314,7 +313,7 @@ async fn a_copy_of_the_tiles_is_verified_by_itself() {
         ("tile/entries/000", at - 1, "the first bad position is 7\n".to_owned()),
         ("tile/0/000", 32 * 9, "the first bad position is one of 1 to 10\n".to_owned()),
         ("tile/0/001", 0, format!("the first bad position is one of {} to ", kept.sizes[1] + 1)),
-        ("tile/1/000.p/2", 32, "tile/1/000.p/2: the tile is not made of those below it".to_owned()),
+        ("tile/1/000.p/2", 32, "tile/1/000.p/2: the tile does not match those below it".to_owned()),
         ("checkpoint", 0, "checkpoint: ".to_owned()),
     ] {
         let (path, intact) = flipped(name, at);
@@ -325,10 +324,10 @@ async fn a_copy_of_the_tiles_is_verified_by_itself() {
     std::fs::remove_file(kept.path("tiles/tile/0/001")).unwrap();
     let said = kept.said(&["--tiles", "tiles"]).await;
     assert!(said.contains("tile/0/001: the tile is missing"), "{said}");
-    // A database that was changed does not grow it.
+    // A copy is not extended from a database that was changed.
     sqlx::raw_sql("ALTER TABLE log_tiles DISABLE TRIGGER ALL").execute(&mut kept.shop.admin().await).await.unwrap();
     let sql = "UPDATE log_tiles SET hashes = set_byte(hashes, 5, (get_byte(hashes, 5) + 1) % 256) WHERE level = 0 AND index = 0";
     sqlx::raw_sql(sql).execute(&mut kept.shop.admin().await).await.unwrap();
     let copied = tiles::copy(&connect::pool(&kept.shop.options), SHARD, &kept.path("tiles"), &Quorum::default(), |_| {}).await;
-    assert!(copied.unwrap_err().to_string().contains("tile/0/000 is not what the database has"));
+    assert!(copied.unwrap_err().to_string().contains("tile/0/000 differs from the database"));
 }

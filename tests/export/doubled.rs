@@ -1,4 +1,4 @@
-//! Money that was given twice in a copy of the log: whoever has the key can sign it, and the rules name it.
+//! A copy of the log that pays money twice. A holder of the key can sign it, but the rules detect the duplicate.
 
 use rewards_ledger::export::{import, tiles};
 use rewards_ledger::ledger::reader;
@@ -14,7 +14,7 @@ use crate::support::shop::Shop;
 use crate::support::tree::Tree;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_doubled_refund_is_named_though_it_was_signed() {
+async fn a_duplicate_refund_is_reported_although_it_is_signed() {
     let kept = kept().await;
     kept.shop.cancel(1).await;
     kept.tree.grow().await;
@@ -33,12 +33,12 @@ async fn a_doubled_refund_is_named_though_it_was_signed() {
     succeeds(kept.directory.path(), &options, &["events", "export", "--out", file.to_str().unwrap()]).await;
     tiles::copy(copy.pool(), SHARD, &kept.path("doubled"), &Quorum::default(), |_| {}).await.unwrap();
 
-    // Every checkpoint agrees, those that were kept among them; and no reference has what was added.
+    // Every checkpoint agrees, including the kept ones, and no reference covers the added event.
     let by_export = ["--export", "doubled.ndjson", "--checkpoint", "first.note", "--checkpoint", "second.note"];
     for of in [&by_export[..], &[&by_export[..], &["--earlier", "cancelled.ndjson"]].concat(), &["--tiles", "doubled"]] {
         let (is_well, report) = kept.verify(of).await;
         assert!(!is_well && report["proven"] == size && report["first_bad"].is_null(), "{of:?}: {report:#}");
-        let problem = "refunds 10.00 for order 1, which was not cancelled right before";
+        let problem = "refunds 10.00 for order 1, which was not cancelled by the preceding event";
         let (stream, id) = ("wallet", kept.shop.customer.wallet_id);
         let found =
             json!([{"kind": "rule", "shard": SHARD, "stream": stream, "id": id, "position": position, "problem": problem}]);

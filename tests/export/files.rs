@@ -22,7 +22,7 @@ async fn log(shop: &Shop) -> Vec<Stored> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_has_every_event_as_it_is_stored_and_its_manifest_says_so() {
+async fn a_file_contains_every_event_as_stored_and_its_manifest_matches() {
     let (directory, shop) = (tempfile::tempdir().unwrap(), Shop::open().await);
     shop.history().await;
     let log = log(&shop).await;
@@ -35,7 +35,7 @@ async fn a_file_has_every_event_as_it_is_stored_and_its_manifest_says_so() {
         let bytes = std::fs::read(&path).unwrap();
         let text = if compressed { zstd::stream::decode_all(&bytes[..]).unwrap() } else { bytes.clone() };
         assert_eq!(events(&text), log);
-        // An analyst's tools read it as it is.
+        // Any JSON tool can read the file.
         for (text, stored) in std::str::from_utf8(&text).unwrap().lines().zip(&log) {
             let value: Value = serde_json::from_str(text).unwrap();
             assert_eq!(value["position"], stored.position);
@@ -50,7 +50,7 @@ async fn a_file_has_every_event_as_it_is_stored_and_its_manifest_says_so() {
         let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert!(left.iter().all(|name| !name.to_string_lossy().contains("partial")), "{left:?}");
         let again = fails(directory.path(), &shop.options, &arguments).await;
-        assert!(again.contains("is there already"), "{again}");
+        assert!(again.contains("already exists"), "{again}");
     }
     let all = succeeds(directory.path(), &shop.options, &["events", "export"]).await;
     assert_eq!(events(&all), log);
@@ -59,7 +59,7 @@ async fn a_file_has_every_event_as_it_is_stored_and_its_manifest_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_part_of_the_log_is_what_was_asked_for() {
+async fn a_partial_export_contains_exactly_the_selection() {
     let (directory, shop) = (tempfile::tempdir().unwrap(), Shop::open().await);
     shop.history().await;
     let log = log(&shop).await;
@@ -114,7 +114,7 @@ async fn a_part_of_the_log_is_what_was_asked_for() {
     }
 }
 
-/// An export that was ended after so many events, with what a crash leaves at the end of a file.
+/// Simulates an export that was killed after this many events, with the leftovers of a crash at the end of the file.
 async fn begin(shop: &Shop, path: &Path, compressed: bool, count: usize, rubbish: &[u8]) {
     let mut file = ExportFile::open(path, whole(shop.pool(), compressed).await).unwrap();
     let log = log(shop).await;
@@ -127,7 +127,7 @@ async fn begin(shop: &Shop, path: &Path, compressed: bool, count: usize, rubbish
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_was_killed_is_gone_on_with_after_its_last_whole_line() {
+async fn a_killed_export_continues_after_its_last_complete_line() {
     let (directory, shop) = (tempfile::tempdir().unwrap(), Shop::open().await);
     shop.history().await;
     let complete = succeeds(directory.path(), &shop.options, &["events", "export"]).await;
@@ -155,7 +155,7 @@ async fn one_that_was_killed_is_gone_on_with_after_its_last_whole_line() {
         arguments.extend(compressed.then_some("--zstd"));
         ended.push((path.clone(), compressed));
         let said = String::from_utf8(succeeds(directory.path(), &shop.options, &arguments).await).unwrap();
-        assert_eq!(said.contains("gone on with after position 20"), count == 20, "{said}");
+        assert_eq!(said.contains("resumed after position 20"), count == 20, "{said}");
         let bytes = std::fs::read(&path).unwrap();
         let text = if compressed { zstd::stream::decode_all(&bytes[..]).unwrap() } else { bytes };
         assert!(text == complete, "{number}");
@@ -164,7 +164,7 @@ async fn one_that_was_killed_is_gone_on_with_after_its_last_whole_line() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_gone_on_with_is_the_same_export_to_the_same_end() {
+async fn an_export_continues_only_with_the_same_selection_and_end() {
     let (directory, shop) = (tempfile::tempdir().unwrap(), Shop::open().await);
     shop.history().await;
     let complete = succeeds(directory.path(), &shop.options, &["events", "export"]).await;
@@ -183,8 +183,8 @@ async fn what_is_gone_on_with_is_the_same_export_to_the_same_end() {
         assert!(refusal.contains("is being written by another export"), "{refusal}");
     }
     succeeds(directory.path(), &shop.options, &["events", "export", "--out", out]).await;
-    assert!(std::fs::read(&path).unwrap() == complete, "it ends where the log ended when it began");
-    // What is called like a beginning and is none, is not written over.
+    assert!(std::fs::read(&path).unwrap() == complete, "the export ends where the log ended when it began");
+    // A file that has the name of an unfinished export but is not one is not overwritten.
     let foreign = directory.path().join("mine.partial");
     std::fs::write(&foreign, "mine").unwrap();
     let mine = directory.path().join("mine");

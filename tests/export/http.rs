@@ -24,7 +24,7 @@ async fn an_auditor_streams_the_log_or_a_part_of_it() {
     let range = ["x-log-shard", "x-log-from", "x-log-to", "x-log-head"].map(|name| all.header(name).to_owned());
     assert_eq!(range, ["1".to_owned(), "1".to_owned(), head.to_string(), head.to_string()]);
 
-    // Gone on with, after an answer that broke off.
+    // The client continues after a response that broke off.
     let lines: Vec<&str> = file.split_inclusive('\n').collect();
     let rest = get("?from=4").await;
     assert!(rest.text == lines[3..].concat() && rest.header("x-log-from") == "4");

@@ -25,7 +25,7 @@ use crate::support::ledger::{self, Customer, SHARD, keyring};
 use crate::support::postgres::{TestDatabase, database};
 use crate::support::shop::Shop;
 
-/// The log, and everything that is derived from it.
+/// The log, and all tables derived from it.
 const DERIVED: [&str; 25] = [
     "events",
     "accounts",
@@ -45,7 +45,7 @@ const DERIVED: [&str; 25] = [
     "webhook_audience",
     "webhook_envelopes",
     "deliveries",
-    // A group that has lost its last order may still be there.
+    // A group without orders may still have a row.
     "(SELECT * FROM order_counts WHERE orders <> 0)",
     "order_marks",
     "(SELECT * FROM order_mark_counts WHERE orders <> 0)",
@@ -55,7 +55,7 @@ const DERIVED: [&str; 25] = [
     "(SELECT shard_id, position, recorded_at FROM log_head)",
 ];
 
-/// What is outside of the log and is brought back from its own backup.
+/// Tables that are not part of the log and are restored from their own backup.
 const OUTSIDE: [&str; 5] = ["vault.vouchers", "product_images", "vault.operators", "vault.texts", "vault.data_keys"];
 
 struct World {
@@ -64,11 +64,11 @@ struct World {
     file: PathBuf,
 }
 
-/// A ledger in which everything has happened that can, and its export.
+/// Makes a ledger in which everything that can happen has happened, and exports it.
 async fn world() -> World {
     let (directory, shop) = (tempfile::tempdir().unwrap(), Shop::open().await);
     shop.eventful().await;
-    // What the counts of lists are behind of depends on when they were counted.
+    // Count to the end, because the lag of the lists' counts depends on when they were last counted.
     while !matches!(shop.projector().count(SHARD).await.unwrap(), ledger_projections::listing::derive::Step::Idle) {}
     let file = directory.path().join("events.ndjson");
     export(&shop.options, &file).await;
@@ -95,7 +95,7 @@ async fn copy(from: &PgConnectOptions, to: &PgConnectOptions, tables: &[&str]) {
     }
 }
 
-/// Every row of the imported ledger, once a node has made its daily totals again.
+/// Returns every row of the imported ledger, after a node has derived its daily totals again.
 async fn derived(options: &PgConnectOptions) -> Vec<String> {
     let projector = Projector::new(&ledger::open(options).await, options, Metrics::default());
     while projector.total(SHARD).await.unwrap() != Step::Idle {}
@@ -106,7 +106,7 @@ async fn verified(options: &PgConnectOptions) -> Vec<String> {
     verify(options, |_| {}).await.unwrap().differences.iter().map(ToString::to_string).collect()
 }
 
-/// What an import, a rebuild or a verification has not met in these tests, it would meet in production first.
+/// Otherwise an import, a rebuild or a verification would meet an untested event for the first time in production.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_log_that_is_imported_has_every_event_in_every_version() {
     let World { shop, .. } = world().await;
@@ -122,14 +122,14 @@ async fn count(options: &PgConnectOptions, sql: &'static str) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_imported_log_is_the_same_byte_for_byte_and_so_is_what_is_derived() {
+async fn an_imported_log_and_its_derived_tables_are_identical_byte_for_byte() {
     let World { directory, shop, file } = world().await;
     let (_database, options) = target().await;
     copy(&shop.options, &options, &OUTSIDE).await;
     let imported = import(&options, &file, |_| {}).await.unwrap();
     assert_eq!((imported.shard_id, imported.before), (SHARD, 0));
     for table in ["bank_statements", "daily_totals"] {
-        assert!(!rows(&shop.options, &[table]).await.is_empty(), "{table} has something to be compared");
+        assert!(!rows(&shop.options, &[table]).await.is_empty(), "{table} has rows to compare");
     }
     assert_eq!(derived(&options).await, rows(&shop.options, &DERIVED).await);
     assert_eq!(verified(&options).await, Vec::<String>::new());
@@ -157,14 +157,14 @@ async fn a_compressed_log_is_imported_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_service_goes_on_where_the_imported_log_ends() {
+async fn the_service_continues_after_the_end_of_the_imported_log() {
     let World { directory: _directory, shop, file } = world().await;
     let (_database, options) = target().await;
     copy(&shop.options, &options, &OUTSIDE).await;
     import(&options, &file, |_| {}).await.unwrap();
     let made = count(&options, "SELECT count(*) FROM deliveries").await;
     assert!(made > 5);
-    // Nothing of the past is sent.
+    // Nothing from before the import is sent.
     assert_eq!(count(&options, "SELECT count(*) FROM delivery_state WHERE status = 'failed' AND attempt_count = 0").await, made);
     assert_eq!(count(&options, "SELECT count(*) FROM delivery_attempts").await, 0);
 
@@ -196,12 +196,12 @@ async fn the_service_goes_on_where_the_imported_log_ends() {
     imported.run(Command::TestWebhook { account_id: imported.customer.account_id, webhook_id: webhook.webhook.id }).await;
     imported.project().await;
     let pending = "SELECT count(*) FROM delivery_state WHERE status = 'pending'";
-    assert!(count(&options, pending).await >= 2, "what happens now is delivered");
+    assert!(count(&options, pending).await >= 2, "new events are delivered");
     assert_eq!(verified(&options).await, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_vault_only_what_stands_there_is_missing() {
+async fn without_the_vault_only_its_contents_are_missing() {
     let World { directory: _directory, shop: _shop, file } = world().await;
     let (_database, options) = target().await;
     import(&options, &file, |_| {}).await.unwrap();
@@ -211,13 +211,13 @@ async fn without_the_vault_only_what_stands_there_is_missing() {
         let is_expected = line.contains("is not in the stock")
             || line.contains("the image of product 1 is missing")
             || line.contains("vault.operators") && line.ends_with("is missing")
-            || line.starts_with("vault.texts webhook.") && line.ends_with("is gone");
+            || line.starts_with("vault.texts webhook.") && line.ends_with("is missing");
         assert!(is_expected, "{line}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_was_killed_goes_on_and_nobody_works_on_half_of_it() {
+async fn a_killed_import_continues_and_no_node_works_on_half_of_it() {
     let World { shop, file, directory } = world().await;
     let (_database, options) = target().await;
     copy(&shop.options, &options, &OUTSIDE).await;
@@ -232,7 +232,7 @@ async fn one_that_was_killed_goes_on_and_nobody_works_on_half_of_it() {
         (progress, midway)
     };
     for _ in 0..2 {
-        // Dropped in the middle: its connection ends as that of a killed process.
+        // Dropping the import halfway closes its connection, like a killed process.
         let (progress, mut midway) = stop_after(3);
         tokio::select! {
             biased;
@@ -241,11 +241,11 @@ async fn one_that_was_killed_goes_on_and_nobody_works_on_half_of_it() {
         }
         let open = Ledger::open(&options, keyring(), Metrics::default(), &TaskTracker::new()).await;
         assert!(matches!(open, Err(SchemaError::HalfImported { .. })), "{open:?}");
-        assert!(verified(&options).await.iter().any(|line| line.contains("an import has stopped at position")));
+        assert!(verified(&options).await.iter().any(|line| line.contains("an import stopped at position")));
     }
     assert!(count(&options, "SELECT position FROM log_head").await >= 42);
 
-    // Another file is not gone on with.
+    // A different file is not accepted as a continuation.
     shop.tamper(
         "UPDATE events SET data = replace(data::text, 'Acme', 'Acne')::json WHERE type = 'AccountCreated' AND stream_id = 1",
     )
@@ -254,7 +254,7 @@ async fn one_that_was_killed_goes_on_and_nobody_works_on_half_of_it() {
     export(&shop.options, &other).await;
     let refusal = import(&options, &other, |_| {}).await.unwrap_err().to_string();
     assert!(
-        refusal.contains("an import of another file was begun here: shard 1 differs from this one at position 1"),
+        refusal.contains("the database has an unfinished import of another file: shard 1 differs from this file at position 1"),
         "{refusal}"
     );
     shop.tamper(
@@ -270,7 +270,7 @@ async fn one_that_was_killed_goes_on_and_nobody_works_on_half_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_whole_log_is_refused_before_anything_is_written() {
+async fn an_incomplete_log_is_refused_before_anything_is_written() {
     let World { directory, file, .. } = world().await;
     let (_database, options) = target().await;
     let text = std::fs::read_to_string(&file).unwrap();
@@ -287,13 +287,13 @@ async fn what_is_no_whole_log_is_refused_before_anything_is_written() {
         (lines[1..].concat(), "position 1 is missing"),
         ([&lines[..9], &lines[10..]].concat().concat(), "position 10 is missing"),
         (swapped.concat(), "position 10 is missing"),
-        ([&lines[..9], &lines[8..]].concat().concat(), "position 9 stands behind position 9"),
+        ([&lines[..9], &lines[8..]].concat().concat(), "position 9 follows position 9"),
         (text[..text.len() - 5].to_owned(), "the file ends in the middle of a line"),
         (with(4, "\"position\":5", "\"position\":5.5"), "line 5: "),
         (with(4, "\"schema_version\":1", "\"schema_version\":99"), "schema version 99"),
-        (with(4, "\"version\":1", "\"version\":2"), "has version 2 where 1 is next"),
+        (with(4, "\"version\":1", "\"version\":2"), "has version 2 instead of 1"),
         (with(4, "\"recorded_at\":\"20", "\"recorded_at\":\"19"), "before its predecessor's"),
-        (with(4, "\"shard_id\":1", "\"shard_id\":2"), "position 5: is of shard 2"),
+        (with(4, "\"shard_id\":1", "\"shard_id\":2"), "position 5: the event belongs to shard 2"),
     ] {
         let path = directory.path().join("wrong.ndjson");
         std::fs::write(&path, content).unwrap();
@@ -306,19 +306,19 @@ async fn what_is_no_whole_log_is_refused_before_anything_is_written() {
     let mut described: Value = serde_json::from_slice(&std::fs::read(manifest("events.ndjson")).unwrap()).unwrap();
     described["from"] = 2.into();
     std::fs::write(manifest("other.ndjson"), described.to_string()).unwrap();
-    refused(&options, &other, "is a part of a log").await;
+    refused(&options, &other, "contains only a part of a log").await;
     described["from"] = 1.into();
     described["sha256"] = "00".into();
     std::fs::write(manifest("other.ndjson"), described.to_string()).unwrap();
-    refused(&options, &other, "is not the file that its manifest describes").await;
+    refused(&options, &other, "does not match its manifest").await;
     std::fs::write(manifest("other.ndjson"), "{").unwrap();
     refused(&options, &other, "manifest.json").await;
     assert_eq!(count(&options, "SELECT count(*) + (SELECT count(*) FROM projection_checkpoints) FROM events").await, 0);
     refused(&options, &directory.path().join("nowhere"), "nowhere").await;
 
-    // In the command's words.
+    // The message of the command.
     let said = succeeds(directory.path(), &options, &["events", "import", file.to_str().unwrap()]).await;
-    assert!(String::from_utf8(said).unwrap().contains("events imported; no delivery of theirs is sent"));
+    assert!(String::from_utf8(said).unwrap().contains("events imported; their webhooks are not sent"));
     let refusal = fails(directory.path(), &options, &["events", "import", file.to_str().unwrap()]).await;
     assert!(refusal.starts_with("error: the ledger is not empty") && refusal.lines().count() == 1, "{refusal}");
 }
@@ -328,9 +328,9 @@ async fn refused(options: &PgConnectOptions, path: &Path, expected: &str) {
     assert!(refusal.contains(expected), "{expected}: {refusal}");
 }
 
-/// A node that works on the ledger meanwhile is found out, not mixed in.
+/// A node that works on the ledger during the import is detected, and its events are not mixed in.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_somebody_else_writes_stops_it() {
+async fn events_of_another_writer_stop_the_import() {
     let World { directory: _directory, shop: _shop, file } = world().await;
     let (_database, options) = target().await;
     let node = Arc::new(ledger::open(&options).await);
@@ -345,5 +345,5 @@ async fn what_somebody_else_writes_stops_it() {
         }
     };
     let refusal = import_in_pages(&options, &file, 7, write).await.unwrap_err().to_string();
-    assert!(refusal.contains("something else writes to shard 1"), "{refusal}");
+    assert!(refusal.contains("another process writes to shard 1"), "{refusal}");
 }

@@ -1,4 +1,4 @@
-//! A ledger that was signed twice, what an auditor has kept of it, and `verify` with nothing else at hand.
+//! A ledger that was signed twice, the files that an auditor kept of it, and `verify` with only these files.
 
 use std::path::{Path, PathBuf};
 
@@ -12,12 +12,12 @@ use crate::support::program::{program, run};
 use crate::support::shop::Shop;
 use crate::support::tree::{Tree, key};
 
-/// A ledger that was signed twice, and what an auditor has kept of it.
+/// A ledger that was signed twice, and the files that an auditor kept of it.
 pub struct Kept {
     pub directory: tempfile::TempDir,
     pub shop: Shop,
     pub tree: Tree,
-    /// Of the two checkpoints.
+    /// Sizes of the two checkpoints.
     pub sizes: [u64; 2],
 }
 
@@ -53,7 +53,7 @@ impl Kept {
         export(&self.shop, self.directory.path(), name).await;
     }
 
-    /// `verify` where there is no database and no setting: its report, and whether all is well.
+    /// Runs `verify` without a database or settings. Returns its report, and true if everything is proven.
     pub async fn verify(&self, arguments: &[&str]) -> (bool, Value) {
         let mut command = program(self.directory.path());
         command.current_dir(self.directory.path()).args(["verify", "--json", "--key", "log.pub"]).args(arguments);
@@ -65,22 +65,22 @@ impl Kept {
         (output.status.success(), report)
     }
 
-    /// In words.
+    /// Returns the human-readable output of a failing `verify`.
     pub async fn said(&self, arguments: &[&str]) -> String {
         let mut command = program(self.directory.path());
         command.current_dir(self.directory.path()).args(["verify", "--key", "log.pub"]).args(arguments);
         let output = run(&mut command).await;
-        // Something differs, or it could not be looked at.
+        // Exit status 1 if something differs, 3 if the input could not be checked.
         let expected = if output.stdout.is_empty() { 3 } else { 1 };
         assert_eq!(output.status.code(), Some(expected), "{arguments:?}");
         String::from_utf8(output.stdout).unwrap() + &String::from_utf8_lossy(&output.stderr)
     }
 }
 
-/// Both checkpoints, as they were published.
+/// Both checkpoints as they were published.
 const NOTES: [&str; 4] = ["--checkpoint", "first.note", "--checkpoint", "second.note"];
 
-/// The arguments that verify an export by both checkpoints, and by these.
+/// Returns the arguments that verify an export against both checkpoints, with additional arguments.
 pub fn with<'a>(export: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     ["--export", export].into_iter().chain(NOTES).chain(more.iter().copied()).collect()
 }

@@ -1,4 +1,4 @@
-//! A log of many pages: it streams, and takes the memory of a page.
+//! A log of many pages: an export streams it and needs only the memory of one page.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use crate::support::postgres;
 use crate::support::program::{DEADLINE, OPERATOR_TOKEN, Program, peak_memory};
 
-/// Of two kilobytes each, in ten pages and a bit.
+/// Number of events, of two kilobytes each: a little more than ten pages.
 const EVENTS: i64 = 50_001;
 
-/// Fills the log. What it says does not matter here.
+/// Fills the log with events whose content does not matter.
 async fn fill(database_url: &str) -> i64 {
     let mut conn = PgConnection::connect(database_url).await.unwrap();
     let sql = format!(
@@ -24,7 +24,7 @@ async fn fill(database_url: &str) -> i64 {
     sqlx::query_scalar("SELECT position FROM log_head").fetch_one(&mut conn).await.unwrap()
 }
 
-/// The program's export of so many events: how large the file is, and the most memory that it took.
+/// Exports this many events with the program. Returns the size of the file and the peak memory.
 async fn exported(program: &Program, directory: &std::path::Path, upto: i64) -> (u64, u64) {
     let path = directory.join(format!("{upto}.ndjson"));
     let mut command = program.command();
@@ -44,7 +44,7 @@ async fn exported(program: &Program, directory: &std::path::Path, upto: i64) -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_export_that_is_killed_is_gone_on_with_to_the_same_file() {
+async fn a_killed_export_continues_and_produces_the_same_file() {
     let (database, directory) = (postgres::database().await, tempfile::tempdir().unwrap());
     let program = Program::start(&database.url, &["--roles", "api"]).await;
     let head = fill(&database.url).await;
@@ -54,7 +54,7 @@ async fn an_export_that_is_killed_is_gone_on_with_to_the_same_file() {
     let path = directory.path().join("killed.ndjson");
     let partial = directory.path().join("killed.ndjson.partial");
     let (mut killed, mut written) = (0, 0);
-    // Again and again, each time as soon as it has written more; so it ends at some time.
+    // Kill it repeatedly, each time as soon as it has written more, so that it finishes eventually.
     let ended = tokio::time::timeout(DEADLINE, async {
         loop {
             let mut command = program.command();
@@ -75,13 +75,13 @@ async fn an_export_that_is_killed_is_gone_on_with_to_the_same_file() {
                 Some(ended) => return ended,
                 None => child.kill().await.unwrap(),
             }
-            assert!(written > before, "what was written is not written again");
+            assert!(written > before, "written lines are not written again");
             killed += 1;
         }
     });
     assert!(ended.await.expect("in time").success());
     assert!(killed > 0, "it was killed while it wrote");
-    assert!(std::fs::read(&path).unwrap() == expected, "the same bytes, {killed} times killed");
+    assert!(std::fs::read(&path).unwrap() == expected, "the bytes are the same after {killed} kills");
     let manifest = Manifest::of(&path).unwrap().expect("a manifest");
     assert!(manifest.describes(&path).unwrap());
     assert_eq!((manifest.events, manifest.last), (u64::try_from(head).unwrap(), Some(head)));
@@ -96,14 +96,19 @@ async fn a_large_log_takes_the_memory_of_a_page() {
     let (small, least) = exported(&program, directory.path(), 10_000).await;
     let (large, most) = exported(&program, directory.path(), head).await;
     assert!(large > small + (60 << 20) && least > 0, "{small} {large} {least}");
-    assert!(most < least + (large - small) / 3, "for {} bytes more it took {} more", large - small, most.saturating_sub(least));
+    assert!(
+        most < least + (large - small) / 3,
+        "{} more bytes of export took {} more bytes of memory",
+        large - small,
+        most.saturating_sub(least)
+    );
 
-    // Over HTTP: in parts, each position once and in its place, and no more memory than a part takes.
+    // Over HTTP in parts: each position comes once and in order, with no more memory than one part needs.
     let address = format!("{}/admin/v1/events", program.url());
     let get = async |query: &str| {
         let request = reqwest::Client::new().get(format!("{address}{query}")).bearer_auth(OPERATOR_TOKEN);
         let response = request.send().await.unwrap();
-        assert_eq!((response.status().as_u16(), response.content_length()), (200, None), "it is a stream");
+        assert_eq!((response.status().as_u16(), response.content_length()), (200, None), "the response is a stream");
         let (mut response, mut rest, mut bytes, mut last) = (response, vec![], 0, 0);
         while let Some(part) = response.chunk().await.unwrap() {
             rest.extend_from_slice(&part);
@@ -122,5 +127,10 @@ async fn a_large_log_takes_the_memory_of_a_page() {
     let before = peak_memory(program.id()).unwrap() * 1024;
     assert_eq!(get("").await, (large, head));
     let after = peak_memory(program.id()).unwrap() * 1024;
-    assert!(after < before + (large - small) / 3, "for {} bytes more it took {} more", large - small, after - before);
+    assert!(
+        after < before + (large - small) / 3,
+        "{} more bytes of export took {} more bytes of memory",
+        large - small,
+        after - before
+    );
 }

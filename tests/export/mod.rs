@@ -1,4 +1,4 @@
-//! The log outside of the database: written, gone on with, served, and brought in again.
+//! The log outside the database: exported, continued, served, and imported again.
 
 mod copies;
 mod doubled;
@@ -21,7 +21,7 @@ use tokio::process::Command;
 
 use crate::support::program::{program, run};
 
-/// Everything up to where the log ends now.
+/// Plans an export of everything up to the current head.
 async fn whole(pool: &ledger_database::PgPool, is_compressed: bool) -> Plan {
     let head = reader::head(pool, FIRST_SHARD).await.unwrap();
     Plan {
@@ -53,21 +53,21 @@ fn command(directory: &Path, options: &PgConnectOptions, arguments: &[&str]) -> 
     command
 }
 
-/// Runs the program, which does what it is asked for.
+/// Runs the program, which must succeed, and returns its output.
 async fn succeeds(directory: &Path, options: &PgConnectOptions, arguments: &[&str]) -> Vec<u8> {
     let output = run(&mut command(directory, options, arguments)).await;
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     output.stdout
 }
 
-/// Runs the program, which refuses; the line that says why.
+/// Runs the program, which must refuse, and returns the line with the reason.
 async fn fails(directory: &Path, options: &PgConnectOptions, arguments: &[&str]) -> String {
     let output = run(&mut command(directory, options, arguments)).await;
     assert_eq!(output.status.code(), Some(1), "{arguments:?}");
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// Every row of these tables as text, in order.
+/// Returns every row of these tables as text, in order.
 async fn rows(options: &PgConnectOptions, tables: &[&str]) -> Vec<String> {
     let mut conn = options.connect().await.unwrap();
     let mut rows = vec![];

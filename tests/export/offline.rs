@@ -1,5 +1,5 @@
-//! A database changed by its superuser, past the triggers, is found out with nothing but an export of
-//! it, the log's public key, and what was kept before.
+//! A superuser changed the database, bypassing the triggers. An export of it, the log's public key and previously
+//! kept files are enough to detect that.
 
 use ledger_events::merkle::empty_root;
 use rewards_ledger::export::{import, tiles};
@@ -18,7 +18,7 @@ use crate::support::shop::Shop;
 use crate::support::tree::{Signing, Tree, key};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_nobody_has_changed_is_what_was_signed() {
+async fn an_unchanged_log_matches_its_signatures() {
     let kept = kept().await;
     let [first, second] = kept.sizes;
     for more in
@@ -30,13 +30,13 @@ async fn what_nobody_has_changed_is_what_was_signed() {
         assert_eq!(report["root"], hex::encode(kept.tree.newest().await.root));
         assert!(report["first_bad"].is_null());
     }
-    // The manifest has a checkpoint of its own.
+    // The manifest contains a checkpoint of its own.
     assert!(kept.verify(&["--export", "kept.ndjson"]).await.0);
     assert!(kept.verify(&["--export", "first.ndjson", "--checkpoint", "first.note"]).await.0);
     let (_, report) = kept.verify(&["--tiles", "tiles", "--checkpoint", "first.note"]).await;
     assert_eq!(report["checkpoints"].as_array().unwrap().len(), 2, "{report:#}");
     assert_eq!((report["proven"].as_u64(), report["found"].as_u64()), (Some(second), Some(0)));
-    // What came after the last checkpoint is proven by none, which is a failure unless it is allowed.
+    // No checkpoint proves the events after the last one. That is a failure unless it is allowed.
     kept.shop.order(1).await;
     kept.export("grown.ndjson").await;
     for (allowed, expected) in [(&[][..], false), (&["--allow-unproven"], true)] {
@@ -47,32 +47,32 @@ async fn what_nobody_has_changed_is_what_was_signed() {
     }
     let said = kept.said(&with("grown.ndjson", &[])).await;
     let (unchecked, verdict) = (
-        format!("not checked: positions {} to {}: no checkpoint at hand was signed for them\n", second + 1, second + 2),
+        format!("not checked: positions {} to {}: no given checkpoint covers them\n", second + 1, second + 2),
         format!("nothing differs, but positions {} to {} are not proven\n", second + 1, second + 2),
     );
     assert!(said.contains(&unchecked) && said.ends_with(&verdict), "{said}");
-    // Once it is signed, an export is bound to that.
+    // Once the log is signed, a new export is bound to that checkpoint.
     let size = kept.tree.grow().await;
     kept.export("signed.ndjson").await;
     let (is_well, report) = kept.verify(&["--export", "signed.ndjson"]).await;
     assert!(is_well && report["proven"].as_u64() == Some(size) && size == second + 2, "{report:#}");
     assert_eq!((&report["unproven"], &report["unchecked"]), (&Value::Null, &json!([])));
-    // An older log is not the one that the second checkpoint was signed for.
+    // An older export does not reach the second checkpoint.
     let said = kept.said(&with("first.ndjson", &[])).await;
     assert!(said.contains(&format!("positions {} to {second} are missing", first + 1)), "{said}");
     assert!(said.contains(&format!("the first bad position is {}\n", first + 1)), "{said}");
 }
 
-/// What is done to the database at a position, what a line says, and whether the position shows by
-/// itself.
+/// Changes to the database: the SQL, the position, the text that the report must contain, and true if the position is
+/// visible without other references.
 pub(super) const TAMPERINGS: [(&str, i64, &str, bool); 12] = [
-    ("UPDATE events SET data = replace(data::text, ':', ': ')::json WHERE position = 10", 10, "does not agree with the checkpoint", false),
-    ("UPDATE events SET data = replace(data::text, 'Acme', 'Acne')::json WHERE position = 1", 1, "does not agree with", false),
-    ("UPDATE events SET metadata = replace(metadata::text, ':', ': ')::json WHERE position = 60", 60, "does not agree with", false),
-    ("UPDATE events SET recorded_at = recorded_at + interval '1 ms' WHERE position = 50", 50, "does not agree with", false),
-    ("UPDATE events SET event_id = gen_random_uuid() WHERE position = 70", 70, "does not agree with", false),
+    ("UPDATE events SET data = replace(data::text, ':', ': ')::json WHERE position = 10", 10, "contradicts the checkpoint", false),
+    ("UPDATE events SET data = replace(data::text, 'Acme', 'Acne')::json WHERE position = 1", 1, "contradicts", false),
+    ("UPDATE events SET metadata = replace(metadata::text, ':', ': ')::json WHERE position = 60", 60, "contradicts", false),
+    ("UPDATE events SET recorded_at = recorded_at + interval '1 ms' WHERE position = 50", 50, "contradicts", false),
+    ("UPDATE events SET event_id = gen_random_uuid() WHERE position = 70", 70, "contradicts", false),
     ("DELETE FROM events WHERE position = 40", 40, "position 40 is missing", true),
-    // Removed, and the hole closed.
+    // An event is removed and the hole is closed.
     (
         "DELETE FROM events WHERE position = 41; UPDATE events SET position = position + 1000000 WHERE position > 41;
          UPDATE events SET position = position - 1000001 WHERE position > 1000000; UPDATE log_head SET position = position - 1",
@@ -84,7 +84,7 @@ pub(super) const TAMPERINGS: [(&str, i64, &str, bool); 12] = [
         "UPDATE events SET position = 1000000 WHERE position = 11; UPDATE events SET position = 11 WHERE position = 13;
          UPDATE events SET position = 13 WHERE position = 1000000",
         11,
-        "does not agree with",
+        "contradicts",
         false,
     ),
     (
@@ -92,35 +92,35 @@ pub(super) const TAMPERINGS: [(&str, i64, &str, bool); 12] = [
          INSERT INTO events SELECT shard_id, 12, gen_random_uuid(), 'category', 999999, 1, 'CategoryAdded', 1, '{\"name\":\"x\",\"parent_id\":null}', metadata, recorded_at FROM events WHERE position = 11;
          UPDATE log_head SET position = position + 1",
         12,
-        "does not agree with",
+        "contradicts",
         false,
     ),
     ("DELETE FROM events WHERE position > 80; UPDATE log_head SET position = 80", 81, "positions 81 to", true),
     ("DELETE FROM events WHERE position > 20; UPDATE log_head SET position = 20", 21, "positions 21 to", true),
-    // What was signed of it is gone, too.
+    // The checkpoints that cover the event are deleted as well.
     (
         "UPDATE events SET data = replace(data::text, ':', ': ')::json WHERE position = 70;
          ALTER TABLE log_checkpoints DISABLE TRIGGER ALL; DELETE FROM log_checkpoints WHERE size > 60",
         70,
-        "does not agree with",
+        "contradicts",
         false,
     ),
 ];
 
-/// Between which positions the fault is, or if nothing differs, what nothing proves.
+/// Returns the range of positions that contains the fault. If nothing differs, returns the range that nothing proves.
 fn suspected(report: &Value) -> [i64; 2] {
     let field = if report["first_bad"].is_null() { "unproven" } else { "first_bad" };
     serde_json::from_value(report[field].clone()).unwrap_or_else(|_| panic!("{report:#}"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_was_changed_is_found_and_the_first_bad_position_named() {
+async fn every_change_is_detected_and_the_first_bad_position_is_named() {
     for (tampering, position, expected, shows) in TAMPERINGS {
         let kept = kept().await;
         kept.shop.tamper(tampering).await;
         kept.export("now.ndjson").await;
-        // By the public key alone, for the manifest has the newest checkpoint; and by that checkpoint as it
-        // was published, where there is no manifest: that it is there.
+        // The public key alone is enough, because the manifest contains the newest checkpoint. Without a manifest,
+        // the published checkpoint shows that something differs.
         std::fs::copy(kept.path("now.ndjson"), kept.path("bare.ndjson")).unwrap();
         for arguments in [&["--export", "now.ndjson"][..], &["--export", "bare.ndjson", "--checkpoint", "second.note"]] {
             let (is_well, report) = kept.verify(arguments).await;
@@ -128,7 +128,7 @@ async fn whatever_was_changed_is_found_and_the_first_bad_position_named() {
             let range = suspected(&report);
             assert!(range[0] <= position && position <= range[1], "{tampering}: {arguments:?}: {report:#}");
         }
-        // By checkpoints alone: between which it is.
+        // Checkpoints alone narrow the fault to a range.
         let (is_well, report) = kept.verify(&with("now.ndjson", &[])).await;
         let lines = report["differences"].to_string();
         assert!(!is_well, "{tampering}");
@@ -138,7 +138,7 @@ async fn whatever_was_changed_is_found_and_the_first_bad_position_named() {
         assert!(before < position && (shows || range[1] <= kept.sizes[1] as i64), "{report:#}");
         let said = kept.said(&with("now.ndjson", &[])).await;
         assert!(said.contains(expected), "{tampering}: {said} {lines}");
-        // By the tiles, and by an earlier export: which it is.
+        // Tiles or an earlier export give the exact position.
         for reference in [["--tiles", "tiles"], ["--earlier", "kept.ndjson"]] {
             let (is_well, report) = kept.verify(&with("now.ndjson", &reference)).await;
             assert!(!is_well);
@@ -149,7 +149,8 @@ async fn whatever_was_changed_is_found_and_the_first_bad_position_named() {
     }
 }
 
-/// A checkpoint of nothing proves nothing: with no other, whatever the log says is not proven, allowed or not.
+/// A checkpoint of an empty log proves nothing. Without another one no event is proven, with or without
+/// `--allow-unproven`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_checkpoint_of_an_empty_log_proves_no_event() {
     let kept = kept().await;
@@ -164,10 +165,10 @@ async fn a_checkpoint_of_an_empty_log_proves_no_event() {
     }
 }
 
-/// Whoever has the database and the log's key makes the tree anew and signs it. What was signed
-/// before stays signed.
+/// A holder of the database and the log's key rebuilds and signs the tree. Earlier signatures remain valid and
+/// contradict it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_history_rewritten_with_its_tree_does_not_agree_with_what_was_kept() {
+async fn a_history_rewritten_with_its_tree_contradicts_the_kept_files() {
     let kept = kept().await;
     let [first, second] = kept.sizes;
     let position = first + 5;
@@ -180,7 +181,7 @@ async fn a_history_rewritten_with_its_tree_does_not_agree_with_what_was_kept() {
     let forged = Tree::with(&kept.shop.ledger, &kept.shop.options, &kept.shop.metrics, Signing::default());
     assert_eq!(forged.grow().await, second);
     kept.export("forged.ndjson").await;
-    // By itself it is sound: its manifest has the forged checkpoint.
+    // The forged export alone is consistent, because its manifest contains the forged checkpoint.
     assert!(kept.verify(&["--export", "forged.ndjson"]).await.0);
     let (is_well, report) = kept.verify(&with("forged.ndjson", &[])).await;
     assert!(!is_well);
@@ -188,7 +189,7 @@ async fn a_history_rewritten_with_its_tree_does_not_agree_with_what_was_kept() {
     assert_eq!((outcomes[0], outcomes.contains(&"differs"), outcomes.contains(&"agrees")), ("agrees", true, true), "{report:#}");
     let range: [u64; 2] = serde_json::from_value(report["first_bad"].clone()).unwrap();
     assert_eq!(range, [first + 1, second], "{report:#}");
-    // By what was kept of the leaves: which it is.
+    // The kept leaves give the exact position.
     for reference in [["--earlier", "kept.ndjson"], ["--tiles", "tiles"]] {
         let (is_well, report) = kept.verify(&with("forged.ndjson", &reference)).await;
         assert!(!is_well && report["first_bad"] == json!([position, position]), "{reference:?}: {report:#}");
@@ -196,28 +197,28 @@ async fn a_history_rewritten_with_its_tree_does_not_agree_with_what_was_kept() {
         let said = kept.said(&with("forged.ndjson", &reference)).await;
         assert!(said.contains(&format!("the first bad position is {position}\n")), "{said}");
     }
-    // So are its tiles, copied to another place.
+    // The forged tiles, copied to another directory, are consistent as well.
     tiles::copy(kept.shop.pool(), SHARD, &kept.path("elsewhere"), &Quorum::default(), |_| {}).await.unwrap();
     assert!(kept.verify(&["--tiles", "elsewhere"]).await.0);
     let (is_well, report) = kept.verify(&["--tiles", "elsewhere", "--checkpoint", "first.note"]).await;
-    assert!(is_well, "it begins as it was: {report:#}");
+    assert!(is_well, "the beginning is unchanged: {report:#}");
     let (is_well, report) = kept.verify(&["--tiles", "elsewhere", "--checkpoint", "second.note"]).await;
     assert!(!is_well && report["checkpoints"].to_string().contains("differs"), "{report:#}");
     let range: [u64; 2] = serde_json::from_value(report["first_bad"].clone()).unwrap();
     assert!(range[0] <= position && position <= range[1], "{report:#}");
-    // They are of the same forger as the export: they vouch for nothing that it does not.
+    // The tiles come from the same forger as the export, so they prove nothing that the export does not.
     let (_, report) = kept.verify(&with("forged.ndjson", &["--tiles", "elsewhere"])).await;
     assert_eq!(report["first_bad"], json!([first + 1, second]), "{report:#}");
-    // The tiles that were kept are not written over with the forged ones.
+    // A copy does not overwrite the kept tiles with forged ones.
     let copied = tiles::copy(kept.shop.pool(), SHARD, &kept.path("tiles"), &Quorum::default(), |_| {}).await;
-    assert!(copied.unwrap_err().to_string().contains("is not what the database has"));
-    // The signer remembers.
+    assert!(copied.unwrap_err().to_string().contains("differs from the database"));
+    // The signer remembers the old tree and refuses.
     kept.shop.order(1).await;
     Tree::refused(kept.tree.projector.step(SHARD).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_from_an_older_backup_that_has_grown_again_does_not_agree() {
+async fn a_restored_older_backup_that_grew_again_contradicts_the_kept_files() {
     let kept = kept().await;
     let [first, second] = kept.sizes;
     let (_database, restored) = restored(&kept).await;
@@ -228,13 +229,13 @@ async fn a_database_from_an_older_backup_that_has_grown_again_does_not_agree() {
     assert_eq!((report["proven"].as_u64(), &report["first_bad"]), (Some(first), &json!([first + 1, second])), "{report:#}");
     let (_, report) = kept.verify(&with("restored.ndjson", &["--tiles", "tiles"])).await;
     assert_eq!(report["first_bad"], json!([first + 1, first + 1]));
-    // Nor does the signer sign it, with what it remembers.
+    // The signer remembers more than this database holds, and does not sign it either.
     let remembering = Signing { memory_of: Some(kept.tree.clone()), ..Signing::default() };
     let tree = Tree::with(&restored.ledger, &restored.options, &restored.metrics, remembering);
     Tree::refused(tree.projector.step(SHARD).await);
 }
 
-/// The log as it was at the first checkpoint.
+/// Restores the log as it was at the first checkpoint.
 async fn restored(kept: &Kept) -> (TestDatabase, Shop) {
     let database = database().await;
     let options = database.url.parse().unwrap();
@@ -243,9 +244,9 @@ async fn restored(kept: &Kept) -> (TestDatabase, Shop) {
     (database, shop)
 }
 
-/// An import is the same log to whoever signs it.
+/// To the signer, an imported log is the same log.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_imported_log_is_signed_on_under_the_same_memory() {
+async fn an_imported_log_is_signed_by_a_signer_with_the_same_memory() {
     let kept = kept().await;
     sqlx::raw_sql("UPDATE log_head SET epoch = epoch + 3").execute(&mut kept.shop.admin().await).await.unwrap();
     kept.tree.grow().await;
@@ -264,7 +265,7 @@ async fn an_imported_log_is_signed_on_under_the_same_memory() {
     assert!(kept.verify(&with("grown.ndjson", &["--tiles", "tiles"])).await.0);
 }
 
-/// Compressed it is the same log, to whoever verifies it.
+/// To the verifier, a compressed export is the same log.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_compressed_export_is_verified_as_it_is() {
     let kept = kept().await;
@@ -287,8 +288,8 @@ async fn a_compressed_export_is_verified_as_it_is() {
     }
 }
 
-/// A file that was changed after it was written, with nothing else at hand than the key: it is not what
-/// its manifest describes; and where the manifest was made to fit, not what was signed.
+/// A file that was edited later, checked with nothing but the key. It contradicts its manifest. If the manifest was
+/// edited to match, the file contradicts the signature.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_export_that_was_edited_contradicts_itself() {
     let kept = kept().await;
@@ -298,7 +299,7 @@ async fn an_export_that_was_edited_contradicts_itself() {
     let changed = lines[9].replacen("\"recorded_at\":\"2", "\"recorded_at\":\"3", 1);
     assert_ne!(changed, lines[9]);
     for (edited, expected) in [
-        ([&lines[..9], &[changed.as_str()], &lines[10..]].concat().concat(), "does not agree with the checkpoint"),
+        ([&lines[..9], &[changed.as_str()], &lines[10..]].concat().concat(), "contradicts the checkpoint"),
         ([&lines[..9], &lines[10..]].concat().concat(), "position 10 is missing"),
         ([&lines[..9], &[lines[10], lines[9]], &lines[11..]].concat().concat(), "position 10 is missing"),
         (lines[..lines.len() - 1].concat(), "are missing"),
@@ -311,13 +312,13 @@ async fn an_export_that_was_edited_contradicts_itself() {
             std::fs::write(kept.path("edited.ndjson.manifest.json"), manifest.to_string()).unwrap();
             let said = kept.said(&["--export", "edited.ndjson"]).await;
             let is_described = !fit.as_object().unwrap().is_empty();
-            assert!(said.contains(expected) && said.contains("it describes another file") != is_described, "{said}");
+            assert!(said.contains(expected) && said.contains("it does not match the export") != is_described, "{said}");
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_proven_by_what_nobody_has_signed() {
+async fn unsigned_data_proves_nothing() {
     let kept = kept().await;
     std::fs::remove_file(kept.path("kept.ndjson.manifest.json")).unwrap();
     let said = kept.said(&["--export", "kept.ndjson"]).await;
@@ -335,10 +336,10 @@ async fn nothing_is_proven_by_what_nobody_has_signed() {
     std::fs::write(kept.path("log.pub"), key().to_string()).unwrap();
     let witness = crate::support::tree::witness(1).to_string();
     let said = kept.said(&with("kept.ndjson", &["--witness", &witness, "--quorum", "1"])).await;
-    assert!(said.contains("0 of the trusted witnesses have cosigned the checkpoint, 1 are needed"), "{said}");
+    assert!(said.contains("the checkpoint needs cosignatures of 1 trusted witnesses; it has 0"), "{said}");
     let said = kept.said(&with("nowhere.ndjson", &[])).await;
     assert!(said.contains("nowhere.ndjson"), "{said}");
-    // The key is needed, and something to verify: what is given for the proof is not passed over.
+    // The key and something to verify are both required. An argument for the proof that cannot be used is an error.
     for arguments in [
         &["--export", "kept.ndjson"][..],
         &["--key", "log.pub"],

@@ -1,4 +1,4 @@
-//! A part of a log, which no checkpoint was signed for: the tiles of the whole prove it.
+//! A partial export. No checkpoint was signed for it, but the tiles of the whole log prove it.
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -7,7 +7,7 @@ use super::kept::kept;
 use super::succeeds;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_part_is_verified_by_the_tiles_of_the_whole() {
+async fn a_partial_export_is_verified_by_the_tiles_of_the_whole_log() {
     let kept = kept().await;
     let command = |name: &str, more: &[&str]| {
         let path = kept.path(name);
@@ -37,7 +37,7 @@ async fn a_part_is_verified_by_the_tiles_of_the_whole() {
         let (is_well, report) = kept.verify(&["--export", "changed.ndjson", "--tiles", "tiles", "--part"]).await;
         assert!(!is_well && report["first_bad"] == json!([position, position]), "{report:#}");
     }
-    // Of a range by positions alone it is known what belongs there; the manifest tells which it was.
+    // For a range of positions the verifier knows which events belong there. The manifest states the range.
     let text = std::fs::read_to_string(kept.path("part.ndjson")).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 21);
@@ -52,8 +52,8 @@ async fn a_part_is_verified_by_the_tiles_of_the_whole() {
         let gap = report["differences"].as_array().unwrap().iter().find(|found| found["kind"] == "gap").cloned();
         assert_eq!(gap.unwrap_or_else(|| panic!("{report:#}"))["after"], missing - 1);
     }
-    // Who leaves events out of the whole log can write into the manifest that they were not asked for: what it says
-    // is said to be nobody's word, and what is there must be what it says.
+    // Someone who removes events can also claim in the manifest that they were not selected. The report says that
+    // nothing proves this claim, and the remaining events must match it.
     let text = std::fs::read_to_string(kept.path("kept.ndjson")).unwrap();
     let types = ["WalletDebited", "OrderPlaced"];
     let fitting = |kept: &dyn Fn(&str) -> bool| {
@@ -71,10 +71,10 @@ async fn a_part_is_verified_by_the_tiles_of_the_whole() {
         let (is_well, report) = kept.verify(&["--export", "edited.ndjson", "--tiles", "tiles"]).await;
         assert_eq!(is_well, is_fitting, "{report:#}");
         let unchecked = report["unchecked"][0].as_str().unwrap();
-        assert!(unchecked.contains("of the types WalletDebited), which nobody has signed"), "{unchecked}");
-        assert_eq!(report.to_string().contains("it is not of the part that the manifest describes"), !is_fitting);
+        assert!(unchecked.contains("of the types WalletDebited), which is not signed"), "{unchecked}");
+        assert_eq!(report.to_string().contains("it does not belong to the part that the manifest describes"), !is_fitting);
     }
-    // And what is beyond the tiles' checkpoint is not said to be proved, whatever an earlier export has of it.
+    // Events beyond the tiles' checkpoint are not reported as proven, even if an earlier export contains them.
     kept.shop.orders(kept.shop.customer.account_id, 30).await;
     let head: i64 = sqlx::query_scalar("SELECT max(position) FROM events").fetch_one(kept.shop.pool()).await.unwrap();
     let head = head.to_string();
@@ -87,6 +87,6 @@ async fn a_part_is_verified_by_the_tiles_of_the_whole() {
     kept.export("all.ndjson").await;
     for more in [&[][..], &["--earlier", "all.ndjson"]] {
         let (is_well, report) = kept.verify(&[&["--export", "beyond.ndjson", "--tiles", "tiles"], more].concat()).await;
-        assert!(!is_well && report["differences"][0]["problem"].as_str().unwrap().contains("take newer tiles"), "{report:#}");
+        assert!(!is_well && report["differences"][0]["problem"].as_str().unwrap().contains("use newer tiles"), "{report:#}");
     }
 }

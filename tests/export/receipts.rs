@@ -1,4 +1,4 @@
-//! Receipts: which checkpoint they are bound to, and that they are whole.
+//! Receipts: the checkpoint that they are bound to, and their completeness.
 
 use ledger_events::merkle::MerkleError;
 use rewards_ledger::transparency::checkpoint::{CheckpointError, Trust};
@@ -13,7 +13,8 @@ use crate::support::history::revealed;
 use crate::support::ledger::SHARD;
 use crate::support::tree::key;
 
-/// A receipt beside a checkpoint that it was not made for, though the log has signed it: no proof holds.
+/// A receipt combined with a checkpoint that it was not made for: the proof fails, although the log has signed that
+/// checkpoint.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receipt_holds_with_its_own_checkpoint_alone() {
     let kept = kept().await;
@@ -37,24 +38,24 @@ async fn a_receipt_holds_with_its_own_checkpoint_alone() {
         let (is_well, facts) = kept.verify(&["--receipt", "receipt.json"]).await;
         assert!(!is_well && facts["problem"].as_str().unwrap().starts_with(&format!("position {first}: ")), "{facts}");
     }
-    // Too small for the order: it has no such event.
+    // A checkpoint too small to contain the order.
     let mut small = trust.open(&receipt.checkpoint).unwrap().checkpoint;
     small.size = u64::try_from(first).unwrap() - 1;
     let refused = Receipt { checkpoint: signer.sign(&small).unwrap().to_string(), ..receipt.clone() }.check(&trust);
     assert!(matches!(refused, Err(ReceiptError::Proof { source: MerkleError::NoSuchLeaf { .. }, .. })), "{refused:?}");
-    // Signed by another than the log.
+    // A checkpoint signed by another key.
     let stranger = Signer::from_text("bmV3IGtleSBuZXcga2V5IG5ldyBrZXkgbmV3IGtleS4=").unwrap();
     let own = trust.open(&receipt.checkpoint).unwrap().checkpoint;
     let refused = Receipt { checkpoint: stranger.sign(&own).unwrap().to_string(), ..receipt }.check(&trust);
     assert!(matches!(refused, Err(ReceiptError::Checkpoint(CheckpointError::Note(_)))), "{refused:?}");
 }
 
-/// However often an order's codes were read: all of it, or nothing.
+/// However often an order's codes were read, its receipt is complete or refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receipt_has_all_events_of_its_order_or_is_refused() {
     let kept = kept().await;
     let before = order_receipt(kept.shop.pool(), SHARD, 3, &Quorum::default()).await.unwrap().events.len();
-    // More than one page.
+    // Enough reads for more than one page.
     kept.shop.tamper(&revealed(3, 6_000)).await;
     kept.tree.grow().await;
     let receipt = order_receipt(kept.shop.pool(), SHARD, 3, &Quorum::default()).await.unwrap();
@@ -75,13 +76,13 @@ async fn a_receipt_is_verified_with_the_key_alone() {
     assert!(is_well && facts["events"] == 2 && facts["order_id"] == 3, "{facts}");
     std::fs::write(kept.path("receipt.json"), text.replacen("\"10.00\"", "\"1.00\"", 1)).unwrap();
     let (is_well, facts) = kept.verify(&["--receipt", "receipt.json"]).await;
-    assert!(!is_well && facts["problem"].as_str().unwrap().contains("the readable fields are not what the leaf says"), "{facts}");
+    assert!(!is_well && facts["problem"].as_str().unwrap().contains("the readable fields differ from the leaf"), "{facts}");
     assert!(store::newest(kept.shop.pool(), SHARD).await.unwrap().is_some());
 }
 
-/// A receipt that the service makes of a database that was changed proves nothing, and says where.
+/// A receipt that the service makes after the database was changed proves nothing, and names the position.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receipt_of_what_was_changed_in_the_database_fails() {
+async fn a_receipt_made_after_the_database_was_changed_fails() {
     let kept = kept().await;
     let orders: Vec<(i64, i64)> =
         sqlx::query_as("SELECT stream_id, position FROM events WHERE type = 'OrderPlaced' ORDER BY position LIMIT 5")
@@ -105,7 +106,7 @@ async fn a_receipt_of_what_was_changed_in_the_database_fails() {
         (price, format!("position {}: ", price.1)),
         (time, format!("position {}: ", time.1)),
         (debit, format!("position {}: ", debit.1 + 1)),
-        (gone, "of the order is left out".to_owned()),
+        (gone, "of the order is missing".to_owned()),
     ] {
         let receipt = order_receipt(kept.shop.pool(), SHARD, order, &Quorum::default()).await.unwrap();
         std::fs::write(kept.path("receipt.json"), serde_json::to_vec(&receipt).unwrap()).unwrap();
@@ -114,5 +115,5 @@ async fn a_receipt_of_what_was_changed_in_the_database_fails() {
     }
     let receipt = order_receipt(kept.shop.pool(), SHARD, sound.0, &Quorum::default()).await.unwrap();
     std::fs::write(kept.path("receipt.json"), serde_json::to_vec(&receipt).unwrap()).unwrap();
-    assert!(kept.verify(&["--receipt", "receipt.json"]).await.0, "what was not changed is proven as ever");
+    assert!(kept.verify(&["--receipt", "receipt.json"]).await.0, "unchanged events are still proven");
 }

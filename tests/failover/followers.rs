@@ -1,4 +1,4 @@
-//! What follows the log with a position in memory, and the delivery worker.
+//! Followers of the log, which keep a position in memory, and the delivery worker.
 
 use ledger_database::PgPool;
 use ledger_events::order::OrderStatus;
@@ -12,10 +12,10 @@ use crate::support::ledger::SHARD;
 use crate::support::shop::{DEADLINE, Shop, receiver};
 use crate::support::wait::until;
 
-/// Steps until a few in a row find nothing; those that find a connection cut do not count.
+/// Steps until a few steps in a row find nothing. A step that fails on a cut connection does not count.
 async fn take_up_all(fulfilment: &mut Fulfilment) -> usize {
     let (mut taken_up, mut idle) = (0, 0);
-    until("there is nothing left to take up", async || {
+    until("fulfilment finds no more orders", async || {
         let Ok(outcome) = fulfilment.step(SHARD).await else { return false };
         taken_up += outcome.taken_up;
         idle = if outcome.taken_up == 0 && !outcome.is_hindered { idle + 1 } else { 0 };
@@ -25,9 +25,9 @@ async fn take_up_all(fulfilment: &mut Fulfilment) -> usize {
     taken_up
 }
 
-/// The log ends before where fulfilment stood; or it has grown beyond that, with other events.
+/// After the failover the log ends before fulfilment's position, or has grown beyond it with other events.
 #[tokio::test(flavor = "multi_thread")]
-async fn fulfilment_takes_up_the_orders_of_a_log_that_has_gone_back() {
+async fn fulfilment_finds_the_orders_of_a_log_that_lost_commits() {
     for again in [1, 8] {
         let shop = Shop::open().await;
         shop.load("a", 100, None).await;
@@ -42,7 +42,7 @@ async fn fulfilment_takes_up_the_orders_of_a_log_that_has_gone_back() {
         for _ in 0..again {
             shop.order(1).await;
         }
-        assert_eq!(take_up_all(&mut fulfilment).await, again, "not only when the whole queue is read again");
+        assert_eq!(take_up_all(&mut fulfilment).await, again, "found before the whole queue is read again");
         let waiting: i64 = sqlx::query_scalar("SELECT count(*) FROM orders WHERE status <> $1")
             .bind(OrderStatus::Delivered.as_str())
             .fetch_one(shop.pool())
@@ -53,15 +53,15 @@ async fn fulfilment_takes_up_the_orders_of_a_log_that_has_gone_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_deliveries_health_is_of_the_log_that_is_there() {
+async fn the_health_check_of_deliveries_follows_the_new_log() {
     let shop = Shop::open().await;
     shop.webhook("https://localhost/a").await;
     shop.orders(shop.customer.account_id, 2).await;
     shop.project().await;
     let mut watch = Watch::new(shop.pool().clone(), SHARD, Bounds::default());
     let figure = async |watch: &mut Watch| {
-        // Of connections that were cut, one is found at each look.
-        until("there is nothing new", async || matches!(watch.once().await, Ok(false))).await;
+        // Each check finds only one of the cut connections.
+        until("the health check finds nothing new", async || matches!(watch.once().await, Ok(false))).await;
         (watch.expected(), watch.missing())
     };
     assert_eq!(figure(&mut watch).await, (2, 0));
@@ -83,7 +83,7 @@ async fn lease(pool: &PgPool) -> (i64, Option<chrono::DateTime<chrono::Utc>>, St
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_that_was_lost_records_nothing_under_the_fence_of_the_next() {
+async fn a_lost_claim_records_nothing_under_the_next_fencing_token() {
     let shop = Shop::open().await;
     let (receiver, _arrived) = receiver(|_| Answer::Status(500)).await;
     shop.webhook(&receiver.url()).await;
@@ -93,7 +93,7 @@ async fn a_claim_that_was_lost_records_nothing_under_the_fence_of_the_next() {
     let standby = Standby::of(&shop.options).await;
     let claim = async || {
         let mut claimed = vec![];
-        until("it is claimed", async || match worker.claim_once(SHARD, 1).await {
+        until("the delivery is claimed", async || match worker.claim_once(SHARD, 1).await {
             Ok(found) => {
                 claimed = found;
                 true
@@ -112,7 +112,7 @@ async fn a_claim_that_was_lost_records_nothing_under_the_fence_of_the_next() {
 
     let ended = worker.send(lost.clone()).await.unwrap();
     let mut recorded = None;
-    until("it is recorded", async || {
+    until("the result is recorded", async || {
         recorded = worker.record(SHARD, std::slice::from_ref(&ended)).await.ok();
         recorded.is_some()
     })
@@ -120,7 +120,7 @@ async fn a_claim_that_was_lost_records_nothing_under_the_fence_of_the_next() {
     assert_eq!(recorded, Some(0));
     record::give_back(shop.pool(), SHARD, std::slice::from_ref(&lost)).await.unwrap();
     record::end_leases(shop.pool(), &worker.settings.clock, SHARD, &[Lease::of(&lost)]).await.unwrap();
-    assert_eq!(lease(shop.pool()).await, before, "the lease is the other's");
+    assert_eq!(lease(shop.pool()).await, before, "the lease belongs to the other worker");
 
     let ended = worker.send(next).await.unwrap();
     assert_eq!(worker.record(SHARD, &[ended]).await.unwrap(), 1);

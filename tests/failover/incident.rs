@@ -1,4 +1,4 @@
-//! The way out when signed events are lost for good.
+//! Recovery after signed events are lost for good.
 
 use rewards_ledger::audit::{Difference, verify};
 use rewards_ledger::transparency::projector::Step;
@@ -19,7 +19,7 @@ async fn log(api: &Program, arguments: &[&str]) -> Result<Value, String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn verify_names_what_is_missing_and_an_incident_lets_the_log_go_on() {
+async fn verify_names_the_missing_events_and_an_incident_lets_the_log_continue() {
     let (shop, more, less, signed, common) = failed_over().await;
     let api = Program::start(shop.options.to_url_lossy().as_str(), &["--roles", "api"]).await;
     let incident = ["incident", "--reason", "the disk of the primary failed"];
@@ -43,7 +43,7 @@ async fn verify_names_what_is_missing_and_an_incident_lets_the_log_go_on() {
     let again = log(&api, &incident).await.unwrap_err();
     assert!(again.contains("no node refuses"), "{again}");
 
-    // Every node goes on, under the next origin.
+    // Every node continues, under the next origin.
     assert_eq!(step(&less).await.unwrap(), Step::Waiting);
     more.grow().await;
     shop.order(1).await;
@@ -63,7 +63,8 @@ async fn verify_names_what_is_missing_and_an_incident_lets_the_log_go_on() {
     assert!(data.contains(&refused) && !data.contains("disk of the primary"), "{data}");
     assert!(actor.contains("operator"), "{actor}");
 
-    // Verifiers: the old key is told that its log has ended, and old checkpoints up to what is kept agree with the new log.
+    // Verifiers: the old key reports that its log has ended. Old checkpoints up to the kept events agree with the new
+    // log.
     let ended = log(&api, &["checkpoint", "--key", &key().to_string()]).await.unwrap_err();
     assert!(ended.contains("has ended") && ended.contains(&newest.origin), "{ended}");
     let keys = log(&api, &["keys"]).await.unwrap();

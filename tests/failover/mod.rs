@@ -1,5 +1,5 @@
-//! What a node does after an asynchronous failover that lost commits: the log goes on with other events than those that
-//! the node knows of.
+//! Nodes after an asynchronous failover that lost commits: the log continues with other events than those that a node
+//! has seen.
 
 mod followers;
 mod incident;

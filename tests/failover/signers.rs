@@ -16,7 +16,7 @@ fn tree(shop: &Shop) -> Tree {
     Tree::with(&shop.ledger, &shop.options, &shop.metrics, Signing::default())
 }
 
-/// A node's next step; the one that finds its connection cut is taken again.
+/// Runs a node's next step. A step that finds its connection cut is repeated.
 pub async fn step(tree: &Tree) -> Result<Step, TreeError> {
     match tree.projector.step(SHARD).await {
         Err(TreeError::Database(error)) if is_passing(&error) => tree.projector.step(SHARD).await,
@@ -24,21 +24,23 @@ pub async fn step(tree: &Tree) -> Result<Step, TreeError> {
     }
 }
 
-/// Two nodes of which one remembers more than the database has; what it remembers, and what both have in common.
+/// Sets up two nodes, one of which remembers more events than the database has. Returns the size that it remembers,
+/// and the size that both have in common.
 pub async fn failed_over() -> (Shop, Tree, Tree, u64, u64) {
     let shop = Shop::open().await;
     let (more, less) = (tree(&shop), tree(&shop));
     shop.orders(shop.customer.account_id, 20).await;
     let common = more.grow().await;
-    assert_eq!(step(&less).await.unwrap(), Step::Idle, "it learns what the other has signed");
+    assert_eq!(step(&less).await.unwrap(), Step::Idle, "the node learns what the other one has signed");
     let standby = Standby::of(&shop.options).await;
     shop.orders(shop.customer.account_id, 10).await;
     let signed = more.grow().await;
     assert!(signed > common);
     standby.promote().await;
-    // A writer whose connection is cut may raise the epoch, on one server and not on the other. Here the trees decide.
+    // A writer whose connection is cut may raise the epoch on one server and not on the other. In these tests only
+    // the trees decide.
     sqlx::raw_sql("UPDATE log_head SET epoch = epoch + 10").execute(&mut shop.admin().await).await.unwrap();
-    // Orders go on, beyond what was lost.
+    // New orders extend the log beyond the lost events.
     shop.orders(shop.customer.account_id, 40).await;
     (shop, more, less, signed, common)
 }
@@ -46,7 +48,7 @@ pub async fn failed_over() -> (Shop, Tree, Tree, u64, u64) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_refusal_of_one_node_stops_every_node() {
     let (shop, more, less, signed, common) = failed_over().await;
-    // Whoever is first waits for the other one's memory.
+    // The node that comes first waits for the other one's memory.
     for _ in 0..2 {
         assert_eq!(step(&less).await.unwrap(), Step::Waiting);
     }
@@ -58,8 +60,8 @@ async fn the_refusal_of_one_node_stops_every_node() {
         reason: refused.to_string(),
     };
     assert_eq!(Tree::refused(step(&less).await), told);
-    // Also when the one that remembers more is gone, for a node that has no memory, and for one of the last release,
-    // which does not read refusals.
+    // The refusal also holds when the node that remembers more is gone, and for a node without a memory. It also
+    // holds for a node of the previous release, which does not read refusals.
     drop(more);
     assert_eq!(Tree::refused(step(&tree(&shop)).await), told);
     let as_before = "INSERT INTO log_checkpoints (shard_id, size, origin, root, note)
@@ -70,20 +72,22 @@ async fn the_refusal_of_one_node_stops_every_node() {
     shop.order(1).await;
 }
 
-/// What cannot be excluded: the only node that remembers is down for longer than others wait. When it comes back, it stops
-/// them.
+/// A case that cannot be excluded: the only node that remembers is down for longer than the others wait. When it
+/// comes back, it stops them.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_memory_that_comes_back_late_stops_the_others_from_then_on() {
+async fn a_node_that_remembers_more_stops_the_others_when_it_comes_back_late() {
     let (shop, more, mut hasty, ..) = failed_over().await;
     hasty.projector = hasty.projector.waiting(Duration::ZERO);
-    let Step::Signed { size: forked, .. } = step(&hasty).await.unwrap() else { panic!("it has waited long enough") };
+    let Step::Signed { size: forked, .. } = step(&hasty).await.unwrap() else {
+        panic!("the node did not sign although it need not wait")
+    };
     shop.order(1).await;
     assert!(matches!(Tree::refused(step(&more).await), Refusal::Rewritten { .. } | Refusal::Stranger { .. }));
     assert!(Tree::refused(step(&hasty).await).is_of_another());
     assert_eq!(hasty.newest().await.size, forked);
 }
 
-/// The state file is lost, and the id beside it is kept.
+/// The state file is lost, but the node's id beside it is kept.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_stands_when_the_node_loses_its_memory() {
     let (_shop, more, less, _, common) = failed_over().await;
@@ -97,7 +101,7 @@ async fn a_refusal_stands_when_the_node_loses_its_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_that_remember_the_same_go_on_once_all_have_compared() {
+async fn nodes_that_remember_the_same_continue_once_all_have_compared() {
     let shop = Shop::open().await;
     let (one, other) = (tree(&shop), tree(&shop));
     shop.orders(shop.customer.account_id, 5).await;
@@ -107,7 +111,7 @@ async fn nodes_that_remember_the_same_go_on_once_all_have_compared() {
     standby.promote().await;
     shop.order(1).await;
     assert_eq!(step(&one).await.unwrap(), Step::Waiting);
-    // The other one has nothing to wait for, and the first has nothing any more.
+    // The other node has nothing to wait for, and the first one no longer has either.
     assert!(matches!(step(&other).await.unwrap(), Step::Signed { .. }));
     shop.order(1).await;
     assert!(matches!(step(&one).await.unwrap(), Step::Signed { .. }));

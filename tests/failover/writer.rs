@@ -1,4 +1,4 @@
-//! What the writer remembers.
+//! The writer's cache across a failover.
 
 use chrono::Utc;
 use ledger_database::Connector;
@@ -18,10 +18,10 @@ fn order(customer: &Customer, denomination: &str) -> Command {
     Command::PlaceOrder(customer.order(denomination, 1))
 }
 
-/// A batch that was refused whole is rolled back; the answer to that is lost with the server. The next server has a log of
-/// the same length and epoch, with other events.
+/// A batch of which every command was refused is rolled back, and the answer to the rollback is lost with the server.
+/// The next server has a log of the same length and epoch, with other events.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_whose_rollback_failed_is_not_remembered() {
+async fn a_batch_whose_rollback_failed_is_not_cached() {
     let database = postgres::database().await;
     let straight: PgConnectOptions = database.url.parse().unwrap();
     let (proxy, through) = Proxy::before(&database.url).await;
@@ -58,7 +58,7 @@ async fn a_batch_whose_rollback_failed_is_not_remembered() {
 }
 
 #[tokio::test]
-async fn a_head_is_known_by_its_last_event_too() {
+async fn a_head_is_identified_by_its_last_event_as_well() {
     let database = postgres::database().await;
     let options: PgConnectOptions = database.url.parse().unwrap();
     let node = ledger::open(&options).await;

@@ -1,4 +1,4 @@
-//! Vouchers that expire, where the database's clock jumps.
+//! Expiring vouchers while the database's clock jumps.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::support::wait::until;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// A shop whose database's clock can be set.
+/// A shop whose database clock can be set.
 struct Skewed {
     shop: Shop,
     pool: PgPool,
@@ -44,7 +44,7 @@ impl Skewed {
         clock::advance(&self.pool, DAY).await.unwrap();
     }
 
-    /// Lets fulfilment do all that it can now; whether an order got its voucher.
+    /// Lets fulfilment do all that it can now. Returns true if the order got its voucher.
     async fn is_served(&self, order: OrderId) -> bool {
         let mut fulfilment = Fulfilment::new(self.shop.ledger.clone(), self.shop.metrics.clone());
         loop {
@@ -60,12 +60,12 @@ impl Skewed {
         }
     }
 
-    /// The writer follows a clock that was set back within seconds.
+    /// Waits until the order is served. The writer follows a clock that was set back within seconds.
     async fn will_be_served(&self, order: OrderId) {
         until("the order is served", async || self.is_served(order).await).await;
     }
 
-    /// Until a metric, which the database is asked for once a second, says so.
+    /// Waits until a metric, which is sampled from the database once a second, has the expected value.
     async fn will_show(&self, name: &str, is_so: impl Fn(f64) -> bool) {
         until(name, async || {
             let told = self.shop.metrics.scrape(&self.pool).await.unwrap();
@@ -87,9 +87,9 @@ async fn no_voucher_expires_by_a_clock_that_jumped_ahead() {
     shop.shop.load("a", 1, in_days(30)).await;
     shop.set("1 year").await;
     let order = shop.shop.order(1).await;
-    assert!(!shop.is_served(order).await, "it is held: it may have expired");
+    assert!(!shop.is_served(order).await, "the voucher is held back, because it may have expired");
     shop.will_show("ledger_clock_ahead_seconds", |ahead| ahead > 300.0 * DAY.as_secs_f64()).await;
-    // The clock is mended; the log's times stay where they are, and a newer batch goes on from there.
+    // The clock is corrected. The log's times do not move back, and newer batches continue from there.
     shop.set("0").await;
     shop.will_show("ledger_log_head_ahead_seconds", |ahead| ahead > 300.0 * DAY.as_secs_f64()).await;
     shop.will_show("ledger_clock_ahead_seconds", |ahead| ahead < DAY.as_secs_f64()).await;
@@ -103,21 +103,21 @@ async fn a_voucher_that_expires_sooner_is_held_and_another_one_is_given() {
     shop.shop.load("b", 1, in_days(3_000)).await;
     shop.set("1 year").await;
     let (first, second) = (shop.shop.order(1).await, shop.shop.order(1).await);
-    assert!(shop.is_served(first).await, "what is good by either clock is given");
+    assert!(shop.is_served(first).await, "vouchers valid by either clock are used");
     assert!(!shop.is_served(second).await);
     shop.set("0").await;
     shop.will_be_served(second).await;
 }
 
 #[tokio::test]
-async fn vouchers_expire_by_a_clock_that_goes_on_steadily_and_stay_expired_when_it_is_set_back() {
+async fn vouchers_expire_by_a_steady_clock_and_stay_expired_when_it_is_set_back() {
     let mut shop = Skewed::open().await;
     shop.shop.load("a", 1, in_days(1)).await;
     for hours in 1..=60 {
         shop.set(&format!("{hours} hours")).await;
     }
     let order = shop.shop.order(1).await;
-    assert!(!shop.is_served(order).await, "it has expired");
+    assert!(!shop.is_served(order).await, "the voucher has expired");
     shop.set("0").await;
     let order = shop.shop.order(1).await;
     assert!(!shop.is_served(order).await, "an expired voucher does not come back with a clock that was set back");
@@ -133,12 +133,15 @@ async fn an_operator_who_confirms_the_clock_lets_vouchers_expire_by_it() {
     shop.will_show("ledger_clock_ahead_seconds", |ahead| ahead < DAY.as_secs_f64()).await;
     shop.set("0").await;
     let order = shop.shop.order(1).await;
-    assert!(!shop.is_served(order).await, "it has expired by an operator's word");
-    // Who was wrong says so in the same way.
+    assert!(!shop.is_served(order).await, "the voucher expires once an operator confirms the clock");
+    // An operator who was wrong corrects the confirmation in the same way.
     clock::confirm(&shop.pool, "the clock was wrong a moment ago").await.unwrap();
     shop.will_be_served(order).await;
     let reasons: Vec<String> =
         sqlx::query_scalar("SELECT reason FROM clock_confirmations ORDER BY id").fetch_all(&shop.pool).await.unwrap();
     assert_eq!(reasons, ["the machines were off for a year", "the clock was wrong a moment ago"]);
-    assert!(sqlx::query("DELETE FROM clock_confirmations").execute(&mut shop.admin).await.is_err(), "it is kept");
+    assert!(
+        sqlx::query("DELETE FROM clock_confirmations").execute(&mut shop.admin).await.is_err(),
+        "a confirmation cannot be deleted"
+    );
 }

@@ -1,4 +1,4 @@
-//! Fulfilment: who gets the stock.
+//! Fulfilment: allocation of the stock to orders.
 
 mod clocks;
 
@@ -18,7 +18,7 @@ fn fulfilment(shop: &Shop) -> Fulfilment {
 }
 
 #[tokio::test]
-async fn stock_that_arrives_goes_to_the_oldest_waiting_order_partly_then_wholly() {
+async fn new_stock_goes_to_the_oldest_waiting_order_in_part_or_in_full() {
     let shop = Shop::open().await;
     let mut fulfilment = fulfilment(&shop);
     let (first, second) = (shop.order(3).await, shop.order(1).await);
@@ -30,7 +30,7 @@ async fn stock_that_arrives_goes_to_the_oldest_waiting_order_partly_then_wholly(
     assert_eq!(shop.find(first).await.status, OrderStatus::PartiallyDelivered);
     assert_eq!(shop.find(second).await.status, OrderStatus::Delayed);
 
-    // A younger order does not overtake those that wait.
+    // A newer order does not overtake the orders that wait.
     let third = shop.order(1).await;
     shop.load("b", 2, None).await;
     fulfilment.step(SHARD).await.unwrap();
@@ -120,7 +120,7 @@ async fn expired_vouchers_are_never_allocated() {
 }
 
 #[tokio::test]
-async fn running_fulfilment_takes_up_more_than_a_batch_and_ends_when_told() {
+async fn fulfilment_processes_more_than_one_batch_and_stops_on_request() {
     let shop = Shop::open().await;
     shop.load("a", 1_500, None).await;
     let stop = tokio_util::sync::CancellationToken::new();
@@ -131,8 +131,8 @@ async fn running_fulfilment_takes_up_more_than_a_batch_and_ends_when_told() {
     running.await.unwrap();
 }
 
-/// Has stock arrive at a node, for orders that wait; fulfilment runs on the shop's, and no timer of
-/// it comes in time.
+/// Adds stock at a node for orders that wait. Fulfilment runs on the shop's node, and none of its timers fires in
+/// time.
 async fn wakes_at_stock_from(shop: &Shop, node: &Ledger) {
     const NEVER: Duration = Duration::from_secs(3_600);
     let stop = tokio_util::sync::CancellationToken::new();
@@ -151,16 +151,16 @@ async fn wakes_at_stock_from(shop: &Shop, node: &Ledger) {
 }
 
 #[tokio::test]
-async fn stock_that_arrives_wakes_it() {
+async fn new_stock_wakes_fulfilment() {
     let shop = Shop::open().await;
     wakes_at_stock_from(&shop, &shop.ledger).await;
 }
 
 #[tokio::test]
-async fn stock_that_arrives_at_another_node_wakes_it() {
+async fn new_stock_at_another_node_wakes_fulfilment() {
     let shop = Shop::open().await;
     let other = ledger::open(&shop.options).await;
-    // Listening takes a moment to begin.
+    // It takes a moment until the node listens.
     let mut grown = shop.ledger.wake().subscribe();
     let heard = tokio::time::timeout(DEADLINE, async {
         loop {
@@ -170,14 +170,14 @@ async fn stock_that_arrives_at_another_node_wakes_it() {
             }
         }
     });
-    heard.await.expect("the other node's commits are heard of");
+    heard.await.expect("the node hears of the other node's commits");
     wakes_at_stock_from(&shop, &other).await;
 }
 
 #[tokio::test]
 async fn many_units_are_given_out_oldest_first_in_several_batches() {
     let shop = Shop::open().await;
-    // More than one batch asks for, and less than all want.
+    // More than one batch asks for, and less than the orders need.
     for part in ["a", "b", "c", "d", "e"] {
         shop.load(part, 810, None).await;
     }
@@ -200,7 +200,7 @@ async fn many_units_are_given_out_oldest_first_in_several_batches() {
     .fetch_one(shop.pool())
     .await
     .unwrap();
-    assert!(most <= 2_500, "{most} in one transaction");
+    assert!(most <= 2_500, "{most} vouchers in one transaction");
 }
 
 #[tokio::test]

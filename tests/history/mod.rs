@@ -1,5 +1,4 @@
-//! How things were: orders, wallets and statements as of any position or time, and the story of an
-//! order.
+//! Views of the past: orders, wallets and statements as of any position or time, and the history of an order.
 
 mod story;
 
@@ -17,7 +16,7 @@ use crate::support::node::{Client, Node, Setup};
 use crate::support::program::{program, run};
 use crate::support::shop::{SHARD, Shop};
 
-/// For every position of a rich history: what the whole log folds to up to there.
+/// Checks every position of a rich history against a fold of the whole log up to it.
 #[tokio::test]
 async fn an_order_and_a_wallet_as_of_every_position_are_the_fold_of_the_log_up_to_it() {
     let shop = Shop::open().await;
@@ -44,7 +43,7 @@ async fn an_order_and_a_wallet_as_of_every_position_are_the_fold_of_the_log_up_t
         compared += 1;
     }
     assert!(compared > 60 && placed.len() > 7, "{compared} {}", placed.len());
-    // At the end they are the rows.
+    // At the end the folded states equal the rows.
     for (id, order) in &placed {
         assert_eq!(orders::find(pool, SHARD, *id, None).await.unwrap().as_ref(), Some(order));
     }
@@ -73,7 +72,7 @@ async fn a_time_means_the_last_position_that_was_recorded_by_then() {
     assert!(matches!(beyond, Err(HistoryError::BeyondHead { head: known }) if known == head), "{beyond:?}");
 }
 
-/// What an operator sees of these at one moment, and at which position.
+/// An operator's view of these resources at one moment, and the position of that moment.
 struct Seen {
     head: i64,
     order: Value,
@@ -104,7 +103,7 @@ async fn look(node: &Node, setup: &Setup, order: i64) -> Seen {
     }
 }
 
-/// Whether a line of a statement's CSV is of a movement of this type.
+/// Returns true if a line of a statement's CSV is a movement of this type.
 fn is_of(line: &str, kind: &str) -> bool {
     line.split(',').any(|cell| cell == kind)
 }
@@ -115,14 +114,14 @@ async fn place(node: &Node, client: &Client, product: i64, quantity: i64) -> i64
 }
 
 #[tokio::test]
-async fn operators_see_each_moment_again_as_it_was() {
+async fn operators_see_each_past_moment_as_it_was() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let (client, wallet) = (&setup.client, setup.wallet_id);
     let before = node.head().await;
     let order = place(&node, client, setup.product_id, 5).await;
     let mut seen = vec![look(&node, &setup, order).await];
-    // Three are in stock.
+    // Three units are in stock.
     node.fulfil(order).await;
     seen.push(look(&node, &setup, order).await);
     place(&node, client, setup.product_id, 1).await;
@@ -151,12 +150,12 @@ async fn operators_see_each_moment_again_as_it_was() {
         assert_eq!(read(&node, &format!("/wallets/{wallet}/statement?as_of={head}")).await, at(statement));
         let (again, position) = csv(&node, &format!("/wallets/{wallet}/statement?as_of={head}")).await;
         assert_eq!((&again, position), (lines, head.to_string()));
-        // A period of it, too, is as it was then.
+        // A period of the statement also looks as it did then.
         let from = statement["transactions"][1]["created_at"].as_str().unwrap();
         let part = read(&node, &format!("/wallets/{wallet}/statement?as_of={head}&from={from}")).await;
         assert_eq!(part["closing_balance"], statement["closing_balance"]);
         assert_eq!(part["opening_balance"], statement["transactions"][0]["balance_after"]);
-        // So are its totals, before the daily totals have it and after.
+        // So do its totals, before and after the daily totals include it.
         for period in [String::new(), format!("&from={from}")] {
             let query = format!("/wallets/{wallet}/statement?as_of={head}{period}");
             let (mut whole, totals) = (read(&node, &query).await, read(&node, &format!("{query}&totals_only=true")).await);
@@ -176,7 +175,7 @@ async fn operators_see_each_moment_again_as_it_was() {
     assert_eq!(read(&node, &format!("/orders/{order}?as_of={now}")).await["as_of_position"], json!(last.head));
     assert_eq!(read(&node, &format!("/wallets/{wallet}")).await["as_of_position"], Value::Null);
 
-    // Before it was there it is not found; what is to come is refused, and so is what names no point.
+    // Before it existed the resource is not found. A future time is refused, and so is a value that names no point.
     for path in [format!("/orders/{order}"), format!("/orders/{order}/history")] {
         node.operator("GET", &format!("{path}?as_of={before}"), Value::Null).await.refused(404, "E_NOT_FOUND");
     }
@@ -193,9 +192,9 @@ async fn operators_see_each_moment_again_as_it_was() {
     }
 }
 
-/// What was is the log's to tell: rows of orders and wallets that are gone take nothing from it.
+/// Past states come from the log alone, so missing rows of orders and wallets do not matter.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_is_known_without_the_rows_of_today() {
+async fn past_states_are_known_without_the_current_rows() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let order = place(&node, &setup.client, setup.product_id, 2).await;
@@ -231,7 +230,7 @@ async fn what_was_is_known_without_the_rows_of_today() {
     let mut admin = node.options.connect().await.unwrap();
     sqlx::raw_sql("DELETE FROM orders; DELETE FROM wallets").execute(&mut admin).await.unwrap();
     assert_eq!(told().await, before);
-    // As they are now they are their rows.
+    // The current state is read from the rows.
     for path in [format!("/orders/{order}"), format!("/wallets/{wallet}")] {
         node.operator("GET", &path, Value::Null).await.refused(404, "E_NOT_FOUND");
     }

@@ -1,4 +1,4 @@
-//! The story of an order, over HTTP and from the shell.
+//! The history of an order, over HTTP and from the shell.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,8 @@ async fn send(node: &Node, receiver: &Receiver) -> u64 {
     shop::worker(&node.options, receiver, DEADLINE).once().await.unwrap().recorded
 }
 
-/// Told, failed, cut off, told again, replayed; placed by a user, cancelled by an operator.
+/// Makes an order placed by a user, with a failed, an interrupted, a retried and a replayed delivery, and cancelled
+/// by an operator.
 async fn eventful(node: &Node) -> (Setup, i64) {
     let is_well = Arc::new(AtomicBool::new(false));
     let well = is_well.clone();
@@ -33,13 +34,13 @@ async fn eventful(node: &Node) -> (Setup, i64) {
     let order = node.bearer(&user.access_token, "POST", "/api/v1/orders", order).await.data(201)["id"].as_i64().unwrap();
     node.project().await;
     assert_eq!(send(node, &receiver).await, 1);
-    // The next attempt's worker dies.
+    // The worker of the next attempt dies.
     let pool = node.ledger.pool();
     sqlx::raw_sql("UPDATE delivery_state SET next_attempt_at = 'epoch'").execute(pool).await.unwrap();
     let worker = shop::worker(&node.options, &receiver, DEADLINE);
     assert_eq!(worker.claim_once(FIRST_SHARD, 1).await.unwrap().len(), 1);
     sqlx::raw_sql("UPDATE delivery_state SET leased_until = now() - interval '1 second'").execute(pool).await.unwrap();
-    // Switched off and on, it is failed, and asked for again.
+    // Switching the webhook off fails the delivery. After it is switched on again, a retry is requested.
     for is_active in [false, true] {
         node.client(client, "PUT", &format!("/webhooks/{hook}"), json!({"is_active": is_active})).await.data(200);
         node.project().await;
@@ -65,7 +66,7 @@ async fn eventful(node: &Node) -> (Setup, i64) {
 }
 
 #[tokio::test]
-async fn an_order_tells_who_did_what_and_who_was_told_of_it() {
+async fn the_history_of_an_order_shows_who_did_what_and_which_webhooks_were_sent() {
     let node = Node::start().await;
     let (setup, order) = eventful(&node).await;
     let story = node.operator("GET", &format!("/orders/{order}/history"), Value::Null).await.data(200);
@@ -100,20 +101,20 @@ async fn an_order_tells_who_did_what_and_who_was_told_of_it() {
     assert_eq!((&cancelled["actor"]["kind"], &cancelled["reason"]), (&json!("operator"), &json!("out of stock for good")));
     assert_eq!((&cancelled["transaction"]["type"], &cancelled["transaction"]["amount"]), (&json!("CREDIT"), &json!("20.00")));
     assert_eq!(cancelled["deliveries"][0]["event_type"], "order.cancelled");
-    assert!(!story.to_string().contains("card-1") && !story.to_string().contains("1234"), "codes are in no story");
+    assert!(!story.to_string().contains("card-1") && !story.to_string().contains("1234"), "the history contains no codes");
 
-    // Up to then.
+    // The history as of an earlier position.
     let path = |entry: usize| format!("/orders/{order}/history?as_of={}", entries[entry]["position"]);
     let part = node.operator("GET", &path(2), Value::Null).await.data(200);
     assert_eq!((&part["status"], &part["as_of_position"]), (&json!("PARTIALLY_DELIVERED"), &entries[2]["position"]));
     assert_eq!(part["entries"].as_array().unwrap()[..], entries[..3]);
     let part = node.operator("GET", &path(0), Value::Null).await.data(200);
     assert_eq!((&part["status"], part["entries"].as_array().unwrap().len()), (&json!("PENDING"), 1));
-    assert_eq!(part["entries"][0]["deliveries"][0]["retries"], json!([]), "it was asked for later");
+    assert_eq!(part["entries"][0]["deliveries"][0]["retries"], json!([]), "the retry was requested later");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_shell_tells_the_same_story() {
+async fn the_shell_shows_the_same_history() {
     let node = Node::start().await;
     let (setup, order) = eventful(&node).await;
     let directory = tempfile::tempdir().unwrap();
@@ -141,7 +142,7 @@ async fn the_shell_tells_the_same_story() {
         "attempt 1: failed, HTTP 500",
         "attempt 2: outcome unknown",
         "attempt 2: delivered, HTTP 200",
-        "retry asked for by credential 1 (main)",
+        "retry requested by credential 1 (main)",
         "order.created → webhook 1 (the shop) by replay 1: pending",
         "UTC",
     ] {
@@ -174,9 +175,9 @@ async fn the_shell_tells_the_same_story() {
     }
 }
 
-/// Each reading of the codes is an event: however many there are, what came after them is told.
+/// Each read of the codes is an event. However many there are, later events are still shown.
 #[tokio::test]
-async fn what_happened_after_a_thousand_readings_of_the_codes_is_told() {
+async fn events_after_a_thousand_reads_of_the_codes_are_shown() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let body = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 4});
@@ -184,7 +185,7 @@ async fn what_happened_after_a_thousand_readings_of_the_codes_is_told() {
     node.fulfil(order).await;
     let path = format!("/orders/{order}/vouchers");
     node.client(&setup.client, "GET", &path, Value::Null).await.data(200);
-    // 1,000 entries, 30 that are left out and the last 100.
+    // 1,000 entries, 30 that are left out, and the last 100.
     let more = 1_000 - 4 + 30 + 100;
     let readings = format!("{}; UPDATE orders SET version = version + {more} WHERE id = {order}", revealed(order, more));
     sqlx::raw_sql(AssertSqlSafe(readings)).execute(&mut node.options.connect().await.unwrap()).await.unwrap();
@@ -203,7 +204,7 @@ async fn what_happened_after_a_thousand_readings_of_the_codes_is_told() {
             .fetch_all(node.ledger.pool())
             .await
             .unwrap();
-    assert_eq!(positions, [&all[..1_000], &all[1_030..]].concat(), "of the readings the first ones and the last");
+    assert_eq!(positions, [&all[..1_000], &all[1_030..]].concat(), "the first and the last reads are shown");
     assert_eq!((positions.len(), &story["entries_left_out"]), (1_101, &json!(30)));
     let before = node.operator("GET", &format!("{history}?as_of={read}"), Value::Null).await.data(200);
     assert_eq!((&before["status"], before["entries"].as_array().unwrap().len()), (&json!("PARTIALLY_DELIVERED"), 1_100));
@@ -215,7 +216,7 @@ async fn what_happened_after_a_thousand_readings_of_the_codes_is_told() {
     command.args(["show", "order", &order.to_string()]).env("DATABASE_URL", node.options.to_url_lossy().to_string());
     let told = String::from_utf8(run(&mut command).await.stdout).unwrap();
     let line = format!(
-        "30 more readings of its codes are not told: rewards-ledger events export --shard 1 --stream order/{order} --type VouchersRevealed"
+        "30 more reads of its voucher codes are not shown; list them with: rewards-ledger events export --shard 1 --stream order/{order} --type VouchersRevealed"
     );
     assert_eq!(told.lines().last(), Some(&*line));
 }

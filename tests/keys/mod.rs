@@ -1,4 +1,4 @@
-//! Master keys: whose ledger it is, and changing the key while the service runs.
+//! Master keys: the binding of a ledger to its key, and key changes while the service runs.
 
 mod rotation;
 mod rows;
@@ -21,7 +21,7 @@ use crate::support::program::{Program, program, run, write_private};
 use crate::support::shop::{DEADLINE, SHARD, Shop, receiver, worker};
 use crate::support::wait::until;
 
-/// A key file with another key than that of the tests.
+/// Returns a key file with another key than the one of the tests.
 fn other_key() -> String {
     Keyring::generate().to_string()
 }
@@ -57,7 +57,7 @@ async fn a_node_with_another_master_key_refuses_to_start() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_nodes_with_different_keys_on_a_new_database_one_is_refused() {
+async fn one_of_two_nodes_with_different_keys_on_a_new_database_is_refused() {
     let database = postgres::database().await;
     let options: PgConnectOptions = database.url.parse().unwrap();
     let keys = [other_key(), other_key()];
@@ -65,7 +65,7 @@ async fn of_two_nodes_with_different_keys_on_a_new_database_one_is_refused() {
     let refused = [is_foreign(&opened.0), is_foreign(&opened.1)];
     assert!(refused[0] != refused[1], "{opened:?}");
     let winner = usize::from(refused[0]);
-    assert!(open(&options, &keys[winner]).await.is_ok(), "and it stays so");
+    assert!(open(&options, &keys[winner]).await.is_ok(), "the ledger stays bound to its key");
     assert!(is_foreign(&open(&options, &keys[1 - winner]).await));
 }
 
@@ -73,12 +73,12 @@ async fn of_two_nodes_with_different_keys_on_a_new_database_one_is_refused() {
 async fn a_ledger_of_an_earlier_release_belongs_to_the_key_that_sealed_it() {
     let shop = Shop::open().await;
     shop.load("card", 1, None).await;
-    // As the migration leaves it: values are sealed, and no key is known yet.
+    // The state that the migration leaves: values are sealed, and no key is registered yet.
     let mut admin = shop.options.connect().await.unwrap();
     sqlx::query("DELETE FROM vault.master_keys").execute(&mut admin).await.unwrap();
     assert!(is_foreign(&open(&shop.options, &other_key()).await));
     assert_eq!(number(shop.pool(), "SELECT count(*) FROM vault.master_keys").await, 0);
-    assert!(open(&shop.options, &format!("{}\n{MASTER_KEY}", other_key())).await.is_ok(), "any of the file's keys");
+    assert!(open(&shop.options, &format!("{}\n{MASTER_KEY}", other_key())).await.is_ok(), "any key of the file is accepted");
     assert!(open(&shop.options, MASTER_KEY).await.is_ok());
 }
 
@@ -94,29 +94,29 @@ async fn a_replaced_check_value_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_whose_key_was_rotated_away_claims_nothing_and_says_so() {
+async fn a_worker_without_the_current_key_claims_nothing_and_logs_it() {
     let shop = Shop::open().await;
     let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
     shop.webhook(&receiver.url()).await;
     shop.orders(shop.customer.account_id, 5).await;
     shop.project().await;
     let (old, key) = (worker(&shop.options, &receiver, DEADLINE), other_key());
-    assert_eq!(old.claim_once(SHARD, 1).await.unwrap().len(), 1, "until then it does");
+    assert_eq!(old.claim_once(SHARD, 1).await.unwrap().len(), 1, "the worker claims before the rotation");
     let both = Keyring::from_base64(&format!("{key}\n{MASTER_KEY}")).unwrap();
     master_keys::make_current(shop.pool(), &both, both.first().unwrap()).await.unwrap();
     for _ in 0..3 {
-        let refused = old.once().await.expect_err("it does not have the current key");
+        let refused = old.once().await.expect_err("the worker does not have the current key");
         assert!(refused.to_string().contains("current master key"), "{refused}");
     }
     assert_eq!(number(shop.pool(), "SELECT count(*) FROM delivery_attempts").await, 1);
     assert_eq!(number(shop.pool(), "SELECT coalesce(sum(attempt_count), 0)::bigint FROM delivery_state").await, 0);
     let mut new = worker(&shop.options, &receiver, DEADLINE);
     new.keyring = Arc::new(both);
-    assert_eq!(new.once().await.unwrap().delivered, 4, "who has it delivers the rest");
+    assert_eq!(new.once().await.unwrap().delivered, 4, "a worker with the current key delivers the rest");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_whose_key_is_rotated_away_is_not_ready_and_its_metric_says_why() {
+async fn a_node_without_the_current_key_is_not_ready_and_its_metric_says_why() {
     let database = postgres::database().await;
     let node = Program::start(&database.url, &[]).await;
     let get = async |path: &str| {
@@ -128,14 +128,14 @@ async fn a_node_whose_key_is_rotated_away_is_not_ready_and_its_metric_says_why()
     let both = Keyring::from_base64(&format!("{}\n{MASTER_KEY}", other_key())).unwrap();
     let first = both.ids().last().unwrap();
     master_keys::make_current(&pool, &both, both.first().unwrap()).await.unwrap();
-    until("the node sees it", async || get("/readyz").await.0 == 503).await;
+    until("the node notices the rotation", async || get("/readyz").await.0 == 503).await;
     let (_, ready) = get("/readyz").await;
     assert!(ready.contains("current master key"), "{ready}");
     assert!(get("/metrics").await.1.contains("ledger_master_key_usable 0"));
-    assert!(node.log().contains("it claims no delivery and seals nothing"), "{}", node.log());
-    // And it goes on by itself when its key is the current one again.
+    assert!(node.log().contains("this node claims no deliveries and seals nothing"), "{}", node.log());
+    // The node recovers by itself when its key is the current one again.
     master_keys::make_current(&pool, &both, first).await.unwrap();
-    until("the node sees that, too", async || get("/readyz").await.0 == 200).await;
+    until("the node notices the second rotation", async || get("/readyz").await.0 == 200).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -157,7 +157,7 @@ async fn a_secret_that_cannot_be_opened_burns_no_attempt() {
     assert_eq!(changed.rows_affected(), 1);
     let worker = worker(&shop.options, &receiver, DEADLINE);
     let round = worker.once().await.unwrap();
-    assert_eq!((round.claimed, round.delivered), (3, 3), "the other webhook's, {fine}");
+    assert_eq!((round.claimed, round.delivered), (3, 3), "only the deliveries of the other webhook, {fine}");
     assert_eq!(worker.once().await.unwrap().claimed, 0);
     let untouched: i64 = sqlx::query_scalar(
         "SELECT count(*) FROM delivery_state WHERE webhook_id = $1 AND status = 'pending' AND attempt_count = 0 AND fence = 0",

@@ -15,16 +15,16 @@ use crate::support::postgres;
 use crate::support::program::{Client, DEADLINE, Program, run};
 use crate::support::shop::receiver;
 
-/// A command's output as JSON.
+/// Runs a command and returns its JSON output.
 async fn told(program: &Program, arguments: &[&str]) -> Value {
     let done = run(program.command().args(arguments).arg("--json")).await;
     assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
     let text = String::from_utf8(done.stdout).unwrap();
-    // Of several lines the last one tells how it ended.
+    // If there are several lines, the last one has the final result.
     serde_json::from_str(&text).unwrap_or_else(|_| serde_json::from_str(text.lines().last().unwrap()).unwrap())
 }
 
-/// The state of each key, and how many values are sealed under it; the oldest first.
+/// Returns the state of each key and the number of values sealed under it, oldest key first.
 async fn status(program: &Program) -> Vec<(String, i64)> {
     let status = told(program, &["keys", "status"]).await;
     let keys = status["keys"].as_array().unwrap().iter();
@@ -50,7 +50,7 @@ async fn order(program: &Program, client: &Client, product: i64, key: &str) -> (
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rotation_under_load_that_is_killed_goes_on_and_loses_nothing() {
+async fn a_rotation_killed_under_load_continues_and_loses_nothing() {
     let database = postgres::database().await;
     let (hooks, mut arrived) = receiver(|_| Answer::Status(200)).await;
     let ca = tempfile::NamedTempFile::new().unwrap();
@@ -72,11 +72,11 @@ async fn a_rotation_under_load_that_is_killed_goes_on_and_loses_nothing() {
     node.restart().await;
     let before = status(&node).await;
     assert_eq!(before.len(), 1, "{before:?}");
-    assert!(before[0].0 == "current" && before[0].1 > 4_000, "the database says which key seals: {before:?}");
+    assert!(before[0].0 == "current" && before[0].1 > 4_000, "the database names the current key: {before:?}");
     let token = log_in(&node).await;
     assert_eq!(bearer(&node, &token).await, 200);
 
-    // Load, from before the rotation until after it.
+    // Load from before the rotation until after it.
     let (node, done, placed) = (Arc::new(node), Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let load = {
         let (node, done, placed, client) = (node.clone(), done.clone(), placed.clone(), client.clone());
@@ -100,14 +100,14 @@ async fn a_rotation_under_load_that_is_killed_goes_on_and_loses_nothing() {
     assert!(step["resealed"].as_i64().unwrap() < step["of"].as_i64().unwrap(), "{step}");
     let between = status(&node).await;
     assert_eq!((between.len(), &*between[0].0, &*between[1].0), (2, "old", "current"));
-    assert!(between[0].1 > 0 && between[1].1 > 0, "cut off half-way: {between:?}");
+    assert!(between[0].1 > 0 && between[1].1 > 0, "the rotation was interrupted halfway: {between:?}");
 
-    // The service goes on with both; the next run ends it.
+    // The service continues with both keys, and the next run finishes the rotation.
     let at = placed.load(Ordering::Acquire);
     let rotated = told(&node, &["keys", "rotate"]).await;
     assert!(rotated["resealed"].as_i64().unwrap() > 0, "{rotated}");
     assert_eq!(rotated["retired"].as_array().unwrap().len(), 1, "{rotated}");
-    assert!(placed.load(Ordering::Acquire) > at, "orders went on");
+    assert!(placed.load(Ordering::Acquire) > at, "orders continued");
     done.store(true, Ordering::Release);
     load.await.unwrap();
     let after = status(&node).await;
@@ -115,11 +115,11 @@ async fn a_rotation_under_load_that_is_killed_goes_on_and_loses_nothing() {
     assert_eq!(told(&node, &["keys", "rotate"]).await["resealed"], 0, "again, there is nothing to do");
     assert_eq!(bearer(&node, &token).await, 200, "a token from before the rotation still counts");
 
-    // The old key leaves the file.
+    // The old key is removed from the key file.
     let mut node = Arc::into_inner(node).unwrap();
     node.set_master_key(&new);
     node.restart().await;
-    assert_eq!(order(&node, &client, product, "before").await, first, "the answer from before opens");
+    assert_eq!(order(&node, &client, product, "before").await, first, "the stored response from before the rotation opens");
     let codes = node.call(&client, "GET", &format!("/orders/{}/vouchers", first.1["id"]), None, &Value::Null).await.unwrap();
     assert_eq!(codes.0, 200, "{codes:?}");
     log_in(&node).await;
@@ -135,7 +135,7 @@ async fn a_rotation_under_load_that_is_killed_goes_on_and_loses_nothing() {
     delivered.await.expect("every order is announced");
     let verified = run(node.command().arg("verify")).await;
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
-    // Without the old key's file nobody is refused; with nothing but the old key, everybody.
+    // A key file without the old key is accepted. One with only the old key is refused.
     node.set_master_key(MASTER_KEY);
     let refused = run(node.command().args(["keys", "status"])).await;
     assert!(!refused.status.success());

@@ -1,4 +1,4 @@
-//! Whoever can write to the database, but has no master key, opens nothing, and `verify` names what differs.
+//! An attacker who can write to the database but has no master key gains no access, and `verify` names every change.
 
 use rewards_ledger::access::Passwords;
 use rewards_ledger::access::seal::Private;
@@ -15,7 +15,7 @@ use crate::support::program::{Client, OPERATOR_TOKEN, Program, run};
 use crate::support::shop::Shop;
 use crate::support::wait::until;
 
-/// What an attacker has put into the database can be told from what was there by this.
+/// Marker by which data planted by the attacker can be told from the original data.
 const SECRET: &str = "mallory";
 
 async fn ask(node: &Program, method: &str, path: &str, headers: &[(&str, &str)], body: Value) -> (u16, Value) {
@@ -44,7 +44,7 @@ async fn execute(pool: &PgPool, sql: &str) -> u64 {
         .rows_affected()
 }
 
-/// A node with a client and a user.
+/// Starts a node with a client and a user.
 async fn open(database_url: &str) -> (Program, Client, PgPool) {
     let node = Program::start(database_url, &[]).await;
     let client = node.client("100.00").await;
@@ -59,7 +59,7 @@ async fn verified(node: &Program) -> (bool, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_written_to_the_database_opens_nothing() {
+async fn rows_planted_in_the_database_grant_no_access() {
     let database = postgres::database().await;
     let (mut node, client, pool) = open(&database.url).await;
     node.set_master_key(&format!("{MASTER_KEY}\nsealed\n"));
@@ -70,7 +70,7 @@ async fn what_is_written_to_the_database_opens_nothing() {
     let (clean, found) = verified(&node).await;
     assert!(clean, "{found}");
 
-    // An API key of another's account; the own key for another's account.
+    // An API key for another account, and the attacker's own key moved to another account.
     let replace = format!(
         "UPDATE vault.credentials SET key_hash = sha256('{SECRET}'), secret_hash = sha256('{SECRET}') WHERE credential_id = {}",
         client.credential_id
@@ -81,7 +81,7 @@ async fn what_is_written_to_the_database_opens_nothing() {
     assert_eq!(execute(&pool, &format!("UPDATE credentials SET account_id = {theirs} WHERE id = {own}")).await, 1);
     assert_eq!(with_key(&node, &other.key, &other.secret).await, 401);
 
-    // An operator's token.
+    // A planted operator token.
     let token = format!("INSERT INTO vault.operators (name, role, token_hash) VALUES ('{SECRET}', 'admin', sha256('{SECRET}'))");
     execute(&pool, &token).await;
     let bearer = |token: &str| [("Authorization".to_owned(), format!("Bearer {token}"))];
@@ -91,12 +91,12 @@ async fn what_is_written_to_the_database_opens_nothing() {
     };
     assert_eq!((accounts(SECRET).await, accounts(OPERATOR_TOKEN).await), (401, 200));
 
-    // A password.
+    // A planted password.
     let hash = Passwords::default().hash(Private::new("mallory's password"), vec![]).await.unwrap();
     assert_eq!(execute(&pool, &format!("UPDATE vault.users SET password_hash = '{}'", hash.expose())).await, 1);
     assert_eq!(log_in(&node, "ada@example.com", "mallory's password").await.0, 401);
 
-    // A session's cookie, and a refresh token of it.
+    // A planted session cookie with a refresh token.
     execute(
         &pool,
         &format!(
@@ -119,7 +119,7 @@ async fn what_is_written_to_the_database_opens_nothing() {
     assert_eq!(ask(&node, "GET", portal, &[("Cookie", &cookie), ("Origin", &origin)], Value::Null).await.0, 401);
     let refresh = json!({"refresh_token": SECRET});
     assert_eq!(ask(&node, "POST", "/auth/refresh", &[], refresh).await.0, 401);
-    // The session that the service began goes on.
+    // The session that the service itself started still works.
     let [(name, value)] = bearer(session["data"]["access_token"].as_str().unwrap());
     assert_eq!(ask(&node, "GET", "/api/v1/orders", &[(&name, &value)], Value::Null).await.0, 200);
 
@@ -127,16 +127,16 @@ async fn what_is_written_to_the_database_opens_nothing() {
     assert!(!clean);
     let tampered = client.credential_id;
     for expected in [
-        format!("vault.credentials {tampered}: is not the row that this service wrote"),
+        format!("vault.credentials {tampered}: differs from the row that this service wrote"),
         format!("credentials {own}: account_id is"),
         "vault.operators 1 is not in the log".to_owned(),
-        "vault.users 1: is not the row that this service wrote".to_owned(),
+        "vault.users 1: differs from the row that this service wrote".to_owned(),
         format!("vault.sessions {forged}: has no MAC"),
         format!("vault.refresh_tokens of session {forged}: has no MAC"),
     ] {
         assert!(found.contains(&expected), "{expected}\nin {found}");
     }
-    assert!(node.log().contains("a row that would open something is not authentic"), "{}", node.log());
+    assert!(node.log().contains("refused a row with a wrong or missing MAC"), "{}", node.log());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -145,7 +145,7 @@ async fn rows_of_an_earlier_release_count_until_the_ledger_is_sealed() {
     let (mut node, client, pool) = open(&database.url).await;
     let (status, session) = log_in(&node, "ada@example.com", PASSWORD).await;
     assert_eq!(status, 200);
-    // As a node of the release before leaves them.
+    // The state that a node of the previous release leaves.
     for table in ["credential_macs", "operator_macs", "user_macs", "session_macs", "refresh_token_macs"] {
         execute(&pool, &format!("DELETE FROM vault.{table}")).await;
     }
@@ -163,19 +163,19 @@ async fn rows_of_an_earlier_release_count_until_the_ledger_is_sealed() {
     let (clean, found) = verified(&node).await;
     assert!(clean, "{found}");
 
-    // From now on a row without a MAC opens nothing, on the running node and after a start.
+    // From now on a row without a MAC grants no access, on the running node and after a restart.
     execute(&pool, "DELETE FROM vault.credential_macs").await;
-    until("the node is told", async || with_key(&node, &client.key, &client.secret).await == 401).await;
+    until("the node notices the change", async || with_key(&node, &client.key, &client.secret).await == 401).await;
     node.restart().await;
     assert_eq!(with_key(&node, &client.key, &client.secret).await, 401);
     let (clean, found) = verified(&node).await;
     assert!(!clean && found.contains("has lost its MAC"), "{found}");
 }
 
-/// What is done to the database, and what a line of the report must say: `…` stands for anything.
+/// Changes to the database, each with the line that the report must contain. `…` matches anything.
 const TAMPERINGS: &[(&str, &str)] = &[
-    ("UPDATE vault.credentials SET key_hash = sha256('x') WHERE credential_id = 1", "vault.credentials 1: is not the row"),
-    ("UPDATE vault.credentials SET secret_hash = sha256('x')", "vault.credentials 1: is not the row"),
+    ("UPDATE vault.credentials SET key_hash = sha256('x') WHERE credential_id = 1", "vault.credentials 1: differs from the row"),
+    ("UPDATE vault.credentials SET secret_hash = sha256('x')", "vault.credentials 1: differs from the row"),
     ("DELETE FROM vault.credential_macs", "vault.credentials 1: has lost its MAC"),
     ("UPDATE vault.credentials SET signing_secret = NULL", "vault.credentials 1: has lost its signing secret"),
     (
@@ -186,13 +186,13 @@ const TAMPERINGS: &[(&str, &str)] = &[
         "INSERT INTO vault.credentials (credential_id, key_hash, secret_hash) VALUES (99, '', '')",
         "vault.credentials 99: is not in the log",
     ),
-    ("UPDATE vault.users SET password_hash = 'x' WHERE user_id = 2", "vault.users 2: is not the row"),
-    ("UPDATE vault.operators SET token_hash = sha256('x') WHERE id = 2", "vault.operators 2: is not the row"),
-    ("DELETE FROM vault.data_keys WHERE subject = 'account'", "vault.data_keys…is gone"),
-    ("DELETE FROM vault.data_keys WHERE subject = 'user'", "vault.users 2: its email cannot be opened: its data key is gone"),
+    ("UPDATE vault.users SET password_hash = 'x' WHERE user_id = 2", "vault.users 2: differs from the row"),
+    ("UPDATE vault.operators SET token_hash = sha256('x') WHERE id = 2", "vault.operators 2: differs from the row"),
+    ("DELETE FROM vault.data_keys WHERE subject = 'account'", "vault.data_keys…is missing"),
+    ("DELETE FROM vault.data_keys WHERE subject = 'user'", "vault.users 2: its email cannot be opened: its data key is missing"),
     (
         "DELETE FROM vault.data_keys WHERE subject = 'user'; DELETE FROM vault.texts WHERE kind = 'user.email'",
-        "vault.users 2: its email is gone",
+        "vault.users 2: its email is missing",
     ),
     (
         "UPDATE vault.data_keys SET sealed = (SELECT sealed FROM vault.data_keys ORDER BY id LIMIT 1)
@@ -204,7 +204,7 @@ const TAMPERINGS: &[(&str, &str)] = &[
          WHERE t.kind = 'webhook.token' AND t.id = 1 AND o.kind = t.kind AND o.id = 3",
         "vault.texts webhook.token 1: cannot be opened",
     ),
-    ("DELETE FROM vault.texts WHERE kind = 'webhook.url' AND id = 1", "vault.texts webhook.url 1: is gone"),
+    ("DELETE FROM vault.texts WHERE kind = 'webhook.url' AND id = 1", "vault.texts webhook.url 1: is missing"),
     ("DELETE FROM vault.master_keys", "vault.master_keys of this ledger: vault.master_keys names no current key"),
 ];
 
@@ -214,7 +214,7 @@ async fn lines(shop: &Shop) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn verify_names_every_change_of_what_opens_something() {
+async fn verify_names_every_change_to_a_credential() {
     for (tampering, expected) in TAMPERINGS {
         let shop = Shop::open().await;
         shop.history().await;
@@ -228,7 +228,7 @@ async fn verify_names_every_change_of_what_opens_something() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn verify_names_a_signing_secret_that_was_put_back() {
+async fn verify_names_a_restored_old_signing_secret() {
     let shop = Shop::open().await;
     shop.history().await;
     let before: (Vec<u8>, Vec<u8>) = sqlx::query_as(
@@ -240,15 +240,15 @@ async fn verify_names_a_signing_secret_that_was_put_back() {
     let (account_id, new_secret) = (shop.customer.account_id, Private::new("another"));
     shop.run(Command::RotateSigningSecret { account_id, credential_id: 1, new_secret }).await;
     assert_eq!(lines(&shop).await, Vec::<String>::new());
-    // Both as the service had written them.
+    // Both values as the service wrote them earlier.
     let mut admin = shop.admin().await;
     sqlx::query("UPDATE vault.credentials SET signing_secret = $1").bind(&before.0).execute(&mut admin).await.unwrap();
     sqlx::query("UPDATE vault.credential_macs SET secret_mac = $1").bind(&before.1).execute(&mut admin).await.unwrap();
-    assert_eq!(lines(&shop).await, ["vault.credentials 1: its signing secret is not the one that was made last"]);
+    assert_eq!(lines(&shop).await, ["vault.credentials 1: its signing secret is not the latest one"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn verify_names_a_webhooks_url_that_was_put_back() {
+async fn verify_names_a_restored_old_webhook_url() {
     let shop = Shop::open().await;
     let (webhook, _) = shop.webhook("https://example.com/a").await;
     let before: (Vec<u8>, Vec<u8>) =

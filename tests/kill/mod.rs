@@ -1,7 +1,6 @@
-//! The program, and in another run Postgres, killed with SIGKILL again and again under load:
-//! every acknowledged order is there exactly once, a retried key makes no second one, and every
-//! event of every subscribed webhook arrives. Then at each step of a delivery, and beside another
-//! node.
+//! The program, and in another run Postgres, is killed with SIGKILL repeatedly under load. Afterwards every
+//! acknowledged order exists exactly once, a retried key has created no second one, and every event has reached every
+//! subscribed webhook. Further tests kill it at each step of a delivery, and beside another node.
 
 mod nodes;
 mod silenced;
@@ -24,7 +23,7 @@ use crate::support::postgres;
 use crate::support::program::{Client, DEADLINE, Program};
 use crate::support::wait::until;
 
-/// What a webhook hears of, by the event of the log.
+/// Event types that a webhook subscribes to, by the event in the log.
 const HEARD: [(&str, &str); 5] = [
     ("OrderPlaced", "order.created"),
     ("OrderQueued", "order.pending"),
@@ -33,24 +32,24 @@ const HEARD: [(&str, &str); 5] = [
     ("OrderCancelled", "order.cancelled"),
 ];
 
-/// What another webhook hears, one that fails at times.
+/// Event types of another webhook, whose endpoint fails at times.
 const HEARD_AT_TIMES: [&str; 3] = ["order.created", "order.partially_delivered", "order.cancelled"];
-/// Where it is.
+/// Path of that endpoint.
 const AT_TIMES: &str = "/at-times";
 
-/// The requests of one webhook for one event.
+/// Requests to one webhook for one event.
 #[derive(Debug, Default)]
 struct Arrived {
     event_types: HashSet<String>,
-    /// Whether one of them was answered with 200.
+    /// True if one of the requests was answered with 200.
     is_accepted: bool,
 }
 
-/// By `X-Webhook-ID` and `event_id`.
+/// Keyed by `X-Webhook-ID` and `event_id`.
 type Arrivals = Arc<Mutex<HashMap<(String, String), Arrived>>>;
 
-/// A receiver that keeps what arrived, and the authority that lets the program reach it. As long as
-/// it hangs, nothing arrives.
+/// Starts a receiver that records what arrived, and returns it with the CA file that lets the program reach it. While
+/// `hangs` is set, nothing is recorded or answered.
 async fn receiver(hangs: Arc<AtomicBool>) -> (Receiver, Arrivals, tempfile::NamedTempFile) {
     let arrivals = Arrivals::default();
     let kept = arrivals.clone();
@@ -66,7 +65,7 @@ async fn receiver(hangs: Arc<AtomicBool>) -> (Receiver, Arrivals, tempfile::Name
             let mut kept = kept.lock().unwrap();
             let count = kept.len();
             let arrived = kept.entry((text(received.webhook_id()), text(received.event_id()))).or_default();
-            // The first request for every other event or so.
+            // The first request fails for about every other event.
             let fails = received.path == AT_TIMES && arrived.event_types.is_empty() && count.is_multiple_of(2);
             arrived.event_types.insert(text(received.event_type()));
             arrived.is_accepted |= !fails;
@@ -80,7 +79,7 @@ async fn receiver(hangs: Arc<AtomicBool>) -> (Receiver, Arrivals, tempfile::Name
     (receiver, arrivals, ca)
 }
 
-/// An order that was acknowledged, and what the test did with it.
+/// An acknowledged order, and what the test did with it.
 #[derive(Clone, Debug)]
 struct Order {
     id: i64,
@@ -88,11 +87,11 @@ struct Order {
     product: i64,
     quantity: i64,
     is_cancelled: bool,
-    /// It got its vouchers one by one.
+    /// True if it gets its vouchers one by one.
     is_in_parts: bool,
 }
 
-/// Who places orders, on a program that is killed.
+/// A client that places orders at a program that is repeatedly killed.
 #[derive(Clone)]
 struct Lane {
     program: Arc<RwLock<Program>>,
@@ -107,12 +106,12 @@ struct Lane {
 }
 
 impl Lane {
-    /// The request again and again under one key, until it is acknowledged with this status.
+    /// Retries the request under one key until it is acknowledged with this status.
     async fn insist(&self, path: &str, key: &str, body: &Value, status: u16) -> Value {
         loop {
             match self.program.read().await.call(&self.client, "POST", path, Some(key), body).await {
                 Ok((got, data)) if got == status => return data,
-                // Nothing happened, or it is not known what did; a killed program says nothing.
+                // The request had no effect, or its outcome is unknown. A killed program does not answer.
                 Ok((503 | 504, _)) | Err(_) => {
                     self.retries.fetch_add(1, Ordering::Relaxed);
                     tokio::time::sleep(Duration::from_millis(20)).await;
@@ -122,7 +121,7 @@ impl Lane {
         }
     }
 
-    /// Adds a voucher to the scarce product's stock: again and again, until that is acknowledged.
+    /// Adds a voucher to the scarce product's stock, and retries until that is acknowledged.
     async fn stock(&self, card: String) {
         let body = json!({"denomination": "10.00", "vouchers": [{"card_number": card, "pin": "1234"}]});
         let path = format!("/products/{}/vouchers", self.scarce);
@@ -147,8 +146,8 @@ impl Lane {
         }
     }
 
-    /// Places orders one after the other; those of the last lane wait for stock, and are cancelled;
-    /// those of the one before it are delivered in parts.
+    /// Places orders one after the other. Orders of the last lane wait for stock and are cancelled. Those of the lane
+    /// before it are delivered in parts.
     async fn run(self) -> Vec<Order> {
         let mut placed = Vec::new();
         while !self.stop.load(Ordering::Relaxed) {
@@ -180,7 +179,7 @@ impl Lane {
 
 const LANES: usize = 5;
 
-/// A webhook's id, and what it hears.
+/// Id of a webhook and the event types that it subscribes to.
 type Subscription = (String, Vec<&'static str>);
 
 async fn check(program: &Program, client: &Client, orders: Vec<Order>, webhooks: &[Subscription], arrivals: &Arrivals) {
@@ -191,7 +190,7 @@ async fn check(program: &Program, client: &Client, orders: Vec<Order>, webhooks:
         sqlx::query_scalar("SELECT stream_id FROM events WHERE type = 'OrderPlaced'").fetch_all(&pool).await.unwrap();
     assert_eq!(placed.len(), ids.len(), "a retried key made no second order");
     assert_eq!(placed.into_iter().collect::<HashSet<_>>(), ids, "every acknowledged order is there");
-    // A key asked once more answers the same order, and nothing is debited.
+    // A repeated key returns the same order, and nothing more is debited.
     let last = orders.last().unwrap();
     let body = json!({"product_id": last.product, "denomination": 10, "quantity": last.quantity});
     let (status, again) = program.call(client, "POST", "/orders", Some(&last.key), &body).await.unwrap();
@@ -209,7 +208,7 @@ async fn check(program: &Program, client: &Client, orders: Vec<Order>, webhooks:
         .fetch_one(&pool)
         .await
         .unwrap();
-    assert_eq!(doubled, 0, "no delivery row is doubled");
+    assert_eq!(doubled, 0, "no delivery row is duplicated");
     let (most, retried, all_delivered): (i16, i64, bool) = sqlx::query_as(
         "SELECT max(attempt_count), count(*) FILTER (WHERE attempt_count > 1), bool_and(status = 'delivered') FROM delivery_state",
     )
@@ -228,7 +227,7 @@ async fn check(program: &Program, client: &Client, orders: Vec<Order>, webhooks:
     );
 }
 
-/// Whether each order's events are in the log, and each of these arrived; else what is missing.
+/// Checks that each order's events are in the log and that each has arrived. Returns what is missing otherwise.
 async fn has_all_arrived(pool: &PgPool, orders: &[Order], webhooks: &[Subscription], arrivals: &Arrivals) -> Result<(), String> {
     let events: Vec<(i64, String, uuid::Uuid)> =
         sqlx::query_as("SELECT stream_id, type, event_id FROM events WHERE stream_type = 'order'").fetch_all(pool).await.unwrap();
@@ -240,7 +239,7 @@ async fn has_all_arrived(pool: &PgPool, orders: &[Order], webhooks: &[Subscripti
         for (webhook, hears) in webhooks {
             let arrived = arrivals.get(&(webhook.clone(), id.to_string()));
             if !hears.contains(expected) {
-                assert!(arrived.is_none(), "{name} was sent to webhook {webhook}, which does not hear of it");
+                assert!(arrived.is_none(), "{name} was sent to webhook {webhook}, which is not subscribed to it");
                 continue;
             }
             let arrived = arrived.filter(|arrived| arrived.is_accepted);
@@ -250,7 +249,7 @@ async fn has_all_arrived(pool: &PgPool, orders: &[Order], webhooks: &[Subscripti
     }
     for order in orders {
         let has = |name| of[&order.id].contains(name);
-        // Who cancels quickly is quicker than fulfilment.
+        // A quick cancellation can come before fulfilment.
         let (is_taken_up, is_ended) = match order.is_cancelled {
             true => (true, has("OrderCancelled") && !has("OrderDelivered")),
             false => (has("OrderQueued"), has("OrderDelivered") && !has("OrderCancelled")),
@@ -264,9 +263,9 @@ async fn has_all_arrived(pool: &PgPool, orders: &[Order], webhooks: &[Subscripti
     if unsettled > 0 { Err(format!("{unsettled} deliveries are pending")) } else { Ok(()) }
 }
 
-/// Under load from some clients, does `harm` so many times, to the program or to the receiver, which
-/// hangs if it is told to; then checks everything. Returns how often a client had to ask again: what is
-/// over before anybody asks is done again, up to four times as often.
+/// Under load from several clients, calls `harm` this many times, on the program or on the receiver, which hangs
+/// while it is told to. Then checks everything. Returns how often a client had to retry. If a disruption was over
+/// before any client noticed it, it is repeated, up to four times as often.
 async fn survives(database_url: &str, times: usize, mut harm: impl AsyncFnMut(&RwLock<Program>, &AtomicBool)) -> i64 {
     let hangs = Arc::new(AtomicBool::new(false));
     let (receiver, arrivals, ca) = receiver(hangs.clone()).await;
@@ -296,20 +295,20 @@ async fn survives(database_url: &str, times: usize, mut harm: impl AsyncFnMut(&R
     let mut done = 0;
     while done < times || (retries.load(Ordering::Relaxed) == 0 && done < 4 * times) {
         done += 1;
-        // On a machine that has much else to do, too, they get somewhere in between.
+        // Even on a busy machine the clients make progress between two disruptions.
         let enough = acknowledged.load(Ordering::Relaxed) + 10;
         tokio::time::sleep(Duration::from_millis(600)).await;
-        until("the clients get on", async || acknowledged.load(Ordering::Relaxed) >= enough).await;
+        until("the clients make progress", async || acknowledged.load(Ordering::Relaxed) >= enough).await;
         harm(&program, &hangs).await;
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
     stop.store(true, Ordering::Relaxed);
     let mut orders = Vec::new();
     for lane in lanes {
-        let placed = tokio::time::timeout(DEADLINE, lane).await.expect("a client is told what became of its last order");
+        let placed = tokio::time::timeout(DEADLINE, lane).await.expect("every client learns the outcome of its last order");
         orders.extend(placed.unwrap());
     }
-    assert!(orders.len() > 20, "the clients got somewhere: {}", orders.len());
+    assert!(orders.len() > 20, "the clients placed orders: {}", orders.len());
     assert!(orders.iter().any(|order| order.is_cancelled), "some orders were cancelled");
     assert!(orders.iter().any(|order| order.is_in_parts), "some orders were delivered in parts");
     check(&*program.read().await, &client, orders, &webhooks, &arrivals).await;
@@ -318,25 +317,25 @@ async fn survives(database_url: &str, times: usize, mut harm: impl AsyncFnMut(&R
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_program_is_killed_again_and_again() {
+async fn killing_the_program_repeatedly_loses_nothing() {
     let database = postgres::database().await;
     let retries = survives(&database.url, 6, async |program, _| {
-        // Requests in flight hold the read lock; SIGKILL does not wait for them.
+        // Requests in flight hold the read lock, and SIGKILL does not wait for them.
         program.read().await.signal(Signal::SIGKILL);
         program.write().await.restart().await;
     })
     .await;
-    assert!(retries > 0, "the harm was felt");
+    assert!(retries > 0, "the kills made clients retry");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn postgres_is_killed_again_and_again() {
+async fn killing_postgres_repeatedly_loses_nothing() {
     let server = postgres::own_server(true).await;
     let retries = survives(&server.url(), 4, async |_, _| {
         let pid = server.pid();
         assert_ne!(pid, 0, "it runs");
         kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).unwrap();
-        // Until it is back.
+        // Wait until the server is back.
         let options: sqlx::postgres::PgConnectOptions = server.url().parse().unwrap();
         until("Postgres is back", async || {
             ![0, pid].contains(&server.pid()) && sqlx::ConnectOptions::connect(&options).await.is_ok()
@@ -344,17 +343,17 @@ async fn postgres_is_killed_again_and_again() {
         .await;
     })
     .await;
-    assert!(retries > 0, "the harm was felt");
+    assert!(retries > 0, "the kills made clients retry");
     server.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn postgres_is_stopped_for_half_a_minute_over_a_backlog() {
+async fn stopping_postgres_for_half_a_minute_during_a_backlog_loses_nothing() {
     let settings = Settings { remove_at_end: false, ..Settings::temporary(true).unwrap() };
     let mut server = Some(Server::start(settings.clone()).await.unwrap());
     let url = server.as_ref().unwrap().url();
     let retries = survives(&url, 1, async |_, hangs| {
-        // In the middle of a run: orders are placed before, and after; and what is due is not what can be sent.
+        // Orders are placed before and after, and more deliveries are due than can be sent.
         hangs.store(true, Ordering::SeqCst);
         let pool = PgPool::connect(&url).await.unwrap();
         let backlog = "SELECT count(*) FILTER (WHERE leased_until IS NULL), count(leased_until) FROM delivery_state WHERE status = 'pending'";
@@ -365,7 +364,7 @@ async fn postgres_is_stopped_for_half_a_minute_over_a_backlog() {
         .await;
         pool.close().await;
         server.take().unwrap().stop().await.unwrap();
-        // What was claimed may still arrive, and nothing of it be recorded; all else waits.
+        // Claimed deliveries may still arrive, but nothing can be recorded. All others wait.
         hangs.store(false, Ordering::SeqCst);
         tokio::time::sleep(Duration::from_secs(30)).await;
         let again = Server::start(settings.clone()).await.unwrap();
@@ -374,7 +373,7 @@ async fn postgres_is_stopped_for_half_a_minute_over_a_backlog() {
         tokio::time::sleep(Duration::from_secs(4)).await;
     })
     .await;
-    assert!(retries > 0, "the stop was felt");
+    assert!(retries > 0, "the stop made clients retry");
     server.unwrap().stop().await.unwrap();
     std::fs::remove_dir_all(&settings.data_dir).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Two nodes on one database: they share the work, and one takes over what the other held.
+//! Two nodes on one database share the work, and one takes over the leases of the other.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::support::wait::{until, until_true};
 
 const WEBHOOKS: usize = 4;
 
-/// The arrivals of each webhook's events.
+/// Number of arrivals for each webhook and event.
 type Counts = Arc<Mutex<HashMap<(String, String), usize>>>;
 
 async fn receiver(respond: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> (Receiver, Counts, tempfile::NamedTempFile) {
@@ -40,7 +40,7 @@ async fn receiver(respond: impl Fn(&Received) -> Answer + Send + Sync + 'static)
     (receiver, counts, ca)
 }
 
-/// Webhooks that hear of orders, and so many orders, projected and not sent.
+/// Creates webhooks for orders, and this many orders whose deliveries are projected but not sent.
 async fn backlog(database_url: &str, url: &str, orders: usize) {
     let maker = Program::start(database_url, &["--roles", "api,projector"]).await;
     let client = maker.client("1000000.00").await;
@@ -60,14 +60,14 @@ async fn backlog(database_url: &str, url: &str, orders: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn they_share_the_work_and_send_nothing_twice() {
+async fn two_nodes_share_the_work_and_send_nothing_twice() {
     let database = postgres::database().await;
     let (receiver, counts, ca) = receiver(|_| Answer::Delayed(Duration::from_millis(10), 200)).await;
     let relay = Relay::before(receiver.address()).await;
     backlog(&database.url, &relay.url(), 90).await;
     let arguments = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];
     let few = ["--roles", "api,delivery", "--delivery-in-flight", "8", "--delivery-in-flight-per-webhook", "4"];
-    // Neither gets ahead before the other is there.
+    // Neither node starts before the other one is ready.
     relay.hold(true);
     let nodes = [
         Program::start(&database.url, &[&arguments[..], &few].concat()).await,
@@ -88,18 +88,18 @@ async fn they_share_the_work_and_send_nothing_twice() {
         sent.push(line.unwrap().parse::<usize>().unwrap());
     }
     assert_eq!(sent.iter().sum::<usize>(), 90 * WEBHOOKS);
-    // How much each gets is the scheduler's.
+    // The scheduler decides how much each node gets.
     assert!(sent.iter().all(|sent| *sent > 0), "both worked: {sent:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_one_dies_the_other_takes_its_leases_over_when_they_end() {
+async fn a_surviving_node_takes_over_the_leases_of_a_dead_one_when_they_end() {
     let database = postgres::database().await;
     let hangs = Arc::new(AtomicBool::new(true));
     let is_hanging = hangs.clone();
     let (receiver, counts, ca) =
         receiver(move |_| if is_hanging.load(Ordering::SeqCst) { Answer::Hang } else { Answer::Status(200) }).await;
-    // One each: that is what is sent to those that have not answered yet.
+    // One delivery each, which is what an endpoint without a history gets.
     backlog(&database.url, &receiver.url(), 1).await;
     let arguments = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];
     let delivery = [&arguments[..], &["--roles", "delivery", "--delivery-timeout", "3s"]].concat();
@@ -122,17 +122,21 @@ async fn when_one_dies_the_other_takes_its_leases_over_when_they_end() {
     .await
     .unwrap();
     let deliveries: HashSet<i64> = attempts.iter().map(|a| a.0).collect();
-    assert_eq!((deliveries.len(), attempts.len()), (all, 2 * all), "each was lost once and repeated once");
+    assert_eq!((deliveries.len(), attempts.len()), (all, 2 * all), "each delivery was lost once and repeated once");
     for pair in attempts.chunks(2) {
-        assert_eq!((pair[0].1, pair[0].2, pair[1].1, pair[1].2), (1, false, 1, true), "under its number: {pair:?}");
-        // Its deadline of 3 s and a margin of 15 s.
+        assert_eq!(
+            (pair[0].1, pair[0].2, pair[1].1, pair[1].2),
+            (1, false, 1, true),
+            "the repetition has the same number: {pair:?}"
+        );
+        // The deadline of 3 s and a margin of 15 s.
         assert!(pair[1].3 >= 18.0, "not before its lease had ended: {pair:?}");
     }
     assert!(counts.lock().unwrap().values().all(|times| *times == 2));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_is_stopped_gives_back_what_it_has_not_sent() {
+async fn a_stopped_node_gives_back_unsent_deliveries() {
     let database = postgres::database().await;
     let (receiver, counts, ca) = receiver(|_| Answer::Delayed(Duration::from_millis(100), 200)).await;
     backlog(&database.url, &receiver.url(), 100).await;
@@ -140,7 +144,7 @@ async fn one_that_is_stopped_gives_back_what_it_has_not_sent() {
     let few = ["--roles", "delivery", "--delivery-in-flight", "8", "--delivery-in-flight-per-webhook", "4"];
     let mut node = Program::start(&database.url, &[&arguments[..], &few].concat()).await;
     let pool = PgPool::connect(&database.url).await.unwrap();
-    // More than it may have in flight.
+    // More deliveries than the node may have in flight.
     let claimed = "SELECT count(*) FILTER (WHERE leased_until IS NOT NULL) > 8 FROM delivery_state";
     until_true("something is claimed and not sent", &pool, claimed).await;
     node.signal(Signal::SIGTERM);
@@ -153,6 +157,6 @@ async fn one_that_is_stopped_gives_back_what_it_has_not_sent() {
     .await
     .unwrap();
     let arrived = counts.lock().unwrap().len();
-    assert!(arrived < 100 * WEBHOOKS, "it had not sent everything");
-    assert_eq!(left, (0, arrived as i64, 0), "leased, delivered, without a result");
+    assert!(arrived < 100 * WEBHOOKS, "the node had not sent everything");
+    assert_eq!(left, (0, arrived as i64, 0), "no leases, all delivered, no attempt without a result");
 }

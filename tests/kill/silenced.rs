@@ -1,5 +1,5 @@
-//! A network that goes silent: the bytes of some connections are acknowledged and forwarded to nobody. Each part of a node
-//! closes such a connection, says so, and works again.
+//! A network that goes silent: the bytes of some connections are acknowledged but not forwarded. Each part of a node
+//! closes such a connection, logs it, and works again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,8 +15,8 @@ use crate::support::program::{Client, Program};
 use crate::support::proxy::Proxy;
 use crate::support::wait::{until, until_true};
 
-/// The connections of a node by their `application_name`, silenced wave after wave: first what answers requests, then what
-/// follows the log, then the rest.
+/// Connections of a node by their `application_name`, silenced in waves: first those that answer requests, then those
+/// that follow the log, then the rest.
 const WAVES: [&[&str]; 3] = [
     &["rewards-ledger", "rewards-ledger access", "rewards-ledger gate", "rewards-ledger writer"],
     &[
@@ -31,7 +31,7 @@ const WAVES: [&[&str]; 3] = [
     &["rewards-ledger writer ahead", "rewards-ledger maintenance", "rewards-ledger notifier", "rewards-ledger listener"],
 ];
 
-/// The loops of a node that has every role.
+/// Loops of a node with every role.
 const LOOPS: [&str; 18] = [
     "clock",
     "delivery",
@@ -53,7 +53,7 @@ const LOOPS: [&str; 18] = [
     "writer 1",
 ];
 
-/// A node behind a proxy, and who uses it.
+/// A node behind a proxy, and its users.
 struct Scene {
     program: Program,
     proxy: Proxy,
@@ -66,7 +66,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Sends a request until it is answered with success; other answers than "not now" are faults.
+    /// Retries a request until it succeeds. Any response except a temporary refusal is a fault.
     async fn insist(&self, request: impl Fn() -> reqwest::RequestBuilder) -> Value {
         loop {
             if let Ok(answer) = request().send().await {
@@ -94,13 +94,14 @@ impl Scene {
         placed["id"].as_i64().unwrap()
     }
 
-    /// What the holder of an access token sees of an order.
+    /// Returns an order as the holder of an access token sees it.
     async fn seen(&self, order: i64) -> Value {
         let url = format!("{}/api/v1/orders/{order}", self.program.url());
         self.insist(|| self.http.get(&url).bearer_auth(&self.access_token)).await
     }
 
-    /// An order goes its whole way: it is placed, delivered, seen, announced, added up and in the tree.
+    /// Takes an order through all stages: placed, delivered, visible, announced to its webhook, in the totals and in
+    /// the tree.
     async fn one_order_goes_its_way(&self, key: &str) {
         let order = self.order(key).await;
         until(&format!("{key} is delivered"), async || self.seen(order).await["status"] == "DELIVERED").await;
@@ -163,7 +164,7 @@ async fn each_part_of_a_node_closes_a_silent_connection_says_so_and_works_again(
     let scene = Arc::new(Scene { program, proxy, pool, client, product, access_token, http, arrivals });
     scene.one_order_goes_its_way("first").await;
 
-    // Some go on placing orders and looking at them, so that every part has something to do.
+    // Some clients keep placing and reading orders, so that every part has work.
     let stop = Arc::new(AtomicBool::new(false));
     let load: Vec<_> = (0..4)
         .map(|lane| {

@@ -1,5 +1,5 @@
-//! The program killed with SIGKILL at each step of a delivery. What holds it at the step is the
-//! surroundings: a lock on a table, a network that stands still, a receiver that does not answer.
+//! The program is killed with SIGKILL at each step of a delivery. Its surroundings hold it at the step: a table lock,
+//! a stalled network, or a receiver that does not answer.
 
 mod attempts;
 
@@ -18,8 +18,8 @@ use crate::support::program::Program;
 use crate::support::relay::Relay;
 use crate::support::wait::{until, until_locked_out, until_true};
 
-/// A delivery as the client is shown it: status, count, and of each attempt its number, request id,
-/// status and error.
+/// A delivery as its client sees it: status, attempt count, and the number, request id, status and error of each
+/// attempt.
 type Shown = (String, i64, Vec<(i64, String, Value, Value)>);
 
 /// The program with a webhook, and a receiver that counts.
@@ -28,10 +28,10 @@ struct Scene {
     client: Client,
     product: i64,
     relay: Relay,
-    /// The request ids that arrived, by event id.
+    /// Request ids that arrived, by event id.
     arrived: Arc<Mutex<HashMap<String, Vec<String>>>>,
     hangs: Arc<AtomicBool>,
-    /// What it answers when it does.
+    /// Status of the receiver's responses.
     status: Arc<AtomicU16>,
     pool: PgPool,
     _receiver: Receiver,
@@ -44,7 +44,7 @@ impl Scene {
         Scene::with(&[]).await
     }
 
-    /// One whose program has these arguments, too.
+    /// Starts a scene whose program gets these additional arguments.
     async fn with(further: &[&str]) -> Scene {
         let database = postgres::database().await;
         let arrived: Arc<Mutex<HashMap<String, Vec<String>>>> = Arc::default();
@@ -86,13 +86,13 @@ impl Scene {
         until_true(what, &self.pool, sql).await;
     }
 
-    /// How many requests arrived, and for how many events.
+    /// Returns the number of requests that arrived, and the number of their events.
     fn counted(&self) -> (usize, usize) {
         let arrived = self.arrived.lock().unwrap();
         (arrived.values().map(Vec::len).sum(), arrived.len())
     }
 
-    /// Kills the program, and what it had begun in the database, which else would go on by itself.
+    /// Kills the program, and ends its database sessions, whose statements would otherwise continue.
     async fn kill(&mut self) {
         self.program.signal(Signal::SIGKILL);
         self.program.ended().await;
@@ -100,7 +100,7 @@ impl Scene {
         sqlx::query(end).execute(&self.pool).await.unwrap();
     }
 
-    /// As if so much time had passed that every lease has ended.
+    /// Moves times back, as if every lease had ended.
     async fn leases_end(&self) {
         sqlx::raw_sql("UPDATE delivery_state SET leased_until = now() - interval '1 second' WHERE leased_until IS NOT NULL")
             .execute(&self.pool)
@@ -108,10 +108,10 @@ impl Scene {
             .unwrap();
     }
 
-    /// What the client is shown of its only delivery.
+    /// Returns the only delivery as its client sees it.
     async fn shown(&self) -> Shown {
         let mut all = self.all_shown().await;
-        assert_eq!(all.len(), 1, "no delivery is doubled");
+        assert_eq!(all.len(), 1, "no delivery is duplicated");
         all.remove(0)
     }
 
@@ -138,7 +138,7 @@ impl Scene {
         all
     }
 
-    /// Everything that was to arrive did, and is recorded so; nothing is doubled or counted twice.
+    /// Checks that everything arrived and is recorded, and that nothing is duplicated or counted twice.
     async fn all_is_well(&self) {
         self.until("everything is settled", "SELECT count(*) = 0 FROM delivery_state WHERE status = 'pending'").await;
         let sound: bool = sqlx::query_scalar(
@@ -159,7 +159,8 @@ impl Scene {
         assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
     }
 
-    /// What was in flight is shown as unknown, and repeated under its number with a new request id.
+    /// Checks that the attempt in flight has an unknown outcome, and was repeated under its number with a new request
+    /// id.
     async fn was_repeated(&self) {
         let (status, count, attempts) = self.shown().await;
         assert_eq!((status.as_str(), count, attempts.len()), ("delivered", 1, 2));
@@ -173,7 +174,7 @@ impl Scene {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_the_commit_before_the_projection() {
+async fn a_kill_between_commit_and_projection_loses_nothing() {
     let mut scene = Scene::open().await;
     let mut conn: PgConnection = scene.pool.acquire().await.unwrap().detach();
     let mut lock = conn.begin().await.unwrap();
@@ -189,7 +190,7 @@ async fn after_the_commit_before_the_projection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_the_claim_before_the_send() {
+async fn a_kill_between_claim_and_send_repeats_the_attempt() {
     let mut scene = Scene::open().await;
     scene.relay.hold(true);
     scene.order().await;
@@ -200,7 +201,7 @@ async fn after_the_claim_before_the_send() {
     assert_eq!(scene.counted(), (0, 0));
     let (status, count, attempts) = scene.shown().await;
     assert_eq!((status.as_str(), count, attempts.len()), ("pending", 0, 1));
-    assert_eq!(attempts[0].3, Value::Null, "as long as its lease runs it may be in flight");
+    assert_eq!(attempts[0].3, Value::Null, "while its lease runs the attempt may be in flight");
     scene.leases_end().await;
     scene.all_is_well().await;
     assert_eq!(scene.counted(), (1, 1));
@@ -208,7 +209,7 @@ async fn after_the_claim_before_the_send() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_the_send_before_the_answer() {
+async fn a_kill_between_send_and_answer_repeats_the_attempt() {
     let mut scene = Scene::open().await;
     scene.hangs.store(true, Ordering::SeqCst);
     scene.order().await;
@@ -223,12 +224,12 @@ async fn after_the_send_before_the_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_the_answer_before_the_record() {
+async fn a_kill_between_answer_and_record_repeats_the_attempt() {
     let mut scene = Scene::open().await;
     scene.relay.hold(true);
     scene.order().await;
     scene.until("it is claimed", "SELECT count(*) = 1 FROM delivery_attempts").await;
-    // The answer will come, and cannot be recorded.
+    // The receiver will answer, but the result cannot be recorded.
     let mut conn: PgConnection = scene.pool.acquire().await.unwrap().detach();
     let mut lock = conn.begin().await.unwrap();
     sqlx::query("LOCK TABLE delivery_attempts IN SHARE MODE").execute(&mut *lock).await.unwrap();
@@ -245,13 +246,13 @@ async fn after_the_answer_before_the_record() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_the_record() {
+async fn a_kill_after_the_record_repeats_nothing() {
     let mut scene = Scene::open().await;
     scene.order().await;
     scene.until("it is recorded", "SELECT count(*) = 1 FROM delivery_state WHERE status = 'delivered'").await;
     scene.kill().await;
     scene.program.restart().await;
-    // A later one is through: whatever would have been repeated was, too.
+    // Wait for a later delivery. Any repetition of the first one would have happened by then.
     scene.order().await;
     scene.until("the later one is recorded", "SELECT count(*) = 2 FROM delivery_state WHERE status = 'delivered'").await;
     scene.all_is_well().await;

@@ -1,4 +1,4 @@
-//! Pages and totals of long lists: what they say is what the tables hold, at every moment.
+//! Pages and totals of long lists match the tables at every moment.
 
 mod pending;
 mod statistics;
@@ -27,7 +27,7 @@ use crate::support::shop::{SHARD, Shop};
 const STATUSES: [OrderStatus; 5] =
     [OrderStatus::Pending, OrderStatus::Delayed, OrderStatus::PartiallyDelivered, OrderStatus::Delivered, OrderStatus::Cancelled];
 
-/// As it is, and as with more of everything than is found in the usual way.
+/// Returns the default thresholds, and thresholds that every list exceeds, which select the other ways of finding pages.
 fn ways() -> [Thresholds; 2] {
     [Thresholds::default(), Thresholds { uncounted: -1, merged_groups: 0, pending: 0, skipped: -1_000_000 }]
 }
@@ -36,7 +36,7 @@ impl Shop {
     /// Counts everything in the log.
     async fn count(&self) {
         let projector = self.projector();
-        // The first step makes the checkpoint.
+        // The first step creates the checkpoint.
         _ = projector.count(SHARD).await.unwrap();
         while matches!(projector.count(SHARD).await.unwrap(), Step::Counted { .. }) {}
     }
@@ -46,7 +46,7 @@ impl Shop {
         futures::future::join_all((0..count).map(|_| self.place(order.clone()))).await;
     }
 
-    /// All orders of the account that are to be listed, the newest first.
+    /// Returns all orders that the list must contain, newest first.
     async fn expected(&self, filter: &OrderFilter) -> Vec<i64> {
         let mut all = orders::after(&mut self.pool().acquire().await.unwrap(), SHARD, 0, i64::MAX).await.unwrap();
         all.retain(|order: &Order| {
@@ -78,7 +78,7 @@ impl Shop {
         }
     }
 
-    /// Walks over all pages of deliveries, and one more, in each way.
+    /// Walks over all pages of deliveries, and one more, with each of these thresholds.
     async fn walk_deliveries(&self, filter: &DeliveryFilter, size: i64, ways: &[Thresholds]) {
         let expected: Vec<i64> = sqlx::query_scalar(
             "SELECT d.id FROM deliveries d JOIN delivery_state s ON s.delivery_id = d.id
@@ -118,7 +118,7 @@ impl Shop {
             OrderFilter { account_id: Some(99_999), ..all.clone() },
             OrderFilter { product_id: Some(99_999), ..all.clone() },
         ];
-        // As operators ask, of all accounts.
+        // Over all accounts, as operators query.
         let of_all = OrderFilter { account_id: None, ..all.clone() };
         let dated_of_all = OrderFilter { account_id: None, ..dated.clone() };
         for base in [all, dated, of_all, dated_of_all] {
@@ -162,11 +162,11 @@ async fn pages_of_orders_hold_each_order_once_and_totals_are_true() {
     let placed = shop.expected(&OrderFilter { account_id: Some(customer.account_id), ..OrderFilter::default() }).await;
     let time = async |id| shop.find(id).await.created_at;
     let between = (time(placed[500]).await, time(placed[120]).await + TimeDelta::milliseconds(1));
-    // Nothing is counted yet: the totals come of the log's tail alone.
+    // Nothing is counted yet, so the totals come from the tail of the log alone.
     shop.walk_all(products, between).await;
     shop.count().await;
     shop.walk_all(products, between).await;
-    // Some change before they are counted, some afterwards, some twice.
+    // Some orders change before they are counted, some afterwards, some twice.
     for (n, id) in placed.iter().enumerate().filter(|(n, _)| n % 9 == 0) {
         match n % 4 {
             0 => shop.cancel(*id).await,
@@ -298,9 +298,9 @@ async fn pages_of_deliveries_hold_each_delivery_once_and_totals_are_true() {
     shop.sound().await;
 }
 
-/// What stood in the worker's record before it had event types is told its own.
+/// Worker records from before event types were recorded get the event type of their delivery.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_migration_tells_each_state_its_event_type() {
+async fn a_migration_fills_in_the_event_type_of_each_state() {
     let shop = Shop::open().await;
     let both = [WebhookEventType::OrderCreated, WebhookEventType::OrderCancelled];
     shop.webhook_for(shop.customer.account_id, "https://example.com/hook", &both).await;
@@ -320,7 +320,7 @@ async fn a_migration_tells_each_state_its_event_type() {
     assert_eq!(told, [("order.cancelled".to_owned(), 1), ("order.created".to_owned(), 4)]);
 }
 
-/// What was counted before there were counts by mark is counted by them, and moved on from there.
+/// Orders counted before counts per mark existed are counted per mark, and moved from there.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_migration_counts_orders_by_their_marks() {
     let shop = Shop::open().await;
@@ -340,12 +340,12 @@ async fn a_migration_counts_orders_by_their_marks() {
     shop.orders(shop.customer.account_id, 3).await;
     shop.count().await;
     shop.sound().await;
-    // A node that counts without them does not go on.
+    // A node of the previous release, which does not keep counts per mark, is stopped.
     let without = sqlx::raw_sql("UPDATE list_checkpoints SET position = position + 1").execute(&mut shop.admin().await).await;
     assert!(without.unwrap_err().to_string().contains("list_checkpoints_marked_check"));
 }
 
-/// More products than groups are merged, over HTTP.
+/// More products than the number of groups that are merged, over HTTP.
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_of_a_status_hold_the_orders_of_all_products() {
     let node = Node::start().await;
@@ -359,7 +359,7 @@ async fn pages_of_a_status_hold_the_orders_of_all_products() {
         let order = json!({"product_id": product_id, "denomination": 10, "quantity": 1});
         placed.push(node.client(&client, "POST", "/orders", order).await.data(201)["id"].clone());
     }
-    // One is of another status.
+    // One order has another status.
     let cancelled = placed.remove(20);
     node.client(&client, "POST", &format!("/orders/{cancelled}/cancel"), Value::Null).await.data(200);
     placed.reverse();
@@ -389,27 +389,27 @@ async fn a_wrong_count_or_mark_is_found_and_derived_again() {
         (
             "UPDATE order_counts SET orders = orders + 1",
             Rebuild::Inline(ledger_projections::Inline::Orders),
-            "PENDING is 511, its rows say 510",
+            "PENDING is 511, but its rows yield 510",
         ),
-        ("DELETE FROM order_counts", Rebuild::All, "PENDING is none, its rows say 511"),
+        ("DELETE FROM order_counts", Rebuild::All, "PENDING is none, but its rows yield 511"),
         (
             "UPDATE order_mark_counts SET orders = orders - 3",
             Rebuild::Inline(ledger_projections::Inline::Orders),
-            "PENDING is 8, its rows say 11",
+            "PENDING is 8, but its rows yield 11",
         ),
         (
             "UPDATE order_marks SET created_at = created_at + interval '1 second'",
             Rebuild::Inline(ledger_projections::Inline::Orders),
             "position of order 500",
         ),
-        ("DELETE FROM order_mark_counts", Rebuild::All, "PENDING is none, its rows say 11"),
+        ("DELETE FROM order_mark_counts", Rebuild::All, "PENDING is none, but its rows yield 11"),
         ("UPDATE delivery_marks SET ordinal = 400", Rebuild::Deliveries, "id of delivery 400"),
         (
             "UPDATE delivery_state SET event_type = 'order.failed' WHERE delivery_id = 7",
             Rebuild::Deliveries,
             "another event type",
         ),
-        ("UPDATE delivery_counts SET deliveries = 3", Rebuild::Deliveries, "is 3, its rows say 510"),
+        ("UPDATE delivery_counts SET deliveries = 3", Rebuild::Deliveries, "is 3, but its rows yield 510"),
     ] {
         shop.tamper_with(tampering).await;
         let report = verify(&shop.options, |_| {}).await.unwrap();

@@ -1,4 +1,4 @@
-//! Pages of a backlog: what is pending lies anywhere among what was delivered.
+//! Pages of a backlog: pending deliveries may lie anywhere among the delivered ones.
 
 use ledger_events::webhook::WebhookEventType;
 use ledger_projections::deliveries::DeliveryFilter;
@@ -6,8 +6,8 @@ use ledger_projections::listing::pages::Thresholds;
 
 use crate::support::shop::Shop;
 
-/// One webhook's deliveries come before all of the other one's. What of them is pending is found whether the newest are
-/// looked at first or not.
+/// All deliveries of one webhook come before those of the other one. Pending ones are found whether the newest are
+/// examined first or not.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backlog_is_found_wherever_it_lies() {
     let shop = Shop::open().await;
@@ -37,12 +37,12 @@ async fn a_backlog_is_found_wherever_it_lies() {
     for pending in [
         // All of one webhook, before all of the other one.
         format!("webhook_id = {old}"),
-        // The oldest of one, of which far more were delivered since.
+        // The oldest of a webhook that has had far more delivered since.
         format!("delivery_id < (SELECT min(delivery_id) + 20 FROM delivery_state WHERE webhook_id = {busy})"),
         // The newest, all of them or some.
         "delivery_id > (SELECT max(delivery_id) - 90 FROM delivery_state)".to_owned(),
         "delivery_id % 3 = 0".to_owned(),
-        // One old, so that the page of the newest ends in it.
+        // One old delivery, so that the page of the newest ends at it.
         "delivery_id > (SELECT max(delivery_id) - 4 FROM delivery_state) OR delivery_id = (SELECT min(delivery_id) FROM delivery_state)".to_owned(),
     ] {
         shop.tamper_with(&format!(

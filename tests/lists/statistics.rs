@@ -1,4 +1,4 @@
-//! What deliveries are counted by their states and age: what a plain count of the rows says.
+//! Statistics of deliveries by state and age, compared with a plain count of the rows.
 
 use ledger_database::PgPool;
 use ledger_events::webhook::WebhookEventType;
@@ -9,7 +9,7 @@ use sqlx::AssertSqlSafe;
 use crate::support::shop::{SHARD, Shop};
 use crate::support::wait::until_true;
 
-/// The rows, one by one.
+/// Counts the rows one by one.
 async fn counted(shop: &Shop) -> Statistics {
     let counts: (i64, i64, i64, i64, i64, i64, i64) = sqlx::query_as(
         "SELECT count(*), count(*) FILTER (WHERE status = 'pending'), count(*) FILTER (WHERE status = 'delivered'),
@@ -27,7 +27,7 @@ async fn counted(shop: &Shop) -> Statistics {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn statistics_are_what_a_plain_count_says() {
+async fn statistics_equal_a_plain_count() {
     let shop = Shop::open().await;
     let account = shop.customer.account_id;
     let other = shop.account("Other").await.0;
@@ -48,14 +48,15 @@ async fn statistics_are_what_a_plain_count_says() {
     .await;
     let marks: i64 = sqlx::query_scalar("SELECT count(*) FROM delivery_marks").fetch_one(shop.pool()).await.unwrap();
     assert_eq!(marks, 3, "every 500th of 1,600 deliveries");
-    // Of tests, whose ids are drawn before: a few, none, the rows at the marks, and a long stretch.
+    // Turn deliveries into tests, whose ids are assigned earlier: a few, none, the rows at the marks, and a long
+    // stretch.
     let by_ordinal =
         "FROM (SELECT id, row_number() OVER (PARTITION BY account_id ORDER BY id) AS n FROM deliveries) AS o WHERE o.id = d.id";
     for tests in ["n % 97 = 0", "false", "n % 500 < 2", "n BETWEEN 480 AND 1100", "true"] {
         shop.tamper_with(&format!("UPDATE deliveries d SET order_id = CASE WHEN {tests} THEN 0 ELSE 1 END {by_ordinal}")).await;
         let mut seen = vec![];
         for older in [0, 1, 499, 500, 501, 777, 1000, 1001, 1599, 1600] {
-            // The oldest ones are old; and of the tests every third is what it is not by its id.
+            // Make the oldest rows old, and give every third test a time that does not follow its id.
             let age = format!(
                 "UPDATE deliveries d SET created_at = now()
                     - CASE WHEN (n <= {older}) <> (d.order_id = 0 AND n % 3 = 0) THEN interval '25 hours' ELSE interval '23 hours' END {by_ordinal}"
@@ -70,7 +71,7 @@ async fn statistics_are_what_a_plain_count_says() {
     assert_eq!(deliveries::statistics(shop.pool(), SHARD, 99_999, &[]).await.unwrap().total_count, 0);
 }
 
-/// However many are delivered, few of their rows are read.
+/// However many deliveries there are, few of their rows are read.
 #[tokio::test(flavor = "multi_thread")]
 async fn statistics_read_few_of_many_rows() {
     let shop = Shop::open().await;
@@ -85,7 +86,7 @@ async fn statistics_read_few_of_many_rows() {
          INSERT INTO delivery_state (shard_id, delivery_id, webhook_id, event_type, status, delivered_at, attempt_count, next_attempt_at)
             SELECT shard_id, id, webhook_id, event_type, 'delivered', now(), 1, now() FROM deliveries WHERE id > 1000"
     );
-    // What a connection has read is known once it has ended.
+    // A connection's row counts become visible once it has ended.
     let looking = connect(&shop, "looking").await;
     let seeding = connect(&shop, "seeding").await;
     sqlx::raw_sql(AssertSqlSafe(many)).execute(&seeding).await.unwrap();
@@ -109,7 +110,7 @@ async fn statistics_read_few_of_many_rows() {
     assert!((1..5_000).contains(&rows), "{rows} rows are read");
 }
 
-/// One connection of a superuser, who is shown the names of others.
+/// Opens one connection as superuser, who may see the names of other sessions.
 async fn connect(shop: &Shop, name: &str) -> PgPool {
     PgPool::patient(shop.options.clone().application_name(name), 1)
 }

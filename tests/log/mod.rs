@@ -1,4 +1,4 @@
-//! The log itself: append-only, gapless, in commit order, and never held up for long.
+//! The log itself: append-only, gapless, in commit order, and never blocked for long.
 
 use nix::sys::signal::Signal;
 use rewards_ledger::ledger::{Command, check_schema, connect, reader};
@@ -90,7 +90,7 @@ async fn a_log_that_could_be_changed_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_service_cannot_say_which_migrations_are_applied() {
+async fn the_service_cannot_change_the_list_of_applied_migrations() {
     let shop = Shop::open().await;
     let mut admin = shop.admin().await;
     let read = "SET ROLE ledger_runtime; SELECT version FROM _sqlx_migrations";
@@ -116,7 +116,7 @@ async fn a_frozen_node_gives_the_head_up() {
     let client = other.client("1000.00").await;
     let order = json!({"product_id": other.product(0).await, "denomination": 10, "quantity": 1});
 
-    // An account is made with the head locked; its row waits for this.
+    // Creating an account locks the head, and its row then waits for this lock.
     let mut admin = options.connect().await.unwrap();
     let mut lock = admin.begin().await.unwrap();
     sqlx::query("LOCK TABLE accounts IN EXCLUSIVE MODE").execute(&mut *lock).await.unwrap();
@@ -130,16 +130,16 @@ async fn a_frozen_node_gives_the_head_up() {
         )
         .await;
         let held = sqlx::query("SELECT FROM log_head FOR UPDATE NOWAIT").execute(&pool).await.unwrap_err();
-        assert_eq!(held.into_database_error().unwrap().code().as_deref(), Some("55P03"), "it is the head that it holds");
+        assert_eq!(held.into_database_error().unwrap().code().as_deref(), Some("55P03"), "the node holds the lock of the head");
         frozen.signal(Signal::SIGSTOP);
         lock.rollback().await.unwrap();
-        // Else the order would be refused: it waits for the head no longer than the frozen node may hold it.
+        // The order waits for the head only as long as a frozen node may hold it. After that it would be refused.
         let (status, placed) = other.call(&client, "POST", "/orders", None, &order).await.unwrap();
         assert_eq!(status, 201, "{placed}");
         frozen.signal(Signal::SIGCONT);
     });
 
-    // Whatever the thawed node answers is so, and it goes on.
+    // Whatever the node answers after it resumes is true, and the node continues.
     let (status, answer) = answer.unwrap();
     let made: i64 = sqlx::query_scalar("SELECT count(*) FROM events WHERE type = 'AccountCreated' AND data->>'name' = 'Frozen'")
         .fetch_one(&pool)
@@ -158,7 +158,7 @@ async fn a_frozen_node_gives_the_head_up() {
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
 }
 
-/// `serve` looks at the log before it works on it, and says what it found.
+/// `serve` checks the log before it starts to work, and reports what it finds.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_does_not_start_on_a_log_that_could_be_changed() {
     let database = postgres::database().await;
@@ -192,7 +192,7 @@ async fn a_node_does_not_start_on_a_log_that_could_be_changed() {
             Some(&*format!("error: the log is not append-only: {problem}; refusing to work on it")),
             "{said}"
         );
-        // One that runs says so as well, and why.
+        // A running node reports the problem and its reason as well.
         let ready = reqwest::get(format!("{}/readyz", node.url())).await.unwrap();
         assert_eq!(ready.status(), 503);
         let why = ready.text().await.unwrap();
@@ -224,11 +224,11 @@ async fn many_commands_share_few_transactions() {
 }
 
 #[tokio::test]
-async fn a_few_streams_are_read_without_all_the_others() {
+async fn reading_a_few_streams_does_not_read_the_others() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let mut admin = node.admin().await;
-    // Statistics from before the orders: there seem to be next to none.
+    // Statistics from before the orders, so that the planner expects almost no events.
     sqlx::raw_sql("ANALYZE events").execute(&mut admin).await.unwrap();
     let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
     let id = node.client(&setup.client, "POST", "/orders", order).await.data(201)["id"].as_i64().unwrap();
@@ -244,7 +244,7 @@ async fn a_few_streams_are_read_without_all_the_others() {
     let mut conn = connect::projector(&node.options).acquire().await.unwrap();
     let read = "SELECT pg_stat_force_next_flush(), idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'events_stream_version_key'";
     let read = async |conn: &mut ledger_database::PgConnection| -> i64 {
-        // What is pending is counted when a statement has ended.
+        // Pending statistics are counted when the statement has ended.
         sqlx::raw_sql("SELECT pg_stat_force_next_flush()").execute(&mut *conn).await.unwrap();
         sqlx::query(read).fetch_one(conn).await.unwrap().get(1)
     };

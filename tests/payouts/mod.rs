@@ -1,4 +1,4 @@
-//! Payouts in the ledger: two nodes at once, and the money whatever happens.
+//! Payouts in the ledger: commands from two nodes at once, with exact balances in every case.
 
 use futures::future::join_all;
 use ledger_events::payout::PayoutStatus;
@@ -18,8 +18,8 @@ fn status(answer: Result<Answer, WriteError>) -> Result<PayoutStatus, Rejection>
     }
 }
 
-/// The balance, and the sums of debits and refunds of payouts, of what is paid or pending, and of
-/// what failed or was cancelled.
+/// Returns the balance and four sums: payout debits, payout refunds, paid and pending payouts, failed and cancelled
+/// payouts.
 async fn money(shop: &Shop) -> [Money; 5] {
     let sums: (rust_decimal::Decimal, rust_decimal::Decimal, rust_decimal::Decimal, rust_decimal::Decimal, rust_decimal::Decimal) =
         sqlx::query_as(
@@ -37,7 +37,7 @@ async fn money(shop: &Shop) -> [Money; 5] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_nodes_that_cancel_and_settle_at_once_exactly_one_wins() {
+async fn a_concurrent_cancel_and_settle_on_two_nodes_have_exactly_one_winner() {
     let shop = Shop::open().await;
     let other = open(&shop.options).await;
     let to = shop.beneficiary().await;
@@ -50,7 +50,7 @@ async fn of_two_nodes_that_cancel_and_settle_at_once_exactly_one_wins() {
             _ => PayoutOutcome::Failed { reason: None },
         };
         let settle = Command::SettlePayout { payout_id, outcome };
-        // Each is sometimes the one that is submitted first.
+        // Each command is submitted first in some rounds.
         let (cancelled, settled) = match round % 4 {
             0 | 1 => tokio::join!(shop.ledger.execute(SHARD, cancel, origin()), other.execute(SHARD, settle, origin())),
             _ => {
@@ -74,11 +74,11 @@ async fn of_two_nodes_that_cancel_and_settle_at_once_exactly_one_wins() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_wallet_is_not_overdrawn_from_many_sides() {
+async fn concurrent_payouts_do_not_overdraw_the_wallet() {
     let shop = Shop::open().await;
     let other = open(&shop.options).await;
     let to = shop.beneficiary().await;
-    // Enough for 10 of 60, on two nodes, among payouts that come back.
+    // Enough money for 10 of 60 payouts, requested at two nodes while other payouts are refunded.
     let requests = join_all((0..60).map(|n| {
         let node = if n % 2 == 0 { &shop.ledger } else { &other };
         node.execute(SHARD, Command::RequestPayout(shop.payout_of(to, "100000.00")), origin())
@@ -101,7 +101,7 @@ async fn the_wallet_is_not_overdrawn_from_many_sides() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_reference_is_one_payout_on_two_nodes() {
+async fn one_reference_makes_one_payout_on_two_nodes() {
     let shop = Shop::open().await;
     let other = open(&shop.options).await;
     let to = shop.beneficiary().await;
@@ -124,7 +124,7 @@ async fn one_reference_is_one_payout_on_two_nodes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_one_batch_holds_sees_what_came_before_in_it() {
+async fn a_command_sees_the_earlier_commands_of_its_batch() {
     let shop = Shop::open().await;
     let to = shop.beneficiary().await;
     let (account_id, payout_id) = (shop.customer.account_id, shop.payout(to, "5.00").await);
@@ -149,7 +149,7 @@ async fn what_one_batch_holds_sees_what_came_before_in_it() {
         Ok(()),
         Ok(()),
         refused("the payout is no longer pending"),
-        Ok(()), // the same outcome again
+        Ok(()), // a repetition of the same outcome
         Ok(()),
         refused("beneficiary_id is unknown"),
         refused("not found"),

@@ -1,4 +1,5 @@
-//! One account's walk: over its own events, found whatever rows are missing, at the price of the period.
+//! Reconciliation of one account. It walks over the account's own events, finds them even if rows are missing, and
+//! costs only as much as the period.
 
 use std::sync::Mutex;
 
@@ -14,9 +15,9 @@ use crate::support::history::revealed;
 use crate::support::node::Node;
 use crate::support::shop::{SHARD, Shop};
 
-/// Rows that are missing are named, and what the log has is found all the same: nothing else is accused.
+/// Missing rows are reported. The log's events are found anyway, and nothing sound is reported as wrong.
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_that_are_missing_accuse_nothing_that_is_sound() {
+async fn missing_rows_do_not_make_sound_data_look_wrong() {
     let node = Node::start().await;
     let (first, second) = (node.setup().await, node.setup().await);
     let order = |product_id: i64| json!({"product_id": product_id, "denomination": 10, "quantity": 2});
@@ -33,7 +34,7 @@ async fn rows_that_are_missing_accuse_nothing_that_is_sound() {
         let report = node.operator("GET", &path, Value::Null).await.data(200);
         let found: Vec<&Value> = report["differences"].as_array().unwrap().iter().map(|difference| &difference["kind"]).collect();
         assert_eq!(found, kinds, "{deed} {report:#}");
-        // Opened, funded; ordered, debited, cancelled, refunded.
+        // Account events: opened and funded. Order events: placed, debited, cancelled and refunded.
         assert_eq!((&report["checked"], &report["checked_events"]), (&json!("MOVEMENTS"), &json!(6)), "{deed}");
     }
 }
@@ -68,8 +69,8 @@ async fn an_accounts_events_are_found_in_any_stretch_of_the_log() {
     }
 }
 
-/// However far one account's events are from each other, no statement reads more than a short stretch of the log, and none
-/// of the command's is too long for it.
+/// However far apart the account's events are, no statement reads more than a short stretch of the log. None of the
+/// command's statements exceeds its timeout.
 #[tokio::test]
 async fn one_account_is_walked_in_short_stretches_of_a_long_log() {
     let shop = Shop::open().await;
@@ -92,9 +93,9 @@ async fn one_account_is_walked_in_short_stretches_of_a_long_log() {
     assert_eq!((report.checked_events, report.differences.found), (2 + 2 * 2, 0), "{:#?}", report.differences.differences);
 }
 
-/// A short period of an account with a long history is not worth looking through all of that.
+/// For a short period of an account with a long history, walking over the whole history is not worthwhile.
 #[tokio::test]
-async fn an_account_with_more_orders_than_may_be_looked_through_has_its_totals_compared() {
+async fn an_account_with_too_many_orders_to_walk_has_its_totals_compared() {
     let shop = Shop::open().await;
     let account = shop.customer.account_id;
     shop.orders(account, 3).await;

@@ -1,4 +1,4 @@
-//! Statements of several bank accounts: what is the same line, and what only looks so.
+//! Statements of several bank accounts: lines that are duplicates, and lines that only look like it.
 
 use rewards_ledger::reconciliation::statements::{Source, read};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ const ONE: &str = "<Acct><Id><IBAN>DE89 3704 0044 0532 0130 00</IBAN></Id></Acct
 const OTHER: &str = "<Acct><Id><Othr><Id>0532013001</Id></Othr></Id></Acct>";
 
 impl Bank {
-    /// A booking that says nothing but day and amount.
+    /// Builds a booking that states only its day and amount.
     fn entry(&self, amount: &str) -> String {
         let today = &self.today;
         format!(
@@ -49,7 +49,8 @@ async fn the_same_line_of_two_accounts_is_two_lines_and_of_one_account_a_duplica
         let matched = bank.show(&id, "").await;
         assert_eq!(statuses(&matched), expected, "{matched:#}");
     }
-    // A statement that names no account has not the one of the statement before it: it may be any.
+    // A statement without an account does not inherit the account of the statement before it. It may belong to any
+    // account.
     let unnamed = bank.camt(&(statement(ONE, &eight) + &statement("", &bank.entry("9.00")))).await;
     assert_eq!(statuses(&bank.show(&unnamed, "").await), ["DUPLICATE", "UNMATCHED"]);
     let nine = bank.camt(&statement(OTHER, &bank.entry("9.00"))).await;
@@ -57,7 +58,7 @@ async fn the_same_line_of_two_accounts_is_two_lines_and_of_one_account_a_duplica
 }
 
 #[tokio::test]
-async fn a_line_whose_account_is_not_known_is_on_one_account_alone() {
+async fn a_line_of_an_unknown_account_belongs_to_only_one_account() {
     let bank = Bank::open().await;
     let text = format!("date,amount,currency,reference,iban\n{},7.00,EUR,,de01\n", bank.today);
     let import = async |query: &str| bank.import("text/csv", query, text.clone()).await;
@@ -71,31 +72,35 @@ async fn a_line_whose_account_is_not_known_is_on_one_account_alone() {
         found.extend(statuses(&bank.show(id, "").await));
     }
     assert_eq!(found, ["UNMATCHED", "DUPLICATE", "UNMATCHED"]);
-    assert_eq!(import("account_column=iban").await.data(200)["id"], ids[1], "the same, however it is said");
+    assert_eq!(
+        import("account_column=iban").await.data(200)["id"],
+        ids[1],
+        "the account is the same from a parameter or a column"
+    );
     import("account_column=missing").await.refused(400, "E_VALIDATION_FAILURE");
     let long = import(&format!("account={}", "1".repeat(101))).await.refused(400, "E_VALIDATION_FAILURE");
     assert_eq!(long["messages"], json!({"account": ["must be 1 to 100 characters long"]}));
 }
 
 #[tokio::test]
-async fn each_line_repeats_one_and_no_two_of_a_statement_the_same() {
+async fn each_line_duplicates_at_most_one_earlier_line() {
     let bank = Bank::open().await;
     let (seven, eight) = (bank.entry("7.00"), bank.entry("8.00"));
-    // Two bookings of which nobody knows the accounts, and then both are known.
+    // First two bookings of unknown accounts, then both with their accounts.
     let unnamed = bank.camt(&statement("", &(seven.clone() + &seven))).await;
     let named = bank.camt(&(statement(ONE, &seven) + &statement(OTHER, &seven))).await;
     assert_eq!(statuses(&bank.show(&unnamed, "").await), ["UNMATCHED", "UNMATCHED"]);
     assert_eq!(statuses(&bank.show(&named, "").await), ["DUPLICATE", "DUPLICATE"]);
-    // One booking that is known, and then two: the one without an account is another one.
+    // First one booking with its account, then two. The one without an account is a different booking.
     bank.camt(&statement(ONE, &eight)).await;
     let two = bank.camt(&(statement("", &eight) + &statement(ONE, &eight))).await;
     assert_eq!(statuses(&bank.show(&two, "").await), ["UNMATCHED", "DUPLICATE"]);
-    // And the other way round: what is known stays so when it is repeated without an account.
+    // In the opposite order, a known booking stays known when it is repeated without an account.
     let again = bank.camt(&statement("", &(eight.clone() + &eight + &eight))).await;
     assert_eq!(statuses(&bank.show(&again, "").await), ["DUPLICATE", "DUPLICATE", "UNMATCHED"]);
 }
 
-/// A document that was imported before accounts were read is still the same document.
+/// A document that was imported by a release that did not read accounts keeps its fingerprint.
 #[tokio::test]
 async fn a_documents_fingerprint_does_not_depend_on_its_account() {
     let bank = Bank::open().await;

@@ -1,4 +1,4 @@
-//! Statements beside each other, of near and of distant days.
+//! Several statements, of nearby and of distant days.
 
 use chrono::{TimeDelta, Utc};
 use ledger_projections::statements as imported;
@@ -23,7 +23,7 @@ impl Bank {
 }
 
 #[tokio::test]
-async fn a_funding_that_a_distant_statement_has_is_neither_missing_nor_another_lines() {
+async fn a_funding_on_a_distant_statement_is_neither_missing_nor_matched_again() {
     let bank = Bank::open().await;
     let near = bank.csv_of(&format!("{},300.00,EUR,twin A\n", bank.today)).await;
     let before = bank.show(&near, "").await;
@@ -36,7 +36,7 @@ async fn a_funding_that_a_distant_statement_has_is_neither_missing_nor_another_l
     assert_eq!(statuses(&after), ["AMBIGUOUS"], "{after:#}");
     let fits: Vec<&Value> =
         after["lines"][0]["entries"].as_array().unwrap().iter().map(|entry| &entry["references"][0]).collect();
-    assert_eq!(fits, ["twin B"], "the other one of that amount");
+    assert_eq!(fits, ["twin B"], "the other funding of that amount");
     let missing = after["missing"].as_array().unwrap();
     assert!(missing.len() == 4 - 1 + 1 && missing.iter().all(|missing| missing["transaction_id"] != *twin), "{after:#}");
 
@@ -52,7 +52,7 @@ async fn two_statements_cannot_have_the_same_funding() {
     let far = bank.csv_of(&format!("{},300.00,EUR,other\n", in_days(90))).await;
     let twin = bank.show(&near, "").await["lines"][0]["entries"][0]["transaction_id"].clone();
     let accept = json!({"decision": "FUNDING", "transaction_id": twin, "reason": "r"});
-    // Both at once, which one batch may decide.
+    // Both at once, so that one batch may decide both.
     let (one, other) = tokio::join!(bank.decide(&near, 1, accept.clone()), bank.decide(&far, 1, accept.clone()));
     let ((winner, won), (loser, lost)) =
         if one.status == 200 { ((&near, one), (&far, other)) } else { ((&far, other), (&near, one)) };
@@ -63,7 +63,7 @@ async fn two_statements_cannot_have_the_same_funding() {
     bank.decide(winner, 1, accept.clone()).await.data(200);
     let payout = json!({"decision": "PAYOUT", "payout_id": bank.payout_id, "reason": "r"});
     bank.decide(loser, 1, payout.clone()).await.data(200);
-    // Any number of lines is nothing of the ledger's.
+    // Any number of lines may match nothing in the ledger.
     for statement in [winner, loser] {
         let revoke = format!("{STATEMENTS}/{statement}/lines/1/revoke");
         bank.node.operator("POST", &revoke, json!({"reason": "r"})).await.data(200);
@@ -75,7 +75,7 @@ async fn two_statements_cannot_have_the_same_funding() {
 }
 
 #[tokio::test]
-async fn a_reversal_names_the_statement_of_the_line_that_it_takes_back() {
+async fn a_reversal_names_the_statement_of_the_reversed_line() {
     let bank = Bank::open().await;
     let document = |direction: &str, more: &str| {
         let today = &bank.today;
@@ -95,14 +95,14 @@ async fn a_reversal_names_the_statement_of_the_line_that_it_takes_back() {
     }
 }
 
-/// Memory holds lines of near days alone, and never more than a limit.
+/// Only lines of nearby days are kept in memory, and never more than a limit.
 #[tokio::test]
 async fn lines_of_distant_days_are_left_out_and_too_many_are_refused() {
     let bank = Bank::open().await;
     let lines =
         |day: &str, from: i64, count: i64| (from..from + count).map(|n| format!("{day},1.00,EUR,line {n}\n")).collect::<String>();
     let own = bank.csv_of(&lines(&bank.today, 0, 2)).await;
-    // Ten days are twice five.
+    // The range of ten days is twice the tolerance of five.
     bank.csv_of(&[lines(&bank.today, 2, 3), lines(&in_days(10), 5, 3), lines(&in_days(11), 8, 50)].concat()).await;
     let pool = bank.node.ledger.pool();
     let statement = imported::find(pool, SHARD, own.as_i64().unwrap()).await.unwrap().unwrap();
@@ -112,5 +112,5 @@ async fn lines_of_distant_days_are_left_out_and_too_many_are_refused() {
     };
     assert_eq!(with(5, 2 + 3 + 3).await.unwrap().lines.len(), 2);
     assert!(matches!(with(5, 2 + 3 + 2).await, Err(StatementError::TooManyLines(7))));
-    assert_eq!(with(0, 2 + 3).await.unwrap().lines.len(), 2, "with fewer days there are fewer");
+    assert_eq!(with(0, 2 + 3).await.unwrap().lines.len(), 2, "fewer days give fewer lines");
 }

@@ -1,4 +1,4 @@
-//! Known faults, each found and named with the positions involved.
+//! Known faults, each of which is reported with the positions involved.
 
 use rewards_ledger::audit::{Difference, verify};
 use rewards_ledger::ledger::reader;
@@ -16,7 +16,7 @@ async fn a_clean_history_adds_up() {
     let output = reconcile(&shop, &[]).await;
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
     assert!(text(&output).ends_with("everything adds up\n"), "{}", text(&output));
-    // A person reads columns, right-aligned, and under them the figures.
+    // The human-readable form has right-aligned columns, with the figures below them.
     let (whole, _) = report(&shop, &[]).await;
     let said = text(&output);
     let lines: Vec<&str> = said.lines().collect();
@@ -29,7 +29,7 @@ async fn a_clean_history_adds_up() {
         assert_eq!(whole["currencies"][0][name], figures[at], "{column}: {said}");
     }
     assert!(lines[head].len() == lines[head + 1].len() && said.contains(whole["days"][0]["day"].as_str().unwrap()), "{said}");
-    // The totals alone, too, and wherever the daily totals stand.
+    // The totals alone, wherever the checkpoint of the daily totals is.
     let set_back = "UPDATE projection_checkpoints SET position = 0 WHERE projection = 'daily_totals'; DELETE FROM daily_totals";
     sqlx::raw_sql(set_back).execute(&mut shop.admin().await).await.unwrap();
     let (without, is_content) = report(&shop, &["--totals-only"]).await;
@@ -39,12 +39,12 @@ async fn a_clean_history_adds_up() {
         (&without["currencies"], &without["wallets"], &without["days"])
     );
     assert_eq!((&whole["checked"], &without["checked"]), (&json!("MOVEMENTS"), &json!("TOTALS")));
-    // Who did not look does not say that all is well.
+    // A command that did not check orders must not claim that they are correct.
     let said = text(&reconcile(&shop, &["--totals-only"]).await);
-    assert!(said.ends_with("the totals add up; orders, payouts and movements were not looked at\n"), "{said}");
+    assert!(said.ends_with("the totals add up; orders, payouts and movements were not checked\n"), "{said}");
 }
 
-/// A script tells a difference from a database that is away.
+/// A script can tell a difference from an unavailable database by the exit status.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_outcome_has_its_status() {
     let shop = Shop::open().await;
@@ -57,10 +57,10 @@ async fn each_outcome_has_its_status() {
         (&["--from", "2026-02-01", "--to", "2026-01-01"], "--to must not be before --from"),
         (&["--from=-5000-01-01"], "in the years 1 to 9999"),
         (&["--to", "+12000-01-01"], "in the years 1 to 9999"),
-        (&["--from", "2026-01-01", "statement", "list"], "--from is not for `reconcile statement`"),
-        (&["--format", "csv", "statement", "show", "3"], "--format is not for `reconcile statement`"),
-        (&["--totals-only", "statement", "show", "3"], "--totals-only is not for `reconcile statement`"),
-        (&["--quorum", "1"], "--quorum is 1, and --witness names 0"),
+        (&["--from", "2026-01-01", "statement", "list"], "--from cannot be used with `reconcile statement`"),
+        (&["--format", "csv", "statement", "show", "3"], "--format cannot be used with `reconcile statement`"),
+        (&["--totals-only", "statement", "show", "3"], "--totals-only cannot be used with `reconcile statement`"),
+        (&["--quorum", "1"], "--quorum is 1, but --witness gives 0"),
     ];
     for (arguments, problem) in wrong {
         let (code, lines, said) = status(arguments).await;
@@ -69,7 +69,7 @@ async fn each_outcome_has_its_status() {
     assert_eq!(status(&[]).await.0, Some(0));
     let (code, lines, said) = status(&["--account", "999"]).await;
     assert!((code, lines) == (Some(3), 1) && said.contains("there is no account 999"), "{code:?} {said}");
-    // Nobody listens there.
+    // Nothing listens at this address.
     for away in
         [&["--database-url", "postgres://nobody@127.0.0.1:1/none"][..], &["statement", "--url", "http://127.0.0.1:1", "list"]]
     {
@@ -81,13 +81,15 @@ async fn each_outcome_has_its_status() {
     let help = status(&["--help"]).await.2;
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        help.contains("0 if nothing differs, 1 if something does, 2 for a wrong command line, 3 if it could not be compared"),
+        help.contains(
+            "0 if nothing differs, 1 if something differs, 2 if the command line is wrong, 3 if the comparison could not run"
+        ),
         "{help}"
     );
 }
 
-/// What is done to the database, past its triggers; the kind of the difference; a part of what is
-/// said; and the positions involved, as SQL finds them before the deed.
+/// A change to the database that bypasses its triggers. The other fields are the kind of the difference, a part of
+/// the message, and the positions involved, which SQL finds before the change.
 struct Fault {
     deed: &'static str,
     kind: &'static str,
@@ -150,13 +152,13 @@ const FAULTS: &[Fault] = &[
         positions: "SELECT position + 1 FROM events WHERE type = 'WalletDebited' AND data->>'order_id' = '1'",
     },
     Fault {
-        // The refund of an order once more in the log, word for word.
+        // Append the refund of an order to the log once more, unchanged.
         deed: "INSERT INTO events SELECT shard_id, (SELECT max(position) + 1 FROM events), gen_random_uuid(), stream_type, stream_id,
                 (SELECT max(version) + 1 FROM events WHERE stream_type = 'wallet' AND stream_id = e.stream_id), type, schema_version, data,
                 metadata, (SELECT max(recorded_at) FROM events) FROM events e WHERE type = 'WalletRefunded' AND data->>'order_id' = '2';
              UPDATE log_head SET position = position + 1",
         kind: "ORDER_REFUND",
-        problem: "for order 2, which was not cancelled right before",
+        problem: "for order 2, which was not cancelled by the preceding event",
         positions: "SELECT position FROM events WHERE type = 'OrderPlaced' AND stream_id = 2
             UNION SELECT position FROM events WHERE type = 'WalletDebited' AND data->>'order_id' = '2'
             UNION SELECT position FROM events WHERE type = 'OrderCancelled' AND stream_id = 2
@@ -174,27 +176,27 @@ const FAULTS: &[Fault] = &[
         deed: r#"UPDATE events SET data = regexp_replace(data::text, '"amount":"[^"]*"', '"amount":"19.00"')::json
              WHERE type = 'OrderPlaced' AND stream_id = 1"#,
         kind: "ORDER_PRICE",
-        problem: "its amount is 19.00, its price is 20.00",
+        problem: "its amount is 19.00, but its price is 20.00",
         positions: "SELECT position FROM events WHERE type = 'OrderPlaced' AND stream_id = 1",
     },
     Fault {
         deed: "DELETE FROM events WHERE type = 'WalletDebited' AND data->>'order_id' = '1'",
         kind: "ORDER_DEBIT",
-        problem: "its payment of 20.00 does not follow",
+        problem: "its payment of 20.00 is not the next event",
         positions: ORDER_1,
     },
     Fault {
         deed: r#"UPDATE events SET data = regexp_replace(data::text, '"refunded_amount":"[^"]*"', '"refunded_amount":"0.01"')::json
              WHERE type = 'OrderCancelled' AND stream_id = 2"#,
         kind: "ORDER_REFUND",
-        problem: "its refund is 0.01, due is",
+        problem: "its refund is 0.01 instead of",
         positions: "SELECT position FROM events WHERE type IN ('OrderPlaced', 'OrderCancelled') AND stream_id = 2",
     },
     Fault {
         deed: r#"UPDATE events SET data = regexp_replace(data::text, '"refunded_amount":"[^"]*"', '"refunded_amount":"99.00"')::json
              WHERE type = 'PayoutFailed'"#,
         kind: "PAYOUT_REFUND",
-        problem: "its refund is 99.00, due is 40.00",
+        problem: "its refund is 99.00 instead of 40.00",
         positions: "SELECT position FROM events WHERE type = 'PayoutFailed'",
     },
     Fault {
@@ -267,9 +269,10 @@ async fn every_fault_is_named_with_its_positions() {
     }
 }
 
-/// A refund that was given twice by somebody who made everything else fit: what is wrong is that it was not due.
+/// An attacker duplicated a refund and made everything else consistent. The only fault is that the refund was not
+/// due.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refund_doubled_with_its_rows_is_the_one_difference() {
+async fn a_duplicate_refund_with_matching_rows_is_the_only_difference() {
     let shop = Shop::open().await;
     shop.history().await;
     shop.tamper(REFUNDED_AGAIN).await;
@@ -288,17 +291,17 @@ async fn a_refund_doubled_with_its_rows_is_the_one_difference() {
         let [found] = &report["differences"].as_array().unwrap()[..] else { panic!("{report:#}") };
         assert_eq!((&found["kind"], &found["order_id"]), (&json!("ORDER_REFUND"), &json!(2)), "{found:#}");
         assert_eq!(found["positions"], json!(positions), "{found:#}");
-        assert!(found["problem"].as_str().unwrap().contains("which was not cancelled right before"), "{found:#}");
+        assert!(found["problem"].as_str().unwrap().contains("which was not cancelled by the preceding event"), "{found:#}");
     }
-    // All that is derived from the log is as the log says, and the log breaks its rule.
+    // All derived data agrees with the log, but the log breaks its own rule.
     let found = verify(&shop.options, |_| {}).await.unwrap().differences;
     let [Difference::Rule { stream: "wallet", id, position, problem, .. }] = &found[..] else { panic!("{found:#?}") };
     assert_eq!((*id, *position), (shop.customer.wallet_id, head));
-    assert!(problem.contains("for order 2, which was not cancelled right before"), "{problem}");
+    assert!(problem.contains("for order 2, which was not cancelled by the preceding event"), "{problem}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_difference_is_a_line_and_a_row() {
+async fn a_difference_is_printed_as_a_line_and_as_a_csv_row() {
     let shop = Shop::open().await;
     shop.history().await;
     shop.tamper("UPDATE wallets SET balance = balance + 1 WHERE id = 1").await;
@@ -324,7 +327,7 @@ async fn a_difference_is_a_line_and_a_row() {
     assert_eq!((cell(report[0], "checked"), cell(report[0], "found")), ("MOVEMENTS".to_owned(), "1".to_owned()));
 }
 
-/// The report of one account: its wallet and its fault, and nothing of the other account's.
+/// The report of one account contains its wallet and its fault, and nothing of the other account.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_accounts_report_has_nothing_of_another() {
     let shop = Shop::open().await;
@@ -341,13 +344,13 @@ async fn one_accounts_report_has_nothing_of_another() {
         assert_eq!(found, [wallet], "{report:#}");
         let (total, figures) = (&report["currencies"][0], &report["wallets"][0]);
         for name in ["opening_balance", "funding", "debits", "refunds", "movements", "closing_balance"] {
-            assert_eq!(total[name], figures[name], "{name} is of this account alone: {report:#}");
+            assert_eq!(total[name], figures[name], "{name} contains only this account: {report:#}");
         }
         let moved: i64 = report["days"].as_array().unwrap().iter().map(|day| day["movements"].as_i64().unwrap()).sum();
         assert_eq!(figures["movements"], moved, "{report:#}");
     }
 
-    // A fault of each kind of row, and all of them the second account's.
+    // A fault of each kind of row, all of them in the second account.
     shop.tamper(&format!(
         "UPDATE wallets SET balance = balance + 1 WHERE id = {others_wallet};
          UPDATE daily_totals SET order_debits = order_debits + 1 WHERE wallet_id = {others_wallet};
@@ -367,7 +370,7 @@ async fn one_accounts_report_has_nothing_of_another() {
     }
     assert!(found.iter().all(|difference| difference["wallet_id"] != wallet), "{report:#}");
 
-    // The other way round.
+    // The other way round: a fault in the first account.
     shop.tamper(&format!("UPDATE wallets SET balance = balance + 1 WHERE id = {wallet}")).await;
     let (report, _) = of(account).await;
     let found: Vec<_> = report["differences"]
@@ -379,7 +382,7 @@ async fn one_accounts_report_has_nothing_of_another() {
     assert_eq!(found, [("WALLET_BALANCE", Some(wallet))], "{report:#}");
 }
 
-/// A person at the shell gets every difference, however many there are.
+/// The shell command prints every difference, however many there are.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_command_lists_every_difference() {
     let shop = Shop::open().await;

@@ -1,4 +1,4 @@
-//! Reconciliation: totals, what does not add up, and banks' statements.
+//! Reconciliation: totals, differences, and bank statements.
 
 mod account;
 mod accounts;
@@ -30,7 +30,7 @@ async fn reconcile_on(options: &PgConnectOptions, arguments: &[&str]) -> Output 
     run(&mut command).await
 }
 
-/// The cells of one column, of a report's records of one kind.
+/// Returns the cells of one column, for the records of one kind.
 fn cells(csv: &str, record: &str, name: &str) -> Vec<String> {
     let mut csv = csv::Reader::from_reader(csv.as_bytes());
     let at = csv.headers().unwrap().iter().position(|column| column == name).unwrap_or_else(|| panic!("no column {name}"));
@@ -42,7 +42,7 @@ fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// The report as JSON, and whether the command was content.
+/// Returns the report as JSON, and true if the command exited with success.
 async fn report(shop: &Shop, arguments: &[&str]) -> (Value, bool) {
     let output = reconcile(shop, &[&["--json"], arguments].concat()).await;
     let report = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output)));

@@ -1,4 +1,4 @@
-//! A report is read over two connections: they see one and the same moment.
+//! A report is read over two connections, which see the same snapshot.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use crate::support::node::Node;
 use crate::support::shop::{SHARD, Shop};
 use crate::support::wait::until;
 
-/// What is written meanwhile is in all of a report or in none of it.
+/// A concurrent write is completely in a report or not at all.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_report_adds_up_while_others_write() {
     let shop = Arc::new(Shop::open().await);
@@ -40,10 +40,11 @@ async fn a_report_adds_up_while_others_write() {
     }
     stop.store(true, Ordering::Relaxed);
     assert!(writer.await.unwrap() > 0);
-    assert!(positions.is_sorted() && positions[0] < positions[49], "others did write: {positions:?}");
+    assert!(positions.is_sorted() && positions[0] < positions[49], "others wrote in the meantime: {positions:?}");
 }
 
-/// The tree follows the log a moment later: the command waits for it, and where it does not come says what there is.
+/// The tree lags behind the log for a moment. The command waits for a covering checkpoint, and reports the newest one
+/// if none comes.
 #[tokio::test(flavor = "multi_thread")]
 async fn figures_wait_for_a_checkpoint_that_covers_them() {
     let node = Node::start().await;
@@ -66,8 +67,8 @@ async fn figures_wait_for_a_checkpoint_that_covers_them() {
     let anybody = Quorum::default();
     let (waited, _) = tokio::join!(await_checkpoints(pool, &mut waiting, &anybody), tree.grow());
     waited.unwrap();
-    // On a busy machine it may have waited for as long as it does.
-    until("it covers them", async || {
+    // On a busy machine one wait may time out, so it is repeated.
+    until("the checkpoint covers the figures", async || {
         await_checkpoints(pool, &mut waiting, &anybody).await.unwrap();
         size(&waiting) == Some(head)
     })
@@ -77,11 +78,11 @@ async fn figures_wait_for_a_checkpoint_that_covers_them() {
         covering.contains(&format!("position {head} of {head}, under the log's checkpoint of {head} events, ")),
         "{covering}"
     );
-    // What nobody has cosigned is not there for who asks for a quorum.
+    // With a quorum, only cosigned checkpoints count.
     let witness = crate::support::tree::witness(1).to_string();
     let refused = reconcile_on(&node.options, &["--quorum", "1", "--witness", &witness]).await;
     assert!(
-        refused.status.code() == Some(3) && text(&refused).contains("has been cosigned by 1 witnesses"),
+        refused.status.code() == Some(3) && text(&refused).contains("has the cosignatures of 1 witnesses"),
         "{}",
         text(&refused)
     );

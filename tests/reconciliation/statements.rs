@@ -1,4 +1,4 @@
-//! Banks' statements: imported once, matched, decided about, honoured later.
+//! Bank statements: imported once, matched, decided by people, and respected in later imports.
 
 use chrono::Utc;
 use rewards_ledger::access::Role;
@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::node::{Answer, Node, Setup};
 
-/// A node with fundings of 1000.00 (by its set-up), 200.00 and 300.00 (twice), and two payouts, one
-/// of them paid.
+/// A node with fundings of 1000.00 (from its set-up), 200.00 and 300.00 (twice), and two payouts, one of them paid.
 pub struct Bank {
     pub node: Node,
     setup: Setup,
@@ -101,7 +100,7 @@ async fn a_csv_is_imported_once_and_its_lines_are_matched() {
     let csv = bank.node.send(bank.node.by_operator("GET", &path).header("Accept", "text/csv")).await;
     assert_eq!((csv.status, csv.text.lines().count()), (200, 1 + 6 + 2), "{}", csv.text);
 
-    // What people wrote is sealed, and in no event.
+    // Text from people is sealed and appears in no event.
     let readable: bool = sqlx::query_scalar(
         "SELECT EXISTS (SELECT FROM events WHERE data::text LIKE '%ller%' OR data::text LIKE '%BANK FEE%')
             OR EXISTS (SELECT FROM vault.statement_lines WHERE position('BANK FEE'::bytea IN sealed) > 0)",
@@ -112,9 +111,9 @@ async fn a_csv_is_imported_once_and_its_lines_are_matched() {
     assert!(!readable);
 }
 
-/// A file that is written with decimal commas is no other one with a hundred times the money.
+/// An amount with a decimal comma must not be read as a hundred times the money.
 #[tokio::test]
-async fn amounts_that_are_written_the_other_way_are_refused() {
+async fn amounts_with_a_decimal_comma_are_refused() {
     let bank = Bank::open().await;
     let head = bank.node.head().await;
     let csv = |amount: &str| format!("date;amount;currency;reference\n{};{amount};EUR;A\n", Utc::now().date_naive());
@@ -139,7 +138,7 @@ async fn amounts_that_are_written_the_other_way_are_refused() {
 }
 
 #[tokio::test]
-async fn a_decision_is_an_event_and_is_honoured_until_it_is_revoked() {
+async fn a_decision_is_an_event_and_applies_until_it_is_revoked() {
     let bank = Bank::open().await;
     let imported = bank.import("text/csv", "", bank.csv()).await.data(201);
     let id = &imported["id"];
@@ -150,14 +149,14 @@ async fn a_decision_is_an_event_and_is_honoured_until_it_is_revoked() {
     assert_eq!(decided["decided_count"], 1);
     let head = bank.node.head().await;
     bank.decide(id, 3, accept.clone()).await.data(200);
-    assert_eq!(bank.node.head().await, head, "the same again is no event");
+    assert_eq!(bank.node.head().await, head, "repeating the decision appends no event");
     bank.decide(id, 6, json!({"decision": "IGNORED", "reason": "a fee"})).await.data(200);
 
     let after = bank.show(id, "").await;
     assert_eq!(statuses(&after), ["MATCHED", "MATCHED", "MATCHED", "UNMATCHED", "MATCHED", "IGNORED"]);
     assert_eq!((&after["lines"][2]["is_decided"], &after["lines"][2]["entries"][0]["transaction_id"]), (&json!(true), &twin));
     assert_eq!(after["missing"].as_array().unwrap().len(), 1, "{after:#}");
-    // A later import of the file again, too.
+    // The decision also applies to a later import of the same file.
     assert_eq!(bank.import("text/csv", "", bank.csv()).await.data(200)["id"], *id);
     assert_eq!(bank.show(id, "").await["lines"], after["lines"]);
 
@@ -223,7 +222,7 @@ async fn camt_053_is_read_with_batches_reversals_and_overlapping_files() {
     let matched = bank.show(&first["id"], "").await;
     assert_eq!(statuses(&matched), ["MATCHED", "MATCHED", "REVERSED", "REVERSED"], "{matched:#}");
     assert_eq!((&matched["lines"][2]["reversed_line"], &matched["lines"][2]["reversed_statement_id"]), (&json!(4), &first["id"]));
-    // The next file repeats the batch: its lines count once.
+    // The next file repeats the batch, whose lines count only once.
     let second = bank.import("text/xml", "", document(&[&batch, &payout])).await.data(201);
     let matched = bank.show(&second["id"], "").await;
     assert_eq!(statuses(&matched), ["DUPLICATE", "DUPLICATE", "MATCHED"], "{matched:#}");
@@ -233,7 +232,7 @@ async fn camt_053_is_read_with_batches_reversals_and_overlapping_files() {
 }
 
 #[tokio::test]
-async fn what_is_hostile_or_wrong_is_refused_and_stores_nothing() {
+async fn hostile_or_invalid_files_are_refused_and_stored_nowhere() {
     let bank = Bank::open().await;
     let head = bank.node.head().await;
     let bomb = r#"<!DOCTYPE a [<!ENTITY x "xxxxxxxxxx"><!ENTITY y "&x;&x;&x;&x;">]><Document>&y;</Document>"#;
@@ -244,7 +243,11 @@ async fn what_is_hostile_or_wrong_is_refused_and_stores_nothing() {
         ("application/xml", "<Document>".to_owned(), "not well-formed"),
         ("application/xml", "<Document/>".to_owned(), "not a camt.053 document"),
         ("text/csv", "a,b\n1,2\n".to_owned(), "has no column \"date\""),
-        ("text/csv", "date,amount,currency,reference\n2026-01-31,x,EUR,a\n".to_owned(), "row 1 has an amount that is none"),
+        (
+            "text/csv",
+            "date,amount,currency,reference\n2026-01-31,x,EUR,a\n".to_owned(),
+            "row 1 has an amount that is not written like",
+        ),
         ("text/csv", "date,amount,currency,reference\n".to_owned(), "no booked lines"),
     ] {
         let refused = bank.import(content_type, "", body).await.refused(400, "E_VALIDATION_FAILURE");
@@ -257,7 +260,7 @@ async fn what_is_hostile_or_wrong_is_refused_and_stores_nothing() {
     let lines: i64 =
         sqlx::query_scalar("SELECT count(*) FROM vault.statement_lines").fetch_one(bank.node.ledger.pool()).await.unwrap();
     assert_eq!(lines, 0);
-    // The tolerance is checked, and so is who asks.
+    // The tolerance is validated, and the caller's role is checked.
     let imported = bank.import("text/csv", "", bank.csv()).await.data(201);
     let path = format!("{STATEMENTS}/{}", imported["id"]);
     for (query, field) in [("days=61", "days"), ("amount=x", "amount"), ("amount=-1.00", "amount"), ("limit=1001", "limit")] {
@@ -271,7 +274,7 @@ async fn what_is_hostile_or_wrong_is_refused_and_stores_nothing() {
     bank.node.operator_with(&auditor, "POST", &format!("{path}/lines/1/decide"), decide).await.refused(403, "E_FORBIDDEN");
 }
 
-/// The shell's way: import, look, decide, look again; the status says whether anything is left.
+/// The workflow in the shell: import, show, decide, show again. The exit status says whether anything is left.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_shell_imports_shows_and_decides() {
     use crate::support::program::{OPERATOR_TOKEN, Program, run};

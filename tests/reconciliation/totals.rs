@@ -1,4 +1,4 @@
-//! Totals of periods, as the projection and the movements have them.
+//! Totals of periods, from the projection and from the movements.
 
 use std::collections::BTreeMap;
 
@@ -25,8 +25,8 @@ fn decimal(value: &Value) -> Decimal {
     value.as_str().unwrap_or_else(|| panic!("{value}")).parse().unwrap()
 }
 
-/// Puts every event and what is derived from it on days of its own, two hours apart; what an order or
-/// payout pays has its time, as in life.
+/// Moves every event and its derived rows to days of their own, two hours apart. The movement that an order or payout
+/// makes has the time of its order or payout, as in reality.
 pub async fn spread(shop: &Shop) {
     let shift = "recorded_at = date_trunc('milliseconds', '2026-03-01T01:00:00Z'::timestamptz
         + (position - CASE WHEN type IN ('WalletDebited', 'WalletRefunded') THEN 1 ELSE 0 END) * interval '2 hours')";
@@ -40,7 +40,7 @@ pub async fn spread(shop: &Shop) {
     shop.tamper(&sql).await;
 }
 
-/// What a period's totals are, by the movements alone.
+/// Computes a period's totals from the movements alone.
 async fn expected(shop: &Shop, from: Option<DateTime<Utc>>, to: Option<DateTime<Utc>>) -> Vec<(i64, [Decimal; 6])> {
     sqlx::query_as::<_, (i64, Decimal, Decimal, Decimal, Decimal, Decimal, Decimal)>(
         "SELECT w.id,
@@ -69,8 +69,8 @@ fn figures(report: &Value) -> Vec<(i64, [Decimal; 6])> {
     report["wallets"].as_array().unwrap().iter().map(wallet).collect()
 }
 
-/// Any period, wherever the projection stands: what the movements say, and days and currencies that
-/// are the wallets' sums.
+/// For any period and any checkpoint of the projection, the totals equal the movements. Days and currencies add up to
+/// the wallets' sums.
 #[tokio::test(flavor = "multi_thread")]
 async fn totals_are_exact_for_any_period_and_checkpoint() {
     let shop = Shop::open().await;
@@ -84,14 +84,15 @@ async fn totals_are_exact_for_any_period_and_checkpoint() {
     let beginning: DateTime<Utc> = "2026-03-01T00:00:00Z".parse().unwrap();
     let days = head * 2 / 24 + 2;
     let at = |hours: i64| beginning + TimeDelta::hours(hours);
-    // The row of the day on which a wallet is opened is of the period, in the afternoon, and the wallet is not yet.
+    // In the afternoon, the row of the day on which a wallet is opened belongs to the period, but the wallet does not
+    // yet.
     let opened: Option<DateTime<Utc>> = sqlx::query_scalar(
         "SELECT max(created_at) FROM wallets WHERE extract(hour FROM created_at AT TIME ZONE 'UTC') BETWEEN 14 AND 21",
     )
     .fetch_one(shop.pool())
     .await
     .unwrap();
-    let opened = opened.expect("four that are opened six hours apart");
+    let opened = opened.expect("four wallets are opened six hours apart");
     let periods = [
         (None, None),
         (None, Some(opened - TimeDelta::hours(1))),
@@ -147,7 +148,7 @@ async fn totals_are_exact_for_any_period_and_checkpoint() {
 }
 
 #[tokio::test]
-async fn the_api_answers_as_json_and_csv_and_is_tied_to_the_log() {
+async fn the_api_returns_json_and_csv_that_name_a_log_position() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 2});
@@ -168,7 +169,11 @@ async fn the_api_answers_as_json_and_csv_and_is_tied_to_the_log() {
         SELECT 1, position + n, 'test', sha256('root'), 'note' FROM log_head, generate_series(-1, 1) AS n";
     sqlx::raw_sql(signed).execute(&mut sqlx::ConnectOptions::connect(&node.options).await.unwrap()).await.unwrap();
     let tied = node.operator("GET", "/reconciliation", Value::Null).await.data(200)["as_of"][0]["log_checkpoint"].clone();
-    assert_eq!((&tied["size"], &tied["note"]), (&json!(node.head().await), &json!("note")), "the first that covers the position");
+    assert_eq!(
+        (&tied["size"], &tied["note"]),
+        (&json!(node.head().await), &json!("note")),
+        "the first checkpoint that covers the position"
+    );
     let none =
         node.operator("GET", "/reconciliation?from=2000-01-01T00:00:00Z&to=2001-01-01T00:00:00Z", Value::Null).await.data(200);
     assert_eq!((&none["wallets"], &none["as_of"][0]["position"]), (&json!([]), &json!(0)));
@@ -189,7 +194,7 @@ async fn the_api_answers_as_json_and_csv_and_is_tied_to_the_log() {
     assert!(wrong.refused(400, "E_VALIDATION_FAILURE")["messages"]["to"].is_array());
 }
 
-/// By the API, too, a report of one account has nothing of another.
+/// Over the API as well, the report of one account contains nothing of another.
 #[tokio::test]
 async fn the_api_reports_one_account_alone() {
     let node = Node::start().await;
@@ -215,8 +220,7 @@ async fn the_api_reports_one_account_alone() {
     }
 }
 
-/// What a list of figures says, by how its rows are called: funding, debits, refunds, adjustments, and
-/// how many movements.
+/// Figures of a list by the names of its rows: funding, debits, refunds and adjustments, and the number of movements.
 type Moved = BTreeMap<String, ([Decimal; 4], i64)>;
 
 fn moved(report: &Value, list: &str, names: &[&str]) -> Moved {
@@ -228,7 +232,7 @@ fn moved(report: &Value, list: &str, names: &[&str]) -> Moved {
     report[list].as_array().unwrap().iter().map(row).collect()
 }
 
-/// The same by nothing but the movements, grouped by an expression over them.
+/// Computes these figures from the movements alone, grouped by an expression over them.
 async fn grouped(shop: &Shop, by: &str) -> Moved {
     let sql = format!(
         "SELECT {by},
@@ -244,14 +248,14 @@ async fn grouped(shop: &Shop, by: &str) -> Moved {
     rows.into_iter().map(|(name, a, b, c, d, count)| (name, ([a, b, c, d], count))).collect()
 }
 
-/// A wallet in another currency, with movements of its own on days of its own.
+/// Opens a wallet in another currency, with movements on days of its own.
 async fn dollars(shop: &Shop) {
     let open = Command::OpenWallet { account_id: shop.customer.account_id, currency: "USD".parse().unwrap() };
     let Answer::Wallet(wallet) = shop.run(open).await else { panic!("no wallet") };
     for (n, amount) in ["100.10", "0.01", "3.33"].into_iter().enumerate() {
         let (amount, reference) = (ledger::money(amount), format!("dollars {n}"));
         shop.run(Command::FundWallet { account_id: None, wallet_id: wallet.id, amount, reference, note: None }).await;
-        shop.orders(shop.customer.account_id, 4).await; // some hours go by
+        shop.orders(shop.customer.account_id, 4).await; // some hours pass
         let direction = if n == 1 { Direction::Credit } else { Direction::Debit };
         let reason = Private::new("rounding");
         shop.run(Command::AdjustWallet { wallet_id: wallet.id, direction, amount: ledger::money("0.07"), reason }).await;
@@ -260,13 +264,13 @@ async fn dollars(shop: &Shop) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn days_and_currencies_are_the_movements_grouped() {
+async fn totals_by_day_and_currency_equal_the_grouped_movements() {
     let shop = Shop::open().await;
     shop.history().await;
     dollars(&shop).await;
     spread(&shop).await;
     let projector = shop.projector();
-    // All of it by the movements, and all of it by the days' rows.
+    // First all figures come from the movements, then all from the daily rows.
     for is_projected in [false, true] {
         while is_projected && matches!(projector.total(SHARD).await.unwrap(), Step::Applied { .. }) {}
         let (report, is_content) = report(&shop, &[]).await;
@@ -276,12 +280,12 @@ async fn days_and_currencies_are_the_movements_grouped() {
         assert_eq!(moved(&report, "currencies", &["currency"]), currencies, "{is_projected}");
         let days = grouped(&shop, "to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') || ' ' || currency").await;
         let of = |currency: &str| days.keys().filter(|name| name.ends_with(currency)).count();
-        assert!(of("EUR") > 2 && of("USD") > 2, "both on several days: {days:?}");
+        assert!(of("EUR") > 2 && of("USD") > 2, "both currencies have several days: {days:?}");
         assert_eq!(moved(&report, "days", &["day", "currency"]), days, "{is_projected}");
     }
 }
 
-/// Two projectors at once, one event after the other: every movement counts once.
+/// Two projectors run at once, one event at a time, and every movement counts once.
 #[tokio::test(flavor = "multi_thread")]
 async fn totals_are_kept_exactly_once() {
     let shop = Shop::open().await;
@@ -304,10 +308,10 @@ async fn totals_are_kept_exactly_once() {
     assert_eq!((debits, movements, closing), (money("50.00"), 6, money("999950.00")));
 }
 
-/// What the figures are tied to is a signed head of the tree over the log: who has the key and the events
-/// can check it.
+/// The figures name a signed head of the tree over the log, so that anyone with the key and the events can verify
+/// them.
 #[tokio::test(flavor = "multi_thread")]
-async fn figures_are_tied_to_a_head_that_the_log_has_signed() {
+async fn figures_name_a_tree_head_that_the_log_has_signed() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 2});
@@ -328,7 +332,7 @@ async fn figures_are_tied_to_a_head_that_the_log_has_signed() {
     };
     let first = tied().await;
     assert_eq!((checked(&first).await, &first["position"]), (node.head().await, &json!(node.head().await)));
-    // Before the tree has what is new it is the newest; then the first that covers it.
+    // While the tree lacks the new events, the newest checkpoint is named, later the first one that covers them.
     node.client(&setup.client, "POST", "/orders", order).await.data(201);
     let between = tied().await;
     assert!(checked(&between).await < between["position"].as_i64().unwrap(), "{between}");
@@ -343,7 +347,7 @@ async fn figures_are_tied_to_a_head_that_the_log_has_signed() {
     assert_eq!(checked(&before).await, covered);
 }
 
-/// One account's movements are looked at one by one however long the log is, and the answer says so.
+/// The movements of one account are checked individually however long the log is, and the response says so.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_account_is_checked_in_full_in_a_long_log() {
     let node = Node::start().await;
@@ -358,13 +362,13 @@ async fn one_account_is_checked_in_full_in_a_long_log() {
     let of = |setup: &Setup| format!("?account_id={}", setup.client.account_id);
     let all = report(String::new()).await;
     assert_eq!((&all["checked"], &all["checked_events"], &all["found"]), (&json!("TOTALS"), &json!(0), &json!(0)));
-    // Opened, funded; ordered, debited, cancelled, refunded.
+    // Account events: opened and funded. Order events: placed, debited, cancelled and refunded.
     let own = report(of(&first)).await;
     assert_eq!((&own["checked"], &own["checked_events"], &own["found"]), (&json!("MOVEMENTS"), &json!(6), &json!(0)), "{own:#}");
     let theirs = report(of(&second)).await;
     assert_eq!((&theirs["checked"], &theirs["checked_events"]), (&json!("MOVEMENTS"), &json!(4 + 20_001)), "{theirs:#}");
 
-    // A fault that no total shows is found in the one account, and a row that no event made.
+    // A fault in the one account that no total shows, and a row without an event, are found.
     let deed = format!(
         "UPDATE wallet_transactions SET reference = 'another' WHERE wallet_id = {} AND category = 'FUNDING'",
         first.wallet_id
@@ -378,9 +382,9 @@ async fn one_account_is_checked_in_full_in_a_long_log() {
     assert_eq!((cells("REPORT", "checked_events"), cells("REPORT", "wallets_left_out")), (vec!["6".into()], vec!["0".into()]));
 }
 
-/// However many wallets there are, the API answers what they add up to, and says how many it does not list.
+/// However many wallets there are, the API returns their sums and the number of wallets that it does not list.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_wallets_the_api_lists_the_first_and_adds_up_all() {
+async fn with_many_wallets_the_api_lists_the_first_and_sums_all() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let first = 1_000_000;
@@ -401,7 +405,7 @@ async fn of_many_wallets_the_api_lists_the_first_and_adds_up_all() {
         assert_eq!(listed, expected);
         assert_eq!(report["currencies"][0]["wallets"], more + 1);
     }
-    // One that is not listed counts, and what is wrong with it is told.
+    // A wallet that is not listed still counts, and its faults are reported.
     let last = first + 10_000;
     let moved = format!(
         "UPDATE wallets SET balance = 7 WHERE id = {last};

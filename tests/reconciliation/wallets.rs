@@ -1,4 +1,4 @@
-//! Wallets whose rows are not what their movements say, in periods in which nothing of them moved.
+//! Wallets whose rows contradict their movements, in periods in which they did not move.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use ledger_events::{AccountId, WalletId};
@@ -11,7 +11,7 @@ use super::report;
 use super::totals::spread;
 use crate::support::shop::{SHARD, Shop};
 
-/// Puts the daily totals back to where they stood at a position.
+/// Moves the daily totals back to their state at a position.
 async fn projected_up_to(shop: &Shop, position: i64) {
     let head = reader::head(shop.pool(), SHARD).await.unwrap();
     let set_back = "DELETE FROM daily_totals; UPDATE projection_checkpoints SET position = 0 WHERE projection = 'daily_totals'";
@@ -23,13 +23,13 @@ async fn projected_up_to(shop: &Shop, position: i64) {
     run(end(head)).await;
 }
 
-/// A wallet that has moved, and then does not for days, while others do.
+/// A wallet that moved, and then does not move for days while others do.
 struct Quiet {
     wallet: WalletId,
     account: AccountId,
-    /// In those days.
+    /// A time within those days.
     time: DateTime<Utc>,
-    /// An account without a wallet.
+    /// Id of an account without a wallet.
     other: AccountId,
 }
 
@@ -52,9 +52,10 @@ fn of_wallet(report: &Value, wallet: WalletId) -> Vec<&str> {
     differences.iter().filter(|found| found["wallet_id"] == wallet).map(|found| found["kind"].as_str().unwrap()).collect()
 }
 
-/// Whatever is wrong with its row, a wallet is named and its money counts: in any period, wherever the daily totals stand.
+/// Whatever is wrong with its row, the wallet is reported and its money counts, for any period and any checkpoint of
+/// the daily totals.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_quiet_wallet_whose_row_is_wrong_is_named_and_counts() {
+async fn an_idle_wallet_with_a_wrong_row_is_reported_and_counted() {
     for (deed, kind) in [
         ("DELETE FROM wallets WHERE id = {wallet}", "WALLET_MISSING"),
         ("UPDATE wallets SET created_at = '2999-01-01' WHERE id = {wallet}", "WALLET_DIFFERS"),
@@ -66,7 +67,8 @@ async fn a_quiet_wallet_whose_row_is_wrong_is_named_and_counts() {
         let head = reader::head(shop.pool(), SHARD).await.unwrap();
         let time = |hours: i64| (time + TimeDelta::hours(hours)).to_rfc3339_opts(SecondsFormat::Millis, true);
         let account = account.to_string();
-        // Days on which it does not move, in whole and in part; an afternoon; up to the end; and with all that it moved.
+        // Whole and partial days without a movement, an afternoon, a period up to the end, and one with all
+        // movements.
         let periods = [
             vec!["--from".to_owned(), time(0), "--to".to_owned(), time(30)],
             vec!["--from".to_owned(), time(13), "--to".to_owned(), time(15)],
@@ -110,7 +112,7 @@ async fn a_quiet_wallet_whose_row_is_wrong_is_named_and_counts() {
                 }
             }
         }
-        // The account that the row names has none of its money, and is told.
+        // The account that the row wrongly names gets none of the money, and its report names the difference.
         if deed.contains("account_id") {
             let (report, _) = report(&shop, &["--account", &other.to_string()]).await;
             assert_eq!(of_wallet(&report, wallet), [kind], "{report:#}");
@@ -119,7 +121,8 @@ async fn a_quiet_wallet_whose_row_is_wrong_is_named_and_counts() {
     }
 }
 
-/// A wallet that is opened after a period is not in it, on the same day or later, with or without a row: nothing had moved.
+/// A wallet opened after a period is not part of it, because it had not moved. It does not matter whether it was
+/// opened on the same day or later, with or without a row.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wallet_that_is_opened_later_is_not_in_a_period() {
     let shop = Shop::open().await;
@@ -149,7 +152,7 @@ async fn a_wallet_that_is_opened_later_is_not_in_a_period() {
     }
 }
 
-/// The totals of a period, without running the command for each.
+/// Computes the totals of a period directly, without running the command each time.
 async fn totals(shop: &Shop, from: &str, to: &str) -> (rewards_ledger::reconciliation::Report, bool) {
     use rewards_ledger::reconciliation::{Period, report};
     let time = |text: &str| Some(text.parse::<DateTime<Utc>>().unwrap());

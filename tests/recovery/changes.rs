@@ -1,4 +1,5 @@
-//! A webhook that changes while much is due to it: what a node has claimed ahead does not go the old way.
+//! A webhook that changes while many deliveries are due to it. Deliveries that a node has claimed ahead use the new
+//! settings.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use crate::support::node::Node;
 use crate::support::shop::{DEADLINE, receiver, worker};
 use crate::support::wait::{until, until_true};
 
-/// What is sent at once, and a quarter of what is claimed ahead.
+/// Deliveries sent at once. Four times as many may be claimed ahead.
 const AT_ONCE: usize = 8;
 
 #[derive(Clone, Copy, Debug)]
@@ -25,20 +26,21 @@ enum Change {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_claimed_ahead_goes_where_and_as_it_should_by_then() {
+async fn deliveries_claimed_ahead_use_the_settings_of_the_time_of_sending() {
     for change in [Change::Url, Change::Secret, Change::Token, Change::Link, Change::SwitchedOff] {
         let node = Node::start().await;
         let setup = node.setup().await;
         let client = &setup.client;
         let owner = node.user(client.account_id, "owner").await;
         let credential = node.credential(client.account_id).await.credential_id;
-        // Where each went, and with which secret.
+        // The path and token of each arrival.
         let arrivals: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
         let kept = arrivals.clone();
         let (receiver, _arrived) = receiver(move |r| {
             let mut arrivals = kept.lock().unwrap();
             arrivals.push((r.path.clone(), r.token().unwrap().to_owned()));
-            // Until as much is claimed ahead as may be; then what waits has to wait.
+            // Answer fast until the worker has claimed ahead as much as it may, then slowly, so that the claimed
+            // deliveries have to wait.
             if arrivals.len() <= 48 { Answer::Status(200) } else { Answer::Delayed(Duration::from_millis(500), 200) }
         })
         .await;
@@ -52,13 +54,13 @@ async fn what_is_claimed_ahead_goes_where_and_as_it_should_by_then() {
         node.project().await;
         let mut worker = worker(&node.options, &receiver, DEADLINE);
         worker.made = node.ledger.wake().deliveries();
-        // By itself it looks when all of that has long been sent.
+        // The worker's own polling interval ends long after all deliveries are sent.
         worker.settings.idle = Duration::from_secs(5);
         worker.settings.max_in_flight = 2 * AT_ONCE;
         worker.settings.max_in_flight_per_webhook = AT_ONCE;
         let stop = CancellationToken::new();
         let running = tokio::spawn(worker.run(stop.clone()));
-        until("what waits has to wait", async || arrivals.lock().unwrap().len() >= 56).await;
+        until("the claimed deliveries have to wait", async || arrivals.lock().unwrap().len() >= 56).await;
         match change {
             Change::Url => {
                 let elsewhere = json!({"url": format!("{}/new", receiver.url())});
@@ -88,11 +90,14 @@ async fn what_is_claimed_ahead_goes_where_and_as_it_should_by_then() {
         running.await.unwrap();
         let arrivals = arrivals.lock().unwrap().clone();
         let old = arrivals.iter().filter(|arrival| **arrival == arrivals[0]).count();
-        // Two rounds at most until it has heard of it; three times as many were claimed ahead.
-        assert!(old < before + 3 * AT_ONCE, "{change:?}: {old} went the old way, {before} before it changed");
+        // At most two rounds are sent before the worker hears of the change. Three times as many were claimed ahead.
+        assert!(
+            old < before + 3 * AT_ONCE,
+            "{change:?}: {old} deliveries used the old settings, {before} of them before the change"
+        );
         let expected = if matches!(change, Change::SwitchedOff) { old } else { 96 };
         assert_eq!(arrivals.len(), expected, "{change:?}");
-        // And the attempts say which went how.
+        // The attempts record which URL and secret each one used.
         let counts = "SELECT count(*) FROM delivery_attempts GROUP BY url_hash, secret_hash ORDER BY min(started_at)";
         let counts: Vec<i64> = sqlx::query_scalar(counts).fetch_all(node.ledger.pool()).await.unwrap();
         let mut shown = vec![old, arrivals.len() - old];

@@ -1,4 +1,4 @@
-//! The figure that says whether every event has its delivery.
+//! The health figure: does every event have its deliveries?
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::support::shop::SHARD;
 use crate::support::wait::{until, until_true};
 
 #[tokio::test]
-async fn it_is_computed_from_the_log_and_follows_it() {
+async fn the_figure_is_computed_from_the_log_and_follows_it() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let client = &setup.client;
@@ -30,7 +30,7 @@ async fn it_is_computed_from_the_log_and_follows_it() {
         (watch.expected(), watch.missing())
     };
     assert_eq!(figure().await, (0, 0));
-    order(&node, &setup).await; // nobody hears it
+    order(&node, &setup).await; // no webhook is subscribed
     let (first, _) = webhook(&node, client, "https://example.com/one", &["order.created", "order.cancelled"]).await;
     webhook(&node, client, "https://example.com/two", &["order.created"]).await;
     let id = order(&node, &setup).await;
@@ -41,9 +41,9 @@ async fn it_is_computed_from_the_log_and_follows_it() {
     switch(&node, client, first, false).await;
     order(&node, &setup).await;
     node.project().await;
-    assert_eq!(figure().await, (4, 0), "who was subscribed at the event's position");
+    assert_eq!(figure().await, (4, 0), "the subscriptions at the event's position count");
 
-    // One is lost, another one stuck.
+    // One delivery is lost, and another one is stuck.
     sqlx::raw_sql(
         "DELETE FROM deliveries WHERE id = (SELECT min(id) FROM deliveries);
          UPDATE delivery_state SET status = 'pending', attempt_count = 5 WHERE delivery_id = (SELECT max(delivery_id) FROM delivery_state)",
@@ -51,7 +51,7 @@ async fn it_is_computed_from_the_log_and_follows_it() {
     .execute(node.ledger.pool())
     .await
     .unwrap();
-    assert_eq!(figure().await, (4, 2), "what was there when it was looked at first");
+    assert_eq!(figure().await, (4, 2), "the events were there at the first check");
     let report = verify(&node.options, |_| {}).await.unwrap();
     assert!(!report.is_clean());
     assert_eq!((report.delivery_health.expected, report.delivery_health.missing()), (4, 2));
@@ -61,10 +61,10 @@ async fn it_is_computed_from_the_log_and_follows_it() {
         .unwrap();
     rebuild(&node.options, Rebuild::Deliveries, |_| {}).await.unwrap();
     figure().await;
-    assert_eq!(figure().await, (4, 0), "what was missing is looked for again");
+    assert_eq!(figure().await, (4, 0), "missing deliveries are checked again");
     assert_eq!(verify(&node.options, |_| {}).await.unwrap().delivery_health.missing(), 0);
 
-    // What is scheduled and cannot be sent, for there is nothing to send, is as good as lost.
+    // A scheduled delivery without a payload cannot be sent, so it counts as missing.
     let pending: i64 = sqlx::query_scalar("SELECT count(*) FROM delivery_state WHERE status = 'pending'")
         .fetch_one(node.ledger.pool())
         .await
@@ -77,7 +77,7 @@ async fn it_is_computed_from_the_log_and_follows_it() {
 }
 
 #[tokio::test]
-async fn a_projection_that_stands_still_shows() {
+async fn a_stalled_projection_is_visible() {
     let node = Node::start().await;
     let setup = node.setup().await;
     webhook(&node, &setup.client, "https://example.com/hook", &["order.created"]).await;
@@ -97,20 +97,19 @@ async fn a_projection_that_stands_still_shows() {
     order(&node, &setup).await;
     let last = node.head().await;
     order(&node, &setup).await;
-    assert_eq!(figures().await, [(1, 0); 2], "they are on their way");
+    assert_eq!(figures().await, [(1, 0); 2], "the deliveries are on their way");
     let age = "UPDATE events SET recorded_at = recorded_at - interval '61 seconds'
         WHERE position < (SELECT max(position) FROM events WHERE type = 'OrderPlaced')";
     tamper(&mut node.admin().await, age).await;
     assert_eq!(figures().await, [(2, 1); 2], "one for more than a minute");
     node.project().await;
     assert_eq!(figures().await, [(3, 0); 2]);
-    let line =
-        format!("shard 1: deliveries of the events in positions {first} to {last} are not made after a minute: 1 are missing");
+    let line = format!("shard 1: deliveries of the events in positions {first} to {last} are missing after a minute: 1 in total");
     assert_eq!(overdue, [None, Some(line), None]);
 }
 
 #[tokio::test]
-async fn more_missing_than_are_remembered_are_looked_for_again_once_some_are_there() {
+async fn missing_deliveries_beyond_the_limit_are_checked_again_once_some_exist() {
     let node = Node::start().await;
     let setup = node.setup().await;
     webhook(&node, &setup.client, "https://example.com/one", &["order.created"]).await;
@@ -129,14 +128,14 @@ async fn more_missing_than_are_remembered_are_looked_for_again_once_some_are_the
         (watch.expected(), watch.missing())
     };
     assert_eq!(figure().await, (12, 12));
-    // The first ones are there again, then all.
+    // First some of the deliveries come back, then all.
     set("status = 'failed' WHERE delivery_id < (SELECT min(delivery_id) + 5 FROM delivery_state)").await;
     assert_eq!(figure().await, (12, 7));
     set("status = 'failed'").await;
     assert_eq!(figure().await, (12, 0));
 }
 
-/// As people and programs are told.
+/// Checked in the human-readable and in the JSON output.
 #[tokio::test(flavor = "multi_thread")]
 async fn verify_fails_while_deliveries_are_overdue() {
     let database = postgres::database().await;
@@ -152,16 +151,16 @@ async fn verify_fails_while_deliveries_are_overdue() {
         (done.status.code(), String::from_utf8(done.stdout).unwrap())
     };
     let (code, told) = verified(&[]).await;
-    assert!(code == Some(0) && told.contains("everything is as the log says"), "not a minute has passed: {told}");
+    assert!(code == Some(0) && told.contains("everything matches the log"), "not a minute has passed: {told}");
 
-    // Two minutes pass: in the log, and so in all that is derived from it.
+    // Let two minutes pass in the log, and in all data derived from it.
     let options: PgConnectOptions = database.url.parse().unwrap();
     tamper(&mut options.connect().await.unwrap(), "UPDATE events SET recorded_at = recorded_at - interval '2 minutes'").await;
     for inline in Inline::ALL {
         rebuild(&options, Rebuild::Inline(inline), |_| {}).await.unwrap();
     }
     let (code, told) = verified(&[]).await;
-    assert!(code == Some(1) && told.contains("after a minute: 1 are missing") && told.contains("1 differences"), "{told}");
+    assert!(code == Some(1) && told.contains("after a minute: 1 in total") && told.contains("1 differences"), "{told}");
     let (code, told) = verified(&["--json"]).await;
     let told: Value = serde_json::from_str(&told).unwrap();
     assert_eq!(
@@ -171,14 +170,14 @@ async fn verify_fails_while_deliveries_are_overdue() {
 
     let pool = PgPool::connect(&database.url).await.unwrap();
     let projector = Program::start(&database.url, &["--roles", "projector"]).await;
-    until_true("it is made", &pool, "SELECT count(*) = 1 FROM deliveries").await;
+    until_true("the delivery is made", &pool, "SELECT count(*) = 1 FROM deliveries").await;
     let (code, told) = verified(&[]).await;
-    assert!(code == Some(0) && told.contains("everything is as the log says"), "{told}");
+    assert!(code == Some(0) && told.contains("everything matches the log"), "{told}");
     drop(projector);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_shows_it() {
+async fn a_node_exports_the_figure() {
     let database = postgres::database().await;
     let program = Program::start(&database.url, &["--roles", "api,projector,fulfilment"]).await;
     let client = program.client("100.00").await;
@@ -206,7 +205,7 @@ async fn told(node: &Node) -> String {
     node.send(node.request("GET", "/metrics")).await.text
 }
 
-/// Keeps the figure as a node does, until it is told to stop.
+/// Updates the figure as a node does, until it is told to stop.
 fn watched(node: &Node) -> (JoinHandle<()>, CancellationToken) {
     let stop = CancellationToken::new();
     let running = health::run(node.ledger.pool().clone(), vec![SHARD], node.metrics.clone(), stop.clone());
@@ -214,18 +213,18 @@ fn watched(node: &Node) -> (JoinHandle<()>, CancellationToken) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn old_pages_that_cannot_be_read_again_hide_nothing_new() {
+async fn unreadable_old_pages_hide_no_new_losses() {
     let node = Node::start().await;
     let setup = node.setup().await;
     webhook(&node, &setup.client, "https://example.com/hook", &["order.created"]).await;
     order(&node, &setup).await;
     node.project().await;
     let (running, stop) = watched(&node);
-    until("it is shown", async || told(&node).await.contains(&shown(0))).await;
+    until("the figure is shown", async || told(&node).await.contains(&shown(0))).await;
     let unreadable =
         "UPDATE events SET metadata = (metadata::jsonb || '{\"account_id\": \"x\"}')::json WHERE type = 'OrderPlaced'";
     tamper(&mut node.admin().await, unreadable).await;
-    until("what is lost is shown", async || {
+    until("the lost deliveries are shown", async || {
         order(&node, &setup).await;
         node.project().await;
         let lose = "DELETE FROM deliveries WHERE id = (SELECT max(id) FROM deliveries)";
@@ -240,7 +239,7 @@ async fn old_pages_that_cannot_be_read_again_hide_nothing_new() {
 }
 
 #[tokio::test]
-async fn a_webhook_whose_events_cannot_be_read_hides_no_others() {
+async fn a_webhook_with_unreadable_events_hides_no_other_webhook() {
     let node = Node::start().await;
     let setup = node.setup().await;
     webhook(&node, &setup.client, "https://example.com/one", &["order.created"]).await;
@@ -253,26 +252,26 @@ async fn a_webhook_whose_events_cannot_be_read_hides_no_others() {
     sqlx::raw_sql("DELETE FROM deliveries").execute(node.ledger.pool()).await.unwrap();
     let mut watch = Watch::new(node.ledger.pool().clone(), SHARD, Bounds::default());
     while watch.once().await.unwrap() {}
-    assert_eq!((watch.expected(), watch.missing()), (1, 1), "the other one's");
+    assert_eq!((watch.expected(), watch.missing()), (1, 1), "the delivery of the other webhook is missing");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_the_database_is_away_nothing_is_shown() {
+async fn without_a_database_the_figure_is_not_exported() {
     let (node, proxy) = Node::behind_a_proxy().await;
     let (running, stop) = watched(&node);
-    until("it is shown", async || told(&node).await.contains(&shown(0))).await;
+    until("the figure is shown", async || told(&node).await.contains(&shown(0))).await;
     proxy.set_away(true);
-    until("it is not known", async || !told(&node).await.contains("ledger_delivery_health_missing{")).await;
+    until("the figure is not known", async || !told(&node).await.contains("ledger_delivery_health_missing{")).await;
     assert!(!told(&node).await.contains("ledger_delivery_health_expected{"));
     proxy.set_away(false);
-    until("it is known again", async || told(&node).await.contains(&shown(0))).await;
+    until("the figure is known again", async || told(&node).await.contains(&shown(0))).await;
     stop.cancel();
     running.await.unwrap();
 }
 
-/// A clock that was set back leaves such rows behind.
+/// Such rows remain after the database's clock was set back.
 #[tokio::test]
-async fn what_is_due_or_leased_in_a_day_is_not_scheduled() {
+async fn deliveries_due_or_leased_in_a_day_do_not_count_as_scheduled() {
     let node = Node::start().await;
     let setup = node.setup().await;
     webhook(&node, &setup.client, "https://example.com/one", &["order.created"]).await;
@@ -292,7 +291,7 @@ async fn what_is_due_or_leased_in_a_day_is_not_scheduled() {
         while watch.once().await.unwrap() {}
         let report = verify(&node.options, |_| {}).await.unwrap();
         assert_eq!((watch.missing(), report.delivery_health.missing()), (missing, missing), "{set}");
-        let told = report.differences.iter().filter(|line| line.to_string().contains("due or leased far later"));
+        let told = report.differences.iter().filter(|line| line.to_string().contains("due or leased much later"));
         assert_eq!(told.count(), usize::try_from(missing).unwrap(), "{set}: {:#?}", report.differences);
     }
 }

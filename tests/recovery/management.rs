@@ -1,4 +1,4 @@
-//! Test, statistics and retry, over HTTP and with real HTTPS receivers.
+//! Test deliveries, statistics and retries, over HTTP and with real HTTPS receivers.
 
 use chrono::Utc;
 use rewards_ledger::audit::{Rebuild, rebuild};
@@ -44,7 +44,7 @@ async fn a_test_is_a_real_logged_delivery_of_the_first_type_with_sample_data() {
         let shown = detail(&node, &client, &data["delivery_id"]).await;
         assert_eq!((&shown["order_id"], &shown["status"], &shown["payload"]), (&json!(0), &json!("delivered"), &sent));
         assert_eq!((&shown["event_id"], &shown["webhook_url_id"]), (&data["event_id"], &json!(id)));
-        // Asking for a delivery changes nothing about the webhook.
+        // A test delivery changes nothing about the webhook.
         assert_eq!(node.client(&client, "GET", &format!("/webhooks/{id}"), Value::Null).await.data(200), before);
     }
     sound(&node).await;
@@ -78,7 +78,7 @@ async fn a_test_under_a_key_is_made_once_and_an_inactive_webhook_has_none() {
 }
 
 #[tokio::test]
-async fn a_delivery_that_failed_with_its_webhook_is_retried_with_the_attempts_it_has_left() {
+async fn a_delivery_failed_by_a_switched_off_webhook_is_retried_with_its_remaining_attempts() {
     let node = Node::start().await;
     let (receiver, mut arrived) = receiver(|r| Answer::Status(if r.path == "/later" { 200 } else { 500 })).await;
     let setup = node.setup().await;
@@ -109,7 +109,7 @@ async fn a_delivery_that_failed_with_its_webhook_is_retried_with_the_attempts_it
     assert_eq!((&pending["status"], &pending["attempt_count"]), (&json!("pending"), &json!(1)));
     assert_eq!(node.keyed(client, &retry, "again", &Value::Null).await.header("idempotent-replayed"), "true");
     node.client(client, "POST", &retry, Value::Null).await.refused(409, "E_DELIVERY_NOT_FAILED");
-    // It is due at once.
+    // The retry is due at once.
     assert_eq!(send(&node, &receiver).await, 1);
     let done = detail(&node, client, &delivery).await;
     assert_eq!((&done["status"], &done["attempt_count"]), (&json!("delivered"), &json!(2)));
@@ -125,7 +125,7 @@ async fn a_delivery_that_failed_with_its_webhook_is_retried_with_the_attempts_it
 }
 
 #[tokio::test]
-async fn a_delivery_without_attempts_left_or_of_somebody_else_is_not_retried() {
+async fn a_delivery_without_attempts_left_or_of_another_account_is_not_retried() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let (client, other) = (&setup.client, node.account("Other").await);
@@ -141,14 +141,14 @@ async fn a_delivery_without_attempts_left_or_of_somebody_else_is_not_retried() {
         let path = format!("/webhooks/deliveries/{id}/retry");
         node.client(client, "POST", &path, Value::Null).await.refused(404, "E_NOT_FOUND");
     }
-    // Deleted webhooks have none either.
+    // A delivery of a deleted webhook cannot be retried either.
     sqlx::raw_sql("UPDATE delivery_state SET attempt_count = 1").execute(node.ledger.pool()).await.unwrap();
     node.client(client, "DELETE", &format!("/webhooks/{id}"), Value::Null).await.data(200);
     node.client(client, "POST", &retry, Value::Null).await.refused(409, "E_WEBHOOK_INACTIVE");
 }
 
 #[tokio::test]
-async fn retries_and_switches_in_one_batch_of_the_projection_keep_their_order() {
+async fn retries_and_switches_keep_their_order_within_a_projection_batch() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let client = &setup.client;
@@ -161,13 +161,13 @@ async fn retries_and_switches_in_one_batch_of_the_projection_keep_their_order() 
     let put = async |is_active| {
         node.client(client, "PUT", &format!("/webhooks/{id}"), json!({"is_active": is_active})).await.data(200);
     };
-    // Switched on, retried, switched off: it fails again.
+    // Switched on, retried, and switched off: the delivery fails again.
     put(true).await;
     node.client(client, "POST", &retry, Value::Null).await.data(200);
     put(false).await;
     node.project().await;
     assert_eq!(detail(&node, client, &delivery).await["status"], "failed");
-    // Off and on, then retried: it is pending.
+    // Switched off and on, then retried: the delivery is pending.
     put(true).await;
     put(false).await;
     put(true).await;
@@ -178,7 +178,7 @@ async fn retries_and_switches_in_one_batch_of_the_projection_keep_their_order() 
 }
 
 #[tokio::test]
-async fn statistics_count_by_the_time_of_making() {
+async fn statistics_count_by_creation_time() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let client = &setup.client;
@@ -204,7 +204,7 @@ async fn statistics_count_by_the_time_of_making() {
     .unwrap();
     assert_eq!(stats(client).await, counts(5, 1, 2, 2, [4, 1, 2]));
 
-    // A test's id may be drawn long before: the delivery is as young as it is.
+    // A test's id may be assigned long before. The age of the delivery counts from when it was made.
     let hook = node.client(client, "GET", "/webhooks", Value::Null).await.data(200)["webhooks"][0]["id"].clone();
     node.client(client, "POST", &format!("/webhooks/{hook}/test"), Value::Null).await.data(200);
     node.project().await;
@@ -218,11 +218,11 @@ async fn statistics_count_by_the_time_of_making() {
     assert_eq!(stats(client).await, counts(6, 2, 2, 2, [5, 1, 2]));
     sqlx::raw_sql("UPDATE deliveries SET created_at = now() - interval '2 days'").execute(node.ledger.pool()).await.unwrap();
     assert_eq!(stats(client).await, counts(6, 2, 2, 2, [0, 0, 0]));
-    assert_eq!(stats(&node.account("Other").await).await, counts(0, 0, 0, 0, [0, 0, 0]), "of the caller's account alone");
+    assert_eq!(stats(&node.account("Other").await).await, counts(0, 0, 0, 0, [0, 0, 0]), "only the caller's account counts");
 }
 
 #[tokio::test]
-async fn a_linked_webhook_is_signed_with_its_credentials_secret_of_the_moment() {
+async fn a_linked_webhook_is_signed_with_its_credentials_current_secret() {
     let node = Node::start().await;
     let (receiver, mut arrived) = receiver(|r| Answer::Status(if r.path == "/later" { 200 } else { 500 })).await;
     let setup = node.setup().await;
@@ -273,7 +273,7 @@ async fn a_linked_webhook_is_signed_with_its_credentials_secret_of_the_moment() 
         hashes.windows(2).map(|pair| hash(&pair[0]) != hash(&pair[1])).collect()
     };
     assert_eq!(changed(|(_, _, url, _)| url), [false, false, true, false], "with the URL");
-    assert_eq!(changed(|(_, _, _, secret)| secret), [true, false, false, false], "with the rotation");
+    assert_eq!(changed(|(_, _, _, secret)| secret), [true, false, false, false], "the secret changes with the rotation");
     let list = node.client(client, "GET", "/webhooks/deliveries?status=delivered", Value::Null).await;
     assert_eq!(list.header("x-total-count"), "2");
     sound(&node).await;
@@ -289,7 +289,7 @@ async fn a_deleted_webhooks_pending_deliveries_fail_and_its_history_stays() {
     let (id, _) = webhook(&node, client, &format!("{}/good", receiver.url()), &["order.created"]).await;
     let (other, _) = webhook(&node, client, "https://example.com/hook", &["order.cancelled"]).await;
     let path = format!("/webhooks/{id}");
-    // One is delivered, one was tried once, one was not yet, and one is not even projected.
+    // One delivery is delivered, one was attempted once, one not yet, and one is not even projected.
     order(&node, &setup).await;
     node.project().await;
     assert_eq!(send(&node, &receiver).await, 1);
@@ -333,7 +333,7 @@ async fn a_deleted_webhooks_pending_deliveries_fail_and_its_history_stays() {
 }
 
 #[tokio::test]
-async fn who_is_told_of_an_event_is_what_the_log_says_at_its_position() {
+async fn the_log_at_an_events_position_decides_which_webhooks_receive_it() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let client = &setup.client;
@@ -347,7 +347,7 @@ async fn who_is_told_of_an_event_is_what_the_log_says_at_its_position() {
     let cancel = async |order: i64| {
         node.client(client, "POST", &format!("/orders/{order}/cancel"), Value::Null).await.data(200);
     };
-    // All of it is one batch of the projection.
+    // The projection handles all of it in one batch.
     let before = order(&node, &setup).await;
     let (changes, _) = webhook(&node, client, "https://example.com/changes", &[hears]).await;
     let (stays, _) = webhook(&node, client, "https://example.com/stays", &[hears]).await;

@@ -1,4 +1,4 @@
-//! What clients and operators do about deliveries: test, count, retry, replay; and what is forgotten.
+//! Management of deliveries by clients and operators: tests, statistics, retries, replays, and retention.
 
 mod changes;
 mod health;
@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::support::node::{Client, Node, Setup};
 use crate::support::shop::{DEADLINE, worker};
 
-/// A webhook that hears these types; its id and token.
+/// Registers a webhook for these event types. Returns its id and token.
 async fn webhook(node: &Node, client: &Client, url: &str, events: &[&str]) -> (i64, String) {
     let body = json!({"name": "hook", "url": url, "events": events});
     let made = node.client(client, "POST", "/webhooks", body).await.json();
@@ -38,7 +38,7 @@ async fn send(node: &Node, receiver: &Receiver) -> usize {
     worker(&node.options, receiver, DEADLINE).once().await.unwrap().claimed
 }
 
-/// As if so much time had passed that every pending delivery is due.
+/// Moves due times back, so that every pending delivery is due.
 async fn be_due(node: &Node) {
     sqlx::raw_sql("UPDATE delivery_state SET next_attempt_at = now()").execute(node.ledger.pool()).await.unwrap();
 }

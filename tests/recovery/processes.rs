@@ -1,4 +1,4 @@
-//! Replays by the program: as its command asks for them, and through its death.
+//! Replays by the program: through its command, and across its death.
 
 use std::collections::HashSet;
 
@@ -66,10 +66,10 @@ async fn the_command_replays_since_a_time_or_a_position_and_shows_how_far_it_is(
     .fetch_all(&pool)
     .await
     .unwrap();
-    assert_eq!(times, [1, 3, 3, 3], "each a delivery of its own");
+    assert_eq!(times, [1, 3, 3, 3], "each replay makes a separate delivery");
 }
 
-/// As if there had been so many other events.
+/// Number of other events to simulate.
 const OTHERS: i64 = 1_200_000;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -91,7 +91,7 @@ async fn the_command_counts_over_a_long_log_and_starts_without_counting() {
          UPDATE log_head SET position = position + {OTHERS}"
     );
     tamper(&mut admin, &later).await;
-    // One request goes over a part of it, and says where it ended.
+    // One request counts over only a part of the log, and returns where it stopped.
     let path = format!("/webhooks/{}/replays", hook["id"]);
     let part = program.operator(&path, json!({"kind": "missed", "dry_run": true})).await;
     let head: i64 = sqlx::query_scalar("SELECT position FROM log_head").fetch_one(&mut admin).await.unwrap();
@@ -139,7 +139,7 @@ async fn a_replay_survives_the_program_being_killed_and_delivers_each_event_once
         sqlx::query_as("SELECT status, deliveries FROM webhook_replays").fetch_one(&pool).await.unwrap()
     };
     for kills in 1..=3 {
-        // Early on, so that a machine that looks away for some seconds does not miss it.
+        // Early enough that a machine that stalls for some seconds does not miss it.
         until("the replay goes on", async || made().await.1 >= 4 * kills).await;
         program.signal(Signal::SIGKILL);
         assert_eq!(made().await.0, "RUNNING");
@@ -158,7 +158,7 @@ async fn a_replay_survives_the_program_being_killed_and_delivers_each_event_once
     let verified = run(program.command().arg("verify")).await;
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
 
-    // The same by the command.
+    // Now with the command.
     let replay = async |arguments: &[&str]| {
         let mut command = program.command();
         command.arg("replay").args(arguments).args(["--json", "--url", &program.url()]);
@@ -171,7 +171,7 @@ async fn a_replay_survives_the_program_being_killed_and_delivers_each_event_once
     assert_eq!(
         replay(&["start", &hook, "--from-position", "1", "--dry-run"]).await,
         json!({"found": ORDERS}),
-        "each that it was told by the first replay"
+        "each event that the first replay delivered"
     );
     let ended = replay(&["start", &hook, "--missed", "--wait"]).await;
     assert_eq!((&ended["status"], &ended["deliveries"]), (&json!("COMPLETED"), &json!(0)));

@@ -1,4 +1,4 @@
-//! Replays: what they deliver, what they count, how they end.
+//! Replays: their deliveries, their counts, and their end.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,7 +13,7 @@ use super::{be_due, order, send, sound, switch, webhook};
 use crate::support::node::{Node, Setup};
 use crate::support::shop::receiver;
 
-/// Takes a step of what is due now, and makes its deliveries.
+/// Runs the replay steps that are due now, and makes their deliveries.
 async fn step(node: &Node) -> usize {
     let replayer = Replayer { ledger: node.ledger.clone(), pool: node.ledger.pool().clone() };
     let taken = replayer.once(FIRST_SHARD).await.unwrap();
@@ -21,7 +21,7 @@ async fn step(node: &Node) -> usize {
     taken
 }
 
-/// The same a second later.
+/// Lets a second pass, then runs the steps that are due.
 async fn next_step(node: &Node) -> usize {
     let passed = "UPDATE webhook_replays SET updated_at = updated_at - interval '1 second' WHERE status = 'RUNNING'";
     sqlx::raw_sql(passed).execute(node.ledger.pool()).await.unwrap();
@@ -32,7 +32,7 @@ async fn start(node: &Node, webhook: i64, body: Value) -> Value {
     node.operator("POST", &format!("/webhooks/{webhook}/replays"), body).await.data(201)
 }
 
-/// How many events a replay would deliver.
+/// Returns the number of events that a replay would deliver.
 async fn found(node: &Node, webhook: i64, mut body: Value) -> i64 {
     body["dry_run"] = json!(true);
     let counted = node.operator("POST", &format!("/webhooks/{webhook}/replays"), body).await.data(200);
@@ -44,14 +44,14 @@ async fn shown(node: &Node, replay: &Value) -> Value {
     node.operator("GET", &format!("/replays/{}", replay["id"]), Value::Null).await.data(200)
 }
 
-/// `status`, and how many deliveries were made, are pending, delivered, failed.
+/// Returns the status of a replay, and its numbers of made, pending, delivered and failed deliveries.
 fn counts(replay: &Value) -> (&str, [i64; 4]) {
     let count = |name: &str| replay[name].as_i64().unwrap();
     let counts = [count("deliveries"), count("pending_count"), count("delivered_count"), count("failed_count")];
     (replay["status"].as_str().unwrap(), counts)
 }
 
-/// Every delivery to a webhook: its event, its replay, and its envelope's bytes.
+/// Returns every delivery to a webhook: its event, its replay, and the bytes of its envelope.
 async fn deliveries(node: &Node, webhook: i64) -> Vec<(uuid::Uuid, i64, String)> {
     sqlx::query_as(
         "SELECT d.event_id, d.replay_id, e.payload FROM deliveries d JOIN webhook_envelopes e USING (shard_id, event_id)
@@ -71,7 +71,7 @@ async fn orders(node: &Node, setup: &Setup, count: usize) {
 }
 
 #[tokio::test]
-async fn deliveries_since_a_position_are_made_anew_with_the_same_bytes() {
+async fn deliveries_since_a_position_are_repeated_with_the_same_bytes() {
     let node = Node::start().await;
     let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
     let setup = node.setup().await;
@@ -86,7 +86,7 @@ async fn deliveries_since_a_position_are_made_anew_with_the_same_bytes() {
             .await
             .unwrap();
 
-    // First a count, which leaves no trace.
+    // The dry run comes first. It leaves no trace.
     let head = node.head().await;
     let path = format!("/webhooks/{id}/replays");
     for (which, from) in [("from_position", json!(position)), ("since", json!(recorded_at))] {
@@ -124,7 +124,7 @@ async fn deliveries_since_a_position_are_made_anew_with_the_same_bytes() {
     assert_eq!(counts(&shown(&node, &replay).await), ("COMPLETED", [2, 0, 2, 0]));
     let list = node.operator("GET", &path, Value::Null).await.data(200);
     assert_eq!(list["replays"], json!([shown(&node, &replay).await]));
-    // To its client a delivery like any other.
+    // For its client it is a delivery like any other.
     let stats = node.client(&setup.client, "GET", "/webhooks/deliveries/stats", Value::Null).await.data(200);
     assert_eq!((&stats["total_count"], &stats["delivered_count"]), (&json!(5), &json!(5)));
     sound(&node).await;
@@ -134,10 +134,10 @@ async fn deliveries_since_a_position_are_made_anew_with_the_same_bytes() {
 }
 
 #[tokio::test]
-async fn what_a_webhook_missed_reaches_it_also_from_before_it_existed() {
+async fn missed_events_reach_a_webhook_even_from_before_it_existed() {
     let node = Node::start().await;
     let setup = node.setup().await;
-    // Nobody hears the first two; the first webhook hears the third and fourth.
+    // No webhook receives the first two orders. The first webhook receives the third and the fourth.
     orders(&node, &setup, 2).await;
     let types = ["order.created"];
     let (first, _) = webhook(&node, &setup.client, "https://example.com/one", &types).await;
@@ -149,7 +149,7 @@ async fn what_a_webhook_missed_reaches_it_also_from_before_it_existed() {
     let never_heard: i64 =
         sqlx::query_scalar("SELECT count(*) FROM webhook_envelopes").fetch_one(node.ledger.pool()).await.unwrap();
     assert_eq!(never_heard, 2);
-    // The second webhook has one pending: that one is not missed.
+    // The second webhook has a pending delivery, which does not count as missed.
     assert_eq!(found(&node, second, json!({"kind": "missed"})).await, 3);
     let started = start(&node, second, json!({"kind": "missed"})).await;
     node.project().await;
@@ -174,7 +174,7 @@ async fn what_a_webhook_missed_reaches_it_also_from_before_it_existed() {
     assert_eq!(built["data"]["status"], "PENDING");
     sound(&node).await;
 
-    // A failed one is missed, a delivered one is not.
+    // A failed delivery counts as missed, a delivered one does not.
     sqlx::raw_sql(
         "UPDATE delivery_state SET status = 'delivered', delivered_at = now();
          UPDATE delivery_state SET status = 'failed', attempt_count = 5, delivered_at = NULL WHERE delivery_id = (SELECT max(delivery_id) FROM delivery_state)",
@@ -187,7 +187,7 @@ async fn what_a_webhook_missed_reaches_it_also_from_before_it_existed() {
 }
 
 #[tokio::test]
-async fn no_more_is_made_in_a_second_than_was_asked_for_also_on_two_nodes() {
+async fn a_replay_keeps_its_rate_limit_on_two_nodes() {
     let node = Node::start().await;
     let setup = node.setup().await;
     orders(&node, &setup, 5).await;
@@ -215,7 +215,7 @@ async fn no_more_is_made_in_a_second_than_was_asked_for_also_on_two_nodes() {
 }
 
 #[tokio::test]
-async fn a_webhook_has_one_replay_at_a_time_and_the_next_one_knows_what_it_delivered() {
+async fn a_webhook_has_one_replay_at_a_time_and_the_next_one_skips_its_deliveries() {
     let node = Node::start().await;
     let setup = node.setup().await;
     orders(&node, &setup, 3).await;
@@ -231,12 +231,12 @@ async fn a_webhook_has_one_replay_at_a_time_and_the_next_one_knows_what_it_deliv
     start(&node, other, missed.clone()).await;
     node.project().await;
 
-    // Both end, and another one is asked for before their deliveries are made.
+    // Both replays end, and another one is requested before their deliveries are made.
     let replayer = Replayer { ledger: node.ledger.clone(), pool: node.ledger.pool().clone() };
     assert_eq!(replayer.once(FIRST_SHARD).await.unwrap(), 2);
     assert_eq!(shown(&node, &first).await["status"], "COMPLETED");
     let second = start(&node, id, missed).await["replay"].clone();
-    assert_eq!(replayer.once(FIRST_SHARD).await.unwrap(), 0, "what was delivered is not known yet");
+    assert_eq!(replayer.once(FIRST_SHARD).await.unwrap(), 0, "the previous deliveries are not known yet");
     node.project().await;
     assert_eq!(step(&node).await, 1);
     assert_eq!(counts(&shown(&node, &second).await), ("COMPLETED", [0, 0, 0, 0]));
@@ -245,7 +245,7 @@ async fn a_webhook_has_one_replay_at_a_time_and_the_next_one_knows_what_it_deliv
 }
 
 #[tokio::test]
-async fn an_ended_replay_leaves_nothing_half_counted() {
+async fn an_ended_replay_has_exact_counts() {
     let node = Node::start().await;
     let setup = node.setup().await;
     orders(&node, &setup, 5).await;
@@ -263,7 +263,7 @@ async fn an_ended_replay_leaves_nothing_half_counted() {
     assert_eq!(next_step(&node).await, 0);
     node.operator("POST", &cancel, Value::Null).await.refused(409, "E_CONFLICT");
 
-    // The webhook is switched off: the replay ends by itself. All five are still missed.
+    // Switching the webhook off ends the replay. All five events still count as missed.
     assert_eq!(found(&node, id, missed.clone()).await, 5);
     let started = start(&node, id, missed).await;
     node.project().await;
@@ -274,7 +274,7 @@ async fn an_ended_replay_leaves_nothing_half_counted() {
     switch(&node, &setup.client, id, true).await;
     let listed = node.client(&setup.client, "GET", "/webhooks/deliveries?status=failed", Value::Null).await;
     assert_eq!(listed.header("x-total-count"), "4");
-    // Its client may retry what it had made: all attempts are left.
+    // The client may retry the deliveries that the replay made, because none of their attempts is used.
     let failed = listed.data(200)["deliveries"][0]["id"].clone();
     node.client(&setup.client, "POST", &format!("/webhooks/deliveries/{failed}/retry"), Value::Null).await.data(200);
     node.project().await;
@@ -285,7 +285,7 @@ async fn an_ended_replay_leaves_nothing_half_counted() {
 }
 
 #[tokio::test]
-async fn a_webhook_that_is_switched_off_ends_its_replay_however_soon_it_is_on_again() {
+async fn switching_a_webhook_off_ends_its_replay_however_soon_it_is_on_again() {
     let node = Node::start().await;
     let setup = node.setup().await;
     orders(&node, &setup, 5).await;
@@ -295,16 +295,20 @@ async fn a_webhook_that_is_switched_off_ends_its_replay_however_soon_it_is_on_ag
     let (replay, others) = (start(&node, id, missed.clone()).await, start(&node, other, missed.clone()).await);
     node.project().await;
     assert_eq!(step(&node).await, 2);
-    // Between two steps, and before the projection has come to either.
+    // Between two steps, and before the projection has reached either change.
     for is_active in [false, true] {
         node.client(&setup.client, "PUT", &format!("/webhooks/{id}"), json!({"is_active": is_active})).await.data(200);
     }
     node.project().await;
-    assert_eq!(next_step(&node).await, 1, "the other one's");
-    assert_eq!(counts(&shown(&node, &replay["replay"]).await), ("FAILED", [2, 0, 0, 2]), "it did not make every delivery");
+    assert_eq!(next_step(&node).await, 1, "only the other webhook's replay continues");
+    assert_eq!(
+        counts(&shown(&node, &replay["replay"]).await),
+        ("FAILED", [2, 0, 0, 2]),
+        "the replay did not make every delivery"
+    );
     assert_eq!(counts(&shown(&node, &others["replay"]).await), ("RUNNING", [4, 4, 0, 0]));
     assert_eq!(found(&node, id, missed.clone()).await, 5, "all are still missed");
-    // Another change of it is none of its replay's; its end is.
+    // Another change to the webhook does not affect its replay. Its deletion ends the replay.
     let replay = start(&node, id, missed).await;
     node.client(&setup.client, "PUT", &format!("/webhooks/{id}"), json!({"name": "other", "is_active": true})).await.data(200);
     assert_eq!(shown(&node, &replay["replay"]).await["status"], "RUNNING");
@@ -340,7 +344,7 @@ async fn a_replay_waits_for_a_projection_that_is_behind() {
 }
 
 #[tokio::test]
-async fn a_replay_is_an_admins_and_is_refused_where_it_makes_no_sense() {
+async fn a_replay_requires_an_admin_and_is_refused_if_it_makes_no_sense() {
     let node = Node::start().await;
     let client = node.account("Acme").await;
     let (id, _) = webhook(&node, &client, "https://example.com/hook", &["order.created"]).await;
@@ -376,7 +380,7 @@ async fn a_replay_is_an_admins_and_is_refused_where_it_makes_no_sense() {
 }
 
 #[tokio::test]
-async fn what_is_replayed_since_a_time_has_five_attempts_of_its_own() {
+async fn a_replay_from_a_time_makes_deliveries_with_five_attempts_each() {
     let node = Node::start().await;
     let (receiver, mut arrived) = receiver(|_| Answer::Status(500)).await;
     let setup = node.setup().await;
@@ -400,7 +404,7 @@ async fn what_is_replayed_since_a_time_has_five_attempts_of_its_own() {
     assert_eq!(found(&node, id, json!({"kind": "deliveries", "since": since})).await, 2);
     let started = start(&node, id, json!({"kind": "deliveries", "since": since, "per_second": 1})).await;
     node.project().await;
-    // How far it is shows while it runs.
+    // The progress is visible while the replay runs.
     let mut progress = vec![];
     for made in 1..=2 {
         assert_eq!(next_step(&node).await, 1);

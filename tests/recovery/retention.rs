@@ -1,4 +1,4 @@
-//! What is forgotten after its time, and what that takes from nobody.
+//! Retention: data that is deleted after its time, with no effect on clients.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn retention(node: &Node, attempts: Duration, payloads: Duration, response_bodie
     Retention::new(&node.ledger, RetentionSettings { attempts, payloads, response_bodies })
 }
 
-/// So that everything that is there now is past its time.
+/// Retention period after which everything present is old enough to delete.
 const AT_ONCE: Duration = Duration::from_millis(1);
 
 async fn list(node: &Node, client: &Client) -> Vec<Value> {
@@ -39,7 +39,7 @@ async fn full_payloads(node: &Node) -> i64 {
 }
 
 #[tokio::test]
-async fn payloads_are_forgotten_and_made_again_byte_for_byte() {
+async fn payloads_are_deleted_and_recreated_byte_for_byte() {
     let node = Node::start().await;
     let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
     let setup = node.setup().await;
@@ -50,8 +50,8 @@ async fn payloads_are_forgotten_and_made_again_byte_for_byte() {
     node.fulfil(first).await;
     node.project().await;
     let mut long = retention(&node, DAY, DAY, 1 << 20);
-    assert_eq!(long.once(FIRST_SHARD).await.unwrap(), Forgotten::default(), "nothing is old");
-    // Somebody is still to be told.
+    assert_eq!(long.once(FIRST_SHARD).await.unwrap(), Forgotten::default(), "nothing is old enough");
+    // Deliveries are still pending.
     assert_eq!(retention(&node, DAY, AT_ONCE, 1 << 20).once(FIRST_SHARD).await.unwrap(), Forgotten::default());
     assert_eq!(send(&node, &receiver).await, 3);
     let (shown, bytes) = (list(&node, client).await, payloads(&node).await);
@@ -66,14 +66,14 @@ async fn payloads_are_forgotten_and_made_again_byte_for_byte() {
     }
     sound(&node).await;
 
-    // A replay sends the same bytes, and they are kept until they are delivered.
+    // A replay sends the same bytes, and the payloads are kept until they are delivered.
     let replay = json!({"kind": "deliveries", "from_position": 1});
     node.operator("POST", &format!("/webhooks/{id}/replays"), replay).await.data(201);
     node.project().await;
     let replayer = Replayer { ledger: node.ledger.clone(), pool: node.ledger.pool().clone() };
     assert_eq!(replayer.once(FIRST_SHARD).await.unwrap(), 1);
     node.project().await;
-    assert_eq!(full_payloads(&node).await, 2, "the order's two, not the test's");
+    assert_eq!(full_payloads(&node).await, 2, "the two payloads of the order, not that of the test");
     assert_eq!(retention(&node, DAY, AT_ONCE, 1 << 20).once(FIRST_SHARD).await.unwrap().payloads, 0);
     assert_eq!(send(&node, &receiver).await, 2);
     let mut sent: Vec<(String, String)> = vec![];
@@ -86,7 +86,7 @@ async fn payloads_are_forgotten_and_made_again_byte_for_byte() {
     }
     sound(&node).await;
 
-    // A rebuild brings them all back; the walk that begins anew takes them again.
+    // A rebuild restores all payloads, and the next walk deletes them again.
     let rebuilt = rebuild(&node.options, Rebuild::Deliveries, |_| {}).await.unwrap();
     assert!(rebuilt.was_clean(), "{:#?}", rebuilt.differences);
     assert_eq!(payloads(&node).await, bytes);
@@ -101,7 +101,7 @@ async fn payloads(node: &Node) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn what_hinders_one_part_hinders_no_other() {
+async fn a_failing_part_of_retention_does_not_stop_the_others() {
     let node = Node::start().await;
     let (receiver, _arrived) = receiver(|_| Answer::StatusWithBody(200, "an answer".to_owned())).await;
     let setup = node.setup().await;
@@ -121,7 +121,7 @@ async fn what_hinders_one_part_hinders_no_other() {
 }
 
 #[tokio::test]
-async fn old_payloads_are_taken_up_to_the_first_young_one_and_the_next_round_goes_on_there() {
+async fn old_payloads_are_deleted_up_to_the_first_recent_one_and_the_next_round_continues_there() {
     let node = Node::start().await;
     let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
     let setup = node.setup().await;
@@ -142,7 +142,7 @@ async fn old_payloads_are_taken_up_to_the_first_young_one_and_the_next_round_goe
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_projector_goes_on_as_soon_as_retention_lets_go_of_it() {
+async fn the_projector_continues_as_soon_as_retention_releases_its_lock() {
     let node = Node::start().await;
     let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
     let setup = node.setup().await;
@@ -151,24 +151,25 @@ async fn the_projector_goes_on_as_soon_as_retention_lets_go_of_it() {
     node.project().await;
     assert_eq!(send(&node, &receiver).await, 1);
 
-    // Retention holds the projection, and waits for this envelope.
+    // Retention holds the projection's checkpoint lock, and waits for this envelope.
     let mut holder = node.admin().await;
     sqlx::raw_sql("BEGIN; SELECT FROM webhook_envelopes FOR UPDATE").execute(&mut holder).await.unwrap();
     let mut short = retention(&node, DAY, AT_ONCE, 1 << 20);
     let forgetting = tokio::spawn(async move { short.once(FIRST_SHARD).await });
     order(&node, &setup).await;
-    // Nothing but news wakes it.
+    // Only a notification wakes it.
     let projector = Projector::new(&node.ledger, &node.options, node.metrics.clone()).idling(DAY);
     let free = "SELECT FROM projection_checkpoints WHERE projection = 'deliveries' FOR UPDATE SKIP LOCKED";
     let mut admin = node.admin().await;
-    until("retention holds it", async || sqlx::raw_sql(free).fetch_optional(&mut admin).await.unwrap().is_none()).await;
+    until("retention holds the projection", async || sqlx::raw_sql(free).fetch_optional(&mut admin).await.unwrap().is_none())
+        .await;
     assert_eq!(projector.step(FIRST_SHARD).await.unwrap(), Step::Elsewhere);
     let stop = CancellationToken::new();
     let running = tokio::spawn(projector.run(stop.clone()));
-    tokio::time::sleep(Duration::from_millis(500)).await; // until it has looked
+    tokio::time::sleep(Duration::from_millis(500)).await; // until it has checked
     sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
     assert_eq!(forgetting.await.unwrap().unwrap().payloads, 1);
-    until_true("it is told", node.ledger.pool(), "SELECT count(*) = 2 FROM deliveries").await;
+    until_true("the projector is notified", node.ledger.pool(), "SELECT count(*) = 2 FROM deliveries").await;
     stop.cancel();
     running.await.unwrap();
 }
@@ -197,7 +198,7 @@ async fn a_retry_after_the_payload_is_gone_sends_the_same_bytes() {
 }
 
 #[tokio::test]
-async fn attempts_are_forgotten_with_the_body_of_the_latest_one() {
+async fn attempts_are_deleted_with_the_body_of_the_latest_one() {
     let node = Node::start().await;
     let (receiver, _arrived) = receiver(|r| {
         let status = if r.path == "/good" { 200 } else { 500 };
@@ -231,7 +232,7 @@ async fn attempts_are_forgotten_with_the_body_of_the_latest_one() {
 }
 
 #[tokio::test]
-async fn attempts_that_a_node_died_with_are_forgotten_too() {
+async fn attempts_of_a_dead_node_are_deleted_as_well() {
     let node = Node::start().await;
     let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
     let setup = node.setup().await;
@@ -242,7 +243,7 @@ async fn attempts_that_a_node_died_with_are_forgotten_too() {
     assert_eq!(claimed.len(), 1);
     switch(&node, &setup.client, id, false).await;
     let mut short = retention(&node, AT_ONCE, DAY, 1 << 20);
-    assert_eq!(short.once(FIRST_SHARD).await.unwrap(), Forgotten::default(), "its result may still come");
+    assert_eq!(short.once(FIRST_SHARD).await.unwrap(), Forgotten::default(), "the result may still arrive");
     sqlx::query("UPDATE delivery_state SET leased_until = clock_timestamp() - interval '1 second'")
         .execute(node.ledger.pool())
         .await
@@ -277,15 +278,15 @@ async fn response_bodies_stay_under_their_quota_the_newest_are_kept() {
             .unwrap()
     };
     assert_eq!(kept(one).await, [false, false, false, true, true]);
-    assert_eq!(kept(other).await, [true], "each webhook has its own");
-    // Small ones have a bound, too.
+    assert_eq!(kept(other).await, [true], "each webhook has its own quota");
+    // Small bodies are limited as well.
     sqlx::raw_sql("UPDATE delivery_state SET response_body = 'ok'").execute(node.ledger.pool()).await.unwrap();
     assert_eq!(retention(&node, DAY, DAY, 512).once(FIRST_SHARD).await.unwrap().response_bodies, 3);
     sound(&node).await;
 }
 
 #[tokio::test]
-async fn of_each_delivery_only_the_latest_attempts_body_is_kept() {
+async fn each_delivery_keeps_only_the_body_of_its_latest_attempt() {
     let node = Node::start().await;
     let answers = [
         (Answer::StatusWithBody(500, "first".to_owned()), json!("first")),
@@ -332,8 +333,8 @@ async fn the_program_keeps_what_its_flags_say() {
 
     let short = ["--attempt-retention", "1ms", "--payload-retention", "1ms"];
     let program = Program::start(&database.url, &[&reach[..], &short].concat()).await;
-    until("attempts are forgotten", "SELECT count(*) = 0 FROM delivery_attempts").await;
-    until("payloads are forgotten", "SELECT count(payload) = 0 FROM webhook_envelopes").await;
+    until("attempts are deleted", "SELECT count(*) = 0 FROM delivery_attempts").await;
+    until("payloads are deleted", "SELECT count(payload) = 0 FROM webhook_envelopes").await;
     let get = async |path: &str| program.call(&client, "GET", path, None, &Value::Null).await.unwrap().1;
     let shown = get("/webhooks/deliveries").await["deliveries"][0].clone();
     assert_eq!((&shown["status"], &shown["attempt_count"]), (&json!("delivered"), &json!(1)));
@@ -343,7 +344,7 @@ async fn the_program_keeps_what_its_flags_say() {
 }
 
 #[tokio::test]
-async fn what_was_brought_back_is_forgotten_again_within_a_day() {
+async fn restored_payloads_are_deleted_again_within_a_day() {
     let node = Node::start().await;
     let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
     let setup = node.setup().await;
@@ -363,7 +364,7 @@ async fn what_was_brought_back_is_forgotten_again_within_a_day() {
 }
 
 #[tokio::test]
-async fn of_a_webhook_that_is_deleted_no_body_is_kept() {
+async fn a_deleted_webhook_keeps_no_response_bodies() {
     let node = Node::start().await;
     let (receiver, _arrived) = receiver(|_| Answer::StatusWithBody(200, "an answer".to_owned())).await;
     let setup = node.setup().await;
@@ -378,6 +379,6 @@ async fn of_a_webhook_that_is_deleted_no_body_is_kept() {
     assert_eq!(forgotten, Forgotten { response_bodies: 1, ..Forgotten::default() });
     let kept = "SELECT array_agg(webhook_id = $1) FROM delivery_state WHERE response_body IS NOT NULL";
     let kept: Vec<bool> = sqlx::query_scalar(kept).bind(deleted).fetch_one(node.ledger.pool()).await.unwrap();
-    assert_eq!(kept, [false], "the other one's is");
+    assert_eq!(kept, [false], "the body of the other webhook is kept");
     sound(&node).await;
 }

@@ -1,4 +1,4 @@
-//! Retries: what one is refused for, and when it is sent.
+//! Retries: reasons for a refusal, and the time of sending.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::support::node::{AMPLE_LIMITS, Client, Node};
 use crate::support::shop::{DEADLINE, receiver, worker};
 
 #[tokio::test]
-async fn a_second_retry_is_refused_before_anything_came_of_the_first() {
+async fn a_second_retry_is_refused_while_the_first_one_is_undone() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let client = &setup.client;
@@ -29,7 +29,8 @@ async fn a_second_retry_is_refused_before_anything_came_of_the_first() {
     retry(&first).await.data(200);
     retry(&first).await.refused(409, "E_DELIVERY_NOT_FAILED");
     retry(&other).await.data(200);
-    // Switched off it fails once more, and can be retried, though nobody has done anything of all that.
+    // Switching the webhook off fails the delivery again, so it can be retried. No worker or projector has acted in
+    // between.
     for is_active in [false, true] {
         node.client(client, "PUT", &format!("/webhooks/{id}"), json!({"is_active": is_active})).await.data(200);
     }
@@ -45,7 +46,8 @@ async fn a_second_retry_is_refused_before_anything_came_of_the_first() {
     sound(&node).await;
 }
 
-/// Everything that an account's readers are shown of its deliveries, by any filter, page by page, with the counts.
+/// Returns everything that an account's readers see of its deliveries, with any filter, page by page, with the
+/// counts.
 async fn shown(node: &Node, client: &Client, filters: &[String]) -> Vec<(String, String, Value)> {
     let mut shown = vec![];
     for filter in filters {
@@ -60,9 +62,9 @@ async fn shown(node: &Node, client: &Client, filters: &[String]) -> Vec<(String,
     shown
 }
 
-/// Nobody has carried the retry out: it is in the log alone. Every reader is shown what they will be shown then.
+/// The retry is only in the log. Every reader already sees the state that the projection will reach.
 #[tokio::test]
-async fn what_was_retried_is_pending_on_the_very_next_read_of_any_node() {
+async fn a_retried_delivery_is_pending_on_the_next_read_of_any_node() {
     let node = Node::start().await;
     let other = node.beside(AMPLE_LIMITS.parse().unwrap()).await;
     let setup = node.setup().await;
@@ -113,11 +115,11 @@ async fn what_was_retried_is_pending_on_the_very_next_read_of_any_node() {
     assert_eq!((&stats["pending_count"], &stats["failed_count"], &stats["last_24h_failed"]), (&json!(7), &json!(3), &json!(3)));
     let checkpoint = "SELECT position FROM projection_checkpoints WHERE projection = 'deliveries'";
     let checkpoint: i64 = sqlx::query_scalar(checkpoint).fetch_one(node.ledger.pool()).await.unwrap();
-    assert_eq!(checkpoint, node.head().await - 5, "nobody has carried them out");
+    assert_eq!(checkpoint, node.head().await - 5, "the retries are only in the log");
     node.project().await;
-    assert_eq!(shown(&node, client, &filters).await, ahead, "as it is once they are carried out");
+    assert_eq!(shown(&node, client, &filters).await, ahead, "the same as after the projection");
 
-    // One that is switched off before anybody has come to that fails them again.
+    // A webhook that is switched off before the projection acts fails its deliveries again.
     for (n, id) in failed.iter().enumerate().filter(|(n, _)| n % 3 == 1) {
         node.client(client, "POST", &format!("/webhooks/deliveries/{id}/retry"), Value::Null).await.data(200);
         assert_eq!(detail(&node, client, id).await["status"], "pending", "{n}");
@@ -133,7 +135,7 @@ async fn what_was_retried_is_pending_on_the_very_next_read_of_any_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_retries_beside_each_other_one_is_taken() {
+async fn one_of_two_concurrent_retries_is_accepted() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let client = &setup.client;
@@ -155,7 +157,7 @@ async fn of_two_retries_beside_each_other_one_is_taken() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_retry_is_picked_up_by_a_worker_that_runs_whether_it_is_told_or_not() {
+async fn a_running_worker_picks_up_a_retry_with_or_without_a_notification() {
     let node = Node::start().await;
     let (receiver, mut arrived) = receiver(|r| Answer::Status(if r.path == "/later" { 200 } else { 500 })).await;
     let setup = node.setup().await;
@@ -178,7 +180,7 @@ async fn a_retry_is_picked_up_by_a_worker_that_runs_whether_it_is_told_or_not() 
         }
         let stop = CancellationToken::new();
         let running = tokio::spawn(worker.run(stop.clone()));
-        // It runs, and has nothing more to do.
+        // The worker runs and has nothing more to do.
         order(&node, &setup).await;
         node.project().await;
         let within_a_minute = async |arrived: &mut UnboundedReceiver<Received>| {
@@ -207,7 +209,7 @@ async fn a_retry_that_is_asked_for_during_an_attempt_keeps_its_time() {
     node.project().await;
     let worker = worker(&node.options, &receiver, DEADLINE);
     let mut claimed = worker.claim_once(FIRST_SHARD, 1).await.unwrap();
-    // It is on its way; meanwhile the webhook is switched off and on, and the delivery, failed by that, retried.
+    // During the attempt the webhook is switched off and on, which fails the delivery, and the delivery is retried.
     switch(&node, client, id, false).await;
     switch(&node, client, id, true).await;
     let list = node.client(client, "GET", "/webhooks/deliveries?status=failed", Value::Null).await.data(200);

@@ -1,4 +1,4 @@
-//! A webhook is switched off, or a replay ended, however much is pending.
+//! Switching off a webhook, or ending a replay, with any number of pending deliveries.
 
 use ledger_projections::deliveries::{MOST_SILENCED, SILENCE, STOP};
 use rewards_ledger::ledger::FIRST_SHARD;
@@ -11,7 +11,7 @@ use sqlx::AssertSqlSafe;
 use super::{order, webhook};
 use crate::support::node::Node;
 
-/// Adds so many pending deliveries of a webhook, of which every other one was attempted.
+/// Adds this many pending deliveries of a webhook, every other one already attempted.
 async fn backlog(node: &Node, webhook: i64, count: i64) {
     sqlx::query(
         "INSERT INTO delivery_state (shard_id, delivery_id, webhook_id, event_type, attempt_count, next_attempt_at)
@@ -24,7 +24,7 @@ async fn backlog(node: &Node, webhook: i64, count: i64) {
     .unwrap();
 }
 
-/// Makes the deliveries of what is pending: of a replay where the SQL says so, else of none.
+/// Assigns the pending deliveries that match the SQL to a replay, and all others to none.
 async fn of_replays(node: &Node, replay: i64, which: &str) {
     let made = format!(
         "INSERT INTO deliveries (shard_id, id, event_id, webhook_id, replay_id, account_id, order_id, event_type, created_at)
@@ -44,7 +44,7 @@ async fn pending(node: &Node, webhook: i64) -> usize {
 }
 
 #[tokio::test]
-async fn what_is_pending_fails_in_short_transactions_and_then_the_projection_goes_on() {
+async fn pending_deliveries_fail_in_short_transactions_and_the_projection_then_continues() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let (id, _) = webhook(&node, &setup.client, "https://example.com/one", &["order.created"]).await;
@@ -62,7 +62,7 @@ async fn what_is_pending_fails_in_short_transactions_and_then_the_projection_goe
         assert_eq!(projector.step(FIRST_SHARD).await.unwrap(), Step::Applied { events: 0, is_more: true });
         assert_eq!(pending(&node, id).await, left);
     }
-    // In between it is switched on again: what was pending when it was off has failed all the same.
+    // The webhook is switched on again in between. The deliveries pending at the switch-off still fail.
     node.client(&setup.client, "PUT", &path, json!({"is_active": true})).await.data(200);
     order(&node, &setup).await;
     let Step::Applied { events, is_more: false } = projector.step(FIRST_SHARD).await.unwrap() else { panic!("not all") };
@@ -71,7 +71,7 @@ async fn what_is_pending_fails_in_short_transactions_and_then_the_projection_goe
 }
 
 #[tokio::test]
-async fn what_is_pending_of_a_replay_fails_in_short_transactions_too() {
+async fn pending_deliveries_of_a_replay_fail_in_short_transactions() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let (id, _) = webhook(&node, &setup.client, "https://example.com/one", &["order.created"]).await;
@@ -80,7 +80,7 @@ async fn what_is_pending_of_a_replay_fails_in_short_transactions_too() {
     node.project().await;
     let left = 2_000;
     backlog(&node, id, (MOST_SILENCED + left).try_into().unwrap()).await;
-    // All but ten are the replay's.
+    // All but ten belong to the replay.
     of_replays(&node, replay, "delivery_id % 1000000 > 10").await;
     node.operator("POST", &format!("/replays/{replay}/cancel"), Value::Null).await.data(200);
     order(&node, &setup).await;
@@ -89,15 +89,15 @@ async fn what_is_pending_of_a_replay_fails_in_short_transactions_too() {
     assert_eq!(projector.step(FIRST_SHARD).await.unwrap(), Step::Applied { events: 0, is_more: true });
     assert_eq!(pending(&node, id).await, left);
     let Step::Applied { events: 2.., is_more: false } = projector.step(FIRST_SHARD).await.unwrap() else { panic!("not all") };
-    assert_eq!(pending(&node, id).await, 10 + 1, "what the replay has not made");
+    assert_eq!(pending(&node, id).await, 10 + 1, "deliveries that do not belong to the replay");
 }
 
 #[tokio::test]
-async fn what_a_replay_has_pending_is_found_among_much_else() {
+async fn pending_deliveries_of_a_replay_are_found_among_many_others() {
     let node = Node::start().await;
     backlog(&node, 1, 60_000).await;
     backlog(&node, 2, 60_000).await;
-    // One replay has little, the other one much.
+    // One replay has few pending deliveries, the other one has many.
     of_replays(&node, 7, "webhook_id = 1 AND delivery_id % 200 = 0").await;
     sqlx::raw_sql("UPDATE deliveries SET replay_id = 8 WHERE webhook_id = 2 AND id % 3 > 0")
         .execute(node.ledger.pool())
@@ -116,7 +116,7 @@ async fn what_a_replay_has_pending_is_found_among_much_else() {
         let rows = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_all(&mut *connection).await.unwrap();
         let plan: Value = sqlx::Row::get(&rows[0], 0);
         let most = most_rows(&plan[0]["Plan"]);
-        assert_eq!(most, f64::from(of_seventh), "more than the replay's own is read: {plan:#}");
+        assert_eq!(most, f64::from(of_seventh), "the plan reads more than the replay's own rows: {plan:#}");
     }
     let failed = sqlx::query(STOP).bind(FIRST_SHARD).bind(vec![7_i64]).bind(i64::MAX).execute(&mut *connection).await.unwrap();
     assert_eq!(failed.rows_affected(), 300);
@@ -125,7 +125,7 @@ async fn what_a_replay_has_pending_is_found_among_much_else() {
     assert_eq!(failed, (vec![7], 300));
 }
 
-/// The most rows that any part of an executed plan has read, over all its loops.
+/// Returns the most rows that any node of an executed plan has read, over all its loops.
 fn most_rows(plan: &Value) -> f64 {
     let number = |name: &str| plan[name].as_f64().unwrap_or_default();
     let read = number("Actual Rows") + number("Rows Removed by Filter") + number("Rows Removed by Index Recheck");
@@ -134,12 +134,12 @@ fn most_rows(plan: &Value) -> f64 {
 }
 
 #[tokio::test]
-async fn it_is_found_by_the_indexes_of_what_is_due() {
+async fn pending_deliveries_are_found_by_the_indexes_of_due_deliveries() {
     let node = Node::start().await;
     for webhook in 1..=3 {
         backlog(&node, webhook, 2_000).await;
     }
-    // All of the second webhook's is a replay's.
+    // All deliveries of the second webhook belong to a replay.
     of_replays(&node, 1, "delivery_id / 1000000 = 2").await;
     sqlx::raw_sql("UPDATE delivery_state SET status = 'delivered', delivered_at = now() WHERE delivery_id % 10 > 0")
         .execute(node.ledger.pool())

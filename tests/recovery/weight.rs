@@ -1,5 +1,5 @@
-//! However much is replayed, and however many hear of an order, no batch of the projection makes more than some thousand
-//! deliveries.
+//! Whatever the size of a replay or the number of subscribers, no batch of the projection makes more than a few
+//! thousand deliveries.
 
 use ledger_events::replay::ReplayKind;
 use ledger_projections::deliveries::MOST_MADE;
@@ -11,7 +11,7 @@ use rewards_ledger::ledger::projector::Step;
 
 use crate::support::shop::{SHARD, Shop};
 
-/// How many deliveries each batch makes until the projection has come to the log's end.
+/// Returns the number of deliveries that each batch makes until the projection reaches the head.
 async fn batches(shop: &Shop) -> Vec<usize> {
     let projector = shop.projector();
     let (mut batches, mut before) = (vec![], made(shop).await);
@@ -60,7 +60,7 @@ async fn a_batch_makes_some_thousand_deliveries_at_most() {
     shop.orders(account_id, 500).await;
     let ordered = batches(&shop).await;
     assert!(ordered.iter().all(|made| *made <= MOST_MADE) && ordered.iter().sum::<usize>() == 6_000, "{ordered:?}");
-    // Whoever folds the log again does it in as small batches.
+    // A verification folds the log in batches of the same size.
     let report = verify(&shop.options, |_| {}).await.unwrap();
     assert!(report.is_clean(), "{:#?}", report.differences);
     assert_eq!(report.delivery_health.expected, 12_000);

@@ -1,4 +1,4 @@
-//! Unique indexes over text do not depend on libc or ICU.
+//! Unique indexes over text are independent of libc and ICU collations.
 
 use rewards_ledger::ledger::contract::{contract, dependent};
 use rewards_ledger::ledger::migration::{PATIENCE, migrate_to};
@@ -14,7 +14,7 @@ use crate::support::ledger::{Customer, money, open};
 use crate::support::program::{Program, run};
 use crate::support::{postgres, shop};
 
-/// A database whose texts are ordered by libc.
+/// Creates a database whose default collation is libc's.
 async fn of_libc(server: &Server, name: &str) -> String {
     let mut admin = PgConnection::connect(&server.url()).await.unwrap();
     let create = format!("CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C.UTF-8' LC_CTYPE 'C.UTF-8'");
@@ -22,8 +22,8 @@ async fn of_libc(server: &Server, name: &str) -> String {
     server.url_of(name)
 }
 
-/// Every unique index over text, with a statement that looks for one of its keys as the service's statements do: in an index
-/// on some of the rows under both collations.
+/// Every unique index over text, with a statement that looks up one of its keys as the service does. For a partial
+/// index the statement compares under both collations.
 const LOOK_UPS: &str = r#"
     SELECT c.relname::text, format('SELECT FROM %I.%I WHERE %s%s', n.nspname, t.relname,
         string_agg(format('%1$I = %2$L', a.attname, CASE format_type(a.atttypid, NULL) WHEN 'boolean' THEN 'true'
@@ -37,7 +37,7 @@ const LOOK_UPS: &str = r#"
     WHERE i.indisunique AND n.nspname IN ('public', 'vault') AND c.relname <> 'master_keys_current' -- it holds one constant
     GROUP BY c.relname, n.nspname, t.relname, i.indexrelid, i.indpred, i.indrelid HAVING bool_or(a.attcollation <> 0)"#;
 
-/// Those of them that the planner does not look up in their index.
+/// Returns the indexes that the planner does not use for their look-up.
 async fn not_found_by_index(admin: &mut PgConnection) -> Vec<String> {
     admin.execute("SET enable_seqscan = off; SET enable_bitmapscan = off; ANALYZE").await.unwrap();
     let look_ups: Vec<(String, String)> = sqlx::query_as(LOOK_UPS).fetch_all(&mut *admin).await.unwrap();
@@ -79,7 +79,7 @@ async fn the_schema_is_contracted_in_a_database_that_has_rows() {
     std::fs::write(ca.path(), receiver.ca_pem()).unwrap();
     let trust = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];
     let mut node = Program::start(&url, &trust).await;
-    assert!(node.log().contains("migrate --contract"), "the node says what is left to do");
+    assert!(node.log().contains("migrate --contract"), "the node logs what is left to do");
     let customer = Shop::open(&node, &receiver.url()).await;
     let mut load = Load::start(&node, &customer, "load");
     load.go_round().await;
@@ -107,13 +107,14 @@ async fn the_schema_is_contracted_in_a_database_that_has_rows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_contraction_that_was_interrupted_goes_on() {
+async fn an_interrupted_contraction_continues() {
     let server = postgres::own_server(false).await;
     let url = of_libc(&server, "interrupted").await;
     let options: PgConnectOptions = url.parse().unwrap();
     migrate_to(last_release().schema, &options).await.unwrap();
     ledger::migrate(&options).await.unwrap();
-    // As an interrupted run leaves them: one index is finished and not in its place, one is not finished.
+    // The state that an interrupted run leaves: one new index is complete but not yet in place, another one is
+    // incomplete.
     let mut admin = PgConnection::connect(&url).await.unwrap();
     for sql in [
         r#"CREATE UNIQUE INDEX orders_client_reference_key_in_bytes ON orders (shard_id, account_id, client_reference COLLATE "C")
@@ -125,7 +126,7 @@ async fn a_contraction_that_was_interrupted_goes_on() {
     }
     contract(&options, PATIENCE).await.unwrap();
     assert_eq!(dependent(&mut admin).await.unwrap(), Vec::<String>::new());
-    // What was unique is so still.
+    // Unique values are still enforced.
     let ledger = open(&options).await;
     let wallet_id = Customer::with(&ledger, "100.00").await.wallet_id;
     let amount = money("1.00");

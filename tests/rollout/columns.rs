@@ -1,4 +1,4 @@
-//! A column is added to a table while nodes have prepared statements that read it.
+//! A column is added to a table while nodes have prepared statements that read the table.
 
 use std::path::Path;
 
@@ -10,14 +10,14 @@ use crate::support::program::Program;
 use crate::support::wait::until;
 use crate::support::{postgres, repository, shop};
 
-/// Every table of the service.
+/// Returns every table of the service.
 pub async fn tables(admin: &mut PgConnection) -> Vec<String> {
     let tables = "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables
         WHERE schemaname IN ('public', 'vault') AND tablename <> '_sqlx_migrations' ORDER BY 1";
     sqlx::query_scalar(tables).fetch_all(admin).await.unwrap()
 }
 
-/// As a migration does it: a lock that is not to be had is given up and tried again.
+/// Adds a column as a migration does: it gives up waiting for a lock after a timeout, and retries.
 async fn add_column(admin: &mut PgConnection, table: &str, number: usize) {
     let alter = format!("SET lock_timeout = '500ms'; ALTER TABLE {table} ADD COLUMN added_{number} text DEFAULT 'x'");
     until("the column is added", async || match sqlx::raw_sql(AssertSqlSafe(alter.clone())).execute(&mut *admin).await {
@@ -29,7 +29,7 @@ async fn add_column(admin: &mut PgConnection, table: &str, number: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_column_more_in_every_table_fails_no_request() {
+async fn a_new_column_in_every_table_fails_no_request() {
     let database = postgres::database().await;
     let (receiver, _received) = shop::receiver(|_| Answer::Status(200)).await;
     let ca = tempfile::NamedTempFile::new().unwrap();
@@ -38,16 +38,16 @@ async fn a_column_more_in_every_table_fails_no_request() {
     let node = Program::start(&database.url, &trust).await;
     let customer = Shop::open(&node, &receiver.url()).await;
     let mut load = Load::start(&node, &customer, "load");
-    // Every statement is prepared before the first column comes.
+    // Prepare every statement before the first column is added.
     load.go_round().await;
     let mut admin = PgConnection::connect(&database.url).await.unwrap();
     for (number, table) in tables(&mut admin).await.iter().enumerate() {
         add_column(&mut admin, table, number).await;
         load.go_round().await;
-        assert_eq!(load.failures(), Vec::<String>::new(), "after a column more in {table}");
+        assert_eq!(load.failures(), Vec::<String>::new(), "after adding a column to {table}");
     }
     assert_eq!(load.stop().await, Vec::<String>::new());
-    // What works in the background has not stumbled either, and not been helped by a new connection.
+    // Background loops did not fail either, and did not need a new connection.
     let log = node.log();
     let stumbled: Vec<&str> = log.lines().filter(|line| line.contains("cached plan") || line.contains("0A000")).collect();
     assert_eq!(stumbled, Vec::<&str>::new());
@@ -55,7 +55,7 @@ async fn a_column_more_in_every_table_fails_no_request() {
     assert!(sqlx::query_scalar::<_, bool>(delivered).fetch_one(&mut admin).await.unwrap());
 }
 
-/// The sources of what works as a service.
+/// Collects the sources that run in the service.
 fn sources(directory: &Path, files: &mut Vec<(String, String)>) {
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
@@ -67,7 +67,7 @@ fn sources(directory: &Path, files: &mut Vec<(String, String)>) {
     }
 }
 
-/// Compares and copies whole rows, in one short session: a column more is more to compare.
+/// Sources that compare and copy whole rows in one short session. They must include every new column.
 const OF_WHOLE_ROWS: [&str; 3] = ["src/audit/tables.rs", "src/audit/deliveries.rs", "projections/src/listing/derive.rs"];
 
 #[tokio::test]
@@ -89,7 +89,7 @@ async fn no_statement_selects_all_columns_of_a_table() {
                 Some("") => {
                     before(1) == "RETURNING" || (before(1) == "SELECT" && words.get(at + 2).is_some_and(|table| is_table(table)))
                 }
-                // An alias of a table: `FROM orders o`, `JOIN orders AS o`.
+                // A table alias: `FROM orders o` or `JOIN orders AS o`.
                 Some(alias) => alias.strip_suffix('.').is_some_and(|alias| {
                     words.windows(3).any(|three| {
                         let name = if three[1] == "AS" { three[2] } else { three[1] };
@@ -104,5 +104,5 @@ async fn no_statement_selects_all_columns_of_a_table() {
             }
         }
     }
-    assert_eq!(found, Vec::<String>::new(), "name the columns: a prepared statement fails once the table has one more");
+    assert_eq!(found, Vec::<String>::new(), "name the columns: `SELECT *` in a prepared statement fails after a column is added");
 }

@@ -1,4 +1,4 @@
-//! Migrations since the last release only expand its schema: its nodes go on with what they know.
+//! Migrations since the last release only expand the schema, so that nodes of that release continue to work.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
 use crate::support::postgres;
 
-/// `last_release.toml`.
+/// Contents of `last_release.toml`.
 #[derive(Debug, Deserialize)]
 pub struct LastRelease {
     pub commit: String,
@@ -23,10 +23,11 @@ pub fn last_release() -> LastRelease {
     toml::from_str(include_str!("last_release.toml")).unwrap()
 }
 
-/// What a node relies on: a kind, the table or type it belongs to, and a description that is equal where it is the same.
+/// A schema element that a node relies on: its kind, its table or type, and a description that is equal if the
+/// element is unchanged.
 type Relied = (String, String, String);
 
-/// A column that was added says `required` where an insert that does not name it fails.
+/// The description of an added column contains `required` if an insert that does not name it fails.
 const RELIED_ON: &str = "
     SELECT 'column', r.oid::regclass::text, format('%s %s %s%s', a.attname, format_type(a.atttypid, a.atttypmod),
         coalesce(nullif(a.attcollation, 0)::regcollation::text, '-'),
@@ -58,7 +59,7 @@ async fn relied_on(admin: &mut PgConnection) -> BTreeSet<Relied> {
     sqlx::query_as(RELIED_ON).fetch_all(admin).await.unwrap().into_iter().collect()
 }
 
-/// Why nodes of the last release cannot live with something that was added, if they cannot.
+/// Returns the reason why nodes of the last release cannot work with an added element, if there is one.
 fn problem((kind, of, what): &Relied, release: &LastRelease) -> Option<&'static str> {
     match kind.as_str() {
         _ if release.harmless.contains_key(&format!("{kind} {of} {what}")) => None,

@@ -1,4 +1,4 @@
-//! A load of every kind of request on one node, from which nothing may fail.
+//! A load of every kind of request on one node, in which no request may fail.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::support::node::{Client, PASSWORD};
 use crate::support::program::{DEADLINE, OPERATOR_TOKEN, Program};
 
-/// Callers of one node, each of which goes round and round until the load is stopped.
+/// Callers of one node. Each of them works in rounds until the load is stopped.
 pub struct Load {
     failures: Arc<Mutex<Vec<String>>>,
     rounds: Vec<watch::Receiver<u64>>,
@@ -20,13 +20,13 @@ pub struct Load {
     callers: JoinSet<()>,
 }
 
-/// What the callers use: an account with a customer, money, stock, and a user who is logged in.
+/// Resources of the callers: an account with a customer, money, stock, and a logged-in user.
 #[derive(Clone, Debug)]
 pub struct Shop {
     pub client: Client,
     wallet: i64,
     product: i64,
-    /// A product without stock.
+    /// Id of a product without stock.
     empty: i64,
     beneficiary: i64,
     webhook: i64,
@@ -34,7 +34,7 @@ pub struct Shop {
 }
 
 impl Shop {
-    /// Sets one up, with a webhook that hears of every event at this address.
+    /// Creates these resources, with a webhook at this address that subscribes to every event.
     pub async fn open(node: &Program, webhook_url: &str) -> Shop {
         let client = node.client("1000000.00").await;
         let (product, empty) = (node.product(5_000).await, node.product(0).await);
@@ -53,7 +53,7 @@ impl Shop {
     }
 }
 
-/// What a caller does.
+/// Kind of work of a caller.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Orders,
@@ -63,7 +63,7 @@ enum Kind {
 }
 
 impl Load {
-    /// Starts callers of every kind on a node; `name` tells them from those of another load.
+    /// Starts callers of every kind on a node. `name` distinguishes their data from that of another load.
     pub fn start(node: &Program, shop: &Shop, name: &str) -> Load {
         let mut load = Load { failures: Arc::default(), rounds: vec![], stop: CancellationToken::new(), callers: JoinSet::new() };
         for (number, kind) in [Kind::Orders, Kind::Orders, Kind::Reads, Kind::Operates, Kind::Pays].into_iter().enumerate() {
@@ -90,22 +90,22 @@ impl Load {
         load
     }
 
-    /// Waits until every caller has begun a round after now, and ended it.
+    /// Waits until every caller has completed a round that began after this call.
     pub async fn go_round(&mut self) {
         for rounds in &mut self.rounds {
-            // The round that is under way began before.
+            // The current round began before this call, so it does not count.
             let wanted = *rounds.borrow() + 2;
             let waited = tokio::time::timeout(DEADLINE, rounds.wait_for(|done| *done >= wanted)).await;
-            waited.expect("the callers go on").expect("the callers run");
+            waited.expect("the callers keep working").expect("the callers run");
         }
     }
 
-    /// What has failed until now.
+    /// Returns all failures so far.
     pub fn failures(&self) -> Vec<String> {
         self.failures.lock().unwrap().clone()
     }
 
-    /// Stops the callers in order, and tells what failed.
+    /// Stops the callers in an orderly way, and returns all failures.
     pub async fn stop(mut self) -> Vec<String> {
         self.stop.cancel();
         while let Some(ended) = self.callers.join_next().await {
@@ -115,7 +115,7 @@ impl Load {
     }
 }
 
-/// One who calls a node, and notes what is not answered well.
+/// A caller that records every unsuccessful response.
 struct Caller {
     url: String,
     http: reqwest::Client,
@@ -191,7 +191,7 @@ async fn order(caller: &Caller, shop: &Shop, key: &str) {
     caller.client(Method::POST, "/charges", charge).await;
 }
 
-/// Reads everything else that a client can.
+/// Reads everything else that a client can read.
 async fn read(caller: &Caller, shop: &Shop) {
     let wallet = shop.wallet;
     let paths = [
@@ -225,7 +225,7 @@ async fn read(caller: &Caller, shop: &Shop) {
     }
 }
 
-/// What operators do: accounts, wallets, money, the catalogue, stock, and what they read.
+/// Does an operator's work: accounts, wallets, money, the catalogue, stock, and reads.
 async fn operate(caller: &Caller, shop: &Shop, key: &str) {
     let account = caller.operator(Method::POST, "/accounts", json!({"name": key})).await["id"].clone();
     caller.operator(Method::POST, &format!("/accounts/{account}/credentials"), json!({"name": "main"})).await;
@@ -266,8 +266,8 @@ async fn operate(caller: &Caller, shop: &Shop, key: &str) {
     }
 }
 
-/// Uses a session and refreshes it, pays somebody out, keeps a webhook, and replays what another one missed. The session
-/// that comes after.
+/// Uses a session and refreshes it, makes a payout, maintains a webhook, and replays missed events. Returns the
+/// refreshed session.
 async fn pay(caller: &Caller, shop: &Shop, key: &str, session: Value) -> Value {
     caller.bearer(session["access_token"].as_str().unwrap_or_default(), "/api/v1/wallets").await;
     let refresh = json!({"refresh_token": session["refresh_token"]});

@@ -1,4 +1,4 @@
-//! A migration that needs a lock which others hold.
+//! Migrations that need a lock held by others.
 
 use std::time::Duration;
 
@@ -24,20 +24,20 @@ async fn answer(connection: &mut PgConnection, sql: &'static str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_migration_that_waits_for_a_lock_keeps_nobody_out() {
+async fn a_migration_that_waits_for_a_lock_blocks_no_one() {
     let database = postgres::database().await;
     let options: PgConnectOptions = database.url.parse().unwrap();
     let (mut holder, mut reader) = (connect(&database.url).await, connect(&database.url).await);
-    // A long read.
+    // A long read holds the lock.
     holder.execute("BEGIN; LOCK TABLE orders IN ACCESS SHARE MODE").await.unwrap();
     let migration = migrator("ALTER TABLE orders ADD COLUMN added text", false);
     let migrated = tokio::spawn(async move { run(&migration, None, &options, PATIENCE).await });
     let options: PgConnectOptions = database.url.parse().unwrap();
     until_locked_out(&options, "rewards-ledger migrate").await;
-    // Whoever asks for the table after it is answered, although the first reader goes on.
+    // Later readers of the table are answered although the first read continues.
     assert!(answer(&mut reader, "SELECT count(*) = 0 FROM orders").await);
     until_locked_out(&options, "rewards-ledger migrate").await;
-    assert!(!migrated.is_finished(), "it tries again");
+    assert!(!migrated.is_finished(), "the migration retries");
     holder.execute("COMMIT").await.unwrap();
     migrated.await.unwrap().unwrap();
     assert!(answer(&mut reader, "SELECT count(added) = 0 FROM orders").await);
@@ -45,7 +45,7 @@ async fn a_migration_that_waits_for_a_lock_keeps_nobody_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_migration_that_gets_no_lock_says_who_has_it_and_goes_on_later() {
+async fn a_migration_without_its_lock_names_the_holder_and_continues_later() {
     let database = postgres::database().await;
     let options: PgConnectOptions = database.url.parse().unwrap();
     let mut holder = connect(&database.url).await;
@@ -54,15 +54,15 @@ async fn a_migration_that_gets_no_lock_says_who_has_it_and_goes_on_later() {
     let refused = run(&migration, None, &options, Duration::ZERO).await.unwrap_err();
     let text = refused.to_string();
     assert!(matches!(refused, SchemaError::Locked { .. }), "{text}");
-    assert!(text.contains("migration 9001 waits for a lock") && text.contains("nightly dump"), "{text}");
-    assert!(answer(&mut holder, "SELECT to_regclass('half_done') IS NULL").await, "it was rolled back");
+    assert!(text.contains("migration 9001 is waiting for a lock") && text.contains("nightly dump"), "{text}");
+    assert!(answer(&mut holder, "SELECT to_regclass('half_done') IS NULL").await, "the migration was rolled back");
     holder.execute("COMMIT").await.unwrap();
     run(&migration, None, &options, Duration::ZERO).await.unwrap();
     assert!(answer(&mut holder, "SELECT to_regclass('half_done') IS NOT NULL").await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_index_that_was_not_finished_is_made_again() {
+async fn an_incomplete_index_is_built_again() {
     let database = postgres::database().await;
     let options: PgConnectOptions = database.url.parse().unwrap();
     let mut admin = connect(&database.url).await;
@@ -78,7 +78,7 @@ async fn an_index_that_was_not_finished_is_made_again() {
     admin.execute("DELETE FROM twins; INSERT INTO twins VALUES (1)").await.unwrap();
     run(&migration, None, &options, PATIENCE).await.unwrap();
     assert!(answer(&mut admin, "SELECT indisvalid FROM pg_index WHERE indexrelid = 'twins_id_key'::regclass").await);
-    // Once more there is nothing to do.
+    // A second run has nothing to do.
     run(&migration, None, &options, PATIENCE).await.unwrap();
 }
 

@@ -1,4 +1,5 @@
-//! Rolling upgrades: the schema grows under nodes that work, and nodes of the last release work beside those of this build.
+//! Rolling upgrades: the schema expands under running nodes, and nodes of the last release work beside nodes of this
+//! build.
 
 mod collation;
 mod columns;

@@ -1,4 +1,4 @@
-//! A node of the last release and one of this build, side by side through the migration.
+//! A node of the last release and a node of this build run side by side through the migration.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -16,14 +16,14 @@ use crate::support::program::{Program, run};
 use crate::support::wait::until;
 use crate::support::{postgres, repository, shop};
 
-/// The workspace is compiled from nothing where both processors are busy.
+/// Timeout for compiling the whole workspace while both processors are busy.
 const TO_BUILD: Duration = Duration::from_secs(1_500);
 
-/// Ample limits, of the rules that the last release has.
+/// Ample limits for the rules that the last release has.
 const LAST_RELEASES_LIMITS: &str =
     "orders=1000000/60s,images=1000000/60s,general=1000000/1h,login=1000000/60s,refresh=1000000/60s,portal=1000000/1h";
 
-/// Runs a command to its end; what it printed, or what went wrong.
+/// Runs a command to its end. Returns its output, or the reason of the failure.
 async fn output(command: &mut Command) -> Result<String, String> {
     let name = format!("{:?}", command.as_std().get_program());
     let ended = tokio::time::timeout(TO_BUILD, command.stdin(Stdio::null()).kill_on_drop(true).output()).await;
@@ -40,13 +40,13 @@ fn git(arguments: &[&str]) -> Command {
     git
 }
 
-/// The program of the last release, compiled from the history of this repository beside the program under test, with the
-/// libraries that this one was compiled with. `None` without that history.
+/// Compiles the program of the last release from this repository's history, beside the program under test and with
+/// the libraries already compiled for it. Returns `None` without that history.
 async fn program_of_last_release() -> Option<PathBuf> {
     let commit = last_release().commit;
     let known = output(&mut git(&["rev-parse", "--verify", "--quiet", &format!("{commit}^{{commit}}")])).await;
     if let Err(problem) = known {
-        // Past the capture of the test's output: a check that was left out is to be seen.
+        // Write past the captured output of the test, so that a skipped check is visible.
         let line = format!(
             "SKIPPED: no history with the last release ({commit}): {problem} (tests/rollout/expansion.rs checks its schema)\n"
         );
@@ -61,7 +61,7 @@ async fn program_of_last_release() -> Option<PathBuf> {
         check_out(&commit, &name, &sources).await;
     }
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // With the features that a build of the tests has.
+    // With the features of a test build.
     cargo.args(["test", "--locked", "--no-run", "--test", "none"]).current_dir(&sources).env("CARGO_TARGET_DIR", target);
     if profile.ends_with("release") {
         cargo.arg("--release");
@@ -70,7 +70,8 @@ async fn program_of_last_release() -> Option<PathBuf> {
     Some(profile.join(name))
 }
 
-/// Puts the sources of a commit into a directory, under names that are not those of this build: both share a target directory.
+/// Puts the sources of a commit into a directory. Its packages get other names than this build's, because both share
+/// a target directory.
 async fn check_out(commit: &str, name: &str, sources: &Path) {
     let unpacked = tempfile::tempdir_in(prepared(sources.parent().unwrap())).unwrap();
     let archive = unpacked.path().join("archive.tar");
@@ -95,7 +96,7 @@ async fn check_out(commit: &str, name: &str, sources: &Path) {
             text.replace(&format!("name = \"{package}\"\n{was}"), &format!("name = \"{package}\"\n{is}"))
         })
     });
-    // Whole or not at all. Another process may have been quicker.
+    // All of it or nothing appears. Another process may have been faster.
     if std::fs::rename(unpacked.path(), sources).is_ok() {
         _ = unpacked.keep();
     }
@@ -121,7 +122,7 @@ async fn the_last_release_and_this_build_work_side_by_side_through_the_migration
     let mut on_old = Load::start(&old, &customer, "old");
     on_old.go_round().await;
 
-    // The schema expands under the old node.
+    // The schema expands while the old node runs.
     let migrated = run(old.command().args(["migrate", "--json"])).await;
     let (told, said) = (String::from_utf8_lossy(&migrated.stdout), String::from_utf8_lossy(&migrated.stderr));
     assert!(migrated.status.success(), "{told}{said}");
@@ -149,7 +150,7 @@ async fn the_last_release_and_this_build_work_side_by_side_through_the_migration
         .map(str::to_owned)
         .collect();
     assert_eq!(stumbled, Vec::<String>::new());
-    // What both have written is what the log says.
+    // The data written by both nodes agrees with the log.
     let mut admin = PgConnection::connect(&server.url()).await.unwrap();
     let projected =
         "SELECT (SELECT position FROM projection_checkpoints WHERE projection = 'deliveries') = (SELECT position FROM log_head)

@@ -1,5 +1,5 @@
-//! The sandbox: what its four products do to orders, over HTTP with a node in a process of its own,
-//! and step by step with the clock in hand.
+//! The sandbox: the effect of its four products on orders. The tests run over HTTP with a node in a separate process,
+//! and step by step with a controlled clock.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use ledger_events::order::{Order, OrderStatus};
@@ -20,7 +20,7 @@ use crate::support::postgres::{self, TestDatabase};
 use crate::support::program::{Client, Program};
 use crate::support::wait::until;
 
-/// A sandbox whose fulfilment and clock are in the test's hand.
+/// A sandbox whose fulfilment and clock the test controls.
 struct Stage {
     ledger: Ledger,
     sandbox: Sandbox,
@@ -62,7 +62,7 @@ impl Stage {
         view.order.id
     }
 
-    /// Fulfilment, the sandbox at a time, and fulfilment again.
+    /// Runs fulfilment, then the sandbox at a time, then fulfilment again.
     async fn at(&mut self, now: DateTime<Utc>) {
         self.fulfilment.step(SHARD).await.unwrap();
         self.sandbox.step(now).await.unwrap();
@@ -98,10 +98,10 @@ async fn each_product_goes_its_course() {
     for waiting in [late, never] {
         assert_eq!(stage.see(waiting).await, (OrderStatus::Delayed, 0));
     }
-    // Before its time nothing more arrives.
+    // Nothing more arrives before its time.
     stage.at(start + TimeDelta::seconds(30)).await;
     assert_eq!(stage.see(in_parts[0]).await, (OrderStatus::PartiallyDelivered, 1));
-    // The rest of the first; the second one is served in turn, partly first.
+    // The first order gets the rest. Then it is the second one's turn, partially at first.
     stage.at(start + TimeDelta::seconds(90)).await;
     assert_eq!(stage.see(in_parts[0]).await, (OrderStatus::Delivered, 3));
     stage.at(start + TimeDelta::seconds(91)).await;
@@ -112,7 +112,7 @@ async fn each_product_goes_its_course() {
     assert_eq!(stage.see(late).await, (OrderStatus::Delivered, 4));
     assert_eq!(stage.see(never).await, (OrderStatus::Delayed, 0));
 
-    // And so it goes on: one voucher waits for the next order in parts, none for the others.
+    // One voucher is left for the next order in parts, and none for the others.
     stage.at(start + TimeDelta::days(1)).await;
     let left =
         [stage.available(Course::InParts).await, stage.available(Course::Late).await, stage.available(Course::Never).await];
@@ -126,10 +126,10 @@ async fn each_product_goes_its_course() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_delivered_at_once_never_runs_out() {
+async fn the_product_delivered_at_once_never_runs_out() {
     let mut stage = Stage::open().await;
     for _ in 0..3 {
-        // What one key may order in two minutes, all of it where they meet.
+        // As many as one key may order in two minutes, all at once.
         let mut placed = vec![];
         for _ in 0..200 {
             placed.push(stage.order(Course::AtOnce, 10).await);
@@ -143,7 +143,7 @@ async fn what_is_delivered_at_once_never_runs_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_nodes_add_no_more_than_one() {
+async fn two_nodes_add_no_more_stock_than_one() {
     let stage = Stage::open().await;
     let other = open(&stage.options).await;
     let second = Sandbox::open(&other, other.pool().clone(), PACE).await.unwrap();
@@ -162,14 +162,14 @@ async fn two_nodes_add_no_more_than_one() {
 async fn a_sandbox_has_a_database_of_its_own() {
     let database = postgres::database().await;
     let ledger = open(&database.url.parse().unwrap()).await;
-    assert!(open_if(false, &ledger, ledger.pool()).await.unwrap().is_none(), "an empty log is anybody's");
+    assert!(open_if(false, &ledger, ledger.pool()).await.unwrap().is_none(), "an empty log can become either kind of ledger");
     Customer::with(&ledger, "10.00").await;
     let refused = Sandbox::open(&ledger, ledger.pool().clone(), PACE).await;
     assert!(matches!(refused, Err(SandboxError::NotASandbox)));
     let stage = Stage::open().await;
     let refused = open_if(false, &stage.ledger, stage.ledger.pool()).await;
     assert!(matches!(refused, Err(SandboxError::IsASandbox)));
-    // Who is suspended funds nothing, and nobody another's wallet.
+    // A suspended account cannot fund itself, and no account can fund the wallet of another.
     let fund = |account_id, wallet_id| Command::FundWallet {
         account_id: Some(account_id),
         wallet_id,
@@ -186,8 +186,7 @@ async fn a_sandbox_has_a_database_of_its_own() {
     assert_eq!(refused.to_string(), "the account is suspended");
 }
 
-/// Waits until an order has a status; answers with the statuses that it had, by the log: who looks from time to
-/// time may miss one.
+/// Waits until an order has a status. Returns all statuses that it had, from the log, because polling could miss one.
 async fn becomes(node: &Program, pool: &PgPool, client: &Client, id: &Value, wanted: &str) -> Vec<&'static str> {
     until(&format!("order {id} is {wanted}"), async || {
         let (_, order) = node.call(client, "GET", &format!("/orders/{id}"), None, &Value::Null).await.unwrap();
@@ -224,7 +223,7 @@ async fn a_client_funds_itself_and_sees_each_outcome() {
     let fund = format!("/sandbox/wallets/{wallet}/fund");
     let (status, funded) = call("POST", &fund, json!({"amount": "2000.00"})).await;
     assert_eq!((status, &funded["category"], &funded["balance_after"]), (201, &json!("FUNDING"), &json!("2000.00")));
-    // The same key is the same money; without one it is more.
+    // The same key gives the same money. Without a key there is more.
     let key = Some("pocket money");
     let keyed = async || node.call(&client, "POST", &fund, key, &json!({"amount": "1.00"})).await.unwrap();
     let (first, again) = tokio::join!(keyed(), keyed());
@@ -243,7 +242,7 @@ async fn a_client_funds_itself_and_sees_each_outcome() {
     let mut placed = vec![];
     for name in ["Coffee Card", "Book Card", "Game Card", "Travel Card"] {
         let product = products.as_array().unwrap().iter().find(|product| product["name"] == name).unwrap();
-        // A number, as it is written.
+        // The amount as it appears in JSON, as a number.
         let denomination: Value = serde_json::from_str(product["denominations"][0].as_str().unwrap()).unwrap();
         let order = json!({"product_id": product["id"], "denomination": denomination, "quantity": 2});
         let (status, order) = call("POST", "/orders", order).await;
@@ -263,13 +262,17 @@ async fn a_client_funds_itself_and_sees_each_outcome() {
     assert_eq!(late, ["PENDING", "DELAYED", "DELIVERED"]);
     assert_eq!(never, ["PENDING", "DELAYED"]);
     let path = format!("/orders/{}", placed[3]);
-    assert_eq!(call("GET", &path, Value::Null).await.1["status"], "DELAYED", "when the late one has come, it has not");
+    assert_eq!(
+        call("GET", &path, Value::Null).await.1["status"],
+        "DELAYED",
+        "the late order is delivered, the never-delivered one is not"
+    );
     let (_, cancelled) = call("POST", &format!("{path}/cancel"), json!({})).await;
     assert_eq!((&cancelled["status"], &cancelled["refunded_amount"]), (&json!("CANCELLED"), &json!("200.00")));
     let (_, codes) = call("GET", &format!("/orders/{}/vouchers", placed[0]), Value::Null).await;
     assert!(codes["vouchers"][0]["card_number"].as_str().unwrap().starts_with("SANDBOX-"), "{codes}");
 
-    // The same database is served as a sandbox again, and as nothing else.
+    // The database can be served as a sandbox again, and not as anything else.
     node.restart().await;
     let (_, listed) = node.call(&client, "GET", "/products", None, &Value::Null).await.unwrap();
     assert_eq!(listed["products"], products);

@@ -1,5 +1,5 @@
-//! Holds every answer that the tests get over HTTP to the published documents: its status, an error's
-//! code, every header and every field have to stand at the operation that gave it.
+//! Checks every HTTP response of the tests against the published OpenAPI documents. The operation must describe the
+//! status, an error's code, every header and every field.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{LazyLock, OnceLock};
@@ -9,20 +9,20 @@ use serde_json::Value;
 
 use super::node::Answer;
 
-/// An operation's method and path, and what it can answer by status.
+/// Method and path of an operation, and its responses by status.
 struct Operation {
     method: String,
     path: String,
     answers: BTreeMap<u16, Described>,
 }
 
-/// What is described of an answer.
+/// Description of a response.
 struct Described {
-    /// The codes that an error's status stands for.
+    /// Codes that an error with this status may have.
     codes: BTreeSet<String>,
-    /// By their names in lower case: whether each is always there.
+    /// Header names in lower case, each with true if the header is always present.
     headers: BTreeMap<String, bool>,
-    /// Of a JSON body, with what it refers to; made into a validator when it is first needed.
+    /// Schema of a JSON body, with the document that it refers to. It is compiled on first use.
     schema: Option<(Value, &'static Value)>,
     validator: OnceLock<Validator>,
 }
@@ -61,7 +61,7 @@ fn described(document: &'static Value, response: &Value) -> Described {
 }
 
 impl Described {
-    /// What is wrong with a JSON body.
+    /// Returns the violations of a JSON body.
     fn problems(&self, body: &Value) -> Vec<String> {
         let Some((schema, document)) = &self.schema else { return vec![] };
         let validator = self.validator.get_or_init(|| {
@@ -79,11 +79,11 @@ fn resolved<'a>(document: &'a Value, part: &'a Value) -> &'a Value {
 }
 
 impl Operation {
-    /// How many of its segments are the path's own, if it is this operation's path.
+    /// Returns how many segments match literally, or `None` if the path does not match this operation.
     fn likeness(&self, path: &str) -> Option<usize> {
         let (own, asked): (Vec<_>, Vec<_>) = (self.path.split('/').collect(), path.split('/').collect());
         let is_variable = |segment: &str| segment.starts_with('{');
-        // The last may be the rest of a path.
+        // The last parameter may stand for the rest of a path.
         let is_rest = own.len() < asked.len() && own.last() == Some(&"{place}");
         let fits =
             (own.len() == asked.len() || is_rest) && own.iter().zip(&asked).all(|(own, asked)| is_variable(own) || own == asked);
@@ -92,40 +92,41 @@ impl Operation {
 }
 
 /// # Panics
-/// If the operation's document does not have the answer.
+/// If the operation's document does not describe the response.
 #[track_caller]
 pub fn check(method: &str, path: &str, answer: &Answer) {
     let path = path.split('?').next().unwrap_or_default().trim_end_matches('/');
     let likeness = |operation: &&Operation| operation.likeness(path);
-    // The path first: that it does not have the method is no answer of an operation.
+    // Find the path first: a missing method is not a response of any operation.
     let Some(likest) = OPERATIONS.iter().max_by_key(likeness).filter(|likest| likest.likeness(path).is_some()) else { return };
     let mut of_path = OPERATIONS.iter().filter(|operation| operation.path == likest.path);
     let Some(operation) = of_path.find(|operation| operation.method == method) else { return };
     let status = answer.status;
-    // What the HTTP layer refuses is no answer of an operation, either.
+    // Refusals of the HTTP layer are not responses of an operation either.
     let is_of_http =
         ["E_MALFORMED_REQUEST", "E_URI_TOO_LONG", "E_HEADERS_TOO_LARGE"].iter().any(|code| answer.text.contains(code));
     if is_of_http {
         return;
     }
     let said = format!("{method} {} answers {status}", operation.path);
-    let described = operation.answers.get(&status).unwrap_or_else(|| panic!("{said}, which its document does not have"));
+    let described =
+        operation.answers.get(&status).unwrap_or_else(|| panic!("{said}, which is missing from its OpenAPI document"));
     if status >= 400 {
         let body: Value = serde_json::from_str(&answer.text).unwrap_or_default();
-        // The limit's body is flat.
+        // The error body of a rate limit is flat.
         let code = body.pointer("/error/code").or(body.get("error")).and_then(Value::as_str).unwrap_or_default();
-        assert!(described.codes.contains(code), "{said} {code}, which its document does not have");
+        assert!(described.codes.contains(code), "{said} {code}, which is missing from its OpenAPI document");
     }
     for name in answer.headers.keys().map(|name| name.as_str()).filter(|name| !OF_HTTP.contains(name)) {
-        assert!(described.headers.contains_key(name), "{said} with {name}, which its document does not have");
+        assert!(described.headers.contains_key(name), "{said} with {name}, which is missing from its OpenAPI document");
     }
     let missing =
         described.headers.iter().find(|(name, is_required)| **is_required && !answer.headers.contains_key(name.as_str()));
-    assert!(missing.is_none(), "{said} without {missing:?}, which its document says is always there");
+    assert!(missing.is_none(), "{said} without {missing:?}, which its OpenAPI document requires");
     let is_json = answer.headers.get("content-type").is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
     if is_json && !answer.text.is_empty() {
         let body: Value = serde_json::from_str(&answer.text).unwrap_or_else(|error| panic!("{said}: {error}"));
         let problems = described.problems(&body);
-        assert!(problems.is_empty(), "{said} with a body that its document does not have: {problems:#?}\n{body:#}");
+        assert!(problems.is_empty(), "{said} with a body that contradicts its OpenAPI document: {problems:#?}\n{body:#}");
     }
 }

@@ -1,9 +1,9 @@
-//! A failover that loses commits: a copy of the database takes its place, as an asynchronous standby does.
+//! A failover that loses commits: a copy of the database replaces it, as an asynchronous standby would.
 
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 
-/// A copy of a database that hears nothing more of it.
+/// A copy of a database that receives no further changes.
 #[derive(Debug)]
 pub struct Standby {
     primary: PgConnectOptions,
@@ -11,7 +11,7 @@ pub struct Standby {
 }
 
 impl Standby {
-    /// A copy of the database as it is now. Cuts every connection to the database.
+    /// Copies the database as it is now. Closes every connection to the database.
     pub async fn of(primary: &PgConnectOptions) -> Standby {
         let name = primary.get_database().unwrap();
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -20,7 +20,7 @@ impl Standby {
             primary,
             &[
                 format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false"),
-                // No backend is left when this returns.
+                // This returns when no backend is left.
                 format!("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '{name}'"),
                 format!("CREATE DATABASE {copy} TEMPLATE {name}"),
                 format!("ALTER DATABASE {name} ALLOW_CONNECTIONS true"),
@@ -30,12 +30,12 @@ impl Standby {
         Standby { primary: primary.clone(), copy }
     }
 
-    /// How to connect to the copy.
+    /// Returns the options for a connection to the copy.
     pub fn options(&self) -> PgConnectOptions {
         self.primary.clone().database(&self.copy)
     }
 
-    /// Puts the copy in the place of the database: whoever connects to that from now on finds the copy.
+    /// Replaces the database with the copy. New connections find the copy.
     pub async fn promote(self) {
         let (name, copy) = (self.primary.get_database().unwrap(), &self.copy);
         run(&self.primary, &[format!("DROP DATABASE {name} WITH (FORCE)"), format!("ALTER DATABASE {copy} RENAME TO {name}")])

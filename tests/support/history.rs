@@ -1,4 +1,4 @@
-//! What auditors have to find sound, and what they have to find.
+//! Rich histories for auditors: sound ones, and ones with known faults.
 
 use ledger_events::account::{AccountStatus, DiscountRule};
 use ledger_events::api_version::EmergencySunsetDeclared;
@@ -29,19 +29,19 @@ use super::shop::{SHARD, Shop};
 
 const URL: &str = "https://example.com/hook";
 
-/// What a history has left to go on with.
+/// Resources that a history leaves for further steps.
 #[derive(Clone, Copy, Debug)]
 pub struct Left {
     delivered: OrderId,
     statement: StatementId,
-    /// It hears all types, and is told of them.
+    /// Webhook that is subscribed to all types and gets its deliveries.
     all: WebhookId,
-    /// It has a replay that has not ended.
+    /// Webhook with a replay that has not ended.
     late: WebhookId,
     replay: ReplayId,
 }
 
-/// A user who cannot log in.
+/// Builds a command that creates a user who cannot log in.
 fn create_user(account_id: i64, email: &str) -> Command {
     Command::CreateUser(CreateUser {
         account_id,
@@ -53,8 +53,8 @@ fn create_user(account_id: i64, email: &str) -> Command {
 }
 
 impl Shop {
-    /// A bit of everything: delivered, partly delivered, delayed, cancelled; webhooks that come,
-    /// change and go; a suspended account; a discount; an image.
+    /// Makes orders in all states (delivered, partially delivered, delayed, cancelled), webhooks that are created,
+    /// changed and deleted, a suspended account, a discount and an image.
     pub async fn history(&self) -> Left {
         let (account, order) = (self.customer.account_id, |denomination, quantity| self.customer.order(denomination, quantity));
         self.run(Command::AddCategory { name: "Games".into(), parent_id: None }).await;
@@ -114,14 +114,14 @@ impl Shop {
         let statement = self.statement().await;
         self.project().await;
         self.run(Command::TestWebhook { account_id: account, webhook_id: all }).await;
-        // One that is told of what was before it, one step of several.
+        // A webhook with a replay of earlier events, of which one step of several is done.
         let late = self.webhook_for(account, URL, &[WebhookEventType::OrderCreated]).await.0;
         let replay = self.replay(late, 2).await;
         self.advance().await;
         Left { delivered, statement, all, late, replay }
     }
 
-    /// The same, and whatever else can happen: every event in every version that can be read.
+    /// Makes the history above and everything else that can happen: every event in every version that can be read.
     pub async fn eventful(&self) {
         let left = self.history().await;
         let Left { all, late, .. } = left;
@@ -130,7 +130,7 @@ impl Shop {
             self.run(Command::AdjustWallet { wallet_id, direction, amount, reason }).await;
         }
         self.access().await;
-        // What is pending for who stops listening fails, and is tried again.
+        // Switching the webhook off fails its pending deliveries, which are then retried.
         self.listens(all, false).await;
         self.project().await;
         self.listens(all, true).await;
@@ -140,7 +140,7 @@ impl Shop {
         for delivery_id in failed {
             self.run(Command::RetryDelivery { account_id: self.customer.account_id, delivery_id }).await;
         }
-        // Replays: ended by an operator, by its end, and by a webhook that is switched off.
+        // Replays that end by an operator, by completion, and because the webhook is switched off.
         self.run(Command::CancelReplay { replay_id: left.replay }).await;
         self.replay(all, 500).await;
         self.advance().await;
@@ -149,11 +149,11 @@ impl Shop {
         self.project().await;
         self.erasures(&left).await;
         self.project().await;
-        // What orders moved is read as it was written before there were payouts.
+        // Rewrite the movements of orders in the version that they had before payouts existed.
         self.tamper("UPDATE events SET schema_version = 1 WHERE schema_version = 2 AND data->>'order_id' IS NOT NULL").await;
     }
 
-    /// An API key and an operator's token that are revoked, an address that was blocked, and an incident of the log.
+    /// Makes a revoked API key, a revoked operator token, a blocked address, and an incident of the log.
     pub async fn access(&self) {
         let account_id = self.customer.account_id;
         let (api_key, api_secret) = (Private::new("ijklmnop-rest"), Private::new("secret"));
@@ -192,7 +192,7 @@ impl Shop {
         assert!(matches!(again, Err(WriteError::Rejected(Rejection::Conflict(_)))), "{again:?}");
     }
 
-    /// One of each kind of subject; of the statement a line, and then the rest.
+    /// Erases one subject of each kind. Of the statement it erases a line, and then the rest.
     async fn erasures(&self, left: &Left) {
         let beneficiary = self.beneficiary().await;
         let user = self.user(self.customer.account_id, "c@example.com").await;
@@ -229,7 +229,7 @@ impl Shop {
         self.run(Command::UpdateWebhook { account_id: self.customer.account_id, webhook_id, change }).await;
     }
 
-    /// Asks for a webhook to be told of what it missed.
+    /// Requests a replay of a webhook's missed events.
     async fn replay(&self, webhook_id: WebhookId, per_second: i32) -> ReplayId {
         let account_id = self.customer.account_id;
         let replay = RequestReplay { account_id, webhook_id, kind: ReplayKind::Missed, from: 1, per_second };
@@ -237,7 +237,7 @@ impl Shop {
         replay.id
     }
 
-    /// Takes the step of the one replay that is due.
+    /// Runs the due step of the only running replay.
     async fn advance(&self) {
         self.project().await;
         let replayer = Replayer { ledger: self.ledger.clone(), pool: self.pool().clone() };
@@ -245,7 +245,7 @@ impl Shop {
         self.project().await;
     }
 
-    /// A bank's statement, with a decision that stands and one that was revoked.
+    /// Imports a bank statement, with a decision that stands and one that was revoked.
     async fn statement(&self) -> StatementId {
         let day = chrono::Utc::now().date_naive();
         let csv = format!("date,amount,currency,reference\n{day},1.00,EUR,one\n{day},2.00,EUR,two\n");
@@ -263,7 +263,7 @@ impl Shop {
         statement_id
     }
 
-    /// Gives the product an image, and changes the product.
+    /// Sets the product's image and changes the product.
     async fn image(&self) {
         let (product_id, bytes) = (self.customer.product_id, b"\xff\xd8\xff-an-image");
         let sha256: [u8; 32] = Sha256::digest(bytes).into();
@@ -274,7 +274,7 @@ impl Shop {
         self.run(Command::ChangeProduct { product_id, change }).await;
     }
 
-    /// A paid, a failed, a cancelled and a pending payout, to a beneficiary that is deleted then.
+    /// Makes a paid, a failed, a cancelled and a pending payout to a beneficiary, who is then deleted.
     async fn payouts(&self) {
         let to = self.beneficiary().await;
         let [paid, failed, cancelled, _pending] = [
@@ -292,13 +292,13 @@ impl Shop {
         self.run(Command::DeleteBeneficiary { account_id, beneficiary_id: to }).await;
     }
 
-    /// What a superuser can do to the tables, past the triggers.
+    /// Changes the tables as a superuser can, bypassing the triggers.
     pub async fn tamper(&self, sql: &str) {
         tamper(&mut self.admin().await, sql).await;
     }
 }
 
-/// The same over a superuser's connection.
+/// Changes the tables over a superuser's connection, bypassing the triggers.
 pub async fn tamper(admin: &mut PgConnection, sql: &str) {
     let script = format!(
         "BEGIN; ALTER TABLE events DISABLE TRIGGER ALL; {sql}; ALTER TABLE events ENABLE ALWAYS TRIGGER events_append_only; ALTER TABLE events ENABLE ALWAYS TRIGGER events_no_truncate; COMMIT"
@@ -306,8 +306,8 @@ pub async fn tamper(admin: &mut PgConnection, sql: &str) {
     sqlx::raw_sql(AssertSqlSafe(script)).execute(admin).await.unwrap();
 }
 
-/// SQL of a superuser: the first refund of an order once more at the log's end, as a movement of its own that
-/// fits the wallet's row and its last balance.
+/// SQL for a superuser that repeats the first refund of an order at the log's end. It is a movement of its own that
+/// fits the wallet's row and last balance.
 pub const REFUNDED_AGAIN: &str = "
     CREATE TEMP TABLE again ON COMMIT DROP AS
         SELECT t.id AS of, t.position AS after, t.amount, w.id AS wallet, w.version + 1 AS version, w.balance + t.amount AS balance,
@@ -323,7 +323,7 @@ pub const REFUNDED_AGAIN: &str = "
     UPDATE wallets w SET balance = a.balance, version = a.version, updated_at = a.recorded_at FROM again a WHERE w.id = a.wallet;
     UPDATE log_head SET position = position + 1";
 
-/// SQL of a superuser: so many more events of an order, as if its codes had been read so often.
+/// SQL for a superuser that appends this many events to an order, as if its codes had been read that often.
 pub fn revealed(order: i64, count: i64) -> String {
     format!(
         "INSERT INTO events (shard_id, position, event_id, stream_type, stream_id, version, type, schema_version, data, metadata, recorded_at)

@@ -1,4 +1,4 @@
-//! What every test builds its ledger from, over commands: nodes, accounts, products, orders.
+//! Set-up that every test shares, in terms of commands: nodes, accounts, products, orders.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use rewards_ledger::telemetry::Metrics;
 use sqlx::postgres::PgConnectOptions;
 use tokio_util::task::TaskTracker;
 
-/// Base64 of 32 bytes: the master key of every node of every test.
+/// Master key of every node in the tests: 32 bytes in base64.
 pub const MASTER_KEY: &str = "dGhlIG1hc3RlciBrZXkgb2YgZXZlcnkgdGVzdCBrZXk=";
-/// The same of the log's key.
+/// Signing key of the transparency log: 32 bytes in base64.
 pub const LOG_KEY: &str = "dGhlIGtleSBvZiB0aGUgbG9nIG9mIGVhY2ggdGVzdCE=";
-/// The shard that everything in a test is in.
+/// The shard of all test data.
 pub const SHARD: ShardId = FIRST_SHARD;
 
 pub fn keyring() -> Arc<Keyring> {
     Arc::new(Keyring::from_base64(MASTER_KEY).unwrap())
 }
 
-/// One node's ledger.
+/// Opens the ledger of one node.
 pub async fn open(options: &PgConnectOptions) -> Ledger {
     open_with(options, Metrics::default()).await
 }
@@ -39,12 +39,12 @@ pub fn money(text: &str) -> Money {
     text.parse().unwrap()
 }
 
-/// Runs a command that succeeds.
+/// Runs a command, which must succeed.
 pub async fn run(ledger: &Ledger, command: Command) -> Answer {
     ledger.execute(SHARD, command, origin()).await.unwrap()
 }
 
-/// Who orders what: an account with a wallet, and a product with the face values 10.00 and 25.00.
+/// A customer: an account with a wallet, and a product with the face values 10.00 and 25.00.
 #[derive(Clone, Copy, Debug)]
 pub struct Customer {
     pub account_id: AccountId,
@@ -53,7 +53,7 @@ pub struct Customer {
 }
 
 impl Customer {
-    /// With so much in the wallet, and no stock of the product.
+    /// Creates a customer with this balance and a product without stock.
     pub async fn with(ledger: &Ledger, balance: &str) -> Customer {
         let (account_id, wallet_id) = account(ledger, "Acme", balance).await;
         Customer { account_id, wallet_id, product_id: product(ledger, "Card").await }
@@ -71,7 +71,7 @@ impl Customer {
     }
 }
 
-/// An account with a wallet in EUR that holds so much.
+/// Creates an account with a wallet in EUR that holds this amount.
 pub async fn account(ledger: &Ledger, name: &str, balance: &str) -> (AccountId, WalletId) {
     let Answer::Account(account) = run(ledger, Command::CreateAccount { name: name.to_owned() }).await else { panic!() };
     let open = Command::OpenWallet { account_id: account.id, currency: "EUR".parse().unwrap() };
@@ -82,7 +82,7 @@ pub async fn account(ledger: &Ledger, name: &str, balance: &str) -> (AccountId, 
     (account.id, wallet.id)
 }
 
-/// A product with the face values 10.00 and 25.00, without stock.
+/// Creates a product with the face values 10.00 and 25.00, without stock.
 pub async fn product(ledger: &Ledger, name: &str) -> ProductId {
     let details = ProductDetails {
         name: name.to_owned(),

@@ -14,7 +14,8 @@ pub mod shop;
 pub mod tree;
 pub mod wait;
 
-/// A file of the repository, where cargo runs the tests: clones may share what was built, with the path of another in it.
+/// Returns the path of a file in the repository where cargo runs the tests. A compiled-in path would not do, because
+/// clones may share build outputs.
 pub fn repository(path: &str) -> PathBuf {
     std::env::current_dir().unwrap().join(path)
 }

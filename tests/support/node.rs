@@ -1,4 +1,4 @@
-//! A node of the service in this process: the API on a loopback port, on a database of its own.
+//! A node of the service in this process: the API on a loopback port, with a separate database.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use super::postgres::{self, TestDatabase};
 use super::proxy::Proxy;
 use super::tree::{self, Tree};
 
-/// A running node. It ends with this value.
+/// A running node, which ends when this value is dropped.
 #[derive(Debug)]
 pub struct Node {
     pub ledger: Ledger,
@@ -41,11 +41,11 @@ pub struct Node {
     http: reqwest::Client,
     server: AbortHandle,
     is_sandbox: bool,
-    /// None for a second node on another one's.
+    /// `None` for a second node on the database of another one.
     _database: Option<TestDatabase>,
 }
 
-/// More than any test asks for that is not about limits.
+/// Limits higher than any test needs that is not about limits.
 pub const AMPLE_LIMITS: &str = "orders=1000000/60s,images=1000000/60s,general=1000000/1h,login=1000000/60s,refresh=1000000/60s,portal=1000000/1h,\
     user-login=1000000/1h,operator=1000000/60s";
 
@@ -55,7 +55,7 @@ impl Drop for Node {
     }
 }
 
-/// An answer, read whole.
+/// A complete HTTP response.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -68,7 +68,7 @@ impl Answer {
         serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("not JSON: {} {}", self.status, self.text))
     }
 
-    /// `data` of an answer with this status.
+    /// Returns the `data` of a response, which must have this status.
     #[track_caller]
     pub fn data(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.text);
@@ -77,7 +77,7 @@ impl Answer {
         body["data"].take()
     }
 
-    /// The error of an answer with this status and code.
+    /// Returns the error of a response, which must have this status and code.
     #[track_caller]
     pub fn refused(&self, status: u16, code: &str) -> Value {
         assert_eq!(self.status, status, "{}", self.text);
@@ -100,7 +100,7 @@ pub struct Client {
     pub secret: String,
 }
 
-/// A user of an account, and the session of a login.
+/// A user of an account, with the session of a login.
 #[derive(Clone, Debug)]
 pub struct User {
     pub id: i64,
@@ -108,15 +108,15 @@ pub struct User {
     pub email: String,
     pub access_token: String,
     pub refresh_token: String,
-    /// As a browser sends it.
+    /// Cookie header value, as a browser sends it.
     pub cookie: String,
 }
 
-/// The password of every user.
+/// Password of every user.
 pub const PASSWORD: &str = "correct horse battery staple";
 
-/// An account that can order: a credential, a wallet in EUR with 1,000.00, a product with the face
-/// values 10.00 and 25.00, and three vouchers of 10.00.
+/// An account that can order. It has a credential, a wallet in EUR with 1,000.00, a product with the face values
+/// 10.00 and 25.00, and three vouchers of 10.00.
 #[derive(Debug)]
 pub struct Setup {
     pub client: Client,
@@ -129,26 +129,26 @@ impl Node {
         Node::with_limits(AMPLE_LIMITS.parse().unwrap()).await
     }
 
-    /// One with these rate limits.
+    /// Starts a node with these rate limits.
     pub async fn with_limits(limits: RateLimits) -> Node {
         let database = postgres::database().await;
         let options = database.url.parse().unwrap();
         Node::on(Some(database), options, limits, false).await
     }
 
-    /// One that serves what only a sandbox has, too.
+    /// Starts a sandbox node, which has additional routes.
     pub async fn sandbox() -> Node {
         let database = postgres::database().await;
         let options = database.url.parse().unwrap();
         Node::on(Some(database), options, AMPLE_LIMITS.parse().unwrap(), true).await
     }
 
-    /// A further node of the same kind on the same database.
+    /// Starts another node of the same kind on the same database.
     pub async fn beside(&self, limits: RateLimits) -> Node {
         Node::on(None, self.options.clone(), limits, self.is_sandbox).await
     }
 
-    /// One whose every connection to the database goes through a proxy.
+    /// Starts a node whose database connections all go through a proxy.
     pub async fn behind_a_proxy() -> (Node, Proxy) {
         let database = postgres::database().await;
         let (proxy, options) = Proxy::before(&database.url).await;
@@ -190,7 +190,7 @@ impl Node {
         self.http.request(method, format!("{}{path}", self.url))
     }
 
-    /// Sends a request byte for byte as it is given here, target and headers and body.
+    /// Sends a request with exactly this target, these headers and this body.
     pub async fn raw(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
         let mut stream = TcpStream::connect(self.url.trim_start_matches("http://")).await.unwrap();
         let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
@@ -223,7 +223,7 @@ impl Node {
         answer
     }
 
-    /// A call by the admin of the configuration.
+    /// Sends a request as the admin of the configuration.
     pub async fn operator(&self, method: &str, path: &str, body: Value) -> Answer {
         self.operator_with(&self.token, method, path, body).await
     }
@@ -233,30 +233,30 @@ impl Node {
         self.send(with_json(request, &body)).await
     }
 
-    /// A token of another operator.
+    /// Creates an operator with this role and returns its token.
     pub async fn token(&self, role: Role) -> Private {
         let token = random_secret();
         run(&self.ledger, Command::IssueOperatorToken(IssueOperatorToken::of(role.as_str(), role, &token))).await;
         token
     }
 
-    /// An operator's request, to be given a body.
+    /// Builds an operator's request, to which a body can be added.
     pub fn by_operator(&self, method: &str, path: &str) -> RequestBuilder {
         self.request(method, &format!("/admin/v1{path}")).bearer_auth(self.token.expose())
     }
 
-    /// A client's request, to be given a body or headers.
+    /// Builds a client's request, to which a body or headers can be added.
     pub fn by(&self, client: &Client, method: &str, path: &str) -> RequestBuilder {
         let request = self.request(method, &format!("/api/v1{path}"));
         request.header("X-API-Key", &client.key).header("X-API-Secret", &client.secret)
     }
 
-    /// A client's call; a null body is none.
+    /// Sends a client's request. A null body means no body.
     pub async fn client(&self, client: &Client, method: &str, path: &str, body: Value) -> Answer {
         self.send(with_json(self.by(client, method, path), &body)).await
     }
 
-    /// A client's call with a body as it is, and an idempotency key.
+    /// Sends a client's request with this exact body and an idempotency key.
     pub async fn keyed(&self, client: &Client, path: &str, key: &str, body: &Value) -> Answer {
         self.send(with_json(self.by(client, "POST", path).header("Idempotency-Key", key), body)).await
     }
@@ -273,7 +273,7 @@ impl Node {
         Client { account_id, credential_id: issued["id"].as_i64().unwrap(), key: text("api_key"), secret: text("api_secret") }
     }
 
-    /// A new user of an account, with a session that no login through the API began.
+    /// Creates a user of an account, with a session that was started without the login API.
     pub async fn user(&self, account_id: i64, role: &str) -> User {
         let email = format!("{}@example.com", random_secret().expose());
         let user = json!({"email": email, "password": PASSWORD, "role": role});
@@ -281,7 +281,7 @@ impl Node {
         self.session(created["id"].as_i64().unwrap(), account_id, &email).await
     }
 
-    /// A user with a further session of theirs.
+    /// Starts another session of the user.
     pub async fn again(&self, user: &User) -> User {
         self.session(user.id, user.account_id, &user.email).await
     }
@@ -298,23 +298,23 @@ impl Node {
         }
     }
 
-    /// A call with an access token, to any path.
+    /// Sends a request with an access token, to any path.
     pub async fn bearer(&self, token: &str, method: &str, path: &str, body: Value) -> Answer {
         self.send(with_json(self.request(method, path).bearer_auth(token), &body)).await
     }
 
-    /// A call with a portal cookie, from a page of this origin.
+    /// Sends a request with a portal cookie, from a page of this origin.
     pub async fn portal(&self, cookie: &str, origin: &str, method: &str, path: &str, body: Value) -> Answer {
         let request = self.request(method, path).header("Cookie", cookie).header("Origin", origin);
         self.send(with_json(request, &body)).await
     }
 
-    /// A call without any credential.
+    /// Sends a request without credentials.
     pub async fn anyone(&self, method: &str, path: &str, body: Value) -> Answer {
         self.send(with_json(self.request(method, path), &body)).await
     }
 
-    /// Where the node is: the origin of its portal.
+    /// Returns the URL of the node, which is the origin of its portal.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -334,12 +334,12 @@ impl Node {
         Setup { client, wallet_id, product_id }
     }
 
-    /// A superuser's connection.
+    /// Connects as superuser.
     pub async fn admin(&self) -> PgConnection {
         self.options.connect().await.unwrap()
     }
 
-    /// Where the log ends.
+    /// Returns the position of the log head.
     pub async fn head(&self) -> i64 {
         rewards_ledger::ledger::reader::head(self.ledger.pool(), FIRST_SHARD).await.unwrap()
     }
@@ -351,21 +351,21 @@ impl Node {
         while projector.total(FIRST_SHARD).await.unwrap() != Step::Idle {}
     }
 
-    /// Grows and signs the tree of everything in the log.
+    /// Grows and signs the tree over everything in the log.
     pub async fn publish(&self) -> Tree {
         let tree = Tree::of(&self.ledger, &self.options, &self.metrics);
         tree.grow().await;
         tree
     }
 
-    /// What fulfilment does with an order.
+    /// Runs fulfilment for one order.
     pub async fn fulfil(&self, order_id: i64) {
         let origin = Origin { actor: ledger_events::Actor::Fulfilment, request_id: "fulfilment".to_owned() };
         self.ledger.execute(FIRST_SHARD, Command::FulfilOrder { order_id }, origin).await.unwrap();
     }
 }
 
-/// A product in EUR with the face values 10.00 and 25.00, at most 5 units an order.
+/// Builds a product in EUR with the face values 10.00 and 25.00, and at most 5 units per order.
 pub fn product(name: &str) -> Value {
     json!({
         "name": name, "brand": "Acme", "country": "DE", "currency": "EUR", "denomination_type": "FIXED",

@@ -1,8 +1,8 @@
-//! Postgres for tests: one throw-away server per test binary, a database from a migrated template
-//! per test, and servers of a test's own for those that kill them.
+//! Postgres for tests: one temporary server per test binary, a database from a migrated template per test, and
+//! separate servers for tests that kill them.
 //!
-//! Needs installed server programs (or the network, to download them) and nothing else; works as
-//! root and as an ordinary user. The server ends with the process, however that ends.
+//! It needs only installed server programs, or the network to download them, and works as root and as an ordinary
+//! user. The server ends with the process, however that ends.
 
 use std::fmt::Debug;
 use std::path::PathBuf;
@@ -15,16 +15,16 @@ use super::wait::until;
 
 const TEMPLATE: &str = "ledger_template";
 
-/// How every test's database comes to its schema: the one call site.
+/// Migrates a database. Every test database gets its schema from this one call site.
 async fn migrate(url: &str) -> Result<(), impl Debug> {
     rewards_ledger::ledger::migrate(&url.parse().expect("a database URL")).await
 }
 
-/// A migrated database of its own for one test, dropped with this value.
+/// A migrated database for one test, which is dropped with this value.
 #[derive(Debug)]
 #[must_use = "the database is dropped with this value"]
 pub struct TestDatabase {
-    /// The URL of the database's owner, a superuser.
+    /// URL for the database's owner, a superuser.
     pub url: String,
     name: String,
     unused: mpsc::UnboundedSender<String>,
@@ -32,12 +32,12 @@ pub struct TestDatabase {
 
 impl Drop for TestDatabase {
     fn drop(&mut self) {
-        // Done beside the tests; at the process's end all goes anyway.
+        // The database is dropped in the background. When the process ends, the whole server goes anyway.
         let _ = self.unused.send(std::mem::take(&mut self.name));
     }
 }
 
-/// A new database with the current schema and nothing in it.
+/// Creates an empty database with the current schema.
 pub async fn database() -> TestDatabase {
     let shared = shared().await;
     let (answer, answered) = oneshot::channel();
@@ -46,36 +46,37 @@ pub async fn database() -> TestDatabase {
     TestDatabase { url: shared.server.url_of(&name), name, unused: shared.unused.clone() }
 }
 
-/// A server of the test's own, without any schema. A durable one has the settings of production.
-/// It and its data go when the value is dropped or stopped.
+/// Starts a separate server without a schema. A durable one has the settings of production. The server and its data
+/// are removed when the value is dropped or stopped.
 pub async fn own_server(durable: bool) -> Server {
     let settings = Settings::temporary(durable).expect("a temporary directory for a server");
     Server::start(settings).await.expect("a server for one test")
 }
 
-/// Whether who connects to a database from now on may write. Where not, nobody but `admin` stays connected; else whoever is
-/// connected stays so, and as it was.
+/// Makes new connections to a database read-only, or writable again. When they become read-only, every existing
+/// connection but `admin` is closed. Otherwise existing connections stay as they are.
 pub async fn set_read_only(admin: &mut PgConnection, is_read_only: bool) {
     let name: String =
         sqlx::query_scalar("SELECT quote_ident(current_database())").fetch_one(&mut *admin).await.expect("its name");
     let set = format!("ALTER DATABASE {name} SET default_transaction_read_only = {is_read_only}");
     execute(admin, set).await.expect("the setting is made");
     if is_read_only {
-        // All are told, and then waited for.
+        // Signal all connections first, then wait for them.
         let others = "SELECT array_agg(pid) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity
             WHERE datname = current_database() AND pid <> pg_backend_pid()";
-        let others: Option<Vec<i32>> = sqlx::query_scalar(others).fetch_one(&mut *admin).await.expect("the others are told");
+        let others: Option<Vec<i32>> =
+            sqlx::query_scalar(others).fetch_one(&mut *admin).await.expect("the other connections are signalled");
         let is_there = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = ANY ($1))";
-        until("the others are gone", async || {
-            !sqlx::query_scalar::<_, bool>(is_there).bind(&others).fetch_one(&mut *admin).await.expect("who is there")
+        until("the other connections are closed", async || {
+            !sqlx::query_scalar::<_, bool>(is_there).bind(&others).fetch_one(&mut *admin).await.expect("the list of connections")
         })
         .await;
     }
 }
 
-/// The directory of the server programs that the tests use.
+/// Returns the directory of the server programs that the tests use.
 pub async fn programs() -> PathBuf {
-    // The server says it: which program a process of another user runs, not everybody may ask.
+    // Ask the server, because not every user may inspect a process of another user.
     let mut admin = PgConnection::connect(&shared().await.server.url_of("postgres")).await.expect("a connection");
     let programs: String = sqlx::query_scalar("SELECT setting FROM pg_config WHERE name = 'BINDIR'")
         .fetch_one(&mut admin)
@@ -90,7 +91,7 @@ struct Shared {
     unused: mpsc::UnboundedSender<String>,
 }
 
-/// Who asks for a database is told its name.
+/// Channel on which a test gets the name of its database.
 type Wanted = oneshot::Sender<Result<String, sqlx::Error>>;
 
 struct Requests {
@@ -99,13 +100,13 @@ struct Requests {
 }
 
 async fn shared() -> &'static Shared {
-    // A failure is kept too, or each test would wait for it anew.
+    // A failure is kept as well, so that not every test waits for it again.
     static SHARED: OnceCell<Result<Shared, String>> = OnceCell::const_new();
     let shared = SHARED
         .get_or_init(|| async {
             let (started, start) = oneshot::channel();
-            // Each test has an async runtime that ends with it; connections belong to a runtime,
-            // so the ones that outlive a test need a thread of their own.
+            // Each test has an async runtime that ends with the test, and a connection belongs to its runtime.
+            // Connections that outlive a test therefore need a separate thread.
             std::thread::Builder::new()
                 .name("test-databases".to_owned())
                 .spawn(move || serve(started))
@@ -141,7 +142,7 @@ fn serve(started: oneshot::Sender<Result<Shared, String>>) {
     });
 }
 
-/// The server with its template, and a connection for administration.
+/// Starts the server with its template, and opens a connection for administration.
 async fn start() -> Result<(Server, PgConnection), String> {
     let text = |error: &dyn Debug| format!("{error:?}");
     let server = start_throwaway(None).await.map_err(|error| error.to_string())?;
@@ -149,7 +150,7 @@ async fn start() -> Result<(Server, PgConnection), String> {
     let create = format!("CREATE DATABASE {TEMPLATE} IS_TEMPLATE true");
     execute(&mut admin, create).await.map_err(|error| text(&error))?;
     migrate(&server.url_of(TEMPLATE)).await.map_err(|error| text(&error))?;
-    // A template can only be copied while nobody is connected to it.
+    // A template can be copied only while no one is connected to it.
     for statement in [
         format!("ALTER DATABASE {TEMPLATE} ALLOW_CONNECTIONS false"),
         format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{TEMPLATE}'"),
@@ -159,8 +160,8 @@ async fn start() -> Result<(Server, PgConnection), String> {
     Ok((server, admin))
 }
 
-/// Keeps one database ready, so that a test seldom waits for the copy, and drops what tests have
-/// done with while nobody waits.
+/// Keeps one database ready, so that a test rarely waits for the copy. Drops databases of finished tests while no
+/// test waits.
 async fn answer(mut admin: PgConnection, mut requests: Requests) {
     let strategy = strategy(&mut admin).await;
     let mut number = 0;
@@ -173,7 +174,7 @@ async fn answer(mut admin: PgConnection, mut requests: Requests) {
                 ready = create(&mut admin, &mut number, strategy).await;
             }
             Some(name) = requests.unused.recv() => {
-                // The test may have left connections. A failure costs only disk space.
+                // The test may have left connections open. A failed drop costs only disk space.
                 let drop = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
                 let _ = execute(&mut admin, drop).await;
             }
@@ -182,7 +183,7 @@ async fn answer(mut admin: PgConnection, mut requests: Requests) {
     }
 }
 
-/// Copying files takes less than half the time of the default. Before 15 it was the only way.
+/// Copying files takes less than half the time of the default strategy. Before version 15 it was the only one.
 async fn strategy(admin: &mut PgConnection) -> &'static str {
     let version = sqlx::query_scalar("SELECT current_setting('server_version_num')::int").fetch_one(admin).await;
     match version {

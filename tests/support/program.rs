@@ -1,4 +1,4 @@
-//! A node in a process of its own, to be signalled, killed and started again.
+//! A node in a separate process, which a test can signal, kill and restart.
 
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
@@ -16,17 +16,17 @@ pub use super::node::Client;
 
 pub const OPERATOR_TOKEN: &str = "operator-token-of-the-tests";
 
-/// What a node of the tests logs.
+/// Log level of the nodes in the tests.
 const LOG_LEVEL: &str = "warn,rewards_ledger=info,access=off,rustls_platform_verifier=off";
 
-/// No command of these tests takes longer.
+/// Timeout for any command of these tests.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
-/// `serve` with its configuration, the same at every start. It ends with this value.
+/// `serve` with a configuration that stays the same at every start. It ends when this value is dropped.
 #[derive(Debug)]
 pub struct Program {
     process: Child,
-    /// Where its API listens: another place after each start. None without the role `api`.
+    /// Address of its API, which changes at each start. `None` without the role `api`.
     address: Option<String>,
     pub database_url: String,
     directory: tempfile::TempDir,
@@ -36,10 +36,10 @@ pub struct Program {
     http: reqwest::Client,
 }
 
-/// Everything that a node has said on stderr, a line each.
+/// Everything that a node has written to stderr, line by line.
 type Log = Arc<Mutex<String>>;
 
-/// The program with nothing of the surroundings but what programs need to run.
+/// Builds a command for the program, with only the environment variables that any program needs.
 pub fn program(data_dir: &std::path::Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rewards-ledger"));
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
@@ -47,7 +47,7 @@ pub fn program(data_dir: &std::path::Path) -> Command {
     command
 }
 
-/// Writes a file that only we can read, as key files have to be.
+/// Writes a file that only its owner can read, as key files require.
 pub fn write_private(path: &std::path::Path, text: &str) {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
@@ -60,12 +60,12 @@ pub async fn run(command: &mut Command) -> std::process::Output {
     tokio::time::timeout(DEADLINE, command.output()).await.expect("in time").expect("the program runs")
 }
 
-/// How many descriptors a process has open.
+/// Returns the number of open descriptors of a process.
 pub fn descriptors(id: u32) -> usize {
     std::fs::read_dir(format!("/proc/{id}/fd")).unwrap().count()
 }
 
-/// The most memory that a process has had until now, in KiB; none once it has ended.
+/// Returns the peak memory of a process so far, in KiB, or `None` once it has ended.
 pub fn peak_memory(id: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -78,12 +78,12 @@ impl Program {
         Program::logging(LOG_LEVEL, database_url, arguments).await
     }
 
-    /// One that logs this, as `RUST_LOG` says it.
+    /// Starts `serve` with this value of `RUST_LOG`.
     pub async fn logging(log_level: &str, database_url: &str, arguments: &[&str]) -> Program {
         Program::starting(log_level, database_url, arguments, |command| command).await
     }
 
-    /// One that may have only so many descriptors, until it is started again.
+    /// Starts `serve` with a limit on descriptors, which lasts until it is restarted.
     pub async fn with_descriptors(most: usize, database_url: &str, arguments: &[&str]) -> Program {
         let limited = |command: Command| {
             let command = command.as_std();
@@ -96,7 +96,7 @@ impl Program {
         Program::starting(LOG_LEVEL, database_url, arguments, limited).await
     }
 
-    /// A node of another program, such as an earlier release.
+    /// Starts a node of another executable, such as an earlier release.
     pub async fn of(executable: &std::path::Path, database_url: &str, arguments: &[&str]) -> Program {
         let instead = |command: Command| {
             let mut other = Command::new(executable);
@@ -133,22 +133,22 @@ impl Program {
         (self.process, self.address) = serve(command, &self.arguments, &self.log).await;
     }
 
-    /// Gives it this master key file, from its next start on.
+    /// Replaces its master key file. The change takes effect at the next start.
     pub fn set_master_key(&self, text: &str) {
         write_private(&self.directory.path().join("master.key"), text);
     }
 
-    /// What it has logged, from its first start on.
+    /// Returns everything logged since the first start.
     pub fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }
 
-    /// A command of the program, with this one's configuration.
+    /// Builds a command of the program with the configuration of this node.
     pub fn command(&self) -> Command {
         command(self.directory.path(), &self.database_url)
     }
 
-    /// Of its process.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.process.id().expect("it runs")
     }
@@ -161,14 +161,14 @@ impl Program {
         self.process.try_wait().unwrap().is_some()
     }
 
-    /// Waits for its end.
+    /// Waits until the process ends.
     pub async fn ended(&mut self) -> ExitStatus {
         tokio::time::timeout(DEADLINE, self.process.wait()).await.expect("in time").unwrap()
     }
 
-    /// Where its API is.
+    /// Returns the URL of its API.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address.as_deref().expect("it has the role api"))
+        format!("http://{}", self.address.as_deref().expect("the node has the role api"))
     }
 
     pub async fn operator(&self, path: &str, body: Value) -> Value {
@@ -177,13 +177,13 @@ impl Program {
         answer
     }
 
-    /// An operator's call: the status and the body's `data` (or the whole body).
+    /// Sends an operator's request. Returns the status, and the body's `data` or else the whole body.
     pub async fn try_operator(&self, path: &str, body: &Value) -> Result<(u16, Value), reqwest::Error> {
         let request = self.http.post(format!("{}/admin/v1{path}", self.url())).bearer_auth(OPERATOR_TOKEN);
         answer(request.header("Content-Type", "application/json").body(body.to_string())).await
     }
 
-    /// A client call: the status and the body's `data` (or the whole body).
+    /// Sends a client's request. Returns the status, and the body's `data` or else the whole body.
     pub async fn call(
         &self,
         client: &Client,
@@ -204,7 +204,7 @@ impl Program {
         answer(request).await
     }
 
-    /// An account with a credential and a funded wallet.
+    /// Creates an account with a credential and a funded wallet.
     pub async fn client(&self, amount: &str) -> Client {
         let account_id = self.operator("/accounts", json!({"name": "Test"})).await["id"].as_i64().unwrap();
         let credential = self.operator(&format!("/accounts/{account_id}/credentials"), json!({"name": "test"})).await;
@@ -216,7 +216,7 @@ impl Program {
         Client { account_id, credential_id: credential["id"].as_i64().unwrap(), key: text("api_key"), secret: text("api_secret") }
     }
 
-    /// A product of 10.00 EUR with so many vouchers in stock.
+    /// Creates a product of 10.00 EUR with this many vouchers in stock.
     pub async fn product(&self, stock: usize) -> i64 {
         let product = json!({"name": "Voucher", "brand": "Test", "country": "DE", "currency": "EUR", "denomination_type": "FIXED",
             "denominations": ["10.00"], "max_quantity": 100, "description": "", "terms": "", "is_active": true});
@@ -254,7 +254,7 @@ fn command(directory: &std::path::Path, database_url: &str) -> Command {
     command
 }
 
-/// Starts `serve`; the process, and where its API listens once it is ready.
+/// Starts `serve`. Returns the process, and the address of its API once it is ready.
 async fn serve(mut command: Command, arguments: &[String], log: &Log) -> (Child, Option<String>) {
     command.args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"]);
     if !arguments.iter().any(|argument| argument == "--rate-limits") {
@@ -284,7 +284,7 @@ async fn serve(mut command: Command, arguments: &[String], log: &Log) -> (Child,
         panic!("the node ended before it was ready");
     });
     let address = ready.await.expect("ready in time");
-    // Read on, or the node would wait for room in the pipe.
+    // Keep reading, because a full pipe would block the node.
     tokio::spawn(async move {
         while let Ok(Some(line)) = lines.next_line().await {
             keep(&line);

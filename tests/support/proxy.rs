@@ -1,4 +1,4 @@
-//! A TCP proxy in front of Postgres that can cut a connection around what commits, or silence one.
+//! A TCP proxy in front of Postgres that can cut a connection around a commit, or silence it.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::watch;
 
-/// What happens to the next COMMIT, or statement that commits by itself.
+/// Treatment of the next COMMIT, or of the next statement that commits by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum NextCommit {
@@ -19,15 +19,15 @@ pub enum NextCommit {
     LosesItsAnswer = 1,
     /// It never reaches the server.
     IsLost = 2,
-    /// It reaches the server, its answer is lost, and no new connection is taken.
+    /// It reaches the server, its answer is lost, and no new connection is accepted.
     LosesItsAnswerForLong = 3,
-    /// It never reaches the server, and no new connection is taken.
+    /// It never reaches the server, and no new connection is accepted.
     IsLostForLong = 4,
-    /// Its client is cut off at once, and it reaches the server when it is told to.
+    /// Its client is disconnected at once, and it reaches the server when the test says so.
     IsLate = 5,
 }
 
-/// The proxy; it ends with the runtime.
+/// A proxy, which ends with the runtime.
 #[derive(Clone, Debug)]
 pub struct Proxy {
     pub address: SocketAddr,
@@ -43,9 +43,9 @@ pub struct Proxy {
 /// A connection through the proxy.
 #[derive(Debug, Default)]
 pub struct Connection {
-    /// Its `application_name`, once the client has said it.
+    /// `application_name` of the client, once the client has sent it.
     name: Mutex<String>,
-    /// Bytes are taken from both sides, and none are passed on.
+    /// While set, bytes are read from both sides and not forwarded.
     is_silent: AtomicBool,
     is_closed_by_client: AtomicBool,
 }
@@ -73,7 +73,7 @@ impl Connection {
 }
 
 impl Proxy {
-    /// A proxy before a database, and how to connect through it.
+    /// Starts a proxy in front of a database, and returns options for connections through it.
     pub async fn before(url: &str) -> (Proxy, PgConnectOptions) {
         let proxy = Proxy::start(socket(url)).await;
         let mut through: reqwest::Url = url.parse().unwrap();
@@ -117,19 +117,19 @@ impl Proxy {
         self.next.store(next as u8, Ordering::SeqCst);
     }
 
-    /// The next ROLLBACK never reaches the server: its connection is cut.
+    /// Cuts the connection of the next ROLLBACK, which never reaches the server.
     pub fn cut_at_next_rollback(&self) {
         self.cuts_at_rollback.store(true, Ordering::SeqCst);
     }
 
-    /// Cuts every connection and takes no new one, or takes them again.
+    /// Cuts every connection and accepts no new one, or accepts connections again.
     pub fn set_away(&self, is_away: bool) {
         self.takes_none.store(is_away, Ordering::SeqCst);
         self.is_away.send_replace(is_away);
     }
 
-    /// Silences every open connection of this `application_name`: both sides send on and are acknowledged, and hear nothing
-    /// more. Those that are opened later work. Returns the silenced ones.
+    /// Silences every open connection of this `application_name`: both sides can still send and get acknowledgements,
+    /// but receive nothing. Connections opened later work. Returns the silenced ones.
     pub fn silence(&self, name: &str) -> Vec<Arc<Connection>> {
         let open = self.open.lock().unwrap();
         let silenced: Vec<_> = open
@@ -141,7 +141,7 @@ impl Proxy {
         silenced
     }
 
-    /// How many connections of this `application_name` are open and not silenced.
+    /// Returns the number of open connections of this `application_name` that are not silenced.
     pub fn heard(&self, name: &str) -> usize {
         let is_heard = |connection: &&Arc<Connection>| {
             !connection.is_closed_by_client() && !connection.is_silent() && *connection.name.lock().unwrap() == name
@@ -149,13 +149,13 @@ impl Proxy {
         self.open.lock().unwrap().iter().filter(is_heard).count()
     }
 
-    /// What was late reaches the server; returns when it should have done its work there.
+    /// Forwards the late bytes to the server. Returns when the server should have processed them.
     pub async fn deliver_late(&self) {
         self.is_late_delivered.send_replace(true);
         tokio::time::sleep(std::time::Duration::from_millis(500)).await;
     }
 
-    /// How many connections were cut.
+    /// Returns the number of connections that were cut.
     pub fn cuts(&self) -> usize {
         self.cuts.load(Ordering::SeqCst)
     }
@@ -179,7 +179,7 @@ impl Proxy {
                 }
             }
             if answering.is_silent() {
-                // That the server has closed the connection is not heard, either.
+                // The client does not learn that the server has closed the connection either.
                 std::future::pending::<()>().await;
             }
         });
@@ -203,13 +203,13 @@ impl Proxy {
                     if is_for_long.contains(&next) {
                         self.takes_none.store(true, Ordering::SeqCst);
                     }
-                    answers.shutdown().await; // both halves of the client's connection are dropped now
+                    answers.shutdown().await; // drops both halves of the client's connection
                     if next == NextCommit::IsLate as u8 {
                         _ = self.is_late_delivered.subscribe().wait_for(|is_delivered| *is_delivered).await;
                     }
                     if ![NextCommit::IsLost, NextCommit::IsLostForLong].map(|next| next as u8).contains(&next) {
                         server_write.write_all(&buffer[..n]).await.unwrap();
-                        // The server commits before it notices that nobody listens.
+                        // Give the server time to commit before it notices that the client is gone.
                         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
                     }
                     return;
@@ -223,30 +223,30 @@ impl Proxy {
     }
 }
 
-/// The socket of the server at a URL: the servers of tests listen nowhere else.
+/// Returns the socket of the server at a URL. Test servers listen only on a socket.
 pub fn socket(url: &str) -> PathBuf {
     let options: PgConnectOptions = url.parse().unwrap();
-    options.get_socket().expect("a server with a socket").join(format!(".s.PGSQL.{}", options.get_port()))
+    options.get_socket().expect("the server listens on a socket").join(format!(".s.PGSQL.{}", options.get_port()))
 }
 
-/// A new connection to a server, once it listens.
+/// Opens a connection to a server, once it listens.
 async fn connect(socket: &Path) -> UnixStream {
     UnixStream::connect(socket).await.unwrap()
 }
 
-/// What a client has said so far, as far as it tells when something is committed.
+/// State of a client's session, as far as it determines whether something commits.
 #[derive(Default)]
 struct Session {
     is_in_transaction: bool,
-    /// The prepared statements that move the head.
+    /// Names of the prepared statements that move the head.
     writing: Vec<Vec<u8>>,
 }
 
 impl Session {
     const MOVES_HEAD: &[u8] = b"\0WITH head AS (UPDATE log_head";
 
-    /// Whether these bytes have something committed: a COMMIT, or the writer's one statement
-    /// outside of a transaction.
+    /// Returns true if these bytes commit something: a COMMIT, or the writer's single statement outside a
+    /// transaction.
     fn commits(&mut self, bytes: &[u8]) -> bool {
         let has = |text: &[u8]| bytes.windows(text.len()).any(|window| window == text);
         if has(b"BEGIN;") {
@@ -257,11 +257,11 @@ impl Session {
             return has(b"COMMIT\0");
         }
         if let Some(at) = bytes.windows(Self::MOVES_HEAD.len()).position(|window| window == Self::MOVES_HEAD) {
-            // Parse: its length, the statement's name, the text.
+            // Parse message: its length, the statement's name, the text.
             let name = (1..32).find(|length| at >= length + 5 && bytes[at - length - 5] == b'P');
             self.writing.extend(name.map(|length| bytes[at - length..at].to_vec()));
         }
-        // Bind: its length, the unnamed portal, the statement.
+        // Bind message: its length, the unnamed portal, the statement.
         let binds = |name: &[u8]| {
             bytes
                 .windows(name.len() + 7)

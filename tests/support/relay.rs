@@ -1,5 +1,5 @@
-//! A TCP relay in front of a receiver that can hold connections, as if the network stood still
-//! before the first byte, and counts them.
+//! A TCP relay in front of a receiver. It can hold connections, as if the network stalled before the first byte, and
+//! counts them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// The relay; it ends with the runtime.
+/// A relay, which ends with the runtime.
 #[derive(Clone, Debug)]
 pub struct Relay {
     address: SocketAddr,
@@ -38,17 +38,17 @@ impl Relay {
         relay
     }
 
-    /// Where a webhook has to point.
+    /// Returns the URL to register for a webhook.
     pub fn url(&self) -> String {
         format!("https://localhost:{}", self.address.port())
     }
 
-    /// Connections are taken and nothing of them passed on, or everything is.
+    /// While held, connections are accepted and nothing is forwarded.
     pub fn hold(&self, is_held: bool) {
         self.is_held.send_replace(is_held);
     }
 
-    /// How many connections were accepted.
+    /// Returns the number of accepted connections.
     pub fn accepted(&self) -> usize {
         self.accepted.load(Ordering::SeqCst)
     }

@@ -1,5 +1,5 @@
-//! A shop: a ledger on a database of its own, a customer with a full wallet, and what goes on
-//! around it: stock, webhooks, the projector, the delivery worker.
+//! A shop: a ledger on a separate database and a customer with a full wallet. Helpers cover stock, webhooks, the
+//! projector and the delivery worker.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,10 +26,10 @@ pub use super::ledger::SHARD;
 use super::ledger::{self, Customer, money};
 use super::postgres::{TestDatabase, database};
 
-/// What sends and waits are given in tests, except where they are to run out.
+/// Timeout of sends and waits in tests, except for those that are meant to time out.
 pub const DEADLINE: Duration = Duration::from_secs(10);
 
-/// What every account begins with.
+/// Initial balance of every account.
 const BALANCE: &str = "1000000.00";
 
 pub struct Shop {
@@ -50,7 +50,7 @@ impl Shop {
         Shop { ledger, metrics, customer, options, _database: Some(database) }
     }
 
-    /// On a database that somebody else keeps, for a customer that it has.
+    /// Opens a shop on an existing database, for one of its customers. The caller keeps the database.
     pub async fn on(options: &PgConnectOptions, customer: Customer) -> Shop {
         let metrics = Metrics::default();
         let ledger = ledger::open_with(options, metrics.clone()).await;
@@ -61,7 +61,7 @@ impl Shop {
         self.ledger.pool()
     }
 
-    /// A superuser's connection.
+    /// Connects as superuser.
     pub async fn admin(&self) -> PgConnection {
         self.options.connect().await.unwrap()
     }
@@ -70,7 +70,7 @@ impl Shop {
         ledger::run(&self.ledger, command).await
     }
 
-    /// A further account, with a full wallet.
+    /// Creates another account with a full wallet.
     pub async fn account(&self, name: &str) -> (AccountId, WalletId) {
         ledger::account(&self.ledger, name, BALANCE).await
     }
@@ -80,7 +80,7 @@ impl Shop {
         self.run(self.stock(prefix, count, expires_on)).await;
     }
 
-    /// What adds these vouchers.
+    /// Builds the command that adds these vouchers.
     pub fn stock(&self, prefix: &str, count: i64, expires_on: Option<NaiveDate>) -> Command {
         let vouchers = (1..=count)
             .map(|row| NewVoucher {
@@ -101,7 +101,7 @@ impl Shop {
         view.order.id
     }
 
-    /// Units of 10.00.
+    /// Places an order for this many units of 10.00.
     pub async fn order(&self, quantity: i32) -> OrderId {
         self.place(self.customer.order("10.00", quantity)).await
     }
@@ -124,7 +124,7 @@ impl Shop {
         orders::find(self.pool(), SHARD, order_id, None).await.unwrap().unwrap()
     }
 
-    /// A webhook that hears `order.created`; its id and token.
+    /// Registers a webhook for `order.created`. Returns its id and token.
     pub async fn webhook(&self, url: &str) -> (WebhookId, String) {
         self.webhook_for(self.customer.account_id, url, &[WebhookEventType::OrderCreated]).await
     }
@@ -142,7 +142,7 @@ impl Shop {
         (view.webhook.id, view.token.unwrap().expose().to_owned())
     }
 
-    /// Somebody in EUR whom the customer can pay.
+    /// Creates a beneficiary in EUR whom the customer can pay.
     pub async fn beneficiary(&self) -> BeneficiaryId {
         let command = AddBeneficiary {
             account_id: self.customer.account_id,
@@ -156,7 +156,7 @@ impl Shop {
         view.beneficiary.id
     }
 
-    /// What the customer asks for when it pays somebody so much.
+    /// Builds the customer's request for a payout of this amount.
     pub fn payout_of(&self, beneficiary_id: BeneficiaryId, amount: &str) -> RequestPayout {
         let Customer { account_id, wallet_id, .. } = self.customer;
         RequestPayout { account_id, beneficiary_id, wallet_id, amount: money(amount), client_reference: None }
@@ -175,9 +175,9 @@ impl Shop {
     /// Makes the deliveries and the daily totals of everything in the log.
     pub async fn project(&self) {
         let projector = self.projector();
-        // The first step makes the checkpoint.
+        // The first step creates the checkpoint.
         _ = projector.step(SHARD).await.unwrap();
-        // The one before may hold the projection until its connection has ended.
+        // The previous projector may hold the projection until its connection has ended.
         while projector.step(SHARD).await.unwrap() != Step::Idle {}
         _ = projector.total(SHARD).await.unwrap();
         while projector.total(SHARD).await.unwrap() != Step::Idle {}
@@ -192,7 +192,7 @@ impl Shop {
     }
 }
 
-/// A worker that trusts these receivers and may dial this machine.
+/// Builds a worker that trusts these receivers and may connect to this machine.
 pub fn worker(database: &PgConnectOptions, receiver: &Receiver, deadline: Duration) -> Worker {
     Worker {
         database: connect::delivery(database),
@@ -201,12 +201,12 @@ pub fn worker(database: &PgConnectOptions, receiver: &Receiver, deadline: Durati
         sender: sender(trusting(receiver.ca_pem(), deadline)),
         settings: WorkerSettings { deadline, ..WorkerSettings::default() },
         metrics: Metrics::default(),
-        made: NewDeliveries::none(), // nothing wakes it but its timer
+        made: NewDeliveries::none(), // only its timer wakes it
         targets: Arc::default(),
     }
 }
 
-/// Settings that trust these authorities and may dial this machine.
+/// Builds settings that trust these certificate authorities and allow connections to this machine.
 pub fn trusting(ca_pem: &str, deadline: Duration) -> SenderSettings {
     SenderSettings {
         service_name: "SERVICE".to_owned(),
@@ -222,7 +222,7 @@ pub fn sender(settings: SenderSettings) -> Arc<Sender> {
     Arc::new(Sender::new(settings).unwrap())
 }
 
-/// A receiver on this machine that answers so.
+/// Starts a receiver on this machine that answers with `respond`.
 pub async fn receiver(
     respond: impl Fn(&Received) -> receiver::Answer + Send + Sync + 'static,
 ) -> (Receiver, mpsc::UnboundedReceiver<Received>) {

@@ -1,4 +1,4 @@
-//! The transparency log of a test: who signs it, and what the signer remembers.
+//! The transparency log of a test: its signer, and the signer's memory.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use sqlx::postgres::PgConnectOptions;
 
 use super::ledger::{LOG_KEY, SHARD};
 
-/// The origin of shard 1 is this and `/1`.
+/// Prefix of origins. The origin of shard 1 is this text followed by `/1`.
 pub const ORIGIN: &str = "ledger.example.com/log";
 
-/// A signer with its memory. The file goes with the last clone.
+/// A signer with its state file, which is removed with the last clone.
 #[derive(Clone, Debug)]
 pub struct Tree {
     pub projector: TreeProjector,
@@ -28,12 +28,12 @@ pub struct Tree {
     _directory: Arc<tempfile::TempDir>,
 }
 
-/// What differs from one signer to the next.
+/// Settings that differ between signers.
 #[derive(Clone, Debug)]
 pub struct Signing {
     pub key_file: String,
     pub origin: String,
-    /// Another one's state file.
+    /// Tree whose state file this signer uses as well.
     pub memory_of: Option<Tree>,
 }
 
@@ -61,8 +61,8 @@ impl Tree {
         Tree { projector, state, ledger: ledger.clone(), _directory: directory }
     }
 
-    /// Signs everything in the log; the size of the tree. A step whose connection is found cut is taken again, as a
-    /// node does.
+    /// Signs everything in the log, and returns the size of the tree. A step that finds its connection cut is
+    /// repeated, as a node does it.
     pub async fn grow(&self) -> u64 {
         let mut is_cut = false;
         loop {
@@ -75,7 +75,7 @@ impl Tree {
         }
     }
 
-    /// What the next step says, which is that it refuses.
+    /// Returns the refusal of a step, which must refuse.
     #[track_caller]
     pub fn refused(outcome: Result<Step, TreeError>) -> Refusal {
         match outcome {
@@ -88,23 +88,23 @@ impl Tree {
         store::newest(self.ledger.pool(), SHARD).await.unwrap().unwrap()
     }
 
-    /// The newest checkpoint, opened with the log's key.
+    /// Returns the newest checkpoint, opened with the log's key.
     pub async fn opened(&self) -> Opened {
         Trust::in_keys(vec![key()]).open(&self.newest().await.note).unwrap()
     }
 }
 
-/// The log's public key.
+/// Returns the log's public key.
 pub fn key() -> VerifierKey {
     key_of(LOG_KEY)
 }
 
-/// The newest public key of a key file.
+/// Returns the newest public key of a key file.
 pub fn key_of(file: &str) -> VerifierKey {
     Signer::from_text(file).unwrap().verifiers(&Origin::new(ORIGIN).of(SHARD)).unwrap().remove(0)
 }
 
-/// The secret of a witness.
+/// Returns the secret key of a witness.
 pub fn witness_secret(number: u8) -> SigningKey {
     SigningKey::from_seed(&[number; 32]).unwrap()
 }
@@ -113,7 +113,7 @@ pub fn witness_name(number: u8) -> String {
     format!("witness{number}.example.com")
 }
 
-/// A witness; 1 and 2 are configured in every node of a test.
+/// Returns the public key of a witness. Witnesses 1 and 2 are configured in every node of a test.
 pub fn witness(number: u8) -> VerifierKey {
     witness_secret(number).verifier(&witness_name(number), Algorithm::CosignatureV1).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Waiting for what the program does: it is looked at again and again, and never for ever.
+//! Waits for an effect of the program by polling, with a timeout.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use sqlx::{AssertSqlSafe, ConnectOptions, PgExecutor};
 
 use super::program::DEADLINE;
 
-/// Until it is so; fails with `what` when that takes longer than anything does here.
+/// Waits until the condition holds. Panics with `what` after longer than anything here should take.
 pub async fn until(what: &str, is_so: impl AsyncFnMut() -> bool) {
     until_within(DEADLINE, what, is_so).await;
 }
 
-/// The same with a patience of its own.
+/// Waits until the condition holds. Panics with `what` after this timeout.
 pub async fn until_within(patience: Duration, what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let waited = tokio::time::timeout(patience, async {
         while !is_so().await {
@@ -22,7 +22,7 @@ pub async fn until_within(patience: Duration, what: &str, mut is_so: impl AsyncF
     waited.await.unwrap_or_else(|_| panic!("not within {patience:?}: {what}"));
 }
 
-/// Until the database says so: the SQL asks for one boolean.
+/// Waits until a query for one boolean returns true.
 pub async fn until_true(what: &str, pool: impl PgExecutor<'_> + Copy, sql: &str) {
     until(what, async || is_true(pool, sql).await).await;
 }
@@ -31,9 +31,9 @@ pub async fn is_true(pool: impl PgExecutor<'_>, sql: &str) -> bool {
     sqlx::query_scalar(AssertSqlSafe(sql.to_owned())).fetch_one(pool).await.unwrap()
 }
 
-/// Until a connection of this `application_name` waits for a lock in the database.
+/// Waits until a connection of this `application_name` waits for a lock in the database.
 pub async fn until_locked_out(options: &PgConnectOptions, name: &str) {
-    // A superuser's: others are not shown what somebody waits for.
+    // Only a superuser sees the waits of other roles.
     let mut admin = options.connect().await.unwrap();
     let waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
                     AND application_name = $1 AND wait_event_type = 'Lock')";

@@ -1,5 +1,5 @@
-//! What a node was doing goes on where it was when that node dies, or only freezes: each projection, the
-//! tree, sending, and fulfilment.
+//! The work of a node that dies, or only freezes, continues where it was: each projection, the tree, sending, and
+//! fulfilment.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::support::program::{Program, run};
 use crate::support::shop::receiver;
 use crate::support::wait::{is_true, until, until_true, until_within};
 
-/// "Within seconds", on a busy machine too.
+/// "Within seconds", with room for a busy machine.
 const SECONDS: Duration = Duration::from_secs(20);
-/// A frozen node's transaction is ended after so long; a killed one's at once.
+/// Time after which the transaction of a frozen node is ended. That of a killed node ends at once.
 const HELD: Duration = Duration::from_secs(3);
 
-/// Freezes a node between two of its steps, so that it loses nothing by it.
+/// Freezes a node between two of its steps, so that it holds nothing.
 async fn frozen_at_rest(node: &Program, pool: &PgPool) {
     let at_rest = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name LIKE 'rewards-ledger%'
         AND xact_start IS NOT NULL AND datname = current_database())";
@@ -35,14 +35,14 @@ async fn frozen_at_rest(node: &Program, pool: &PgPool) {
     .await;
 }
 
-/// Work that one node at a time does.
+/// Work that only one node does at a time.
 struct Work {
     roles: &'static str,
-    /// What the node that takes the orders does beside that.
+    /// Roles of the node that takes the orders.
     beside: &'static str,
-    /// The table that it writes in the middle of its transaction, with what it took in its hands.
+    /// Table that the work writes in the middle of its transaction, while it holds what it has taken.
     writes: &'static str,
-    /// Whether all of it is done.
+    /// Query that returns true when all work is done.
     is_done: &'static str,
 }
 
@@ -54,7 +54,7 @@ const DELIVERIES: Work = Work {
         AND (SELECT count(*) = 5 AND count(DISTINCT event_id) = 5 FROM deliveries)",
 };
 
-/// One node claims at a time, over all of them.
+/// Only one of all nodes claims deliveries at a time.
 const SENDING: Work = Work {
     roles: "delivery",
     beside: "api,projector",
@@ -84,8 +84,7 @@ const FULFILMENT: Work = Work {
     is_done: "SELECT count(*) = 5 AND count(DISTINCT order_id) = 5 FROM vault.vouchers WHERE order_id IN (SELECT id FROM orders WHERE status = 'DELIVERED')",
 };
 
-/// Has a node stand in the middle of some work, with it in its hands; does `harm` to it, and sees
-/// another one go on.
+/// Holds a node in the middle of some work, sends it the signal `harm`, and waits until another node continues.
 async fn taken_over(work: Work, harm: Signal) {
     let Work { roles, beside, writes, is_done } = work;
     let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
@@ -108,11 +107,11 @@ async fn taken_over(work: Work, harm: Signal) {
             "SELECT count(*) = 3 FROM projection_checkpoints c JOIN log_head h USING (shard_id) WHERE c.position = h.position";
         until_true("the first projects", &pool, all).await;
     }
-    // The other one is there, and looks on.
+    // The other node runs and waits.
     let other = Program::start(&database.url, &arguments).await;
     frozen_at_rest(&other, &pool).await;
 
-    // The first comes to where it writes, and waits for this lock.
+    // The first node reaches its write, and waits for this lock.
     let mut admin: PgConnection = options.connect().await.unwrap();
     let mut lock = admin.begin().await.unwrap();
     sqlx::query(AssertSqlSafe(format!("LOCK TABLE {writes} IN EXCLUSIVE MODE"))).execute(&mut *lock).await.unwrap();
@@ -131,10 +130,10 @@ async fn taken_over(work: Work, harm: Signal) {
     other.signal(Signal::SIGCONT);
     lock.commit().await.unwrap();
     let patience = if harm == Signal::SIGSTOP { HELD + SECONDS } else { SECONDS };
-    until_within(patience, "the other goes on", async || is_true(&pool, is_done).await).await;
+    until_within(patience, "the other node continues", async || is_true(&pool, is_done).await).await;
 
     if harm == Signal::SIGSTOP {
-        // What it still wanted to write, it cannot; and it goes on beside the other.
+        // It can no longer write the rest of its transaction, and continues beside the other node.
         first.signal(Signal::SIGCONT);
         tokio::time::sleep(Duration::from_millis(300)).await;
         assert!(!first.has_ended());
@@ -148,51 +147,51 @@ async fn taken_over(work: Work, harm: Signal) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deliveries_from_a_node_that_freezes() {
+async fn deliveries_are_taken_over_from_a_frozen_node() {
     taken_over(DELIVERIES, Signal::SIGSTOP).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deliveries_from_a_node_that_is_killed() {
+async fn deliveries_are_taken_over_from_a_killed_node() {
     taken_over(DELIVERIES, Signal::SIGKILL).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sending_from_a_node_that_freezes() {
+async fn sending_is_taken_over_from_a_frozen_node() {
     taken_over(SENDING, Signal::SIGSTOP).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sending_from_a_node_that_is_killed() {
+async fn sending_is_taken_over_from_a_killed_node() {
     taken_over(SENDING, Signal::SIGKILL).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn daily_totals_from_a_node_that_freezes() {
+async fn daily_totals_are_taken_over_from_a_frozen_node() {
     taken_over(DAILY_TOTALS, Signal::SIGSTOP).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn daily_totals_from_a_node_that_is_killed() {
+async fn daily_totals_are_taken_over_from_a_killed_node() {
     taken_over(DAILY_TOTALS, Signal::SIGKILL).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_tree_from_a_node_that_freezes() {
+async fn the_tree_is_taken_over_from_a_frozen_node() {
     taken_over(TREE, Signal::SIGSTOP).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_tree_from_a_node_that_is_killed() {
+async fn the_tree_is_taken_over_from_a_killed_node() {
     taken_over(TREE, Signal::SIGKILL).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fulfilment_from_a_node_that_freezes() {
+async fn fulfilment_is_taken_over_from_a_frozen_node() {
     taken_over(FULFILMENT, Signal::SIGSTOP).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fulfilment_from_a_node_that_is_killed() {
+async fn fulfilment_is_taken_over_from_a_killed_node() {
     taken_over(FULFILMENT, Signal::SIGKILL).await;
 }

@@ -1,4 +1,4 @@
-//! The tree grows with the log, and its tables are what the events make.
+//! The tree grows with the log, and its tables match the events.
 
 use ledger_events::ShardId;
 use ledger_events::merkle::{Frontier, leaf_hash, verify_consistency};
@@ -23,7 +23,7 @@ pub fn tree(shop: &Shop, signing: Signing) -> Tree {
     Tree::with(&shop.ledger, &shop.options, &shop.metrics, signing)
 }
 
-/// The root of the events up to a position, by nothing but their bytes.
+/// Computes the root over the events up to a position, from their bytes alone.
 async fn root(shop: &Shop, size: u64) -> [u8; 32] {
     let events = reader::stored_after(shop.pool(), SHARD, 0, size.try_into().unwrap()).await.unwrap();
     assert_eq!(events.len() as u64, size);
@@ -37,7 +37,7 @@ async fn every_checkpoint_is_the_root_of_the_events() {
     let shop = Shop::open().await;
     let tree = tree(&shop, Signing::default());
     let mut sizes = vec![];
-    // Across the edges of tiles: none, some, and just over a full one and over two.
+    // Across the edges of tiles: no event, some, and just over one and over two full tiles.
     for orders in [0, 1, 3, 120, 5, 130] {
         shop.orders(shop.customer.account_id, orders).await;
         sizes.push(tree.grow().await);
@@ -51,7 +51,7 @@ async fn every_checkpoint_is_the_root_of_the_events() {
     for earlier in sizes {
         assert_eq!(store::root_at(shop.pool(), SHARD, earlier).await.unwrap(), root(&shop, earlier).await);
     }
-    // Every tile is there, whole.
+    // Every tile exists and is complete.
     let tiles = store::tiles(shop.pool(), SHARD, &Tile::all(size).collect()).await.unwrap();
     for tile in Tile::all(size) {
         assert_eq!(tiles[&(tile.level, tile.index)].len(), usize::from(tile.width));
@@ -78,7 +78,7 @@ async fn a_log_without_events_has_a_checkpoint_too() {
 
 /// More events than one step takes.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_far_behind_catches_up_in_pages() {
+async fn a_tree_far_behind_catches_up_in_pages() {
     let shop = Shop::open().await;
     shop.orders(shop.customer.account_id, 2_100).await;
     let tree = tree(&shop, Signing::default());
@@ -88,7 +88,7 @@ async fn what_is_far_behind_catches_up_in_pages() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_node_at_a_time_and_every_node_remembers() {
+async fn one_node_signs_at_a_time_and_every_node_remembers() {
     let shop = Shop::open().await;
     let (one, other) = (tree(&shop, Signing::default()), tree(&shop, Signing::default()));
     shop.orders(shop.customer.account_id, 20).await;
@@ -98,7 +98,7 @@ async fn one_node_at_a_time_and_every_node_remembers() {
     assert_eq!(state(&one), state(&other));
     assert!(state(&other).contains(&format!("\"size\": {size}")));
 
-    // Held by somebody: the other one looks on, and remembers.
+    // While another node holds the tree, this one only watches and remembers.
     shop.orders(shop.customer.account_id, 5).await;
     one.grow().await;
     let mut holder = shop.pool().begin().await.unwrap();
@@ -107,7 +107,7 @@ async fn one_node_at_a_time_and_every_node_remembers() {
     assert_eq!(state(&one), state(&other));
     drop(holder);
 
-    // Both at once, again and again: nothing is signed twice, nothing is left out.
+    // Both at once, repeatedly: nothing is signed twice and nothing is left out.
     for _ in 0..10 {
         shop.orders(shop.customer.account_id, 10).await;
         let (a, b) = tokio::join!(one.projector.step(SHARD), other.projector.step(SHARD));
@@ -121,7 +121,7 @@ async fn one_node_at_a_time_and_every_node_remembers() {
 const NEW_KEY: &str = "bmV3IGtleSBuZXcga2V5IG5ldyBrZXkgbmV3IGtleS4=";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_are_handed_over_and_old_ones_stay_known() {
+async fn keys_are_rotated_and_old_keys_stay_valid() {
     let shop = Shop::open().await;
     let signing = Signing::default();
     let both = Signing { key_file: format!("{}\n{NEW_KEY}\n", signing.key_file), ..signing.clone() };
@@ -169,7 +169,7 @@ async fn the_service_cannot_change_what_was_published() {
     }
 }
 
-/// The root of a shard's events up to a position, by nothing but their bytes.
+/// Computes the root over a shard's events up to a position, from their bytes alone.
 async fn root_of(node: &Node, shard: ShardId, size: u64) -> [u8; 32] {
     let events = reader::stored_after(node.ledger.pool(), shard, 0, size.try_into().unwrap()).await.unwrap();
     assert_eq!(events.len() as u64, size);
@@ -178,7 +178,7 @@ async fn root_of(node: &Node, shard: ShardId, size: u64) -> [u8; 32] {
     frontier.root()
 }
 
-/// What is served as the newest checkpoint of a shard: the note, and what it says under the shard's key.
+/// Returns the newest checkpoint that a shard serves: the note, and its content verified with the shard's key.
 async fn served(node: &Node, shard: ShardId) -> (String, Checkpoint) {
     let note = node.anyone("GET", &format!("/log/{shard}/checkpoint"), Value::Null).await;
     assert_eq!(note.status, 200, "{}", note.text);
@@ -189,7 +189,7 @@ async fn served(node: &Node, shard: ShardId) -> (String, Checkpoint) {
     (note.text, checkpoint)
 }
 
-/// Puts the first events of shard 1 after what shard 2 has.
+/// Appends the first events of shard 1 to shard 2.
 async fn append_to_the_second(node: &Node, count: i64) {
     let sql = format!(
         "INSERT INTO events SELECT 2, h.position + e.position, gen_random_uuid(), stream_type, h.position + stream_id, version, type, schema_version, data,
@@ -215,7 +215,7 @@ async fn each_shard_has_a_tree_of_its_own() {
         .await
         .unwrap();
     append_to_the_second(&first, 5).await;
-    // A node that has seen both since its start.
+    // A node that has seen both shards since its start.
     let node = first.beside(AMPLE_LIMITS.parse().unwrap()).await;
     let tree = Tree::of(&node.ledger, &node.options, &node.metrics);
     grow_both(&tree).await;
@@ -227,10 +227,10 @@ async fn each_shard_has_a_tree_of_its_own() {
         let proved = node.anyone("GET", &path, Value::Null).await.data(200);
         assert_eq!((&proved["origin"], &proved["size"]), (&json!(checkpoint.origin), &json!(checkpoint.size)));
     }
-    assert_ne!(root_of(&node, 1, 5).await, of_second.1.root, "the same events of another shard are other leaves");
+    assert_ne!(root_of(&node, 1, 5).await, of_second.1.root, "equal events of another shard have different leaves");
     assert_eq!(node.anyone("GET", "/log/3/checkpoint", Value::Null).await.status, 404);
 
-    // What one of them grows by leaves the other as it is.
+    // Growth of one tree leaves the other one unchanged.
     let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
     node.client(&setup.client, "POST", "/orders", order).await.data(201);
     grow_both(&tree).await;
@@ -244,12 +244,12 @@ async fn each_shard_has_a_tree_of_its_own() {
     let path = consistency(node.ledger.pool(), 2, 5, 8).await.unwrap();
     verify_consistency(5, &of_second.1.root, 8, &second.root, &path).unwrap();
 
-    // A change in one is found there, and nowhere else.
+    // A change in one shard is found there and nowhere else.
     let change = "ALTER TABLE events DISABLE TRIGGER ALL; UPDATE events SET data = (data::text || ' ')::json WHERE shard_id = 2 AND position = 3;
         ALTER TABLE events ENABLE ALWAYS TRIGGER events_append_only; ALTER TABLE events ENABLE ALWAYS TRIGGER events_no_truncate";
     sqlx::raw_sql(change).execute(&mut node.options.connect().await.unwrap()).await.unwrap();
     let report = verify(&node.options, |_| {}).await.unwrap();
     let lines = report.differences.iter().map(ToString::to_string);
-    let of_trees: Vec<String> = lines.filter(|line| line.contains("the tree has here")).collect();
+    let of_trees: Vec<String> = lines.filter(|line| line.contains("differs from the one in the tree")).collect();
     assert!(of_trees.len() == 1 && of_trees[0].contains("shard 2, position 3: "), "{of_trees:#?}");
 }

@@ -1,5 +1,5 @@
-//! The published log is read by an implementation that is not ours: Go's `golang.org/x/mod/sumdb`,
-//! with which the checksum database of all Go modules is verified.
+//! An independent implementation reads the published log: Go's `golang.org/x/mod/sumdb`, which verifies the checksum
+//! database of all Go modules.
 
 use std::path::Path;
 use std::process::Output;
@@ -12,10 +12,10 @@ use tokio::process::Command;
 use crate::support::node::Node;
 use crate::support::{repository, tree};
 
-/// Where Debian's golang-golang-x-mod-dev puts it.
+/// GOPATH of Debian's package golang-golang-x-mod-dev.
 const GOPATH: &str = "/usr/share/gocode";
 
-/// The reader, compiled; none where there is no Go or no package.
+/// Compiles the reader. Returns `None` if Go or the package is missing.
 async fn reader(directory: &Path) -> Option<Command> {
     let is_there = Path::new(GOPATH).join("src/golang.org/x/mod/sumdb/tlog").exists();
     let version = Command::new("go").arg("version").output().await;
@@ -60,7 +60,7 @@ async fn gos_checksum_database_verifier_reads_the_log() {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     assert_eq!(String::from_utf8(done.stdout).unwrap().trim(), size.to_string());
 
-    // It is no yes-man: another key is refused, and so is a tile that was changed.
+    // The reader really checks: it refuses another key, and a changed tile.
     let stranger = tree::key_of("bmV3IGtleSBuZXcga2V5IG5ldyBrZXkgbmV3IGtleS4=");
     let refused = read(stranger.to_string()).await;
     assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("no verifiable signatures"));

@@ -1,4 +1,4 @@
-//! `log mirror`, and logs that are not what they should be: the copy stays as it was.
+//! `log mirror` with logs that are not what they should be: the copy stays unchanged.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::support::tree;
 
 pub(super) const STRANGER: &str = "bmV3IGtleSBuZXcga2V5IG5ldyBrZXkgbmV3IGtleS4=";
 
-/// Every file below a directory, by its path there.
+/// Every file below a directory, by its relative path.
 pub(super) type Files = BTreeMap<String, Vec<u8>>;
 
 fn files(directory: &Path) -> Files {
@@ -42,7 +42,7 @@ fn files(directory: &Path) -> Files {
     files
 }
 
-/// Mirrors what is at this address; what it says if it refuses.
+/// Mirrors the log at this address. Returns the message if the command refuses.
 async fn mirror(url: &str, token: &str, copy: &Path, arguments: &[&str]) -> Result<(), String> {
     let mut command = program(copy.parent().unwrap());
     command.args(["log", "mirror"]).arg(copy).args(arguments);
@@ -61,7 +61,7 @@ pub(super) async fn orders(node: &Node, count: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_of_another_past_is_refused_and_the_copy_stays_as_it_was() {
+async fn a_log_with_another_history_is_refused_and_the_copy_stays_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let copy = directory.path().join("copy");
     let node = Node::start().await;
@@ -71,7 +71,7 @@ async fn a_log_of_another_past_is_refused_and_the_copy_stays_as_it_was() {
     let before = files(&copy);
     assert!(before.len() == 3 && before.contains_key("checkpoint"), "{:?}", before.keys());
 
-    // Another log under the same name and key, as a rewritten one is: as long, longer, and into further tiles.
+    // Another log under the same name and key, like a rewritten one: equally long, longer, and with further tiles.
     let rewritten = Node::start().await;
     orders(&rewritten, 3).await;
     for more in [0, 1, 130] {
@@ -81,15 +81,15 @@ async fn a_log_of_another_past_is_refused_and_the_copy_stays_as_it_was() {
         let size = rewritten.publish().await.newest().await.size;
         assert!(more > 0 || size == tree.newest().await.size);
         let refused = mirror(rewritten.url(), "", &copy, &[]).await.unwrap_err();
-        assert!(refused.contains(&format!("the log's of {size} is of another past")), "{refused}");
+        assert!(refused.contains(&format!("is not consistent with the log's tree of {size}")), "{refused}");
         assert!(files(&copy) == before, "of {size} events");
     }
-    // One that is shorter, and one that somebody else has signed.
+    // A shorter log, and one signed by another key.
     let short = Node::start().await;
     orders(&short, 1).await;
     short.publish().await;
     let refused = mirror(short.url(), "", &copy, &[]).await.unwrap_err();
-    assert!(refused.contains("and the newest of the log is of"), "{refused}");
+    assert!(refused.contains("but the log's newest one has"), "{refused}");
     orders(&node, 1).await;
     tree.grow().await;
     let refused = mirror(node.url(), "", &copy, &["--key", &tree::key_of(STRANGER).to_string()]).await.unwrap_err();
@@ -97,18 +97,18 @@ async fn a_log_of_another_past_is_refused_and_the_copy_stays_as_it_was() {
     let witness = tree::witness(1).to_string();
     let alone = ["--witness", &witness, "--quorum", "1"];
     let refused = mirror(node.url(), "", &copy, &alone).await.unwrap_err();
-    assert!(refused.contains("there is no such checkpoint"), "{refused}");
+    assert!(refused.contains("the log has no such checkpoint"), "{refused}");
     assert!(files(&copy) == before);
 
-    // The log itself, grown, is gone on with.
+    // The original log, now longer, is continued.
     mirror(node.url(), "", &copy, &["--key", &tree::key().to_string()]).await.unwrap();
     assert!(before.iter().all(|(place, bytes)| place == "checkpoint" || files(&copy)[place] == *bytes));
     assert_eq!(files(&copy).len(), before.len() + 2);
 }
 
-/// Entries are for auditors: whoever is not one is told so, and has the tiles.
+/// Entries are for auditors. Other callers get the tiles and a message.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_is_no_auditor_is_told_so() {
+async fn a_caller_who_is_no_auditor_is_told_so() {
     let directory = tempfile::tempdir().unwrap();
     let copy = directory.path().join("copy");
     let node = Node::start().await;
@@ -128,7 +128,7 @@ fn file(Data(files): Data<&Arc<Files>>, request: &Request) -> Result<Vec<u8>, St
     files.get(place).cloned().ok_or(StatusCode::NOT_FOUND)
 }
 
-/// Serves these files as a log; where.
+/// Serves these files as a log, and returns its address.
 pub(super) async fn serve(files: Files) -> String {
     let acceptor = TcpListener::bind("127.0.0.1:0").into_acceptor().await.unwrap();
     let url = format!("http://{}", acceptor.local_addr()[0].as_socket_addr().unwrap());
@@ -136,10 +136,10 @@ pub(super) async fn serve(files: Files) -> String {
     url
 }
 
-/// A server that answers with what is not in the tree: nothing of it comes into the copy, so that the log itself can
-/// be copied there afterwards.
+/// A server returns data that is not in the tree. None of it enters the copy, so that the original log can be copied
+/// there afterwards.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_in_the_tree_does_not_come_into_the_copy() {
+async fn data_outside_the_tree_does_not_enter_the_copy() {
     let directory = tempfile::tempdir().unwrap();
     let sound = directory.path().join("sound");
     let node = Node::start().await;
@@ -153,8 +153,8 @@ async fn what_is_not_in_the_tree_does_not_come_into_the_copy() {
     assert!(size > 256 && edge > 0);
     for (place, problem) in [
         ("tile/0/000".to_owned(), "tile/0/000 is not in the tree of the checkpoint"),
-        (format!("tile/0/001.p/{edge}"), "the tiles do not have the root of the checkpoint"),
-        ("tile/1/000.p/1".to_owned(), "the tiles do not have the root of the checkpoint"),
+        (format!("tile/0/001.p/{edge}"), "the tiles do not hash to the root of the checkpoint"),
+        ("tile/1/000.p/1".to_owned(), "the tiles do not hash to the root of the checkpoint"),
         ("tile/entries/000".to_owned(), "tile/entries/000 has an event that is not in the tree of the checkpoint"),
     ] {
         let mut changed = sound.clone();
@@ -169,7 +169,7 @@ async fn what_is_not_in_the_tree_does_not_come_into_the_copy() {
         mirror(node.url(), token.expose(), &copy, &arguments).await.unwrap();
         assert!(files(&copy) == sound, "{place}");
 
-        // What is there is proved, too, and fetched again when it is gone.
+        // Existing files are verified as well, and fetched again once they are deleted.
         std::fs::write(copy.join(&place), wrong).unwrap();
         let refused = mirror(node.url(), token.expose(), &copy, &arguments).await.unwrap_err();
         assert!(refused.contains(problem), "{place}: {refused}");
@@ -177,11 +177,11 @@ async fn what_is_not_in_the_tree_does_not_come_into_the_copy() {
         mirror(node.url(), token.expose(), &copy, &arguments).await.unwrap();
         assert!(files(&copy) == sound, "{place}");
     }
-    // A checkpoint of a tree that there is not, and one that another key has signed.
+    // A checkpoint of a tree that does not exist, and one that another key has signed.
     let note = String::from_utf8(sound["checkpoint"].clone()).unwrap();
     let told = Checkpoint::parse(Note::parse(&note).unwrap().text()).unwrap();
     for (secret, root, problem) in [
-        (LOG_KEY, [7; 32], "the tiles do not have the root of the checkpoint"),
+        (LOG_KEY, [7; 32], "the tiles do not hash to the root of the checkpoint"),
         (STRANGER, told.root, "no trusted key has signed the note"),
     ] {
         let told = Checkpoint { root, ..told.clone() };

@@ -1,4 +1,4 @@
-//! The transparency log: what is published, what is refused, what is found.
+//! The transparency log: publication, refusals, and detection of changes.
 
 mod growth;
 mod interoperability;

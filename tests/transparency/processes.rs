@@ -1,4 +1,4 @@
-//! Two processes on one database, that grow and sign one tree, and are killed at it.
+//! Two processes on one database grow and sign one tree, and are killed while doing so.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,12 +29,13 @@ async fn processes_with_one_memory_sign_one_tree() {
     grow_together(Some(&directory.path().join("log-state.json"))).await;
 }
 
-/// The checkpoints that anybody was shown, by their sizes.
+/// Root hashes of all checkpoints served so far, by size.
 #[derive(Default)]
 struct Served(BTreeMap<u64, Hash>);
 
 impl Served {
-    /// Asks a process for its checkpoint: no other of that size was ever shown. Its size, 0 before there is one.
+    /// Requests a process's checkpoint, and checks that no other root was ever served for its size. Returns the size,
+    /// or 0 before there is one.
     async fn by(&mut self, program: &Program) -> u64 {
         let answer = reqwest::get(format!("{}/log/1/checkpoint", program.url())).await.unwrap();
         if answer.status() == 404 {
@@ -69,7 +70,7 @@ async fn grow_together(memory: Option<&Path>) {
                 served.by(program).await;
             }
         }
-        // One is killed, and the other goes on alone.
+        // One process is killed, and the other one continues alone.
         let (killed, alive) = (round % 2, 1 - round % 2);
         programs[killed].signal(Signal::SIGKILL);
         programs[killed].ended().await;
@@ -81,7 +82,7 @@ async fn grow_together(memory: Option<&Path>) {
         programs[killed].restart().await;
     }
 
-    // Each is the root of the events up to its size: so any two of them are consistent.
+    // Each checkpoint is the root over the events up to its size, so any two of them are consistent.
     let head = reader::head(&pool, SHARD).await.unwrap();
     let (mut events, mut roots) = (Frontier::default(), vec![Frontier::default().root()]);
     for stored in reader::stored_after(&pool, SHARD, 0, head).await.unwrap() {
@@ -108,6 +109,6 @@ async fn grow_together(memory: Option<&Path>) {
         assert_eq!(roots[usize::try_from(*size).unwrap()], *root, "of {size} events");
     }
     for program in &programs {
-        assert!(!program.log().contains("not signed any more"), "{}", program.log());
+        assert!(!program.log().contains("refused to sign the transparency log"), "{}", program.log());
     }
 }

@@ -1,4 +1,4 @@
-//! Proofs and receipts, by the API and by the program.
+//! Proofs and receipts, from the API and from the program.
 
 use std::time::{Duration, Instant};
 
@@ -109,7 +109,7 @@ async fn an_orders_receipt_has_all_of_its_events_and_money() {
     node.operator("GET", "/orders/999999999/receipt", Value::Null).await.refused(404, "E_NOT_FOUND");
 }
 
-/// A whole node signs by itself, and the program reads what it publishes.
+/// A complete node signs by itself, and the program reads the published data.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_running_node_publishes_and_the_program_checks() {
     let database = postgres::database().await;
@@ -162,7 +162,7 @@ async fn a_running_node_publishes_and_the_program_checks() {
         assert_eq!(done.stderr.is_empty(), is_well, "{arguments:?}");
     }
 
-    // As files: of the entries too, and again from where it was.
+    // As files, then with the entries, and then again from the previous state.
     let copy = directory.path().join("copy");
     for (arguments, fetched) in [(vec![], 1), (vec!["--entries"], 1), (vec!["--entries"], 0)] {
         let done = run(at(&program).args(["log", "mirror", "--json"]).arg(&copy).args(&arguments)).await;
@@ -179,7 +179,7 @@ async fn a_running_node_publishes_and_the_program_checks() {
         }
     }
 
-    // Killed and started again, it goes on where it was.
+    // After a kill and a restart it continues where it was.
     let before = run(at(&program).args(["log", "checkpoint", "--key", &key, "--json"])).await;
     let before: Value = serde_json::from_slice(&before.stdout).unwrap();
     program.restart().await;
@@ -198,7 +198,7 @@ async fn a_running_node_publishes_and_the_program_checks() {
     assert_eq!(grown["from_root"], before["verified"]["root"]);
 }
 
-/// An event is under a signed checkpoint within a second of its commit.
+/// A signed checkpoint covers an event within a second of its commit.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_running_node_publishes_within_a_second() {
     let database = postgres::database().await;
@@ -211,7 +211,7 @@ async fn a_running_node_publishes_within_a_second() {
         let note = reqwest::get(&checkpoint).await.unwrap().text().await.unwrap();
         note.lines().nth(1).and_then(|size| size.parse::<i64>().ok()).unwrap_or_default()
     };
-    // A machine that does other things too may be late. What waits for a slow timer always is.
+    // A busy machine may be late once. An implementation that waits for a slow timer is always late.
     let mut took = vec![];
     while took.len() < 30 && took.last().is_none_or(|took| *took >= Duration::from_secs(1)) {
         let (status, placed) = program.call(&client, "POST", "/orders", None, &order).await.unwrap();

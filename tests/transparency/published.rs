@@ -1,4 +1,4 @@
-//! What `/log` serves, to whom, and how long it may be kept.
+//! The `/log` endpoints: their content, permissions and cache lifetimes.
 
 use ledger_events::leaf::Leaf;
 use ledger_events::merkle::{Frontier, Hash, leaf_hash};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::support::node::{Client, Node};
 use crate::support::tree;
 
-/// A body as bytes, with its status and a header of it.
+/// Returns the status, the bytes of the body, and the headers of a response.
 async fn bytes(node: &Node, path: &str, token: Option<&str>) -> (u16, Vec<u8>, reqwest::header::HeaderMap) {
     let mut request = node.request("GET", path);
     if let Some(token) = token {
@@ -21,7 +21,7 @@ async fn bytes(node: &Node, path: &str, token: Option<&str>) -> (u16, Vec<u8>, r
     (status, response.bytes().await.unwrap().to_vec(), headers)
 }
 
-/// A node whose log has a full tile and more.
+/// Starts a node whose log has more than one full tile.
 async fn node() -> Node {
     let node = Node::start().await;
     let setup = node.setup().await;
@@ -50,7 +50,7 @@ async fn hashes_are_for_everyone_and_entries_for_auditors() {
     let checkpoint = node.anyone("GET", "/log/1/checkpoint", Value::Null).await;
     assert_eq!((checkpoint.status, checkpoint.header("content-type")), (200, "text/plain; charset=utf-8"));
     assert_eq!(checkpoint.header("cache-control"), "no-cache");
-    assert_eq!(checkpoint.header("x-ratelimit-limit"), "", "under no rule");
+    assert_eq!(checkpoint.header("x-ratelimit-limit"), "", "no rate limit rule applies");
     let tag = checkpoint.header("etag").to_owned();
     let again = node.send(node.request("GET", "/log/1/checkpoint").header("If-None-Match", tag)).await;
     assert_eq!((again.status, again.text.as_str()), (304, ""));
@@ -90,7 +90,7 @@ async fn hashes_are_for_everyone_and_entries_for_auditors() {
         assert!(rest.is_empty());
     }
     assert_eq!(frontier.root(), opened.root);
-    // A tile that was not full once is the beginning of the one that it has become.
+    // A partial tile is a prefix of the full tile that it has become.
     let (_, whole, _) = bytes(&node, "/log/1/tile/0/000", None).await;
     let (status, part, _) = bytes(&node, "/log/1/tile/0/000.p/7", None).await;
     assert_eq!((status, &part[..]), (200, &whole[..7 * size_of::<Hash>()]));
@@ -123,7 +123,7 @@ async fn entries_are_for_auditors_and_admins_and_for_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_there_is_404_and_a_blocked_address_is_refused() {
+async fn missing_resources_are_404_and_a_blocked_address_is_refused() {
     let node = Node::start().await;
     node.setup().await;
     node.publish().await;
@@ -169,10 +169,10 @@ async fn what_is_not_there_is_404_and_a_blocked_address_is_refused() {
         assert_eq!(node.anyone("GET", path, Value::Null).await.status, 429, "{path}");
     }
     let entries = node.request("GET", "/log/1/tile/entries/000.p/1").bearer_auth(auditor.expose());
-    assert_eq!(entries.send().await.unwrap().status(), 200, "an operator is not kept out");
+    assert_eq!(entries.send().await.unwrap().status(), 200, "an operator is not blocked");
 }
 
-/// A delivery of thousands of vouchers is an event of more than a bundle's length can say.
+/// A delivery of thousands of vouchers is an event too long for the length field of a bundle.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_entry_that_is_too_long_for_a_bundle_is_served_elsewhere() {
     let node = Node::start().await;

@@ -1,4 +1,4 @@
-//! What the signer remembers outside the database, and what it therefore refuses.
+//! The signer's memory outside the database, and the refusals that follow from it.
 
 use rewards_ledger::ledger::{Command, Ledger};
 use rewards_ledger::telemetry::Metrics;
@@ -16,12 +16,12 @@ use crate::support::shop::Shop;
 use crate::support::tree::{Signing, Tree, key_of};
 use crate::support::wait::until;
 
-/// A copy of a database as it is now: a backup.
+/// Copies a database as it is now, as a backup.
 async fn backup(options: &PgConnectOptions) -> PgConnectOptions {
     Standby::of(options).await.options()
 }
 
-/// A node on another database, with the memory of the first.
+/// Opens a node on another database, with the memory of the first one.
 async fn on(options: &PgConnectOptions, signing: Signing) -> (Ledger, Tree) {
     let ledger = ledger::open(options).await;
     let tree = Tree::with(&ledger, options, &Metrics::default(), signing);
@@ -39,7 +39,7 @@ async fn orders(shop: &Shop, ledger: &Ledger, count: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_restored_from_an_older_backup_is_caught_even_when_it_has_grown_again() {
+async fn a_restored_older_backup_is_detected_even_after_it_has_grown_again() {
     let shop = Shop::open().await;
     let first = tree(&shop, Signing::default());
     shop.orders(shop.customer.account_id, 20).await;
@@ -50,7 +50,7 @@ async fn a_database_restored_from_an_older_backup_is_caught_even_when_it_has_gro
     let before = std::fs::read_to_string(&first.state).unwrap();
 
     let (restored, tree) = on(&old, remembering(&first)).await;
-    // Making the backup cut connections, which may have raised the epoch; here the trees decide.
+    // Making the backup cut connections, which may have raised the epoch. In this test only the trees decide.
     let epoch: i64 = sqlx::query_scalar("SELECT epoch FROM log_head").fetch_one(shop.pool()).await.unwrap();
     sqlx::query("UPDATE log_head SET epoch = $1").bind(epoch).execute(restored.pool()).await.unwrap();
     let head = i64::try_from(old_size).unwrap();
@@ -65,23 +65,23 @@ async fn a_database_restored_from_an_older_backup_is_caught_even_when_it_has_gro
     assert_eq!(tree.newest().await.size, old_size, "nothing more was signed");
     assert_eq!(std::fs::read_to_string(&first.state).unwrap(), before);
 
-    // Nor does a node without this memory sign.
+    // A node without this memory does not sign either.
     let (_, stranger) = on(&old, Signing::default()).await;
     assert!(Tree::refused(stranger.projector.step(SHARD).await).is_of_another());
     assert_eq!(tree.newest().await.size, old_size);
 
-    // The way out is another log: a new origin, under which nothing was signed.
+    // The remedy is another log: a new origin, under which nothing has been signed.
     let anew = Signing { origin: "ledger.example.com/log-2".to_owned(), ..remembering(&first) };
     let (_, anew) = on(&old, anew).await;
     anew.grow().await;
     let newest = anew.newest().await;
     assert_eq!(newest.origin, "ledger.example.com/log-2/1");
-    // And the old one's memory stays.
+    // The memory of the old log stays.
     assert!(std::fs::read_to_string(&first.state).unwrap().contains(&format!("\"size\": {signed}")));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tail_that_is_cut_off_is_caught() {
+async fn a_truncated_log_is_detected() {
     let shop = Shop::open().await;
     let tree = tree(&shop, Signing::default());
     shop.orders(shop.customer.account_id, 20).await;
@@ -89,7 +89,7 @@ async fn a_tail_that_is_cut_off_is_caught() {
     let head = i64::try_from(signed).unwrap() - 4;
     shop.tamper(&format!("DELETE FROM events WHERE position > {head}; UPDATE log_head SET position = {head}")).await;
     assert_eq!(Tree::refused(tree.projector.step(SHARD).await), Refusal::Cut { head, signed });
-    // With log_head left as it was, the hole is seen as soon as the log goes on.
+    // If `log_head` is left unchanged, the hole is noticed as soon as the log continues.
     shop.tamper(&format!("UPDATE log_head SET position = {signed}")).await;
     shop.orders(shop.customer.account_id, 1).await;
     shop.tamper(&format!("DELETE FROM events WHERE position = {}", signed + 1)).await;
@@ -104,7 +104,7 @@ async fn an_older_epoch_is_an_older_database() {
     tree.grow().await;
     sqlx::raw_sql("UPDATE log_head SET epoch = 6").execute(&mut shop.admin().await).await.unwrap();
     assert_eq!(Tree::refused(tree.projector.step(SHARD).await), Refusal::Epoch { found: 6, signed: 7 });
-    // A rebuild raises it, and is no reason to refuse.
+    // A rebuild raises the epoch, which is no reason to refuse.
     sqlx::raw_sql("UPDATE log_head SET epoch = 8").execute(&mut shop.admin().await).await.unwrap();
     assert_eq!(tree.projector.step(SHARD).await.unwrap(), Step::Idle);
     sqlx::raw_sql("UPDATE log_head SET epoch = 7").execute(&mut shop.admin().await).await.unwrap();
@@ -118,13 +118,17 @@ async fn a_death_between_remembering_and_publishing_costs_nothing() {
     let first = tree(&shop, Signing::default());
     first.grow().await;
     shop.orders(shop.customer.account_id, 20).await;
-    // What the database is without the commit of the next step.
+    // A database without the commit of the next step.
     let without = backup(&shop.options).await;
     let signed = first.grow().await;
 
     let (ledger, again) = on(&without, remembering(&first)).await;
     orders(&shop, &ledger, 10).await;
-    assert_eq!(again.projector.step(SHARD).await.unwrap(), Step::Signed { size: signed, is_more: true }, "first the same tree");
+    assert_eq!(
+        again.projector.step(SHARD).await.unwrap(),
+        Step::Signed { size: signed, is_more: true },
+        "the same tree comes first"
+    );
     assert_eq!(again.newest().await.root, first.newest().await.root);
     assert_eq!(again.grow().await, signed + 20);
 }
@@ -159,9 +163,9 @@ async fn a_tree_whose_tables_were_changed_is_not_signed() {
     }
 }
 
-/// What another node has published since is only gone on with if one of our keys has signed it.
+/// The signer continues a tree that another node has published only if one of its own keys has signed it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tree_that_a_stranger_signed_is_not_gone_on_with() {
+async fn a_tree_signed_by_an_unknown_key_is_not_continued() {
     const OTHER_KEY: &str = "bmV3IGtleSBuZXcga2V5IG5ldyBrZXkgbmV3IGtleS4=";
     let shop = Shop::open().await;
     let ours = tree(&shop, Signing::default());
@@ -171,14 +175,14 @@ async fn a_tree_that_a_stranger_signed_is_not_gone_on_with() {
     let stranger = tree(&shop, Signing { key_file: OTHER_KEY.to_owned(), ..Signing::default() });
     let size = stranger.grow().await;
     assert_eq!(Tree::refused(ours.projector.step(SHARD).await), Refusal::Stranger { size });
-    // A handover that went too fast: with both keys in the file it goes on.
+    // A key rotation that went too fast. With both keys in the file the signer continues.
     let both = Signing { key_file: format!("{}\n{OTHER_KEY}", Signing::default().key_file), ..remembering(&ours) };
     assert_ne!(key_of(&both.key_file), key_of(&Signing::default().key_file));
     assert_eq!(tree(&shop, both).grow().await, size);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_is_told_where_operators_look() {
+async fn a_refusal_is_visible_in_the_metrics_and_the_node_stays_ready() {
     let node = Node::start().await;
     node.setup().await;
     let tree = node.publish().await;
@@ -194,7 +198,7 @@ async fn a_refusal_is_told_where_operators_look() {
     assert!(metrics.contains("ledger_projection_lag_positions{projection=\"transparency\",shard=\"1\"} 0"), "{metrics}");
     sqlx::raw_sql("UPDATE log_head SET epoch = epoch + 1").execute(&mut admin).await.unwrap();
     tree.projector.once(SHARD).await.unwrap();
-    until("it is signed again", async || {
+    until("the tree is signed again", async || {
         let metrics = node.anyone("GET", "/metrics", Value::Null).await.text;
         metrics.contains("ledger_transparency_refused{shard=\"1\"} 0")
     })

@@ -1,4 +1,4 @@
-//! `log inclusion` and `log consistency`: a proof that holds is not enough, its tree must be the one that was signed.
+//! `log inclusion` and `log consistency`: a valid proof is not enough, because its tree must be the signed one.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::support::node::Node;
 use crate::support::program::{program, run};
 use crate::support::tree;
 
-/// A proof, by the service at this address; what it says if it refuses.
+/// Requests a proof from the service at this address. Returns the message if the command refuses.
 async fn log(url: &str, arguments: &[&str]) -> Result<Value, String> {
     let directory = tempfile::tempdir().unwrap();
     let mut command = program(directory.path());
@@ -18,10 +18,10 @@ async fn log(url: &str, arguments: &[&str]) -> Result<Value, String> {
     }
 }
 
-const NOT_SIGNED: &str = "that is not the one of the signed checkpoint";
+const NOT_SIGNED: &str = "that differs from the signed checkpoint";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_proof_of_another_past_is_refused_by_what_was_signed() {
+async fn a_proof_of_another_history_contradicts_the_signed_checkpoint() {
     let directory = tempfile::tempdir().unwrap();
     let kept = |name: &str, note: &str| {
         std::fs::write(directory.path().join(name), note).unwrap();
@@ -44,7 +44,7 @@ async fn a_proof_of_another_past_is_refused_by_what_was_signed() {
     let to_new = [&consistency[..], &["--checkpoint", &new]].concat();
     let both = [&from_old[..], &["--checkpoint", &new]].concat();
 
-    // The log itself, of which the earlier checkpoint stays true.
+    // The original log, for which the earlier checkpoint remains valid.
     for (arguments, size) in [(&inclusion[..], later.size), (&of_old[..], earlier.size), (&of_new[..], later.size)] {
         let told = log(node.url(), arguments).await.unwrap();
         assert_eq!((told["position"].as_u64(), told["size"].as_u64()), (Some(3), Some(size)), "{told}");
@@ -54,7 +54,8 @@ async fn a_proof_of_another_past_is_refused_by_what_was_signed() {
         assert_eq!((told["from"].as_u64(), told["to"].as_u64()), (Some(earlier.size), Some(later.size)), "{told}");
     }
 
-    // Another past, rewritten and signed by the same key: it is sound by itself, and not what was signed before.
+    // A rewritten history signed by the same key. It is consistent in itself, but differs from what was signed
+    // before.
     let rewritten = Node::start().await;
     orders(&rewritten, 3).await;
     orders(&rewritten, 2).await;
@@ -67,7 +68,7 @@ async fn a_proof_of_another_past_is_refused_by_what_was_signed() {
         assert!(refused.contains(NOT_SIGNED), "{arguments:?}: {refused}");
     }
 
-    // A service without the key: it serves what was signed, and proofs of its own beside it.
+    // A server without the key that serves signed checkpoints together with forged proofs.
     let answer = async |of: &Node, path: &str| {
         let answer = reqwest::get(format!("{}/log/1/{path}", of.url())).await.unwrap().error_for_status().unwrap();
         answer.bytes().await.unwrap().to_vec()
@@ -85,16 +86,16 @@ async fn a_proof_of_another_past_is_refused_by_what_was_signed() {
         let refused = log(&lying, arguments).await.unwrap_err();
         assert!(refused.contains(NOT_SIGNED), "{arguments:?}: {refused}");
     }
-    // Nor does another question's answer pass, key or none.
+    // The answer to another question is not accepted either, with or without a key.
     let questions =
         [&["inclusion", "4"][..], &["inclusion", "3", "--size", &from], &["consistency", "2"], &["consistency", &from, "6"]];
     for arguments in questions {
         let refused = log(&lying, arguments).await.unwrap_err();
-        assert!(refused.contains("another proof than it was asked for"), "{arguments:?}: {refused}");
+        assert!(refused.contains("a different proof than requested"), "{arguments:?}: {refused}");
     }
     let refused = log(&lying, &of_old).await.unwrap_err();
-    assert!(refused.contains("another proof than it was asked for"), "{refused}");
-    // What is proved, and not by its proof.
+    assert!(refused.contains("a different proof than requested"), "{refused}");
+    // A true statement with a broken proof.
     let mut broken = proofs.clone();
     for (place, bytes) in &mut broken {
         let mut body: Value = serde_json::from_slice(bytes).unwrap();
@@ -107,7 +108,7 @@ async fn a_proof_of_another_past_is_refused_by_what_was_signed() {
         log(&broken, arguments).await.unwrap_err();
     }
 
-    // Somebody else's key, and witnesses that have not cosigned: of what is served, and of what was kept.
+    // Another key, and witnesses that have not cosigned, for served and for kept checkpoints.
     let (stranger, witness) = (tree::key_of(STRANGER).to_string(), tree::witness(1).to_string());
     for what in [&["inclusion", "3"][..], &["consistency", &from], &["consistency", "--from-checkpoint", &old]] {
         let refused = log(node.url(), &[what, &["--key", &stranger]].concat()).await.unwrap_err();
@@ -116,13 +117,13 @@ async fn a_proof_of_another_past_is_refused_by_what_was_signed() {
         let refused = log(node.url(), &with_quorum).await.unwrap_err();
         assert!(refused.contains("No checkpoint has been cosigned by 1 of the witnesses"), "{what:?}: {refused}");
         let refused = log(node.url(), &[&with_quorum[..], &["--checkpoint", &new]].concat()).await.unwrap_err();
-        assert!(refused.contains("0 of the trusted witnesses have cosigned the checkpoint"), "{what:?}: {refused}");
+        assert!(refused.contains("trusted witnesses; it has 0"), "{what:?}: {refused}");
     }
 }
 
-/// What would not be looked at is not taken.
+/// Arguments that would have no effect are refused.
 #[tokio::test]
-async fn a_checkpoint_needs_a_key_and_says_the_size_itself() {
+async fn a_checkpoint_argument_needs_a_key_and_excludes_a_size() {
     let (directory, key) = (tempfile::tempdir().unwrap(), tree::key().to_string());
     for arguments in [
         &["inclusion", "3", "--checkpoint", "old.note"][..],

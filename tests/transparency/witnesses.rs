@@ -1,4 +1,4 @@
-//! Cosignatures: whose are taken, and that they are served.
+//! Cosignatures: the witnesses that are accepted, and the cosigned checkpoints that are served.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -29,7 +29,7 @@ async fn send(node: &Node, note: &str) -> Answer {
     node.send(node.request("POST", "/log/1/cosignatures").header("Content-Type", "text/plain").body(note.to_owned())).await
 }
 
-/// The cosignature of a witness over a checkpoint's text, seconds from now.
+/// Makes the cosignature of a witness over a checkpoint's text, dated this many seconds from now.
 fn cosignature(text: &str, witness: u8, seconds: i64) -> Signature {
     let time = u64::try_from(Utc::now().timestamp() + seconds).unwrap();
     witness_secret(witness).cosign(&witness_name(witness), text, time).unwrap()
@@ -42,7 +42,7 @@ fn cosigned(served: &str, signatures: Vec<Signature>) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_configured_witnesses_sign_is_served() {
+async fn cosignatures_of_configured_witnesses_are_served() {
     let node = Node::start().await;
     node.setup().await;
     let tree = node.publish().await;
@@ -52,7 +52,8 @@ async fn what_configured_witnesses_sign_is_served() {
     let trust = |quorum| Trust { keys: vec![tree::key()], witnesses: vec![tree::witness(1), tree::witness(2)], quorum };
     assert!(trust(1).open(&plain).is_err());
 
-    // With a stranger's beside it, which is left out; without the log's own, which it has.
+    // With an unknown witness's cosignature, which is dropped, and without the log's own signature, which the service
+    // has.
     let first = cosignature(&text, 1, 0);
     let accepted = send(&node, &cosigned(&plain, vec![first.clone(), cosignature(&text, 9, 0)])).await.data(200);
     assert_eq!(accepted, json!({"witnesses": ["witness1.example.com"]}));
@@ -61,19 +62,19 @@ async fn what_configured_witnesses_sign_is_served() {
     assert_eq!(trust(1).open(&once).unwrap().cosigned_by.len(), 1);
     assert!(trust(2).open(&once).is_err());
     send(&node, &once).await.data(200);
-    assert_eq!(served().await, once, "the same again changes nothing");
+    assert_eq!(served().await, once, "repeating the request changes nothing");
     let alone = Note::new(text.clone(), vec![cosignature(&text, 2, 0)]).unwrap().to_string();
     send(&node, &alone).await.data(200);
     assert_eq!(trust(2).open(&served().await).unwrap().cosigned_by.len(), 2);
 
-    // A newer word replaces an older one, and not the other way round.
+    // A newer cosignature replaces an older one, and never the reverse.
     let newer = cosignature(&text, 1, 60);
     send(&node, &cosigned(&plain, vec![newer.clone()])).await.data(200);
     send(&node, &cosigned(&plain, vec![first.clone()])).await.data(200);
     let now = served().await;
     assert!(now.contains(&newer.to_string()) && !now.contains(&first.to_string()), "{now}");
 
-    // The next checkpoint has none yet, and a late cosignature of an earlier one is still taken.
+    // The next checkpoint has no cosignature yet, and a late cosignature of an earlier one is still accepted.
     node.operator("POST", "/accounts", json!({"name": "More"})).await.data(201);
     tree.grow().await;
     let next = served().await;
@@ -83,7 +84,7 @@ async fn what_configured_witnesses_sign_is_served() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_forged_or_foreign_is_refused() {
+async fn forged_or_foreign_cosignatures_are_refused() {
     let node = Node::start().await;
     node.setup().await;
     node.publish().await;
@@ -98,7 +99,7 @@ async fn what_is_forged_or_foreign_is_refused() {
     for seconds in [600, -100_000] {
         send(&node, &cosigned(&plain, vec![cosignature(&text, 1, seconds)])).await.refused(400, "E_VALIDATION_FAILURE");
     }
-    // A split view: what the witness saw is not what this log has signed.
+    // A split view: the witness saw a checkpoint that this log has not signed.
     let checkpoint = Checkpoint::parse(&text).unwrap();
     for other in [
         Checkpoint { root: [7; 32], ..checkpoint.clone() },
@@ -118,10 +119,10 @@ async fn what_is_forged_or_foreign_is_refused() {
     assert_eq!(after, plain);
 }
 
-/// On a log that goes on, the newest checkpoint has no cosignature yet: who wants a quorum is given the
-/// newest that has one, and receipts that are bound to it.
+/// While the log grows, the newest checkpoint has no cosignature yet. A client that wants a quorum gets the newest
+/// checkpoint that has one, and receipts bound to it.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_newest_checkpoint_of_a_quorum_is_served_while_the_log_goes_on() {
+async fn the_newest_cosigned_checkpoint_is_served_while_the_log_grows() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let order = || json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
@@ -132,7 +133,7 @@ async fn the_newest_checkpoint_of_a_quorum_is_served_while_the_log_goes_on() {
     let encoded = |key: &VerifierKey| url::form_urlencoded::byte_serialize(key.to_string().as_bytes()).collect::<String>();
     let by_second = format!("?quorum=1&witness={}", encoded(&tree::witness(2)));
     get("?quorum=1").await.refused(404, "E_NOT_FOUND");
-    // Both of the first checkpoint, one of the second, none of the third.
+    // Two cosignatures for the first checkpoint, one for the second, none for the third.
     let mut sizes = vec![];
     for witnesses in [&[1, 2][..], &[1], &[]] {
         let served = get("").await.text;
@@ -158,12 +159,12 @@ async fn the_newest_checkpoint_of_a_quorum_is_served_while_the_log_goes_on() {
         assert_eq!((served.status, served.header("content-type")), (200, "text/plain; charset=utf-8"), "{query}");
         assert_eq!(trust(quorum).open(&served.text).unwrap().checkpoint.size, expected, "{query}");
     }
-    // More than there are is refused at once.
+    // A quorum larger than the number of witnesses is refused at once.
     let third = tree::witness(3);
     for query in ["?quorum=3".to_owned(), format!("?quorum=2&witness={}", encoded(&tree::witness(2)))] {
         get(&query).await.refused(400, "E_VALIDATION_FAILURE");
     }
-    // One that was configured once counts for who names it.
+    // A witness that is no longer configured counts for a client that names it.
     let newest = tree.newest().await;
     let text = Note::parse(&newest.note).unwrap().text().to_owned();
     store::cosign(node.ledger.pool(), SHARD, &newest, &third, &cosignature(&text, 3, 0).to_string(), Utc::now()).await.unwrap();
@@ -174,7 +175,7 @@ async fn the_newest_checkpoint_of_a_quorum_is_served_while_the_log_goes_on() {
     get("?quorum=1&witness=nobody").await.refused(400, "E_VALIDATION_FAILURE");
     get("?quorum=-1").await.refused(400, "E_VALIDATION_FAILURE");
 
-    // One key under two names is one witness.
+    // One key under two names counts as one witness.
     let twice = tree::witness_secret(1).verifier("again.example.com", Algorithm::CosignatureV1).unwrap();
     let newest = tree.newest().await;
     let text = Note::parse(&newest.note).unwrap().text().to_owned();
@@ -192,7 +193,7 @@ async fn the_newest_checkpoint_of_a_quorum_is_served_while_the_log_goes_on() {
     assert_eq!(bound.check(&trust(2)).unwrap().opened.checkpoint.size, sizes[0]);
     let plain: Receipt = serde_json::from_value(receipt(placed, "").await.data(200)).unwrap();
     assert!(plain.check(&trust(0)).is_ok() && plain.check(&trust(2)).is_err());
-    // What is placed now waits for the witnesses.
+    // A new order waits for the witnesses.
     let later = place().await;
     tree.grow().await;
     let served = get("").await.text;
@@ -206,10 +207,10 @@ async fn the_newest_checkpoint_of_a_quorum_is_served_while_the_log_goes_on() {
     receipt(later, "?quorum=3").await.refused(400, "E_VALIDATION_FAILURE");
 }
 
-/// A log that goes on under another origin has no quorum by what was cosigned of the old one; and however many
-/// cosignatures are newer, an older quorum is found.
+/// Cosignatures under an old origin give no quorum for the log under a new one. An older quorum is found however many
+/// newer checkpoints have single cosignatures.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_quorum_is_of_the_origin_and_found_behind_many_others() {
+async fn a_quorum_belongs_to_its_origin_and_is_found_behind_many_newer_checkpoints() {
     let node = Node::start().await;
     node.setup().await;
     let tree = node.publish().await;
@@ -241,13 +242,13 @@ async fn a_quorum_is_of_the_origin_and_found_behind_many_others() {
     assert_eq!(found(2, &witnesses).await, Some((own.origin.clone(), own.size)));
     assert_eq!(found(1, &witnesses).await, Some((own.origin, opened.size + 2_500)));
     assert_eq!(found(3, &witnesses).await, None);
-    assert_eq!(found(1, &[]).await, None, "who is not named does not count");
+    assert_eq!(found(1, &[]).await, None, "a witness that is not named does not count");
 }
 
-/// A witness as C2SP `tlog-witness` has it: its last checkpoint, and the statuses that it has answered.
+/// A witness in terms of C2SP `tlog-witness`: its last checkpoint, and the statuses of its responses.
 #[derive(Default)]
 struct Witness {
-    /// Which of them it is: the first, if not said otherwise.
+    /// Number of the witness. `None` stands for the first one.
     number: Option<u8>,
     size: u64,
     root: Option<Hash>,
@@ -312,7 +313,7 @@ async fn witnesses_are_asked_and_follow_the_log() {
     assert!(!is_witnessed().await);
     assert_eq!(asking.once().await, 1);
     assert!(is_witnessed().await);
-    assert_eq!(asking.once().await, 0, "there is nothing new");
+    assert_eq!(asking.once().await, 0, "there is no new checkpoint");
     node.operator("POST", "/accounts", json!({"name": "More"})).await.data(201);
     tree.grow().await;
     assert!(!is_witnessed().await);
@@ -320,14 +321,14 @@ async fn witnesses_are_asked_and_follow_the_log() {
     assert!(is_witnessed().await);
     assert_eq!(answered(), [200, 200]);
 
-    // Another node does not know how far the witness is, and is told.
+    // Another node does not know the witness's last size, and learns it from the response.
     node.operator("POST", "/accounts", json!({"name": "More"})).await.data(201);
     tree.grow().await;
     assert_eq!(caller().once().await, 1);
     assert!(is_witnessed().await);
     assert_eq!(answered(), [409, 200]);
 
-    // A witness that has seen another log does not sign this one.
+    // A witness that has seen another log does not cosign this one.
     node.operator("POST", "/accounts", json!({"name": "More"})).await.data(201);
     tree.grow().await;
     witness.lock().unwrap().root = Some([7; 32]);
@@ -338,7 +339,7 @@ async fn witnesses_are_asked_and_follow_the_log() {
     assert!(!is_witnessed().await);
 }
 
-/// Lets the log go on while a witness thinks.
+/// Barrier that lets the log continue while a witness responds.
 type Gate = Arc<tokio::sync::Barrier>;
 
 #[handler]
@@ -349,8 +350,8 @@ async fn add_slowly(Data(witness): Data<&Shared>, Data(gate): Data<&Gate>, body:
     poem::Response::builder().status(status).body(text)
 }
 
-/// All witnesses are asked about one checkpoint, though the log goes on before the first has answered: else
-/// on a busy log none would have the cosignatures of two.
+/// All witnesses are asked about the same checkpoint, although the log continues before the first one has answered.
+/// Otherwise no checkpoint of a busy log would get two cosignatures.
 #[tokio::test(flavor = "multi_thread")]
 async fn witnesses_are_asked_about_the_same_checkpoint() {
     let node = Node::start().await;
@@ -380,7 +381,7 @@ async fn witnesses_are_asked_about_the_same_checkpoint() {
     assert_eq!(found.map(|published| published.size), Some(size));
 }
 
-/// The program asks for what it then insists on: a checkpoint, a copy and a receipt that are cosigned.
+/// The program requests what it then requires: a cosigned checkpoint, copy and receipt.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_program_takes_the_newest_that_is_cosigned() {
     let node = Node::start().await;

@@ -1,4 +1,4 @@
-//! When a batch is recorded, where the node's clock and the database's do not go together.
+//! The recording time of a batch when the clocks of the node and the database diverge.
 
 use chrono::{DateTime, Utc};
 
@@ -13,7 +13,7 @@ async fn a_node_whose_clock_stood_still_records_nothing_in_the_past() {
     let ledger = ledger::open(&skewed(&options).await).await;
     let customer = Customer::with(&ledger, "100.00").await;
     ledger::run(&ledger, order(&customer, "before")).await;
-    // As the node sees it after it was suspended for an hour.
+    // From the node's point of view, after it was suspended for an hour.
     sqlx::raw_sql("UPDATE skewed.clock SET ahead = interval '1 hour'").execute(&mut admin).await.unwrap();
     ledger::run(&ledger, order(&customer, "after")).await;
     let mut recorded_at: Vec<DateTime<Utc>> =
@@ -23,7 +23,7 @@ async fn a_node_whose_clock_stood_still_records_nothing_in_the_past() {
             .unwrap();
     let after = recorded_at.pop().unwrap();
     assert!(after - recorded_at[0] > chrono::TimeDelta::minutes(59), "{after}");
-    // It goes on from there.
+    // The writer continues from there.
     ledger::run(&ledger, order(&customer, "next")).await;
     assert_eq!(balance(ledger.pool(), &customer).await, "70.00");
 }

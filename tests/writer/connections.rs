@@ -1,4 +1,4 @@
-//! Connections to the database: their deadlines, their number, and what a migration under them does.
+//! Connections to the database: their deadlines, their number, and migrations under open connections.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::support::proxy::Proxy;
 use crate::support::wait::until;
 
 #[tokio::test]
-async fn a_pool_runs_a_statement_again_on_a_new_connection_when_its_plan_is_outdated() {
+async fn a_pool_retries_a_statement_with_an_outdated_plan_on_a_new_connection() {
     let database = postgres::database().await;
     let options: PgConnectOptions = database.url.parse().unwrap();
     let mut admin = options.connect().await.unwrap();
@@ -22,7 +22,7 @@ async fn a_pool_runs_a_statement_again_on_a_new_connection_when_its_plan_is_outd
     let select = "SELECT * FROM changed WHERE one = $1";
     let connector = Connector::new(options.clone().application_name("plans"), Duration::from_secs(5));
     let (pool, mut dedicated) = (PgPool::new(connector.clone(), 2), connector.connect().await.unwrap());
-    // Both connections of the pool have prepared it.
+    // Both connections of the pool have prepared the statement.
     let (mut one, mut other) = (pool.acquire().await.unwrap(), pool.acquire().await.unwrap());
     for connection in [&mut *one, &mut *other, &mut dedicated] {
         sqlx::query(select).bind(1).fetch_one(connection).await.unwrap();
@@ -32,7 +32,7 @@ async fn a_pool_runs_a_statement_again_on_a_new_connection_when_its_plan_is_outd
 
     let refused = sqlx::query(select).bind(1).fetch_one(&mut dedicated).await.unwrap_err();
     assert!(is_plan_outdated(&refused) && connect::is_passing(&refused), "{refused}");
-    assert!(dedicated.is_broken(), "it is not to be used again");
+    assert!(dedicated.is_broken(), "the connection must not be used again");
     let rows = sqlx::query_as::<_, (i32, String)>(select).bind(1).fetch_all(&pool).await.unwrap();
     assert_eq!(rows, [(1, "new".to_owned())]);
     sqlx::raw_sql("ALTER TABLE changed ADD COLUMN three int").execute(&mut admin).await.unwrap();
@@ -42,7 +42,8 @@ async fn a_pool_runs_a_statement_again_on_a_new_connection_when_its_plan_is_outd
     assert_eq!(sqlx::query(select).bind(1).execute(&pool).await.unwrap().rows_affected(), 1);
 }
 
-/// The gate's connection is a dedicated one, and every request needs it. Another collation changes what its statement returns.
+/// The gate has a dedicated connection that every request needs. Another collation changes the result type of its
+/// statement.
 #[tokio::test]
 async fn no_request_fails_when_a_column_that_the_gate_returns_is_changed() {
     let node = Node::with_limits(AMPLE_LIMITS.parse().unwrap()).await;
@@ -56,7 +57,7 @@ async fn no_request_fails_when_a_column_that_the_gate_returns_is_changed() {
     let change = "ALTER TABLE rate_windows ALTER COLUMN key TYPE text COLLATE \"POSIX\"";
     sqlx::raw_sql(change).execute(&mut admin).await.unwrap();
     read().await;
-    until("it goes on, on a new connection", async || {
+    until("the gate continues on a new connection", async || {
         let after: Vec<i32> = sqlx::query_scalar(backend).fetch_all(&mut admin).await.unwrap();
         after.len() == 1 && after[0] != before
     })
@@ -71,15 +72,15 @@ async fn a_caller_that_gives_up_on_a_silent_connection_loses_no_place_in_the_poo
     sqlx::query("SELECT 1").execute(&pool).await.unwrap();
     let holding = pool.begin().await.unwrap();
     let silenced = proxy.silence("one").pop().unwrap();
-    // A rollback that nobody answers is due, and nobody waits for it.
+    // The connection owes a rollback that gets no answer, and no caller waits for it.
     drop(holding);
     until("the pool works again", async || sqlx::query("SELECT 1").execute(&pool).await.is_ok()).await;
     until("the silent connection is closed", async || silenced.is_closed_by_client()).await;
 
-    // The same in the middle of a statement, whose caller waits.
+    // Now in the middle of a statement, whose caller waits.
     let silenced = proxy.silence("one").pop().unwrap();
     let mut connection = pool.acquire().await;
-    until("there is a connection", async || {
+    until("the pool gives a connection", async || {
         if connection.is_err() {
             connection = pool.acquire().await;
         }
@@ -87,16 +88,16 @@ async fn a_caller_that_gives_up_on_a_silent_connection_loses_no_place_in_the_poo
     })
     .await;
     let mut connection = connection.unwrap();
-    until("what did not answer when it was asked is closed", async || silenced.is_closed_by_client()).await;
+    until("the connection without an answer is closed", async || silenced.is_closed_by_client()).await;
     assert_eq!(proxy.silence("one").len(), 1);
     let missed = sqlx::query("SELECT 1").execute(&mut *connection).await.unwrap_err();
     assert!(matches!(&missed, sqlx::Error::Io(error) if error.kind() == std::io::ErrorKind::TimedOut), "{missed}");
     let again = sqlx::query("SELECT 1").execute(&mut *connection).await;
-    assert!(again.is_err() && connection.is_broken(), "it is not asked a second time");
+    assert!(again.is_err() && connection.is_broken(), "the broken connection is not used a second time");
 }
 
 #[tokio::test]
-async fn a_node_opens_no_more_connections_than_it_may_and_refuses_what_the_database_has_no_room_for() {
+async fn a_node_limits_its_connections_and_refuses_to_start_if_the_database_has_too_few() {
     let database = postgres::database().await;
     let node = Program::start(&database.url, &["--database-connections", "24"]).await;
     let client = node.client("1000.00").await;

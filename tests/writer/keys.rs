@@ -1,4 +1,4 @@
-//! Requests under one idempotency key, of which the first is not decided in time.
+//! Requests with the same idempotency key, the first of which is not decided in time.
 
 use super::pipeline::{hold_head, let_go, settled};
 use super::*;
@@ -7,7 +7,7 @@ fn render(_: &Answer) -> Result<Rendered, serde_json::Error> {
     Ok(Rendered { status: 201, body: "{}".into(), is_secret: false })
 }
 
-/// Places the order under a key of its own, as a request does.
+/// Submits the order under a separate key, as a request does.
 fn submit(ledger: &Ledger, customer: &Customer, reference: &str) -> tokio::task::JoinHandle<Result<Reply, WriteError>> {
     let (ledger, command) = (ledger.clone(), order(customer, reference));
     let key = Idempotency { key_hash: [7; 32], fingerprint: [1; 32], render };
@@ -15,20 +15,20 @@ fn submit(ledger: &Ledger, customer: &Customer, reference: &str) -> tokio::task:
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_is_told_that_nothing_happened_though_a_second_waits() {
+async fn the_first_request_learns_that_nothing_happened_although_a_second_one_waits() {
     let database = postgres::database().await;
     let options: PgConnectOptions = database.url.parse().unwrap();
     let ledger = ledger::open(&options).await;
     let customer = Customer::with(&ledger, "100.00").await;
     let holder = hold_head(&options).await;
-    // The writer is at another command until both have waited long enough.
+    // The writer works on another command until both requests have timed out.
     let other = ledger.enqueue(SHARD, Command::CreateAccount { name: "Other".into() }, origin(), None).unwrap();
     settled().await;
     let first = submit(&ledger, &customer, "once");
     settled().await;
     let second = submit(&ledger, &customer, "once");
     for told in [first.await.unwrap(), second.await.unwrap()] {
-        assert!(matches!(told, Err(WriteError::Unavailable)), "nothing happened, and nothing will: {told:?}");
+        assert!(matches!(told, Err(WriteError::Unavailable)), "nothing happened, and nothing will happen: {told:?}");
     }
     let_go(holder).await;
     _ = other.await;
@@ -38,7 +38,7 @@ async fn the_first_is_told_that_nothing_happened_though_a_second_waits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_comes_while_the_first_ones_commit_is_unknown_is_told_so() {
+async fn a_request_during_an_unknown_commit_of_its_key_gets_in_progress() {
     let database = postgres::database().await;
     let (ledger, proxy) = behind_a_proxy(&database.url).await;
     let customer = Customer::with(&ledger, "100.00").await;
@@ -49,7 +49,7 @@ async fn who_comes_while_the_first_ones_commit_is_unknown_is_told_so() {
     let second = submit(&ledger, &customer, "once");
     let (first, second) = (first.await.unwrap(), second.await.unwrap());
     assert!(matches!(first, Err(WriteError::OutcomeUnknown)), "{first:?}");
-    assert!(matches!(second, Err(WriteError::InProgress)), "the first one has happened: {second:?}");
+    assert!(matches!(second, Err(WriteError::InProgress)), "the first request was committed: {second:?}");
     proxy.set_away(false);
     let third = submit(&ledger, &customer, "once").await.unwrap();
     assert!(matches!(third, Ok(Reply::Rendered { is_replay: true, .. })), "{third:?}");

@@ -1,5 +1,5 @@
-//! Random mixes of commands from two nodes whose connections are cut again and again: what was
-//! acknowledged is there once, and the tables are what the log says.
+//! Random commands on two nodes whose connections are cut repeatedly. Acknowledged commands take effect once, and the
+//! tables match the log.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,23 +19,22 @@ use super::*;
 
 const CLIENTS: u64 = 6;
 const COMMANDS: usize = 30;
-/// So often connections are cut before the clients stop: a quick machine is through its commands
-/// before that.
+/// Number of cuts before the clients stop. A fast machine would otherwise finish its commands first.
 const CUTS: usize = 8;
 
-/// What a client was told.
+/// Outcomes that a client was told.
 #[derive(Default)]
 struct Told {
     placed: Vec<OrderId>,
     cancelled: Vec<OrderId>,
     funded: Vec<String>,
     vouchers: i64,
-    /// Orders and fundings whose outcome was never told.
+    /// Number of orders and fundings whose outcome is unknown.
     unknown: i64,
     replays: usize,
 }
 
-/// One that asks two nodes for whatever comes to its mind.
+/// A client that sends random commands to two nodes.
 struct Client {
     nodes: [Ledger; 2],
     proxies: [Proxy; 2],
@@ -51,8 +50,8 @@ fn render(answer: &Answer) -> Result<Rendered, serde_json::Error> {
 }
 
 impl Client {
-    /// Asks one node or the other until it is told an outcome, as far as that is safe: what has
-    /// neither key nor reference is asked again only after a 503.
+    /// Retries on either node until the outcome is known, as far as that is safe. A command without key or reference
+    /// is retried only after a 503.
     async fn insist(&mut self, command: Command, key: Option<Idempotency>, is_safe: bool) -> Result<Reply, WriteError> {
         loop {
             let node = &self.nodes[self.random.random_range(0..2)];
@@ -163,7 +162,7 @@ impl Client {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_random_commands_on_two_nodes_with_cut_connections_each_counts_once() {
+async fn random_commands_on_two_nodes_with_cut_connections_take_effect_once() {
     let seed: u64 = rand::random();
     println!("seed {seed}");
     let database = postgres::database().await;
@@ -228,7 +227,11 @@ async fn of_random_commands_on_two_nodes_with_cut_connections_each_counts_once()
     assert_eq!(acknowledged.len(), told.placed.len(), "no two orders were acknowledged under one id");
     assert!(acknowledged.iter().all(|id| placed.binary_search(id).is_ok()), "every acknowledged order is there");
     let more = (placed.len() - acknowledged.len()) as i64;
-    assert!((0..=told.unknown).contains(&more), "{more} orders nobody was told of, {} unknown", told.unknown);
+    assert!(
+        (0..=told.unknown).contains(&more),
+        "{more} orders were reported to no client, {} have an unknown outcome",
+        told.unknown
+    );
     told.cancelled.sort_unstable();
     let cancelled = of_type("OrderCancelled").await;
     assert!(told.cancelled.iter().all(|id| cancelled.binary_search(id).is_ok()));
@@ -242,7 +245,7 @@ async fn of_random_commands_on_two_nodes_with_cut_connections_each_counts_once()
         )
         .await,
         0,
-        "no expired voucher was given out"
+        "no expired voucher was used"
     );
     assert_eq!(
         count(&pool, "SELECT count(*) FROM (SELECT recorded_at < lag(recorded_at) OVER (ORDER BY position) AS goes_back FROM events) e WHERE goes_back").await,

@@ -1,4 +1,4 @@
-//! The group-committing writer under bad luck: cut connections, poisoned commands, two nodes.
+//! The group-committing writer under adverse conditions: cut connections, poisoned commands, two nodes.
 
 mod clock;
 mod connections;
@@ -40,16 +40,16 @@ async fn balance(pool: &PgPool, customer: &Customer) -> String {
     format!("{balance:.2}")
 }
 
-/// The value of a metric's line.
+/// Returns the value of a metric.
 async fn shown(metrics: &Metrics, pool: &PgPool, name: &str) -> f64 {
     let text = metrics.scrape(pool).await.unwrap();
     let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name} is missing in:\n{text}"));
     line.rsplit_once(' ').unwrap().1.parse().unwrap()
 }
 
-/// What the writer promises does not depend on how the database is set up.
+/// The writer's guarantees do not depend on the settings of the database.
 #[tokio::test]
-async fn the_writers_settings_are_its_own() {
+async fn the_writer_sets_its_own_session_settings() {
     let database = postgres::database().await;
     let options: PgConnectOptions = database.url.parse().unwrap();
     let name = options.get_database().unwrap().to_owned();
@@ -76,7 +76,7 @@ async fn the_writers_settings_are_its_own() {
     }
 }
 
-/// A ledger whose every connection goes through a proxy, and one that goes straight.
+/// Opens a ledger whose connections all go through a proxy.
 async fn behind_a_proxy(url: &str) -> (Ledger, Proxy) {
     let (proxy, through) = Proxy::before(url).await;
     (ledger::open(&through).await, proxy)
@@ -102,9 +102,9 @@ async fn a_commit_whose_answer_is_lost_is_found_and_answered() {
     assert_eq!(proxy.cuts(), 1, "the connection was cut between COMMIT and its answer");
     assert_eq!(count(ledger.pool(), "SELECT count(*) FROM events WHERE type = 'OrderPlaced'").await, 1);
     assert_eq!(balance(ledger.pool(), &customer).await, "90.00");
-    assert_eq!(counted().await, [before[0] + 1.0, before[1] + 2.0, before[2] + 1.0], "and it is counted");
+    assert_eq!(counted().await, [before[0] + 1.0, before[1] + 2.0, before[2] + 1.0], "the cut is counted");
 
-    // The same where the head was locked first.
+    // Now with the head locked first.
     proxy.set(NextCommit::LosesItsAnswer);
     ledger::run(&ledger, Command::CreateAccount { name: "Other".into() }).await;
     assert_eq!(proxy.cuts(), 2);
@@ -126,7 +126,7 @@ async fn a_commit_that_never_arrived_is_run_again_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_answers_under_load_double_and_lose_nothing() {
+async fn lost_answers_under_load_duplicate_and_lose_nothing() {
     let database = postgres::database().await;
     let (ledger, proxy) = behind_a_proxy(&database.url).await;
     let customer = Customer::with(&ledger, "100000.00").await;
@@ -158,9 +158,9 @@ async fn lost_answers_under_load_double_and_lose_nothing() {
     for client in clients {
         placed += client.await.unwrap();
     }
-    tokio::time::timeout(Duration::from_secs(30), cutter).await.expect("each was cut").unwrap();
-    assert_eq!(proxy.cuts(), 8, "of forty commits or more");
-    assert_eq!(placed, 320, "every caller got its success, as new");
+    tokio::time::timeout(Duration::from_secs(30), cutter).await.expect("each commit was cut").unwrap();
+    assert_eq!(proxy.cuts(), 8, "there were forty commits or more");
+    assert_eq!(placed, 320, "every caller got a success that is not a replay");
     assert_eq!(count(ledger.pool(), "SELECT count(*) FROM events WHERE type = 'OrderPlaced'").await, 320);
     assert_eq!(balance(ledger.pool(), &customer).await, "96800.00");
     assert_eq!(count(ledger.pool(), "SELECT max(position) - count(*) FROM events").await, 0, "no gaps");
@@ -173,12 +173,12 @@ async fn a_poisoned_command_fails_alone() {
     let ledger = ledger::open(&options).await;
     let customer = Customer::with(&ledger, "1000.00").await;
 
-    // One batch: all wait for the head, which is held until they stand in the queue.
+    // All commands form one batch: the head is held until they are all in the queue.
     let mut holder = options.connect().await.unwrap();
     sqlx::raw_sql("BEGIN; SELECT position FROM log_head FOR UPDATE").execute(&mut holder).await.unwrap();
     let mut waiting = Vec::new();
     for n in 0..20 {
-        // Postgres takes no NUL in a text: the whole statement is refused.
+        // Postgres accepts no NUL in a text, so it refuses the whole statement.
         let poison = Command::CreateAccount { name: "poi\0son".into() };
         let command = if n == 7 || n == 13 { poison } else { order(&customer, &format!("order-{n}")) };
         waiting.push(ledger.enqueue(SHARD, command, origin(), None).unwrap());
@@ -245,7 +245,7 @@ async fn a_caller_that_goes_away_does_not_undo_its_command() {
     let ledger = ledger::open(&database.url.parse().unwrap()).await;
     let customer = Customer::with(&ledger, "100.00").await;
     drop(ledger.enqueue(SHARD, order(&customer, "gone"), origin(), None).unwrap());
-    // The next one's commit comes after it.
+    // The next command commits after it.
     ledger.execute(SHARD, order(&customer, "next"), origin()).await.unwrap();
     assert_eq!(balance(ledger.pool(), &customer).await, "80.00");
 }
@@ -276,7 +276,7 @@ async fn two_nodes_and_many_clients_spend_a_wallet_to_exactly_zero() {
     for client in clients {
         placed += client.await.unwrap();
     }
-    assert_eq!(placed, 200, "800 were asked for, 200 could be paid");
+    assert_eq!(placed, 200, "800 orders were requested, and the wallet could pay for 200");
     let pool = nodes[0].pool();
     assert_eq!(balance(pool, &customer).await, "0.00");
     assert_eq!(count(pool, "SELECT max(position) - count(*) FROM events").await, 0, "no gaps");
@@ -335,7 +335,7 @@ async fn an_answer_without_an_event_is_kept_under_its_key() {
         let key = Idempotency { key_hash: [7; 32], fingerprint, render };
         ledger.submit(SHARD, order(&customer, reference), origin(), Some(key))
     };
-    // The order exists, so nothing is appended; the key is taken all the same.
+    // The order exists, so nothing is appended, but the key is stored all the same.
     assert!(matches!(under_key("once", [1; 32]).await, Ok(Reply::Rendered { is_replay: false, .. })));
     assert!(matches!(under_key("once", [1; 32]).await, Ok(Reply::Rendered { is_replay: true, .. })));
     assert!(matches!(under_key("other", [2; 32]).await, Err(WriteError::Rejected(Rejection::IdempotencyKeyReused))));
@@ -343,12 +343,12 @@ async fn an_answer_without_an_event_is_kept_under_its_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_another_node_wrote_counts_at_once() {
+async fn writes_of_another_node_count_at_once() {
     let database = postgres::database().await;
     let options: PgConnectOptions = database.url.parse().unwrap();
     let (one, other) = (ledger::open(&options).await, ledger::open(&options).await);
     let customer = Customer::with(&one, "10.00").await;
-    // The first node remembers a wallet with nothing in it, and decides on that.
+    // The first node has cached a wallet with a zero balance, and decides on that.
     ledger::run(&one, order(&customer, "all of it")).await;
     for n in 0..20 {
         let refused = one.execute(SHARD, order(&customer, &format!("too much {n}")), origin()).await;
@@ -367,14 +367,14 @@ async fn what_another_node_wrote_counts_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_or_a_reference_in_the_batch_before_is_known() {
+async fn keys_and_references_in_the_previous_batch_are_known() {
     let database = postgres::database().await;
     let options: PgConnectOptions = database.url.parse().unwrap();
     let ledger = ledger::open(&options).await;
     let customer = Customer::with(&ledger, "1000.00").await;
     ledger::run(&ledger, order(&customer, "warm")).await;
 
-    // The first order is on its way and waits for the head; the others are decided meanwhile.
+    // The first order is being written and waits for the head. The others are decided in the meantime.
     let mut holder = options.connect().await.unwrap();
     sqlx::raw_sql("BEGIN; SELECT position FROM log_head FOR UPDATE").execute(&mut holder).await.unwrap();
     let mut waiting = vec![ledger.enqueue(SHARD, order(&customer, "one"), origin(), None).unwrap()];

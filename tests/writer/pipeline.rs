@@ -1,4 +1,4 @@
-//! What is decided while the batch before it is on its way, and what becomes of it.
+//! Pipelining: decisions made while the previous batch is in flight, and their outcome.
 
 use ledger_events::order::OrderStatus;
 use rewards_ledger::audit::verify;
@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 use super::*;
 use crate::support::shop::Shop;
 
-/// Holds the head as another node would, until it is let go.
+/// Holds the head lock as another node would, until it is released.
 pub async fn hold_head(options: &PgConnectOptions) -> PgConnection {
     let mut holder = options.connect().await.unwrap();
     sqlx::raw_sql("BEGIN; SELECT position FROM log_head FOR UPDATE").execute(&mut holder).await.unwrap();
@@ -20,7 +20,7 @@ pub async fn let_go(mut holder: PgConnection) {
     sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
 }
 
-/// Until what was put into the queue has been decided and, if it can be, sent.
+/// Waits until the queued commands have been decided and, if possible, sent.
 pub async fn settled() {
     tokio::time::sleep(Duration::from_millis(300)).await;
 }
@@ -33,8 +33,8 @@ async fn a_statement_that_comes_late_does_not_make_a_503_untrue() {
     let customer = Customer::with(&ledger, "100.00").await;
     ledger::run(&ledger, order(&customer, "warm")).await;
 
-    // The look for it waits for the head until the caller's time is up; the statement does not
-    // wait there, because it has not arrived.
+    // The search for the commit waits for the head until the caller times out. The statement itself does not wait
+    // there, because it has not arrived.
     let holder = hold_head(&options).await;
     proxy.set(NextCommit::IsLate);
     let late = tokio::spawn({
@@ -53,7 +53,7 @@ async fn a_statement_that_comes_late_does_not_make_a_503_untrue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_not_sent_is_503_while_the_batch_before_it_is_looked_for() {
+async fn an_unsent_batch_gets_503_while_the_previous_commit_is_being_searched() {
     let database = postgres::database().await;
     let options: PgConnectOptions = database.url.parse().unwrap();
     let (ledger, proxy) = behind_a_proxy(&database.url).await;
@@ -86,7 +86,7 @@ async fn what_was_not_sent_is_503_while_the_batch_before_it_is_looked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_key_at_two_nodes_is_one_answer_though_no_event_tells_of_it() {
+async fn one_key_at_two_nodes_gets_one_response_even_without_an_event() {
     fn render(_: &Answer) -> Result<Rendered, serde_json::Error> {
         Ok(Rendered { status: 200, body: "{}".into(), is_secret: false })
     }
@@ -95,13 +95,13 @@ async fn one_key_at_two_nodes_is_one_answer_though_no_event_tells_of_it() {
     let nodes = [ledger::open(&options).await, ledger::open(&options).await];
     let customer = Customer::with(&nodes[0], "10.00").await;
     ledger::run(&nodes[0], order(&customer, "once")).await;
-    // Both remember the log as it stands.
+    // Both nodes have cached the current state of the log.
     for node in &nodes {
         let refused = node.execute(SHARD, order(&customer, "too much"), origin()).await;
         assert!(matches!(refused, Err(WriteError::Rejected(Rejection::InsufficientBalance))), "{refused:?}");
     }
     let holder = hold_head(&options).await;
-    // The order exists: an answer is stored, and the head stays where it is.
+    // The order exists, so a response is stored and the head does not move.
     let key = Idempotency { key_hash: [7; 32], fingerprint: [1; 32], render };
     let waiting = nodes.each_ref().map(|node| node.enqueue(SHARD, order(&customer, "once"), origin(), Some(key)).unwrap());
     settled().await;
@@ -117,7 +117,7 @@ async fn one_key_at_two_nodes_is_one_answer_though_no_event_tells_of_it() {
     assert_eq!(replays, [false, true]);
 }
 
-// One thread: what is put into the queue at once comes into one batch.
+// A single thread, so that commands queued together form one batch.
 #[tokio::test]
 async fn poisoned_orders_fail_alone_also_beside_a_batch_in_flight() {
     let database = postgres::database().await;
@@ -134,7 +134,7 @@ async fn poisoned_orders_fail_alone_also_beside_a_batch_in_flight() {
         }
         let waiting: Vec<_> = (0..20)
             .map(|n| match n {
-                // Postgres takes no NUL in a text: whatever has it is refused whole.
+                // Postgres accepts no NUL in a text, so it refuses every statement that contains one.
                 7 | 13 => put(&format!("poi\0son-{n}")),
                 _ => put(&format!("{is_beside}-{n}")),
             })
@@ -157,7 +157,7 @@ async fn poisoned_orders_fail_alone_also_beside_a_batch_in_flight() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn how_long_the_head_was_held_leaves_out_waiting_for_it_and_batches_that_only_look() {
+async fn the_head_hold_time_excludes_waiting_and_read_only_batches() {
     let shop = Shop::open().await;
     shop.order(1).await;
     let held = async |of: &str| shown(&shop.metrics, shop.pool(), &format!("ledger_head_lock_seconds_{of}")).await;
@@ -169,15 +169,15 @@ async fn how_long_the_head_was_held_leaves_out_waiting_for_it_and_batches_that_o
     waiting.await.unwrap().unwrap();
     let after = [held("count").await, held("sum").await];
     assert_eq!(after[0], before[0] + 1.0);
-    assert!(after[1] - before[1] < 2.0, "somebody else held it: {before:?} {after:?}");
+    assert!(after[1] - before[1] < 2.0, "another session held the head: {before:?} {after:?}");
     let refused = shop.ledger.execute(SHARD, Command::PlaceOrder(shop.customer.order("11.00", 1)), origin()).await;
     assert!(matches!(refused, Err(WriteError::Rejected(_))), "{refused:?}");
     assert_eq!(held("count").await, after[0], "nothing was written");
 }
 
-// One thread: what is put into the queue at once comes into one batch.
+// A single thread, so that commands queued together form one batch.
 #[tokio::test]
-async fn an_order_that_is_cancelled_in_the_batch_that_takes_it_up_leaves_its_voucher_to_the_next() {
+async fn an_order_cancelled_in_its_fulfilment_batch_leaves_its_voucher_to_the_next() {
     let shop = Shop::open().await;
     shop.load("a", 1, None).await;
     let [cancelled, next] = [shop.order(1).await, shop.order(1).await];
@@ -189,7 +189,7 @@ async fn an_order_that_is_cancelled_in_the_batch_that_takes_it_up_leaves_its_vou
     let_go(holder).await;
     cancel.await.unwrap().unwrap();
     for fulfil in fulfils {
-        // Of the one that is cancelled it may be refused.
+        // The fulfilment of the cancelled order may be refused.
         _ = fulfil.await.unwrap();
     }
     let mut fulfilment = Fulfilment::new(shop.ledger.clone(), shop.metrics.clone());
@@ -205,14 +205,14 @@ async fn an_order_that_is_cancelled_in_the_batch_that_takes_it_up_leaves_its_vou
     assert!(report.is_clean(), "{:#?}", report.differences);
 }
 
-// One thread: what is put into the queue at once comes into one batch.
+// A single thread, so that commands queued together form one batch.
 #[tokio::test]
-async fn an_order_that_the_batch_in_flight_changes_is_not_read_from_the_table() {
+async fn an_order_changed_by_the_batch_in_flight_is_not_read_from_the_table() {
     let shop = Shop::open().await;
     shop.load("a", 1, None).await;
     let first = PlaceOrder { client_reference: Some("first".to_owned()), ..shop.customer.order("10.00", 1) };
     let first_id = shop.place(first.clone()).await;
-    // As many orders as are remembered, all but a few.
+    // Almost as many orders as the cache holds.
     for _ in 0..5 {
         shop.orders(shop.customer.account_id, 3_980).await;
     }
@@ -237,7 +237,7 @@ async fn an_order_that_the_batch_in_flight_changes_is_not_read_from_the_table() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_accepted_is_written_though_the_last_handle_is_gone() {
+async fn accepted_commands_are_written_after_the_last_handle_is_dropped() {
     let database = postgres::database().await;
     let options: PgConnectOptions = database.url.parse().unwrap();
     let tasks = TaskTracker::new();
@@ -246,7 +246,7 @@ async fn what_was_accepted_is_written_though_the_last_handle_is_gone() {
     ledger::run(&ledger, order(&customer, "warm")).await;
     let pool = ledger.pool().clone();
 
-    // One batch is on its way, one is decided, and one command has to wait for both.
+    // One batch is in flight, one is decided, and one command has to wait for both.
     let holder = hold_head(&options).await;
     let put = |command| ledger.enqueue(SHARD, command, origin(), None).unwrap();
     let mut waiting = vec![put(order(&customer, "sent"))];
@@ -266,14 +266,14 @@ async fn what_was_accepted_is_written_though_the_last_handle_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_database_that_becomes_read_only_refuses_did_not_happen() {
+async fn commands_refused_by_a_database_that_becomes_read_only_have_no_effect() {
     let server = postgres::own_server(false).await;
     let options: PgConnectOptions = server.url().parse().unwrap();
     rewards_ledger::ledger::migrate(&options).await.unwrap();
     let ledger = ledger::open(&options).await;
     let customer = Customer::with(&ledger, "100.00").await;
     ledger::run(&ledger, order(&customer, "warm")).await;
-    // Connections that are there become so, too.
+    // Existing connections become read-only as well.
     let mut admin = options.connect().await.unwrap();
     let mut set = async |is_read_only: bool| {
         sqlx::raw_sql("SET default_transaction_read_only = off").execute(&mut admin).await.unwrap();

@@ -1,4 +1,4 @@
-//! A connection whose every wait for the server has a deadline.
+//! Connection with a deadline for every wait for the server.
 
 use std::fmt;
 use std::pin::Pin;
@@ -17,12 +17,12 @@ use tokio::time::{Instant, Sleep};
 
 use crate::{Transaction, is_plan_outdated, missed};
 
-/// Longest time to open a connection.
+/// Deadline for opening a connection.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
-/// Longest time for a courtesy: to say goodbye to the server.
+/// Deadline for the goodbye to the server, which is only a courtesy.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(1);
 
-/// How to connect, and how long the server may take to answer.
+/// Connection options, and the deadline for each wait for the server.
 #[derive(Clone, Debug)]
 pub struct Connector {
     options: Arc<PgConnectOptions>,
@@ -30,17 +30,17 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// Each wait for the server ends after `deadline`.
+    /// Creates a connector whose connections wait at most `deadline` for the server.
     pub fn new(options: PgConnectOptions, deadline: Duration) -> Connector {
         Connector { options: Arc::new(options), deadline: Some(deadline) }
     }
 
-    /// No statement is too long: for commands that somebody watches and can interrupt.
+    /// Creates a connector without a deadline for statements, for commands that a person watches and can interrupt.
     pub fn patient(options: PgConnectOptions) -> Connector {
         Connector { options: Arc::new(options), deadline: None }
     }
 
-    /// What the server shows as `application_name`.
+    /// Returns the name that the server shows as `application_name`.
     pub fn name(&self) -> &str {
         self.options.get_application_name().unwrap_or("unnamed")
     }
@@ -48,42 +48,46 @@ impl Connector {
     /// Opens a connection.
     ///
     /// # Errors
-    /// A timeout after five seconds, and what connecting ends in.
+    /// A timeout after five seconds, or the error of connecting.
     pub async fn connect(&self) -> Result<PgConnection, sqlx::Error> {
         let Ok(connected) = tokio::time::timeout(CONNECT_DEADLINE, self.options.connect()).await else {
-            tracing::warn!(connection = self.name(), deadline = ?CONNECT_DEADLINE, "no database connection within the deadline");
+            tracing::warn!(
+                connection = self.name(),
+                deadline = ?CONNECT_DEADLINE,
+                "failed to connect to the database within the deadline"
+            );
             return Err(missed());
         };
         Ok(PgConnection { raw: connected?, state: State::Ready, deadline: self.deadline, options: self.options.clone() })
     }
 }
 
-/// What is known of the session behind a connection.
+/// Known state of the session behind a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Every answer has been read.
     Ready,
-    /// A statement was begun, and its answer not read to its end.
+    /// A statement was started, and its answer was not read to the end.
     Busy,
     /// A deadline was missed, or the connection broke.
     Broken,
-    /// Its prepared statements are outdated.
+    /// The connection's prepared statements are outdated.
     Outdated,
 }
 
 impl State {
-    /// What an error says of the connection that it came from.
+    /// Returns the state of a connection after this error.
     fn after(error: &sqlx::Error) -> State {
         match error {
             sqlx::Error::Database(_) if is_plan_outdated(error) => State::Outdated,
-            // The server refused the statement and goes on.
+            // The server refused the statement; the session continues.
             sqlx::Error::Database(_) | sqlx::Error::Encode(_) | sqlx::Error::RowNotFound => State::Ready,
             _ => State::Broken,
         }
     }
 }
 
-/// A connection to Postgres with deadlines.
+/// Connection to Postgres with deadlines.
 pub struct PgConnection {
     raw: sqlx::PgConnection,
     state: State,
@@ -99,12 +103,12 @@ impl fmt::Debug for PgConnection {
 }
 
 impl PgConnection {
-    /// What the server shows as `application_name`.
+    /// Returns the name that the server shows as `application_name`.
     pub fn name(&self) -> &str {
         self.options.get_application_name().unwrap_or("unnamed")
     }
 
-    /// Whether it missed a deadline, or its prepared statements are outdated: it is to be dropped, not kept.
+    /// Whether the connection missed a deadline or has outdated prepared statements, and so must be dropped.
     pub fn is_broken(&self) -> bool {
         matches!(self.state, State::Broken | State::Outdated)
     }
@@ -113,42 +117,42 @@ impl PgConnection {
         self.state
     }
 
-    /// Sends a message and waits for its answer.
+    /// Sends a message to the server and waits for its answer.
     ///
     /// # Errors
-    /// When the server does not answer in time, or the connection is broken.
+    /// If the server does not answer in time, or the connection is broken.
     pub async fn ping(&mut self) -> Result<(), sqlx::Error> {
         self.bounded(|raw| Box::pin(raw.ping())).await
     }
 
-    /// Closes the connection with a goodbye, if that takes no longer than a second.
+    /// Closes the connection with a goodbye to the server, which may take up to a second.
     ///
     /// # Errors
-    /// When the goodbye could not be said; the connection is closed all the same.
+    /// If the goodbye fails. The connection is closed all the same.
     pub async fn close(self) -> Result<(), sqlx::Error> {
         if self.is_broken() {
-            return Ok(()); // dropped, and its socket with it
+            return Ok(()); // dropping the connection drops its socket
         }
         tokio::time::timeout(CLOSE_DEADLINE, self.raw.close()).await.unwrap_or_else(|_| Err(missed()))
     }
 
-    /// Begins a transaction; within one, a savepoint.
+    /// Begins a transaction, or a savepoint within one.
     ///
     /// # Errors
-    /// The database's.
+    /// Any error of the database.
     pub async fn begin(&mut self) -> Result<Transaction<'_>, sqlx::Error> {
         Transaction::on(self, None).await
     }
 
-    /// Begins a transaction with a statement that says how.
+    /// Begins a transaction with a `BEGIN` statement that sets its mode.
     ///
     /// # Errors
-    /// The database's.
+    /// Any error of the database.
     pub async fn begin_with(&mut self, statement: impl SqlSafeStr) -> Result<Transaction<'_>, sqlx::Error> {
         Transaction::on(self, Some(statement.into_sql_str())).await
     }
 
-    /// Does something with sqlx's connection within the deadline.
+    /// Runs `work` on sqlx's connection within the deadline.
     pub(crate) async fn bounded<T>(
         &mut self,
         work: impl for<'a> FnOnce(&'a mut sqlx::PgConnection) -> BoxFuture<'a, Result<T, sqlx::Error>>,
@@ -171,7 +175,7 @@ impl PgConnection {
         }
     }
 
-    /// Leaves what sqlx does when a transaction is dropped to be sent with the next statement.
+    /// Queues a rollback, which sqlx sends with the next statement.
     pub(crate) fn start_rollback(&mut self) {
         if !self.is_broken() {
             <Postgres as sqlx::Database>::TransactionManager::start_rollback(&mut self.raw);
@@ -180,22 +184,22 @@ impl PgConnection {
     }
 }
 
-/// Marks a connection as broken and says so.
+/// Marks a connection as broken and logs it. Returns the timeout error.
 fn give_up(state: &mut State, options: &PgConnectOptions, deadline: Duration) -> sqlx::Error {
     *state = State::Broken;
     let connection = options.get_application_name().unwrap_or("unnamed");
-    tracing::warn!(connection, ?deadline, "the database did not answer within the deadline: closing the connection");
+    tracing::warn!(connection, ?deadline, "the database did not answer within the deadline; closing the connection");
     missed()
 }
 
-/// The answers to a statement, each awaited for no longer than the deadline. What the reader takes for itself does not count.
+/// Stream of a statement's answers, with a deadline for each. Time that the reader spends between answers does not count.
 struct Answers<'e> {
     stream: BoxStream<'e, Result<Either<PgQueryResult, PgRow>, sqlx::Error>>,
     state: &'e mut State,
     options: &'e PgConnectOptions,
     deadline: Option<Duration>,
     timer: Option<Pin<Box<Sleep>>>,
-    /// Whether the timer runs for the wait that is under way.
+    /// Whether the timer is set for the current wait.
     is_waiting: bool,
     is_over: bool,
 }
@@ -252,7 +256,7 @@ impl<'c> Executor<'c> for &'c mut PgConnection {
         E: 'q + Execute<'q, Postgres>,
     {
         Box::pin(async move {
-            // To the end, where deferred constraints speak.
+            // Read to the end, because errors of deferred constraints arrive last.
             let mut answers = self.fetch_many(query);
             let mut first = None;
             while let Some(answer) = answers.next().await {

@@ -1,16 +1,16 @@
-//! Connections to Postgres that never wait for ever.
+//! Postgres connections that never wait for ever.
 //!
-//! sqlx waits for an answer without a deadline: in a statement, in the ping with which its pool takes a connection back,
-//! and in closing. A network that drops packets, or a proxy that acknowledges bytes and forwards none, stops such a
-//! connection for good, and its place in the pool with it. TCP's own timers do not help behind a proxy.
+//! sqlx waits for the server without a deadline: in a statement, in the ping when its pool takes a connection back, and on
+//! close. A network that drops packets blocks such a connection for good, together with its slot in the pool. So does a
+//! proxy that acknowledges bytes without forwarding them. TCP's own timers do not help behind a proxy.
 //!
-//! [`PgConnection`], [`PgPool`] and [`Transaction`] stand in for sqlx's types of the same names, and are executors as those
-//! are. Each wait for the server has a deadline; a connection that misses one is closed hard, which means that its socket
-//! is dropped without a word. A [`Connector`] says how long the deadline is: somewhat longer than the server's own
-//! `statement_timeout`, so that only a server that is out of reach misses it.
+//! [`PgConnection`], [`PgPool`] and [`Transaction`] replace the sqlx types of the same names, and implement the same
+//! executor trait. Each wait for the server has a deadline. A connection that misses it is closed hard: its socket is
+//! dropped without a goodbye. [`Connector`] sets the deadline. It is somewhat longer than the server's `statement_timeout`,
+//! so that only an unreachable server misses it.
 //!
-//! After "cached plan must not change result type" (0A000), which a migration under a running node causes, a pool runs
-//! the same statement once more on a new connection; [`replanned`] does so for transactions and dedicated connections.
+//! A migration under a running node causes the error "cached plan must not change result type" (0A000). A pool then runs the
+//! same statement once more on a new connection; [`replanned`] does so for transactions and dedicated connections.
 
 mod connection;
 mod pool;
@@ -20,18 +20,18 @@ pub use connection::{Connector, PgConnection};
 pub use pool::{PgPool, PoolConnection};
 pub use transaction::Transaction;
 
-/// Whether a prepared statement no longer fits its tables, because a migration changed them. A new connection prepares it
-/// anew. Postgres has no code of its own for this: 0A000 stands for everything that is not supported.
+/// Whether the error means that a prepared statement is outdated, because a migration changed its tables. A new connection
+/// prepares the statement again. Postgres has no specific code for this: 0A000 covers every unsupported feature.
 pub fn is_plan_outdated(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(|refusal| {
         refusal.code().as_deref() == Some("0A000") && refusal.message().contains("cached plan must not change result type")
     })
 }
 
-/// Does what asks the database, and once more if a plan was outdated. `ask` acquires its connection itself.
+/// Runs a query, and runs it once more if its plan was outdated. `ask` acquires its own connection.
 ///
 /// # Errors
-/// What the last attempt ends in.
+/// The error of the last attempt.
 pub async fn replanned<T, A: Future<Output = Result<T, sqlx::Error>>>(ask: impl Fn() -> A) -> Result<T, sqlx::Error> {
     match ask().await {
         Err(error) if is_plan_outdated(&error) => ask().await,
@@ -39,7 +39,7 @@ pub async fn replanned<T, A: Future<Output = Result<T, sqlx::Error>>>(ask: impl 
     }
 }
 
-/// An error that says that the server did not answer in time.
+/// Returns the error for a server that did not answer before the deadline.
 pub(crate) fn missed() -> sqlx::Error {
     sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, "the database does not answer"))
 }

@@ -1,4 +1,4 @@
-//! A pool of connections with deadlines.
+//! Connection pool with deadlines.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -19,22 +19,22 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::connection::State;
 use crate::{Connector, PgConnection, Transaction, is_plan_outdated};
 
-/// Longest time to get a connection, its opening included.
+/// Deadline for acquiring a connection, including opening it.
 const ACQUIRE_DEADLINE: Duration = Duration::from_secs(5);
-/// Longest time for a connection to show that it is still there, before each use.
+/// Deadline of the check before each use that an idle connection still works.
 const CHECK_DEADLINE: Duration = Duration::from_secs(2);
-/// Longest time for a connection to end what its last user left behind.
+/// Deadline for a connection to finish the statement or rollback that its last user left behind.
 const CLEAN_UP_DEADLINE: Duration = Duration::from_secs(10);
-/// Longest time for connections in use to come back when the pool closes.
+/// Deadline for connections in use to come back when the pool closes.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(10);
-/// A connection that nobody used for so long is closed.
+/// Time without use after which a connection is closed.
 const IDLE_LIFETIME: Duration = Duration::from_secs(600);
-/// No connection is older than this, so that nothing adds up in a session.
+/// Maximum age of a connection, so that server-side session state cannot accumulate.
 const LIFETIME: Duration = Duration::from_secs(1_800);
-/// Between two attempts to connect to a server that is starting.
+/// Pause between two attempts to connect to a server that is starting.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A pool of connections to Postgres. Cheap to clone.
+/// Pool of connections to Postgres. Cheap to clone.
 #[derive(Clone)]
 pub struct PgPool(Arc<Inner>);
 
@@ -42,9 +42,9 @@ struct Inner {
     connector: Connector,
     size: u32,
     permits: Arc<Semaphore>,
-    /// The one used last is at the end.
+    /// Idle connections; the one used most recently is last.
     idle: Mutex<Vec<Idle>>,
-    /// When plans were last found to be outdated: a connection that was opened before is not used again.
+    /// Time when plans were last found to be outdated. A connection opened before it is not used again.
     forgotten: Mutex<Option<Instant>>,
 }
 
@@ -65,13 +65,13 @@ impl Inner {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a connection that was opened then may have prepared statements from before a migration.
+    /// Whether a connection opened at that time may have prepared statements from before a migration.
     fn is_outdated(&self, opened: Instant) -> bool {
         let forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
         forgotten.is_some_and(|forgotten| opened < forgotten)
     }
 
-    /// Keeps a connection for the next user, and closes those at the other end that nobody needs.
+    /// Keeps a connection for the next user, and closes those that have been idle for too long.
     fn keep(&self, connection: PgConnection, opened: Instant) {
         if self.permits.is_closed() || self.is_outdated(opened) {
             return;
@@ -84,31 +84,31 @@ impl Inner {
 }
 
 impl PgPool {
-    /// A pool of at most `size` connections, which are opened when they are needed.
+    /// Creates a pool of at most `size` connections, which open on demand.
     pub fn new(connector: Connector, size: u32) -> PgPool {
         let permits = Arc::new(Semaphore::new(size as usize));
         PgPool(Arc::new(Inner { connector, size, permits, idle: Mutex::default(), forgotten: Mutex::default() }))
     }
 
-    /// A pool without deadlines for statements, for commands and tests.
+    /// Creates a pool without deadlines for statements, for commands and tests.
     pub fn patient(options: PgConnectOptions, size: u32) -> PgPool {
         PgPool::new(Connector::patient(options), size)
     }
 
-    /// What the server shows as `application_name`.
+    /// Returns the name that the server shows as `application_name`.
     pub fn name(&self) -> &str {
         self.0.connector.name()
     }
 
-    /// Most connections.
+    /// Returns the maximum number of connections.
     pub fn size(&self) -> u32 {
         self.0.size
     }
 
-    /// A connection for one user.
+    /// Acquires a connection for exclusive use.
     ///
     /// # Errors
-    /// [`sqlx::Error::PoolTimedOut`] after five seconds, [`sqlx::Error::PoolClosed`], and what connecting ends in.
+    /// [`sqlx::Error::PoolTimedOut`] after five seconds, [`sqlx::Error::PoolClosed`], or the error of connecting.
     pub async fn acquire(&self) -> Result<PoolConnection, sqlx::Error> {
         tokio::time::timeout(ACQUIRE_DEADLINE, self.find()).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
     }
@@ -118,11 +118,12 @@ impl PgPool {
         loop {
             let found = self.0.idle().pop();
             let Some(Idle { mut connection, opened, since }) = found else { break };
-            // Asked here too: plans may have been forgotten while `keep` was putting this one back.
+            // `is_outdated` is checked here too: plans may have become outdated while `keep` was putting this one back.
             if opened.elapsed() > LIFETIME || since.elapsed() > IDLE_LIFETIME || self.0.is_outdated(opened) {
                 continue;
             }
-            // One that began while the database was read-only stays so: it is closed. Asking tells also that it is still there.
+            // A session that began while the database was read-only stays read-only, so it is closed. The query also checks
+            // that the connection still works.
             let asked = sqlx::query_scalar::<_, bool>("SELECT current_setting('default_transaction_read_only') = 'off'")
                 .fetch_one(&mut connection);
             match tokio::time::timeout(CHECK_DEADLINE, asked).await {
@@ -133,7 +134,7 @@ impl PgPool {
                     tracing::warn!(
                         connection = self.name(),
                         deadline = ?CHECK_DEADLINE,
-                        "an idle database connection did not answer within the deadline: closing all idle ones"
+                        "an idle database connection did not answer within the deadline; closing all idle ones"
                     );
                     self.0.idle().clear();
                 }
@@ -147,7 +148,7 @@ impl PgPool {
         PoolConnection { lent: Some(Lent { connection, opened, permit }), pool: self.clone() }
     }
 
-    /// Waits for a server that is starting, or has no place yet for another connection.
+    /// Connects, and retries while the server is starting or has no slot for another connection.
     async fn connect(&self) -> Result<PgConnection, sqlx::Error> {
         loop {
             match self.0.connector.connect().await {
@@ -162,40 +163,40 @@ impl PgPool {
     /// Begins a transaction.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire), and the database's.
+    /// The errors of [`acquire`](Self::acquire) and of the database.
     pub async fn begin(&self) -> Result<Transaction<'static>, sqlx::Error> {
         Transaction::of_pool(self.acquire().await?, None).await
     }
 
-    /// Begins a transaction with a statement that says how.
+    /// Begins a transaction with a `BEGIN` statement that sets its mode.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire), and the database's.
+    /// The errors of [`acquire`](Self::acquire) and of the database.
     pub async fn begin_with(&self, statement: impl SqlSafeStr) -> Result<Transaction<'static>, sqlx::Error> {
         Transaction::of_pool(self.acquire().await?, Some(statement.into_sql_str())).await
     }
 
-    /// Lends no more connections, and waits a while for those in use.
+    /// Closes the pool. It lends no more connections, and waits up to ten seconds for those in use.
     pub async fn close(&self) {
         let all = tokio::time::timeout(CLOSE_DEADLINE, self.0.permits.acquire_many(self.0.size)).await;
         self.0.permits.close();
         drop(all);
         let idle = std::mem::take(&mut *self.0.idle());
         for Idle { connection, .. } in idle {
-            _ = connection.close().await; // the server notices anyway
+            _ = connection.close().await; // on failure the server notices the closed socket
         }
     }
 
-    /// Closes every connection whose prepared statements are from before a migration: idle ones now, those in use when
-    /// they come back.
+    /// Closes every connection with prepared statements from before a migration: idle ones now, those in use when they come
+    /// back.
     fn forget_plans(&self) {
-        tracing::info!(connection = self.name(), "the schema has changed: preparing statements anew on new connections");
+        tracing::info!(connection = self.name(), "the schema has changed; preparing statements again on new connections");
         *self.0.forgotten.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         self.0.idle().clear();
     }
 }
 
-/// A connection of a pool, in use. It goes back when this is dropped, if it can.
+/// Connection of a pool, in use. Dropping it returns the connection to the pool, if it is still usable.
 pub struct PoolConnection {
     lent: Option<Lent>,
     pool: PgPool,
@@ -207,7 +208,7 @@ struct Lent {
     permit: OwnedSemaphorePermit,
 }
 
-const TAKEN: &str = "a connection is in its place until it is dropped";
+const TAKEN: &str = "the connection is present until the guard is dropped";
 
 impl fmt::Debug for PoolConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -233,22 +234,23 @@ impl Drop for PoolConnection {
     fn drop(&mut self) {
         let Some(Lent { mut connection, opened, permit }) = self.lent.take() else { return };
         match connection.state() {
-            State::Ready => self.pool.0.keep(connection, opened), // and the permit after it
+            State::Ready => self.pool.0.keep(connection, opened), // then the permit is released
             State::Broken => {}                                   // the socket is dropped
             State::Outdated => self.pool.forget_plans(),
-            // A statement was given up, or a rollback is due. The place in the pool is free when the server has ended it, so
-            // that callers who give up do not add up to more connections than the pool may have; or after the deadline.
+            // A statement was cancelled, or a rollback is due. The slot in the pool becomes free when the server has
+            // finished it, or after the deadline. Otherwise cancelled calls could add up to more connections than the pool
+            // allows.
             State::Busy => {
                 let pool = self.pool.clone();
                 let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
                 runtime.spawn(async move {
                     match tokio::time::timeout(CLEAN_UP_DEADLINE, connection.ping()).await {
                         Ok(Ok(())) => pool.0.keep(connection, opened),
-                        Ok(Err(error)) => tracing::debug!(connection = pool.name(), %error, "a database connection was given up"),
+                        Ok(Err(error)) => tracing::debug!(connection = pool.name(), %error, "closed a database connection"),
                         Err(_) => tracing::warn!(
                             connection = pool.name(),
                             deadline = ?CLEAN_UP_DEADLINE,
-                            "the database did not answer within the deadline: closing the connection"
+                            "the database did not answer within the deadline; closing the connection"
                         ),
                     }
                     drop(permit);
@@ -258,7 +260,7 @@ impl Drop for PoolConnection {
     }
 }
 
-/// A statement that can be run again.
+/// Statement that can be run again.
 #[derive(Clone)]
 struct Statement {
     sql: SqlStr,
@@ -293,7 +295,7 @@ impl Execute<'_, Postgres> for Statement {
 }
 
 impl PgPool {
-    /// Runs a statement, on a new connection once more if its plan is outdated.
+    /// Runs a statement, and runs it once more on a new connection if its plan is outdated.
     async fn run<T>(
         self,
         statement: Result<Statement, sqlx::Error>,
@@ -312,7 +314,7 @@ impl PgPool {
         }
     }
 
-    /// The same for a statement whose rows are taken one by one.
+    /// Runs a statement as [`PgPool::run`] does, and sends its rows one by one.
     async fn stream(
         self,
         statement: Result<Statement, sqlx::Error>,
@@ -330,7 +332,7 @@ impl PgPool {
                     Some(answer) => {
                         is_first = false;
                         if sender.send(answer).await.is_err() {
-                            return Ok(()); // nobody wants the rest
+                            return Ok(()); // the reader has dropped the stream
                         }
                     }
                 }
@@ -374,7 +376,7 @@ impl<'p> Executor<'p> for &PgPool {
     {
         let (pool, statement) = (self.clone(), Statement::of(query));
         let (mut sender, receiver) = mpsc::channel(0);
-        // Polled by whoever reads the rows, and dropped with them.
+        // The reader of the rows polls this future, and drops it with the stream.
         let reads = async move {
             match pool.stream(statement, &mut sender).await {
                 Ok(()) => None,

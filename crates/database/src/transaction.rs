@@ -1,4 +1,4 @@
-//! A transaction on a connection with deadlines.
+//! Transaction on a connection with deadlines.
 
 use std::ops::{Deref, DerefMut};
 
@@ -9,7 +9,7 @@ use crate::{PgConnection, PoolConnection};
 
 type Manager = <Postgres as Database>::TransactionManager;
 
-/// A transaction, rolled back when it is dropped before [`commit`](Transaction::commit).
+/// Transaction. Dropping it before [`commit`](Transaction::commit) rolls it back.
 #[derive(Debug)]
 pub struct Transaction<'c> {
     connection: Source<'c>,
@@ -28,27 +28,27 @@ impl<'c> Transaction<'c> {
     }
 
     async fn begin(connection: Source<'c>, statement: Option<SqlStr>) -> Result<Transaction<'c>, sqlx::Error> {
-        // sqlx itself rolls back where this fails or is dropped half-way.
+        // sqlx itself rolls back if this fails or is dropped half-way.
         let mut transaction = Transaction { connection, is_open: false };
         transaction.bounded(|raw| Box::pin(Manager::begin(raw, statement))).await?;
         transaction.is_open = true;
         Ok(transaction)
     }
 
-    /// Commits.
+    /// Commits the transaction.
     ///
     /// # Errors
-    /// The database's. After one that is not a refusal it is unknown whether it committed.
+    /// Any error of the database. Unless the server refused the commit, it is unknown whether the transaction committed.
     pub async fn commit(mut self) -> Result<(), sqlx::Error> {
         self.bounded(|raw| Box::pin(Manager::commit(raw))).await?;
         self.is_open = false;
         Ok(())
     }
 
-    /// Rolls back.
+    /// Rolls the transaction back.
     ///
     /// # Errors
-    /// The database's.
+    /// Any error of the database.
     pub async fn rollback(mut self) -> Result<(), sqlx::Error> {
         self.bounded(|raw| Box::pin(Manager::rollback(raw))).await?;
         self.is_open = false;

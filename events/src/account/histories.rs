@@ -1,4 +1,4 @@
-//! What holds for every history of an account, and of a credential.
+//! Properties of all histories of an account, and of a credential.
 
 use std::collections::BTreeMap;
 
@@ -45,9 +45,9 @@ fn credential_event() -> impl Strategy<Value = CredentialEvent> {
 }
 
 proptest! {
-    /// The discount on anything is the one that was set last, on the most specific target that has one.
+    /// The effective discount is the last one set on the most specific target that has one.
     #[test]
-    fn an_account_is_what_was_said_last(steps in prop::collection::vec(account_event(), 0..30)) {
+    fn an_account_reflects_the_last_event_of_each_kind(steps in prop::collection::vec(account_event(), 0..30)) {
         let mut state = evolve(None, 7, &AccountCreated { name: "Acme".into() }.into(), &at(1)).unwrap();
         let (mut status, mut set) = (AccountStatus::Active, BTreeMap::new());
         for (event, version) in steps.iter().zip(2..) {
@@ -61,7 +61,7 @@ proptest! {
         let last = 1 + steps.len() as i64;
         prop_assert_eq!((state.id, state.version, &*state.name, state.status), (7, last, "Acme", status));
         prop_assert_eq!((state.created_at, state.updated_at), (at(1).recorded_at, at(last).recorded_at));
-        prop_assert_eq!(state.discounts.len(), set.len(), "one a target");
+        prop_assert_eq!(state.discounts.len(), set.len(), "one discount per target");
         for product in 0..5 {
             for category in [None, Some(1), Some(2), Some(9)] {
                 let targets = [Some((Some(product), None)), category.map(|category| (None, Some(category))), Some((None, None))];
@@ -74,7 +74,7 @@ proptest! {
     }
 
     #[test]
-    fn a_credential_is_what_was_said_last(steps in prop::collection::vec(credential_event(), 0..12)) {
+    fn a_credential_reflects_the_last_event_of_each_kind(steps in prop::collection::vec(credential_event(), 0..12)) {
         let issued = CredentialIssued { account_id: 7, name: "key".into(), key_prefix: "abcdefgh".into(), row_mac: None };
         let mut state = evolve_credential(None, 3, &issued.into(), &at(1)).unwrap();
         for (event, version) in steps.iter().zip(2..) {
@@ -100,9 +100,9 @@ proptest! {
         prop_assert_eq!(state, expected);
     }
 
-    /// Nothing comes before the beginning.
+    /// Only the creating event starts a stream.
     #[test]
-    fn what_was_not_begun_is_nothing(account in account_event(), credential in credential_event()) {
+    fn a_stream_without_its_first_event_has_no_state(account in account_event(), credential in credential_event()) {
         prop_assert_eq!(evolve(None, 7, &account, &at(1)), None);
         prop_assert_eq!(evolve_credential(None, 3, &credential, &at(1)), None);
     }

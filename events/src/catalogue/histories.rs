@@ -1,4 +1,4 @@
-//! What holds for every history of a product.
+//! Properties of all histories of a product.
 
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -44,9 +44,9 @@ fn event() -> impl Strategy<Value = ProductEvent> {
 }
 
 proptest! {
-    /// A product is what was said of it last, its image is the last one, and stock changes nothing about it.
+    /// A product has its last properties and its last image, and stock changes neither.
     #[test]
-    fn a_product_is_what_was_said_last(
+    fn a_product_reflects_the_last_event_of_each_kind(
         first in details(), steps in prop::collection::vec(event(), 0..20), denomination in 1i64..60, quantity in 1i32..12,
     ) {
         let mut state = evolve(None, 3, &ProductAdded { details: first.clone() }.into(), &at(1)).unwrap();
@@ -73,9 +73,9 @@ proptest! {
         prop_assert_eq!(state, Product { id: 3, version, details, image, created_at: at(1).recorded_at, updated_at });
     }
 
-    /// Nothing comes before the beginning.
+    /// Only `ProductAdded` starts a stream.
     #[test]
-    fn what_was_not_added_is_nothing(event in event()) {
+    fn a_stream_without_its_first_event_has_no_state(event in event()) {
         prop_assert_eq!(evolve(None, 3, &event, &at(1)), None);
     }
 }

@@ -6,8 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The leaves that the test vectors of RFC 6962's authors are over, and the roots of the first
-/// 0 to 8 of them.
+/// Leaves of the test vectors by the authors of RFC 6962, and the roots of the first 0 to 8 of them.
 const LEAVES: [&[u8]; 8] = [
     b"",
     b"\x00",
@@ -34,7 +33,7 @@ fn hex(hash: &Hash) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// RFC 9162, 2.1.1, word for word.
+/// Root, exactly as RFC 9162, 2.1.1 defines it.
 fn naive_root(leaves: &[Hash]) -> Hash {
     match leaves {
         [] => empty_root(),
@@ -46,7 +45,7 @@ fn naive_root(leaves: &[Hash]) -> Hash {
     }
 }
 
-/// RFC 9162, 2.1.3.1, word for word.
+/// Inclusion path, exactly as RFC 9162, 2.1.3.1 defines it.
 fn naive_path(m: usize, leaves: &[Hash]) -> Vec<Hash> {
     if leaves.len() == 1 {
         return vec![];
@@ -59,7 +58,7 @@ fn naive_path(m: usize, leaves: &[Hash]) -> Vec<Hash> {
     path
 }
 
-/// RFC 9162, 2.1.4.1, word for word.
+/// Consistency subproof, exactly as RFC 9162, 2.1.4.1 defines it.
 fn naive_subproof(m: usize, leaves: &[Hash], is_old: bool) -> Vec<Hash> {
     if m == leaves.len() {
         return if is_old { vec![] } else { vec![naive_root(leaves)] };
@@ -79,7 +78,7 @@ fn leaves(count: usize) -> Vec<Hash> {
     (0..count).map(|n| leaf_hash(&n.to_be_bytes())).collect()
 }
 
-/// All perfect subtrees of these leaves, as appending tells of them.
+/// Collects all perfect subtrees of these leaves, as reported by `append_noting`.
 fn nodes(leaves: &[Hash]) -> HashMap<Node, Hash> {
     let mut nodes = HashMap::new();
     let mut frontier = Frontier::default();
@@ -94,7 +93,7 @@ fn reader(nodes: &HashMap<Node, Hash>) -> impl FnMut(Node) -> Result<Hash, Merkl
 }
 
 #[test]
-fn the_published_roots_come_out() {
+fn roots_match_the_published_vectors() {
     let mut frontier = Frontier::default();
     assert_eq!(hex(&frontier.root()), ROOTS[0]);
     for (leaf, root) in LEAVES.iter().zip(&ROOTS[1..]) {
@@ -103,10 +102,10 @@ fn the_published_roots_come_out() {
     }
 }
 
-/// Of the same vectors: the path of leaf 0 in a tree of 8, of leaf 5 in one of 8, of leaf 2 in one
-/// of 3, of leaf 1 in one of 5.
+/// Paths from the published test vectors: leaf 0 and leaf 5 in a tree of 8, leaf 2 in a tree of 3, leaf 1 in a
+/// tree of 5.
 #[test]
-fn the_published_paths_come_out() {
+fn inclusion_paths_match_the_published_vectors() {
     let hashes: Vec<Hash> = LEAVES.iter().map(|leaf| leaf_hash(leaf)).collect();
     let nodes = nodes(&hashes);
     let path = |index, size| inclusion_proof(index, size, reader(&nodes)).unwrap().iter().map(hex).collect::<Vec<_>>();
@@ -138,7 +137,7 @@ fn the_published_paths_come_out() {
 }
 
 #[test]
-fn every_proof_of_small_trees_is_the_naive_one_and_holds() {
+fn every_proof_of_a_small_tree_matches_the_naive_one_and_verifies() {
     let all = leaves(70);
     let nodes = nodes(&all);
     for size in 0..=all.len() {
@@ -163,7 +162,7 @@ fn every_proof_of_small_trees_is_the_naive_one_and_holds() {
 }
 
 #[test]
-fn a_frontier_is_taken_up_again() {
+fn a_frontier_resumes_from_its_stored_hashes() {
     let all = leaves(70);
     let nodes = nodes(&all);
     for size in 0..all.len() {
@@ -177,7 +176,7 @@ fn a_frontier_is_taken_up_again() {
 }
 
 #[test]
-fn what_is_not_in_the_tree_has_no_proof() {
+fn impossible_and_mismatched_proofs_are_refused() {
     let nodes = nodes(&leaves(3));
     assert_eq!(inclusion_proof(3, 3, reader(&nodes)), Err(MerkleError::NoSuchLeaf { index: 3, size: 3 }));
     assert_eq!(consistency_proof(4, 3, reader(&nodes)), Err(MerkleError::Shrinks { from: 4, to: 3 }));
@@ -194,7 +193,7 @@ fn what_is_not_in_the_tree_has_no_proof() {
     );
 }
 
-/// One small change of a proof or of what it is about.
+/// A small change of a proof.
 #[derive(Clone, Debug)]
 enum Change {
     Drop(prop::sample::Index),
@@ -260,7 +259,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_that_is_read_panics(
+    fn arbitrary_input_never_panics(
         index in any::<u64>(), size in any::<u64>(), proof in proptest::collection::vec(any::<[u8; 32]>(), 0..70),
         (one, other) in any::<([u8; 32], [u8; 32])>(),
     ) {

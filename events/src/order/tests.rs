@@ -1,4 +1,4 @@
-//! Given a history, when a command, then events or a refusal; and what holds for every history.
+//! Tests of the form given a history, when a command, then events or a refusal; and properties of all histories.
 
 use chrono::{DateTime, Utc};
 use proptest::prelude::*;
@@ -68,7 +68,7 @@ fn a_new_order_is_queued_and_delivered_in_one_append() {
 }
 
 #[test]
-fn without_stock_it_is_delayed_once() {
+fn an_order_without_stock_is_delayed_only_once() {
     let none = OrderCommand::Fulfil { vouchers: vec![] };
     assert_eq!(Given(vec![placed(2)]).when(none.clone()).unwrap(), [OrderQueued {}.into(), OrderDelayed {}.into()]);
     let delayed = Given(vec![placed(2), OrderQueued {}.into(), OrderDelayed {}.into()]);
@@ -76,7 +76,7 @@ fn without_stock_it_is_delayed_once() {
 }
 
 #[test]
-fn some_stock_delivers_partly_and_the_rest_wholly() {
+fn partial_stock_delivers_a_part_and_later_stock_delivers_the_rest() {
     let some = OrderPartiallyDelivered { vouchers: vouchers(1) };
     let given = Given(vec![placed(3), OrderQueued {}.into(), some.clone().into()]);
     assert_eq!(Given(given.0[..2].to_vec()).when(OrderCommand::Fulfil { vouchers: vouchers(1) }).unwrap(), [some.into()]);
@@ -95,7 +95,7 @@ fn more_vouchers_than_units_are_refused() {
 }
 
 #[test]
-fn a_cancel_refunds_what_was_not_delivered() {
+fn a_cancellation_refunds_the_undelivered_units() {
     let whole = Given(vec![placed(3)]).when(cancel()).unwrap();
     let cancelled = |refund, transaction_id| -> OrderEvent {
         OrderCancelled { by: CancelledBy::Client, refunded_amount: money(refund), transaction_id, reason_hash: None }.into()
@@ -108,7 +108,7 @@ fn a_cancel_refunds_what_was_not_delivered() {
 }
 
 #[test]
-fn what_is_final_stays() {
+fn a_final_order_stays_final() {
     let delivered = Given(vec![placed(1), OrderQueued {}.into(), OrderDelivered { vouchers: vouchers(1) }.into()]);
     assert_eq!(delivered.when(cancel()), Err(Rejection::OrderNotCancellable));
     assert_eq!(delivered.when(OrderCommand::Fulfil { vouchers: vouchers(1) }).unwrap(), []);
@@ -119,7 +119,7 @@ fn what_is_final_stays() {
 }
 
 #[test]
-fn a_reveal_shows_but_changes_nothing() {
+fn revealing_codes_changes_nothing_but_the_version() {
     let given = vec![placed(1), OrderQueued {}.into(), OrderDelivered { vouchers: vouchers(1) }.into()];
     let before = fold(&given);
     let after = fold(&[given, vec![VouchersRevealed { units: 1 }.into()]].concat());
@@ -127,9 +127,9 @@ fn a_reveal_shows_but_changes_nothing() {
 }
 
 proptest! {
-    /// Whatever is asked of an order, in whatever order: the table's constraints hold.
+    /// Applies any commands in any order. The constraints of the table hold after each one.
     #[test]
-    fn every_reachable_state_is_sound(quantity in 1i32..6, steps in prop::collection::vec((0u8..3, 0i32..7), 0..12)) {
+    fn every_reachable_state_satisfies_the_table(quantity in 1i32..6, steps in prop::collection::vec((0u8..3, 0i32..7), 0..12)) {
         let mut history = vec![placed(quantity)];
         for (kind, n) in steps {
             let command = match kind {
@@ -147,7 +147,7 @@ proptest! {
             prop_assert_eq!(order.status == OrderStatus::Cancelled, order.cancelled_on.is_some());
             prop_assert!(order.refunded_amount <= order.placed.amount);
             prop_assert_eq!(order.items.iter().map(|i| i.vouchers.len() as i32).sum::<i32>(), order.delivered_quantity);
-            // An interrupted fold goes on to the same state.
+            // An interrupted fold resumes to the same state.
             let half = history.len() / 2;
             let mut resumed = (half > 0).then(|| fold(&history[..half]));
             for (version, event) in (half as i64 + 1..).zip(&history[half..]) {

@@ -1,4 +1,4 @@
-//! Given a history, when a command, then events or a refusal; and what holds for every history.
+//! Tests of the form given a history, when a command, then events or a refusal; and properties of all histories.
 
 use chrono::{DateTime, Utc};
 use proptest::prelude::*;
@@ -83,7 +83,7 @@ fn a_payout_debits_the_wallet_in_the_same_append() {
 }
 
 #[test]
-fn refusals_come_in_their_order() {
+fn checks_run_in_the_documented_order() {
     let (active, suspended) = (account(AccountStatus::Active), account(AccountStatus::Suspended));
     let (to, from) = (beneficiary(7, "EUR"), wallet(7, "39.99"));
     let refused = |account: &Account, to: Option<&Beneficiary>, from: Option<&Wallet>| {
@@ -102,7 +102,7 @@ fn refusals_come_in_their_order() {
 }
 
 #[test]
-fn a_deleted_beneficiary_is_not_deleted_again() {
+fn a_deleted_beneficiary_cannot_be_deleted_again() {
     let there = beneficiary(7, "EUR");
     let event = crate::beneficiary::delete(&there).unwrap();
     let gone = crate::beneficiary::evolve(Some(there), 11, &event, &moment(2)).unwrap();
@@ -111,7 +111,7 @@ fn a_deleted_beneficiary_is_not_deleted_again() {
 }
 
 #[test]
-fn what_is_paid_stays_paid() {
+fn paying_a_payout_settles_it_without_a_refund() {
     let given = fold(&[requested()]);
     let (paid, refund) = decide(&given, &wallet(7, "60.00"), PayoutCommand::Pay).unwrap();
     assert_eq!((&paid, refund), (&PayoutPaid {}.into(), None));
@@ -120,7 +120,7 @@ fn what_is_paid_stays_paid() {
 }
 
 #[test]
-fn a_failed_or_cancelled_one_is_refunded_whole() {
+fn a_failed_or_cancelled_payout_is_refunded_in_full() {
     for (command, status) in [(fail(), PayoutStatus::Failed), (CANCEL, PayoutStatus::Cancelled)] {
         let (event, refund) = decide(&fold(&[requested()]), &wallet(7, "60.00"), command).unwrap();
         let refund = refund.unwrap();
@@ -133,7 +133,7 @@ fn a_failed_or_cancelled_one_is_refunded_whole() {
 }
 
 #[test]
-fn what_is_final_stays() {
+fn a_final_payout_stays_final() {
     let from = wallet(7, "60.00");
     for command in [PayoutCommand::Pay, fail(), CANCEL] {
         let (event, _) = decide(&fold(&[requested()]), &from, command).unwrap();
@@ -145,10 +145,10 @@ fn what_is_final_stays() {
 }
 
 proptest! {
-    /// Whatever is asked, in whatever order: the wallet is never below zero, and what it has paid
-    /// out for good is what is paid or pending.
+    /// Applies any commands in any order. The wallet never falls below zero, and its net outflow equals the sum of
+    /// the paid and pending payouts.
     #[test]
-    fn no_cent_is_lost_or_made(funds in 0i64..20_000, steps in prop::collection::vec((0u8..4, 1i64..8_000, 0usize..12), 0..60)) {
+    fn no_cent_is_lost_or_created(funds in 0i64..20_000, steps in prop::collection::vec((0u8..4, 1i64..8_000, 0usize..12), 0..60)) {
         let cents = |amount: i64| Money::from_cents(amount).unwrap();
         let total = |payouts: &[Payout], of: &[PayoutStatus]| {
             let amounts = payouts.iter().filter(|p| of.contains(&p.status)).map(|p| p.requested.amount);

@@ -1,4 +1,4 @@
-//! What holds for every history of a webhook.
+//! Properties of all histories of a webhook.
 
 use proptest::prelude::*;
 
@@ -39,12 +39,12 @@ fn command() -> impl Strategy<Value = WebhookCommand> {
 }
 
 proptest! {
-    /// Whatever is asked of a webhook, in whatever order: its state is what was said last of each thing.
+    /// Applies any commands in any order. The state reflects the last change of each field.
     #[test]
-    fn every_reachable_state_is_what_was_said_last(first in registered(), steps in prop::collection::vec(command(), 0..20)) {
+    fn a_webhook_reflects_the_last_change_of_each_field(first in registered(), steps in prop::collection::vec(command(), 0..20)) {
         let mut history = vec![WebhookEvent::from(first.clone())];
         let mut state = evolve(None, 3, &history[0], &at(1)).unwrap();
-        // The same, kept by other means.
+        // Expected state, tracked without `evolve`.
         let (mut events, mut is_active, mut is_deleted, mut changed_at) = (first.events.clone(), true, false, 1);
         for command in steps {
             let decided = decide(&state, command.clone());
@@ -54,7 +54,7 @@ proptest! {
                 prop_assert!(is_fair, "{:?}: {:?}", command, decided);
                 continue;
             };
-            prop_assert!(!is_deleted, "nothing follows the end");
+            prop_assert!(!is_deleted, "no event follows the deletion");
             history.push(event.clone());
             let version = history.len() as i64;
             match &event {
@@ -64,7 +64,7 @@ proptest! {
                     changed_at = version;
                 }
                 WebhookEvent::WebhookDeleted(_) => (is_active, is_deleted, changed_at) = (false, true, version),
-                _ => prop_assert!(is_active, "deliveries are asked for of who listens"),
+                _ => prop_assert!(is_active, "only an active webhook accepts a test or retry"),
             }
             state = evolve(Some(state), 3, &event, &at(version)).unwrap();
         }

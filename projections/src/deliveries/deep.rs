@@ -1,5 +1,7 @@
-//! Deep pages of what a filter leaves of an account's deliveries. Where what it leaves out is less work to count than
-//! what comes before the page is to skip, the page is found among all of them, by their marks.
+//! Deep pages of a filtered list of deliveries.
+//!
+//! Skipping all rows before a deep page can cost more than counting the rows that the filter excludes. In that
+//! case the page is located among all deliveries of the account, by their page anchors.
 
 use std::ops::Range;
 
@@ -11,7 +13,7 @@ use super::pending::PENDING;
 use crate::listing::marks::DELIVERIES;
 use crate::listing::pages::{self, DELIVERED, DELIVERY_GROUPS, FAILED, Group, Grouped, Thresholds};
 
-/// Rows of a filter's `total`, the newest of which is 0.
+/// Range of wanted rows, out of `total` rows that match a filter. Row 0 is the newest.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
     pub total: i64,
@@ -19,23 +21,24 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// How many rows come before it, or after it if these are fewer.
+    /// Returns the number of rows before the range, or after it if these are fewer.
     fn skipped(&self) -> i64 {
         self.rows.start.min(self.total - self.rows.end)
     }
 
-    /// The same rows, with so many of the newest left away.
+    /// Returns the range with this number of newer rows removed.
     fn after(self, newer: i64) -> Self {
         Self { total: self.total - newer, rows: self.rows.start - newer..self.rows.end.saturating_sub(newer) }
     }
 }
 
-/// The work of reading a pending delivery's key beside that of counting another row, or of skipping one.
+/// Cost of reading the key of a pending delivery, relative to counting or skipping another row.
 const PENDING_KEY: i64 = 10;
-/// So many places are guessed; what is left is halved.
+/// Number of guesses by interpolation. After them, the search halves the remaining interval.
 const GUESSES: usize = 6;
 
-/// A place among an account's deliveries: how many there are up to its key, and how many of the filter's have greater ones.
+/// A place among an account's deliveries. `ordinal` is the number of deliveries up to `key`; `newer` is the number
+/// of matching deliveries with greater keys.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     ordinal: i64,
@@ -43,8 +46,9 @@ struct Place {
     newer: i64,
 }
 
-/// A key that what is wanted does not lie above, and what is wanted of the filter's rows up to it. `groups` are the
-/// filter's, without its status; `of_account` is how many deliveries the account has.
+/// Narrows a search. Returns a key at or above all wanted rows, and the range of wanted rows among the matches up
+/// to that key. `groups` are those of the filter, ignoring its status; `of_account` is the number of the account's
+/// deliveries.
 pub(super) async fn nearer(
     conn: &mut PgConnection,
     (shard, account): (ShardId, AccountId),
@@ -57,7 +61,7 @@ pub(super) async fn nearer(
     if wanted.rows.start >= wanted.total || worth <= 0 {
         return Ok((i64::MAX, wanted));
     }
-    // About the same part of what is left out has to be counted as of the filter's rows would be skipped.
+    // The fraction of excluded rows to count is about the same as the fraction of matching rows to skip.
     let counted = (of_account - wanted.total).saturating_mul(wanted.skipped()) / wanted.total;
     let most_pending = (worth - counted) / PENDING_KEY;
     let left_out = match most_pending {
@@ -65,7 +69,7 @@ pub(super) async fn nearer(
         _ => LeftOut::find(conn, (shard, account), status, groups, most_pending).await?,
     };
     let Some(left_out) = left_out else { return Ok((i64::MAX, wanted)) };
-    // Above the upper one there are not more of the filter's rows than come before the page; above the lower one there are.
+    // No more matching rows lie above the upper place than come before the page. More lie above the lower place.
     let mut lower = Place { ordinal: 0, key: 0, newer: wanted.total };
     let mut upper = Place { ordinal: of_account, key: i64::MAX, newer: 0 };
     let width = thresholds.skipped.max(0);
@@ -82,7 +86,7 @@ pub(super) async fn nearer(
         if ordinal <= lower.ordinal {
             break;
         }
-        // From the nearer one.
+        // Count from the nearer place.
         let newer = if upper.ordinal - ordinal <= ordinal - lower.ordinal {
             upper.newer + (upper.ordinal - ordinal) - left_out.between(conn, (key, upper.key)).await?
         } else {
@@ -94,8 +98,8 @@ pub(super) async fn nearer(
     Ok((upper.key, wanted.after(upper.newer)))
 }
 
-/// Where a row of the filter would lie if they were spread evenly: somewhat beyond it, seen from the nearer place, so that
-/// the next two places are close to it.
+/// Guesses the place of a matching row, as if matches were spread evenly. Aims a little beyond it, seen from the
+/// nearer place, so that the next two places are close to it.
 fn guess(lower: Place, upper: Place, row: i64, width: i64) -> i64 {
     let spread = (upper.ordinal - lower.ordinal) as f64 / (lower.newer - upper.newer).max(1) as f64;
     let beyond = |rows: i64| (rows as f64 * spread * 1.1) as i64 + width / 2;
@@ -104,20 +108,20 @@ fn guess(lower: Place, upper: Place, row: i64, width: i64) -> i64 {
     guess.clamp(lower.ordinal, upper.ordinal - 1)
 }
 
-/// What a filter leaves out.
+/// Deliveries that a filter excludes.
 struct LeftOut {
     owner: (ShardId, AccountId),
-    /// Of other webhooks or event types.
+    /// Groups of other webhooks or event types.
     others: Vec<Group>,
-    /// The filter's, and which of their states it leaves out.
+    /// Groups of the filter, and the states in them that it excludes.
     groups: Vec<Group>,
     states: &'static [Grouped],
-    /// Pending ones that it leaves out, ascending.
+    /// Ids of excluded pending deliveries, ascending.
     pending: Vec<i64>,
 }
 
 impl LeftOut {
-    /// None if there are too many pending ones.
+    /// Loads the excluded deliveries. Returns `None` if more than `most_pending` of them are pending.
     async fn find(
         conn: &mut PgConnection,
         owner: (ShardId, AccountId),
@@ -153,7 +157,7 @@ impl LeftOut {
         Ok((!is_work).then(|| Self { owner, others, groups: groups.to_vec(), states, pending }))
     }
 
-    /// How many have keys after the first and up to the second.
+    /// Counts the excluded deliveries with keys after the first value of `within` and up to the second.
     async fn between(&self, conn: &mut PgConnection, within: (i64, i64)) -> Result<i64, sqlx::Error> {
         let upto = |key| self.pending.partition_point(|pending| *pending <= key);
         let mut count = (upto(within.1) - upto(within.0)) as i64;

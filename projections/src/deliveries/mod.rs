@@ -1,8 +1,9 @@
-//! `webhook_envelopes`, `deliveries` and `webhook_audience`: who gets what under which id.
+//! `webhook_envelopes`, `deliveries` and `webhook_audience`: which webhook receives which event, under which
+//! delivery id.
 //!
-//! Catches up by position and folds the webhook events itself, in position order, so that a
-//! delivery's audience is what the log says it was at the event's position. What the worker does
-//! with a delivery is its own record (`delivery_state`, `delivery_attempts`).
+//! This projection catches up with the log by position. It folds the webhook events itself, in position order. The
+//! audience of a delivery is therefore the one that the log had at the position of the event. The worker keeps its
+//! own record of what it does with a delivery (`delivery_state`, `delivery_attempts`).
 
 mod deep;
 mod pending;
@@ -33,11 +34,11 @@ pub use write::{MOST_SILENCED, SILENCE, STOP, forget_payloads, silence, write, w
 
 pub const NAME: &str = "deliveries";
 pub const TABLES: &[&str] = &["webhook_audience", "webhook_envelopes", "deliveries"];
-/// Most deliveries that are made of one batch of events: what a batch needs in memory, and the statement that writes it,
-/// are bounded, whatever is replayed.
+/// Maximum number of deliveries from one batch of events. It bounds the memory of a batch and the statement that
+/// writes it, whatever is replayed.
 pub const MOST_MADE: usize = 5_000;
 
-/// Up to where the projection has come.
+/// Returns the position up to which the projection has processed the log.
 pub async fn checkpoint(db: impl PgExecutor<'_>, shard: ShardId) -> Result<Position, sqlx::Error> {
     let position = sqlx::query_scalar("SELECT position FROM projection_checkpoints WHERE shard_id = $1 AND projection = $2")
         .bind(shard)
@@ -47,36 +48,36 @@ pub async fn checkpoint(db: impl PgExecutor<'_>, shard: ShardId) -> Result<Posit
     Ok(position.unwrap_or_default())
 }
 
-/// What a batch of events needs before it can be folded.
+/// Requirements of a batch of events, before it can be folded.
 #[derive(Debug)]
 pub struct Plan {
-    /// How many of the events are the batch, the first ones: the others come after it.
+    /// Number of events in the batch, counted from the first. The others belong to later batches.
     pub events: usize,
     audience: HashMap<WebhookId, Webhook>,
-    /// Orders whose events somebody may hear and whose history begins before the batch: the
-    /// caller reads their streams up to the batch.
+    /// Orders whose events a webhook may receive and whose history begins before the batch. The caller reads their
+    /// streams up to the batch.
     pub orders: Vec<OrderId>,
-    /// Events from before that are delivered once more: the caller reads each as a [`Past`].
+    /// Earlier events that are delivered again. The caller reads each as a [`Past`].
     pub past: Vec<Uuid>,
 }
 
-/// An event, and its order as it was right after it if it is an order's: what an envelope is made of.
+/// An event and, if it belongs to an order, the order right after the event: the source of an envelope.
 #[derive(Clone, Debug)]
 pub struct Past {
     pub recorded: Recorded,
     pub order: Option<Order>,
 }
 
-/// What the caller has read for a plan.
+/// Data that the caller has read for a plan.
 #[derive(Debug, Default)]
 pub struct Inputs {
-    /// The planned orders as they were right before the batch.
+    /// Planned orders, in their state right before the batch.
     pub before: HashMap<OrderId, Order>,
     pub past: HashMap<Uuid, Past>,
 }
 
-/// Loads the audience, and tells how many of the events make [`MOST_MADE`] deliveries at most, and which orders'
-/// histories are needed for them.
+/// Loads the audience. Determines how many of the events make at most [`MOST_MADE`] deliveries, and which order
+/// histories they need.
 pub async fn plan(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) -> Result<Plan, ProjectionError> {
     let accounts: HashSet<AccountId> = events
         .iter()
@@ -97,7 +98,7 @@ pub async fn plan(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) 
     }
     let events = batch(events, &audience);
 
-    // Whoever listens now, or starts to within the batch.
+    // Accounts with a webhook now, or from somewhere within the batch.
     let mut listening: HashSet<AccountId> = audience.values().map(|w| w.account_id).collect();
     listening.extend(events.iter().filter(|r| matches!(r.event, Event::Webhook(_))).filter_map(|r| r.metadata.account_id));
     let mut begun = HashSet::new();
@@ -117,7 +118,7 @@ pub async fn plan(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) 
     Ok(Plan { events: events.len(), audience, orders: orders.into_iter().collect(), past: past(events) })
 }
 
-/// The first of the events: so many that they make [`MOST_MADE`] deliveries at most, and one at least.
+/// Returns the first events that make at most [`MOST_MADE`] deliveries, but at least one event.
 fn batch<'a>(events: &'a [Recorded], audience: &HashMap<WebhookId, Webhook>) -> &'a [Recorded] {
     let mut webhooks: HashMap<AccountId, usize> = HashMap::new();
     for webhook in audience.values().filter(|webhook| !webhook.is_deleted) {
@@ -142,7 +143,7 @@ fn batch<'a>(events: &'a [Recorded], audience: &HashMap<WebhookId, Webhook>) -> 
     events.get(..room.max(1)).unwrap_or(events)
 }
 
-/// The events that a batch has delivered once more.
+/// Collects the earlier events that a batch delivers again.
 fn past(events: &[Recorded]) -> Vec<Uuid> {
     let mut past = HashSet::new();
     for recorded in events {
@@ -155,21 +156,21 @@ fn past(events: &[Recorded]) -> Vec<Uuid> {
     past.into_iter().collect()
 }
 
-/// What a batch of events makes.
+/// Rows and changes that a batch of events produces.
 #[derive(Debug, Default)]
 pub struct Made {
-    /// Of how many events, the first ones of those that it was to be made of.
+    /// Number of processed events, counted from the first that the caller passed.
     pub events: usize,
     envelopes: Vec<EnvelopeRow>,
     deliveries: Vec<NewDelivery>,
     changed: HashMap<WebhookId, Webhook>,
-    /// Webhooks that were deactivated or deleted: what is pending for them fails.
+    /// Webhooks that were switched off or deleted. Their pending deliveries fail.
     silenced: HashSet<WebhookId>,
-    /// Replays that were ended before their time: the same for theirs.
+    /// Replays that ended early. Their pending deliveries fail, too.
     stopped: HashSet<ReplayId>,
-    /// Envelopes of replayed events, which nobody may have heard before.
+    /// Envelopes of replayed events. An event may not have had an envelope before.
     replayed: BTreeMap<Uuid, EnvelopeRow>,
-    /// Deliveries that are to be tried again, after everything that fails some.
+    /// Deliveries to retry. They are applied after everything that fails deliveries.
     retried: Vec<Retried>,
 }
 
@@ -177,23 +178,23 @@ pub struct Made {
 struct Retried {
     webhook_id: WebhookId,
     replay_id: ReplayId,
-    /// Made anew, for it may be gone.
+    /// Envelope, built again because the stored payload may be gone.
     envelope: EnvelopeRow,
 }
 
 impl Made {
-    /// The webhooks that first attempts are due to now, with their accounts.
+    /// Returns the webhooks, with their accounts, that have a first attempt due now.
     pub fn addressees(&self) -> BTreeSet<(WebhookId, AccountId)> {
         let pending = self.deliveries.iter().filter(|delivery| delivery.status == "pending");
         pending.map(|delivery| (delivery.webhook_id, delivery.account_id)).collect()
     }
 
-    /// Whether past deliveries are due once more.
+    /// Whether the batch retries earlier deliveries.
     pub fn has_retried(&self) -> bool {
         !self.retried.is_empty()
     }
 
-    /// Fails what these webhooks or replays have pending.
+    /// Fails the pending deliveries of the selected webhooks or replays.
     fn fail(&mut self, is_meant: impl Fn(WebhookId, ReplayId) -> bool) {
         for delivery in self.deliveries.iter_mut().filter(|d| is_meant(d.webhook_id, d.replay_id)) {
             delivery.status = "failed";
@@ -201,8 +202,8 @@ impl Made {
         self.retried.retain(|r| !is_meant(r.webhook_id, r.replay_id));
     }
 
-    /// Makes it the past: nothing of it is to be sent, nor sent again, whatever became of it where
-    /// it happened. `draw` numbers the deliveries that the log gives no id.
+    /// Marks all deliveries as past, for an imported log. None of them is sent or retried, whatever their outcome
+    /// was where they happened. `draw` assigns ids to the deliveries that the log gives no id.
     pub fn settle(&mut self, mut draw: impl FnMut() -> i64) {
         self.fail(|_, _| true);
         for delivery in &mut self.deliveries {
@@ -223,7 +224,8 @@ struct EnvelopeRow {
 }
 
 impl EnvelopeRow {
-    /// The envelope of an event that is announced, or of a test; none for any other.
+    /// Builds the envelope of an order event that webhooks receive, or of a test. Returns `None` for any other
+    /// event.
     fn of(past: &Past) -> Result<Option<EnvelopeRow>, ProjectionError> {
         let Past { recorded, order } = past;
         let Some(account_id) = recorded.metadata.account_id else { return Ok(None) };
@@ -264,15 +266,15 @@ impl EnvelopeRow {
     }
 }
 
-/// The bytes that are sent for an event, the same whenever they are made; none for an event that is
-/// not announced.
+/// Builds the bytes that are sent for an event. They are the same at any time. Returns `None` for an event that
+/// webhooks do not receive.
 pub fn payload(past: &Past) -> Result<Option<String>, ProjectionError> {
     Ok(EnvelopeRow::of(past)?.map(|envelope| envelope.payload))
 }
 
 #[derive(Debug, Clone, PartialEq)]
 struct NewDelivery {
-    /// None draws one.
+    /// `None` draws an id from the sequence.
     id: Option<i64>,
     event_id: Uuid,
     webhook_id: WebhookId,
@@ -285,7 +287,7 @@ struct NewDelivery {
 }
 
 impl NewDelivery {
-    /// Of the event itself, due when it was recorded.
+    /// Creates the delivery that the event itself makes, due when the event was recorded.
     fn of(envelope: &EnvelopeRow, webhook_id: WebhookId) -> NewDelivery {
         NewDelivery {
             id: None,
@@ -301,7 +303,8 @@ impl NewDelivery {
     }
 }
 
-/// Who hears of an event as it happens, in the order of their ids; `audience` as it is right before.
+/// Lists the webhooks that receive an event when it happens, in id order. `audience` is the state right before the
+/// event.
 pub fn listeners(audience: &HashMap<WebhookId, Webhook>, account: AccountId, event_type: WebhookEventType) -> Vec<WebhookId> {
     let mut listeners: Vec<WebhookId> =
         audience.values().filter(|w| w.account_id == account && w.hears(event_type)).map(|w| w.id).collect();
@@ -309,7 +312,7 @@ pub fn listeners(audience: &HashMap<WebhookId, Webhook>, account: AccountId, eve
     listeners
 }
 
-/// The fold of a plan's events.
+/// Folds the events of a plan.
 pub fn fold(plan: Plan, inputs: Inputs, events: &[Recorded]) -> Result<Made, ProjectionError> {
     let Inputs { mut before, past } = inputs;
     let mut audience = plan.audience;
@@ -340,7 +343,7 @@ pub fn fold(plan: Plan, inputs: Inputs, events: &[Recorded]) -> Result<Made, Pro
                 }
                 let order = before
                     .get(&recorded.stream_id)
-                    .ok_or_else(|| damaged(recorded, format!("order {} has no OrderPlaced", recorded.stream_id)))?;
+                    .ok_or_else(|| damaged(recorded, format!("order {} has no OrderPlaced event", recorded.stream_id)))?;
                 let envelope = EnvelopeRow::of_order(recorded, account_id, event_type, order)?;
                 made.deliveries.extend(listeners.into_iter().map(|webhook_id| NewDelivery::of(&envelope, webhook_id)));
                 made.envelopes.push(envelope);
@@ -351,12 +354,12 @@ pub fn fold(plan: Plan, inputs: Inputs, events: &[Recorded]) -> Result<Made, Pro
     Ok(made)
 }
 
-/// What a client asked of a webhook: a test, or a retry.
+/// Applies a client's request on a webhook: a test, or a retry.
 fn asked(made: &mut Made, past: &HashMap<Uuid, Past>, recorded: &Recorded, event: &WebhookEvent) -> Result<(), ProjectionError> {
     match event {
         WebhookEvent::WebhookTested(e) => {
             let test = Past { recorded: recorded.clone(), order: None };
-            let envelope = EnvelopeRow::of(&test)?.ok_or_else(|| damaged(recorded, "a test without an account"))?;
+            let envelope = EnvelopeRow::of(&test)?.ok_or_else(|| damaged(recorded, "the test event has no account"))?;
             made.deliveries.push(NewDelivery { id: Some(e.delivery_id), ..NewDelivery::of(&envelope, recorded.stream_id) });
             made.envelopes.push(envelope);
         }
@@ -369,7 +372,7 @@ fn asked(made: &mut Made, past: &HashMap<Uuid, Past>, recorded: &Recorded, event
     Ok(())
 }
 
-/// What an operator's replay delivers, and where it ends.
+/// Applies a step of an operator's replay, or its early end.
 fn replayed(
     made: &mut Made,
     past: &HashMap<Uuid, Past>,
@@ -398,7 +401,7 @@ fn replayed(
 fn again(past: &HashMap<Uuid, Past>, recorded: &Recorded, event_id: Uuid) -> Result<EnvelopeRow, ProjectionError> {
     let envelope = past.get(&event_id).map(EnvelopeRow::of).transpose()?.flatten();
     envelope.ok_or_else(|| {
-        damaged(recorded, format!("it delivers event {event_id}, which is none that is announced, or cannot be read"))
+        damaged(recorded, format!("it delivers event {event_id}, which webhooks do not receive or which cannot be read"))
     })
 }
 

@@ -1,5 +1,5 @@
-//! Pages of what is pending. Its indexes have it by when it is due, so it is read whole and sorted; of a backlog, which is
-//! new as a rule, some of the newest deliveries are looked at first.
+//! Pages of pending deliveries. Their indexes are ordered by due time, so a query reads all of them and sorts. A
+//! backlog is usually new, so for a backlog some of the newest deliveries are examined first.
 
 use ledger_database::PgConnection;
 use ledger_events::{AccountId, ShardId, WebhookId};
@@ -10,13 +10,13 @@ use super::read::webhooks_of;
 use crate::listing::pages::{self, DELIVERY_GROUPS, Group, Thresholds};
 use crate::page;
 
-/// As the partial indexes of the worker's record say it.
+/// Conditions of the partial indexes on `delivery_state`, word for word.
 pub(super) const PENDING: &[&str] = &["status = 'pending' AND attempt_count = 0", "status = 'pending' AND attempt_count > 0"];
-/// The work of looking up whether a delivery is pending beside that of reading one that is.
+/// Cost of checking whether a delivery is pending, relative to reading a pending one.
 const LOOK: i64 = 4;
 
-/// The keys of what is wanted of the pending deliveries of some groups whose keys are `upto` this one; of any key they are
-/// `pending`.
+/// Returns the wanted keys of the pending deliveries of some groups, with keys up to `upto`. `pending` is their
+/// number for all keys.
 pub(super) async fn keys(
     conn: &mut PgConnection,
     owner: (ShardId, AccountId),
@@ -41,13 +41,14 @@ pub(super) async fn keys(
         query.push(" AND webhook_id = ").push_bind(*webhook).push(" AND ").push(*state);
         query.push(" AND delivery_id <= ").push_bind(upto);
         page::equals(query, "event_type", event_type);
-        // No hope for some among all that there are, in the order of their keys.
+        // `OFFSET 0` stops the planner from scanning all deliveries in key order in the hope of finding some
+        // pending ones.
         query.push(" OFFSET 0) AS pending");
     };
     pages::merged(conn, &branches, branch, wanted.total, wanted.rows).await
 }
 
-/// The webhooks that have anything pending: few, however many there were.
+/// Returns the webhooks with pending deliveries. These are few, however many webhooks there are.
 async fn with_pending(conn: &mut PgConnection, shard: ShardId, webhooks: &[WebhookId]) -> Result<Vec<WebhookId>, sqlx::Error> {
     let mut query = QueryBuilder::new("SELECT w.id FROM unnest(");
     query.push_bind(webhooks).push("::bigint[]) AS w (id) WHERE false");
@@ -58,8 +59,8 @@ async fn with_pending(conn: &mut PgConnection, shard: ShardId, webhooks: &[Webho
     query.build_query_scalar().persistent(false).fetch_all(conn).await
 }
 
-/// What is wanted, if it is among the newest deliveries of these groups: of as many as are less work than reading what is
-/// pending.
+/// Returns the wanted keys if they are among the newest deliveries of these groups. Examines only as many
+/// deliveries as cost less than reading all pending ones.
 async fn among_newest(
     conn: &mut PgConnection,
     owner: (ShardId, AccountId),

@@ -1,4 +1,4 @@
-//! Reading deliveries, each with the worker's record of it.
+//! Queries of deliveries, each with the worker's record.
 
 use chrono::{DateTime, Utc};
 use ledger_database::{PgConnection, PgPool};
@@ -17,7 +17,7 @@ use crate::listing::marks::{DELIVERIES, Span};
 use crate::listing::pages::{self, DELIVERY_GROUPS, Group, Thresholds};
 use crate::page::{self, Listed, Page};
 
-/// A delivery with the worker's record of it (specification, "Webhook delivery").
+/// A delivery with the worker's record (specification, "Webhook delivery").
 #[derive(Clone, Debug)]
 pub struct Delivery {
     pub id: i64,
@@ -25,7 +25,7 @@ pub struct Delivery {
     pub order_id: OrderId,
     pub event_type: WebhookEventType,
     pub event_id: Uuid,
-    /// The envelope's bytes; none when their time is over, and the log has to tell them again.
+    /// Bytes of the envelope. `None` if retention has removed them; the log can produce them again.
     pub payload: Option<String>,
     pub status: &'static str,
     pub attempt_count: i16,
@@ -37,7 +37,7 @@ pub struct Delivery {
     pub response_body: Option<String>,
 }
 
-/// One attempt, as the worker recorded it.
+/// An attempt, as the worker recorded it.
 #[derive(Clone, Debug, FromRow)]
 pub struct Attempt {
     pub attempt: i16,
@@ -47,7 +47,8 @@ pub struct Attempt {
     pub response_status: Option<i16>,
     pub response_time_ms: Option<i32>,
     pub error: Option<String>,
-    /// Sent, and its outcome may still come: it is the latest one and its lease runs.
+    /// Whether the attempt was sent and its outcome may still arrive: it is the latest attempt, and its lease has
+    /// not expired.
     pub is_in_flight: bool,
 }
 
@@ -85,7 +86,8 @@ pub struct DeliveryFilter {
     pub event_type: Option<WebhookEventType>,
     pub order_id: Option<OrderId>,
     pub webhook_id: Option<WebhookId>,
-    /// The account's retries beyond the projection: what they name counts as pending.
+    /// Retries of the account that the projection has not processed yet. The deliveries that they name count as
+    /// pending.
     pub retries: Vec<Retry>,
 }
 
@@ -95,12 +97,12 @@ const COLUMNS: &str =
 const STATE: &str = " JOIN delivery_state s ON s.shard_id = d.shard_id AND s.delivery_id = d.id";
 const ENVELOPE: &str = " JOIN webhook_envelopes e ON e.shard_id = d.shard_id AND e.event_id = d.event_id";
 
-/// One page of an account's deliveries, newest first, and how many there are in all.
+/// Lists one page of an account's deliveries, newest first, with the total.
 pub async fn list(pool: &PgPool, shard: ShardId, filter: &DeliveryFilter, page: Page) -> Result<Listed<Delivery>, sqlx::Error> {
     list_by(pool, shard, filter, page, &Thresholds::default()).await
 }
 
-/// The same, with thresholds of the caller's.
+/// Lists a page like [`list`], with the caller's thresholds.
 pub async fn list_by(
     pool: &PgPool,
     shard: ShardId,
@@ -129,7 +131,7 @@ pub async fn list_by(
             _ => count,
         };
         let keys = if total == of_account {
-            // A filter that leaves nothing out is none.
+            // The filter excludes nothing, so all deliveries match.
             let span = Span { after: 0, upto: total, after_key: 0, upto_key: i64::MAX };
             DELIVERIES.keys(&mut tx, shard, account, span, page.rows()).await?
         } else if let Some(status @ ("pending" | "failed")) = filter.status
@@ -152,9 +154,9 @@ pub async fn list_by(
     Ok(Listed { rows, total })
 }
 
-/// The keys of a page of what is pending or failed while some retries are still to be carried out: `moved` are failed
-/// by the record and pending by the log. That is so for moments, and for some deliveries: what comes before the page is
-/// read and passed over.
+/// Returns the keys of a page of pending or failed deliveries while some retries are still unprocessed. `moved`
+/// deliveries are failed in the worker's record and pending in the log. That state is short and concerns few
+/// deliveries, so the query reads and skips everything before the page.
 async fn with_moved(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -180,7 +182,8 @@ async fn with_moved(
     query.build_query_scalar().persistent(false).fetch_all(conn).await
 }
 
-/// Of one order: few, whatever else is asked for.
+/// Returns the total and the page's keys of one order's deliveries. These are few, whatever else the filter
+/// selects.
 async fn of_order(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -209,8 +212,8 @@ async fn of_order(
     Ok((total, select.build_query_scalar().fetch_all(conn).await?))
 }
 
-/// How many have a status, of the `of_groups` that have any. What is pending or failed is counted by the indexes that
-/// hold nothing else; what is delivered is the rest.
+/// Counts the deliveries with a status, among the `of_groups` deliveries of all statuses. The partial indexes
+/// count pending and failed ones; the rest is delivered.
 async fn count_of_status(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -228,7 +231,8 @@ async fn count_of_status(
     }
 }
 
-/// The keys of what is wanted of a filter's deliveries. They are in `groups`, and the account has `of_account`.
+/// Returns the wanted keys of the deliveries that match a filter. `groups` contains them, and the account has
+/// `of_account` deliveries.
 async fn keys(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -259,7 +263,7 @@ pub(super) fn webhooks_of(groups: &[Group]) -> Vec<WebhookId> {
     webhooks
 }
 
-/// As the partial index of the worker's record says it.
+/// Condition of the partial index on `delivery_state`, word for word.
 pub(super) const FAILED: &[&str] = &["status = 'failed'"];
 
 pub(super) async fn count_state(
@@ -279,7 +283,8 @@ pub(super) async fn count_state(
     Ok(counted)
 }
 
-/// One delivery of the account, with every attempt; `retries` are the account's beyond the projection.
+/// Finds one delivery of the account, with every attempt. `retries` are those of the account that the projection
+/// has not processed yet.
 pub async fn find(
     pool: &PgPool,
     shard: ShardId,
@@ -300,8 +305,8 @@ pub async fn find(
     Ok(Some((delivery, attempts)))
 }
 
-/// Deliveries with their accounts and webhooks, what a retry of them is decided on, and up to which
-/// version of the webhook that is so.
+/// Loads deliveries with their account, webhook and the state that decides a retry. The last value is the version
+/// of the webhook at which that state holds.
 pub async fn retryable(
     conn: &mut PgConnection,
     shard: ShardId,

@@ -1,5 +1,5 @@
-//! Retries that stand in the log and that the projection has yet to come to. Whoever reads deliveries finds them
-//! there and hands them in: what they name is pending for its readers as soon as the retry is accepted.
+//! Retries in the log that the projection has not processed yet. Readers of deliveries find them in the log and
+//! pass them in. Their deliveries are then shown as pending as soon as the retry is accepted.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::read::{Delivery, DeliveryFilter};
 
-/// A retry that was accepted, by the natural key of its delivery.
+/// An accepted retry, identified by the natural key of its delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retry {
     pub webhook_id: WebhookId,
@@ -21,7 +21,7 @@ pub struct Retry {
     pub requested_at: DateTime<Utc>,
 }
 
-/// A delivery that has failed by the worker's record, and is pending by the log.
+/// A delivery that is failed in the worker's record, and pending in the log.
 #[derive(Clone, Debug, FromRow)]
 pub(super) struct Retried {
     pub id: i64,
@@ -40,12 +40,13 @@ impl Retried {
     }
 }
 
-/// The account's deliveries that readers are to be shown as pending although their record says failed, by id.
+/// Deliveries of an account, by id, that readers see as pending although the worker's record says failed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AllRetried(HashMap<i64, Retried>);
 
 impl AllRetried {
-    /// Those whose retry has not been carried out: one that has is pending, or has been attempted since.
+    /// Finds the deliveries whose retry is still unprocessed. After processing, a delivery is pending or was
+    /// attempted again.
     pub async fn find(
         conn: &mut PgConnection,
         shard: ShardId,
@@ -82,12 +83,12 @@ impl AllRetried {
         self.0.values()
     }
 
-    /// The ids of those that a filter lets through, its status aside.
+    /// Returns the ids of the deliveries that match a filter, ignoring its status.
     pub fn ids(&self, filter: &DeliveryFilter) -> Vec<i64> {
         self.iter().filter(|retried| retried.matches(filter)).map(|retried| retried.id).collect()
     }
 
-    /// As the projection will have it: due since the retry was asked for.
+    /// Shows a delivery as the projection will: pending, and due since the retry was requested.
     pub fn show(&self, delivery: &mut Delivery) {
         if let Some(retried) = self.0.get(&delivery.id) {
             delivery.status = "pending";

@@ -1,4 +1,4 @@
-//! How many deliveries an account has, by their states and how old they are.
+//! Statistics of an account's deliveries, by status and age.
 
 use chrono::{DateTime, Utc};
 use ledger_database::{PgConnection, PgPool};
@@ -13,8 +13,8 @@ use crate::listing::marks::DELIVERIES;
 use crate::listing::pages::{self, Group};
 use crate::page;
 
-/// How many deliveries an account has, in all and made in the last 24 hours (specification,
-/// "Delivery statistics").
+/// Number of an account's deliveries by status, in total and for the last 24 hours (specification, "Delivery
+/// statistics").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statistics {
     pub total_count: i64,
@@ -26,8 +26,11 @@ pub struct Statistics {
     pub last_24h_failed: i64,
 }
 
-/// Counts by the database's clock. What is delivered is what is neither pending nor failed: no row of it is read, however
-/// many there are, in all or of the last 24 hours. `retries` are the account's beyond the projection.
+/// Computes the statistics. The database's clock defines the last 24 hours.
+///
+/// Delivered deliveries are those that are neither pending nor failed. No row of theirs is read, however many
+/// exist, neither for the total nor for the last 24 hours. `retries` are those of the account that the projection
+/// has not processed yet.
 pub async fn statistics(pool: &PgPool, shard: ShardId, account: AccountId, retries: &[Retry]) -> Result<Statistics, sqlx::Error> {
     let mut tx = page::snapshot(pool).await?;
     let groups = pages::delivery_groups(&mut tx, shard, account, None, None).await?;
@@ -54,18 +57,19 @@ pub async fn statistics(pool: &PgPool, shard: ShardId, account: AccountId, retri
     })
 }
 
-/// The deliveries of an account that were made since a time, as far as ids are in the order of making: those of tests are
-/// drawn before, however long.
+/// Deliveries of an account since a time, as far as ids follow the order of creation. Test deliveries break that
+/// order: their ids are drawn any time before they are created.
 #[derive(Clone, Copy, Debug)]
 struct Recent {
-    /// The id of the first one; greater than any if there is none.
+    /// Id of the first one; `i64::MAX` if there is none.
     first: i64,
-    /// How many there are from it on, tests and all.
+    /// Number of deliveries from that id on, including test deliveries.
     count: i64,
 }
 
 impl Recent {
-    /// Between two marks, which are found by halving; the account has `total` deliveries.
+    /// Finds the first recent delivery by binary search over the page anchors. `total` is the number of the
+    /// account's deliveries.
     async fn find(
         conn: &mut PgConnection,
         (shard, account): (ShardId, AccountId),
@@ -78,7 +82,7 @@ impl Recent {
             let middle = older.0 + (newer.0 - older.0) / 2;
             let (ordinal, key) = DELIVERIES.mark(conn, shard, account, middle).await?;
             if ordinal <= older.0 {
-                newer.0 = middle; // no mark lies between
+                newer.0 = middle; // no anchor lies in between
             } else if is_older(conn, (shard, account), key, since).await? {
                 older = (ordinal, key);
             } else {
@@ -109,7 +113,7 @@ impl Recent {
     }
 }
 
-/// Whether all of an account's deliveries up to an id were made before a time; those of tests do not count.
+/// Whether all of an account's deliveries up to an id were made before a time. Ignores test deliveries.
 async fn is_older(
     conn: &mut PgConnection,
     (shard, account): (ShardId, AccountId),
@@ -127,7 +131,7 @@ async fn is_older(
     Ok(last.is_none_or(|last| last <= time))
 }
 
-/// How many deliveries these webhooks have pending, in all and from an id on.
+/// Counts the pending deliveries of these webhooks: all, and those from an id on.
 async fn pending(conn: &mut PgConnection, shard: ShardId, webhooks: &[WebhookId], first: i64) -> Result<(i64, i64), sqlx::Error> {
     let (mut all, mut recent) = (0, 0);
     for state in PENDING {
@@ -140,7 +144,7 @@ async fn pending(conn: &mut PgConnection, shard: ShardId, webhooks: &[WebhookId]
     Ok((all, recent))
 }
 
-/// What is to be added to the recent ones.
+/// Correction to add to the recent counts.
 #[derive(Clone, Copy, Debug, sqlx::FromRow)]
 struct Correction {
     total: i64,
@@ -148,8 +152,9 @@ struct Correction {
     failed: i64,
 }
 
-/// Tests that were made since a time and whose ids lie before those of the others, and less those of which it is the other
-/// way round. Tests are asked for one by one: all of them are looked at.
+/// Counts the test deliveries whose ids are out of order. Adds those that were made since a time but have ids
+/// before `first`, and subtracts the opposite ones. Clients request tests one by one, so all test deliveries can
+/// be examined.
 async fn tests_out_of_order(
     conn: &mut PgConnection,
     (shard, account): (ShardId, AccountId),

@@ -1,4 +1,4 @@
-//! What webhooks were told of one order, with every attempt.
+//! Delivery history of one order: every delivery to webhooks, with every attempt.
 
 use std::collections::HashMap;
 
@@ -10,28 +10,28 @@ use uuid::Uuid;
 
 use super::read::Attempt;
 
-/// One delivery of an event of an order, and what became of it.
+/// A delivery of an order's event, with its status.
 #[derive(Clone, Debug, FromRow)]
 pub struct Told {
     pub id: i64,
     pub event_id: Uuid,
     pub webhook_id: WebhookId,
-    /// 0 for the one that the event made.
+    /// Id of the replay that made the delivery; 0 if the event itself made it.
     pub replay_id: ReplayId,
     pub event_type: String,
     pub created_at: DateTime<Utc>,
     pub status: String,
     pub attempt_count: i16,
-    /// When the next attempt is due, if there is to be one.
+    /// Time at which the next attempt is due. `None` unless the delivery is pending.
     pub next_attempt_at: Option<DateTime<Utc>>,
     #[sqlx(skip)]
     pub attempts: Vec<Attempt>,
 }
 
-/// More deliveries of one order are not read: the oldest are.
+/// Maximum number of deliveries read per order. The oldest come first.
 pub const MOST: i64 = 1_000;
 
-/// The deliveries of an order's events, oldest first.
+/// Lists the deliveries of an order's events, oldest first.
 pub async fn of_order(pool: &PgPool, shard: ShardId, order: OrderId) -> Result<Vec<Told>, sqlx::Error> {
     let mut told: Vec<Told> = sqlx::query_as(
         "SELECT d.id, d.event_id, d.webhook_id, d.replay_id, d.event_type, d.created_at, s.status, s.attempt_count,
@@ -54,7 +54,7 @@ pub async fn of_order(pool: &PgPool, shard: ShardId, order: OrderId) -> Result<V
     Ok(told)
 }
 
-/// Every attempt of these deliveries that is kept, oldest first.
+/// Loads all stored attempts of these deliveries, oldest first.
 pub(super) async fn attempts(
     pool: &PgPool,
     shard: ShardId,

@@ -1,4 +1,4 @@
-//! Writing what the fold has made: into the tables, or into those of a rebuild.
+//! Writes of folded deliveries, into the live tables or into those of a rebuild.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,12 @@ use super::{EnvelopeRow, Made, NAME, Retried};
 use crate::listing::derive;
 use crate::{ProjectionError, webhooks};
 
-/// Most deliveries of webhooks that were switched off, and of replays that were stopped, that one transaction fails. What
-/// a replay has left is looked for among all of its own each time: fewer would make that more work than the failing.
+/// Maximum number of deliveries that one transaction fails, for webhooks that were switched off and replays that
+/// were stopped. Each transaction searches all deliveries of a replay for the rest. With a smaller limit, that
+/// search would cost more than the updates.
 pub const MOST_SILENCED: usize = 20_000;
 
-/// Fails so many (`$3`) of the pending deliveries that a query of `$1` and `$2` names.
+/// Fails up to `$3` of the pending deliveries that a query of `$1` and `$2` selects.
 macro_rules! fail_pending {
     ($which:literal) => {
         concat!(
@@ -27,8 +28,8 @@ macro_rules! fail_pending {
     };
 }
 
-/// Fails some of what webhooks (`$2`) have pending: first attempts, then retries, each by the index of what is due, in
-/// its words: no other one finds it.
+/// Fails some pending deliveries of webhooks (`$2`): first attempts, then retries. Each statement repeats the
+/// condition of the partial index of due deliveries word for word, because no other index finds them.
 pub const SILENCE: [&str; 2] = [
     fail_pending!(
         "SELECT delivery_id FROM delivery_state
@@ -40,23 +41,25 @@ pub const SILENCE: [&str; 2] = [
     ),
 ];
 
-/// The same for what replays (`$2`) have pending: a look at each delivery of theirs, whatever the statistics, and at no
-/// other.
+/// Fails some pending deliveries of replays (`$2`). The statement looks up each delivery of the replays and no
+/// other, whatever the statistics say.
 pub const STOP: &str = fail_pending!(
     "SELECT s.delivery_id FROM unnest($2::bigint[]) AS r (id)
      CROSS JOIN LATERAL (SELECT d.id FROM deliveries d WHERE d.shard_id = $1 AND d.replay_id = r.id AND d.replay_id > 0 OFFSET 0) AS d
      CROSS JOIN LATERAL (SELECT delivery_id FROM delivery_state WHERE shard_id = $1 AND delivery_id = d.id AND status = 'pending' LIMIT 1) AS s"
 );
 
-/// Fails what is pending for webhooks that a batch switches off and of replays that it stops, up to
-/// [`MOST_SILENCED`]. Returns whether that was all: if not, the caller commits this and has the batch made again.
+/// Fails the pending deliveries of webhooks that a batch switches off and of replays that it stops, up to
+/// [`MOST_SILENCED`].
+///
+/// Returns whether that was all. If not, the caller commits this part and processes the batch again.
 pub async fn silence(conn: &mut PgConnection, shard: ShardId, made: &Made) -> Result<bool, sqlx::Error> {
     let mut left = i64::try_from(MOST_SILENCED).unwrap_or(i64::MAX);
     let webhooks: Vec<_> = made.silenced.iter().copied().collect();
     let replays: Vec<_> = made.stopped.iter().copied().collect();
     let all = SILENCE.map(|statement| (statement, &webhooks)).into_iter().chain([(STOP, &replays)]);
-    // What is sent meanwhile goes from first attempts to retries. A send that is in flight keeps its
-    // fence: a 2xx still counts.
+    // First attempts come first, because a send meanwhile turns a first attempt into a retry. A send in flight
+    // keeps its fencing token, so a 2xx response still counts.
     for (statement, whose) in all.filter(|(_, whose)| !whose.is_empty()) {
         let failed = sqlx::query(statement).bind(shard).bind(whose).bind(left).execute(&mut *conn).await?;
         left -= i64::try_from(failed.rows_affected()).unwrap_or(i64::MAX);
@@ -67,8 +70,8 @@ pub async fn silence(conn: &mut PgConnection, shard: ShardId, made: &Made) -> Re
     Ok(true)
 }
 
-/// Writes what a batch made, once what it silences is ([`silence`]); with the worker's record, where
-/// each delivery starts as due now.
+/// Writes the rows of a batch, after [`silence`] has failed everything that the batch silences. Also writes the
+/// worker's record, in which each delivery starts as due now.
 pub async fn write(conn: &mut PgConnection, shard: ShardId, made: &Made) -> Result<(), ProjectionError> {
     webhooks::write_audience(conn, shard, made.changed.values()).await?;
     write_envelopes(conn, shard, made).await?;
@@ -95,7 +98,7 @@ pub async fn write(conn: &mut PgConnection, shard: ShardId, made: &Made) -> Resu
     retry(conn, shard, &made.retried).await
 }
 
-/// Counts and marks what was made.
+/// Updates the counts and page anchors for the new deliveries.
 async fn count(conn: &mut PgConnection, shard: ShardId, made: &Made) -> Result<(), ProjectionError> {
     let mut groups = BTreeMap::new();
     for delivery in &made.deliveries {
@@ -107,7 +110,7 @@ async fn count(conn: &mut PgConnection, shard: ShardId, made: &Made) -> Result<(
     Ok(derive::count_deliveries(conn, shard, &groups, &given).await?)
 }
 
-/// Puts failed deliveries back to pending, with the attempts they have used, due now.
+/// Sets failed deliveries back to pending, due now. They keep their number of used attempts.
 async fn retry(conn: &mut PgConnection, shard: ShardId, retried: &[Retried]) -> Result<(), ProjectionError> {
     if retried.is_empty() {
         return Ok(());
@@ -130,8 +133,8 @@ async fn retry(conn: &mut PgConnection, shard: ShardId, retried: &[Retried]) -> 
     Ok(())
 }
 
-/// Writes what a batch made into the tables of a rebuild: a delivery that is known under its
-/// natural key keeps its id, and the worker's record is left alone.
+/// Writes the rows of a batch into the tables of a rebuild. A delivery with a known natural key keeps its id, and
+/// the worker's record stays unchanged.
 pub async fn write_shadow(conn: &mut PgConnection, shard: ShardId, made: &Made) -> Result<(), ProjectionError> {
     webhooks::write_audience(conn, shard, made.changed.values()).await?;
     write_envelopes(conn, shard, made).await?;
@@ -192,7 +195,7 @@ async fn write_envelopes(conn: &mut PgConnection, shard: ShardId, made: &Made) -
     restore_envelopes(conn, shard, &made.replayed.values().collect::<Vec<_>>()).await
 }
 
-/// Envelopes of past events: those that were never made, and the payloads that retention took.
+/// Writes envelopes of past events: those that never existed, and the payloads that retention removed.
 async fn restore_envelopes(conn: &mut PgConnection, shard: ShardId, envelopes: &[&EnvelopeRow]) -> Result<(), ProjectionError> {
     if envelopes.is_empty() {
         return Ok(());
@@ -227,13 +230,13 @@ fn bind_envelopes<'q>(
         .bind(envelopes.iter().map(|e| e.created_at).collect::<Vec<_>>())
 }
 
-/// Takes the payloads of these events' envelopes away, unless somebody is still to be told of them.
-/// Returns how many went.
+/// Removes the payloads of these events' envelopes, except those that a pending delivery still needs. Returns the
+/// number of removed payloads.
 pub async fn forget_payloads(pool: &PgPool, shard: ShardId, events: &[Uuid]) -> Result<u64, sqlx::Error> {
-    // A node that freezes here holds up the projector for no longer.
+    // If this node freezes here, it blocks the projector for no longer than this.
     let mut tx = pool.begin_with("BEGIN; SET LOCAL idle_in_transaction_session_timeout = '2s'").await?;
-    // The projector alone makes deliveries pending, and the checkpoint stops it: none becomes so
-    // between the look and the end of this transaction.
+    // Only the projector makes deliveries pending, and this lock stops it. So no delivery becomes pending between
+    // the check and the end of this transaction.
     sqlx::query("SELECT FROM projection_checkpoints WHERE shard_id = $1 AND projection = $2 FOR UPDATE")
         .bind(shard)
         .bind(NAME)

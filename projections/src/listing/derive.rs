@@ -1,4 +1,4 @@
-//! Keeping marks and counts, and deriving them anew.
+//! Maintenance of page anchors and counts, step by step and from scratch.
 
 use ledger_database::PgConnection;
 use ledger_events::{AccountId, Position, ProductId, ShardId};
@@ -6,21 +6,21 @@ use ledger_events::{AccountId, Position, ProductId, ShardId};
 use super::EVERY;
 use super::marks::any_status;
 
-/// Events in one transaction.
+/// Maximum number of events per transaction.
 const BATCH_EVENTS: i64 = 5_000;
 
-/// What one step did.
+/// Outcome of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Counted orders of some events.
+    /// The step counted the orders of some events. `is_more` tells whether events remain.
     Counted { is_more: bool },
-    /// There was nothing new.
+    /// There were no new events.
     Idle,
-    /// Another node is at it.
+    /// Another node holds the checkpoint, or the step has just created it.
     Elsewhere,
 }
 
-/// Counts the orders of the next events of the log, and marks those that are to be marked.
+/// Counts the orders of the next events of the log, and adds page anchors where they are due.
 pub async fn step(conn: &mut PgConnection, shard: ShardId) -> Result<Step, sqlx::Error> {
     let mut tx = conn.begin().await?;
     let held: Option<Position> =
@@ -60,14 +60,14 @@ pub async fn step(conn: &mut PgConnection, shard: ShardId) -> Result<Step, sqlx:
     Ok(Step::Counted { is_more: to < head })
 }
 
-/// An order that came to a status, or left it.
+/// A change of a count: an order entered or left a status.
 #[derive(sqlx::FromRow)]
 struct Move {
     account_id: AccountId,
     product_id: ProductId,
     status: String,
     placed_position: Position,
-    /// 1 or -1.
+    /// 1 if the order entered the status, -1 if it left it.
     orders: i64,
 }
 
@@ -96,7 +96,7 @@ async fn count_orders(conn: &mut PgConnection, shard: ShardId, moves: &[Move]) -
     marked.sort_unstable();
     marked.dedup();
     mark_orders(&mut *conn, shard, &marked).await?;
-    // Every mark up to these orders is set now, so that each is counted after the same one for ever.
+    // Every anchor up to these orders exists now, so each order is counted under the same anchor forever.
     sqlx::query(
         "INSERT INTO order_mark_counts AS c (shard_id, account_id, status, after, orders)
          SELECT $1, m.account_id, m.status, mark.key, sum(m.orders)
@@ -117,7 +117,7 @@ async fn count_orders(conn: &mut PgConnection, shard: ShardId, moves: &[Move]) -
     Ok(())
 }
 
-/// Marks the orders after an account's last mark, where there are enough of them.
+/// Adds anchors for the orders after each account's last anchor, if there are enough of them.
 async fn mark_orders(conn: &mut PgConnection, shard: ShardId, accounts: &[AccountId]) -> Result<(), sqlx::Error> {
     sqlx::query(
         "WITH due AS MATERIALIZED (
@@ -144,9 +144,11 @@ async fn mark_orders(conn: &mut PgConnection, shard: ShardId, accounts: &[Accoun
     Ok(())
 }
 
-/// Deliveries that were made just now, counted in the transaction that made them: the account,
-/// webhook, event type and number of each group. `given` are the ids that were not drawn right
-/// there, with their accounts: marks that were set beyond them move.
+/// Counts new deliveries, in the transaction that creates them, and adds page anchors where they are due.
+///
+/// `groups` contains the account, webhook, event type and number of each group of new deliveries. `given` contains
+/// the ids that were drawn earlier, with their accounts. Such an id can be smaller than existing anchors, so the
+/// anchors beyond it are replaced.
 pub async fn count_deliveries(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -203,8 +205,8 @@ pub async fn count_deliveries(
     Ok(())
 }
 
-/// Rows of the five tables that are not what the tables they are derived from say, as of one
-/// snapshot, which the caller holds: the table, the account, and what is stored and should be.
+/// Lists the rows of the five derived tables that contradict their sources. The caller holds the snapshot. Each
+/// result names the table and the account, with the stored and the derived value.
 pub async fn differing(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<Differing>, sqlx::Error> {
     sqlx::query_as(
         "WITH reached AS (SELECT coalesce((SELECT position FROM public.list_checkpoints WHERE shard_id = $1), 0) AS position),
@@ -261,7 +263,7 @@ pub async fn differing(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<Di
     .await
 }
 
-/// A count or a mark that is wrong.
+/// A wrong count or page anchor.
 #[derive(Clone, Debug, PartialEq, sqlx::FromRow)]
 pub struct Differing {
     pub table_name: String,
@@ -271,11 +273,11 @@ pub struct Differing {
     pub derived: Option<i64>,
 }
 
-/// Derives all of a shard's marks and counts anew and puts them in place, in one transaction that
-/// keeps the projections waiting meanwhile, and nobody else.
+/// Derives all page anchors and counts of a shard from scratch, in one transaction. Only the projections wait
+/// during that time.
 pub async fn derive_again(conn: &mut PgConnection, shard: ShardId, projection: &str) -> Result<(), sqlx::Error> {
     let mut tx = conn.begin().await?;
-    // Whoever writes deliveries or counts holds these.
+    // Every writer of deliveries or counts holds these locks.
     sqlx::query(
         "INSERT INTO projection_checkpoints AS c (shard_id, projection) VALUES ($1, $2)
          ON CONFLICT (shard_id, projection) DO UPDATE SET position = c.position",
@@ -299,7 +301,7 @@ pub async fn derive_again(conn: &mut PgConnection, shard: ShardId, projection: &
     ] {
         sqlx::query(clear).bind(shard).execute(&mut *tx).await?;
     }
-    // One statement, one snapshot: the orders and where the log stands.
+    // One statement, and so one snapshot of the orders and the head of the log.
     sqlx::query(
         "WITH counted AS (
             INSERT INTO order_counts (shard_id, account_id, product_id, status, orders)

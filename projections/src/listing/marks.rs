@@ -1,6 +1,6 @@
-//! Marks: the ordinals of some of an account's rows, so that a row's key is found by its number.
+//! Page anchors: the ordinals of some of an account's rows. They turn the number of a row into its key.
 //!
-//! Everything here is to be asked in one snapshot, as in [`super::pages`].
+//! Run all queries of this module in one snapshot, as in [`super::pages`].
 
 use std::ops::Range;
 
@@ -12,19 +12,21 @@ use sqlx::{Postgres, QueryBuilder};
 
 use super::pages::merged_from;
 
-/// What all statuses are, for an index that has them before the position.
+/// Returns all statuses, for an index in which the status precedes the position.
 pub fn any_status() -> [&'static str; 5] {
     OrderStatus::ALL.map(OrderStatus::as_str)
 }
 
-/// A table whose rows are marked.
+/// A table with page anchors.
 #[derive(Clone, Copy, Debug)]
 pub struct Marked {
     pub table: &'static str,
+    /// Table of the anchors.
     pub marks: &'static str,
-    /// By which rows are newer.
+    /// Column that orders the rows; newer rows have greater keys.
     pub key: &'static str,
-    /// What an index has before the key: within each of these rows are in order.
+    /// Conditions on the index columns before the key, one per partition. The rows of each partition are in key
+    /// order.
     parts: &'static [&'static str],
 }
 
@@ -42,7 +44,8 @@ pub const ORDERS: Marked = Marked {
 };
 pub const DELIVERIES: Marked = Marked { table: "deliveries", marks: "delivery_marks", key: "id", parts: &[""] };
 
-/// Rows of an account, from after one ordinal up to another one; and the keys they lie between.
+/// A range of an account's rows: ordinals after `after` and up to `upto`, with keys after `after_key` and up to
+/// `upto_key`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     pub after: i64,
@@ -58,7 +61,7 @@ impl Span {
 }
 
 impl Marked {
-    /// How many rows an account has.
+    /// Counts all rows of an account: the ordinal of the last anchor, and the index entries after it.
     pub async fn total(self, conn: &mut PgConnection, shard: ShardId, account: AccountId) -> Result<i64, sqlx::Error> {
         let (ordinal, key) = self.mark(conn, shard, account, i64::MAX).await?;
         let mut query = QueryBuilder::new("SELECT ");
@@ -76,7 +79,7 @@ impl Marked {
         query.push(" AND account_id = ").push_bind(account).push(part);
     }
 
-    /// The last mark up to an ordinal: its ordinal and key, or zeros.
+    /// Returns the ordinal and key of the last anchor up to an ordinal, or zeros if there is none.
     pub async fn mark(
         self,
         conn: &mut PgConnection,
@@ -90,7 +93,7 @@ impl Marked {
         Ok(query.build_query_as().fetch_optional(conn).await?.unwrap_or_default())
     }
 
-    /// The key of the first mark from an ordinal on.
+    /// Returns the key of the first anchor from an ordinal on.
     async fn key_of_mark(
         self,
         conn: &mut PgConnection,
@@ -104,7 +107,7 @@ impl Marked {
         query.build_query_scalar().fetch_optional(conn).await
     }
 
-    /// The keys of some rows of a span, newest first.
+    /// Returns the keys of a range of rows of a span, newest first. Row 0 is the newest of the span.
     pub async fn keys(
         self,
         conn: &mut PgConnection,
@@ -120,9 +123,9 @@ impl Marked {
         let upto = span.upto - offset;
         let after = (span.upto.saturating_sub(rows.end)).max(span.after);
         let (ordinal, key) = self.mark(conn, shard, account, after).await?;
-        // From the span's end or from the mark, whichever is nearer.
+        // Start at the end of the span or at the anchor, whichever is nearer.
         let is_from_end = offset <= after - ordinal;
-        // Bounded at both ends: where a part has nothing, the index is not searched any further.
+        // Bound the search at both ends, so that an empty partition does not scan further into the index.
         let upto_key = match is_from_end {
             true => span.upto_key,
             false => {
@@ -140,8 +143,8 @@ impl Marked {
     }
 }
 
-/// How many orders an account placed before a time, and the position of the last of them. Time
-/// never runs against position, so they are the oldest ones.
+/// Counts the orders that an account placed before a time, and returns the position of the last of them. Time
+/// never decreases with position, so these are the oldest orders.
 pub async fn orders_before(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -175,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parts_of_orders_are_the_statuses() {
+    fn the_partitions_of_orders_match_the_statuses() {
         assert_eq!(ORDERS.parts, any_status().map(|status| format!(" AND status = '{status}'")));
     }
 }

@@ -1,14 +1,16 @@
-//! What makes the pages of an account's orders and deliveries fast, however many there are: marks
-//! at every [`EVERY`]th row, and counts. A reader adds what came after them, in one snapshot, so
-//! its totals are true however far behind they are.
+//! Fast pagination of an account's orders and deliveries, whatever their number.
 //!
-//! Nothing of it is written with an order. Rows are never deleted and their keys only grow, so an
-//! ordinal, once given, stands; and the counts of orders follow the log.
+//! Two kinds of derived data make it fast: page anchors at every [`EVERY`]th row (tables `order_marks` and
+//! `delivery_marks`), and counts. A reader adds the rows and changes that are newer than this data, in one
+//! snapshot. Its totals are therefore exact, however far behind the data is.
+//!
+//! Placing an order writes none of it. Rows are never deleted and their keys only grow, so an ordinal stays valid
+//! forever. The counts of orders follow the log.
 
 pub mod derive;
 pub mod marks;
 pub mod pages;
 pub mod stretches;
 
-/// Rows from one mark to the next.
+/// Number of rows from one anchor to the next.
 pub const EVERY: i64 = 500;

@@ -1,7 +1,7 @@
-//! Which rows are on a page: their keys alone, from indexes; the rows are looked up afterwards.
+//! Keys of the rows on a page, read from indexes alone. The caller looks up the rows afterwards.
 //!
-//! Everything here is to be asked in one snapshot: what is counted and what is shown agree. Plans
-//! are not kept, so that each fits the values it is made for.
+//! Run all queries of this module in one snapshot, so that totals and rows agree. The statements are not prepared
+//! for reuse, so each plan fits its own values.
 
 use std::ops::Range;
 
@@ -11,16 +11,18 @@ use sqlx::{Postgres, QueryBuilder};
 
 use crate::page;
 
-/// Beyond these a page is found in another way, which costs less for so many. What it says is the same.
+/// Limits beyond which another method is cheaper. The result is the same.
 #[derive(Clone, Copy, Debug)]
 pub struct Thresholds {
-    /// With more events that are not counted yet, the orders are counted instead.
+    /// If more events than this are not counted yet, the orders themselves are counted.
     pub uncounted: i64,
-    /// Groups that one query merges by their indexes.
+    /// Maximum number of groups that one query merges by their indexes.
     pub merged_groups: usize,
-    /// Of more pending deliveries the newest are looked for first, before all are read: a backlog is new.
+    /// If there are more pending deliveries than this, the newest deliveries are searched before all are read,
+    /// because a backlog is usually new.
     pub pending: i64,
-    /// With more rows before a page, or of a product, what is left out is counted, where that is less work.
+    /// If more rows than this come before a page, or belong to a product, the excluded rows are counted where that
+    /// is less work.
     pub skipped: i64,
 }
 
@@ -30,24 +32,25 @@ impl Default for Thresholds {
     }
 }
 
-/// Rows of an account that an index holds together, and how many there are.
+/// A group of an account's rows that are adjacent in an index, with their number.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Group {
-    /// The product, or the webhook.
+    /// Id of the product or webhook.
     pub id: i64,
-    /// The status, or the event type.
+    /// Order status or event type.
     pub kind: String,
     pub rows: i64,
 }
 
 impl Group {
-    /// How many rows these have together.
+    /// Sums the rows of these groups.
     pub fn rows_of(groups: &[Group]) -> i64 {
         groups.iter().map(|group| group.rows).sum()
     }
 }
 
-/// An account's orders by product and status: those counted, and what has changed since.
+/// Loads the sizes of an account's order groups, by product and status: the stored counts, and the changes since
+/// then.
 pub async fn order_groups(
     conn: &mut PgConnection,
     (shard, account): (ShardId, AccountId),
@@ -89,7 +92,7 @@ pub async fn order_groups(
     Ok(groups)
 }
 
-/// The position up to which orders are counted, and where the log ends.
+/// Returns the position up to which orders are counted, and the head of the log.
 pub(super) async fn counted(conn: &mut PgConnection, shard: ShardId) -> Result<(Position, Position), sqlx::Error> {
     sqlx::query_as(
         "SELECT coalesce(c.position, 0), h.position FROM log_head h LEFT JOIN list_checkpoints c ON c.shard_id = h.shard_id
@@ -100,7 +103,7 @@ pub(super) async fn counted(conn: &mut PgConnection, shard: ShardId) -> Result<(
     .await
 }
 
-/// How many orders all accounts have.
+/// Counts the orders of all accounts.
 pub async fn orders_of_all(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -124,7 +127,7 @@ pub async fn orders_of_all(
     query.build_query_scalar().persistent(false).fetch_one(conn).await
 }
 
-/// An account's deliveries by webhook and event type.
+/// Loads the sizes of an account's delivery groups, by webhook and event type.
 pub async fn delivery_groups(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -145,16 +148,16 @@ pub async fn delivery_groups(
     .await
 }
 
-/// A table whose rows an index holds in groups.
+/// A table with an index that keeps groups of rows adjacent.
 #[derive(Clone, Copy, Debug)]
 pub struct Grouped {
     pub table: &'static str,
     pub id: &'static str,
     pub kind: &'static str,
     pub key: &'static str,
-    /// Whether it names the account; else the id does.
+    /// Whether the index contains the account. If not, the id implies it.
     pub has_account: bool,
-    /// What else the index asks for.
+    /// Further condition of the index.
     pub only: &'static str,
 }
 
@@ -162,7 +165,7 @@ pub const ORDER_GROUPS: Grouped =
     Grouped { table: "orders", id: "product_id", kind: "status", key: "placed_position", has_account: true, only: "" };
 pub const DELIVERY_GROUPS: Grouped =
     Grouped { table: "deliveries", id: "webhook_id", kind: "event_type", key: "id", has_account: true, only: "" };
-/// Deliveries by their states.
+/// Deliveries by status, from the worker's record.
 const STATES: Grouped =
     Grouped { table: "delivery_state", id: "webhook_id", kind: "event_type", key: "delivery_id", has_account: false, only: "" };
 pub const DELIVERED: Grouped = Grouped { only: " AND status = 'delivered'", ..STATES };
@@ -176,8 +179,8 @@ impl Grouped {
         }
     }
 
-    /// The keys on a page of an account's groups, newest first, of rows whose keys lie after the
-    /// first and up to the second of `within`: `rows` of the `total` that are there.
+    /// Returns the keys on a page of an account's groups, newest first. `within` limits the keys to those after
+    /// the first value and up to the second; `total` rows match. `rows` is the range of the page.
     pub async fn keys(
         self,
         conn: &mut PgConnection,
@@ -199,7 +202,7 @@ impl Grouped {
             };
             return merged(conn, groups, branch, total, rows).await;
         }
-        // Too many to plan one by one: the newest of each, as far as the page goes.
+        // Too many groups to plan one by one: read the newest rows of each, up to the end of the page.
         let ids: Vec<i64> = groups.iter().map(|group| group.id).collect();
         let kinds: Vec<&str> = groups.iter().map(|group| &*group.kind).collect();
         let mut query = QueryBuilder::new("SELECT r.key FROM unnest(");
@@ -213,7 +216,7 @@ impl Grouped {
         query.build_query_scalar().persistent(false).fetch_all(conn).await
     }
 
-    /// How many rows of an account's groups have keys after the first and up to the second.
+    /// Counts the rows of an account's groups with keys after the first value of `within` and up to the second.
     pub async fn count(
         self,
         conn: &mut PgConnection,
@@ -235,8 +238,8 @@ impl Grouped {
     }
 }
 
-/// The keys of some rows, of the `total` that the branches select as `key`, newest first. Each branch is in the
-/// order of an index, from either end, and they are merged from the nearer one.
+/// Merges branches, and returns a range of the `total` keys that they select as `key`, newest first. Each branch
+/// reads an index from either end, and the merge starts at the nearer one.
 pub async fn merged<T>(
     conn: &mut PgConnection,
     branches: &[T],
@@ -253,7 +256,8 @@ pub async fn merged<T>(
     merged_from(conn, branches, branch, before <= beyond, (skipped, wanted)).await
 }
 
-/// So many of these keys after those skipped, from the newest or from the oldest one on; newest first all the same.
+/// Merges branches from the newest or the oldest key on, skips `skipped` keys, and returns the next `wanted` ones,
+/// newest first in either case.
 pub async fn merged_from<T>(
     conn: &mut PgConnection,
     branches: &[T],

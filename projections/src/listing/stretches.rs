@@ -1,7 +1,7 @@
-//! An account's orders of one status by stretches from mark to mark: how many there are within dates, and where a page
-//! begins, without counting up to it.
+//! An account's orders of one status, split into segments from one page anchor to the next. The segments give the
+//! number of orders within dates and the start of a page, without counting up to it.
 //!
-//! Everything here is to be asked in one snapshot, as in [`super::pages`].
+//! Run all queries of this module in one snapshot, as in [`super::pages`].
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use ledger_events::{AccountId, ShardId};
 
 use super::pages::{Thresholds, counted};
 
-/// Orders of a status after one position, up to another one.
+/// A segment: the orders of a status at positions after `after` and up to `upto`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     pub after: i64,
@@ -19,14 +19,17 @@ pub struct Stretch {
 }
 
 impl Stretch {
-    /// How many orders these have together.
+    /// Sums the orders of these segments.
     pub fn orders_of(stretches: &[Stretch]) -> i64 {
         stretches.iter().map(|stretch| stretch.orders).sum()
     }
 }
 
-/// The stretches with all of an account's orders of a status after the first and up to the second of `within`, the
-/// oldest first. Those at the ends are counted by the index, and all are one where the counts are far behind.
+/// Loads the segments that cover an account's orders of a status, oldest first. `within` limits them to positions
+/// after the first value and up to the second.
+///
+/// The index counts the cut segments at both ends. If the stored counts are too far behind the log, the result is
+/// a single segment that the index counts.
 pub async fn of_status(
     conn: &mut PgConnection,
     owner: (ShardId, AccountId),
@@ -65,8 +68,8 @@ pub async fn of_status(
     Ok(stretches)
 }
 
-/// The parts of `within` from each mark of a status to the next one that has any, the oldest first; how many orders is
-/// known of those that are whole, but for what lies before the first.
+/// Splits `within` into segments, oldest first, from each anchor with orders of the status to the next. The number
+/// of orders is known for complete segments only, and never for the part before the first anchor.
 fn clipped(by_mark: &[(i64, i64)], within: (i64, i64)) -> Vec<((i64, i64), Option<i64>)> {
     let mut parts = vec![];
     let marks = std::iter::once((0, None)).chain(by_mark.iter().map(|(after, orders)| (*after, Some(*orders))));
@@ -80,7 +83,7 @@ fn clipped(by_mark: &[(i64, i64)], within: (i64, i64)) -> Vec<((i64, i64), Optio
     parts
 }
 
-/// By the index.
+/// Counts the orders within these positions by the index.
 async fn count(
     conn: &mut PgConnection,
     (shard, account): (ShardId, AccountId),
@@ -101,7 +104,7 @@ async fn count(
     .await
 }
 
-/// The keys of some rows of all stretches, newest first.
+/// Returns the keys of a range of rows across all segments, newest first.
 pub async fn keys(
     conn: &mut PgConnection,
     (shard, account): (ShardId, AccountId),
@@ -126,7 +129,8 @@ pub async fn keys(
     .await
 }
 
-/// The end of the stretch that has a row, of which the newest of all is 0; and how many newer ones lie in it.
+/// Finds the segment that contains a row, where row 0 is the newest of all. Returns the end of the segment, and
+/// the number of newer rows in it.
 fn place(stretches: &[Stretch], row: i64) -> Option<(i64, i64)> {
     let mut newer = 0;
     for stretch in stretches.iter().rev() {
@@ -143,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_cut_is_to_be_counted_and_so_is_what_lies_before_the_first_mark() {
+    fn cut_segments_and_the_part_before_the_first_anchor_need_counting() {
         let by_mark = [(100, 7), (300, 9)];
         let all = vec![((0, 100), None), ((100, 300), Some(7)), ((300, i64::MAX), Some(9))];
         assert_eq!(clipped(&by_mark, (0, i64::MAX)), all);
@@ -156,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_found_from_the_newest_on() {
+    fn rows_are_located_starting_at_the_newest() {
         let stretch = |after, upto, orders| Stretch { after, upto, orders };
         let stretches = [stretch(0, 100, 3), stretch(100, 300, 0), stretch(300, i64::MAX, 2)];
         let places = [0, 1, 2, 4, 5].map(|row| place(&stretches, row));

@@ -1,4 +1,4 @@
-//! Orders as rows of the writer's one statement.
+//! Orders as rows of the writer's single statement.
 
 use chrono::{DateTime, Utc};
 use ledger_events::order::Order;
@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::row_type;
 use crate::write::{JsonText, Write};
 
-/// The same as part of a statement that writes more.
+/// Adds orders to a statement that writes other tables too: inserts `new` ones, and updates `changed` ones.
 pub fn push(write: &mut Write, shard: ShardId, new: &[&Order], changed: &[&Order]) -> Result<(), serde_json::Error> {
     let new = new.iter().map(|order| NewRow::of(shard, order)).collect::<Result<Vec<_>, _>>()?;
     write.insert(
@@ -32,7 +32,7 @@ pub fn push(write: &mut Write, shard: ShardId, new: &[&Order], changed: &[&Order
     Ok(())
 }
 
-/// A new row.
+/// A complete row of `orders`, for an insert.
 #[derive(sqlx::Encode)]
 struct NewRow<'a> {
     shard_id: ShardId,
@@ -109,7 +109,7 @@ impl<'a> NewRow<'a> {
     }
 }
 
-/// What changes of a row.
+/// The mutable columns of a row, for an update.
 #[derive(sqlx::Encode)]
 struct Change<'a> {
     shard_id: ShardId,

@@ -1,60 +1,63 @@
-//! A period as parts of a shard's log: whole days, which have rows, and pieces of days beside them. Pure.
+//! A period, split into parts of a shard's log: whole days, which have rows, and the pieces of days around them.
+//! Pure.
 
 use chrono::{DateTime, NaiveDate, Utc};
 use ledger_events::Position;
 
-/// A period as positions of a shard's log, and which rows of days are added up for it. All as of one snapshot.
+/// A period as positions of a shard's log, with the range of day rows to add up. All values are of one snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// The last position before the period.
+    /// Last position before the period.
     pub after: Position,
-    /// The period's last position.
+    /// Last position of the period.
     pub upto: Position,
-    /// The first day that the period has all of, and the first one after these days.
+    /// First complete day of the period, and the first day after its complete days.
     pub whole: (NaiveDate, NaiveDate),
-    /// The first day whose rows are added up, and the first one after them. They begin at the midnights that are nearest to
-    /// the period's ends, so that the fewer movements are read one by one: what rows have beyond the period is taken off.
+    /// First day whose rows are added up. This and `end_day` are the midnights nearest to the ends of the period,
+    /// so that as few movements as possible are read one by one. Movements in these rows but outside the period
+    /// are subtracted.
     pub first_day: NaiveDate,
+    /// First day after the days whose rows are added up.
     pub end_day: NaiveDate,
-    /// The last position before the first day.
+    /// Last position before `first_day`.
     pub days_after: Position,
-    /// The last position before the end day; that of the log where the period has no end.
+    /// Last position before `end_day`, or the head of the log if the period has no end.
     pub days_upto: Position,
-    /// Where `daily_totals` stands.
+    /// Checkpoint of `daily_totals`.
     pub checkpoint: Position,
-    /// Wallets opened from then on are not in the period.
+    /// End of the period; `None` if it has none. Wallets opened from then on are not part of it.
     pub end: Option<DateTime<Utc>>,
 }
 
-/// Movements that are read one by one: a range of positions, and how often they are added, at most once; below zero
-/// they are taken off.
+/// A range of movements that are read one by one, and the number of times that they count: 1, 0, or -1 to subtract
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// After the first, up to the second.
+    /// Positions after the first value and up to the second.
     pub range: (Position, Position),
-    /// The day that all of it is of, where that is known.
+    /// Day of all movements in the range, if known.
     pub day: Option<NaiveDate>,
-    /// In the balances when the period begins, which rows of the days before tell as far as they go.
+    /// Factor in the opening balances. The rows of the days before cover these as far as they reach.
     pub in_opening: i8,
-    /// In what moved in the period, which rows of its days tell as far as they go.
+    /// Factor in the movements of the period. The rows of its days cover these as far as they reach.
     pub in_period: i8,
 }
 
 impl Bounds {
-    /// The positions that rows of the days cover, if any: after the first, up to the second.
+    /// Returns the positions that the rows of the days cover, if any: after the first value and up to the second.
     fn covered(&self) -> Option<(Position, Position)> {
         let (from, to) = (self.days_after, self.days_upto.min(self.checkpoint));
         (from < to).then_some((from, to))
     }
 
-    /// Up to where rows of the days before know balances.
+    /// Returns the position up to which the rows of the days before determine balances.
     fn known(&self) -> Position {
         self.days_after.min(self.checkpoint)
     }
 
-    /// What rows do not tell, or tell too much.
+    /// Returns the ranges that the rows lack, or contain in excess.
     pub fn pieces(&self) -> Vec<Piece> {
-        // From one position to another one; backwards it is taken off.
+        // Directed ranges of positions. A backward range subtracts.
         let opening = [(self.known(), self.after)];
         let period = match self.covered() {
             Some((from, to)) => vec![(self.after, from), (to, self.upto)],
@@ -70,7 +73,8 @@ impl Bounds {
         pieces.filter(|piece| piece.in_opening != 0 || piece.in_period != 0).collect()
     }
 
-    /// What lies between an end of the period and the midnight next to it is of one day.
+    /// Returns the day of a range, if known. Everything between an end of the period and the midnight next to it
+    /// belongs to one day.
     fn day_of(&self, (from, to): (Position, Position)) -> Option<NaiveDate> {
         let ends = [(self.after, self.days_after, self.first_day), (self.upto, self.days_upto, self.end_day)];
         let (end, midnight, day) =
@@ -79,7 +83,8 @@ impl Bounds {
     }
 }
 
-/// How often these ways from one position to another one go over a range that none of them begins or ends within.
+/// Counts how often the directed ranges `ways` cover a range. A backward one counts as -1. None begins or ends
+/// inside the range.
 fn times(ways: &[(Position, Position)], (from, to): (Position, Position)) -> i8 {
     let forth = |(begin, end): &(Position, Position)| i8::from(*begin <= from && to <= *end);
     let back = |(begin, end): &(Position, Position)| i8::from(*end <= from && to <= *begin);
@@ -96,8 +101,8 @@ mod tests {
         NaiveDate::from_ymd_opt(2026, 1, 1).unwrap() + chrono::Days::new(n.unsigned_abs())
     }
 
-    /// Three positions a day, from day 0 on; the period's ends anywhere, and rows from and to one of the midnights next to
-    /// them.
+    /// Generates bounds with three positions per day, starting at day 0. The ends of the period are anywhere, and
+    /// the rows start and end at a midnight next to them.
     fn all() -> impl Iterator<Item = Bounds> {
         let midnights = |end: Position| [end / 3, (end + 2) / 3];
         let ends = (0..9).flat_map(|after| (after..12).map(move |upto| (after, upto)));
@@ -119,10 +124,10 @@ mod tests {
         })
     }
 
-    /// Every position of the period is counted once and no other one is, wherever its ends and the checkpoint are; and so it is
-    /// with the balances when it begins.
+    /// Every position of the period counts once and no other position counts, wherever the ends and the checkpoint
+    /// are. The opening balances have the same property.
     #[test]
-    fn the_parts_make_the_period() {
+    fn rows_and_pieces_cover_the_period_exactly() {
         for bounds in all() {
             let pieces = bounds.pieces();
             for position in 1..16 {
@@ -137,9 +142,10 @@ mod tests {
         }
     }
 
-    /// A piece that is said to be of a day has nothing of another one; and where the rows go as far as the period, each piece is.
+    /// A piece with a known day contains no movement of another day. If the rows reach as far as the period, every
+    /// piece has a known day.
     #[test]
-    fn the_day_of_a_piece_is_that_of_its_positions() {
+    fn the_day_of_a_piece_matches_its_positions() {
         for bounds in all() {
             for piece in bounds.pieces() {
                 let (from, to) = piece.range;

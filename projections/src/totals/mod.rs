@@ -1,7 +1,7 @@
-//! `daily_totals`: what moved in each wallet on each day (UTC), catching up with the log.
+//! `daily_totals`: the sums of movements of each wallet on each day (UTC), catching up with the log.
 //!
-//! A row needs nothing but the wallet's rows before it, so the table is derived from the log alone,
-//! and stays exact when other tables are damaged.
+//! A row depends only on the earlier rows of its wallet. The table therefore derives from the log alone, and stays
+//! exact when other tables are damaged.
 
 mod bounds;
 mod read;
@@ -22,8 +22,7 @@ pub use read::{LastMovement, Totals, WalletRow, WalletTotals, between, of_period
 pub const NAME: &str = "daily_totals";
 pub const TABLES: &[&str] = &["daily_totals"];
 
-/// Amounts that moved, by what they moved for; all positive. More than [`ledger_events::Money`] can
-/// be in them: they are sums.
+/// Sums of moved amounts by purpose, all positive. Sums can exceed the range of [`ledger_events::Money`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromRow)]
 pub struct Sums {
     pub funding: Decimal,
@@ -33,7 +32,7 @@ pub struct Sums {
     pub payout_refunds: Decimal,
     pub adjustment_credits: Decimal,
     pub adjustment_debits: Decimal,
-    /// How many movements these are.
+    /// Number of movements in the sums.
     pub movements: i64,
 }
 
@@ -56,7 +55,7 @@ impl Sums {
         self.merge_times(more, 1);
     }
 
-    /// So many times; below zero they are taken off.
+    /// Adds sums a number of times; a negative number subtracts them.
     pub fn merge_times(&mut self, more: &Sums, times: i8) {
         let factor = Decimal::from(times);
         self.funding += factor * more.funding;
@@ -81,13 +80,13 @@ impl Sums {
         self.adjustment_credits - self.adjustment_debits
     }
 
-    /// What the balance grew by.
+    /// Returns the change of the balance.
     pub fn net(&self) -> Decimal {
         self.funding - self.debits() + self.refunds() + self.adjustments()
     }
 }
 
-/// A row of `daily_totals`, or what the next events add to one.
+/// A row of `daily_totals`, or the increments that new events add to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Day {
     pub wallet_id: WalletId,
@@ -100,7 +99,7 @@ pub struct Day {
     pub last_position: Position,
 }
 
-/// What the rows so far know of a wallet.
+/// State of a wallet after its existing rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Standing {
     pub account_id: AccountId,
@@ -108,7 +107,7 @@ pub struct Standing {
     pub balance: Decimal,
 }
 
-/// The fold: where wallets stand, and what their days have gained.
+/// The fold: the current state of wallets, and the increments of their days.
 #[derive(Clone, Debug, Default)]
 pub struct Folded {
     pub standing: HashMap<WalletId, Standing>,
@@ -116,7 +115,7 @@ pub struct Folded {
 }
 
 impl Folded {
-    /// One step. What comes before `WalletOpened` makes nothing, as with the wallet itself.
+    /// Folds one event. Events before `WalletOpened` have no effect, as for the wallet itself.
     pub fn step(&mut self, recorded: &Recorded) {
         let Event::Wallet(event) = &recorded.event else { return };
         let wallet_id = recorded.stream_id;
@@ -148,7 +147,7 @@ impl Folded {
         day.last_position = position;
     }
 
-    /// Takes one wallet out.
+    /// Removes one wallet and returns its part.
     pub fn split_off(&mut self, wallet: WalletId) -> Folded {
         let keys: Vec<_> = self.days.range((wallet, NaiveDate::MIN)..=(wallet, NaiveDate::MAX)).map(|(key, _)| *key).collect();
         Folded {
@@ -158,7 +157,7 @@ impl Folded {
     }
 }
 
-/// Up to which position of the log the table has come.
+/// Returns the position up to which the table has processed the log.
 pub async fn checkpoint(db: impl PgExecutor<'_>, shard: ShardId) -> Result<Position, sqlx::Error> {
     sqlx::query_scalar(
         "SELECT coalesce((SELECT position FROM public.projection_checkpoints WHERE shard_id = $1 AND projection = $2), 0)",
@@ -183,7 +182,7 @@ pub async fn apply(conn: &mut PgConnection, shard: ShardId, events: &[Recorded])
     write(conn, shard, folded.days.values()).await
 }
 
-/// Where these wallets stand after their last rows; those without a row are left out.
+/// Loads the state of these wallets after their last rows. Skips wallets without a row.
 async fn standing(conn: &mut PgConnection, shard: ShardId, ids: &[WalletId]) -> Result<HashMap<WalletId, Standing>, sqlx::Error> {
     let rows: Vec<(WalletId, AccountId, String, Decimal)> = sqlx::query_as(
         "SELECT w.id, d.account_id, d.currency, d.closing_balance FROM unnest($2::bigint[]) AS w (id)
@@ -201,7 +200,7 @@ async fn standing(conn: &mut PgConnection, shard: ShardId, ids: &[WalletId]) -> 
     rows.into_iter().map(standing).collect()
 }
 
-/// Adds what days have gained to their rows.
+/// Adds the increments of days to their rows.
 pub async fn write<'a>(
     conn: &mut PgConnection,
     shard: ShardId,

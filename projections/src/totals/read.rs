@@ -1,5 +1,5 @@
-//! Reading totals of a period, exact as of one position of the log: days from `daily_totals`, and what lies before and
-//! after them, or is in their rows and not in the period, from the movements.
+//! Totals of a period, exact as of one position of the log. `daily_totals` supplies the days. Single movements
+//! supply the parts before and after them, and correct for movements in the rows but outside the period.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -14,25 +14,25 @@ use super::bounds::{Bounds, Piece};
 use super::{Day, Sums};
 use crate::known;
 
-/// What moved in a wallet, what its row says, and what its last movement does.
+/// Totals of a wallet in the period, with its row and its last movement.
 #[derive(Clone, Debug, PartialEq, FromRow)]
 pub struct WalletTotals {
     pub wallet_id: WalletId,
-    /// When the period begins.
+    /// Balance at the beginning of the period.
     pub opening: Decimal,
     #[sqlx(skip)]
     pub sums: Sums,
-    /// As the wallet's row says now; none if it has none.
+    /// Current row of the wallet. All fields are `None` if there is no row.
     #[sqlx(flatten)]
     pub row: WalletRow,
-    /// The wallet's last movement up to the period's end.
+    /// Last movement of the wallet up to the end of the period.
     #[sqlx(flatten)]
     pub last: LastMovement,
-    /// Whether it had moved before the days whose rows are added up.
+    /// Whether the wallet had movements before the days whose rows are added up.
     has_moved: bool,
 }
 
-/// What a wallet's row says now; nothing if there is none.
+/// Current row of a wallet. All fields are `None` if there is no row.
 #[derive(Clone, Debug, PartialEq, FromRow)]
 pub struct WalletRow {
     #[sqlx(rename = "row_account_id")]
@@ -45,12 +45,12 @@ pub struct WalletRow {
     pub created_at: Option<DateTime<Utc>>,
 }
 
-/// What a wallet's last movement says; nothing if there is none.
+/// Last movement of a wallet. All fields are `None` if there is no movement.
 #[derive(Clone, Debug, PartialEq, FromRow)]
 pub struct LastMovement {
     #[sqlx(rename = "last_position")]
     pub position: Option<Position>,
-    /// The balance that it left.
+    /// Balance after the movement.
     #[sqlx(rename = "last_balance")]
     pub balance: Option<Decimal>,
     #[sqlx(rename = "last_account_id")]
@@ -66,35 +66,37 @@ impl WalletTotals {
         self.opening + self.sums.net()
     }
 
-    /// Whose it is, by its last movement, or by its row where nothing moved. None if it has neither.
+    /// Returns the account of the wallet: that of its last movement, or that of its row if nothing moved. `None`
+    /// if it has neither.
     pub fn account_id(&self) -> Option<AccountId> {
         self.last.account_id.or(self.row.account_id)
     }
 
-    /// What it is in, likewise.
+    /// Returns the currency of the wallet, from the same source as [`WalletTotals::account_id`].
     pub fn currency(&self) -> Option<&str> {
         self.last.currency.as_deref().or(self.row.currency.as_deref())
     }
 }
 
-/// What a period's totals are, as of one snapshot.
+/// Totals of a period, as of one snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
-    /// Every wallet that was opened before the period's end, in the order of their ids; those without a row that days or
-    /// movements tell of, too. Of one account, also those that are its own by the one and not by the other.
+    /// Every wallet opened before the end of the period, in id order. Includes wallets without a row that only
+    /// days or movements mention. For one account, also includes wallets that belong to it only by their
+    /// row, or only by their days or movements.
     pub wallets: Vec<WalletTotals>,
-    /// What moved on each day, by currency.
+    /// Sums of each day, by currency.
     pub days: BTreeMap<(NaiveDate, String), Sums>,
 }
 
-/// The columns of [`Sums`], of rows that are added up. Most amounts of a row are zero, and need not be.
+/// Columns of [`Sums`], for rows to add up. Most amounts of a row are zero, and the sums skip them.
 const ADDED: &str = "coalesce(sum(nullif(funding, 0)), 0) AS funding, coalesce(sum(nullif(order_debits, 0)), 0) AS order_debits,
     coalesce(sum(nullif(payout_debits, 0)), 0) AS payout_debits, coalesce(sum(nullif(order_refunds, 0)), 0) AS order_refunds,
     coalesce(sum(nullif(payout_refunds, 0)), 0) AS payout_refunds,
     coalesce(sum(nullif(adjustment_credits, 0)), 0) AS adjustment_credits,
     coalesce(sum(nullif(adjustment_debits, 0)), 0) AS adjustment_debits, coalesce(sum(movements), 0)::bigint AS movements";
 
-/// The same, of movements.
+/// Columns of [`Sums`], for movements to add up.
 const MOVED: &str = "coalesce(sum(amount) FILTER (WHERE category = 'FUNDING'), 0) AS funding,
     coalesce(sum(amount) FILTER (WHERE category = 'ORDER'), 0) AS order_debits,
     coalesce(sum(amount) FILTER (WHERE category = 'PAYOUT'), 0) AS payout_debits,
@@ -112,15 +114,15 @@ fn push_account(query: &mut Query, account: Option<AccountId>) {
     }
 }
 
-/// ` FROM wallet_transactions WHERE …` of a range of positions.
+/// Appends ` FROM wallet_transactions WHERE …` for a range of positions.
 fn push_movements(query: &mut Query, shard: ShardId, account: Option<AccountId>, (after, upto): (Position, Position)) {
     query.push(" FROM wallet_transactions WHERE shard_id = ").push_bind(shard);
     query.push(" AND position > ").push_bind(after).push(" AND position <= ").push_bind(upto);
     push_account(query, account);
 }
 
-/// The totals of a period, of all wallets or of one account's. Both connections see the snapshot that the bounds are of:
-/// what is added up and what is looked up cost about the same, and are had at once.
+/// Computes the totals of a period, for all wallets or for those of one account. Both connections share the
+/// snapshot that the bounds come from. Adding up and looking up cost about the same, so they run in parallel.
 pub async fn of_period(
     (one, other): (&mut PgConnection, &mut PgConnection),
     shard: ShardId,
@@ -140,8 +142,8 @@ pub async fn of_period(
     for (piece, rows) in pieces {
         rows.iter().for_each(|row| moved.add(&piece, row));
     }
-    // Where movements are not found by the account that a row names, days and movements are asked for another one; those of
-    // one account cannot tell whether there are any.
+    // A wallet's movements may not be found by the account in its row. In that case, days and movements name the
+    // account. For a query of one account, its own days and movements cannot tell whether others exist.
     let is_found = |wallet: &WalletTotals| {
         let has_moved = account.is_some() || wallet.has_moved || moved.in_wallet(wallet.wallet_id);
         wallet.last.position.is_some() || !has_moved
@@ -168,33 +170,34 @@ pub async fn of_period(
     Ok(Totals { wallets, days: moved.days })
 }
 
-/// What moved.
+/// Movements of a period, by wallet and by day.
 #[derive(Default)]
 struct Moved {
     wallets: HashMap<WalletId, InWallet>,
     days: BTreeMap<(NaiveDate, String), Sums>,
 }
 
-/// What moved in a wallet.
+/// Movements of a wallet.
 #[derive(Default)]
 struct InWallet {
-    /// Beyond what rows know of the balance when the period begins; and how many movements these are.
+    /// Part of the opening balance that the rows do not cover.
     before: Decimal,
+    /// Number of movements in that part.
     before_movements: i64,
-    /// In the period.
+    /// Sums within the period.
     sums: Sums,
-    /// Whose it is, where movements were looked at one by one.
+    /// Account of the wallet, if single movements were read.
     account_id: Option<AccountId>,
 }
 
 impl Moved {
-    /// Whether a wallet had moved by the period's end, as far as rows of the days before it do not tell.
+    /// Whether a wallet had movements by the end of the period that the rows of the days before it do not cover.
     fn in_wallet(&self, id: WalletId) -> bool {
         self.wallets.get(&id).is_some_and(|moved| moved.before_movements + moved.sums.movements > 0)
     }
 }
 
-/// Rows of days, of a wallet or of a day and currency.
+/// Sums of day rows, either of a wallet or of a day and currency.
 #[derive(FromRow)]
 struct Rows {
     wallet_id: Option<WalletId>,
@@ -204,7 +207,7 @@ struct Rows {
     sums: Sums,
 }
 
-/// A wallet's movements of a day.
+/// Sums of a wallet's movements on a day.
 #[derive(FromRow)]
 struct Movements {
     wallet_id: WalletId,
@@ -228,7 +231,7 @@ impl Moved {
     }
 }
 
-/// All that rows tell, in one look at each.
+/// Reads the rows once, and adds them up both by wallet and by day.
 async fn rows(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -252,7 +255,7 @@ async fn rows(
     Ok(moved)
 }
 
-/// The movements of a piece.
+/// Adds up the movements of a piece.
 async fn movements(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -260,7 +263,7 @@ async fn movements(
     piece: &Piece,
 ) -> Result<Vec<Movements>, sqlx::Error> {
     let mut query = Query::new("SELECT wallet_id, account_id, currency, ");
-    // The day of each movement costs as much as adding it up.
+    // Computing the day of each movement costs as much as adding it up.
     match piece.day {
         Some(day) => query.push_bind(day).push("::date"),
         None => query.push("(created_at AT TIME ZONE 'UTC')::date"),
@@ -274,15 +277,16 @@ async fn movements(
     query.build_query_as().fetch_all(conn).await
 }
 
-/// How wallets stand, without what moved; the opening balance is what rows of the days before know. ` w` and its columns
-/// are to follow: a wallet's row, and the account by which its movements are found.
+/// Start of a query for the state of wallets, without the movements of the period. The opening balance is the one
+/// that the rows of the days before contain. The caller appends ` w` with its columns: the row of a wallet, and
+/// the account for finding its movements.
 const STANDING: &str =
     "SELECT w.wallet_id, w.account_id AS row_account_id, w.currency AS row_currency, w.balance AS row_balance,
     w.created_at AS row_created_at, coalesce(base.closing_balance, 0) AS opening, coalesce(base.movements > 0, false) AS has_moved,
     last.position AS last_position, last.balance_after AS last_balance, last.account_id AS last_account_id,
     last.currency AS last_currency, last.created_at AS last_created_at FROM ";
 
-/// Ends a query that begins with [`STANDING`].
+/// Completes and runs a query that starts with [`STANDING`].
 async fn standing(
     mut query: Query,
     conn: &mut PgConnection,
@@ -318,8 +322,8 @@ async fn opened_before(
     standing(query, conn, shard, bounds).await
 }
 
-/// Those of these ids, with or without a row. Their movements are found by these accounts; where none is given by that of
-/// their days, or of their row.
+/// Loads the wallets with these ids, with or without a row. `accounts` are the accounts for finding their
+/// movements. Where one is `None`, that of the wallet's days applies, or else that of its row.
 async fn of_ids(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -339,11 +343,11 @@ async fn of_ids(
     standing(query, conn, shard, bounds).await
 }
 
-/// Wallets that by their days were there at the period's end, and by their rows were not: those without a row, those whose
-/// row says that they were opened later; of one account, any that its days are of.
+/// Lists the wallets that exist at the end of the period by their days, but not by their rows. These wallets have
+/// no row, or their row says that they were opened later. For one account, lists every wallet that its days name.
 ///
-/// Ids are given one after the other, so next to nothing lies between those that have a row: looking into each gap, and from
-/// one that is found to the next, takes a few look-ups by the primary key, however many rows of days there are.
+/// Ids are assigned in sequence, so next to nothing lies between those with a row. The query looks into each gap,
+/// and from each find to the next. That takes a few primary key lookups, however many day rows exist.
 async fn with_days(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -384,7 +388,7 @@ async fn with_days(
     .await
 }
 
-/// The rows of the days from one on and before another one, of one account or of all.
+/// Loads the rows from the first day on and before the end day, of one account or of all.
 pub async fn between(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -417,7 +421,8 @@ pub async fn between(
     rows.into_iter().map(row).collect()
 }
 
-/// Days that lie wholly in a period, and the positions that they cover: after `first`, up to `last`.
+/// Sums of the days that lie completely in a period, and the positions that they cover: after `first` and up to
+/// `last`.
 #[derive(FromRow)]
 struct Whole {
     #[sqlx(flatten)]
@@ -426,9 +431,9 @@ struct Whole {
     last: Position,
 }
 
-/// What moved in one wallet after a position and up to another one: its whole days, and the
-/// movements before and after them. What a day has gained meanwhile is not in the period, and
-/// movements stay as they are: so this needs no snapshot.
+/// Computes the sums of one wallet after a position and up to another: its complete days, and the movements before
+/// and after them. Needs no snapshot, because movements never change, and a day only gains movements that are
+/// after the period.
 pub async fn of_wallet(
     conn: &mut PgConnection,
     shard: ShardId,

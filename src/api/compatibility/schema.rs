@@ -1,10 +1,10 @@
-//! Comparing two schemas of one thing.
+//! Comparison of two versions of a schema.
 
 use serde_json::Value;
 
 use super::{Comparison, Sent, entries, list, resolve};
 
-/// A schema with what may be null taken apart.
+/// A schema with nullability split off.
 struct Shape<'a> {
     parts: &'a Value,
     may_be_null: bool,
@@ -19,7 +19,7 @@ impl<'a> Comparison<'a> {
         }
         match (was.may_be_null, is.may_be_null) {
             (true, false) => self.breaks(place, "was optional and is required: it may not be null"),
-            // What may come back as null has another type; what may be sent as null is optional.
+            // In responses, null is another type. In requests, null means optional.
             (false, true) if sent == Sent::ByUs => self.breaks(place, "may be null"),
             _ => {}
         }
@@ -36,19 +36,19 @@ impl<'a> Comparison<'a> {
         if sent == Sent::ByClients {
             self.bounds(place, was, is);
         } else if was["pattern"] != is["pattern"] {
-            self.breaks(place, "its pattern is another");
+            self.breaks(place, "its pattern has changed");
         }
         self.fields(place, was, is, sent);
         for key in ["allOf", "anyOf", "oneOf"] {
             let (was, is): (Vec<_>, Vec<_>) = (list(&was[key]).collect(), list(&is[key]).collect());
             if is.len() < was.len() || was.is_empty() && !is.is_empty() {
-                self.breaks(place, format!("its {key} has other parts"));
+                self.breaks(place, format!("its {key} has different parts"));
             }
             was.into_iter().zip(is).for_each(|(was, is)| self.schema(place, was, is, sent));
         }
         match (was["items"].is_object(), is["items"].is_object()) {
             (true, true) => self.schema(&format!("{place}[]"), &was["items"], &is["items"], sent),
-            (true, false) if sent == Sent::ByUs => self.breaks(place, "what is in it is no longer said"),
+            (true, false) if sent == Sent::ByUs => self.breaks(place, "the type of its items is no longer given"),
             _ => {}
         }
     }
@@ -66,7 +66,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Input that was accepted must go on to be.
+    /// Checks that input accepted before is still accepted.
     fn bounds(&mut self, place: &str, was: &Value, is: &Value) {
         let limit = |schema: &Value, key: &str| schema[key].as_f64();
         for key in ["minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"] {
@@ -116,7 +116,7 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// A schema without its references and its null.
+/// Resolves a schema's references and splits off nullability.
 fn shape<'a>(document: &'a Value, schema: &'a Value) -> Shape<'a> {
     let schema = resolve(document, schema);
     let is_null = |schema: &Value| schema["type"] == "null";
@@ -135,7 +135,7 @@ fn shape<'a>(document: &'a Value, schema: &'a Value) -> Shape<'a> {
     Shape { parts: schema, may_be_null }
 }
 
-/// The types' names but null, sorted.
+/// Returns the names of a schema's types without `null`, sorted.
 fn types(schema: &Value) -> Vec<&str> {
     let kinds = &schema["type"];
     let mut names: Vec<&str> = kinds.as_str().into_iter().chain(list(kinds).filter_map(Value::as_str)).collect();

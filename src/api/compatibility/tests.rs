@@ -1,10 +1,10 @@
-//! What is breaking is told, and what is additive is not: each of the specification's sentences.
+//! Breaking changes are reported and additive ones are not, for each sentence of the specification's "Versioning".
 
 use serde_json::{Value, json};
 
 use super::{Breaking, breaking_changes, lost_vectors};
 
-/// A document with a bit of everything.
+/// An OpenAPI document that contains every construct under test.
 fn document() -> Value {
     let error = json!({"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}});
     json!({
@@ -83,7 +83,7 @@ fn document() -> Value {
     })
 }
 
-/// The changes when what stands at a place becomes this; null takes it away.
+/// Returns the changes after the value at a place is replaced; null removes the value.
 fn after(place: &str, value: Value) -> Vec<Breaking> {
     let mut new = document();
     let (parent, name) = place.rsplit_once('/').unwrap();
@@ -118,7 +118,7 @@ fn a_document_does_not_break_itself() {
 }
 
 #[test]
-fn what_is_breaking_is_told() {
+fn breaking_changes_are_reported() {
     let at = |place: &str, rest: &str| format!("{place}{rest}");
     for (place, value, expected) in [
         // Endpoints.
@@ -133,7 +133,7 @@ fn what_is_breaking_is_told() {
             json!(true),
             "POST /api/v1/orders/{id}/cancel: the request body was optional and is required",
         ),
-        // Fields removed, renamed or of another type, in and out.
+        // Fields removed, renamed or given another type, in requests and responses.
         (at(REQUEST, "/properties/client_reference"), Value::Null, "POST /api/v1/orders client_reference: the field is gone"),
         (at(ORDER, "/properties/amount"), Value::Null, "GET /api/v1/orders 200[] amount: the field is gone"),
         (
@@ -146,7 +146,7 @@ fn what_is_breaking_is_told() {
             json!({"type": "number"}),
             "GET /api/v1/orders 200[] amount: its type was string and is number",
         ),
-        (at(ORDER, "/properties/amount/pattern"), json!("."), "GET /api/v1/orders 200[] amount: its pattern is another"),
+        (at(ORDER, "/properties/amount/pattern"), json!("."), "GET /api/v1/orders 200[] amount: its pattern has changed"),
         (
             at(ORDER, "/properties/id/format"),
             json!("int32"),
@@ -181,7 +181,7 @@ fn what_is_breaking_is_told() {
             Value::Null,
             "GET /api/v1/orders 400 message: the field is gone",
         ),
-        // Optional made required.
+        // Optional fields made required.
         (at(REQUEST, "/required/-"), json!("metadata"), "POST /api/v1/orders metadata: was optional and is required"),
         (
             at(REQUEST, "/properties/metadata/type"),
@@ -201,7 +201,7 @@ fn what_is_breaking_is_told() {
         ),
         // Header names, signing, credentials.
         (at(LIST, "/parameters/1"), Value::Null, "GET /api/v1/orders: the header x-signature is gone"),
-        ("/components/securitySchemes/Key/name".to_owned(), json!("X-Key"), "Key: the security scheme is gone or another"),
+        ("/components/securitySchemes/Key/name".to_owned(), json!("X-Key"), "Key: the security scheme is gone or has changed"),
         (at(LIST, "/security/0"), Value::Null, "GET /api/v1/orders: Key and Secret no longer suffices"),
         // The webhook envelope.
         ("/webhooks/order.created".to_owned(), Value::Null, "order.created: the webhook event is gone"),
@@ -218,22 +218,25 @@ fn what_is_breaking_is_told() {
 }
 
 #[test]
-fn what_was_open_to_all_needs_no_credentials_later() {
+fn requiring_credentials_on_a_public_operation_is_breaking() {
     let mut old = document();
     old["paths"]["/api/v1/orders"]["get"]["security"] = json!([]);
     let found: Vec<String> = breaking_changes(&old, &document()).iter().map(ToString::to_string).collect();
     assert_eq!(found, ["GET /api/v1/orders: it was open to all and needs credentials"]);
-    assert_eq!(breaking_changes(&document(), &old), [], "the other way round nobody is shut out");
+    assert_eq!(breaking_changes(&document(), &old), [], "dropping the requirement is additive");
 }
 
 #[test]
-fn what_is_in_a_list_goes_on_to_be_said() {
+fn dropping_the_type_of_list_items_is_breaking() {
     let found = after(&format!("{LIST}/responses/200/content/application~1json/schema/items"), Value::Null);
-    assert!(matches!(found.as_slice(), [one] if one.to_string().ends_with("what is in it is no longer said")), "{found:?}");
+    assert!(
+        matches!(found.as_slice(), [one] if one.to_string().ends_with("the type of its items is no longer given")),
+        "{found:?}"
+    );
 }
 
 #[test]
-fn stricter_input_is_told_as_that() {
+fn stricter_input_is_reported_as_such() {
     for (place, value) in [
         ("/properties/client_reference/maxLength", json!(50)),
         ("/properties/client_reference/minLength", json!(1)),
@@ -248,10 +251,10 @@ fn stricter_input_is_told_as_that() {
 }
 
 #[test]
-fn what_is_additive_passes() {
+fn additive_changes_are_not_reported() {
     let at = |place: &str, rest: &str| format!("{place}{rest}");
     for (place, value) in [
-        // New endpoints, optional request fields, response fields, headers, answers.
+        // New endpoints, optional request fields, response fields, headers and responses.
         ("/paths/~1api~1v1~1charges".to_owned(), json!({"post": {"responses": {"200": {}}}})),
         ("/paths/~1api~1v1~1orders/put".to_owned(), json!({"responses": {"200": {}}})),
         (at(REQUEST, "/properties/note"), json!({"type": ["string", "null"]})),
@@ -268,12 +271,12 @@ fn what_is_additive_passes() {
             "/webhooks/order.created/post/requestBody/content/application~1json/schema/properties/data".to_owned(),
             json!({"type": "object"}),
         ),
-        // From required to optional, in and out.
+        // From required to optional, in requests and responses.
         (at(REQUEST, "/required"), json!([])),
         (at(REQUEST, "/properties/product_id/type"), json!(["integer", "null"])),
         (at(ORDER, "/required"), json!(["id"])),
         ("/paths/~1api~1v1~1orders/post/requestBody/required".to_owned(), json!(false)),
-        // Input that was refused is accepted; words change; an error cannot come any more.
+        // Looser validation, changed descriptions, an error that can no longer occur.
         (at(REQUEST, "/properties/client_reference/maxLength"), json!(200)),
         (at(REQUEST, "/properties/product_id/minimum"), json!(0)),
         (at(REQUEST, "/additionalProperties"), json!(true)),
@@ -287,7 +290,7 @@ fn what_is_additive_passes() {
 }
 
 #[test]
-fn the_name_of_a_paths_parameter_is_nobodys_business() {
+fn renaming_a_path_parameter_is_not_breaking() {
     let mut new = document();
     let mut item = new["paths"]["/api/v1/orders/{id}/cancel"].take();
     item["post"]["parameters"][0]["name"] = json!("order_id");
@@ -297,7 +300,7 @@ fn the_name_of_a_paths_parameter_is_nobodys_business() {
 }
 
 #[test]
-fn vectors_are_kept_as_they_are_and_may_become_more() {
+fn vectors_may_be_added_but_not_changed_or_removed() {
     let old = json!({"about": "a", "sign": [{"name": "one", "header": "x"}, {"name": "two", "header": "y"}], "verify": [{"name": "three"}]});
     let mut new = old.clone();
     new["about"] = json!("another text");

@@ -1,5 +1,4 @@
-//! Examples of every body, put together from those of its fields. A test validates each against
-//! its schema.
+//! Examples of every body, composed of examples of its fields. A test validates each example against its schema.
 
 use std::sync::LazyLock;
 
@@ -7,11 +6,10 @@ use serde_json::{Value, json};
 
 use super::{contents, is_of_type, schema_name};
 
-/// Values by the field's name, or by `Schema.field` where one name means several things.
+/// Example values by field name, or by `Schema.field` if a name has several meanings.
 static FIELDS: LazyLock<Value> = LazyLock::new(|| serde_json::from_str(include_str!("examples.json")).unwrap_or_default());
 
-/// Adds an example to the request's body and to each successful answer, and to the path's
-/// parameters.
+/// Adds examples to the request body, the successful responses, and the path parameters.
 pub fn add(operation: &mut Value, components: &Value) {
     let schemas = &components["schemas"];
     for media_type in contents(operation.get_mut("requestBody")) {
@@ -39,7 +37,7 @@ fn add_to(media_type: &mut Value, schemas: &Value) {
     }
 }
 
-/// An example of a schema, whose name (if it has one) is `name`.
+/// Builds an example of a schema. `name` is the schema's name, or empty.
 fn of_schema(name: &str, schema: &Value, schemas: &Value) -> Option<Value> {
     if let Some(name) = schema_name(schema) {
         return of_schema(name, &schemas[name], schemas);
@@ -50,7 +48,7 @@ fn of_schema(name: &str, schema: &Value, schemas: &Value) -> Option<Value> {
     if let Some(value) = schema.get("examples").and_then(|values| values.get(0)) {
         return Some(value.clone());
     }
-    // Beside fields they are rules between those.
+    // Next to `properties`, these keywords are rules about fields, not alternatives.
     if schema.get("properties").is_none()
         && let Some(options) = ["anyOf", "oneOf", "allOf"].iter().find_map(|key| schema.get(*key))
     {
@@ -83,7 +81,7 @@ fn of_schema(name: &str, schema: &Value, schemas: &Value) -> Option<Value> {
 
 fn of_field(schema: &str, field: &str, property: &Value, schemas: &Value) -> Value {
     let own = FIELDS.get(format!("{schema}.{field}"));
-    // A name tells nothing about a value that has a schema of its own.
+    // A field name says nothing about a value with a schema of its own.
     let refers = |schema: &Value| schema.get("$ref").is_some();
     let has_own_schema = refers(property)
         || property.get("items").is_some_and(refers)
@@ -93,7 +91,7 @@ fn of_field(schema: &str, field: &str, property: &Value, schemas: &Value) -> Val
     named.cloned().or_else(|| of_schema("", property, schemas)).unwrap_or_default()
 }
 
-/// The name of a value's type in a schema.
+/// Returns the name of a value's type in a schema.
 fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

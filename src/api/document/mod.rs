@@ -1,4 +1,4 @@
-//! Finishing the OpenAPI document that poem-openapi generates: what it cannot say is said here.
+//! Completion of the OpenAPI document that poem-openapi generates. It adds everything that poem-openapi cannot express.
 
 mod examples;
 mod operations;
@@ -13,15 +13,15 @@ use serde_json::{Map, Value, json};
 
 pub use webhooks::describe_webhooks;
 
-/// The document as it is published, in OpenAPI 3.1, whose schemas are JSON Schema.
+/// Turns a generated document into the published one: OpenAPI 3.1, whose schemas are JSON Schema.
 ///
-/// - Every object in a request body gets `additionalProperties: false`, which is what is enforced.
-/// - What is optional in a request may be null; in an answer it is there, and may be null.
-/// - The API key and its secret are needed together, not one or the other.
-/// - Every operation has the error answers that it can give and no other.
-/// - Every error answer names its codes, every answer its headers, and every body has an example.
+/// - Every object in a request body gets `additionalProperties: false`, which is what the readers enforce.
+/// - An optional field may be null in a request. In a response it is always present, and may be null.
+/// - The API key and its secret are required together, not as alternatives.
+/// - Every operation lists exactly the error responses that it can return.
+/// - Every error response names its codes, every response its headers, and every body has an example.
 ///
-/// Finishing a finished document changes nothing.
+/// Idempotent: finishing a finished document changes nothing.
 pub fn finish(mut document: Value) -> Value {
     let mut schemas = take(&mut document, "/components/schemas");
     let mut paths = take(&mut document, "/paths");
@@ -53,14 +53,14 @@ pub fn finish(mut document: Value) -> Value {
     document
 }
 
-/// The published text: keys sorted, indented, with a newline at the end, so that a change in it is
-/// a change in the interface.
+/// Formats the published text: sorted keys, indentation and a final newline, so that every difference in the text is a
+/// difference in the interface.
 pub fn text(document: &Value) -> String {
     format!("{document:#}\n")
 }
 
-/// OpenAPI has no parameter of several segments: the rest of a path, `*place`, becomes `{place}`, and
-/// its description says so.
+/// Replaces `*place`, which stands for the rest of a path, by `{place}` with an explanation. OpenAPI has no parameter
+/// that spans several segments.
 fn name_rests(paths: &mut Value) {
     let Some(items) = paths.as_object_mut() else { return };
     let rests: Vec<String> = items.keys().filter(|path| path.contains("/*")).cloned().collect();
@@ -68,7 +68,7 @@ fn name_rests(paths: &mut Value) {
         let Some((before, name)) = path.split_once("/*") else { continue };
         let mut item = items.remove(&path).unwrap_or_default();
         let description =
-            "A tile's index and width, slashes and all, as C2SP `tlog-tiles` has them; of hashes with the level before it.";
+            "Index and width of the tile, slashes included, as defined in C2SP `tlog-tiles`. A hash tile begins with the level.";
         let parameter =
             json!({"name": name, "in": "path", "required": true, "description": description, "schema": {"type": "string"}});
         for operation in item.as_object_mut().into_iter().flatten().map(|(_, operation)| operation) {
@@ -86,7 +86,7 @@ fn take(document: &mut Value, place: &str) -> Value {
     document.pointer_mut(place).map(Value::take).unwrap_or_default()
 }
 
-/// Path, method and operation, in the order of the paths.
+/// Iterates over path, method and operation, in the order of the paths.
 fn each_operation(paths: &mut Value) -> impl Iterator<Item = (&String, &String, &mut Value)> {
     let paths = paths.as_object_mut().into_iter().flatten();
     paths.flat_map(|(path, item)| {
@@ -95,23 +95,24 @@ fn each_operation(paths: &mut Value) -> impl Iterator<Item = (&String, &String, 
     })
 }
 
-/// The media types of a request body, or of an answer.
+/// Iterates over the media types of a request body or a response.
 fn contents(body: Option<&mut Value>) -> impl Iterator<Item = &mut Value> {
     let content = body.and_then(|body| body.get_mut("content")).and_then(Value::as_object_mut);
     content.into_iter().flatten().map(|(_, media_type)| media_type)
 }
 
-/// The name of a schema that is referred to.
+/// Returns the name of the schema that a reference points to.
 fn schema_name(schema: &Value) -> Option<&str> {
     schema.get("$ref")?.as_str()?.strip_prefix("#/components/schemas/")
 }
 
-/// A field may be called `properties` or `type`; a schema has both, and `type` is text.
+/// Returns whether this is the schema of an object. A field may be named `properties` or `type`, but only a schema has
+/// both, with `type` as text.
 fn is_object_schema(parts: &Map<String, Value>) -> bool {
     parts.contains_key("properties") && parts.get("type").is_some_and(|kind| is_of_type(kind, "object"))
 }
 
-/// Whether `type`, one name or a list of them, has this name.
+/// Returns whether `type`, which is one name or a list of names, includes this name.
 fn is_of_type(kind: &Value, name: &str) -> bool {
     kind == name || kind.as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == name))
 }

@@ -1,4 +1,4 @@
-//! The operations: who may call, what they can answer, and every header, going in and coming out.
+//! Operations of the document: security, possible responses, and all headers of requests and responses.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use crate::api::principal::{API_KEY, API_SECRET, PORTAL_SESSION};
 use crate::api::probes;
 use crate::reconciliation::matching::Tolerance;
 
-/// A position of the log, or a time.
+/// Pattern of an `as_of` parameter: a position of the log, or a time.
 const AS_OF: &str = r"^([1-9][0-9]{0,17}|[0-9]{4}-[01][0-9]-[0-3][0-9](T[0-2][0-9]:[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-][0-2][0-9]:[0-5][0-9]))?)$";
 
-/// What operations refer to instead of repeating it.
+/// Components that operations refer to instead of repeating them.
 #[derive(Default)]
 pub struct Shared {
     headers: BTreeMap<&'static str, Value>,
@@ -27,7 +27,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// A response of the components that is this one, made if there is none.
+    /// Returns a reference to a response of the components that equals this one. It adds the response if there is none.
     fn response(&mut self, name: &str, response: Value) -> Value {
         let names = (1..).map(|n| if n == 1 { name.to_owned() } else { format!("{name}{n}") });
         let mut free = names.filter(|name| self.responses.get(name).is_none_or(|known| *known == response));
@@ -45,7 +45,7 @@ impl Shared {
     }
 }
 
-/// Whether a path is under the stability contract.
+/// Returns whether a path is covered by the stability promise of `VERSIONING.md`.
 fn is_client_api(path: &str) -> bool {
     path.starts_with("/api/v1/")
 }
@@ -58,7 +58,7 @@ pub fn finish(path: &str, method: &str, operation: &mut Value, shared: &mut Shar
             is_signed = security.iter().any(|entry| entry.get(API_KEY).is_some());
             is_portal = security.iter().any(|entry| entry.get(PORTAL_SESSION).is_some());
         }
-        // Nobody has to say who they are.
+        // The operation is public.
         None => operation["security"] = json!([]),
     }
     for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -90,7 +90,7 @@ pub fn finish(path: &str, method: &str, operation: &mut Value, shared: &mut Shar
     }
 }
 
-/// `place_order` as a part of a name: `PlaceOrder`.
+/// Converts an operation ID such as `place_order` to the form used in names, `PlaceOrder`.
 fn name_of_id(id: &str) -> String {
     let words = id.split('_').map(|word| {
         let (first, rest) = word.split_at(word.len().min(1));
@@ -99,7 +99,8 @@ fn name_of_id(id: &str) -> String {
     words.collect()
 }
 
-/// Entries of `security` are alternatives, names within an entry belong together.
+/// Merges API key and secret into one entry. Entries of `security` are alternatives; names within an entry are required
+/// together.
 fn require_together(security: &mut Vec<Value>) {
     if security.iter().any(|entry| entry.get(API_KEY).is_some()) {
         security.retain(|entry| entry.get(API_SECRET).is_none() || entry.get(API_KEY).is_some());
@@ -142,24 +143,24 @@ fn finish_parameter(path: &str, parameter: &mut Value) {
     schemas::finish_parameter(schema);
 }
 
-/// The headers that every request may carry, beside those of its operation.
+/// Adds the headers that requests of all operations may carry.
 fn add_parameters(operation: &mut Value, is_signed: bool, is_portal_change: bool, shared: &mut Shared) {
     let mut added = vec![(
         "X-Request-ID",
-        "Your own id of the request, 1 to 128 characters of `[A-Za-z0-9._-]`. The answer carries it, else a new one.",
+        "Your own ID for the request, 1 to 128 characters of `[A-Za-z0-9._-]`. The response repeats it, or has a new ID.",
     )];
     if is_signed {
         added.push((
             "X-Signature",
-            "`t=<unix_seconds>,v1=<signature_hex>`: needed from a credential that requires HMAC signing, else ignored. \
+            "`t=<unix_seconds>,v1=<signature_hex>`. Required if the credential requires HMAC signing, otherwise ignored. \
              See [Signing a request](/docs/guides/signing).",
         ));
     }
     if is_portal_change {
         added.push((
             "Origin",
-            "With the cookie: the service's own origin, as a browser sends it from the service's pages; without it the change is \
-             403 `E_FORBIDDEN`, and charged to no limit. With a token it is ignored.",
+            "Required with the cookie: the service's own origin, which browsers send from the service's pages. Without it, \
+             the response is 403 `E_FORBIDDEN`, which does not count against any rate limit. Ignored with a token.",
         ));
     }
     for (name, description) in added {
@@ -177,7 +178,7 @@ fn add_parameters(operation: &mut Value, is_signed: bool, is_portal_change: bool
     }
 }
 
-/// The headers of an answer that are not of its operation alone.
+/// Adds the headers that responses of several operations share.
 fn add_headers(path: &str, method: &str, status: &str, response: &mut Value, shared: &mut Shared) {
     let integer = json!({"type": "integer", "format": "int64"});
     let text = json!({"type": "string"});
@@ -187,32 +188,32 @@ fn add_headers(path: &str, method: &str, status: &str, response: &mut Value, sha
         shared.headers.insert(name, header);
         response["headers"][name] = json!({"$ref": format!("#/components/headers/{name}")});
     };
-    add("X-Request-ID", true, "The request's id, in our logs too.", &text);
+    add("X-Request-ID", true, "ID of the request. Quote it when you contact support.", &text);
     if is_client_api(path) {
-        add("Deprecation", false, "Since when this version is deprecated, as `@<unix_seconds>` (RFC 9745).", &text);
-        add("Sunset", false, "When this version ends, as an HTTP date (RFC 8594).", &text);
+        add("Deprecation", false, "Time since which the API version is deprecated, as `@<unix_seconds>` (RFC 9745).", &text);
+        add("Sunset", false, "Time at which the API version is switched off, as an HTTP date (RFC 8594).", &text);
     }
     if is_private(path) && !says_itself {
-        add("Cache-Control", true, "`no-store`: what tells of an account is not kept.", &text);
+        add("Cache-Control", true, "`no-store`: responses about an account must not be cached.", &text);
     }
     let is_governed = Rule::of(&method.to_uppercase(), path).is_some();
-    // Nothing was counted where the store of the limits was away.
+    // If the store of the rate limits was unreachable, nothing was counted.
     if is_governed && status == "503" {
         for (name, description) in RATE_LIMIT_HEADERS {
-            let description = format!("{description} Left out when the limits themselves cannot be reached.");
+            let description = format!("{description} Omitted if the rate limiter itself is unavailable.");
             response["headers"][name] = json!({"description": description, "required": false, "schema": integer});
         }
     } else if status == "429" || is_governed {
         RATE_LIMIT_HEADERS.iter().for_each(|(name, description)| add(name, true, description, &integer));
     } else if status == "401" && (is_under(path, "/admin/v1") || is_for_auditors(path)) {
         for (name, description) in RATE_LIMIT_HEADERS {
-            let description = format!("{description} Left out where no token was sent.");
+            let description = format!("{description} Omitted if the request has no token.");
             response["headers"][name] = json!({"description": description, "required": false, "schema": integer});
         }
     }
 }
 
-/// Says which codes an error's status stands for, each with an example.
+/// Adds the codes of an error status to the description, and an example for each.
 fn name_codes(status: u16, codes: &[Code], response: &mut Value) {
     let names: Vec<String> = codes.iter().map(|code| format!("`{}`", code.as_str())).collect();
     if let Some(description) = response["description"].as_str().filter(|_| !names.is_empty()) {
@@ -236,7 +237,7 @@ fn name_codes(status: u16, codes: &[Code], response: &mut Value) {
     }
 }
 
-/// What a status is called, as the name of its answer.
+/// Returns the name of a status, which names its response in the components.
 fn reason(status: u16) -> &'static str {
     match status {
         400 => "BadRequest",

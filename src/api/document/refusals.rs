@@ -1,6 +1,5 @@
-//! Which error codes an operation can answer with. What follows from its shape (who may call, a body, a
-//! key) is derived; what is of its own stands in a table. The tests hold every answer that they get to
-//! this.
+//! Error codes that each operation can return. Codes that follow from an operation's shape (security, body, idempotency
+//! key) are derived. A table lists the rest. The tests compare every response that they receive with this list.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +9,7 @@ use crate::access::limits::Rule;
 use crate::api::error::{Code, JSON};
 use crate::api::principal::{API_KEY, PORTAL_SESSION};
 
-/// The codes that come of what an operation does, by its id.
+/// Error codes that follow from what an operation does, by operation ID.
 const OWN: &[(&str, &[Code])] = &[
     (
         "place_order",
@@ -25,10 +24,10 @@ const OWN: &[(&str, &[Code])] = &[
         ],
     ),
     ("quote_charge", PRICED),
-    // A refund may be too much for a balance.
+    // A refund can exceed the maximum balance of a wallet.
     ("cancel_order", &[Code::OrderNotCancellable, Code::Conflict]),
     ("cancel_any_order", &[Code::OrderNotCancellable, Code::Conflict]),
-    // That the codes were read is an event.
+    // Reading codes records an event, so its outcome can be unknown.
     ("get_order_vouchers", &[Code::OutcomeUnknown]),
     ("request_payout", &[Code::NotFound, Code::InsufficientBalance, Code::DuplicateReference, Code::CurrencyMismatch]),
     ("cancel_payout", &[Code::PayoutNotCancellable, Code::Conflict]),
@@ -53,26 +52,26 @@ const OWN: &[(&str, &[Code])] = &[
     ("cancel_replay", &[Code::Conflict]),
     ("import_statement", &[Code::Conflict]),
     ("decide_line", &[Code::Conflict]),
-    // From a page of another site.
+    // 403 for a request from a page of another site.
     ("log_in", &[Code::InvalidCredentials, Code::Forbidden]),
     ("refresh_tokens", &[Code::InvalidToken, Code::Forbidden]),
     ("add_cosignatures", &[Code::Forbidden, Code::Conflict]),
 ];
 
-/// What a price can be refused with.
+/// Error codes of pricing an order.
 const PRICED: &[Code] =
     &[Code::ProductUnavailable, Code::InvalidDenomination, Code::QuantityLimitExceeded, Code::CurrencyMismatch];
 
-/// What suspended accounts may, although it is no GET.
+/// Operations other than GET that suspended accounts may use.
 const MAY_THOUGH_SUSPENDED: &[&str] = &["quote_charge", "log_out"];
 
-/// The codes that are of this operation alone.
+/// Returns the error codes from the table for this operation.
 pub fn own(operation: &Value) -> &'static [Code] {
     let id = operation["operationId"].as_str().unwrap_or_default();
     OWN.iter().find(|(known, _)| *known == id).map_or(&[], |(_, codes)| codes)
 }
 
-/// Every code that an operation can answer with, the flat 429 aside.
+/// Returns every error code that an operation can return, except the flat 429.
 pub fn of(path: &str, method: &str, operation: &Value) -> Vec<Code> {
     let mut codes = vec![Code::ValidationFailure, Code::Internal, Code::Unavailable];
     codes.extend_from_slice(own(operation));
@@ -107,7 +106,8 @@ pub fn of(path: &str, method: &str, operation: &Value) -> Vec<Code> {
         codes.push(Code::NotFound);
     }
     let content = operation.pointer("/requestBody/content");
-    // The gate reads the body of what a rule governs, also where none is expected; so do operations without fields.
+    // The gate reads the body of every rate-limited request, even if the operation expects none. So do operations without
+    // fields.
     let takes_none = content.is_none() && matches!(method, "post" | "delete");
     let is_governed = Rule::of(&method.to_uppercase(), path).is_some();
     if content.is_some() || takes_none || is_governed {
@@ -126,7 +126,7 @@ pub fn of(path: &str, method: &str, operation: &Value) -> Vec<Code> {
     if is_change {
         codes.push(Code::OutcomeUnknown);
     }
-    // In the order of the list of codes, each once.
+    // In the order of `Code::ALL`, without duplicates.
     Code::ALL.iter().copied().filter(|code| codes.contains(code)).collect()
 }
 
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_operation_can_answer_follows_from_its_shape() {
+    fn error_codes_follow_from_the_shape_of_an_operation() {
         let read = json!({"operationId": "list_log_keys", "security": []});
         assert_eq!(of("/log/keys", "get", &read), [Code::ValidationFailure, Code::Internal, Code::Unavailable]);
         let cancel = json!({

@@ -1,10 +1,10 @@
-//! What bodies are held to beyond the type of each field: how fields go together, and values from a list.
+//! Rules for request bodies beyond the type of each field: combinations of fields, and values from a list.
 
 use serde_json::{Value, json};
 
 use crate::api::reference;
 
-/// Adds the rules of the schema of this name, if it has any, for what operators send.
+/// Adds the rules for the schema with this name, if there are any. All of them concern operators' requests.
 pub fn add(name: &str, schema: &mut Value) {
     let absent = json!({"type": "null"});
     match name {

@@ -1,5 +1,5 @@
-//! The schemas: closed where they are read, null where something may be absent, and in the
-//! vocabulary of JSON Schema, which OpenAPI 3.1 shares and what poem-openapi writes does not.
+//! Schemas of the document: closed for requests, nullable where a value can be absent, and in the vocabulary of JSON
+//! Schema. OpenAPI 3.1 uses that vocabulary; poem-openapi writes OpenAPI 3.0.
 
 use std::collections::BTreeSet;
 
@@ -8,22 +8,21 @@ use serde_json::{Map, Value, json};
 use super::{is_object_schema, is_of_type, rules, schema_name};
 use crate::api::error::ERROR_DETAIL;
 
-/// Text that may have several lines, or is compared as it is: all other text that people write is
-/// on one line, without control characters.
+/// Fields whose text may have several lines, or is compared unchanged. All other text from people is a single line
+/// without control characters.
 const OF_LINES: [&str; 7] = ["description", "email", "note", "password", "reason", "refresh_token", "terms"];
-/// What Postgres cannot keep is refused everywhere.
+/// Text without NUL. Postgres cannot store NUL, so every field refuses it.
 const NO_NUL: &str = r"^[^\u0000]*$";
-/// More than 0.00, and what a wallet can hold.
+/// An amount above 0.00 that a wallet can hold.
 pub const AMOUNT: &str = r"^0*([1-9][0-9]{0,15}(\.[0-9]{1,2})?|0\.(0[1-9]|[1-9][0-9]?))$";
-/// The same, or nothing.
+/// An amount of 0.00 or more that a wallet can hold.
 pub const MONEY: &str = r"^[0-9]{1,16}(\.[0-9]{1,2})?$";
 const MAX_AMOUNT: i64 = 9_999_999_999_999_999;
-/// 0.00 to 99.99.
+/// A percentage from 0.00 to 99.99.
 const PERCENT: &str = r"^0*[0-9]{1,2}(\.[0-9]{1,2})?$";
 const ONE_LINE: &str = r"^[^\u0000-\u001f\u007f-\u009f]*$";
 
-/// Closes the objects within a schema, and collects the names of the schemas it refers to, theirs
-/// included.
+/// Closes the objects within a schema, and collects the names of all schemas that it refers to, directly or indirectly.
 pub fn close(schema: &mut Value, schemas: &Value, inputs: &mut BTreeSet<String>) {
     close_here(schema);
     collect(schema, schemas, inputs);
@@ -42,7 +41,7 @@ fn collect(schema: &Value, schemas: &Value, inputs: &mut BTreeSet<String>) {
     }
 }
 
-/// Finishes a named schema; `is_input` if a request's body can hold it.
+/// Finishes a named schema. `is_input` is true if a request body can contain it.
 pub fn finish(name: &str, schema: &mut Value, is_input: bool) {
     if is_input {
         close_here(schema);
@@ -52,13 +51,13 @@ pub fn finish(name: &str, schema: &mut Value, is_input: bool) {
         accept(schema);
     }
     rules::add(name, schema);
-    // The error's `messages` is the one thing that is left out rather than null.
+    // The error's `messages` is the only field that is omitted rather than null.
     if name != ERROR_DETAIL {
         allow_null(schema, !is_input);
     }
 }
 
-/// Finishes a parameter's schema: what cannot be kept is no value of it.
+/// Finishes the schema of a parameter, and excludes text that cannot be stored.
 pub fn finish_parameter(schema: &mut Value) {
     upgrade(schema);
     let is_string = schema.get("type").is_some_and(|kind| kind == "string");
@@ -68,7 +67,7 @@ pub fn finish_parameter(schema: &mut Value) {
     bound(schema);
 }
 
-/// An object with fields takes no others. One without fields is free JSON and stays open.
+/// Closes objects that have fields. An object without fields is free-form JSON and stays open.
 fn close_here(schema: &mut Value) {
     match schema {
         Value::Object(parts) => {
@@ -82,7 +81,7 @@ fn close_here(schema: &mut Value) {
     }
 }
 
-/// The schemas right within a schema.
+/// Returns the direct subschemas of a schema.
 fn parts_of(schema: &mut Value) -> Vec<&mut Value> {
     let mut found = Vec::new();
     for (key, part) in schema.as_object_mut().into_iter().flatten() {
@@ -96,7 +95,7 @@ fn parts_of(schema: &mut Value) -> Vec<&mut Value> {
     found
 }
 
-/// From OpenAPI 3.0's dialect to JSON Schema's.
+/// Converts a schema from the dialect of OpenAPI 3.0 to JSON Schema.
 pub fn upgrade(schema: &mut Value) {
     parts_of(schema).into_iter().for_each(upgrade);
     let Some(parts) = schema.as_object_mut() else { return };
@@ -111,7 +110,7 @@ pub fn upgrade(schema: &mut Value) {
             }
         }
     }
-    // Whole numbers are written as such, which poem-openapi's bounds are not.
+    // poem-openapi writes bounds as floating-point numbers. Whole numbers become integers.
     for bound in ["minimum", "maximum"] {
         if let Some(whole) =
             parts.get(bound).and_then(Value::as_f64).filter(|number| number.fract() == 0.0 && number.abs() < 1e15)
@@ -119,7 +118,7 @@ pub fn upgrade(schema: &mut Value) {
             parts.insert(bound.to_owned(), json!(whole as i64));
         }
     }
-    // A reference with a description, which in 3.0 took a detour.
+    // OpenAPI 3.0 needs `allOf` for a reference with a description. OpenAPI 3.1 does not.
     if let Some([reference, described]) = parts.get("allOf").and_then(Value::as_array).map(Vec::as_slice)
         && reference.get("$ref").is_some()
         && described.as_object().is_some_and(|described| described.keys().eq(["description"]))
@@ -130,7 +129,7 @@ pub fn upgrade(schema: &mut Value) {
     }
 }
 
-/// What the readers of bodies accept, where the type alone does not say it.
+/// Adds the constraints that the readers of request bodies enforce beyond the type.
 fn accept(schema: &mut Value) {
     for (name, property) in schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten() {
         accept_value(name, property);
@@ -144,7 +143,7 @@ fn accept_value(name: &str, schema: &mut Value) {
     let has = |parts: &Map<String, Value>, key: &str, value: &str| parts.get(key).is_some_and(|found| found == value);
     let is_money = has(parts, "type", "string") && has(parts, "format", "decimal");
     if is_money {
-        // A string or a number, with at most two decimals either way.
+        // Money is a string or a number, with at most two decimals in both cases.
         parts.insert("type".to_owned(), json!(["string", "number"]));
         let (pattern, example) = if name == "discount" { (PERCENT, "2.50") } else { (AMOUNT, "100.00") };
         parts.insert("pattern".to_owned(), json!(pattern));
@@ -172,7 +171,7 @@ fn is_free_text(parts: &Map<String, Value>) -> bool {
     !["pattern", "format", "enum"].iter().any(|key| parts.contains_key(*key))
 }
 
-/// The bounds that an integer's format stands for, where it has none of its own.
+/// Adds the bounds that an integer's format implies, unless the schema has its own.
 fn bound(schema: &mut Value) {
     let bounds = match schema.get("format").and_then(Value::as_str) {
         Some("int64") => (i64::MIN, i64::MAX),
@@ -185,7 +184,7 @@ fn bound(schema: &mut Value) {
     }
 }
 
-/// poem-openapi leaves an `Option` out of `required` and says nothing of null.
+/// Makes optional fields nullable. poem-openapi omits an `Option` from `required` but does not allow null.
 fn allow_null(schema: &mut Value, is_output: bool) {
     let Some(parts) = schema.as_object_mut().filter(|parts| is_object_schema(parts)) else {
         return;

@@ -1,31 +1,31 @@
-//! The webhooks of the document: what is sent to clients, with its headers and its envelope.
+//! Webhooks of the document: requests that clients receive, with their headers and their envelope.
 
 use serde_json::{Value, json};
 
 use crate::api::webhooks::Event;
 
-/// The headers of a delivery, with their schemas' types and what they say.
+/// Headers of a delivery, with type and description.
 const HEADERS: [(&str, &str, &str); 8] = [
     ("User-Agent", "string", "`<service-name>-Webhooks/1`."),
-    ("X-Webhook-ID", "integer", "The webhook's id."),
-    ("X-Event-ID", "string", "The same as `event_id`: the same in every attempt and replay. Deduplicate on it."),
-    ("X-Event-Type", "string", "The same as `event_type`. Answer 200 to types that you do not know."),
-    ("X-Timestamp", "integer", "When the attempt was sent, in Unix seconds. Refuse what is more than 5 minutes away."),
+    ("X-Webhook-ID", "integer", "Unique identifier of the webhook."),
+    ("X-Event-ID", "string", "Same value as `event_id`, in every attempt and replay. Use it to detect duplicates."),
+    ("X-Event-Type", "string", "Same value as `event_type`. Respond with 200 to types that you do not know."),
+    ("X-Timestamp", "integer", "Time of the attempt, in Unix seconds. Refuse a request that is more than 5 minutes off."),
     (
         "X-Signature",
         "string",
         "Lowercase hex HMAC-SHA256 over `X-Timestamp`, a dot and the raw body, keyed with the webhook's token. \
          See [Receiving webhooks](/docs/guides/webhooks).",
     ),
-    ("X-Request-ID", "string", "The id of this attempt alone."),
+    ("X-Request-ID", "string", "Unique identifier of this attempt."),
     (
         "X-SERVICE-WEBHOOK-TOKEN",
         "string",
-        "The webhook's token, for a quick check. SERVICE stands for the name that the service is configured with.",
+        "The webhook's token, for a quick check. `SERVICE` stands for the service's configured name.",
     ),
 ];
 
-/// Adds the webhooks, and the schemas of what they carry, to the client's document.
+/// Adds the webhooks, and the schemas of their bodies, to the client document.
 pub fn describe_webhooks(document: &mut Value) {
     for (name, schema) in schemas() {
         document["components"]["schemas"][name] = schema;
@@ -35,12 +35,12 @@ pub fn describe_webhooks(document: &mut Value) {
     }
 }
 
-/// Each event with an order's status and sub-status, the units delivered of two, and its meaning.
+/// Events with status and sub-status of the example order, number of delivered units out of two, and description.
 const EVENTS: [(Event, &str, &str, i32, &str); 5] = [
-    (Event::Created, "PENDING", "", 0, "An order was placed, and debited from the wallet."),
-    (Event::Pending, "PENDING", "", 0, "Fulfilment has taken the order up."),
-    (Event::Delivered, "DELIVERED", "", 2, "Every unit is delivered."),
-    (Event::PartiallyDelivered, "PARTIALLY_DELIVERED", "AWAITING_REMAINDER", 1, "Some units are delivered, the rest waits."),
+    (Event::Created, "PENDING", "", 0, "An order was placed, and its amount was debited from the wallet."),
+    (Event::Pending, "PENDING", "", 0, "Fulfilment of the order has started."),
+    (Event::Delivered, "DELIVERED", "", 2, "All units of the order are delivered."),
+    (Event::PartiallyDelivered, "PARTIALLY_DELIVERED", "AWAITING_REMAINDER", 1, "Some units are delivered, others are not yet."),
     (Event::Cancelled, "CANCELLED", "CANCELLED_BY_CLIENT", 0, "The order was cancelled, and the wallet refunded."),
 ];
 
@@ -48,8 +48,9 @@ fn webhook(event: Event, text: &str, example: &Value) -> Value {
     let parameter = |(name, kind, description): (&str, &str, &str)| json!({"name": name, "in": "header", "required": true, "description": description, "schema": {"type": kind}});
     json!({"post": {
         "summary": text,
-        "description": "Sent to every active webhook that is subscribed to it; at least once, in no promised order. \
-            Anything but a 2xx within 30 seconds is tried again, up to five attempts in all, after 1, 2, 4 and 8 minutes.",
+        "description": "Sent at least once to every active webhook that is subscribed to the event. The order of events is not \
+            guaranteed. Without a 2xx response within 30 seconds, the delivery is retried after 1, 2, 4 and 8 minutes: up to five \
+            attempts in all.",
         "operationId": format!("receive_{}", event.as_str().replace('.', "_")),
         "tags": ["Webhooks"],
         "security": [],
@@ -59,8 +60,8 @@ fn webhook(event: Event, text: &str, example: &Value) -> Value {
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/WebhookEnvelope"}, "example": example}}
         },
         "responses": {
-            "2XX": {"description": "Received; the body is not looked at. Answer so to types that you do not act on, too."},
-            "default": {"description": "Not received; it is tried again as long as there are attempts left."}
+            "2XX": {"description": "Received; the response body is ignored. Respond like this to event types that you ignore, too."},
+            "default": {"description": "Not received. The delivery is retried until no attempts are left."}
         }
     }})
 }
@@ -92,22 +93,25 @@ fn schemas() -> [(&'static str, Value); 2] {
     let integer = |format: &str, description: &str| json!({"type": "integer", "format": format, "description": description});
     let order = json!({
         "type": "object",
-        "description": "An order as it was right after the event. New fields may be added; ignore those that you do not know.",
+        "description": "State of an order right after the event. New fields may be added; ignore unknown fields.",
         "properties": {
-            "id": integer("int64", "Its id."),
-            "reference_code": text("For people; made by the service."),
-            "status": {"$ref": "#/components/schemas/OrderStatus", "description": "Where it stands."},
-            "sub_status": text("Empty when there is none. New values are informational."),
-            "product_name": text("The product's name when it was ordered."),
-            "denomination": money("The face value of one unit."),
-            "quantity": integer("int32", "Units that were ordered."),
-            "amount": money("What was debited from the wallet."),
-            "delivered_quantity": integer("int32", "Units that were delivered so far."),
-            "delivered_on": {"type": ["string", "null"], "format": "date-time", "description": "Null until DELIVERED."},
-            "created_at": time("When the order was placed."),
+            "id": integer("int64", "Unique identifier of the order."),
+            "reference_code": text("Reference code assigned by the service, for people to quote."),
+            "status": {"$ref": "#/components/schemas/OrderStatus", "description": "Status of the order."},
+            "sub_status": text("Detail of the status, or empty. New values may be added and are informational."),
+            "product_name": text("Name of the product at the time of the order."),
+            "denomination": money("Face value of one unit."),
+            "quantity": integer("int32", "Number of units ordered."),
+            "amount": money("Amount debited from the wallet."),
+            "delivered_quantity": integer("int32", "Number of units delivered so far."),
+            "delivered_on": {
+                "type": ["string", "null"], "format": "date-time",
+                "description": "Time at which the status became `DELIVERED`; null until then."
+            },
+            "created_at": time("Time at which the order was placed."),
             "order_items": {
                 "type": "array", "items": {"$ref": "#/components/schemas/OrderItem"},
-                "description": "What was delivered, without codes; with `order.delivered` and `order.partially_delivered` only."
+                "description": "Delivered items, without codes. Only in `order.delivered` and `order.partially_delivered`."
             }
         },
         "required": [
@@ -117,15 +121,17 @@ fn schemas() -> [(&'static str, Value); 2] {
     });
     let envelope = json!({
         "type": "object",
-        "description": "What a webhook is told. Its bytes are the same in every attempt.",
+        "description": "Body of a webhook request. Its bytes are the same in every attempt.",
         "properties": {
-            "event_id": {"type": "string", "format": "uuid", "description": "The event's id. Deduplicate on it."},
+            "event_id": {
+                "type": "string", "format": "uuid", "description": "Unique identifier of the event. Use it to detect duplicates."
+            },
             "event_type": {
                 "$ref": "#/components/schemas/WebhookEventType",
-                "description": "What happened. New types may be added; ignore those that you do not know."
+                "description": "Type of the event. New types may be added; ignore types that you do not know."
             },
-            "created_at": time("When it happened."),
-            "data": {"$ref": "#/components/schemas/WebhookOrder", "description": "The order."}
+            "created_at": time("Time of the event."),
+            "data": {"$ref": "#/components/schemas/WebhookOrder", "description": "State of the order right after the event."}
         },
         "required": ["event_id", "event_type", "created_at", "data"]
     });

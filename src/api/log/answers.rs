@@ -1,4 +1,4 @@
-//! What the log answers with: notes, bytes, proofs, keys.
+//! Responses of the transparency log: notes, bytes, proofs and keys.
 
 use std::future::Future;
 
@@ -17,10 +17,10 @@ use crate::api::scalars::Timestamp;
 use crate::transparency::incidents::Incident;
 
 const NOTE: &str = "text/plain; charset=utf-8";
-/// Of a cosigned checkpoint.
+/// Maximum size of a cosigned checkpoint, in bytes.
 const MOST_NOTE_BYTES: usize = 64 << 10;
 
-/// A signed note, as it is.
+/// A signed note, sent unchanged.
 pub struct NoteText(pub String);
 
 impl IntoResponse for NoteText {
@@ -66,7 +66,7 @@ impl ParsePayload for NoteText {
 
 impl_apirequest_for_payload!(NoteText);
 
-/// Bytes, as they are.
+/// Raw bytes, sent unchanged.
 pub struct Octets(pub Vec<u8>);
 
 impl IntoResponse for Octets {
@@ -88,88 +88,88 @@ impl ApiResponse for Octets {
     fn register(_: &mut Registry) {}
 }
 
-/// The proof that an event is in a tree.
+/// Proof that an event is included in a tree of the log.
 #[derive(Object, Serialize)]
 pub struct InclusionProof {
-    /// Which log it is.
+    /// Origin: the name of the log.
     pub origin: String,
-    /// Of the tree, which has a leaf for each event.
+    /// Size of the tree. The tree has one leaf per event.
     pub size: i64,
-    /// The tree's root, in base64.
+    /// Root hash of the tree, in base64.
     pub root: String,
-    /// The event's; its leaf has the index before it, from 0.
+    /// Position of the event in the log, from 1. The index of its leaf is the position minus 1.
     pub position: i64,
-    /// SHA-256 over a zero byte and the event's canonical bytes, in base64.
+    /// Hash of the leaf, in base64: SHA-256 over a zero byte followed by the event's canonical bytes.
     pub leaf_hash: String,
-    /// Hashes in base64, from the leaf up (RFC 9162, 2.1.3).
+    /// Hashes of the inclusion proof in base64, from the leaf to the root (RFC 9162, 2.1.3).
     pub proof: Vec<String>,
 }
 
-/// The proof that a tree begins with an earlier one.
+/// Proof that a tree of the log extends an earlier one.
 #[derive(Object, Serialize)]
 pub struct ConsistencyProof {
-    /// Which log it is.
+    /// Origin: the name of the log.
     pub origin: String,
-    /// The size of the earlier tree.
+    /// Size of the earlier tree.
     pub from: i64,
-    /// Its root, in base64.
+    /// Root hash of the earlier tree, in base64.
     pub from_root: String,
-    /// The size of the later tree.
+    /// Size of the later tree.
     pub to: i64,
-    /// Its root, in base64.
+    /// Root hash of the later tree, in base64.
     pub to_root: String,
-    /// Hashes in base64 (RFC 9162, 2.1.4).
+    /// Hashes of the consistency proof, in base64 (RFC 9162, 2.1.4).
     pub proof: Vec<String>,
 }
 
-/// A public key of the log.
+/// A public key that signs the log's checkpoints.
 #[derive(Object, Serialize)]
 pub struct LogKey {
-    /// `<origin>+<key id>+<base64>`, as C2SP `signed-note` has it.
+    /// Verifier key in the format of C2SP `signed-note`: `<origin>+<key id>+<base64>`.
     pub verifier_key: String,
-    /// The size of the first tree that it signed.
+    /// Size of the first tree that the key signed.
     pub since_size: i64,
-    /// When that was.
+    /// Time at which the key first signed.
     pub since: Timestamp,
 }
 
-/// Who has signed checkpoints of this log, and who may witness them.
+/// Keys that sign this log's checkpoints, and the witnesses that cosign them.
 #[derive(Object, Serialize)]
 pub struct LogKeys {
-    /// Which log it is now.
+    /// Current origin: the name of the log.
     pub origin: String,
-    /// Every key that has ever signed, the oldest first, so that old checkpoints stay verifiable.
+    /// Every key that has ever signed a checkpoint, oldest first, so that old checkpoints stay verifiable.
     pub keys: Vec<LogKey>,
-    /// Verifier keys of the witnesses whose cosignatures are taken.
+    /// Verifier keys of the witnesses whose cosignatures are accepted.
     pub witnesses: Vec<String>,
-    /// Signed events that were lost, the oldest incident first. Each ended an origin.
+    /// Incidents in which signed events were lost, oldest first. Each incident ended an origin.
     pub incidents: Vec<LogIncident>,
 }
 
-/// Signed events were lost, and the log went on under another origin.
+/// A loss of signed events, after which the log continued under another origin.
 #[derive(Object, Serialize)]
 pub struct LogIncident {
-    /// The position of the event that records it.
+    /// Position of the event that records the incident.
     pub position: i64,
-    /// When that was.
+    /// Time at which the incident was recorded.
     pub recorded_at: Timestamp,
-    /// The origin that has ended.
+    /// Origin that ended with the incident.
     pub origin: String,
-    /// The origin under which the log went on.
+    /// Origin under which the log continued.
     pub next_origin: String,
-    /// The greatest tree that was known to be signed under the old origin.
+    /// Largest tree known to be signed under the old origin.
     pub signed: Option<LogTree>,
-    /// The greatest tree under the old origin that the log still had a checkpoint of. Checkpoints of trees that are not
-    /// greater, and were signed before the loss, agree with the log.
+    /// Largest tree under the old origin for which the log still has a checkpoint. A checkpoint agrees with the log if
+    /// its tree is not larger and it was signed before the loss.
     pub kept: Option<LogTree>,
 }
 
 /// A tree of the log.
 #[derive(Object, Serialize)]
 pub struct LogTree {
-    /// How many events are in it.
+    /// Number of events in the tree.
     pub size: i64,
-    /// Its root, in base64.
+    /// Root hash of the tree, in base64.
     pub root: String,
 }
 
@@ -187,9 +187,9 @@ impl From<Incident> for LogIncident {
     }
 }
 
-/// What was taken of a cosigned checkpoint.
+/// Result of adding cosignatures to a checkpoint.
 #[derive(Object, Serialize)]
 pub struct AcceptedCosignatures {
-    /// The names of the witnesses.
+    /// Names of the witnesses whose cosignatures were accepted.
     pub witnesses: Vec<String>,
 }

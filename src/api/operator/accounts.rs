@@ -1,4 +1,4 @@
-//! `/admin/v1/accounts`: client organisations, whether they may act, and their discounts.
+//! `/admin/v1/accounts`: client organizations, their status and their discounts.
 
 use ledger_events::account::{self, AccountStatus as Status, DiscountRule};
 use ledger_projections::accounts;
@@ -20,14 +20,16 @@ use crate::api::scalars::{Money, Timestamp};
 use crate::api::state::{State, Tag, listed, origin, rows_of};
 use crate::ledger::{Answer, Command, FIRST_SHARD};
 
-/// Whether an account may change anything.
+/// Status of an account.
+///
+/// - `ACTIVE`: the account can read and change its data.
+/// - `SUSPENDED`: the account can read its data, but every change is refused.
 #[derive(Clone, Copy, Default, Enum, Serialize)]
 #[oai(rename_all = "SCREAMING_SNAKE_CASE")]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 enum AccountStatus {
     #[default]
     Active,
-    /// It can read, and change nothing.
     Suspended,
 }
 
@@ -49,10 +51,10 @@ impl From<AccountStatus> for Status {
     }
 }
 
-/// A new client organisation.
+/// A new client organization.
 #[derive(Object)]
 struct CreateAccount {
-    /// For people.
+    /// Name of the organization, for people to recognize it.
     #[oai(validator(min_length = 1, max_length = 100))]
     name: String,
 }
@@ -63,10 +65,10 @@ impl FromFields for CreateAccount {
     }
 }
 
-/// Suspends an account, or lifts that.
+/// Change of an account's status.
 #[derive(Object)]
 struct ChangeAccount {
-    /// Where it stands.
+    /// New status: `SUSPENDED` suspends the account, `ACTIVE` lifts the suspension.
     status: AccountStatus,
 }
 
@@ -77,15 +79,15 @@ impl FromFields for ChangeAccount {
     }
 }
 
-/// The account's discount on a product, on a category, or (with neither) on everything. The most
-/// specific one counts.
+/// Discount of an account on a product, on a category, or on everything if neither is given. The most specific discount
+/// applies.
 #[derive(Object, Serialize)]
 struct Discount {
-    /// In percent, "0.00" to "99.99".
+    /// Discount in percent, from 0.00 to 99.99.
     discount: Money,
-    /// The product.
+    /// Product that the discount applies to. Mutually exclusive with `category_id`.
     product_id: Option<i64>,
-    /// The category.
+    /// Category that the discount applies to. Mutually exclusive with `product_id`.
     category_id: Option<i64>,
 }
 
@@ -103,16 +105,16 @@ impl FromFields for Discount {
     }
 }
 
-/// A client organisation.
+/// A client organization.
 #[derive(Object, Serialize)]
 struct Account {
-    /// Its id.
+    /// Unique identifier of the account.
     id: i64,
-    /// For people.
+    /// Name of the organization.
     name: String,
-    /// Where it stands.
+    /// Status of the account.
     status: AccountStatus,
-    /// When it was made.
+    /// Time at which the account was created.
     created_at: Timestamp,
 }
 
@@ -138,7 +140,7 @@ impl Accounts {
         state: State<'_>,
         body: StrictJson<CreateAccount>,
     ) -> Result<Created<Account>, ApiError> {
-        // As long as only the first shard has stock, an order elsewhere would wait for ever.
+        // As long as only the first shard has stock, an order in another shard would wait forever.
         let command = Command::CreateAccount { name: body.0.name };
         let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
         Ok(Created(answered!(answer, Answer::Account(account) => account)?.into()))
@@ -146,28 +148,28 @@ impl Accounts {
 
     /// List accounts
     ///
-    /// Newest first.
+    /// Returns all accounts, newest first.
     #[oai(path = "/accounts", method = "get", operation_id = "list_accounts")]
     async fn list(
         &self,
         _caller: Caller<Operator>,
         state: State<'_>,
-        /// From 1.
+        /// Page number, from 1. Default: 1.
         page: Query<Option<i64>>,
-        /// Accounts on a page: 1 to 100, by default 20.
+        /// Accounts per page, 1 to 100. Default: 20.
         limit: Query<Option<i64>>,
     ) -> Result<Listed<Account>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
         Ok(listed(accounts::list(state.ledger.pool(), rows_of(page)).await?, page, Account::from))
     }
 
-    /// Suspend an account, or lift that
+    /// Suspend or reactivate an account
     #[oai(path = "/accounts/:id", method = "put", operation_id = "change_account")]
     async fn change(
         &self,
         caller: Caller<Admin>,
         state: State<'_>,
-        /// The account's id.
+        /// Unique identifier of the account.
         id: Path<i64>,
         body: StrictJson<ChangeAccount>,
     ) -> Result<Reply<Account>, ApiError> {
@@ -179,13 +181,13 @@ impl Accounts {
 
     /// Set a discount
     ///
-    /// Replaces the account's discount on the same product, category, or everything.
+    /// Replaces the account's current discount on the same product, on the same category, or on everything.
     #[oai(path = "/accounts/:id/discounts", method = "put", operation_id = "set_discount")]
     async fn set_discount(
         &self,
         caller: Caller<Admin>,
         state: State<'_>,
-        /// The account's id.
+        /// Unique identifier of the account.
         id: Path<i64>,
         body: StrictJson<Discount>,
     ) -> Result<Reply<Discount>, ApiError> {

@@ -1,5 +1,5 @@
-//! `/admin/v1/reconciliation/statements`: what a bank or a payment processor says, matched with
-//! fundings and payouts, and what people decide about its lines.
+//! `/admin/v1/reconciliation/statements`: statements of banks and payment processors, matched with fundings and payouts,
+//! and people's decisions about their lines.
 
 mod view;
 
@@ -34,10 +34,10 @@ use crate::reconciliation::matching::Tolerance;
 use crate::reconciliation::statements::{self as kept, Limits, MAX_BYTES, Source, StatementError};
 use view::{BankStatement, LedgerEntry, MatchStatus, MatchSummary, Matched, MatchedStatement, StatementLine, csv};
 
-/// Most of the ledger's side in one answer.
+/// Maximum number of unmatched ledger entries in one response.
 const MOST_MISSING: usize = 1_000;
 
-/// A statement's file.
+/// File of a statement.
 #[derive(ApiRequest)]
 enum File {
     Csv(CsvFile),
@@ -81,14 +81,14 @@ file!(
     CsvFile,
     "text/csv",
     "text/csv",
-    "CSV with a line of column names: by default `date`, `amount`, `currency`, `reference`, and `direction` and `text` if there are any.",
+    "CSV with a header row. Default columns: `date`, `amount`, `currency`, `reference`, optionally `direction` and `text`.",
     "date,amount,currency,reference\n2026-01-31,500.00,EUR,transfer-2026-01\n"
 );
 file!(
     XmlFile,
     "application/xml",
     "text/xml",
-    "ISO 20022 camt.053, of any version.",
+    "ISO 20022 camt.053, any version.",
     concat!(
         r#"<Document xmlns="urn:iso:std:iso:20022:tech:xsd:camt.053.001.08"><BkToCstmrStmt><Stmt><Ntry>"#,
         r#"<Amt Ccy="EUR">500.00</Amt><CdtDbtInd>CRDT</CdtDbtInd><Sts><Cd>BOOK</Cd></Sts>"#,
@@ -110,32 +110,33 @@ impl From<StatementError> for ApiError {
     }
 }
 
-/// What a line is.
+/// Decision about what a line is.
+///
+/// - `FUNDING`: the line is the funding in `transaction_id`.
+/// - `PAYOUT`: the line is the payout in `payout_id`.
+/// - `IGNORED`: the line has no counterpart in the ledger, such as a bank fee.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Enum)]
 #[oai(rename_all = "SCREAMING_SNAKE_CASE")]
 enum LineDecision {
-    /// A funding: `transaction_id` says which.
     Funding,
-    /// A payout: `payout_id` says which.
     Payout,
-    /// Nothing of the ledger's, such as a fee of the bank.
     #[default]
     Ignored,
 }
 
-/// A decision about a line.
+/// A person's decision about a line.
 #[derive(Object)]
-#[allow(dead_code)] // read through `FromFields`; the schema is made from these
+#[allow(dead_code)] // read through `FromFields`; the schema is derived from the fields
 struct DecideLine {
-    /// What it is.
+    /// Decision about what the line is.
     decision: LineDecision,
-    /// With `FUNDING`: the funding's wallet movement.
+    /// Wallet transaction of the funding. Required with `FUNDING`, not allowed otherwise.
     #[oai(validator(minimum(value = "1")))]
     transaction_id: Option<i64>,
-    /// With `PAYOUT`: the payout, which must be `PAID`.
+    /// Payout, which must have the status `PAID`. Required with `PAYOUT`, not allowed otherwise.
     #[oai(validator(minimum(value = "1")))]
     payout_id: Option<i64>,
-    /// Why; sealed.
+    /// Reason for the decision. Stored encrypted.
     #[oai(validator(min_length = 1, max_length = 500))]
     reason: String,
 }
@@ -157,7 +158,7 @@ impl FromFields for DecideLine {
         for (field, is_given, is_wanted) in wanted {
             match (is_given, is_wanted) {
                 (false, true) => fields.missing(field),
-                (true, false) => fields.problem(field, "does not go with the decision"),
+                (true, false) => fields.problem(field, "is not allowed with this decision"),
                 _ => {}
             }
         }
@@ -165,10 +166,10 @@ impl FromFields for DecideLine {
     }
 }
 
-/// Takes a decision back.
+/// Revocation of a decision.
 #[derive(Object)]
 struct RevokeDecision {
-    /// Why; sealed.
+    /// Reason for the revocation. Stored encrypted.
     #[oai(validator(min_length = 1, max_length = 500))]
     reason: String,
 }
@@ -179,7 +180,7 @@ impl FromFields for RevokeDecision {
     }
 }
 
-/// A column's name or a form, as a query gives it.
+/// Checks the length of a column name or other text from the query.
 fn optional(name: &str, value: Option<String>) -> Result<Option<String>, ApiError> {
     match value {
         Some(text) if text.is_empty() || text.chars().count() > 100 => {
@@ -214,9 +215,9 @@ pub struct BankStatements;
 impl BankStatements {
     /// Import a bank's statement
     ///
-    /// CSV, whose columns the parameters name, or camt.053, of at most 16 MiB and 50,000 lines. 201
-    /// with the new statement; 200 with the one that exists when the file was imported before. Its
-    /// lines are sealed.
+    /// Imports a CSV or camt.053 file of at most 16 MiB and 50,000 lines. For CSV, the query parameters name the columns.
+    /// Returns 201 with the new statement, or 200 with the existing one if the file was imported before. The lines are
+    /// stored encrypted.
     #[oai(path = "/reconciliation/statements", method = "post", operation_id = "import_statement")]
     #[allow(clippy::too_many_arguments)] // each is a parameter
     async fn import(
@@ -224,27 +225,29 @@ impl BankStatements {
         caller: Caller<Finance>,
         state: State<'_>,
         file: File,
-        /// CSV: the column of the day, by default `date`.
+        /// CSV: column with the booking date. Default: `date`.
         date_column: Query<Option<String>>,
-        /// CSV: the column of the amount, by default `amount`; below zero it went out, unless there is a direction.
+        /// CSV: column with the amount. Negative amounts are debits, unless there is a direction column. Default:
+        /// `amount`.
         amount_column: Query<Option<String>>,
-        /// CSV: the column of the currency, by default `currency`.
+        /// CSV: column with the currency. Default: `currency`.
         currency_column: Query<Option<String>>,
-        /// CSV: the column of the reference, by default `reference`.
+        /// CSV: column with the payment reference. Default: `reference`.
         reference_column: Query<Option<String>>,
-        /// CSV: the column that holds `CREDIT` or `DEBIT`, by default `direction`, if it is there.
+        /// CSV: column with `CREDIT` or `DEBIT`. Default: `direction`, if the file has it.
         direction_column: Query<Option<String>>,
-        /// CSV: the column of the payer's words, by default `text`, if it is there.
+        /// CSV: column with the payer's message. Default: `text`, if the file has it.
         text_column: Query<Option<String>>,
-        /// CSV: the column of the bank account that a line was booked on, such as its IBAN; by default there is none.
+        /// CSV: column with the bank account that a line was booked on, such as its IBAN. Default: none.
         account_column: Query<Option<String>>,
-        /// CSV: the currency of lines that name none, ISO 4217.
+        /// CSV: currency of lines that name none, as an ISO 4217 code.
         currency: Query<Option<String>>,
-        /// CSV: the bank account of lines that name none. Only lines of one account are the same line in two files.
+        /// CSV: bank account of lines that name none. Lines in two files count as duplicates only if they have the same
+        /// bank account.
         account: Query<Option<String>>,
-        /// CSV: how days are written, by default `%Y-%m-%d`.
+        /// CSV: format of dates, in `strftime` notation. Default: `%Y-%m-%d`.
         date_format: Query<Option<String>>,
-        /// CSV: whether amounts are written as 1.234,56.
+        /// CSV: whether amounts use a decimal comma, such as 1.234,56. Default: false.
         decimal_comma: Query<Option<bool>>,
     ) -> Result<Stored<Data<BankStatement>, 201, 200>, ApiError> {
         let default = Columns::default();
@@ -283,15 +286,15 @@ impl BankStatements {
 
     /// List imported statements
     ///
-    /// Newest first.
+    /// Returns all imported statements, newest first.
     #[oai(path = "/reconciliation/statements", method = "get", operation_id = "list_statements")]
     async fn list(
         &self,
         _caller: Caller<Operator>,
         state: State<'_>,
-        /// From 1.
+        /// Page number, from 1. Default: 1.
         page: Query<Option<i64>>,
-        /// Statements on a page: 1 to 100, by default 20.
+        /// Statements per page, 1 to 100. Default: 20.
         limit: Query<Option<i64>>,
     ) -> Result<Listed<BankStatement>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
@@ -301,9 +304,11 @@ impl BankStatements {
 
     /// Match a statement
     ///
-    /// With the fundings and paid payouts of its days, by reference, amount and day, as people's
-    /// decisions say or else as the log is now: the same lines and the same log give the same
-    /// answer. What a line of any other statement was decided to be is not this one's. As JSON a page of its lines, or with `Accept: text/csv` all of them as CSV.
+    /// Matches the lines with the fundings and paid payouts of the statement's days, by reference, amount and day.
+    /// People's decisions take precedence; everything else follows from the current log, so that the same lines and the
+    /// same log give the same result. An entry that was decided to be a line of another statement is not matched again.
+    ///
+    /// Returns one page of lines as JSON, or all lines as CSV with `Accept: text/csv`.
     #[oai(path = "/reconciliation/statements/:id", method = "get", operation_id = "match_statement")]
     #[allow(clippy::too_many_arguments)] // each is a parameter
     async fn get(
@@ -311,17 +316,17 @@ impl BankStatements {
         _caller: Caller<Operator>,
         state: State<'_>,
         accept: Accept,
-        /// The statement's id.
+        /// Unique identifier of the statement.
         id: Path<i64>,
-        /// How many days a line may be from what it is matched with: 0 to 60, by default 5.
+        /// Maximum difference in days between a line and its ledger entry, 0 to 60. Default: 5.
         days: Query<Option<i64>>,
-        /// How much its amount may differ, by default 0.00.
+        /// Maximum difference in amount between a line and its ledger entry. Default: 0.00.
         amount: Query<Option<String>>,
-        /// Only lines of this status.
+        /// Only lines with this status.
         status: Query<Option<MatchStatus>>,
-        /// From 1.
+        /// Page number, from 1. Default: 1.
         page: Query<Option<i64>>,
-        /// Lines on a page: 1 to 1,000, by default 100.
+        /// Lines per page, 1 to 1,000. Default: 100.
         limit: Query<Option<i64>>,
     ) -> Result<Matched, ApiError> {
         let page = Page::of(page.0, limit.0, 100, 1_000)?;
@@ -351,18 +356,19 @@ impl BankStatements {
 
     /// Decide what a line is
     ///
-    /// A funding, a payout that was paid, or nothing of the ledger's. No two lines, of any statements, are
-    /// the same funding or payout (409). It is recorded as an event, and
-    /// every later match honours it. The same again changes nothing; another decision is 409 until
-    /// this one is revoked.
+    /// Records that the line is a funding, a paid payout, or unrelated to the ledger. The decision is recorded as an
+    /// event, and every later match honors it. Repeating the same decision has no effect.
+    ///
+    /// Returns 409 if the line already has another decision, which must be revoked first. Returns 409 if another line, of
+    /// any statement, already has the same funding or payout.
     #[oai(path = "/reconciliation/statements/:id/lines/:line/decide", method = "post", operation_id = "decide_line")]
     async fn decide(
         &self,
         caller: Caller<Finance>,
         state: State<'_>,
-        /// The statement's id.
+        /// Unique identifier of the statement.
         id: Path<i64>,
-        /// The line's number.
+        /// Number of the line in the statement, from 1.
         line: Path<i32>,
         body: StrictJson<DecideLine>,
     ) -> Result<Reply<BankStatement>, ApiError> {
@@ -374,7 +380,7 @@ impl BankStatements {
         };
         let shards: Vec<ShardId> = state.ledger.shards().collect();
         if !kept::exists(state.ledger.pool(), &shards, decision).await? {
-            return Err(ApiError::invalid(field, "is unknown, or is no funding or paid payout"));
+            return Err(ApiError::invalid(field, "does not exist, or is not a funding or a paid payout"));
         }
         let reason = Private::new(reason);
         let command = Command::DecideMatch(DecideMatch { statement_id: id.0, line: line.0, decision, reason });
@@ -384,15 +390,15 @@ impl BankStatements {
 
     /// Revoke a decision
     ///
-    /// The line is matched again by what it says.
+    /// Removes the decision about a line. The line is matched automatically again.
     #[oai(path = "/reconciliation/statements/:id/lines/:line/revoke", method = "post", operation_id = "revoke_decision")]
     async fn revoke(
         &self,
         caller: Caller<Finance>,
         state: State<'_>,
-        /// The statement's id.
+        /// Unique identifier of the statement.
         id: Path<i64>,
-        /// The line's number.
+        /// Number of the line in the statement, from 1.
         line: Path<i32>,
         body: StrictJson<RevokeDecision>,
     ) -> Result<Reply<BankStatement>, ApiError> {

@@ -1,4 +1,4 @@
-//! Products and categories.
+//! `/admin/v1/products` and `/admin/v1/categories`: the catalogue.
 
 use chrono::{DateTime, Utc};
 use ledger_events::catalogue::{self as domain, Denominations, ProductChange, ProductDetails};
@@ -24,91 +24,92 @@ use crate::api::scalars::{Money, Text};
 use crate::api::state::{ApiState, State, Tag, amounts, listed, origin, parsed_currency, rows_of, time};
 use crate::ledger::{Answer, Command, FIRST_SHARD};
 
-/// The most units of one order, for any product: each is a line in the order's events.
+/// Maximum number of units in one order of any product. Each unit is a line in the order's events.
 const MAX_QUANTITY: i64 = 10_000;
 
 /// A new product.
 #[derive(Object)]
 struct AddProduct {
-    /// For people.
+    /// Display name of the product.
     #[oai(validator(min_length = 1, max_length = 200))]
     name: String,
-    /// Whose card it is.
+    /// Brand of the card.
     #[oai(validator(min_length = 1, max_length = 100))]
     brand: String,
-    /// The category.
+    /// Category of the product. Default: none.
     category_id: Option<i64>,
-    /// ISO 3166-1 alpha-2.
+    /// Country of the product, as an ISO 3166-1 alpha-2 code.
     #[oai(validator(pattern = "^[A-Z]{2}$"))]
     country: String,
-    /// ISO 4217, of a currency with at most two decimals. It cannot be changed.
+    /// Currency of the product, as an ISO 4217 code. It must have at most two decimals and cannot be changed later.
     #[oai(validator(pattern = "^[A-Z]{3}$"))]
     currency: String,
-    /// How its face values are given.
+    /// Type of face values: a list of fixed values, or any value in a range.
     denomination_type: DenominationType,
-    /// The face values of a FIXED product.
+    /// Face values of a `FIXED` product.
     #[oai(validator(min_items = 1, max_items = 200))]
     denominations: Option<Vec<Money>>,
-    /// The smallest face value of a RANGE product.
+    /// Smallest face value of a `RANGE` product.
     min_denomination: Option<Money>,
-    /// The largest face value of a RANGE product.
+    /// Largest face value of a `RANGE` product.
     max_denomination: Option<Money>,
-    /// The most units of one order, 1 to 10,000.
+    /// Maximum number of units in one order, 1 to 10,000.
     #[oai(validator(minimum(value = "1"), maximum(value = "10000")))]
     max_quantity: i32,
-    /// By default empty.
+    /// Description of the product, for people. Default: empty.
     #[oai(validator(max_length = 5000))]
     description: Option<String>,
-    /// By default empty.
+    /// Terms of use, for people. Default: empty.
     #[oai(validator(max_length = 20000))]
     terms: Option<String>,
-    /// Whether it can be ordered; by default true.
+    /// Whether the product can be ordered. Default: true.
     is_active: Option<bool>,
 }
 
-/// What to change of a product: at least one field. What is left out, or null, stays.
+/// Changes to a product. At least one field is required. Fields that are omitted or null keep their value, except
+/// `category_id`, which null clears.
 #[derive(Object)]
 struct ChangeProduct {
-    /// For people.
+    /// Display name of the product.
     #[oai(validator(min_length = 1, max_length = 200))]
     name: Option<String>,
-    /// Whose card it is.
+    /// Brand of the card.
     #[oai(validator(min_length = 1, max_length = 100))]
     brand: Option<String>,
-    /// The category; null takes the product out of the one that it is in.
+    /// Category of the product. Null removes the product from its category.
     category_id: MaybeUndefined<i64>,
-    /// ISO 3166-1 alpha-2.
+    /// Country of the product, as an ISO 3166-1 alpha-2 code.
     #[oai(validator(pattern = "^[A-Z]{2}$"))]
     country: Option<String>,
-    /// It cannot be changed: only the one that the product has is accepted.
+    /// Currency of the product, as an ISO 4217 code. It cannot be changed, so only its current value is accepted.
     #[oai(validator(pattern = "^[A-Z]{3}$"))]
     currency: Option<String>,
-    /// How its face values are given; goes with the fields that give them.
+    /// Type of face values. If given, the face values of that type are required too.
     denomination_type: Option<DenominationType>,
-    /// The face values of a FIXED product.
+    /// Face values of a `FIXED` product.
     #[oai(validator(min_items = 1, max_items = 200))]
     denominations: Option<Vec<Money>>,
-    /// The smallest face value of a RANGE product.
+    /// Smallest face value of a `RANGE` product.
     min_denomination: Option<Money>,
-    /// The largest face value of a RANGE product.
+    /// Largest face value of a `RANGE` product.
     max_denomination: Option<Money>,
-    /// The most units of one order, 1 to 10,000.
+    /// Maximum number of units in one order, 1 to 10,000.
     #[oai(validator(minimum(value = "1"), maximum(value = "10000")))]
     max_quantity: Option<i32>,
-    /// For people.
+    /// Description of the product, for people.
     #[oai(validator(max_length = 5000))]
     description: Option<String>,
-    /// The terms of use, for people.
+    /// Terms of use, for people.
     #[oai(validator(max_length = 20000))]
     terms: Option<String>,
-    /// Whether it can be ordered.
+    /// Whether the product can be ordered.
     is_active: Option<bool>,
 }
 
 const DENOMINATION_TYPES: [(&str, DenominationType); 2] =
     [("FIXED", DenominationType::Fixed), ("RANGE", DenominationType::Range)];
 
-/// The fields that give a product's face values, beside `denomination_type`.
+/// Fields that define a product's face values, besides `denomination_type`.
 struct FaceValues {
     fixed: Option<Vec<Money>>,
     least: Option<Money>,
@@ -116,10 +117,10 @@ struct FaceValues {
 }
 
 impl FaceValues {
-    /// Reads them, and checks that they are those that the type needs.
+    /// Reads the fields and checks that they fit the denomination type.
     fn read(fields: &mut Fields<'_>, kind: Option<DenominationType>) -> Self {
         let read = Self {
-            // An empty list is how a RANGE product shows that it has none.
+            // A response shows a RANGE product with an empty list, so an empty list is accepted as absent.
             fixed: fields.optional("denominations", list(0..=200, || money(amounts()))).filter(|list| !list.is_empty()),
             least: fields.optional("min_denomination", money(amounts())),
             most: fields.optional("max_denomination", money(amounts())),
@@ -139,7 +140,7 @@ impl FaceValues {
                     fields.problem("denominations", "must have 1 to 200 entries for a FIXED product");
                 }
                 if values.iter().enumerate().any(|(index, value)| values[..index].contains(value)) {
-                    fields.problem("denominations", "must not have an entry twice");
+                    fields.problem("denominations", "must not contain duplicates");
                 }
                 for (name, _) in range.into_iter().filter(|(_, value)| value.is_some()) {
                     fields.problem(name, "must not be given for a FIXED product");
@@ -160,7 +161,7 @@ impl FaceValues {
         read
     }
 
-    /// What [`FaceValues::read`] has checked.
+    /// Converts face values that [`FaceValues::read`] has checked.
     fn of(self, kind: DenominationType) -> Result<Denominations, ApiError> {
         let out_of_range = |problem: MoneyError| ApiError::invalid("denominations", problem.to_string());
         let amount = |amount: Money| amount.0.try_into().map_err(out_of_range);
@@ -226,7 +227,7 @@ impl AddProduct {
 impl FromFields for ChangeProduct {
     fn from_fields(fields: &mut Fields<'_>) -> Self {
         if fields.is_empty() {
-            fields.problem("body", "must change something");
+            fields.problem("body", "must contain at least one field");
         }
         let denomination_type = fields.optional("denomination_type", one_of(&DENOMINATION_TYPES));
         let FaceValues { fixed, least, most } = FaceValues::read(fields, denomination_type);
@@ -273,13 +274,13 @@ impl ChangeProduct {
     }
 }
 
-/// A new category.
+/// A new category of products.
 #[derive(Object)]
 struct AddCategory {
-    /// For people.
+    /// Display name of the category.
     #[oai(validator(min_length = 1, max_length = 100))]
     name: String,
-    /// The category that it is part of.
+    /// Parent category. Default: none.
     parent_id: Option<i64>,
 }
 
@@ -289,7 +290,7 @@ impl FromFields for AddCategory {
     }
 }
 
-/// A product as operators see it: without anybody's discount.
+/// Returns a product as operators see it, without any account's discount.
 pub fn undiscounted<T: Into<Text>>(state: &ApiState, product: domain::Product<T>) -> Product {
     let image_url = product.image.as_ref().map(|image| state.image_url(product.id, image));
     Product::of(product, Percent::ZERO, image_url)
@@ -314,30 +315,31 @@ impl Catalogue {
 
     /// List products
     ///
-    /// Inactive ones too, newest first. `discount` is "0.00": it depends on the account.
+    /// Returns all products, including inactive ones, newest first. `discount` is always "0.00", because discounts depend
+    /// on the account.
     #[oai(path = "/products", method = "get", operation_id = "list_all_products")]
     #[allow(clippy::too_many_arguments)] // each is a parameter
     async fn list_products(
         &self,
         _caller: Caller<Operator>,
         state: State<'_>,
-        /// From 1.
+        /// Page number, from 1. Default: 1.
         page: Query<Option<i64>>,
-        /// Products on a page: 1 to 10,000, by default 50.
+        /// Products per page, 1 to 10,000. Default: 50.
         limit: Query<Option<i64>>,
-        /// Another name of `limit`; `limit` wins.
+        /// Alias of `limit`, which takes precedence.
         per_page: Query<Option<i64>>,
-        /// Only products that can be ordered, or only those that cannot.
+        /// Only products that can be ordered (true), or only those that cannot (false).
         is_active: Query<Option<bool>>,
-        /// Only products of this category.
+        /// Only products in this category.
         category_id: Query<Option<i64>>,
-        /// Only products of this country, ISO 3166-1 alpha-2.
+        /// Only products for this country, as an ISO 3166-1 alpha-2 code.
         country: Query<Option<String>>,
-        /// Only products of this currency, ISO 4217.
+        /// Only products in this currency, as an ISO 4217 code.
         currency: Query<Option<String>>,
-        /// Only products with this text in their name or brand, in upper or lower case.
+        /// Only products whose name or brand contains this text, case-insensitive.
         search: Query<Option<String>>,
-        /// Only products that changed at this time or later.
+        /// Only products changed at or after this time.
         updated_since: Query<Option<DateTime<Utc>>>,
     ) -> Result<Listed<Product>, ApiError> {
         let page = page_of(page.0, limit.0, per_page.0)?;
@@ -356,13 +358,13 @@ impl Catalogue {
 
     /// Change a product
     ///
-    /// Any part of it but its currency. Orders that were placed keep what they were placed on.
+    /// Changes any part of a product except its currency. Existing orders keep the details that they were placed with.
     #[oai(path = "/products/:id", method = "put", operation_id = "change_product")]
     async fn change_product(
         &self,
         caller: Caller<Admin>,
         state: State<'_>,
-        /// The product's id.
+        /// Unique identifier of the product.
         id: Path<i64>,
         body: StrictJson<ChangeProduct>,
     ) -> Result<Reply<Product>, ApiError> {
@@ -387,15 +389,15 @@ impl Catalogue {
 
     /// List categories
     ///
-    /// Newest first.
+    /// Returns all categories, newest first.
     #[oai(path = "/categories", method = "get", operation_id = "list_all_categories")]
     async fn list_categories(
         &self,
         _caller: Caller<Operator>,
         state: State<'_>,
-        /// From 1.
+        /// Page number, from 1. Default: 1.
         page: Query<Option<i64>>,
-        /// Categories on a page: 1 to 100, by default 20.
+        /// Categories per page, 1 to 100. Default: 20.
         limit: Query<Option<i64>>,
     ) -> Result<Listed<Category>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;

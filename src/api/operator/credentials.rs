@@ -1,4 +1,4 @@
-//! API credentials: issued to accounts, shown once, revoked.
+//! `/admin/v1/credentials`: API credentials of accounts. They are shown once, when they are issued.
 
 use ledger_events::{AccountId, CredentialId, ShardId};
 use ledger_projections::accounts;
@@ -18,10 +18,10 @@ use crate::api::reply::{Created, NoStore, Reply};
 use crate::api::state::{ApiState, State, Tag, not_found, origin};
 use crate::ledger::{Answer, Command};
 
-/// A change of a credential.
+/// Change of a credential.
 #[derive(Object)]
 struct ChangeCredential {
-    /// Whether each request with it must carry a valid `X-Signature`.
+    /// Whether every request with this credential must carry a valid `X-Signature` header.
     hmac_required: bool,
 }
 
@@ -31,14 +31,14 @@ impl FromFields for ChangeCredential {
     }
 }
 
-/// What a credential's requests must carry.
+/// Signing requirements of a credential.
 #[derive(Object, Serialize)]
 struct CredentialSigning {
-    /// Its id.
+    /// Unique identifier of the credential.
     id: i64,
-    /// Whether each request with it must carry a valid `X-Signature`.
+    /// Whether every request with this credential must carry a valid `X-Signature` header.
     hmac_required: bool,
-    /// The secret to sign with, if it was made now: the one time that it is shown.
+    /// Secret to sign requests with. Present only in the response that creates it.
     signing_secret: Option<String>,
 }
 
@@ -48,13 +48,13 @@ pub struct Credentials;
 impl Credentials {
     /// Issue a credential
     ///
-    /// Key and secret are shown in this answer and never again.
+    /// Issues an API key and secret for an account. Both appear only in this response.
     #[oai(path = "/accounts/:id/credentials", method = "post", operation_id = "issue_credential")]
     async fn issue(
         &self,
         caller: Caller<Admin>,
         state: State<'_>,
-        /// The account's id.
+        /// Unique identifier of the account.
         id: Path<i64>,
         body: StrictJson<IssueCredential>,
     ) -> Result<NoStore<Created<IssuedCredential>>, ApiError> {
@@ -62,16 +62,16 @@ impl Credentials {
         credentials::issue(&state, shard, id.0, &body.0, caller.0.0.actor()).await
     }
 
-    /// Make signatures required, or not
+    /// Require or waive request signatures
     ///
-    /// Counts on the very next request. A credential that has no signing secret yet gets one, which
-    /// is shown in this answer and never again; a lost one is replaced by rotating it.
+    /// Takes effect with the next request. A credential without a signing secret gets one, which appears only in this
+    /// response. To replace a lost secret, rotate it.
     #[oai(path = "/credentials/:id", method = "put", operation_id = "change_credential")]
     async fn change(
         &self,
         caller: Caller<Admin>,
         state: State<'_>,
-        /// The credential's id.
+        /// Unique identifier of the credential.
         id: Path<i64>,
         body: StrictJson<ChangeCredential>,
     ) -> Result<NoStore<Reply<CredentialSigning>>, ApiError> {
@@ -94,13 +94,13 @@ impl Credentials {
 
     /// Revoke a credential
     ///
-    /// Counts on the very next request. Webhooks linked to it go on.
+    /// Takes effect with the next request. Webhooks linked to the credential stay active.
     #[oai(path = "/credentials/:id", method = "delete", operation_id = "revoke_credential")]
     async fn revoke(
         &self,
         caller: Caller<Admin>,
         state: State<'_>,
-        /// The credential's id.
+        /// Unique identifier of the credential.
         id: Path<i64>,
         _no_fields: NoFields,
     ) -> Result<Reply<Credential>, ApiError> {
@@ -111,7 +111,7 @@ impl Credentials {
     }
 }
 
-/// The shard and the account of a credential that an operator names.
+/// Returns the shard and the account of a credential.
 async fn owner(state: &ApiState, id: CredentialId) -> Result<(ShardId, AccountId), ApiError> {
     let mut connection = state.ledger.pool().acquire().await?;
     for shard in state.ledger.shards() {

@@ -1,4 +1,5 @@
-//! `/admin/v1/events`: the log, for auditors. Read and sent page by page, however long it is.
+//! `/admin/v1/events`: the event log, for auditors. It is read and sent page by page, so that memory use does not depend
+//! on its length.
 
 use std::io;
 use std::sync::Arc;
@@ -24,15 +25,15 @@ use crate::ledger::reader::{self, Filter};
 
 const NDJSON: &str = "application/x-ndjson";
 
-/// How the answer is compressed.
+/// Compression of the response body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
 #[oai(rename_all = "snake_case")]
 enum Compression {
-    /// A zstd file.
+    /// Zstandard.
     Zstd,
 }
 
-/// Whether the caller takes an answer in zstd.
+/// Whether the caller accepts a response in Zstandard encoding.
 #[derive(Debug, Clone, Copy)]
 struct AcceptsZstd(bool);
 
@@ -43,21 +44,21 @@ impl<'a> FromRequest<'a> for AcceptsZstd {
     }
 }
 
-/// Whether one wish of `Accept-Encoding` is zstd, and is not refused by its weight.
+/// Returns whether an element of `Accept-Encoding` is `zstd` with a weight above 0.
 fn is_zstd(wish: &str) -> bool {
     let mut parts = wish.split(';').map(str::trim);
     parts.next().is_some_and(|coding| coding.eq_ignore_ascii_case("zstd"))
         && parts.all(|part| part.strip_prefix("q=").is_none_or(|q| q.parse() != Ok(0.0_f32)))
 }
 
-/// A stretch of the log on its way.
+/// An export in progress.
 #[derive(Debug)]
 struct Sending {
     pool: PgPool,
     selection: Arc<Selection>,
     head: Position,
     at: Position,
-    /// As a file of its own, or as the encoding of the answer.
+    /// Whether the response is a compressed file, as opposed to a response with a content encoding.
     is_file: bool,
     is_encoded: bool,
 }
@@ -93,9 +94,9 @@ impl IntoResponse for Sending {
         };
         let parts = try_unfold(self, move |sending| async move {
             sending.next().await.map_err(|error| {
-                // The status is sent; that the body breaks off is all that the caller can be told.
-                tracing::error!(shard_id, %error, "an export broke off");
-                io::Error::other("the export broke off")
+                // The status line is already sent, so an aborted body is the only way to report the error.
+                tracing::error!(shard_id, %error, "export aborted");
+                io::Error::other("the export was aborted")
             })
         });
         response.body(Body::from_bytes_stream(parts))
@@ -104,20 +105,23 @@ impl IntoResponse for Sending {
 
 impl ApiResponse for Sending {
     fn meta() -> MetaResponses {
-        let text = "One event a line: `shard_id`, `position`, `event_id`, `stream_type`, `stream_id`, `version`, `type`, \
-                    `schema_version`, `recorded_at`, and `data` and `metadata` byte for byte as they are recorded.";
+        let text = "One event per line: `shard_id`, `position`, `event_id`, `stream_type`, `stream_id`, `version`, `type`, \
+                    `schema_version`, `recorded_at`, and `data` and `metadata` byte for byte as recorded.";
         let lines = MetaSchema { description: Some(text), ..MetaSchema::new("string") };
         let content = vec![
             MetaMediaType { content_type: NDJSON, schema: MetaSchemaRef::Inline(Box::new(lines)) },
             MetaMediaType { content_type: "application/zstd", schema: crate::api::images::binary() },
         ];
         let headers = vec![
-            documented_header::<i64>("X-Log-Shard", "Whose log it is."),
-            documented_header::<i64>("X-Log-Head", "Where the log ended when the answer began."),
-            documented_header::<i64>("X-Log-From", "The first position that was looked at."),
-            documented_header::<i64>("X-Log-To", "The last one; what breaks off before it is not whole."),
-            documented_header::<Option<String>>("Content-Encoding", "`zstd`, where it was accepted."),
-            documented_header::<Option<String>>("Content-Disposition", "A file's name, for `compression=zstd`."),
+            documented_header::<i64>("X-Log-Shard", "Shard whose log is exported."),
+            documented_header::<i64>("X-Log-Head", "Last position of the log when the export began."),
+            documented_header::<i64>("X-Log-From", "First position of the exported range."),
+            documented_header::<i64>(
+                "X-Log-To",
+                "Last position of the exported range. A response that ends before it is incomplete.",
+            ),
+            documented_header::<Option<String>>("Content-Encoding", "`zstd`, if the request accepts it."),
+            documented_header::<Option<String>>("Content-Disposition", "Suggested file name, for `compression=zstd` only."),
             documented_header::<String>("Vary", "`Accept-Encoding`"),
         ];
         MetaResponses {
@@ -128,21 +132,21 @@ impl ApiResponse for Sending {
     fn register(_: &mut Registry) {}
 }
 
-/// A position in the query.
+/// Checks that a position from the query is at least 1.
 fn position(name: &str, position: Option<Position>) -> Result<Option<Position>, ApiError> {
     match position {
-        Some(..1) => Err(ApiError::invalid(name, "must be a position: 1 or more")),
+        Some(..1) => Err(ApiError::invalid(name, "must be a position, 1 or more")),
         position => Ok(position),
     }
 }
 
-/// Types of events, separated by commas.
+/// Reads a comma-separated list of event types.
 fn types(text: Option<&str>) -> Result<Vec<String>, ApiError> {
     let named = text.into_iter().flat_map(|text| text.split(',')).map(str::trim);
     named
         .map(|name| match Event::types().any(|(_, known, _)| known == name) {
             true => Ok(name.to_owned()),
-            false => Err(ApiError::invalid("type", "must be types of events, such as OrderPlaced, separated by commas")),
+            false => Err(ApiError::invalid("type", "must be event types, such as OrderPlaced, separated by commas")),
         })
         .collect()
 }
@@ -151,10 +155,10 @@ pub struct Events;
 
 #[OpenApi(prefix_path = "/admin/v1", tag = "Tag::Events")]
 impl Events {
-    /// Export the log
+    /// Export the event log
     ///
-    /// Or a part of it, in the order of positions, up to where it ends now. An answer that broke off
-    /// is gone on with by `from`, one after the last whole line. `Accept-Encoding: zstd` is honoured.
+    /// Returns the log, or a part of it, in order of position, up to its current end. To resume an aborted export, set
+    /// `from` to the position after the last complete line. Supports `Accept-Encoding: zstd`.
     #[oai(path = "/events", method = "get", operation_id = "export_events")]
     #[allow(clippy::too_many_arguments)] // each is a parameter
     async fn export(
@@ -164,27 +168,27 @@ impl Events {
         encoding: AcceptsZstd,
         /// Only events at this position or later.
         from: Query<Option<i64>>,
-        /// Only events up to this position.
+        /// Only events at this position or earlier.
         to: Query<Option<i64>>,
-        /// Only events recorded at this time or later.
+        /// Only events recorded at or after this time.
         since: Query<Option<DateTime<Utc>>>,
         /// Only events recorded before this time.
         until: Query<Option<DateTime<Utc>>>,
         /// Only events of this account.
         account_id: Query<Option<i64>>,
-        /// Only events of one stream, such as `order/42`.
+        /// Only events of this stream, such as `order/42`.
         stream: Query<Option<String>>,
-        /// Only events of these types, separated by commas.
+        /// Only events of these types, separated by commas, such as `OrderPlaced,OrderDelivered`.
         #[oai(name = "type")]
         event_types: Query<Option<String>>,
-        /// The log of this shard; by default the first.
+        /// Shard whose log to export. Default: the first shard.
         shard_id: Query<Option<i16>>,
-        /// `zstd`: as a compressed file.
+        /// `zstd` returns the export as a compressed file.
         compression: Query<Option<Compression>>,
     ) -> Result<Sending, ApiError> {
         let shard: ShardId = shard_id.0.unwrap_or(FIRST_SHARD);
         if !state.ledger.shards().any(|known| known == shard) {
-            return Err(ApiError::invalid("shard_id", "is no shard of this ledger"));
+            return Err(ApiError::invalid("shard_id", "is not a shard of this ledger"));
         }
         let range = Range {
             from: position("from", from.0)?,
@@ -209,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zstd_is_taken_where_it_is_wished_for() {
+    fn zstd_is_used_only_if_the_caller_accepts_it() {
         for (wish, expected) in
             [("zstd", true), (" ZSTD ", true), ("zstd;q=0.5", true), ("zstd; q=0", false), ("gzip", false), ("*", false)]
         {

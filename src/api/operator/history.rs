@@ -1,4 +1,4 @@
-//! `/admin/v1/orders/:id/history`: the story of an order; and how operators say as of when.
+//! `/admin/v1/orders/:id/history`: the history of an order, and the `as_of` parameter of operators' routes.
 
 use ledger_database::PgPool;
 use ledger_events::{Position, ShardId};
@@ -18,10 +18,11 @@ use crate::api::transactions::Transaction;
 use crate::ledger::history::{self, AsOf, AsOfError};
 use crate::ledger::story::{self, Chapter, Story, Telling, Who};
 
-/// The position that `as_of` means; none where it was not given.
+/// Resolves `as_of` to a position of the log. Returns `None` if it is absent.
 ///
 /// # Errors
-/// 400 for what is neither a position nor a time, and for a position that the log has not reached.
+///
+/// 400 if the text is neither a position nor a time, or if the log has not reached the position.
 pub async fn as_of_position(pool: &PgPool, shard: ShardId, as_of: Option<&str>) -> Result<Option<Position>, ApiError> {
     let Some(text) = as_of else { return Ok(None) };
     let as_of: AsOf = text.parse().map_err(|problem: AsOfError| ApiError::invalid("as_of", problem.to_string()))?;
@@ -31,110 +32,111 @@ pub async fn as_of_position(pool: &PgPool, shard: ShardId, as_of: Option<&str>) 
 /// Everything that happened to an order.
 #[derive(Object, Serialize)]
 pub struct OrderHistory {
-    /// The order.
+    /// Unique identifier of the order.
     order_id: i64,
-    /// Whose it is.
+    /// Account that the order belongs to.
     account_id: i64,
-    /// The order's reference, for people.
+    /// Reference code of the order, for people to quote.
     reference_code: String,
-    /// Where it stands at the end.
+    /// Status of the order after the last entry.
     status: String,
-    /// The position of the log that it is as of; null: as it is now.
+    /// Position of the log at which the history ends; null for the current state.
     as_of_position: Option<i64>,
-    /// What happened, oldest first.
+    /// Events of the order, oldest first.
     entries: Vec<HistoryEntry>,
-    /// How many readings of the codes are not among the entries: after 1,000 entries the last 100 of the readings are.
+    /// Number of code readings that `entries` omits. After 1,000 entries, only the last 100 readings are included.
     entries_left_out: u64,
 }
 
-/// One event of an order, and what came of it.
+/// An event of an order, with its effects.
 #[derive(Object, Serialize)]
 struct HistoryEntry {
-    /// The event's position in the log.
+    /// Position of the event in the log.
     position: i64,
-    /// The event's id; webhooks are told of it under the same.
+    /// Unique identifier of the event. Webhook deliveries carry the same identifier.
     event_id: String,
-    /// The event's type in the log.
+    /// Type of the event in the log, such as `OrderPlaced`.
     event_type: String,
-    /// When it was recorded.
+    /// Time at which the event was recorded.
     recorded_at: Timestamp,
-    /// Who did it.
+    /// Person or process that caused the event.
     actor: HistoryActor,
-    /// The `X-Request-ID` that it came with, or the name of what acted by itself.
+    /// `X-Request-ID` of the request that caused the event, or the name of the background process.
     request_id: String,
-    /// What happened, for people. Vouchers are named by their references.
+    /// Description of the event, for people. Vouchers appear by reference only.
     description: String,
-    /// What was given as the reason.
+    /// Reason given with the request, if any.
     reason: Option<String>,
-    /// What it moved in the wallet.
+    /// Wallet transaction that the event caused, if any.
     transaction: Option<Transaction>,
-    /// What webhooks were told of it, as it stands now.
+    /// Webhook deliveries of the event, in their current state.
     deliveries: Vec<HistoryDelivery>,
 }
 
-/// Who acted.
+/// Person or process that caused an event.
 #[derive(Object, Serialize)]
 struct HistoryActor {
-    /// `credential`, `user`, `operator`, `fulfilment`, `replay` or `sandbox`.
+    /// Kind of actor: `credential`, `user`, `operator`, `fulfilment`, `replay` or `sandbox`.
     kind: String,
-    /// Which one; null for what there is one of.
+    /// Unique identifier of the actor within its kind; null for a process, such as `fulfilment`.
     actor_id: Option<i64>,
-    /// A credential's or an operator's name, a user's email, where it is known.
+    /// Name of the credential or operator, or the user's email address, if known.
     name: Option<String>,
 }
 
-/// One delivery to one webhook.
+/// A delivery to a webhook.
 #[derive(Object, Serialize)]
 struct HistoryDelivery {
-    /// The delivery.
+    /// Unique identifier of the delivery.
     delivery_id: i64,
-    /// The webhook.
+    /// Unique identifier of the webhook.
     webhook_id: i64,
-    /// The webhook's name; null once it was erased.
+    /// Name of the webhook; null after it is erased.
     webhook_name: Option<String>,
-    /// The replay that made it; null for the one that the event made.
+    /// Replay that created the delivery; null if the event itself created it.
     replay_id: Option<i64>,
-    /// What the webhook was told.
+    /// Event type that the webhook receives.
     event_type: String,
-    /// `pending`, `delivered` or `failed`.
+    /// Status of the delivery: `pending`, `delivered` or `failed`.
     status: String,
-    /// Attempts that count; those with an unknown outcome do not.
+    /// Number of attempts with a known outcome.
     attempt_count: i16,
-    /// When it was made.
+    /// Time at which the delivery was created.
     created_at: Timestamp,
-    /// When the next attempt is due; null when there is none.
+    /// Time at which the next attempt is due; null if none is planned.
     next_attempt_at: Option<Timestamp>,
-    /// Every attempt that is kept, oldest first.
+    /// Attempts that are still stored, oldest first.
     attempts: Vec<HistoryAttempt>,
-    /// Who asked that it be tried again.
+    /// Retries that were requested for the delivery.
     retries: Vec<HistoryRetry>,
 }
 
-/// One attempt to deliver.
+/// An attempt to send a delivery.
 #[derive(Object, Serialize)]
 struct HistoryAttempt {
-    /// Its number, from 1. One whose outcome is unknown is repeated under its number.
+    /// Number of the attempt, from 1. An attempt with an unknown outcome is repeated under the same number.
     attempt: i16,
-    /// The `X-Request-ID` it was sent with.
+    /// `X-Request-ID` that the attempt was sent with.
     request_id: String,
-    /// When it began.
+    /// Time at which the attempt started.
     started_at: Timestamp,
-    /// `delivered`, `failed`, `in_flight`, or `unknown`: it was cut off before there was an outcome.
+    /// Outcome: `delivered`, `failed`, `in_flight`, or `unknown` if the attempt was interrupted before its outcome was
+    /// recorded.
     outcome: String,
-    /// The HTTP status of the answer.
+    /// HTTP status of the receiver's response, if there was one.
     response_status: Option<i16>,
-    /// How long the answer took, in milliseconds.
+    /// Response time of the receiver, in milliseconds.
     response_time_ms: Option<i32>,
-    /// Why there is no good answer.
+    /// Reason for the failure, if the attempt failed.
     error: Option<String>,
 }
 
-/// Somebody asked that a failed delivery be tried again.
+/// A request to retry a failed delivery.
 #[derive(Object, Serialize)]
 struct HistoryRetry {
-    /// When.
+    /// Time of the request.
     requested_at: Timestamp,
-    /// Who.
+    /// Actor that requested the retry.
     actor: HistoryActor,
 }
 
@@ -219,19 +221,21 @@ pub struct Histories;
 
 #[OpenApi(prefix_path = "/admin/v1", tag = "Tag::Orders")]
 impl Histories {
-    /// Get the story of an order
+    /// Retrieve the history of an order
     ///
-    /// Who did what and when, what it moved in the wallet, and which webhooks were told with what outcome: every
-    /// attempt, replays and retries too. With `as_of` up to then; deliveries are shown as they stand now. Of codes that were
-    /// read a thousand times and more not every reading is told: `entries_left_out` says how many are not.
+    /// Returns every event of an order with its actor, time and wallet transaction. Webhook deliveries are included with
+    /// all attempts, retries and replays. With `as_of`, the history ends at that point, but deliveries show their current
+    /// state.
+    ///
+    /// If codes were read very often, not every reading is listed: `entries_left_out` is the number omitted.
     #[oai(path = "/orders/:id/history", method = "get", operation_id = "get_order_history")]
     async fn get(
         &self,
         _caller: Caller<Operator>,
         state: State<'_>,
-        /// The order's id.
+        /// Unique identifier of the order.
         id: Path<i64>,
-        /// Up to this position of the log, or this time (RFC 3339, or a date: its midnight, UTC); by default up to now.
+        /// End of the history: a position of the log, an RFC 3339 time, or a date (midnight UTC). Default: now.
         as_of: Query<Option<String>>,
     ) -> Result<Reply<OrderHistory>, ApiError> {
         let pool = state.ledger.pool();

@@ -1,4 +1,4 @@
-//! `/admin/v1/products/:id/image`: a product's image, as its bytes.
+//! `/admin/v1/products/:id/image`: upload of a product's image as raw bytes.
 
 use ledger_events::catalogue::{ImageType, ProductImageSet};
 use ledger_projections::catalogue;
@@ -19,13 +19,14 @@ use crate::api::reply::Reply;
 use crate::api::state::{State, Tag, not_found, origin};
 use crate::ledger::{Answer, Command, FIRST_SHARD, images};
 
-/// The limit of an image, in bytes.
+/// Maximum size of an image, in bytes.
 const MAX_BYTES: usize = 2 << 20;
 
-/// An image as its bytes: PNG, JPEG or WebP by what they are, whatever the Content-Type says.
+/// Raw bytes of an image. The bytes decide between PNG, JPEG and WebP, regardless of the Content-Type.
 ///
 /// # Errors
-/// 413 over the limit, 415 for anything else, SVG too: it can carry a script.
+///
+/// 413 over the limit, 415 for any other format. SVG is refused because it can carry a script.
 struct ImageBytes {
     content_type: ImageType,
     bytes: Vec<u8>,
@@ -41,12 +42,12 @@ impl<'a> ApiExtractor<'a> for ImageBytes {
     fn request_meta() -> Option<MetaRequest> {
         let types = [ImageType::Png, ImageType::Jpeg, ImageType::Webp];
         let content = types.map(|kind| MetaMediaType { content_type: kind.as_str(), schema: binary() }).into();
-        Some(MetaRequest { description: Some("At most 2 MiB."), content, required: true })
+        Some(MetaRequest { description: Some("Raw bytes of the image, at most 2 MiB."), content, required: true })
     }
 
     async fn from_request(_: &'a Request, body: &mut RequestBody, _: ExtractParamOptions<()>) -> poem::Result<Self> {
         let bytes = read(body.take()?, MAX_BYTES).await?;
-        let refused = || ApiError::new(Code::UnsupportedMediaType).message("The image must be a PNG, a JPEG or a WebP.");
+        let refused = || ApiError::new(Code::UnsupportedMediaType).message("The image must be PNG, JPEG or WebP.");
         let content_type = ImageType::of(&bytes).ok_or_else(refused)?;
         Ok(Self { content_type, bytes })
     }
@@ -58,18 +59,18 @@ pub struct Images;
 impl Images {
     /// Set a product's image
     ///
-    /// PNG, JPEG or WebP, up to 2 MiB; it takes the place of the one before.
+    /// Uploads a PNG, JPEG or WebP image of at most 2 MiB. It replaces the current image.
     #[oai(path = "/products/:id/image", method = "put", operation_id = "set_product_image")]
     async fn set(
         &self,
         caller: Caller<Admin>,
         state: State<'_>,
-        /// The product's id.
+        /// Unique identifier of the product.
         id: Path<i64>,
         body: ImageBytes,
     ) -> Result<Reply<Product>, ApiError> {
         let pool = state.ledger.pool();
-        // The bytes of no product need not be kept.
+        // An image of a product that does not exist is not stored.
         catalogue::find(pool, id.0).await?.ok_or_else(not_found)?;
         let sha256: [u8; 32] = Sha256::digest(&body.bytes).into();
         let size = i32::try_from(body.bytes.len()).map_err(ApiError::internal)?;
@@ -78,9 +79,9 @@ impl Images {
         let command = Command::SetProductImage { product_id: id.0, image };
         let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
         let product = answered!(answer, Answer::Product(product) => product)?;
-        // What is left behind is taken away with the next image.
+        // If the deletion fails, the next upload deletes the remaining images.
         if let Err(error) = images::forget_others(pool, id.0, &sha256).await {
-            tracing::warn!(product_id = id.0, %error, "images that were replaced could not be deleted");
+            tracing::warn!(product_id = id.0, %error, "failed to delete replaced images; the next upload retries");
         }
         Ok(Reply(undiscounted(&state, product)))
     }

@@ -1,4 +1,4 @@
-//! Blocks of IPs that logged in too often.
+//! `/admin/v1/ip-blocks`: blocks of IP addresses after too many logins.
 
 use std::net::IpAddr;
 
@@ -15,10 +15,10 @@ use crate::api::reply::Reply;
 use crate::api::state::{State, Tag, not_found, origin};
 use crate::ledger::{Answer, Command, FIRST_SHARD};
 
-/// A block that was lifted.
+/// A login block that was lifted.
 #[derive(Object, Serialize)]
 struct LiftedIpBlock {
-    /// The address that may call again.
+    /// IP address whose block was lifted.
     ip: String,
 }
 
@@ -28,20 +28,21 @@ pub struct IpBlocks;
 impl IpBlocks {
     /// Lift a login block
     ///
-    /// The address may call again at once, and its logins are counted anew. An IPv6 address stands for its /64, which is blocked
-    /// as a whole.
+    /// The address can call again immediately, and its login counter is reset. An IPv6 address stands for its /64
+    /// network, which is blocked as a whole.
     #[oai(path = "/ip-blocks/:ip", method = "delete", operation_id = "lift_ip_block")]
     async fn lift(
         &self,
         caller: Caller<Admin>,
         state: State<'_>,
-        /// The blocked IP address.
+        /// Blocked IP address.
         ip: Path<String>,
         _no_fields: NoFields,
     ) -> Result<Reply<LiftedIpBlock>, ApiError> {
         let ip: IpAddr = ip.0.parse().map_err(|_| not_found())?;
         let ip = ip.to_canonical();
-        // Before it is lifted: meanwhile nothing is counted, and nothing lost if it goes no further.
+        // The counter is reset before the block is lifted. Meanwhile nothing is counted, and nothing is lost if the next
+        // step fails.
         let network = source_network(ip);
         state.gate.forget_logins(network).await?;
         let lift = Command::LiftIpBlock { ip: network };

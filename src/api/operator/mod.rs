@@ -1,4 +1,4 @@
-//! `/admin/v1`: what operators do. Admins may do everything, finance moves money, all may read.
+//! `/admin/v1`: the operators' API. Admins may do everything, finance may move money, and every role may read.
 
 mod accounts;
 mod bank_statements;

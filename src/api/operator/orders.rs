@@ -1,4 +1,4 @@
-//! `/admin/v1/orders`: any account's orders.
+//! `/admin/v1/orders`: orders of every account.
 
 use chrono::{DateTime, Utc};
 use ledger_events::order;
@@ -21,22 +21,22 @@ use crate::api::state::{State, Tag, newest, not_found, origin, rows_of_each, tim
 use crate::ledger::texts::Texts;
 use crate::ledger::{Answer, Command, history};
 
-/// An order, and whose it is.
+/// An order with the account that it belongs to.
 #[derive(Object, Serialize)]
 struct AccountOrder {
-    /// Whose it is.
+    /// Account that the order belongs to.
     account_id: i64,
     #[oai(flatten)]
     #[serde(flatten)]
     order: Order,
 }
 
-/// An order as it is or was, and whose it is.
+/// A current or past state of an order, with the account that it belongs to.
 #[derive(Object, Serialize)]
 pub struct AnyOrder {
-    /// Whose it is.
+    /// Account that the order belongs to.
     account_id: i64,
-    /// The position of the log that it is as of; null: as it is now.
+    /// Position of the log that the state belongs to; null for the current state.
     as_of_position: Option<i64>,
     #[oai(flatten)]
     #[serde(flatten)]
@@ -65,28 +65,28 @@ pub struct Orders;
 impl Orders {
     /// List orders
     ///
-    /// Of all accounts, newest first.
+    /// Returns the orders of all accounts, newest first.
     #[oai(path = "/orders", method = "get", operation_id = "list_all_orders")]
     #[allow(clippy::too_many_arguments)] // each is a parameter
     async fn list(
         &self,
         _caller: Caller<Operator>,
         state: State<'_>,
-        /// From 1.
+        /// Page number, from 1. Default: 1.
         page: Query<Option<i64>>,
-        /// Orders on a page: 1 to 100, by default 20.
+        /// Orders per page, 1 to 100. Default: 20.
         limit: Query<Option<i64>>,
         /// Only orders of this account.
         account_id: Query<Option<i64>>,
-        /// Only orders of this status.
+        /// Only orders with this status.
         status: Query<Option<OrderStatus>>,
         /// Only orders of this product.
         product_id: Query<Option<i64>>,
-        /// Only the order with this reference.
+        /// Only the order with this reference code.
         reference_code: Query<Option<String>>,
-        /// Only orders with this reference of their client's.
+        /// Only orders with this client reference.
         client_reference: Query<Option<String>>,
-        /// Only orders placed at this time or later.
+        /// Only orders placed at or after this time.
         created_from: Query<Option<DateTime<Utc>>>,
         /// Only orders placed before this time.
         created_to: Query<Option<DateTime<Utc>>>,
@@ -119,17 +119,19 @@ impl Orders {
         Ok(Listed::page(items, page, total))
     }
 
-    /// Find an order
+    /// Retrieve an order
     ///
-    /// With `as_of` as it was then; 404 if it was placed later, 400 for a position that the log has not reached.
+    /// Returns the order of any account, in its current state or, with `as_of`, in a past one. Returns 404 if the order
+    /// was placed later than `as_of`, and 400 if the log has not reached the position.
     #[oai(path = "/orders/:id", method = "get", operation_id = "get_any_order")]
     async fn get(
         &self,
         _caller: Caller<Operator>,
         state: State<'_>,
-        /// The order's id.
+        /// Unique identifier of the order.
         id: Path<i64>,
-        /// As it was right after this position of the log, or at this time (RFC 3339, or a date: its midnight, UTC); by default as it is now.
+        /// Point in time of the state: a position of the log, an RFC 3339 time, or a date (midnight UTC). A position
+        /// means right after its event. Default: the current state.
         as_of: Query<Option<String>>,
     ) -> Result<Reply<AnyOrder>, ApiError> {
         let pool = state.ledger.pool();
@@ -146,13 +148,13 @@ impl Orders {
 
     /// Cancel an order
     ///
-    /// Refunds what was not delivered to the account's wallet; a suspended account's, too.
+    /// Refunds the undelivered units to the account's wallet. This also works for a suspended account.
     #[oai(path = "/orders/:id/cancel", method = "post", operation_id = "cancel_any_order")]
     async fn cancel(
         &self,
         caller: Caller<Admin>,
         state: State<'_>,
-        /// The order's id.
+        /// Unique identifier of the order.
         id: Path<i64>,
         body: OptionalJson<CancelOrder>,
     ) -> Result<Reply<AccountOrder>, ApiError> {

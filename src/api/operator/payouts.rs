@@ -1,4 +1,4 @@
-//! `/admin/v1/payouts`: what is to be sent, and what became of it.
+//! `/admin/v1/payouts`: payouts of every account, and how operators settle them.
 
 use chrono::{DateTime, Utc};
 use ledger_events::payout;
@@ -23,10 +23,10 @@ use crate::ledger::command::PayoutOutcome;
 use crate::ledger::texts::Texts;
 use crate::ledger::{Answer, Command};
 
-/// A payout, and whose it is.
+/// A payout with the account that it belongs to.
 #[derive(Object, Serialize)]
 struct AccountPayout {
-    /// Whose it is.
+    /// Account that the payout belongs to.
     account_id: i64,
     #[oai(flatten)]
     #[serde(flatten)]
@@ -37,23 +37,24 @@ impl Plural for AccountPayout {
     const PLURAL: &'static str = "payouts";
 }
 
-/// What became of a payout.
+/// Outcome of a payout.
+///
+/// - `PAID`: the money was sent.
+/// - `FAILED`: the money could not be sent and returns to the wallet.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Enum)]
 #[oai(rename_all = "SCREAMING_SNAKE_CASE")]
 enum SettledStatus {
-    /// The money has been sent.
     #[default]
     Paid,
-    /// It could not be sent, and goes back to the wallet.
     Failed,
 }
 
-/// Settles a payout.
+/// Outcome to record for a payout.
 #[derive(Object)]
 struct SettlePayout {
-    /// What became of it.
+    /// Outcome of the payout.
     status: SettledStatus,
-    /// For the client, with FAILED only; sealed.
+    /// Reason for the failure, shown to the client. Allowed with `FAILED` only. Stored encrypted.
     #[oai(validator(min_length = 1, max_length = 500))]
     failure_reason: Option<String>,
 }
@@ -66,7 +67,7 @@ impl FromFields for SettlePayout {
             failure_reason: fields.optional("failure_reason", text(1..=500)),
         };
         if settled.status == SettledStatus::Paid && settled.failure_reason.is_some() {
-            fields.problem("failure_reason", "must be given with FAILED only");
+            fields.problem("failure_reason", "is allowed with FAILED only");
         }
         settled
     }
@@ -78,30 +79,30 @@ pub struct Payouts;
 impl Payouts {
     /// List payouts
     ///
-    /// Of all accounts, newest first.
+    /// Returns the payouts of all accounts, newest first.
     #[oai(path = "/payouts", method = "get", operation_id = "list_all_payouts")]
     #[allow(clippy::too_many_arguments)] // each is a parameter
     async fn list(
         &self,
         _caller: Caller<Operator>,
         state: State<'_>,
-        /// From 1.
+        /// Page number, from 1. Default: 1.
         page: Query<Option<i64>>,
-        /// Payouts on a page: 1 to 100, by default 20.
+        /// Payouts per page, 1 to 100. Default: 20.
         limit: Query<Option<i64>>,
         /// Only payouts of this account.
         account_id: Query<Option<i64>>,
-        /// Only payouts of this status.
+        /// Only payouts with this status.
         status: Query<Option<PayoutStatus>>,
         /// Only payouts to this beneficiary.
         beneficiary_id: Query<Option<i64>>,
         /// Only payouts from this wallet.
         wallet_id: Query<Option<i64>>,
-        /// Only payouts with this reference of their client's.
+        /// Only payouts with this client reference.
         client_reference: Query<Option<String>>,
-        /// Only payouts made at this time or later.
+        /// Only payouts requested at or after this time.
         created_from: Query<Option<DateTime<Utc>>>,
-        /// Only payouts made before this time.
+        /// Only payouts requested before this time.
         created_to: Query<Option<DateTime<Utc>>>,
     ) -> Result<Listed<AccountPayout>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
@@ -137,14 +138,15 @@ impl Payouts {
 
     /// Settle a payout
     ///
-    /// Says what became of one that is PENDING: PAID, or FAILED, which gives its amount back to the
-    /// wallet. The same again is answered with the payout as it is; anything else is 409.
+    /// Records the outcome of a payout with the status `PENDING`: `PAID`, or `FAILED`, which returns the amount to the
+    /// wallet. Repeating the same outcome returns the payout unchanged. Any other outcome for a settled payout returns
+    /// 409.
     #[oai(path = "/payouts/:id", method = "put", operation_id = "settle_payout")]
     async fn settle(
         &self,
         caller: Caller<Finance>,
         state: State<'_>,
-        /// The payout's id.
+        /// Unique identifier of the payout.
         id: Path<i64>,
         body: StrictJson<SettlePayout>,
     ) -> Result<Reply<AccountPayout>, ApiError> {

@@ -1,4 +1,4 @@
-//! `/admin/v1/orders/:id/receipt`: what anyone can check about an order.
+//! `/admin/v1/orders/:id/receipt`: proof of an order that anyone can check.
 
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Object, OpenApi};
@@ -15,51 +15,51 @@ use crate::api::state::{State, Tag, not_found};
 use crate::transparency::issue::{IssueError, order_receipt};
 use crate::transparency::receipt;
 
-/// An order's events and the movements of its money, each with the proof that it is in the log.
+/// Receipt of an order: its events and money movements, each with a proof that the log includes it.
 #[derive(Object, Serialize)]
 struct Receipt {
-    /// `rewards-ledger-receipt/1`.
+    /// Format of the receipt: `rewards-ledger-receipt/1`.
     format: String,
-    /// The order.
+    /// Unique identifier of the order.
     order_id: i64,
-    /// Whose log it is.
+    /// Shard whose log contains the events.
     shard_id: i16,
-    /// The signed checkpoint that everything is proved against: a C2SP signed note.
+    /// Signed checkpoint that the proofs refer to, as a C2SP signed note.
     checkpoint: String,
-    /// The log's public keys. Compare them with those that you have from elsewhere.
+    /// Public keys of the log. Compare them with keys from a source that you trust.
     verifier_keys: Vec<String>,
-    /// By position.
+    /// Events of the order and of its money movements, by position.
     events: Vec<ProvedEvent>,
 }
 
-/// An event, readable, and as it is proved.
+/// An event in readable form, with its canonical bytes and its inclusion proof.
 #[derive(Object, Serialize)]
 struct ProvedEvent {
-    /// Where it stands in the log.
+    /// Position of the event in the log.
     position: i64,
-    /// The event's id.
+    /// Unique identifier of the event.
     event_id: String,
-    /// `order` or `wallet`.
+    /// Type of the event's stream: `order` or `wallet`.
     stream_type: String,
-    /// The order's or the wallet's id.
+    /// Unique identifier of the order or wallet.
     stream_id: i64,
-    /// The stream's version after it.
+    /// Version of the stream after the event.
     version: i64,
-    /// Such as `OrderPlaced`.
+    /// Type of the event, such as `OrderPlaced`.
     #[oai(rename = "type")]
     #[serde(rename = "type")]
     event_type: String,
-    /// The version of the payload's schema.
+    /// Version of the payload's schema.
     schema_version: i16,
-    /// When it was recorded.
+    /// Time at which the event was recorded.
     recorded_at: Timestamp,
-    /// The payload.
+    /// Payload of the event.
     data: Value,
-    /// Who caused it, and what it belongs to.
+    /// Metadata of the event: the actor that caused it and the request that it belongs to.
     metadata: Value,
-    /// Its canonical bytes in base64: what is hashed.
+    /// Canonical bytes of the event in base64, over which the leaf hash is computed.
     leaf: String,
-    /// The inclusion proof: hashes in base64, from the leaf up.
+    /// Inclusion proof: hashes in base64, from the leaf to the root.
     proof: Vec<String>,
 }
 
@@ -86,34 +86,39 @@ pub struct Receipts;
 
 #[OpenApi(prefix_path = "/admin/v1", tag = "Tag::Log")]
 impl Receipts {
-    /// Get an order's receipt
+    /// Retrieve an order's receipt
     ///
-    /// `data` is a file that anyone can check, offline, with the log's public key:
-    /// `rewards-ledger verify --receipt FILE --key KEY`. An event is in it as soon as the tree has it,
-    /// which is within a second; 503 if that takes longer. With `quorum` it is proved against a
-    /// checkpoint that so many witnesses have cosigned, which takes them some seconds. It has all of
-    /// the order's events: an order with more than 10,000 is refused (400), and proved by an export.
+    /// Returns a receipt that anyone can check offline with the log's public key. Save `data` to a file and run
+    /// `rewards-ledger verify --receipt FILE --key KEY`.
+    ///
+    /// A new event enters the tree within a second; the response is 503 if it takes longer. With `quorum`, the receipt
+    /// uses a checkpoint that this many witnesses have cosigned. Witnesses need a few seconds to cosign.
+    ///
+    /// A receipt contains all events of the order. An order with more than 10,000 events is refused with 400; export its
+    /// stream instead.
     #[oai(path = "/orders/:id/receipt", method = "get", operation_id = "get_order_receipt")]
     async fn get(
         &self,
         _caller: Caller<Operator>,
         state: State<'_>,
-        /// The order's id.
+        /// Unique identifier of the order.
         id: Path<i64>,
-        /// How many witnesses must have cosigned the checkpoint, at most as many as count; by default none.
+        /// Number of witnesses that must have cosigned the checkpoint, at most the number of accepted witnesses. Default:
+        /// 0.
         quorum: Query<Option<u32>>,
-        /// A witness that counts, by its verifier key; may be repeated. By default each that is configured.
+        /// Verifier key of a witness to accept. Repeat the parameter for several witnesses. Default: all configured
+        /// witnesses.
         witness: Query<Vec<String>>,
     ) -> Result<Reply<Receipt>, ApiError> {
         let quorum = quorum_of(&state, quorum.0, &witness.0)?;
         let shard = state.ledger.shard_of_order(id.0).await?.ok_or_else(not_found)?;
         let made = order_receipt(state.ledger.pool(), shard, id.0, &quorum).await.map_err(|error| match error {
             IssueError::NotYet(_) if quorum.count > 0 => ApiError::new(Code::Unavailable)
-                .message("No checkpoint with the order's newest event has been cosigned by so many witnesses yet."),
+                .message("Not enough witnesses have cosigned a checkpoint with the order's newest event yet. Retry later."),
             IssueError::NotYet(_) => {
-                ApiError::new(Code::Unavailable).message("The tree has not reached the order's newest event yet.")
+                ApiError::new(Code::Unavailable).message("The tree does not include the order's newest event yet. Retry later.")
             }
-            IssueError::TooMany => ApiError::invalid("id", "names an order with more than 10,000 events: export its stream"),
+            IssueError::TooMany => ApiError::invalid("id", "is an order with more than 10,000 events: export its stream instead"),
             error => ApiError::internal(error),
         })?;
         let receipt::Receipt { format, order_id, shard_id, checkpoint, verifier_keys, events } = made;

@@ -1,4 +1,4 @@
-//! `/admin/v1/reconciliation`: a period's totals, tied to the log, and what does not add up.
+//! `/admin/v1/reconciliation`: totals of a period as of a position of the log, and the differences found.
 
 use chrono::{DateTime, NaiveDate, SecondsFormat, Utc};
 use ledger_events::ShardId;
@@ -20,11 +20,12 @@ use crate::api::state::{State, Tag, time};
 use crate::api::statements::Form;
 use crate::reconciliation::{self as figures, Amount, Period, ReconcileError, render as rendering};
 
-/// With at most so many events in the period, each of them is looked at, too.
+/// Maximum number of events in a period for which each event is also checked.
 const MOST_EVENTS: i64 = 20_000;
-/// The same of the events of the one account that is asked for, however long the log is.
+/// Maximum number of events of the requested account for which each event is also checked, regardless of the log's
+/// length.
 const MOST_OF_ACCOUNT: usize = 100_000;
-/// Most differences and wallets of an answer; the CLI has no limit.
+/// Maximum number of differences and wallets in a response. The CLI has no limit.
 const MOST_DIFFERENCES: usize = 1_000;
 const MOST_WALLETS: usize = 10_000;
 
@@ -44,30 +45,30 @@ impl From<ReconcileError> for ApiError {
     }
 }
 
-/// What moved.
+/// Money that moved in the period.
 #[derive(Object, Serialize)]
 struct MovedMoney {
-    /// Money that came in from outside.
+    /// Sum of funding: money that came in from outside.
     funding: Money,
-    /// What orders and payouts took.
+    /// Sum of debits by orders and payouts.
     debits: Money,
-    /// Of these: orders.
+    /// Part of `debits` that orders caused.
     order_debits: Money,
-    /// Of these: payouts.
+    /// Part of `debits` that payouts caused.
     payout_debits: Money,
-    /// What cancelled orders and payouts that were not made gave back.
+    /// Sum of refunds for cancelled orders and for payouts that were not made.
     refunds: Money,
-    /// Of these: orders.
+    /// Part of `refunds` that orders caused.
     order_refunds: Money,
-    /// Of these: payouts.
+    /// Part of `refunds` that payouts caused.
     payout_refunds: Money,
-    /// Corrections by operators: credits less debits.
+    /// Net sum of corrections by operators: credits minus debits.
     adjustments: Money,
-    /// Of these: credits.
+    /// Part of `adjustments` that credits account for.
     adjustment_credits: Money,
-    /// Of these: debits.
+    /// Part of `adjustments` that debits account for.
     adjustment_debits: Money,
-    /// How many movements these are.
+    /// Number of wallet transactions.
     movements: i64,
 }
 
@@ -89,140 +90,142 @@ impl From<figures::Moved> for MovedMoney {
     }
 }
 
-/// A wallet in the period: `opening_balance` + `funding` − `debits` + `refunds` + `adjustments` =
+/// Totals of a wallet in the period: `opening_balance` + `funding` − `debits` + `refunds` + `adjustments` =
 /// `closing_balance`.
 #[derive(Object, Serialize)]
 struct WalletTotals {
-    /// The shard of its account.
+    /// Shard of the wallet's account.
     shard_id: i16,
-    /// Whose it is, by its last movement, or by its row where nothing moved; null where it has neither.
+    /// Account of the wallet, from its last transaction, or from its row if nothing moved; null if it has neither.
     account_id: Option<i64>,
-    /// The wallet.
+    /// Unique identifier of the wallet.
     wallet_id: i64,
-    /// ISO 4217, likewise.
+    /// Currency of the wallet, as an ISO 4217 code; null if it has neither a transaction nor a row.
     currency: Option<String>,
-    /// When the period begins.
+    /// Balance at the start of the period.
     opening_balance: Money,
-    /// When it ends.
+    /// Balance at the end of the period.
     closing_balance: Money,
     #[oai(flatten)]
     #[serde(flatten)]
     moved: MovedMoney,
 }
 
-/// All wallets of a currency.
+/// Totals of all wallets in a currency.
 #[derive(Object, Serialize)]
 struct CurrencyTotals {
-    /// ISO 4217.
+    /// Currency, as an ISO 4217 code.
     currency: String,
-    /// How many there are.
+    /// Number of wallets in the currency.
     wallets: i64,
-    /// When the period begins.
+    /// Sum of the balances at the start of the period.
     opening_balance: Money,
-    /// When it ends.
+    /// Sum of the balances at the end of the period.
     closing_balance: Money,
     #[oai(flatten)]
     #[serde(flatten)]
     moved: MovedMoney,
 }
 
-/// A day in one currency.
+/// Totals of a day in a currency.
 #[derive(Object, Serialize)]
 struct DayTotals {
-    /// The day, UTC.
+    /// UTC day.
     day: NaiveDate,
-    /// ISO 4217.
+    /// Currency, as an ISO 4217 code.
     currency: String,
     #[oai(flatten)]
     #[serde(flatten)]
     moved: MovedMoney,
 }
 
-/// What the figures of a shard are tied to.
+/// Position of a shard's log that the figures refer to.
 #[derive(Object, Serialize)]
 struct AsOfPosition {
-    /// The shard.
+    /// Shard of the log.
     shard_id: i16,
-    /// The last position of its log that is in the figures.
+    /// Last position of the log that the figures include.
     position: i64,
-    /// Where its log ended.
+    /// Last position of the log when the report was made.
     head: i64,
-    /// Up to where the daily totals had come: what is later was added from the movements.
+    /// Last position that the daily totals include. Later events were added from the wallet transactions.
     projected: i64,
-    /// The first signed checkpoint of the log that covers the position, or the newest one if none does yet; null without any.
+    /// First signed checkpoint of the log that covers the position, or the newest one if none does yet; null if the log has
+    /// no checkpoint.
     log_checkpoint: Option<SignedCheckpoint>,
 }
 
 /// A signed checkpoint of the log.
 #[derive(Object, Serialize)]
 struct SignedCheckpoint {
-    /// How many events it covers: those up to this position.
+    /// Number of events that the checkpoint covers, which is the position of the last one.
     size: i64,
-    /// The root of the tree over them, in hex.
+    /// Root hash of the tree over these events, in hexadecimal.
     root: String,
-    /// The signed note (C2SP tlog-checkpoint).
+    /// Signed note of the checkpoint (C2SP `tlog-checkpoint`).
     note: String,
 }
 
-/// What was compared.
+/// Depth of the comparison.
+///
+/// - `TOTALS`: the totals were compared with the wallets' rows and last transactions.
+/// - `MOVEMENTS`: each transaction, order and payout of the period was compared as well.
 #[derive(Clone, Copy, Enum, Serialize)]
 #[oai(rename = "CheckedLevel", rename_all = "SCREAMING_SNAKE_CASE")]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 enum Checked {
-    /// The totals with the wallets' rows and their last movements.
     Totals,
-    /// Also each movement, order and payout of the period.
     Movements,
 }
 
-/// Something that does not add up.
+/// A difference between figures that should be equal.
 #[derive(Object, Serialize)]
 struct ReconciliationDifference {
-    /// `WALLET_BALANCE`, `WALLET_MISSING`, `WALLET_DIFFERS`, `WALLET_CLOSING`, `BALANCE_AFTER`, `MOVEMENT_MISSING`,
-    /// `MOVEMENT_DIFFERS`, `MOVEMENT_EXTRA`, `ORDER_PRICE`, `ORDER_DEBIT`, `ORDER_REFUND`,
+    /// Kind of difference: `WALLET_BALANCE`, `WALLET_MISSING`, `WALLET_DIFFERS`, `WALLET_CLOSING`, `BALANCE_AFTER`,
+    /// `MOVEMENT_MISSING`, `MOVEMENT_DIFFERS`, `MOVEMENT_EXTRA`, `ORDER_PRICE`, `ORDER_DEBIT`, `ORDER_REFUND`,
     /// `PAYOUT_DEBIT`, `PAYOUT_REFUND`, `PAYOUT`, `DAILY_TOTAL` or `UNREADABLE`.
     kind: String,
-    /// The shard.
+    /// Shard in which the difference was found.
     shard_id: i16,
-    /// The wallet that it is about, if it is about one.
+    /// Wallet that the difference concerns, if any.
     wallet_id: Option<i64>,
-    /// The order that it is about, if it is about one.
+    /// Order that the difference concerns, if any.
     order_id: Option<i64>,
-    /// The payout that it is about, if it is about one.
+    /// Payout that the difference concerns, if any.
     payout_id: Option<i64>,
-    /// The positions of the log to look at.
+    /// Positions of the log to inspect.
     positions: Vec<i64>,
-    /// What it is, for people.
+    /// Description of the difference, for people.
     problem: String,
 }
 
-/// A period's totals.
+/// Totals of a period and the differences found.
 #[derive(Object, Serialize)]
 struct ReconciliationReport {
-    /// When the period begins; null: with the log.
+    /// Start of the period; null for the start of the log.
     from: Option<Timestamp>,
-    /// When it ends; null: with the log's last event.
+    /// End of the period; null for the last event of the log.
     to: Option<Timestamp>,
-    /// Whose wallets; null: everybody's.
+    /// Account that the report is limited to; null for all accounts.
     account_id: Option<i64>,
-    /// What the figures are tied to, for each shard.
+    /// Position of each shard's log that the figures refer to.
     as_of: Vec<AsOfPosition>,
-    /// What was compared.
+    /// Depth of the comparison.
     checked: Checked,
-    /// How many events of the log were looked at one by one: those of orders, payouts and wallets in
-    /// the period. 0 where the totals were compared alone.
+    /// Number of events of orders, payouts and wallets in the period that were checked one by one; 0 if only totals were
+    /// compared.
     checked_events: i64,
-    /// By currency.
+    /// Totals by currency.
     currencies: Vec<CurrencyTotals>,
-    /// By day and currency, without the days on which nothing moved.
+    /// Totals by day and currency. Days without transactions are omitted.
     days: Vec<DayTotals>,
-    /// By wallet, the first 10,000: by shard, then by id. `rewards-ledger reconcile` lists all.
+    /// Totals of the first 10,000 wallets, by shard and then by identifier. `rewards-ledger reconcile` lists all of them.
     wallets: Vec<WalletTotals>,
-    /// How many more wallets there are: they are not listed, and in everything else.
+    /// Number of wallets that `wallets` omits. All other figures include them.
     wallets_left_out: u64,
-    /// How many differences there are.
+    /// Number of differences found.
     found: u64,
-    /// The first 1,000 of them; `rewards-ledger reconcile` lists all.
+    /// The first 1,000 differences. `rewards-ledger reconcile` lists all of them.
     differences: Vec<ReconciliationDifference>,
 }
 
@@ -282,7 +285,7 @@ impl From<figures::Report> for ReconciliationReport {
     }
 }
 
-/// A report in the form that was asked for.
+/// A report in the requested format.
 enum Reconciled {
     Json(String),
     Csv(Vec<u8>),
@@ -307,15 +310,15 @@ impl IntoResponse for Reconciled {
 
 impl ApiResponse for Reconciled {
     fn meta() -> MetaResponses {
-        let text = "A line of column names, then a line for each thing: `record` is `AS_OF`, `CURRENCY`, `DAY`, `WALLET` or \
-                    `DIFFERENCE` (RFC 4180).";
+        let text = "CSV (RFC 4180) with a header row and one row per record: `record` is `AS_OF`, `CURRENCY`, `DAY`, \
+                    `WALLET` or `DIFFERENCE`.";
         let csv = MetaSchema { description: Some(text), ..MetaSchema::new("string") };
         let content = vec![
             MetaMediaType { content_type: JSON, schema: Data::<ReconciliationReport>::schema_ref() },
             MetaMediaType { content_type: "text/csv", schema: MetaSchemaRef::Inline(Box::new(csv)) },
         ];
         let headers = vec![
-            documented_header::<Option<String>>("Content-Disposition", "A file's name, for CSV."),
+            documented_header::<Option<String>>("Content-Disposition", "Suggested file name, for CSV only."),
             documented_header::<String>("Vary", "`Accept`"),
         ];
         MetaResponses {
@@ -334,29 +337,34 @@ pub struct Reconciliation;
 impl Reconciliation {
     /// Reconcile a period
     ///
-    /// Opening balance, what moved, and closing balance of every wallet, by day and by currency,
-    /// exact as of one position of the log, and each difference with the positions to look at. The
-    /// closing balances are compared with the wallets' rows and their last movements. Where the
-    /// period has at most 20,000 events, or with `account_id` the account at most 100,000 in it (and has at
-    /// most as many orders and payouts in all), each movement, order and payout is looked at, too; `checked` says whether it was, `checked_events` at
-    /// how many. `rewards-ledger reconcile` does so for any period. Of more than 10,000 wallets the first are listed, and
-    /// `wallets_left_out` says how many more there are; currencies, days and differences are always of all. As JSON, or with `Accept: text/csv` as CSV.
+    /// Returns opening balance, transactions and closing balance of every wallet, by day and by currency. The figures are
+    /// exact as of one position of the log. Each difference comes with the positions of the log to inspect.
+    ///
+    /// Closing balances are always compared with the wallets' rows and last transactions. Each transaction, order and
+    /// payout is checked too if the period has at most 20,000 events. With `account_id`, the account may have up to
+    /// 100,000 events in the period, and at most as many orders and payouts in all. `checked` shows which comparison was
+    /// made, and `checked_events` the number of events. `rewards-ledger reconcile` checks every event of any period.
+    ///
+    /// At most 10,000 wallets are listed, and `wallets_left_out` is the number omitted. Currencies, days and differences
+    /// always cover all wallets.
+    ///
+    /// The response is JSON, or CSV with `Accept: text/csv`.
     #[oai(path = "/reconciliation", method = "get", operation_id = "reconcile")]
     async fn reconcile(
         &self,
         _caller: Caller<Operator>,
         state: State<'_>,
         accept: Accept,
-        /// Movements at this time or later; by default from the log's first.
+        /// Only transactions at or after this time. Default: the start of the log.
         from: Query<Option<DateTime<Utc>>>,
-        /// Movements before this time; by default up to now.
+        /// Only transactions before this time. Default: now.
         to: Query<Option<DateTime<Utc>>>,
-        /// Only this account's wallets.
+        /// Only wallets of this account.
         account_id: Query<Option<i64>>,
     ) -> Result<Reconciled, ApiError> {
         let period = Period { from: time("from", from.0)?, to: time("to", to.0)?, account_id: account_id.0 };
         if period.from.zip(period.to).is_some_and(|(from, to)| to < from) {
-            return Err(ApiError::invalid("to", "must not be before from"));
+            return Err(ApiError::invalid("to", "must not be earlier than from"));
         }
         let shards: Vec<ShardId> = match account_id.0 {
             Some(account) => vec![state.shard_of(account).await?],

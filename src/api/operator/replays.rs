@@ -1,4 +1,4 @@
-//! `/admin/v1/webhooks/:id/replays` and `/admin/v1/replays`: telling a webhook again.
+//! `/admin/v1/webhooks/:id/replays` and `/admin/v1/replays`: delivering past events to a webhook again.
 
 use std::collections::HashMap;
 
@@ -27,15 +27,17 @@ use crate::delivery::replay::{PER_SECOND, Search};
 use crate::ledger::command::RequestReplay;
 use crate::ledger::{Answer, Command, reader};
 
-/// Which events are delivered.
+/// Selection of the events to deliver.
+///
+/// - `deliveries`: every event that the webhook already has a delivery of, regardless of its outcome.
+/// - `missed`: every event of the webhook's types that never reached it and has no pending delivery. This includes
+///   events from before the webhook existed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Enum, Serialize)]
 #[oai(rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 enum ReplayKind {
-    /// Each that the webhook has a delivery of, whatever became of it.
     #[default]
     Deliveries,
-    /// Those of its types that never reached it and are not on their way, also from before it existed.
     Missed,
 }
 
@@ -61,18 +63,19 @@ impl From<Kind> for ReplayKind {
     }
 }
 
-/// Where a replay stands.
+/// Status of a replay.
+///
+/// - `RUNNING`: the replay is creating deliveries.
+/// - `COMPLETED`: the replay has created all its deliveries.
+/// - `CANCELLED`: an operator cancelled the replay. Deliveries that were still pending have failed.
+/// - `FAILED`: the webhook was deactivated or deleted before the replay completed.
 #[derive(Clone, Copy, Enum, Serialize)]
 #[oai(rename_all = "UPPERCASE")]
 #[serde(rename_all = "UPPERCASE")]
 enum ReplayStatus {
-    /// It makes deliveries.
     Running,
-    /// It has made all of them.
     Completed,
-    /// An operator stopped it; what was still pending has failed.
     Cancelled,
-    /// The webhook was switched off or deleted before its end.
     Failed,
 }
 
@@ -87,21 +90,22 @@ impl From<Status> for ReplayStatus {
     }
 }
 
-/// What to deliver again.
+/// Events to deliver again, and the rate at which to do so.
 #[derive(Object)]
-#[allow(dead_code)] // read through `FromFields`; the schema is made from these
+#[allow(dead_code)] // read through `FromFields`; the schema is derived from the fields
 struct StartReplay {
-    /// Which events.
+    /// Selection of the events to deliver.
     kind: ReplayKind,
-    /// Only events recorded at this time or later. For `deliveries`, this or `from_position` is needed.
+    /// Only events recorded at or after this time. With `deliveries`, either this or `from_position` is required, but not
+    /// both.
     since: Option<Timestamp>,
     /// Only events at this position of the log or later.
     #[oai(validator(minimum(value = "1")))]
     from_position: Option<i64>,
-    /// How many deliveries are made in a second at most, by default 50.
+    /// Maximum number of deliveries created per second, 1 to 500. Default: 50.
     #[oai(validator(minimum(value = "1"), maximum(value = "500")))]
     per_second: Option<i64>,
-    /// Only count what would be delivered, and start nothing.
+    /// Whether to count the events only, without starting a replay. Default: false.
     dry_run: Option<bool>,
 }
 
@@ -116,7 +120,7 @@ impl FromFields for StartReplay {
             dry_run: fields.optional("dry_run", boolean),
         };
         match (&start.since, start.from_position, start.kind) {
-            (Some(_), Some(_), _) => fields.problem("from_position", "must not be given beside since"),
+            (Some(_), Some(_), _) => fields.problem("from_position", "must not be given together with since"),
             (None, None, ReplayKind::Deliveries) => fields.problem("since", "or from_position is required for deliveries"),
             _ => {}
         }
@@ -124,40 +128,40 @@ impl FromFields for StartReplay {
     }
 }
 
-/// A replay, and what became of its deliveries.
+/// A replay and the outcome of its deliveries.
 #[derive(Object, Serialize)]
 struct Replay {
-    /// Its id.
+    /// Unique identifier of the replay.
     id: i64,
-    /// Whose webhook it is.
+    /// Account that the webhook belongs to.
     account_id: i64,
-    /// The webhook that is told.
+    /// Webhook that receives the deliveries.
     webhook_id: i64,
-    /// Which events.
+    /// Selection of the events to deliver.
     kind: ReplayKind,
-    /// The types that the webhook was subscribed to when it was asked for.
+    /// Event types that the webhook was subscribed to when the replay was requested.
     events: Vec<Event>,
-    /// Where it stands.
+    /// Status of the replay.
     status: ReplayStatus,
-    /// The first position of the log that it looks at.
+    /// First position of the log that the replay covers.
     from_position: i64,
-    /// Where its next step begins.
+    /// Position of the log at which the next step starts.
     next_position: i64,
-    /// The position of its request: what is later is no part of it.
+    /// Position of the replay's request in the log. The replay covers only events before it.
     until_position: i64,
-    /// How many deliveries it makes in a second at most.
+    /// Maximum number of deliveries created per second.
     per_second: i32,
-    /// Deliveries made so far.
+    /// Number of deliveries created so far.
     deliveries: i64,
-    /// Of these: waiting for an attempt.
+    /// Number of these deliveries that wait for an attempt.
     pending_count: i64,
-    /// Of these: answered with a 2xx.
+    /// Number of these deliveries that were answered with a 2xx status.
     delivered_count: i64,
-    /// Of these: given up.
+    /// Number of these deliveries that failed and are not retried.
     failed_count: i64,
-    /// When it was asked for.
+    /// Time at which the replay was requested.
     created_at: Timestamp,
-    /// When it last went on.
+    /// Time of the replay's last progress.
     updated_at: Timestamp,
 }
 
@@ -188,16 +192,18 @@ impl Replay {
     }
 }
 
-/// A replay that was started, or what one would do.
+/// A started replay, or the result of a dry run.
 #[derive(Object, Serialize)]
 struct ReplayStart {
-    /// How many events there are to deliver, up to `next_position`. Only a dry run counts them.
+    /// Number of events found up to `next_position`. Null unless this was a dry run.
     found: Option<i64>,
-    /// Where a dry run ended that did not come to the end of the log: one from there counts on. Null when all is counted.
+    /// Position at which the dry run stopped before the end of the log. Start another dry run there to count the rest.
+    /// Null if all events are counted.
     next_position: Option<i64>,
-    /// Where the log ended when a dry run counted; what is later is no part of it.
+    /// End of the log when the dry run counted. Events from this position on are not included. Null unless this was a dry
+    /// run.
     until_position: Option<i64>,
-    /// The replay; null after a dry run.
+    /// The started replay; null after a dry run.
     replay: Option<Replay>,
 }
 
@@ -210,7 +216,7 @@ async fn shown(state: &State<'_>, shard: ShardId, replay: replay::Replay) -> Res
     Ok(Replay::of(replay, outcome))
 }
 
-/// The webhook, deleted or not, and its shard.
+/// Finds a webhook, even a deleted one, and its shard.
 async fn webhook_of(state: &State<'_>, id: i64) -> Result<(ShardId, webhook::Webhook), ApiError> {
     let shards: Vec<ShardId> = state.ledger.shards().collect();
     webhooks::find(state.ledger.pool(), &shards, id).await?.ok_or_else(not_found)
@@ -227,16 +233,17 @@ pub struct Replays;
 impl Replays {
     /// Replay events to a webhook
     ///
-    /// Makes new deliveries of their own five attempts, under the same `event_id` and with the same
-    /// bytes, at a limited rate. A webhook has one replay at a time. With `dry_run` it only counts them, and answers
-    /// 200: over 500,000 positions of the log at most, so that a long one is counted with several, each from the
-    /// `next_position` of the one before it.
+    /// Creates new deliveries of past events at a limited rate. Each has five attempts of its own, with the same
+    /// `event_id` and the same bytes as before. A webhook can have one running replay at a time.
+    ///
+    /// With `dry_run`, the events are only counted, and the status is 200. One dry run covers at most 500,000 positions
+    /// of the log. To count a longer range, start the next dry run at `next_position` of the previous one.
     #[oai(path = "/webhooks/:id/replays", method = "post", operation_id = "start_replay")]
     async fn start(
         &self,
         caller: Caller<Admin>,
         state: State<'_>,
-        /// The webhook's id.
+        /// Unique identifier of the webhook.
         id: Path<i64>,
         body: StrictJson<StartReplay>,
     ) -> Result<Stored<Data<ReplayStart>, 201, 200>, ApiError> {
@@ -270,17 +277,17 @@ impl Replays {
 
     /// List a webhook's replays
     ///
-    /// Newest first.
+    /// Returns the replays of a webhook, newest first.
     #[oai(path = "/webhooks/:id/replays", method = "get", operation_id = "list_replays")]
     async fn list(
         &self,
         _caller: Caller<Operator>,
         state: State<'_>,
-        /// The webhook's id.
+        /// Unique identifier of the webhook.
         id: Path<i64>,
-        /// From 1.
+        /// Page number, from 1. Default: 1.
         page: Query<Option<i64>>,
-        /// Replays on a page: 1 to 100, by default 20.
+        /// Replays per page, 1 to 100. Default: 20.
         limit: Query<Option<i64>>,
     ) -> Result<Listed<Replay>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
@@ -296,15 +303,15 @@ impl Replays {
         Ok(Listed::page(found.rows.into_iter().map(view).collect(), page, total))
     }
 
-    /// Find a replay
+    /// Retrieve a replay
     ///
-    /// How far it has come, and what became of its deliveries.
+    /// Returns the progress of a replay and the outcome of its deliveries.
     #[oai(path = "/replays/:id", method = "get", operation_id = "get_replay")]
     async fn get(
         &self,
         _caller: Caller<Operator>,
         state: State<'_>,
-        /// The replay's id.
+        /// Unique identifier of the replay.
         id: Path<i64>,
     ) -> Result<Reply<Replay>, ApiError> {
         let (shard, replay) = replay_of(&state, id.0).await?;
@@ -313,13 +320,13 @@ impl Replays {
 
     /// Cancel a replay
     ///
-    /// What it has made and is still pending fails.
+    /// Stops a running replay. Its deliveries that are still pending fail.
     #[oai(path = "/replays/:id/cancel", method = "post", operation_id = "cancel_replay")]
     async fn cancel(
         &self,
         caller: Caller<Admin>,
         state: State<'_>,
-        /// The replay's id.
+        /// Unique identifier of the replay.
         id: Path<i64>,
         _no_fields: NoFields,
     ) -> Result<Reply<Replay>, ApiError> {

@@ -1,4 +1,4 @@
-//! `/admin/v1/wallets/:id/statement`: any wallet's statement, as it is or as it was.
+//! `/admin/v1/wallets/:id/statement`: current and past statements of every wallet.
 
 use chrono::{DateTime, Utc};
 use ledger_projections::wallets;
@@ -20,19 +20,19 @@ use crate::api::state::{State, Tag, not_found};
 use crate::api::statements::{Of, Sending, Statement, period, responses};
 use crate::ledger::statement::Statement as Movements;
 
-/// A wallet's statement, whose it is, and of when.
+/// A wallet's statement with the account and the position of the log that it belongs to.
 #[derive(Object, Serialize)]
 struct AccountStatement {
-    /// Whose it is.
+    /// Account that the wallet belongs to.
     account_id: i64,
-    /// The position of the log that it is as of; null: as it is now.
+    /// Position of the log that the statement belongs to; null for the current state.
     as_of_position: Option<i64>,
     #[oai(flatten)]
     #[serde(flatten)]
     statement: Statement,
 }
 
-/// A statement, with its position in a header too: CSV has no other place for it.
+/// A statement with its position in a header, because CSV has no other place for it.
 struct OfPosition {
     position: Option<i64>,
     statement: Sending,
@@ -52,7 +52,7 @@ impl IntoResponse for OfPosition {
 
 impl ApiResponse for OfPosition {
     fn meta() -> MetaResponses {
-        let text = "The position of the log that it is as of, where `as_of` was given.";
+        let text = "Position of the log that the statement belongs to. Present only with `as_of`.";
         responses::<AccountStatement>(vec![documented_header::<Option<i64>>("X-As-Of-Position", text)])
     }
 
@@ -65,9 +65,10 @@ pub struct Statements;
 
 #[OpenApi(prefix_path = "/admin/v1", tag = "Tag::Wallets")]
 impl Statements {
-    /// Get any wallet's statement
+    /// Retrieve any wallet's statement
     ///
-    /// As the account's own, as JSON or CSV. With `as_of` as it was then: without what was recorded later.
+    /// Returns the statement of a wallet of any account, as JSON or CSV. With `as_of`, it excludes everything recorded
+    /// later.
     #[oai(path = "/wallets/:id/statement", method = "get", operation_id = "get_any_statement")]
     #[allow(clippy::too_many_arguments)] // each is a parameter
     async fn get(
@@ -75,15 +76,17 @@ impl Statements {
         _caller: Caller<Operator>,
         state: State<'_>,
         accept: Accept,
-        /// The wallet's id.
+        /// Unique identifier of the wallet.
         id: Path<i64>,
-        /// Movements at this time or later; by default from the wallet's first.
+        /// Only transactions at or after this time. Default: the wallet's first transaction.
         from: Query<Option<DateTime<Utc>>>,
-        /// Movements before this time; by default up to now.
+        /// Only transactions before this time. Default: now.
         to: Query<Option<DateTime<Utc>>>,
-        /// As it was right after this position of the log, or at this time (RFC 3339, or a date: its midnight, UTC); by default as it is now.
+        /// Point in time of the state: a position of the log, an RFC 3339 time, or a date (midnight UTC). A position
+        /// means right after its event. Default: the current state.
         as_of: Query<Option<String>>,
-        /// Only the balances and the sums, at once however long the period is: `transactions` is empty.
+        /// Whether to return only balances and sums, which is fast for any period. `transactions` is then empty. Default:
+        /// false.
         totals_only: Query<Option<bool>>,
     ) -> Result<OfPosition, ApiError> {
         let (from, to) = period(from.0, to.0)?;

@@ -1,4 +1,4 @@
-//! `/admin/v1/products/:id/vouchers` and `/stock`: the vouchers to sell.
+//! `/admin/v1/products/:id/vouchers` and `/stock`: vouchers for sale.
 
 use ledger_events::Money as Amount;
 use ledger_projections::catalogue;
@@ -17,31 +17,31 @@ use crate::api::state::{State, Tag, not_found, origin};
 use crate::ledger::command::NewVoucher;
 use crate::ledger::{Answer, Command, FIRST_SHARD, stock};
 
-/// Vouchers in one command: what one transaction holds without keeping others waiting.
+/// Maximum number of vouchers in one command, so that its transaction does not delay others.
 const CHUNK: usize = 1_000;
 
-/// What became of an upload.
+/// Result of an upload of vouchers.
 #[derive(Default, Object, Serialize)]
 struct StockLoaded {
-    /// Vouchers that were added.
+    /// Number of vouchers added to the stock.
     accepted: i64,
-    /// Vouchers that the product has already.
+    /// Number of vouchers that the product already has. They are not added again.
     duplicates: i64,
-    /// Rows that were not added, with the reason.
+    /// Rows that were refused, each with the reason.
     rejected: Vec<RejectedRow>,
 }
 
 impl StockLoaded {
-    /// What an upload that has come so far ends with, when its next part fails so.
+    /// Builds the error for an upload of which a later part fails.
     fn broken_off(&self, error: ApiError) -> ApiError {
         if self.accepted + self.duplicates == 0 {
             return error;
         }
-        let added = format!("The upload broke off after {} of its vouchers had been added.", self.accepted);
+        let added = format!("The upload was interrupted after {} of its vouchers were added.", self.accepted);
         match error.code {
-            // Of the whole upload it is not true that nothing happened.
+            // These codes say that nothing happened, which is not true of the whole upload.
             Code::Unavailable | Code::OutcomeUnknown => ApiError::new(Code::OutcomeUnknown)
-                .message(format!("{added} Send all of it again: what the product has already is counted, not added twice.")),
+                .message(format!("{added} Send the whole upload again: no voucher is added twice.")),
             _ => {
                 let message = format!("{} {added}", error.message);
                 error.message(message)
@@ -50,23 +50,23 @@ impl StockLoaded {
     }
 }
 
-/// A row that was not added.
+/// A row that was refused.
 #[derive(Object, Serialize)]
 struct RejectedRow {
-    /// From 1; the line of column names does not count.
+    /// Number of the row, from 1. The header row is not counted.
     row: i64,
-    /// Why it was not added.
+    /// Reason for the refusal.
     reason: String,
 }
 
-/// How many vouchers of one denomination there are.
+/// Stock of vouchers of one denomination.
 #[derive(Object, Serialize)]
 struct StockLevel {
-    /// The face value of one voucher.
+    /// Face value of each voucher.
     denomination: Money,
-    /// Not expired, and not allocated to an order.
+    /// Number of vouchers that are neither expired nor allocated to an order.
     available: i64,
-    /// Allocated to orders.
+    /// Number of vouchers allocated to orders.
     allocated: i64,
 }
 
@@ -86,16 +86,17 @@ pub struct Stock;
 impl Stock {
     /// Load vouchers
     ///
-    /// As JSON, or as CSV, up to 16 MiB. What the product has already is counted, not added, so an
-    /// upload that broke off (504, when a part of it was added or may have been) can be sent again whole.
+    /// Adds vouchers to a product's stock, as JSON or CSV of at most 16 MiB. Vouchers that the product already has are
+    /// counted but not added. An interrupted upload (504 if a part was or may have been added) can therefore be sent
+    /// again as a whole.
     #[oai(path = "/products/:id/vouchers", method = "post", operation_id = "load_vouchers")]
     async fn load(
         &self,
         caller: Caller<Admin>,
         state: State<'_>,
-        /// The product's id.
+        /// Unique identifier of the product.
         id: Path<i64>,
-        /// The face value of CSV rows that do not name their own.
+        /// Face value of CSV rows without a `denomination`.
         denomination: Query<Option<String>>,
         body: Upload,
     ) -> Result<Reply<StockLoaded>, ApiError> {
@@ -104,7 +105,7 @@ impl Stock {
         let product = catalogue::find(state.ledger.pool(), id.0).await?.ok_or_else(not_found)?;
         let mut loaded = StockLoaded::default();
         loaded.rejected.extend(rejected.into_iter().map(|(row, reason)| RejectedRow { row, reason }));
-        // An upload of one wrong face value is refused whole, before anything is added.
+        // If no row has a valid denomination, the whole upload is refused before anything is added.
         let includes = |denomination| product.details.denominations.include(denomination);
         if !good.is_empty() && good.iter().all(|(denomination, _)| !includes(*denomination)) {
             return Err(ApiError::new(Code::InvalidDenomination));
@@ -112,7 +113,7 @@ impl Stock {
         let mut chunks: Vec<(Amount, Vec<NewVoucher>)> = Vec::new();
         for (denomination, voucher) in good {
             if !includes(denomination) {
-                let reason = "denomination is not one of the product's".to_owned();
+                let reason = "denomination is not available for this product".to_owned();
                 loaded.rejected.push(RejectedRow { row: voucher.row, reason });
                 continue;
             }
@@ -137,15 +138,15 @@ impl Stock {
         Ok(Reply(loaded))
     }
 
-    /// See the stock
+    /// Retrieve the stock
     ///
-    /// By denomination, smallest first.
+    /// Returns the stock of a product by denomination, smallest first.
     #[oai(path = "/products/:id/stock", method = "get", operation_id = "get_stock")]
     async fn levels(
         &self,
         _caller: Caller<Operator>,
         state: State<'_>,
-        /// The product's id.
+        /// Unique identifier of the product.
         id: Path<i64>,
     ) -> Result<Listed<StockLevel>, ApiError> {
         let pool = state.ledger.pool();

@@ -1,4 +1,4 @@
-//! Users: people who act for an account, by access token or in the portal.
+//! `/admin/v1/users`: people who act for an account, with an access token or in the portal.
 
 use ledger_events::{AccountId, UserId, user};
 use ledger_projections::users;
@@ -21,17 +21,18 @@ use crate::ledger::command::{ChangeUser as Change, CreateUser as Create};
 use crate::ledger::texts::{self, EMAIL};
 use crate::ledger::{Answer, Command, WriteError};
 
-/// What a user may do. Each role may do what those before it may.
+/// Role of a user. Each role includes the permissions of the roles before it.
+///
+/// - `viewer`: reads everything except voucher codes.
+/// - `operator`: places and cancels orders, reads voucher codes, and manages webhooks.
+/// - `owner`: manages payouts, beneficiaries and API keys.
 #[derive(Clone, Copy, Default, Enum, Serialize)]
 #[oai(rename_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 enum UserRole {
-    /// Reads all but voucher codes.
     #[default]
     Viewer,
-    /// Orders, cancels, reads voucher codes, manages webhooks.
     Operator,
-    /// Manages payouts, beneficiaries and API keys.
     Owner,
 }
 
@@ -58,17 +59,17 @@ impl From<UserRole> for user::UserRole {
 /// A new user.
 #[derive(Object)]
 struct CreateUser {
-    /// To log in with. One user has it, upper and lower case being the same.
+    /// Email address to log in with. It is unique among all users, case-insensitively.
     #[oai(validator(
         min_length = 3,
         max_length = 254,
         pattern = r"^[^\s@\u0000-\u001f\u007f-\u009f]+@[^\s@\u0000-\u001f\u007f-\u009f]+$"
     ))]
     email: String,
-    /// To log in with. A common password, or one close to one, is refused.
+    /// Password to log in with, 8 to 128 characters. Common passwords, and close variants of them, are refused.
     #[oai(validator(min_length = 8, max_length = 128))]
     password: String,
-    /// What the user may do.
+    /// Role of the user.
     role: UserRole,
 }
 
@@ -84,12 +85,12 @@ impl FromFields for CreateUser {
 
 const ROLES: [(&str, UserRole); 3] = [("viewer", UserRole::Viewer), ("operator", UserRole::Operator), ("owner", UserRole::Owner)];
 
-/// What to change of a user: at least one field. What is left out, or null, stays.
+/// Changes to a user. At least one field is required. Fields that are omitted or null keep their value.
 #[derive(Object)]
 struct ChangeUser {
-    /// What the user may do.
+    /// New role of the user.
     role: Option<UserRole>,
-    /// To log in with from now on. A common password, or one close to one, is refused.
+    /// New password, 8 to 128 characters. Common passwords, and close variants of them, are refused.
     #[oai(validator(min_length = 8, max_length = 128))]
     password: Option<String>,
 }
@@ -97,13 +98,13 @@ struct ChangeUser {
 impl FromFields for ChangeUser {
     fn from_fields(fields: &mut Fields<'_>) -> Self {
         if fields.is_empty() {
-            fields.problem("body", "must change something");
+            fields.problem("body", "must contain at least one field");
         }
         Self { role: fields.optional("role", one_of(&ROLES)), password: fields.optional("password", text(8..=128)) }
     }
 }
 
-/// An address as mail knows it, roughly: something at something, without white space.
+/// Reads an email address, roughly checked: text on both sides of a single `@`, without white space.
 fn email(value: &serde_json::value::RawValue) -> Read<String> {
     let text = line(3..=254)(value)?;
     let is_address = match text.split_once('@') {
@@ -119,11 +120,11 @@ fn email(value: &serde_json::value::RawValue) -> Read<String> {
 /// A person who acts for an account.
 #[derive(Object, Serialize)]
 struct User {
-    /// Its id.
+    /// Unique identifier of the user.
     id: i64,
-    /// What the user logs in with. Empty once it was erased.
+    /// Email address to log in with. Empty after it is erased.
     email: String,
-    /// What the user may do.
+    /// Role of the user.
     role: UserRole,
 }
 
@@ -144,13 +145,13 @@ pub struct Users;
 impl Users {
     /// Create a user
     ///
-    /// 409 `E_CONFLICT` if another user has the email.
+    /// Returns 409 `E_CONFLICT` if another user has the email address.
     #[oai(path = "/accounts/:id/users", method = "post", operation_id = "create_user")]
     async fn create(
         &self,
         caller: Caller<Admin>,
         state: State<'_>,
-        /// The account's id.
+        /// Unique identifier of the account.
         id: Path<i64>,
         body: StrictJson<CreateUser>,
     ) -> Result<Created<User>, ApiError> {
@@ -166,7 +167,7 @@ impl Users {
         });
         let origin = || origin(caller.0.0.actor());
         let answer = match state.ledger.execute(shard, create.clone(), origin()).await {
-            // Another shard has just given the email away; now that can be seen.
+            // Another shard has just taken the email address. A second try sees that and returns the right error.
             Err(WriteError::Refused) => state.ledger.execute(shard, create, origin()).await?,
             answer => answer?,
         };
@@ -176,17 +177,17 @@ impl Users {
 
     /// List an account's users
     ///
-    /// Newest first; without those who were removed.
+    /// Returns the users of an account, newest first. Removed users are not listed.
     #[oai(path = "/accounts/:id/users", method = "get", operation_id = "list_users")]
     async fn list(
         &self,
         _caller: Caller<Operator>,
         state: State<'_>,
-        /// The account's id.
+        /// Unique identifier of the account.
         id: Path<i64>,
-        /// From 1.
+        /// Page number, from 1. Default: 1.
         page: Query<Option<i64>>,
-        /// Users on a page: 1 to 100, by default 20.
+        /// Users per page, 1 to 100. Default: 20.
         limit: Query<Option<i64>>,
     ) -> Result<Listed<User>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
@@ -199,14 +200,14 @@ impl Users {
 
     /// Change a user
     ///
-    /// The role, the password, or both. What changes counts on the very next request, and ends all
-    /// sessions of the user: they log in again. 409 `E_CONFLICT` for a user who was removed.
+    /// Changes the role, the password, or both. The change takes effect with the next request and ends all sessions of
+    /// the user, who has to log in again. Returns 409 `E_CONFLICT` for a removed user.
     #[oai(path = "/users/:id", method = "put", operation_id = "change_user")]
     async fn change(
         &self,
         caller: Caller<Admin>,
         state: State<'_>,
-        /// The user's id.
+        /// Unique identifier of the user.
         id: Path<i64>,
         body: StrictJson<ChangeUser>,
     ) -> Result<Reply<User>, ApiError> {
@@ -226,14 +227,14 @@ impl Users {
 
     /// End a user's sessions
     ///
-    /// Their access tokens, refresh tokens and portal cookies count no more, from the next request on.
-    /// They can log in again. 409 `E_CONFLICT` for a user who was removed.
+    /// Invalidates the user's access tokens, refresh tokens and portal cookies, from the next request on. The user can
+    /// log in again. Returns 409 `E_CONFLICT` for a removed user.
     #[oai(path = "/users/:id/sessions", method = "delete", operation_id = "end_user_sessions")]
     async fn end_sessions(
         &self,
         caller: Caller<Admin>,
         state: State<'_>,
-        /// The user's id.
+        /// Unique identifier of the user.
         id: Path<i64>,
         _no_fields: NoFields,
     ) -> Result<Reply<User>, ApiError> {
@@ -242,13 +243,14 @@ impl Users {
 
     /// Remove a user
     ///
-    /// Counts on the very next request; sessions and tokens end. The email is free again.
+    /// Takes effect with the next request and ends all sessions and tokens of the user. The email address can then be
+    /// used for another user.
     #[oai(path = "/users/:id", method = "delete", operation_id = "remove_user")]
     async fn remove(
         &self,
         caller: Caller<Admin>,
         state: State<'_>,
-        /// The user's id.
+        /// Unique identifier of the user.
         id: Path<i64>,
         _no_fields: NoFields,
     ) -> Result<Reply<User>, ApiError> {
@@ -256,9 +258,10 @@ impl Users {
     }
 }
 
-/// The hash of a new password of whoever has this email.
+/// Hashes a new password for the user with this email address.
 ///
 /// # Errors
+///
 /// 400 for a password that is easy to guess.
 async fn hash(state: &ApiState, password: String, email: &str) -> Result<Private, ApiError> {
     let parts = email.split(|c: char| !c.is_alphanumeric()).chain([email]).filter(|part| !part.is_empty());
@@ -269,7 +272,7 @@ async fn hash(state: &ApiState, password: String, email: &str) -> Result<Private
     })
 }
 
-/// Does something with a user, who is found by the id alone.
+/// Executes a command on a user, who is found by identifier alone.
 async fn act(
     state: &ApiState,
     caller: &Caller<Admin>,

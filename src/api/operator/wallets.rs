@@ -1,4 +1,4 @@
-//! Wallets: opened, funded and adjusted.
+//! `/admin/v1/wallets`: wallets of every account, and how operators open, fund and adjust them.
 
 use ledger_events::wallet::{self, Direction};
 use ledger_projections::wallets;
@@ -26,7 +26,7 @@ use crate::ledger::{self, Answer, Command, Rendered, history};
 /// A new wallet.
 #[derive(Object)]
 struct OpenWallet {
-    /// ISO 4217, of a currency with at most two decimals.
+    /// Currency of the wallet, as an ISO 4217 code. It must have at most two decimals.
     #[oai(validator(pattern = "^[A-Z]{3}$"))]
     currency: String,
 }
@@ -37,16 +37,16 @@ impl FromFields for OpenWallet {
     }
 }
 
-/// Money that came in.
+/// Money that came in for a wallet.
 #[derive(Object)]
 struct FundWallet {
-    /// More than "0.00".
+    /// Amount to add, greater than 0.00.
     amount: Money,
-    /// What the money came in under, used once: the same amount again under it is answered with
-    /// the transaction that exists.
+    /// Unique reference of the incoming payment. Sending the same reference with the same amount again returns the
+    /// existing transaction.
     #[oai(validator(min_length = 1, max_length = 100))]
     reference: String,
-    /// For operators; sealed.
+    /// Note for operators. Stored encrypted.
     #[oai(validator(min_length = 1, max_length = 500))]
     note: Option<String>,
 }
@@ -61,15 +61,15 @@ impl FromFields for FundWallet {
     }
 }
 
-/// A correction of a balance.
+/// Correction of a wallet's balance.
 #[derive(Object)]
 struct AdjustWallet {
-    /// Which way the money went.
+    /// Direction of the correction.
     #[oai(rename = "type")]
     direction: TransactionType,
-    /// More than "0.00".
+    /// Amount of the correction, greater than 0.00.
     amount: Money,
-    /// Why; sealed.
+    /// Reason for the correction. Stored encrypted.
     #[oai(validator(min_length = 1, max_length = 500))]
     reason: String,
 }
@@ -91,12 +91,12 @@ fn funded(answer: &Answer) -> Result<Rendered, serde_json::Error> {
     Ok(Rendered { status, body: render(&Transaction::from(transaction.clone()))?, is_secret: false })
 }
 
-/// A wallet as it is or was, and whose it is.
+/// A current or past state of a wallet, with the account that it belongs to.
 #[derive(Object, Serialize)]
 pub struct AnyWallet {
-    /// Whose it is.
+    /// Account that the wallet belongs to.
     account_id: i64,
-    /// The position of the log that it is as of; null: as it is now.
+    /// Position of the log that the state belongs to; null for the current state.
     as_of_position: Option<i64>,
     #[oai(flatten)]
     #[serde(flatten)]
@@ -113,18 +113,19 @@ pub struct Wallets;
 
 #[OpenApi(prefix_path = "/admin/v1", tag = "Tag::Wallets")]
 impl Wallets {
-    /// Find a wallet
+    /// Retrieve a wallet
     ///
-    /// Any account's. With `as_of` as it was then; 404 if it was opened later, 400 for a position that the log has not
-    /// reached.
+    /// Returns the wallet of any account, in its current state or, with `as_of`, in a past one. Returns 404 if the wallet
+    /// was opened later than `as_of`, and 400 if the log has not reached the position.
     #[oai(path = "/wallets/:id", method = "get", operation_id = "get_any_wallet")]
     async fn get(
         &self,
         _caller: Caller<Operator>,
         state: State<'_>,
-        /// The wallet's id.
+        /// Unique identifier of the wallet.
         id: Path<i64>,
-        /// As it was right after this position of the log, or at this time (RFC 3339, or a date: its midnight, UTC); by default as it is now.
+        /// Point in time of the state: a position of the log, an RFC 3339 time, or a date (midnight UTC). A position
+        /// means right after its event. Default: the current state.
         as_of: Query<Option<String>>,
     ) -> Result<Reply<AnyWallet>, ApiError> {
         let pool = state.ledger.pool();
@@ -140,13 +141,13 @@ impl Wallets {
 
     /// Open a wallet
     ///
-    /// One per account and currency.
+    /// Opens a wallet in a currency. An account can have one wallet per currency.
     #[oai(path = "/accounts/:id/wallets", method = "post", operation_id = "open_wallet")]
     async fn open(
         &self,
         caller: Caller<Admin>,
         state: State<'_>,
-        /// The account's id.
+        /// Unique identifier of the account.
         id: Path<i64>,
         body: StrictJson<OpenWallet>,
     ) -> Result<Created<Wallet>, ApiError> {
@@ -158,14 +159,14 @@ impl Wallets {
 
     /// Fund a wallet
     ///
-    /// 201 with the new transaction; 200 with the one that exists, when the reference brought the
-    /// same amount before; 409 when it brought another.
+    /// Adds incoming money to a wallet. Returns 201 with the new transaction, or 200 with the existing one if the
+    /// reference and the amount are the same. Returns 409 if the reference was used with another amount.
     #[oai(path = "/wallets/:id/fund", method = "post", operation_id = "fund_wallet")]
     async fn fund(
         &self,
         caller: Caller<Finance>,
         state: State<'_>,
-        /// The wallet's id.
+        /// Unique identifier of the wallet.
         id: Path<i64>,
         body: StrictJson<FundWallet>,
     ) -> Result<Stored<Data<Transaction>, 201, 200>, ApiError> {
@@ -179,13 +180,13 @@ impl Wallets {
 
     /// Adjust a wallet
     ///
-    /// A debit below zero is refused.
+    /// Corrects a wallet's balance with a credit or a debit. A debit that exceeds the balance is refused.
     #[oai(path = "/wallets/:id/adjust", method = "post", operation_id = "adjust_wallet")]
     async fn adjust(
         &self,
         caller: Caller<Finance>,
         state: State<'_>,
-        /// The wallet's id.
+        /// Unique identifier of the wallet.
         id: Path<i64>,
         body: StrictJson<AdjustWallet>,
     ) -> Result<Created<Transaction>, ApiError> {

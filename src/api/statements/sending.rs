@@ -1,4 +1,4 @@
-//! A statement on its way, page by page: as JSON, or as CSV.
+//! Streaming of a statement, page by page, as JSON or CSV.
 
 use std::io;
 
@@ -22,7 +22,7 @@ use crate::ledger::reader::ReadError;
 use crate::ledger::statement::Statement as Movements;
 use crate::spreadsheet::{self, inert};
 
-/// The beginning of a statement, without its last brace.
+/// First part of a statement's JSON, sent without its closing brace.
 #[derive(Serialize)]
 struct Head<'a> {
     #[serde(flatten)]
@@ -34,15 +34,15 @@ struct Head<'a> {
     opening_balance: Money,
 }
 
-/// What only operators are told of a statement.
+/// Fields that only operators receive.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(in crate::api) struct Of {
     pub account_id: i64,
-    /// None: as it is now.
+    /// `None` for the current state.
     pub as_of_position: Option<i64>,
 }
 
-/// The end of a statement, without its first brace.
+/// Last part of a statement's JSON, sent without its opening brace.
 #[derive(Serialize)]
 struct Tail {
     total_credits: Money,
@@ -51,14 +51,14 @@ struct Tail {
     closing_balance: Money,
 }
 
-/// Sums over the movements that were read.
+/// Sums of the transactions read so far.
 #[derive(Clone, Copy, Debug)]
 struct Totals {
     opening: Amount,
     credits: Amount,
     debits: Amount,
     refunds: Amount,
-    /// As the latest movement has it.
+    /// Balance after the latest transaction.
     closing: Amount,
 }
 
@@ -67,7 +67,7 @@ impl Totals {
         Self { opening, credits: Amount::ZERO, debits: Amount::ZERO, refunds: Amount::ZERO, closing: opening }
     }
 
-    /// Sums that were added up before.
+    /// Builds totals from sums that were computed earlier.
     fn of(opening: Amount, sums: &Sums, closing: Amount) -> Result<Self, MoneyError> {
         Ok(Self {
             opening,
@@ -89,7 +89,7 @@ impl Totals {
         Ok(())
     }
 
-    /// Whether the sums lead from one balance to the other.
+    /// Returns whether the sums lead from the opening balance to the closing balance.
     fn add_up(&self) -> bool {
         let Self { opening, credits, debits, refunds, closing } = *self;
         let sum = opening.checked_add(credits).and_then(|sum| sum.checked_add(refunds)).and_then(|sum| sum.checked_sub(debits));
@@ -97,7 +97,7 @@ impl Totals {
     }
 }
 
-/// The two forms of a statement.
+/// Format of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::api) enum Form {
     Json,
@@ -105,7 +105,7 @@ pub(in crate::api) enum Form {
 }
 
 impl Form {
-    /// The first of the caller's wishes that can be met; JSON if there is none.
+    /// Returns the first format in `Accept` that is supported, or JSON if there is none.
     pub(in crate::api) fn wanted(accept: &Accept) -> Self {
         let wish = accept.0.iter().find_map(|wish| match (wish.type_().as_str(), wish.subtype().as_str()) {
             _ if wish.get_param("q").is_some_and(|q| q.as_str().parse() == Ok(0.0_f32)) => None,
@@ -117,7 +117,7 @@ impl Form {
     }
 }
 
-/// A statement on its way.
+/// A statement that is being sent.
 #[derive(Debug)]
 pub(in crate::api) struct Sending {
     form: Form,
@@ -129,7 +129,7 @@ pub(in crate::api) struct Sending {
     totals: Totals,
     next: Part,
     is_first: bool,
-    /// Without the movements; the sums are known.
+    /// Whether the transactions are left out. The sums are then already known.
     is_totals_only: bool,
 }
 
@@ -155,7 +155,7 @@ enum SendError {
 }
 
 impl Sending {
-    /// A statement in the form that the caller wishes.
+    /// Starts a statement in the format that the caller accepts.
     pub(in crate::api) fn new(accept: &Accept, pool: &PgPool, movements: Movements, (from, to): Period, of: Option<Of>) -> Self {
         let (form, totals) = (Form::wanted(accept), Totals::beginning_at(movements.opening));
         Self {
@@ -172,7 +172,7 @@ impl Sending {
         }
     }
 
-    /// Without the movements: the sums are added up without reading each.
+    /// Leaves out the transactions. The sums come from daily totals, without reading each transaction.
     pub(in crate::api) async fn totals_only(mut self) -> Result<Self, ApiError> {
         let (sums, closing) = self.movements.totals(&self.pool).await?;
         self.totals = Totals::of(self.movements.opening, &sums, closing).map_err(ApiError::internal)?;
@@ -183,7 +183,7 @@ impl Sending {
         Ok(self)
     }
 
-    /// The next part of the body; none after the last.
+    /// Returns the next part of the body, or `None` after the last one.
     async fn next(mut self) -> Result<Option<(Vec<u8>, Self)>, SendError> {
         let mut part = Vec::new();
         match self.next {
@@ -280,7 +280,7 @@ impl Sending {
     }
 }
 
-/// The columns of the CSV. `record` is `MOVEMENT`, or names a balance or a sum.
+/// Columns of the CSV. `record` is `MOVEMENT`, or the name of a balance or sum.
 const COLUMNS: [&str; 11] = [
     "record",
     "id",
@@ -333,12 +333,12 @@ impl IntoResponse for Sending {
         let wallet_id = self.movements.wallet.id;
         let parts = try_unfold(self, move |sending| async move {
             sending.next().await.map_err(|error| {
-                // The status is sent; that the body breaks off is all that the caller can be told.
-                tracing::error!(wallet_id, %error, "a statement broke off");
-                io::Error::other("the statement broke off")
+                // The status line is already sent, so an aborted body is the only way to report the error.
+                tracing::error!(wallet_id, %error, "statement aborted");
+                io::Error::other("the statement was aborted")
             })
         });
-        // What the caller accepts decides which of the two it is.
+        // `Accept` selects between the two formats.
         response.header(header::VARY, "Accept").body(Body::from_bytes_stream(parts))
     }
 }
@@ -350,7 +350,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_first_wish_that_can_be_met_counts() {
+    async fn the_first_supported_format_is_used() {
         for (accept, form) in [
             ("", Form::Json),
             ("text/csv", Form::Csv),

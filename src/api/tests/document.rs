@@ -1,4 +1,4 @@
-//! The published document, and the table of codes.
+//! The published document and the table of error codes.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::api::document;
 use crate::api::error::{ApiError, Code};
 
 #[test]
-fn codes_are_what_the_contract_says() {
+fn error_codes_match_the_contract() {
     assert_eq!(Code::ALL.len(), 36);
     for code in Code::ALL {
         let error = ApiError::new(*code);
@@ -21,7 +21,7 @@ fn codes_are_what_the_contract_says() {
 }
 
 #[test]
-fn the_document_says_what_is_enforced() {
+fn the_document_describes_the_enforced_rules() {
     let document = published();
     let schemas = &document["components"]["schemas"];
     assert_eq!(schemas["PlaceOrder"]["additionalProperties"], false);

@@ -1,4 +1,4 @@
-//! A request body with a field of every kind.
+//! A request body with a field of every type.
 
 use rust_decimal::Decimal;
 
@@ -62,7 +62,7 @@ pub fn read(body: &str) -> Result<Everything, ApiError> {
     parse(body.as_bytes())
 }
 
-/// A field beside a good id.
+/// Reads a body with this field and a valid `id`.
 pub fn field(name: &str, json: &str) -> Result<Everything, ApiError> {
     read(&format!(r#"{{"id":1,"{name}":{json}}}"#))
 }

@@ -1,4 +1,4 @@
-//! Reading of bodies: each reader, and all errors together.
+//! Tests of each body reader, and of reporting all errors at once.
 
 use rust_decimal::Decimal;
 use serde_json::json;
@@ -7,7 +7,7 @@ use super::everything::{Everything, field, read};
 use crate::api::error::{ApiError, Code};
 use crate::api::fields::parse;
 
-/// What is said about the only thing that is wrong.
+/// Returns path and message of the only problem of a body.
 fn problem(result: Result<Everything, ApiError>) -> (String, String) {
     let error = result.unwrap_err();
     assert_eq!(error.code, Code::ValidationFailure);
@@ -24,7 +24,7 @@ fn said(name: &str, json: &str) -> String {
 }
 
 #[test]
-fn what_is_not_json_is_malformed() {
+fn text_that_is_not_json_is_malformed() {
     let deep = format!(r#"{{"id":1,"metadata":{}{}}}"#, "[".repeat(40), "]".repeat(40));
     let bottomless = "[".repeat(100_000);
     for body in [
@@ -53,14 +53,14 @@ fn what_is_not_json_is_malformed() {
 }
 
 #[test]
-fn json_that_is_no_object_is_named_so() {
+fn json_that_is_not_an_object_is_refused_as_such() {
     for body in ["[]", "1", "\"a\"", "null", "true", " [1, 2] "] {
         assert_eq!(problem(read(body)), ("body".into(), "must be a JSON object".into()));
     }
 }
 
 #[test]
-fn all_problems_are_said_at_once() {
+fn all_problems_are_reported_at_once() {
     let body = r#"{"id":0,"name":7,"vouchers":[{"card_number":"a"},{"pin":"","x":1},3],"extra":null,"id2":1}"#;
     let messages = read(body).unwrap_err().messages.unwrap();
     assert_eq!(
@@ -79,7 +79,7 @@ fn all_problems_are_said_at_once() {
 }
 
 #[test]
-fn an_answer_names_a_bounded_number_of_problems() {
+fn the_number_of_reported_problems_is_limited() {
     let names: Vec<String> = (0..9000).map(|n| format!("\"{}{n}\":1", "x".repeat(500))).collect();
     let messages = read(&format!("{{{}}}", names.join(","))).unwrap_err().messages.unwrap();
     assert!(messages.keys().all(|name| name.len() <= 100), "a long name is cut");
@@ -183,7 +183,7 @@ fn strings_are_counted_in_characters_and_clean() {
 }
 
 #[test]
-fn the_other_scalars() {
+fn booleans_enums_dates_and_times_are_checked() {
     assert_eq!(field("active", "true").unwrap().active, Some(true));
     assert_eq!(said("active", "1"), "must be true or false");
     assert_eq!(said("active", "\"true\""), "must be true or false");
@@ -210,7 +210,7 @@ fn lists_have_bounds_and_paths() {
 }
 
 #[test]
-fn free_json_is_kept_canonically() {
+fn free_form_json_is_stored_canonically() {
     let metadata = |json| field("metadata", json).unwrap().metadata.unwrap().0;
     assert_eq!(metadata(r#"{ "b" : [1.10, 1e2, {}], "a":"\u0041\n", "é":null }"#), r#"{"a":"A\n","b":[1.10,1e2,{}],"é":null}"#);
     assert_eq!(metadata("{}"), "{}");

@@ -1,4 +1,4 @@
-//! The layer as a client meets it.
+//! Tests of the HTTP layer from a client's point of view.
 
 use poem::Body;
 use poem::http::{StatusCode, header};
@@ -30,7 +30,7 @@ async fn text(response: TestResponse) -> String {
 }
 
 #[tokio::test]
-async fn a_good_request_is_answered_with_the_stored_bytes() {
+async fn a_valid_request_returns_the_stored_bytes() {
     let response = post("/v1/orders", r#"{"product_id":7,"denomination":25}"#).await;
     response.assert_status(StatusCode::CREATED);
     response.assert_header_is_not_exist("idempotent-replayed");
@@ -46,7 +46,7 @@ async fn a_good_request_is_answered_with_the_stored_bytes() {
 }
 
 #[tokio::test]
-async fn a_list_says_where_it_is() {
+async fn a_list_has_pagination_headers() {
     let response = get("/v1/orders?page=2&limit=10").await;
     response.assert_status_is_ok();
     for (name, value) in [("x-page", "2"), ("x-total-count", "41"), ("x-total-pages", "5"), ("x-page-size", "10")] {
@@ -57,7 +57,7 @@ async fn a_list_says_where_it_is() {
 }
 
 #[tokio::test]
-async fn an_anonymous_caller_learns_only_that() {
+async fn an_anonymous_caller_learns_only_that_it_is_not_authenticated() {
     let client = TestClient::new(app());
     for body in ["{", "{}", r#"{"product_id":7,"denomination":25}"#] {
         let request = client.post("/anonymous/orders").body(body.to_owned());
@@ -67,7 +67,7 @@ async fn an_anonymous_caller_learns_only_that() {
 }
 
 #[tokio::test]
-async fn a_body_is_named_by_what_is_wrong_with_it() {
+async fn an_error_names_what_is_wrong_with_the_body() {
     let body = refused(post("/v1/orders", "{\"product_id\":").await, 400, "E_MALFORMED_JSON").await;
     let fixed = json!({"error": {"name": "ValidationError", "code": "E_MALFORMED_JSON", "message": "The request body is not valid JSON."}});
     assert_eq!(body, fixed);
@@ -84,7 +84,7 @@ async fn a_body_is_named_by_what_is_wrong_with_it() {
 }
 
 #[tokio::test]
-async fn the_content_type_is_json() {
+async fn the_content_type_must_be_json() {
     let good = r#"{"product_id":7,"denomination":25}"#;
     for (content_type, status) in [
         ("application/json", 201),
@@ -104,7 +104,7 @@ async fn the_content_type_is_json() {
 }
 
 #[tokio::test]
-async fn a_body_over_its_limit_is_refused_as_it_comes() {
+async fn a_body_over_its_limit_is_refused_while_it_is_read() {
     let put = async |body: Body, length: Option<&str>| {
         let client = TestClient::new(app());
         let mut request = client.put("/v1/small").content_type("application/json").body(body);
@@ -121,7 +121,7 @@ async fn a_body_over_its_limit_is_refused_as_it_comes() {
     refused(put("{               }".into(), None).await, 413, "E_PAYLOAD_TOO_LARGE").await;
     refused(put("{               }".into(), Some("2")).await, 413, "E_PAYLOAD_TOO_LARGE").await;
     refused(put(chunks(2), None).await, 400, "E_MALFORMED_JSON").await;
-    // An endless body ends at the limit.
+    // An endless body is cut off at the limit.
     refused(put(chunks(usize::MAX), Some("2")).await, 413, "E_PAYLOAD_TOO_LARGE").await;
     let big = format!("{{\"product_id\":\"{}\"}}", "x".repeat(1 << 20));
     refused(post("/v1/orders", &big).await, 413, "E_PAYLOAD_TOO_LARGE").await;
@@ -146,7 +146,7 @@ async fn an_optional_body_may_be_left_out() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_404() {
+async fn unknown_paths_and_resources_return_404() {
     for path in [
         "/",
         "/nowhere",
@@ -163,7 +163,7 @@ async fn what_is_not_there_is_404() {
 }
 
 #[tokio::test]
-async fn a_method_that_is_not_there_is_405() {
+async fn an_unsupported_method_returns_405() {
     let client = TestClient::new(app());
     let response = client.delete("/v1/orders/").send().await;
     response.assert_header("allow", "GET, HEAD, POST");
@@ -172,7 +172,7 @@ async fn a_method_that_is_not_there_is_405() {
 }
 
 #[tokio::test]
-async fn a_wrong_query_parameter_is_named() {
+async fn an_invalid_query_parameter_is_named() {
     for (query, name) in [
         ("page=0", "page"),
         ("page=x", "page"),
@@ -188,7 +188,7 @@ async fn a_wrong_query_parameter_is_named() {
 }
 
 #[tokio::test]
-async fn a_trailing_slash_changes_nothing_but_the_wire() {
+async fn trailing_slashes_are_ignored_but_kept_in_the_wire_uri() {
     for (wire, path) in [("/seen", "/seen"), ("/seen/", "/seen"), ("/seen///?a=/&b", "/seen"), ("/seen?", "/seen")] {
         assert_eq!(text(get(wire).await).await, format!("{wire} {path} true"));
     }
@@ -197,7 +197,7 @@ async fn a_trailing_slash_changes_nothing_but_the_wire() {
 }
 
 #[tokio::test]
-async fn every_answer_carries_the_request_id() {
+async fn every_response_carries_the_request_id() {
     for path in ["/v1/orders", "/nowhere", "/v1/orders/2", "/v1/orders/3", "/limited", "/foreign"] {
         let client = TestClient::new(app());
         let response = client.get(path).header("X-Request-ID", "mine-1").send().await;
@@ -220,7 +220,7 @@ async fn an_internal_error_shows_its_id_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_is_about_time_says_when() {
+async fn temporary_errors_have_retry_after() {
     let response = get("/v1/orders/4").await;
     response.assert_header(header::RETRY_AFTER, "7");
     refused(response, 503, "E_UNAVAILABLE").await;

@@ -1,4 +1,4 @@
-//! What is logged: one line for a request, one for a failure.
+//! Tests of logging: one line per request, and one per failure.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ impl Write for Lines {
     }
 }
 
-/// The log lines of one request, as JSON.
+/// Returns the log lines of one request, as JSON.
 async fn logged(path: &str, filter: &str) -> Vec<Value> {
     let lines = Lines::default();
     let writer = lines.clone();

@@ -1,4 +1,4 @@
-//! What holds for every body: nothing panics, and nothing is changed on the way.
+//! Properties of reading arbitrary bodies: nothing panics, and no value changes.
 
 use proptest::prelude::*;
 use rust_decimal::Decimal;
@@ -10,7 +10,7 @@ use crate::api::fields::{Fields, FromFields, parse};
 use crate::api::readers::{integer, json_object};
 use crate::api::scalars::JsonObject;
 
-/// JSON values of every kind, with names that the reader knows among the names.
+/// Generates JSON values of every type. Some of their names are known to the reader.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -72,7 +72,7 @@ proptest! {
     }
 
     #[test]
-    fn canonical_json_says_the_same_and_stays(value in any_json()) {
+    fn canonical_json_keeps_the_value_and_is_stable(value in any_json()) {
         let body = json!({"id": 1, "metadata": {"any": value}}).to_string();
         #[derive(Default)]
         struct Free(JsonObject);
@@ -82,7 +82,7 @@ proptest! {
                 Self(fields.required("metadata", json_object(1 << 20)))
             }
         }
-        // The only text that is refused is text with NUL in it.
+        // Only text with NUL is refused.
         let Ok(Free(once)) = parse(body.as_bytes()) else {
             prop_assert!(body.contains("\\u0000"));
             return Ok(());

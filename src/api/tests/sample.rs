@@ -1,4 +1,4 @@
-//! A small API, as a client of the layer would write one.
+//! A small API that uses the layer as the real one does.
 
 use poem::middleware::AddData;
 use poem::{Endpoint, EndpointExt, Route};
@@ -22,7 +22,7 @@ use crate::api::reply::{Created, Data, Listed, NoStore, Plural, Reply, Stored, r
 use crate::api::request_id::{self, RequestId};
 use crate::api::scalars::{JsonObject, Money, Number};
 
-/// Asks for an order.
+/// A request to place an order.
 #[derive(Debug, Clone, Object, Serialize)]
 struct PlaceOrder {
     #[oai(validator(minimum(value = "1")))]

@@ -1,5 +1,5 @@
-//! What has been signed, beside what is there: a tree that is grown leaf by leaf, and compared with
-//! every checkpoint as it reaches its size.
+//! Compares signed checkpoints with the actual events: grows a tree leaf by leaf, and compares it with every checkpoint
+//! when it reaches the checkpoint's size.
 
 use ledger_events::merkle::{Frontier, Hash, Node};
 use ledger_events::{Position, ShardId};
@@ -8,17 +8,18 @@ use serde::Serialize;
 use crate::audit::{Difference, Findings};
 use crate::transparency::checkpoint::Checkpoint;
 
-/// A signed checkpoint, and where it was found.
+/// A signed checkpoint, with the file that contains it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
+    /// Name of the file, as findings show it.
     pub source: String,
     pub checkpoint: Checkpoint,
 }
 
-/// What became of a claim.
+/// Result of comparing a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Compared {
-    /// Where the checkpoint was found.
+    /// Name of the file that contains the checkpoint.
     pub checkpoint: String,
     pub size: u64,
     pub outcome: Outcome,
@@ -29,18 +30,18 @@ pub struct Compared {
 pub enum Outcome {
     Agrees,
     Differs,
-    /// There are not as many events.
+    /// There are fewer events than the checkpoint covers.
     Beyond,
 }
 
-/// A tree in the making.
+/// A growing Merkle tree with the checkpoints to compare it with.
 #[derive(Debug)]
 pub struct Tree {
     shard: ShardId,
-    /// What the leaves come from, in the words of a finding.
+    /// Name of the leaves' origin, as findings show it.
     source: String,
     frontier: Frontier,
-    /// The smallest first.
+    /// Checkpoints in ascending order of their size.
     claims: Vec<Claim>,
     compared: Vec<Compared>,
     agreed: u64,
@@ -55,14 +56,14 @@ impl Tree {
         tree
     }
 
-    /// The next leaf; `note` is told of every subtree that it completes.
+    /// Appends a leaf. `note` is called with every subtree that the leaf completes.
     pub fn append(&mut self, leaf: Hash, findings: &mut Findings, note: impl FnMut(Node, &Hash)) {
         self.frontier.append_noting(leaf, note);
         self.compare(findings);
     }
 
-    /// Compares all checkpoints of the size that it has now. Where two of them contradict each other,
-    /// nothing agrees with what was signed.
+    /// Compares all checkpoints of the current size. If two of them contradict each other, the tree agrees with none of
+    /// what was signed from here on.
     fn compare(&mut self, findings: &mut Findings) {
         let (shard, size) = (self.shard, self.frontier.size());
         let due: Vec<Claim> =
@@ -83,7 +84,7 @@ impl Tree {
         }
     }
 
-    /// How many leaves there are.
+    /// Returns the number of leaves.
     pub fn size(&self) -> u64 {
         self.frontier.size()
     }
@@ -92,13 +93,14 @@ impl Tree {
         self.frontier.root()
     }
 
-    /// The greatest size up to which it is what was signed, whatever was signed.
+    /// Returns the largest size up to which the tree agrees with all checkpoints.
     pub fn agreed(&self) -> u64 {
         self.agreed
     }
 
-    /// The same, leaving aside what it differs from and another tree, of the same claims, agrees with: where the two part,
-    /// each may have been signed.
+    /// Returns the largest size up to which the tree agrees with all checkpoints. Ignores checkpoints that differ from it
+    /// but agree with `other`, a tree with the same checkpoints. Where the two trees part, each of them may have been
+    /// signed.
     pub fn agreed_apart_from(&self, other: &Tree) -> u64 {
         let is_aside = |at: usize| other.compared.get(at).is_some_and(|theirs| theirs.outcome == Outcome::Agrees);
         let mut differing = self.compared.iter().enumerate().filter(|(_, compared)| compared.outcome == Outcome::Differs);
@@ -107,17 +109,18 @@ impl Tree {
         agreeing.filter(|size| end.is_none_or(|end| *size < end)).max().unwrap_or_default()
     }
 
-    /// The greatest size at which it was compared with what was signed, whatever came of it.
+    /// Returns the largest size that was compared with a checkpoint, whatever the result.
     pub fn compared_upto(&self) -> u64 {
         self.compared.last().map_or(0, |compared| compared.size)
     }
 
-    /// Whether a checkpoint that it has reached says otherwise.
+    /// Returns whether the tree differs from a checkpoint that it has reached.
     fn differs(&self) -> bool {
         self.compared.iter().any(|compared| compared.outcome == Outcome::Differs)
     }
 
-    /// What became of every claim; `is_whole` where the source should reach to all of them.
+    /// Returns the result for every checkpoint. With `is_whole`, reports those that the tree does not reach as
+    /// differences.
     pub fn end(self, is_whole: bool, findings: &mut Findings) -> Vec<Compared> {
         let (shard, mut compared) = (self.shard, self.compared);
         let last = Position::try_from(self.frontier.size()).unwrap_or(Position::MAX);
@@ -160,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_stands_between_the_checkpoints_around_it() {
+    fn a_change_lies_between_the_checkpoints_around_it() {
         use Outcome::{Agrees, Beyond, Differs};
         let claims = [claim(0, leaf), claim(9, leaf), claim(3, leaf), claim(6, leaf)];
         assert_eq!(grown(&claims, 9, leaf), (vec![Agrees; 4], vec![]));
@@ -172,9 +175,9 @@ mod tests {
         assert_eq!(outcomes, [Agrees, Agrees, Agrees, Beyond]);
         assert_eq!(
             found,
-            ["shard 1: the export ends at position 8, a checkpoint was signed for 9: positions 9 to 9 are missing"]
+            ["shard 1: the export ends at position 8, but a checkpoint of 9 events was signed: positions 9 to 9 are missing"]
         );
-        // Rewritten, and signed anew: the later checkpoint agrees, the earlier one stays.
+        // Rewritten and signed again: the later checkpoint agrees, the earlier one still differs.
         let (outcomes, _) = grown(&[claim(6, leaf), claim(9, changed)], 9, changed);
         assert_eq!(outcomes, [Differs, Agrees]);
         let (outcomes, found) = grown(&[claim(3, leaf), claim(9, changed), claim(9, leaf)], 9, changed);
@@ -182,9 +185,9 @@ mod tests {
         assert!(found[0].ends_with("it differs somewhere in positions 4 to 9"), "{found:?}");
     }
 
-    /// Each tree is what was signed as far as the other one vouches for what it is not.
+    /// Each tree counts as signed as far as the other one accounts for the checkpoints that it differs from.
     #[test]
-    fn where_two_trees_part_each_may_have_been_signed() {
+    fn each_of_two_trees_that_part_may_have_been_signed() {
         let changed = |from: u64| move |n| leaf(if n >= from { n + 99 } else { n });
         let (kept, once, twice) = (changed(99), changed(4), changed(7));
         let claims = [claim(3, kept), claim(9, kept), claim(9, once)];
@@ -197,7 +200,7 @@ mod tests {
         let (sound, forged, again) = (tree(&kept), tree(&once), tree(&twice));
         assert_eq!([&sound, &forged, &again].map(Tree::agreed), [3, 3, 3]);
         assert_eq!((sound.agreed_apart_from(&forged), forged.agreed_apart_from(&sound)), (9, 9));
-        // What neither of them is stays, and a tree does not vouch for itself.
+        // A checkpoint that neither tree agrees with still counts, and a tree does not account for itself.
         assert_eq!((sound.agreed_apart_from(&again), forged.agreed_apart_from(&again)), (3, 3));
         assert_eq!([&sound, &forged, &again].map(|tree| tree.agreed_apart_from(tree)), [3, 3, 3]);
     }

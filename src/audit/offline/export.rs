@@ -1,4 +1,4 @@
-//! An export against signed checkpoints.
+//! Verifies an export against signed checkpoints.
 
 use std::path::{Path, PathBuf};
 
@@ -13,30 +13,30 @@ use crate::export::{Manifest, Selection, line, manifest, read};
 use crate::ledger::reader::Stored;
 use crate::transparency::checkpoint::Trust;
 
-/// What is verified, and by what.
+/// Files for the verification of an export.
 #[derive(Clone, Debug, Default)]
 pub struct ExportInputs {
     pub export: PathBuf,
-    /// Signed checkpoints, beside those of the manifest and of the tiles.
+    /// Files with signed checkpoints, in addition to those of the manifest and of the tiles.
     pub checkpoints: Vec<PathBuf>,
-    /// The log's tiles: they name what differs.
+    /// Directory of the log's tiles. With tiles, the verification names the exact events that differ.
     pub tiles: Option<PathBuf>,
-    /// An earlier export of the whole log: so does it.
+    /// An earlier export of the whole log, which also lets the verification name the exact events that differ.
     pub earlier: Option<PathBuf>,
-    /// Only a part of the log is expected, whatever the manifest says or if there is none.
+    /// Expect only a part of the log, even if the manifest says otherwise or is missing.
     pub is_part: bool,
 }
 
-/// Something to compare each leaf with.
+/// A source of leaves to compare the export's with.
 struct Reference {
     source: String,
     leaves: Leaves,
     tree: Tree,
-    /// What its own tree shows of itself.
+    /// Differences between the reference's own tree and the checkpoints.
     own: Findings,
-    /// Leaves that are not the export's.
+    /// Leaves that differ from the export's.
     differing: Findings,
-    /// Up to here the export has the same.
+    /// Position up to which the export has the same leaves.
     same: u64,
 }
 
@@ -47,7 +47,8 @@ impl Reference {
         Reference { source, leaves, tree, own, differing: Findings::default(), same: 0 }
     }
 
-    /// Its leaf at a position, if it goes as far; positions are asked for in their order.
+    /// Returns the leaf at a position, or none if the reference ends before. Positions must be requested in ascending
+    /// order.
     fn at(&mut self, position: u64) -> Result<Option<Hash>, OfflineError> {
         while let Some(leaf) = self.leaves.next()? {
             self.tree.append(leaf, &mut self.own, |_, _| {});
@@ -58,7 +59,8 @@ impl Reference {
         Ok(None)
     }
 
-    /// Compares the export's leaf at a position, if this goes as far. Of a part, what is left out between is no fault here.
+    /// Compares the leaf at a position, unless the reference ends before. Positions that a part leaves out are not a
+    /// difference.
     fn compare(&mut self, shard: ShardId, position: Position, leaf: &Hash, is_part: bool) -> Result<(), OfflineError> {
         let position_of_leaf = u64::try_from(position).unwrap_or_default();
         let Some(theirs) = self.at(position_of_leaf)? else { return Ok(()) };
@@ -74,17 +76,17 @@ impl Reference {
     }
 }
 
-/// An export on its way through a verification.
+/// State of the verification of an export.
 struct Verification {
     shard: ShardId,
     is_part: bool,
-    /// Of a part: what its manifest says is in it.
+    /// Selection of a part, according to its manifest.
     selection: Option<Selection>,
-    /// Of a part that leaves nothing out: its last position.
+    /// Last position of a part without gaps.
     to: Option<Position>,
     structure: Structure,
     tree: Tree,
-    /// Up to here positions had no hole, and the tree is the log's.
+    /// Whether there was no gap so far, so that the tree is the log's.
     is_unbroken: bool,
     references: Vec<Reference>,
     findings: Findings,
@@ -92,10 +94,11 @@ struct Verification {
     last: Position,
 }
 
-/// Verifies an export of the whole log, or of a part of it where the tiles are at hand. Blocks.
+/// Verifies an export of the whole log, or of a part of it if the tiles are given. Blocks the thread.
 ///
 /// # Errors
-/// When there is nothing to verify it by, or a file cannot be read; on a line that is none, too.
+/// Returns an error when there is no checkpoint or reference to verify with, when a file cannot be read, or when a line
+/// is malformed.
 pub fn verify_export(inputs: &ExportInputs, trust: &Trust, progress: &impl Fn(Progress)) -> Result<Report, OfflineError> {
     let mut findings = Findings::default();
     let mut claims = claims(&inputs.checkpoints, trust, &mut findings)?;
@@ -103,7 +106,7 @@ pub fn verify_export(inputs: &ExportInputs, trust: &Trust, progress: &impl Fn(Pr
     if let Some(found) = &manifest {
         let source = name(&manifest::path_of(&inputs.export));
         if !found.describes(&inputs.export).map_err(|source| read_error(&inputs.export, source))? {
-            findings.add(Difference::Note { source: source.clone(), problem: "it describes another file".to_owned() });
+            findings.add(Difference::Note { source: source.clone(), problem: "it does not match the export".to_owned() });
         }
         claims.extend(found.checkpoint.as_ref().and_then(|note| claim(source, note, trust, &mut findings)));
     }
@@ -129,13 +132,14 @@ pub fn verify_export(inputs: &ExportInputs, trust: &Trust, progress: &impl Fn(Pr
     match &manifest {
         Some(manifest) if is_part => {
             let asked = &manifest.selection;
-            unchecked.push(format!("what is not in it: it is a part by its manifest ({asked}), which nobody has signed"));
+            unchecked
+                .push(format!("the events that it lacks: it is a part according to its manifest ({asked}), which is not signed"));
         }
-        None if is_part => unchecked.push("what is not in it: nothing says which part it is".to_owned()),
+        None if is_part => unchecked.push("the events that it lacks: nothing states which part of the log it is".to_owned()),
         _ => {}
     }
     let selection_of_part = manifest.as_ref().filter(|_| is_part).map(|manifest| manifest.selection.clone());
-    // What a part that leaves nothing out has to hold.
+    // Range that a part without gaps must contain completely.
     let whole_of = selection.filter(|(part, _)| is_part && !part.has_gaps()).map(|(part, head)| (part.from, part.to.min(head)));
     let total = manifest.as_ref().and_then(|manifest| manifest.last).unwrap_or_default();
     let references = |shard| {
@@ -184,7 +188,7 @@ pub fn verify_export(inputs: &ExportInputs, trust: &Trust, progress: &impl Fn(Pr
     let last = verification.as_ref().map_or(0, |verification| verification.last);
     let verified = match verification {
         Some(verification) => verification.end()?,
-        // Nothing at all: whatever was signed is missing.
+        // The export is empty, so everything that was signed is missing.
         None => {
             if let (Some((from, to)), Some((part, _))) = (whole_of.filter(|(from, to)| from <= to), selection) {
                 findings.add(Difference::Gap { shard: part.shard_id, after: from - 1, next: to + 1 });
@@ -195,12 +199,12 @@ pub fn verify_export(inputs: &ExportInputs, trust: &Trust, progress: &impl Fn(Pr
         }
     };
     let mut report = Report { unchecked, ..verified };
-    // Of a part, what nothing proves is a finding.
+    // In a part, unproven events are a finding already.
     let covered = claims.iter().map(|claim| claim.checkpoint.size).max().unwrap_or_default();
     let covered = Position::try_from(covered).unwrap_or(Position::MAX);
     if !is_part && last > covered {
         report.unproven = Some((covered + 1, last));
-        report.unchecked.push(format!("positions {} to {last}: no checkpoint at hand was signed for them", covered + 1));
+        report.unchecked.push(format!("positions {} to {last}: no given checkpoint covers them", covered + 1));
     }
     Ok(report)
 }
@@ -223,7 +227,7 @@ impl Verification {
         }
         let before = self.structure.last();
         self.structure.step(stored, &mut self.findings);
-        // What stands in no place of its own is named already, and compared with nothing.
+        // An event that is out of order is reported already, and is not compared.
         if self.structure.last() != stored.position || before == stored.position || stored.shard_id != self.shard {
             self.is_unbroken = false;
             return Ok(());
@@ -236,11 +240,12 @@ impl Verification {
         self.compare(stored.position, &leaf)
     }
 
-    /// Between the events of a part others may stand, if it was asked for by more than positions.
+    /// Checks an event of a part. Other events may lie between two of its events if it was selected by more than
+    /// positions.
     fn step_of_part(&mut self, stored: &Stored, leaf: &Hash) -> Result<(), OfflineError> {
         let (shard, position) = (self.shard, stored.position);
         if stored.shard_id != shard {
-            let problem = format!("position {position}: is of shard {}", stored.shard_id);
+            let problem = format!("position {position}: the event belongs to shard {}", stored.shard_id);
             self.findings.add(Difference::Unreadable { shard, position, problem });
         } else if position <= self.last {
             self.findings.add(Difference::Order { shard, after: self.last, next: position });
@@ -250,7 +255,7 @@ impl Verification {
             }
             self.last = position;
             if self.selection.as_ref().is_some_and(|selection| !selection.has(stored)) {
-                let problem = format!("position {position}: it is not of the part that the manifest describes");
+                let problem = format!("position {position}: it does not belong to the part that the manifest describes");
                 self.findings.add(Difference::Unreadable { shard, position, problem });
             }
             if let Err(error) = stored.decode() {
@@ -277,21 +282,22 @@ impl Verification {
         if let Some(to) = self.to.filter(|to| self.last < *to) {
             findings.add(Difference::Gap { shard: self.shard, after: self.last, next: to + 1 });
         }
-        // After a hole nothing can be said of the checkpoints beyond it but that there is the hole.
+        // After a gap, the checkpoints beyond it cannot be compared; the gap itself is reported.
         let is_whole = !self.is_part && self.is_unbroken;
         let (root, proven) = (self.tree.root(), self.tree.agreed());
         let (mut same, mut signed) = (proven, 0);
         for reference in &mut self.references {
-            // To its end, to see up to where it is what was signed.
+            // Read the reference to its end, to see how far it agrees with the checkpoints.
             while reference.at(u64::MAX)?.is_some() {}
             signed = signed.max(reference.tree.compared_upto());
-            // A history that was signed anew contradicts what was kept, and not what is the same in both.
+            // A history that was signed again contradicts the kept checkpoints, but not the events that are the same in
+            // both.
             same = same.max(reference.same.min(reference.tree.agreed_apart_from(&self.tree)));
         }
         let mut checkpoints = self.tree.end(is_whole, &mut findings);
         for reference in self.references {
             findings.extend(reference.own.differences);
-            // Where the export is what was signed, it is the reference that is not.
+            // Where the export agrees with the checkpoints, the reference is the one that is wrong.
             let is_unproven =
                 |leaf: &Difference| leaf.positions().is_some_and(|(at, _)| u64::try_from(at).is_ok_and(|at| at > proven));
             findings.extend(reference.differing.differences.into_iter().filter(is_unproven));
@@ -299,10 +305,11 @@ impl Verification {
                 checkpoints = reference.tree.end(false, &mut findings);
             }
         }
-        // What a reference has beyond the last checkpoint that it reaches, nobody has signed.
+        // Leaves of a reference beyond the last checkpoint that it reaches are not signed.
         let signed = Position::try_from(signed).unwrap_or(Position::MAX);
         if self.is_part && self.last > signed {
-            let problem = format!("nothing after position {signed} is proved, it goes to {}: take newer tiles", self.last);
+            let problem =
+                format!("it ends at position {}, but nothing after position {signed} is proved: use newer tiles", self.last);
             findings.add(Difference::Note { source: "the part".to_owned(), problem });
         }
         let first_bad = first_bad(same, &findings);
@@ -315,7 +322,7 @@ impl Verification {
     }
 }
 
-/// Without a root and a place.
+/// Builds a report without a root and without the position of the first bad event.
 fn report(shard_id: Option<ShardId>, events: u64, proven: u64, checkpoints: Vec<Compared>, findings: Findings) -> Report {
     let Findings { found, differences } = findings;
     let (root, unproven, first_bad, unchecked) = (None, None, None, vec![]);

@@ -1,5 +1,4 @@
-//! Hashes of leaves to compare with, one after the other: of a directory of tiles, or of another
-//! export.
+//! Sequences of leaf hashes to compare with, from a directory of tiles or from another export.
 
 use std::fs;
 use std::io;
@@ -24,7 +23,7 @@ impl Directory {
         Directory { path: path.to_owned() }
     }
 
-    /// A file below it; none if it is not there.
+    /// Reads a file below the directory. Returns none if it does not exist.
     pub fn read(&self, place: &str) -> Result<Option<Vec<u8>>, OfflineError> {
         let path = self.path.join(place);
         match fs::read(&path) {
@@ -34,7 +33,7 @@ impl Directory {
         }
     }
 
-    /// The hashes of a tile, from the full one if that is there; none if neither is.
+    /// Returns the hashes of a tile, from the full tile if it exists. Returns none if neither file exists.
     pub fn hashes(&self, tile: Tile) -> Result<Option<Vec<Hash>>, OfflineError> {
         for found in [Tile { width: FULL, ..tile }, tile] {
             if let Some(bytes) = self.read(&found.path())? {
@@ -47,7 +46,7 @@ impl Directory {
         Ok(None)
     }
 
-    /// The bundle of a tile of level 0, from the full one if that is there.
+    /// Returns the entry bundle of a tile of level 0, from the full tile's bundle if it exists.
     pub fn entries(&self, tile: Tile) -> Result<Option<Bundle>, OfflineError> {
         for (path, length) in Self::bundles(tile) {
             if let Some(bytes) = self.read(&path)? {
@@ -58,8 +57,8 @@ impl Directory {
         Ok(None)
     }
 
-    /// Where the entries of a tile may stand, and of how many bytes their lengths are; the first that is
-    /// there is the one that is read.
+    /// Returns the possible paths of a tile's entries, with the size of their length prefixes in bytes. The first
+    /// existing file is used.
     pub fn bundles(tile: Tile) -> Vec<(String, usize)> {
         let paths = [Tile { width: FULL, ..tile }, tile].map(|tile| tile.entries_path());
         let both = |path: &String| [(path.clone(), 2), (path.replacen("tile/entries/", "tile/entries32/", 1), 4)];
@@ -71,35 +70,35 @@ impl Directory {
     }
 }
 
-/// The entries of a tile of level 0, each behind its length.
+/// Entries of a tile of level 0, each after its length.
 #[derive(Debug)]
 pub struct Bundle {
-    /// Below the directory.
+    /// Path below the directory.
     pub path: String,
     pub bytes: Vec<u8>,
-    /// Of how many bytes each length is.
+    /// Size of each length prefix in bytes: 2 or 4.
     pub length: usize,
-    /// Whether it is the full tile's.
+    /// Whether the bundle belongs to the full tile.
     pub is_full: bool,
 }
 
-/// Hashes of leaves, from position 1 on.
+/// Iterator over leaf hashes, from position 1 on.
 pub enum Leaves {
     Tiles { directory: Directory, size: u64, at: u64, tile: std::vec::IntoIter<Hash> },
     Export { pages: Receiver<Result<Vec<Hash>, ExportError>>, page: std::vec::IntoIter<Hash> },
 }
 
 impl Leaves {
-    /// Of a directory of tiles, as of a tree of this size.
+    /// Reads from a directory of tiles, limited to a tree of this size.
     pub fn of_tiles(directory: Directory, size: u64) -> Leaves {
         Leaves::Tiles { directory, size, at: 0, tile: vec![].into_iter() }
     }
 
-    /// Of an export of the log from its beginning on.
+    /// Reads from an export of the log, which must begin at its first position.
     pub fn of_export(path: &Path) -> Leaves {
         let (sender, pages) = sync_channel(8);
         let path = path.to_owned();
-        // It ends with the file, or when nobody asks any more.
+        // The thread ends with the file, or when the receiver is gone.
         thread::spawn(move || {
             let hash = |text: &str| {
                 let stored = line::read(text).map_err(|error| error.to_string())?;
@@ -109,7 +108,7 @@ impl Leaves {
             let read = read::each_page(&path, 1, hash, |page| {
                 let gap = page.iter().zip(last + 1..).find(|((position, _), expected)| position != expected);
                 if let Some((_, line)) = gap {
-                    let problem = "it is not the log from its first position on, without gaps".to_owned();
+                    let problem = "an export to compare with must begin at position 1 and have no gaps".to_owned();
                     return Err(ExportError::Line { path: path.clone(), line: u64::try_from(line).unwrap_or_default(), problem });
                 }
                 last = page.last().map_or(last, |(position, _)| *position);
@@ -123,7 +122,7 @@ impl Leaves {
         Leaves::Export { pages, page: vec![].into_iter() }
     }
 
-    /// The next leaf's hash; none after the last.
+    /// Returns the next leaf's hash, or none after the last.
     pub fn next(&mut self) -> Result<Option<Hash>, OfflineError> {
         loop {
             match self {

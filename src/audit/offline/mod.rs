@@ -1,8 +1,7 @@
-//! Proof without a database: nothing but files and the log's public key.
+//! Offline verification, which needs only files and the log's public key.
 //!
-//! A tree is grown from what is there and compared with every checkpoint that was signed; where
-//! hashes of the leaves are at hand, of tiles or of an earlier export, the first position that is
-//! not the same is named.
+//! It grows a tree from the events and compares it with every signed checkpoint. If the leaves' hashes are given, as
+//! tiles or as an earlier export, it also names the first position that differs.
 
 mod claims;
 mod export;
@@ -25,40 +24,40 @@ pub use claims::{Compared, Outcome};
 pub use export::{ExportInputs, verify_export};
 pub use tiles::verify_tiles;
 
-/// Why files could not be verified; what is wrong with the log is a [`Difference`].
+/// Reason why files could not be verified. Inconsistencies of the log are [`Difference`]s.
 #[derive(Debug, thiserror::Error)]
 pub enum OfflineError {
     #[error(transparent)]
     Export(#[from] ExportError),
     #[error("there is no signed checkpoint to compare with: give one with --checkpoint")]
     NoCheckpoint,
-    #[error("a part of a log can be verified only with the tiles of the whole: give them with --tiles")]
+    #[error("a part of a log can be verified only with the tiles of the whole log: give them with --tiles")]
     Part,
     #[error("{0} is missing")]
     Missing(String),
-    #[error("{0} is not as long as its name says")]
+    #[error("{0} does not have the length that its name states")]
     Tile(String),
 }
 
-/// What a verification found.
+/// Result of a verification.
 #[derive(Debug, Serialize)]
 pub struct Report {
     pub shard_id: Option<ShardId>,
-    /// How many events were looked at.
+    /// Number of events that were read.
     pub events: u64,
-    /// The root of all of them, in hex; none where they are a part of a log.
+    /// Root of the tree of all events, in hex. None for a part of a log.
     #[serde(serialize_with = "in_hex")]
     pub root: Option<Hash>,
-    /// Positions 1 to this one are what was signed.
+    /// Position up to which all events are proved to be what was signed.
     pub proven: u64,
-    /// The first and last position that no checkpoint at hand was signed for.
+    /// First and last position that no given checkpoint covers.
     pub unproven: Option<(Position, Position)>,
     pub checkpoints: Vec<Compared>,
-    /// Between which positions, both included, the first bad one is.
+    /// Range of positions, both inclusive, that contains the first bad event.
     pub first_bad: Option<(Position, Position)>,
     pub found: u64,
     pub differences: Vec<Difference>,
-    /// What was there, or should be, and was compared with nothing.
+    /// Files and events that were not compared with anything, although they exist or should exist.
     pub unchecked: Vec<String>,
 }
 
@@ -67,8 +66,9 @@ impl Report {
         self.found == 0
     }
 
-    /// Whether nothing differs, and everything was signed for; with `allow_unproven` what came after the
-    /// last checkpoint need not be, but something must: a log of which nothing was signed proves nothing.
+    /// Returns whether nothing differs and all events are covered by a checkpoint. With `allow_unproven`, events after
+    /// the last checkpoint are accepted, but at least one event must be proved: without any signature, a log proves
+    /// nothing.
     pub fn holds(&self, allow_unproven: bool) -> bool {
         self.is_clean() && (self.unproven.is_none() || allow_unproven && self.proven > 0)
     }
@@ -78,7 +78,7 @@ fn in_hex<S: serde::Serializer>(root: &Option<Hash>, serializer: S) -> Result<S:
     root.map(hex::encode).serialize(serializer)
 }
 
-/// Reads a signed checkpoint; one that is not to be believed is a finding.
+/// Opens a signed checkpoint. Reports an untrusted or invalid one as a finding.
 fn claim(source: String, note: &str, trust: &Trust, findings: &mut Findings) -> Option<Claim> {
     match trust.open(note) {
         Ok(opened) => Some(Claim { source, checkpoint: opened.checkpoint }),
@@ -89,7 +89,7 @@ fn claim(source: String, note: &str, trust: &Trust, findings: &mut Findings) -> 
     }
 }
 
-/// The checkpoints in these files.
+/// Opens the checkpoints in these files.
 fn claims(paths: &[PathBuf], trust: &Trust, findings: &mut Findings) -> Result<Vec<Claim>, OfflineError> {
     let mut claims = vec![];
     for path in paths {
@@ -99,7 +99,7 @@ fn claims(paths: &[PathBuf], trust: &Trust, findings: &mut Findings) -> Result<V
     Ok(claims)
 }
 
-/// Where the first bad position must be: after what is proven, and not after what shows.
+/// Returns the range of the first bad position: after the proved ones, and not after the first visible difference.
 fn first_bad(proven: u64, findings: &Findings) -> Option<(Position, Position)> {
     let upper = findings.differences.iter().filter_map(Difference::positions).map(|(_, last)| last).min()?;
     let lower = Position::try_from(proven).unwrap_or(Position::MAX).saturating_add(1);

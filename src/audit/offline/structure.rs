@@ -1,5 +1,5 @@
-//! What a log's events show by themselves, without any database: the walk over positions that
-//! `verify` takes, and the versions of every stream.
+//! Checks that need only a log's events and no database: the walk over positions that `verify` uses, and the versions of
+//! every stream.
 
 use std::collections::HashMap;
 
@@ -9,8 +9,8 @@ use crate::audit::positions::Walk;
 use crate::audit::{Difference, Findings};
 use crate::ledger::reader::Stored;
 
-/// Takes the events of a whole log, from its first position on. Memory holds a number for each
-/// stream, and whose each wallet and beneficiary is.
+/// Checks the events of a whole log, from its first position on. Keeps a number for each stream in memory, and the
+/// account of each wallet and beneficiary.
 #[derive(Debug)]
 pub struct Structure {
     shard: ShardId,
@@ -19,15 +19,15 @@ pub struct Structure {
     versions: Versions,
 }
 
-/// The last version of every stream. Ids of a kind are drawn one after the other, so that neighbours share a page:
-/// that is 9 bytes a stream where no id is left out, and one page a stream at worst.
+/// Last version of every stream, in pages of 64 consecutive ids. Ids of a kind are assigned consecutively, so this takes
+/// 9 bytes per stream if no id is skipped, and one page per stream at worst.
 #[derive(Debug, Default)]
 struct Versions(HashMap<(StreamType, i64), Box<[i64; Versions::PAGE]>>);
 
 impl Versions {
     const PAGE: usize = 64;
 
-    /// That of a stream; 0 before its first event.
+    /// Returns the version of a stream, 0 before its first event.
     fn of(&mut self, stream_type: StreamType, id: i64) -> &mut i64 {
         let page = Self::PAGE as i64;
         let place = usize::try_from(id.rem_euclid(page)).unwrap_or_default();
@@ -41,16 +41,16 @@ impl Structure {
         Structure { shard, walk: Walk::new(shard), last: 0, versions: Versions::default() }
     }
 
-    /// The last position in its order.
+    /// Returns the position of the last event in order.
     pub fn last(&self) -> Position {
         self.last
     }
 
-    /// Says what is wrong with the next event; returns it, if it can be read and stands in its place.
+    /// Reports the problems of the next event. Returns the event if it can be decoded and is in order.
     pub fn step(&mut self, stored: &Stored, findings: &mut Findings) -> Option<Recorded> {
         let (shard, position) = (self.shard, stored.position);
         if stored.shard_id != shard {
-            let problem = format!("position {position}: is of shard {}", stored.shard_id);
+            let problem = format!("position {position}: the event belongs to shard {}", stored.shard_id);
             findings.add(Difference::Unreadable { shard, position, problem });
             return None;
         }
@@ -70,7 +70,7 @@ impl Structure {
         Some(recorded)
     }
 
-    /// What was still owed at the end.
+    /// Reports a movement that was still required at the end.
     pub fn end(&mut self, findings: &mut Findings) {
         self.walk.settle(None, findings);
     }
@@ -81,14 +81,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_stream_has_a_version_of_its_own_and_neighbours_share_their_memory() {
+    fn every_stream_has_its_own_version_and_neighbours_share_a_page() {
         let mut versions = Versions::default();
         for id in 0..64_000 {
             *versions.of(StreamType::Order, id) = id + 1;
         }
         assert_eq!(versions.0.len(), 1_000, "64 streams to a page");
         assert!((0..64_000).all(|id| *versions.of(StreamType::Order, id) == id + 1));
-        // Ids that nobody draws are no other's either.
+        // Unusual ids do not collide with others either.
         for id in [-1, -64, -65, i64::MIN, i64::MAX, 1 << 40] {
             assert_eq!(*versions.of(StreamType::Order, id), 0, "{id}");
             *versions.of(StreamType::Order, id) = 7;

@@ -1,6 +1,5 @@
-//! A directory of tiles (C2SP `tlog-tiles`) against signed checkpoints: the hashes of the leaves make
-//! the root, every other tile is made of those below it, and the entries, where they are, have the
-//! leaves' hashes.
+//! Verifies a directory of tiles (C2SP `tlog-tiles`) against signed checkpoints. The hashes of the leaves must yield the
+//! root, every other tile must match those below it, and entries, if they exist, must have the leaves' hashes.
 
 use std::path::{Path, PathBuf};
 
@@ -18,17 +17,17 @@ use crate::ledger::reader::Stored;
 use crate::transparency::checkpoint::{CheckpointError, Trust};
 use crate::transparency::note::NoteError;
 
-/// The directory's own checkpoint; one that is not to be believed is a finding.
+/// Opens the directory's own checkpoint. Reports an untrusted or invalid one as a finding.
 pub fn checkpoint(directory: &Directory, trust: &Trust, findings: &mut Findings) -> Result<Option<Claim>, OfflineError> {
     let source = name(&directory.path().join(CHECKPOINT));
     let Some(note) = directory.read(CHECKPOINT)? else { return Err(OfflineError::Missing(source)) };
     Ok(claim(source, &String::from_utf8_lossy(&note), trust, findings))
 }
 
-/// The checkpoints that were kept beside the directory's own: whatever the log has signed must agree, cosigned
-/// or not. One that is larger says that the end was cut off, unless a quorum is asked for: what it has cosigned
-/// is behind. What cannot be compared is said to be unchecked: a rotation leaves some that no key at hand has
-/// signed.
+/// Returns the older checkpoints in the directory. Everything that the log has signed must agree, whether cosigned or
+/// not. A larger checkpoint than the directory's own shows that the end was cut off. With a quorum it is allowed, because
+/// cosigned checkpoints lag behind. Checkpoints that cannot be compared are listed as unchecked: after a key rotation, no
+/// given key has signed some of them.
 pub fn kept(
     directory: &Directory,
     own: &Claim,
@@ -45,12 +44,12 @@ pub fn kept(
         let note = directory.read(&place)?.unwrap_or_default();
         let note = String::from_utf8_lossy(&note);
         if matches!(trust.open(&note), Err(CheckpointError::Note(NoteError::Unsigned))) {
-            unchecked.push(format!("{source}: none of the keys has signed it"));
+            unchecked.push(format!("{source}: none of the given keys has signed it"));
             continue;
         }
         match claim(source, &note, &trust, findings) {
             Some(kept) if is_behind && kept.checkpoint.size > own.checkpoint.size => {
-                unchecked.push(format!("{}: the copy's own checkpoint is of {} events", kept.source, own.checkpoint.size));
+                unchecked.push(format!("{}: the copy's own checkpoint covers only {} events", kept.source, own.checkpoint.size));
             }
             kept => claims.extend(kept),
         }
@@ -58,7 +57,7 @@ pub fn kept(
     Ok(claims)
 }
 
-/// Names a directory whose own checkpoint is smaller than one that it has kept.
+/// Reports a directory whose own checkpoint is smaller than another one in it.
 pub fn shrunk(directory: &Directory, own: &Claim, kept: &[Claim], findings: &mut Findings) {
     let greatest = kept.iter().map(|kept| kept.checkpoint.size).max().unwrap_or_default();
     if greatest > own.checkpoint.size {
@@ -67,15 +66,15 @@ pub fn shrunk(directory: &Directory, own: &Claim, kept: &[Claim], findings: &mut
     }
 }
 
-/// An origin's last part is the shard.
+/// Returns the shard, which is the last part of an origin.
 fn shard_of(claim: &Claim) -> ShardId {
     claim.checkpoint.origin.rsplit('/').next().and_then(|shard| shard.parse().ok()).unwrap_or_default()
 }
 
-/// Verifies a copy of a log's tiles. Blocks.
+/// Verifies a copy of a log's tiles. Blocks the thread.
 ///
 /// # Errors
-/// When there is no checkpoint, or a file cannot be read.
+/// Returns an error when the directory has no checkpoint, or a file cannot be read.
 pub fn verify_tiles(
     path: &Path,
     checkpoints: &[PathBuf],
@@ -97,7 +96,7 @@ pub fn verify_tiles(
             first_bad: None,
             found,
             differences,
-            unchecked: vec!["everything: the copy's own checkpoint is not to be believed".to_owned()],
+            unchecked: vec!["everything: the copy's own checkpoint is invalid or not trusted".to_owned()],
         });
     };
     let mut unchecked = vec![];
@@ -145,13 +144,13 @@ pub fn verify_tiles(
 struct Walk {
     shard: ShardId,
     tree: Tree,
-    /// What the tiles of level 1, 2 and so on should hold.
+    /// Expected hashes in the tiles of levels 1, 2 and so on.
     upper: Vec<Vec<Hash>>,
-    /// Of the events in the entry bundles.
+    /// Checks of the events in the entry bundles.
     structure: Option<Structure>,
     findings: Findings,
     has_entries: bool,
-    /// Tiles of leaves whose bundle is not there.
+    /// Tiles of leaves without an entry bundle.
     without_entries: Vec<Tile>,
     unchecked: Vec<String>,
 }
@@ -171,7 +170,7 @@ impl Walk {
         }
     }
 
-    /// The entries of one tile.
+    /// Compares the entries of one tile with its hashes.
     fn entries(&mut self, tile: Tile, bundle: &Bundle, hashes: &[Hash]) {
         let (mut rest, length) = (&bundle.bytes[..], bundle.length);
         for (hash, number) in hashes.iter().zip(tile.index * u64::from(FULL) + 1..) {
@@ -180,7 +179,7 @@ impl Walk {
                 after.split_at_checked(length.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)))
             });
             let Some((entry, after)) = entry else {
-                self.findings.add(Difference::Tile { path: bundle.path.clone(), problem: "the bundle ends too soon".to_owned() });
+                self.findings.add(Difference::Tile { path: bundle.path.clone(), problem: "the bundle is truncated".to_owned() });
                 return;
             };
             rest = after;
@@ -188,12 +187,12 @@ impl Walk {
         }
         match rest {
             [] => {}
-            // A full bundle has more than a tile that is not full.
+            // A full bundle has more entries than a partial tile.
             _ if bundle.is_full && tile.width < FULL => {
-                self.unchecked.push(format!("{}: what follows its first {} entries", bundle.path, tile.width));
+                self.unchecked.push(format!("{}: the entries after its first {}", bundle.path, tile.width));
             }
             _ => {
-                let problem = "the bundle goes on after its end".to_owned();
+                let problem = "the bundle has extra bytes at its end".to_owned();
                 self.findings.add(Difference::Tile { path: bundle.path.clone(), problem });
             }
         }
@@ -206,14 +205,14 @@ impl Walk {
             self.findings.add(Difference::Leaf { shard, source: "the tree".to_owned(), position });
         }
         match leaf {
-            // After a bundle that is missing nothing is known of what an event follows.
+            // After a missing bundle, the previous event is unknown.
             Ok(leaf) if leaf.position == position && !self.without_entries.is_empty() => {}
             Ok(leaf) if leaf.position == position => {
                 let stored = Stored::from(leaf);
                 self.structure.get_or_insert_with(|| Structure::new(shard)).step(&stored, &mut self.findings);
             }
             Ok(leaf) => {
-                let problem = format!("position {position}: its entry says that it is position {}", leaf.position);
+                let problem = format!("position {position}: its entry states position {}", leaf.position);
                 self.findings.add(Difference::Unreadable { shard, position, problem });
             }
             Err(error) => {
@@ -223,10 +222,10 @@ impl Walk {
         }
     }
 
-    /// Every tile above the leaves.
+    /// Checks every tile above the leaves.
     fn upper(&mut self, directory: &Directory, size: u64) -> Result<(), OfflineError> {
         if self.tree.size() != size {
-            return Ok(()); // what is missing is named
+            return Ok(()); // missing tiles are reported already
         }
         for tile in Tile::all(size).filter(|tile| tile.level > 0) {
             let first = usize::try_from(tile.index * u64::from(FULL)).unwrap_or(usize::MAX);
@@ -234,7 +233,7 @@ impl Walk {
                 self.upper.get(usize::from(tile.level - 1)).and_then(|row| row.get(first..first + usize::from(tile.width)));
             let problem = match directory.hashes(tile)? {
                 Some(hashes) if made == Some(&hashes) => continue,
-                Some(_) => "the tile is not made of those below it",
+                Some(_) => "the tile does not match those below it",
                 None => "the tile is missing",
             };
             self.findings.add(Difference::Tile { path: tile.path(), problem: problem.to_owned() });
@@ -251,25 +250,26 @@ impl Walk {
                     structure.end(&mut self.findings);
                 }
             }
-            // A copy for who may not read the events.
+            // A copy without any entries is valid, for readers who may not see the events.
             Some(_) if !self.has_entries => {
-                self.unchecked.push("the events themselves: the copy has no bundles of entries".to_owned());
+                self.unchecked.push("the events themselves: the copy has no entry bundles".to_owned());
             }
-            // Some of them are not left out by who copies.
+            // A copy omits either all entry bundles or none.
             Some(first) => {
                 let after = first.index * u64::from(FULL);
-                self.unchecked.push(format!("how the events after position {after} follow from each other: bundles are missing"));
+                self.unchecked
+                    .push(format!("the order and versions of the events after position {after}: entry bundles are missing"));
                 for tile in &self.without_entries {
-                    let problem = "the bundle is missing, and others are there".to_owned();
+                    let problem = "the bundle is missing, although others exist".to_owned();
                     self.findings.add(Difference::Tile { path: tile.entries_path(), problem });
                 }
             }
         }
-        // Its leaves' hashes may be what was signed, and an entry not.
+        // An entry can be wrong even though the leaves' hashes are proved.
         let first_bad = first_bad(proven, &self.findings);
         let (found, differences) = (self.findings.found, self.findings.differences);
         let (shard_id, root, unchecked) = (Some(self.shard), Some(root), self.unchecked);
-        // A copy has what its own checkpoint covers.
+        // A copy has only events that its own checkpoint covers.
         let unproven = None;
         Report { shard_id, events, root, proven, unproven, checkpoints, first_bad, found, differences, unchecked }
     }

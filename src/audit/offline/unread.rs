@@ -1,4 +1,4 @@
-//! Files of a copy of the tiles that a verification does not read: nothing is known of them.
+//! Finds files in a copy of the tiles that the verification does not read, so that nothing is known about them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use super::leaves::Directory;
 use crate::export::ExportError;
 use crate::export::tiles::{CHECKPOINT, CHECKPOINTS};
 
-/// So many are named; of more it is said how many there are.
+/// Largest number of files that are named. The others are only counted.
 const NAMED: usize = 20;
 
-/// A line for each file that is not read when the tree of this size is verified.
+/// Returns one line for each file that the verification of a tree of this size does not read.
 pub fn in_words(directory: &Directory, size: u64) -> Result<Vec<String>, OfflineError> {
     let (mut lines, mut found) = (vec![], 0);
     let mut waiting = vec![PathBuf::new()];
@@ -27,18 +27,21 @@ pub fn in_words(directory: &Directory, size: u64) -> Result<Vec<String>, Offline
             if !place.to_str().is_some_and(|place| is_read(directory, place, size)) {
                 found += 1;
                 if lines.len() < NAMED {
-                    lines.push(format!("{}: it is no part of the tree of {size} events", directory.path().join(place).display()));
+                    lines.push(format!(
+                        "{}: it is not a part of the tree of {size} events",
+                        directory.path().join(place).display()
+                    ));
                 }
             }
         }
     }
     if found > NAMED {
-        lines.push(format!("{} more files that are no part of it", found - NAMED));
+        lines.push(format!("{} more files that are not a part of it", found - NAMED));
     }
     Ok(lines)
 }
 
-/// What is in a directory, by name, and whether each is a directory itself.
+/// Returns the names in a directory in order, and whether each is a directory itself.
 fn entries(path: &Path) -> Result<Vec<(PathBuf, bool)>, OfflineError> {
     let named = |source| ExportError::File { path: path.to_owned(), source };
     let mut entries = vec![];
@@ -70,7 +73,7 @@ fn is_read(directory: &Directory, place: &str, size: u64) -> bool {
     place == CHECKPOINT
 }
 
-/// The tile of the same place in the tree of this size, if that has one.
+/// Returns the tile at the same place in the tree of this size, or none if the tree does not reach it.
 fn in_tree(tile: Tile, size: u64) -> Option<Tile> {
     let hashes = (size >> (8 * u32::from(tile.level))).checked_sub(tile.index.checked_mul(u64::from(FULL))?)?;
     let width = u16::try_from(hashes.min(u64::from(FULL))).ok().filter(|width| *width > 0)?;

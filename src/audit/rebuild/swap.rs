@@ -1,4 +1,4 @@
-//! Putting the copies in place: under the head lock the rest is folded, and the tables are swapped.
+//! Swap of the rebuilt tables: folds the remaining events under the head lock, and replaces the tables.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use crate::audit::tables::Rows;
 use crate::audit::{AuditError, Progress, shadow};
 use crate::ledger::reader;
 
-/// Lost deliveries that the worker is given at once.
+/// Number of lost deliveries that the worker gets records for in one statement.
 const ADOPTED_ROWS: i64 = 10_000;
 const SWAP_ATTEMPTS: usize = 40;
 const SWAP_PAUSE: Duration = Duration::from_millis(250);
 
 impl Work {
-    /// The locked part, tried until the locks are there for the asking.
+    /// Runs the locked part. Retries until the locks are available.
     pub(super) async fn swap_in(
         &mut self,
         options: &PgConnectOptions,
@@ -26,14 +26,14 @@ impl Work {
         progress: &impl Fn(Progress),
     ) -> Result<BTreeMap<ShardId, Position>, AuditError> {
         for attempt in 0..SWAP_ATTEMPTS {
-            // Before, so that it need not be done under the lock.
+            // Do this before locking, so that it need not be done under the locks.
             if self.parts.contains(&Part::Deliveries) {
                 self.adopt_all(conn).await?;
             }
             let before = (self.found.clone(), self.adopted.clone());
             self.announce(conn).await?;
             match self.try_swap(conn, attempt >= SWAP_ATTEMPTS / 4).await {
-                // Not locked in time, stepped back from a deadlock, or too much to do under the lock.
+                // A lock timed out, a deadlock was detected, or the work under the locks took too long.
                 Err(AuditError::Database(sqlx::Error::Database(refusal)))
                     if matches!(refusal.code().as_deref(), Some("55P03" | "40P01" | "57014")) =>
                 {
@@ -54,7 +54,7 @@ impl Work {
         Err(AuditError::NotLocked)
     }
 
-    /// Adopts what was not yet.
+    /// Creates records for all deliveries that have none yet.
     async fn adopt_all(&mut self, conn: &mut PgConnection) -> Result<(), sqlx::Error> {
         for shard in self.shards.clone() {
             while let Some(last) = adopt(conn, shard, self.adopted.get(&shard).copied().unwrap_or(self.first_id)).await? {
@@ -64,11 +64,12 @@ impl Work {
         Ok(())
     }
 
-    /// Has writers lock the head first for a while, which they do when it is not as they left it:
-    /// so none waits for the head with locks on the tables that are to go.
+    /// Makes writers lock the head first for a while, by changing its epoch. No writer then waits for the head while it
+    /// holds locks on the tables to be replaced.
     async fn announce(&self, conn: &mut PgConnection) -> Result<(), sqlx::Error> {
         if self.parts.iter().any(|part| !part.catches_up()) {
-            // On disk before anybody sees it: whoever signs the log remembers that the epoch only grows.
+            // Synchronous, so that it is on disk before anybody sees it: signers of the log remember that the epoch only
+            // grows.
             sqlx::raw_sql("BEGIN; SET LOCAL synchronous_commit = on; UPDATE log_head SET epoch = epoch + 1; COMMIT")
                 .execute(conn)
                 .await?;
@@ -77,14 +78,14 @@ impl Work {
     }
 
     async fn try_swap(&mut self, conn: &mut PgConnection, is_patient: bool) -> Result<BTreeMap<ShardId, Position>, AuditError> {
-        // A rebuild that freezes while it holds the head loses it, like any writer.
+        // A rebuild that freezes while it holds the head loses it, as a writer does.
         sqlx::raw_sql(
             "BEGIN; SET LOCAL synchronous_commit = on; SET LOCAL statement_timeout = '5s'; SET LOCAL idle_in_transaction_session_timeout = '2s'",
         )
         .execute(&mut *conn)
         .await?;
-        // Shorter than deadlock_timeout it is the rebuild that steps back; longer, Postgres sends
-        // an autovacuum away that is in the way.
+        // With a timeout shorter than `deadlock_timeout`, the rebuild gives way in a deadlock. With a longer one,
+        // Postgres cancels an autovacuum that blocks it.
         let timeout = if is_patient { "1500ms" } else { "500ms" };
         sqlx::query("SELECT set_config('lock_timeout', $1, true)").bind(timeout).execute(&mut *conn).await?;
         let catching_up: Vec<&str> = self.parts.iter().filter(|part| part.catches_up()).map(|part| part.name()).collect();
@@ -94,10 +95,10 @@ impl Work {
                 .execute(&mut *conn)
                 .await?;
         }
-        // What catches up is written by its projector alone, which the checkpoint stops.
+        // The projector alone writes asynchronous projections, and locking its checkpoint stops it.
         if self.parts.iter().any(|part| !part.catches_up()) {
             sqlx::query("SELECT FROM log_head ORDER BY shard_id FOR UPDATE").execute(&mut *conn).await?;
-            // Writers forget what they remember of the tables that go.
+            // A new epoch makes writers drop their caches of the replaced tables.
             sqlx::query("UPDATE log_head SET epoch = epoch + 1").execute(&mut *conn).await?;
         }
         shadow::lock_tables(conn, &self.tables).await?;
@@ -131,9 +132,9 @@ impl Work {
     }
 }
 
-/// Deliveries that had been lost, and so got a new id after this one, are the worker's again: due now, or
-/// failed where nobody listens any more. A page of them; the last id of the page. Before the swap the worker
-/// leaves them alone, as it finds no delivery to them.
+/// Creates the worker's records for a page of lost deliveries, which have new ids after `after`. They are due now, or
+/// failed if their webhook is no longer active. Returns the last id of the page. Before the swap the worker ignores these
+/// records, because it finds no deliveries for them.
 async fn adopt(conn: &mut PgConnection, shard: ShardId, after: i64) -> Result<Option<i64>, sqlx::Error> {
     sqlx::query_scalar(
         "WITH page AS MATERIALIZED (SELECT id, webhook_id, event_type FROM shadow.deliveries WHERE shard_id = $1 AND id > $2 ORDER BY id LIMIT $3),
@@ -151,7 +152,7 @@ async fn adopt(conn: &mut PgConnection, shard: ShardId, after: i64) -> Result<Op
     .await
 }
 
-/// Tells the worker's record which event type each delivery is of, where it says another one.
+/// Corrects the event type in the worker's records of deliveries.
 pub(super) async fn retype(conn: &mut PgConnection, shard: ShardId) -> Result<(), sqlx::Error> {
     let mut after = Some(i64::MIN);
     while let Some(from) = after {
@@ -171,7 +172,7 @@ pub(super) async fn retype(conn: &mut PgConnection, shard: ShardId) -> Result<()
     Ok(())
 }
 
-/// States without a delivery in the copy: what was not copied yet is among them.
+/// Returns worker's records without a delivery in the shadow table, including those whose delivery is not copied yet.
 pub(super) async fn strays(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<i64>, sqlx::Error> {
     let (mut strays, mut after) = (vec![], i64::MIN);
     loop {
@@ -190,7 +191,7 @@ pub(super) async fn strays(conn: &mut PgConnection, shard: ShardId) -> Result<Ve
     }
 }
 
-/// Forgets the worker's record of deliveries that the log does not make: it could send none.
+/// Deletes the worker's records of deliveries that the log does not yield. The worker could not send them.
 async fn disown(conn: &mut PgConnection, strays: &[(ShardId, i64)]) -> Result<(), sqlx::Error> {
     let (shards, ids): (Vec<ShardId>, Vec<i64>) = strays.iter().copied().unzip();
     sqlx::query(

@@ -1,4 +1,4 @@
-//! `admin product …`: what can be ordered.
+//! `admin product …`: manages the products of the catalogue.
 
 use std::path::{Path, PathBuf};
 
@@ -13,17 +13,22 @@ use crate::cli::output::{Output, with_progress};
 
 #[derive(Subcommand, Debug)]
 pub enum Product {
+    /// Create a product
     Create(Box<ProductArgs>),
+    /// List products
     List(PageArgs),
-    /// Change what is given; the rest stays
+    /// Change a product; fields that you leave out stay as they are
     Change {
+        /// Product id
         product: i64,
         #[command(flatten)]
         change: Box<ProductChange>,
     },
-    /// Set the image: a PNG, JPEG or WebP file of at most 2 MiB
+    /// Set the image of a product
     Image {
+        /// Product id
         product: i64,
+        /// PNG, JPEG or WebP file of at most 2 MiB
         file: PathBuf,
     },
 }
@@ -31,35 +36,40 @@ pub enum Product {
 #[derive(Args, Debug)]
 #[group(required = true, multiple = true)]
 pub struct ProductChange {
+    /// Name of the product
     #[arg(long)]
     name: Option<String>,
+    /// Brand of the product
     #[arg(long)]
     brand: Option<String>,
-    /// ISO 3166-1 alpha-2
+    /// ISO 3166-1 alpha-2 country code, for example DE
     #[arg(long)]
     country: Option<String>,
-    /// The face values, such as 10,25,50
+    /// Fixed face values, for example 10,25,50
     #[arg(long, value_delimiter = ',', value_name = "AMOUNTS", conflicts_with = "min")]
     denominations: Option<Vec<String>>,
-    /// The smallest face value, if any between two can be ordered
+    /// Smallest face value of a product with a range of face values
     #[arg(long, value_name = "AMOUNT", requires = "max")]
     min: Option<String>,
-    /// The largest
+    /// Largest face value of a product with a range of face values
     #[arg(long, value_name = "AMOUNT", requires = "min")]
     max: Option<String>,
+    /// Category id
     #[arg(long, value_name = "ID")]
     category: Option<i64>,
-    /// In no category
+    /// Remove the product from its category
     #[arg(long, conflicts_with = "category")]
     no_category: bool,
-    /// The most units of one order
+    /// Maximum number of units in one order
     #[arg(long, value_name = "COUNT")]
     max_quantity: Option<i32>,
+    /// Description for clients
     #[arg(long)]
     description: Option<String>,
+    /// Terms of use for clients
     #[arg(long)]
     terms: Option<String>,
-    /// Whether it can be ordered
+    /// Whether clients can order the product
     #[arg(long, value_name = "BOOL")]
     active: Option<bool>,
 }
@@ -67,34 +77,39 @@ pub struct ProductChange {
 #[derive(Args, Debug)]
 #[command(group(clap::ArgGroup::new("face_values").required(true).args(["denominations", "min"])))]
 pub struct ProductArgs {
+    /// Name of the product
     name: String,
+    /// Brand of the product
     #[arg(long)]
     brand: String,
-    /// ISO 3166-1 alpha-2
+    /// ISO 3166-1 alpha-2 country code, for example DE
     #[arg(long)]
     country: String,
-    /// ISO 4217
+    /// ISO 4217 currency code, for example EUR
     #[arg(long)]
     currency: String,
-    /// The face values, such as 10,25,50
+    /// Fixed face values, for example 10,25,50
     #[arg(long, value_delimiter = ',', value_name = "AMOUNTS")]
     denominations: Vec<String>,
-    /// The smallest face value, if any between two can be ordered
+    /// Smallest face value of a product with a range of face values
     #[arg(long, value_name = "AMOUNT", requires = "max")]
     min: Option<String>,
-    /// The largest
+    /// Largest face value of a product with a range of face values
     #[arg(long, value_name = "AMOUNT", requires = "min")]
     max: Option<String>,
+    /// Category id
     #[arg(long, value_name = "ID")]
     category: Option<i64>,
-    /// The most units of one order
+    /// Maximum number of units in one order
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     max_quantity: i32,
+    /// Description for clients
     #[arg(long, default_value = "")]
     description: String,
+    /// Terms of use for clients
     #[arg(long, default_value = "")]
     terms: String,
-    /// Not to be ordered yet
+    /// Create the product switched off, so that clients cannot order it yet
     #[arg(long)]
     inactive: bool,
 }
@@ -146,11 +161,11 @@ fn product_change(change: ProductChange) -> Value {
     ])
 }
 
-/// Which kind of image it is, and whether it is one, is the service's to judge.
+/// Uploads the image file as it is. The service decides whether it is an image, and of which kind.
 async fn set_image(product: i64, file: &Path, client: &Client, output: &Output) -> anyhow::Result<()> {
     let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     let path = format!("/admin/v1/products/{product}/image");
     let reply = client.send(Method::PUT, &path, Some(Body::bytes(bytes)), &[]);
-    let data = with_progress("waiting for the answer", reply).await?.data()?;
+    let data = with_progress("waiting for the response", reply).await?.data()?;
     Ok(output.facts(&data)?)
 }

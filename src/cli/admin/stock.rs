@@ -1,4 +1,4 @@
-//! `admin stock`: voucher files, sent in parts that the service takes at once.
+//! `admin stock`: loads voucher files in parts that fit into one request, and shows the stock of a product.
 
 use std::path::{Path, PathBuf};
 
@@ -10,20 +10,27 @@ use serde_json::json;
 use crate::cli::client::{Body, Client};
 use crate::cli::output::{Output, progress_bar, with_progress};
 
-/// Rows in one request: far below its 16 MiB.
+/// Rows per request, far below the request's limit of 16 MiB.
 const PART_ROWS: usize = 4_000;
 
 #[derive(Subcommand, Debug)]
 pub enum Stock {
-    /// Add vouchers from a CSV file with a header line: card_number, and if known pin, voucher_reference_number, claim_url, expires_on
+    /// Load vouchers from a CSV file; safe to repeat, because duplicates are skipped
     Load {
+        /// Product id
         product: i64,
+        /// Face value of the vouchers, for example 25.00
         denomination: String,
+        /// CSV file with a header line; columns: card_number, and optionally pin, voucher_reference_number, claim_url,
+        /// expires_on
         #[arg(long, value_name = "FILE")]
         csv: PathBuf,
     },
-    /// What is there, by denomination
-    Show { product: i64 },
+    /// Show the stock of a product for each denomination
+    Show {
+        /// Product id
+        product: i64,
+    },
 }
 
 pub async fn run(stock: Stock, client: &Client, output: &Output) -> anyhow::Result<()> {
@@ -31,14 +38,14 @@ pub async fn run(stock: Stock, client: &Client, output: &Output) -> anyhow::Resu
         Stock::Load { product, denomination, csv } => load(client, product, &denomination, &csv, output).await,
         Stock::Show { product } => {
             let path = format!("/admin/v1/products/{product}/stock");
-            let data = with_progress("waiting for the answer", client.json(Method::GET, &path, None)).await?;
+            let data = with_progress("waiting for the response", client.json(Method::GET, &path, None)).await?;
             Ok(output.facts(&data)?)
         }
     }
 }
 
-/// A part that was sent before is answered as duplicates, so a load that broke off can be
-/// repeated. Which rows are vouchers is the service's to judge; none of them is ever shown.
+/// Sends the file in parts and prints the totals. The service reports a part that was sent before as duplicates, so an
+/// interrupted load can be repeated. The service validates the rows; no voucher code is ever printed.
 async fn load(client: &Client, product: i64, denomination: &str, file: &Path, output: &Output) -> anyhow::Result<()> {
     let denomination: String = url::form_urlencoded::byte_serialize(denomination.as_bytes()).collect();
     let path = format!("/admin/v1/products/{product}/vouchers?denomination={denomination}");
@@ -68,7 +75,7 @@ async fn load(client: &Client, product: i64, denomination: &str, file: &Path, ou
     Ok(())
 }
 
-/// Header and rows, whatever they hold.
+/// Reads the header and the rows without validating them.
 fn read(file: &Path) -> csv::Result<(csv::StringRecord, Vec<csv::StringRecord>)> {
     let mut reader = csv::ReaderBuilder::new().flexible(true).from_path(file)?;
     let header = reader.headers()?.clone();
@@ -93,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_go_on_as_they_came_each_part_with_the_header() {
+    fn every_part_has_the_header_and_its_rows_unchanged() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(b"card_number,pin\n1111,22\n\"a,b\",\n4444\n").unwrap();
         let (header, rows) = read(file.path()).unwrap();

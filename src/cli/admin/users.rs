@@ -1,4 +1,4 @@
-//! `admin user`: people who act for an account.
+//! `admin user`: manages the users of an account.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -11,49 +11,62 @@ use serde_json::json;
 use super::{Operation, PageArgs, filled, list, post, put};
 use crate::access::seal::Private;
 
-/// Longer than any password; what is read at most.
+/// Maximum number of bytes read from a password file; longer than any password.
 const PASSWORD_BYTES: u64 = 4_096;
 
 #[derive(Subcommand, Debug)]
 pub enum User {
-    /// Let somebody act for an account
+    /// Create a user for an account
     Create {
+        /// Account id
         account: i64,
+        /// Email address, which the user logs in with
         email: String,
+        /// Role of the user
         #[arg(long, value_enum)]
         role: Role,
-        /// The file that holds the password; - is standard input
+        /// File with the password on its first line; - reads from stdin
         #[arg(long, value_name = "FILE")]
         password_file: PathBuf,
     },
+    /// List the users of an account
     List {
+        /// Account id
         account: i64,
         #[command(flatten)]
         page: PageArgs,
     },
-    /// Give a user another role or password, and end their sessions
+    /// Change the role or password of a user, and end their sessions
     #[command(group = ArgGroup::new("what").required(true).multiple(true))]
     Change {
+        /// User id
         user: i64,
+        /// New role of the user
         #[arg(long, value_enum, group = "what")]
         role: Option<Role>,
-        /// The file that holds the new password; - is standard input
+        /// File with the new password on its first line; - reads from stdin
         #[arg(long, value_name = "FILE", group = "what")]
         password_file: Option<PathBuf>,
     },
-    /// End all sessions of a user, who can log in again
-    EndSessions { user: i64 },
-    /// Counts on the very next request
-    Remove { user: i64 },
+    /// End all sessions of a user; the user can log in again
+    EndSessions {
+        /// User id
+        user: i64,
+    },
+    /// Remove a user, starting with the next request
+    Remove {
+        /// User id
+        user: i64,
+    },
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Role {
-    /// Reads all but voucher codes
+    /// Reads everything except voucher codes
     Viewer,
-    /// Also orders, cancels, reads voucher codes, manages webhooks
+    /// Also places and cancels orders, reads voucher codes, and manages webhooks
     Operator,
-    /// Also manages payouts, beneficiaries and API keys
+    /// Also manages payouts, beneficiaries, and API keys
     Owner,
 }
 
@@ -88,7 +101,8 @@ pub fn operation(user: User) -> anyhow::Result<Operation> {
     })
 }
 
-/// The first line. An argument would be seen by every process of the machine.
+/// Reads the password from the first line of the file. A command-line argument would be visible to every process on the
+/// machine.
 fn password(file: &Path) -> anyhow::Result<Private> {
     let mut text = String::new();
     let read = match file.as_os_str() == "-" {

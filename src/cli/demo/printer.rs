@@ -1,4 +1,4 @@
-//! How the tour looks: numbered sections of aligned lines, or a JSON object a line.
+//! Prints the tour: numbered sections of aligned lines, or one JSON object per line.
 
 use std::io;
 
@@ -24,7 +24,7 @@ impl Printer {
         Printer { output, sections: 0, is_told: false }
     }
 
-    /// Whether the tour came to its end.
+    /// Whether the tour has finished.
     pub fn is_told(&self) -> bool {
         self.is_told
     }
@@ -41,7 +41,7 @@ impl Printer {
         self.output.line(format!("\n{} {}", self.sections.bold().blue(), title.bold()))
     }
 
-    /// A fact under its name.
+    /// Prints a name and its value.
     pub fn fact(&self, name: &str, text: &str) -> io::Result<()> {
         if self.output.json {
             return self.output.json_line(&json!({"kind": "fact", "name": name, "text": text}));
@@ -49,7 +49,7 @@ impl Printer {
         self.output.line(format!("  {}  {text}", format!("{name:<10}").dimmed()))
     }
 
-    /// A text to be copied as it is.
+    /// Prints text for the user to copy.
     pub fn verbatim(&self, text: &str) -> io::Result<()> {
         if self.output.json {
             return self.output.json_line(&json!({"kind": "text", "text": text}));
@@ -57,7 +57,7 @@ impl Printer {
         self.output.line(format!("\n{text}"))
     }
 
-    /// A request that was answered: who asked for what, and what came of it.
+    /// Prints a request that got a response: the caller, the method and path, the status, and the result.
     pub fn request(&self, who: &str, what: &str, status: u16, result: &str) -> io::Result<()> {
         if self.output.json {
             return self

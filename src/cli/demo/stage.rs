@@ -1,5 +1,5 @@
-//! What the tour needs: an embedded server, a node with every role, a receiver of webhooks, and
-//! eyes on the log and on what arrives.
+//! The environment of the tour: an embedded server, a node with every role, and a webhook receiver. It prints the events
+//! that are appended to the log and the webhooks that arrive.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::OpenOptions;
@@ -30,36 +30,39 @@ use crate::node::{Database, Node};
 use crate::postgres::{Server, Settings};
 use crate::receiver::{Answer, Certificate, Received, Receiver, ReceiverSettings};
 
-/// How long a step may take, from the request to the last webhook.
+/// Timeout of a step, from the request to the last webhook.
 const STEP_DEADLINE: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(40);
 const PAGE_EVENTS: i64 = 200;
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
-/// The running service and what watches it.
+/// The running service, its webhook receiver, and the progress of the printed log.
 #[derive(Debug)]
 pub struct Stage {
     node: Node,
     receiver: Receiver,
     arrivals: mpsc::UnboundedReceiver<Received>,
-    /// The log is printed up to here.
+    /// Position up to which the log has been printed.
     position: Position,
-    /// What happened to an order, and what was told of it: event types.
+    /// Event types in the log, for each order id.
     logged: HashMap<i64, HashSet<String>>,
+    /// Event types of the webhooks that arrived, for each order id.
     told: HashMap<i64, HashSet<String>>,
+    /// Event ids of the webhooks that arrived. Webhooks are delivered at least once, so an id may arrive again.
     event_ids: HashSet<String>,
+    /// Reason why the last webhook with a bad signature was rejected.
     unverified: Option<String>,
     pub base: Url,
     pub operator_token: Private,
     pub operator_token_file: PathBuf,
-    /// The webhook's token, once there is one.
+    /// Token that signs webhooks, once the tour has registered a webhook.
     pub webhook_token: Option<Private>,
-    /// Keys and certificates of a demo that ends go with it.
+    /// Directory for keys and certificates with `--exit`; deleted on drop.
     _temporary: Option<TempDir>,
 }
 
 impl Stage {
-    /// Starts everything and says where it is.
+    /// Starts the server, the receiver, and the node, and prints their addresses.
     pub async fn start(args: &DemoArgs, printer: &mut Printer) -> anyhow::Result<Stage> {
         printer.section("Start")?;
         let Home { database, data_dir, temporary } = with_progress("starting the embedded Postgres", home(args)).await?;
@@ -74,7 +77,7 @@ impl Stage {
             respond: Arc::new(|_| Answer::Status(200)),
         })
         .await
-        .context("the webhook receiver does not start")?;
+        .context("cannot start the webhook receiver")?;
 
         let operator_token = random_secret();
         let operator_token_file = data_dir.join("operator.token");
@@ -87,7 +90,7 @@ impl Stage {
         let node = with_progress("starting the node", Node::start_on(&config, database)).await?;
         let address = node.address().context("the node does not listen")?;
         printer.fact("node", &format!("http://{address}  {}", config.roles))?;
-        printer.fact("receiver", &format!("https://{}  its certificate is trusted by the node", receiver.address()))?;
+        printer.fact("receiver", &format!("https://{}  the node trusts its certificate", receiver.address()))?;
 
         let position = reader::head(node.ledger().pool(), FIRST_SHARD).await?;
         Ok(Stage {
@@ -107,12 +110,12 @@ impl Stage {
         })
     }
 
-    /// Where the receiver takes webhooks.
+    /// URL to which the receiver accepts webhooks.
     pub fn webhook_url(&self) -> String {
         format!("https://{}/webhooks", self.receiver.address())
     }
 
-    /// How many different events were told by webhooks.
+    /// Number of distinct events that arrived as webhooks.
     pub fn webhooks(&self) -> usize {
         self.event_ids.len()
     }
@@ -121,17 +124,16 @@ impl Stage {
         self.position
     }
 
-    /// Prints what happens until an order has seen these events in the log and its webhooks of
-    /// these types have arrived.
+    /// Prints the log and arriving webhooks until the log has `events` of an order and its `webhooks` have arrived.
     ///
     /// # Errors
-    /// When they do not within the deadline, or a signature does not verify.
+    /// If something is still missing after [`STEP_DEADLINE`], or a signature does not verify.
     pub async fn until(&mut self, printer: &Printer, order: i64, events: &[&str], webhooks: &[&str]) -> anyhow::Result<()> {
         let deadline = Instant::now() + STEP_DEADLINE;
         loop {
             self.look(printer).await?;
             if let Some(why) = self.unverified.take() {
-                bail!("a webhook cannot be believed: {why}");
+                bail!("a webhook has an invalid signature: {why}");
             }
             let missing = |seen: &HashMap<i64, HashSet<String>>, wanted: &[&str]| {
                 wanted
@@ -150,15 +152,15 @@ impl Stage {
         }
     }
 
-    /// Prints what happens, for as long as the node lives.
+    /// Prints the log and arriving webhooks for as long as the node runs.
     pub async fn follow(&mut self, printer: &Printer) -> anyhow::Result<()> {
         loop {
             self.look(printer).await?;
         }
     }
 
-    /// Prints what was appended and what has arrived, waiting a moment for it. The log comes
-    /// first: what a webhook tells was appended before.
+    /// Waits briefly for a webhook, then prints new events and the webhook. Events come first, because a webhook reports
+    /// an event that is already in the log.
     pub async fn look(&mut self, printer: &Printer) -> anyhow::Result<()> {
         let arrived = tokio::time::timeout(LOOK_EVERY, self.arrivals.recv()).await.ok().flatten();
         self.read_log(printer).await?;
@@ -201,9 +203,9 @@ impl Stage {
         Ok(())
     }
 
-    /// Ends everything in order.
+    /// Stops the node, then the receiver.
     pub async fn stop(self, signals: &mut StopSignals) -> anyhow::Result<()> {
-        // What is written to it after the node's end is nothing.
+        // The node stops first, so nothing is sent to the receiver after it has stopped.
         let stopped = serve::stop(self.node, signals).await;
         self.receiver.stop().await;
         stopped
@@ -222,31 +224,32 @@ fn settings(args: &DemoArgs, data_dir: PathBuf) -> DatabaseSettings {
     }
 }
 
-/// Where a demo lives.
+/// Database and directories of a demo.
 struct Home {
     database: Database,
     data_dir: PathBuf,
     temporary: Option<TempDir>,
 }
 
-/// A temporary one for a tour that ends, else one that stays. Never somebody's own database.
+/// Opens a temporary database with `--exit`, otherwise the demo's own in the data directory. Never uses a database from
+/// the user's settings.
 async fn home(args: &DemoArgs) -> anyhow::Result<Home> {
     if args.exit {
         let server = Settings {
             programs: args.postgres_programs.clone(),
             release: args.postgres_release.clone(),
             account: args.postgres_account.clone(),
-            // It ends with the tour: nothing of it has to survive a crash.
+            // The database is deleted after the tour, so it need not survive a crash.
             ..Settings::temporary(false)?
         };
         let database = Database::embedded(Server::start(server).await?)?;
-        // Beside the server's directory, which is another user's where root runs the demo.
-        let temporary = tempfile::tempdir().context("no temporary directory can be made")?;
+        // Not in the server's directory, which belongs to another user if root runs the demo.
+        let temporary = tempfile::tempdir().context("cannot create a temporary directory")?;
         return Ok(Home { database, data_dir: temporary.path().to_owned(), temporary: Some(temporary) });
     }
     let settings = settings(args, args.data_dir.join("demo"));
     if Database::find(&settings).await?.is_some() {
-        bail!("a demo runs already in {}: stop it first, or see the tour alone with --exit", settings.data_dir.display());
+        bail!("a demo is already running in {}: stop it first, or run a separate tour with --exit", settings.data_dir.display());
     }
     Ok(Home { database: Database::open_or_create(&settings).await?, data_dir: settings.data_dir, temporary: None })
 }

@@ -1,10 +1,10 @@
-//! The wallet's statement, reckoned from its movements and held against its balance.
+//! The wallet's statement, computed from its movements and checked against its balance.
 
 use anyhow::{Context, bail, ensure};
 use ledger_events::Money;
 use serde_json::{Value, json};
 
-/// One movement, as the API shows it.
+/// A wallet movement, as returned by the API.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Movement {
     pub id: i64,
@@ -16,7 +16,7 @@ pub struct Movement {
     pub reference: String,
 }
 
-/// opening + credits − debits + refunds = closing.
+/// Statement of a wallet: opening + credits − debits + refunds = closing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statement {
     pub wallet_id: i64,
@@ -26,14 +26,14 @@ pub struct Statement {
     pub total_debits: Money,
     pub total_refunds: Money,
     pub closing_balance: Money,
-    /// What the wallet itself says.
+    /// Balance that the API reports for the wallet.
     pub wallet_balance: Money,
     /// Oldest first.
     pub movements: Vec<Movement>,
 }
 
 impl Statement {
-    /// Reckons the statement of a wallet's whole life, from what the API answers.
+    /// Computes the statement over all movements of a wallet, from the API's responses.
     pub fn of(wallet: &Value, transactions: &[Value]) -> anyhow::Result<Statement> {
         let mut movements = transactions.iter().map(Movement::read).collect::<anyhow::Result<Vec<_>>>()?;
         movements.sort_by_key(|movement| movement.id);
@@ -44,13 +44,13 @@ impl Statement {
                 ("CREDIT", "ORDER_REFUND" | "PAYOUT_REFUND") => &mut refunds,
                 ("CREDIT", _) => &mut credits,
                 ("DEBIT", _) => &mut debits,
-                (other, _) => bail!("movement {} is a {other}", movement.id),
+                (other, _) => bail!("movement {} has the unknown type {other}", movement.id),
             };
             *total = total.checked_add(movement.amount)?;
         }
         let closing_balance = opening_balance.checked_add(credits)?.checked_sub(debits)?.checked_add(refunds)?;
         Ok(Statement {
-            wallet_id: wallet["id"].as_i64().context("a wallet without an id")?,
+            wallet_id: wallet["id"].as_i64().context("the wallet has no id")?,
             currency: wallet["currency"].as_str().unwrap_or_default().to_owned(),
             opening_balance,
             total_credits: credits,
@@ -62,7 +62,7 @@ impl Statement {
         })
     }
 
-    /// To the cent: every movement follows from the one before it, and all together are the balance.
+    /// Checks to the cent that each movement follows from the one before it, and that all together make the balance.
     pub fn check(&self) -> anyhow::Result<()> {
         let mut balance = self.opening_balance;
         for movement in &self.movements {
@@ -71,11 +71,14 @@ impl Statement {
                 _ => balance.checked_sub(movement.amount)?,
             };
             let (id, after) = (movement.id, movement.balance_after);
-            ensure!(balance == after, "not reconciled: after movement {id} the balance is {balance}, and it says {after}");
+            ensure!(
+                balance == after,
+                "not reconciled: after movement {id} the balance is {balance}, but the API reports {after}"
+            );
         }
         let (closing, wallet) = (self.closing_balance, self.wallet_balance);
-        ensure!(balance == closing, "not reconciled: the movements leave {balance}, the totals {closing}");
-        ensure!(closing == wallet, "not reconciled: the statement closes with {closing}, the wallet has {wallet}");
+        ensure!(balance == closing, "not reconciled: the movements add up to {balance}, the totals to {closing}");
+        ensure!(closing == wallet, "not reconciled: the closing balance is {closing}, but the wallet has {wallet}");
         Ok(())
     }
 
@@ -97,7 +100,7 @@ impl Movement {
     fn read(row: &Value) -> anyhow::Result<Movement> {
         let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
         Ok(Movement {
-            id: row["id"].as_i64().context("a movement without an id")?,
+            id: row["id"].as_i64().context("a movement has no id")?,
             direction: text("type"),
             category: text("category"),
             amount: money(row, "amount")?,
@@ -140,9 +143,13 @@ mod tests {
     }
 
     #[test]
-    fn a_cent_too_much_is_told() {
+    fn a_difference_of_one_cent_is_reported() {
         assert!(
-            statement("500.00", "500.01").check().unwrap_err().to_string().contains("closes with 500.00, the wallet has 500.01")
+            statement("500.00", "500.01")
+                .check()
+                .unwrap_err()
+                .to_string()
+                .contains("the closing balance is 500.00, but the wallet has 500.01")
         );
         assert!(
             statement("499.99", "500.00").check().unwrap_err().to_string().contains("after movement 3 the balance is 500.00")

@@ -1,4 +1,4 @@
-//! The tour itself: an account is set up, four orders go four ways, and the money adds up.
+//! The tour: sets up an account, places four orders with four different outcomes, and reconciles the wallet.
 
 use anyhow::{Context, ensure};
 use reqwest::Method;
@@ -13,19 +13,19 @@ use crate::access::seal::Private;
 use crate::cli::client::{Body, Caller, Client};
 use crate::sandbox::cards::{CARDS, COUNTRY, CURRENCY, Card, MAX_QUANTITY, made_up_codes};
 
-/// Every type there is.
+/// Every webhook event type.
 const WEBHOOK_EVENTS: [&str; 5] =
     ["order.created", "order.pending", "order.delivered", "order.partially_delivered", "order.cancelled"];
-/// The query of the call that is left to try.
+/// Path and query of the request that the tour suggests at its end.
 const TRY_PATH: &str = "/api/v1/orders?limit=2&page=1";
 
-/// What the tour leaves behind.
+/// API client of the account that the tour created.
 #[derive(Debug)]
 pub struct Account {
     client: Client,
 }
 
-/// A product and how much of it is there.
+/// A product and its only denomination.
 struct Shelf {
     id: i64,
     denomination: &'static str,
@@ -43,12 +43,12 @@ struct Story<'a> {
     printer: &'a mut Printer,
     operator: Client,
     client: Client,
-    /// Sets this run's names and references apart from earlier ones'.
+    /// Random suffix that keeps the names and references of this run apart from those of earlier runs.
     run: String,
     wallet: i64,
 }
 
-/// Tells the story from the first account to the reconciled statement.
+/// Runs the tour from creating the account to the reconciled statement.
 pub async fn tell(stage: &mut Stage, printer: &mut Printer) -> anyhow::Result<Account> {
     printer.section("An account, through the operator API")?;
     let operator = Client::new(&stage.base, Some(Caller::Operator(stage.operator_token.clone())))?;
@@ -107,7 +107,7 @@ impl Story<'_> {
             self.operator(Method::POST, "/accounts", json!({"name": format!("Demo {}", self.run)}), |_| String::new()).await?;
         let account = id(&account)?;
         let path = format!("/accounts/{account}/credentials");
-        // Only the key's first characters are ever shown again.
+        // The API shows only the first characters of the key from now on.
         let shown = |data: &Value| format!("key {}…", text(data, "api_key").get(..8).unwrap_or_default());
         let credential = self.operator(Method::POST, &path, json!({"name": "demo"}), shown).await?;
         let wallet = self
@@ -135,7 +135,7 @@ impl Story<'_> {
             "name": "demo", "url": self.stage.webhook_url(), "events": WEBHOOK_EVENTS, "credential_id": id(&credential)?,
         });
         let webhook = self.client(Method::POST, "/webhooks", webhook, |_| "all event types".to_owned()).await?;
-        // One secret, since the webhook is linked to the credential: it signs requests as well.
+        // The webhook is linked to the credential, so its token also signs requests.
         let token = Private::new(text(&webhook, "token"));
         ensure!(!token.expose().is_empty(), "the webhook was registered without a token");
         self.client = Client::new(&self.stage.base, Some(caller(Some(token.clone()))))?;
@@ -170,7 +170,7 @@ impl Story<'_> {
     }
 
     async fn order(&mut self, shelf: &Shelf, quantity: u32) -> anyhow::Result<i64> {
-        // A JSON number, but never a float.
+        // Sent as a JSON number without ever becoming a float.
         let denomination = serde_json::from_str(shelf.denomination)?;
         let body = PlaceOrder { product_id: shelf.id, denomination, quantity };
         let told = |data: &Value| format!("{} for {} {}", text(data, "status"), text(data, "amount"), text(data, "currency"));
@@ -191,11 +191,11 @@ impl Story<'_> {
 
     async fn statement(&mut self) -> anyhow::Result<Statement> {
         let wallets = self.client.json(Method::GET, "/api/v1/wallets", None).await?;
-        let wallets = wallets["wallets"].as_array().context("the wallets are no list")?;
+        let wallets = wallets["wallets"].as_array().context("the wallets are not a list")?;
         let wallet = wallets.iter().find(|wallet| wallet["id"] == self.wallet).context("the wallet is not listed")?;
         let path = format!("/api/v1/transactions?wallet_id={}&limit=100", self.wallet);
         let transactions = self.client.json(Method::GET, &path, None).await?;
-        Statement::of(wallet, transactions["transactions"].as_array().context("the transactions are no list")?)
+        Statement::of(wallet, transactions["transactions"].as_array().context("the transactions are not a list")?)
     }
 
     async fn operator(
@@ -218,7 +218,7 @@ impl Story<'_> {
         self.call("client", &self.client, method, &format!("/api/v1{path}"), body, told).await
     }
 
-    /// Makes a request and prints it with its outcome.
+    /// Sends a request and prints it with its outcome.
     async fn call(
         &self,
         who: &str,
@@ -239,9 +239,9 @@ impl Story<'_> {
 }
 
 impl Account {
-    /// Says what can be tried now.
+    /// Prints commands and a request for the user to try.
     pub fn invite(&self, stage: &Stage, printer: &mut Printer) -> anyhow::Result<()> {
-        printer.section("Yours to try; Ctrl-C ends it")?;
+        printer.section("Try it yourself (Ctrl-C stops the demo)")?;
         printer.fact("API page", &format!("{}docs", stage.base))?;
         printer.fact(
             "operator",
@@ -254,15 +254,15 @@ impl Account {
         let url = self.client.url(TRY_PATH)?;
         let mut command = format!("curl '{url}'");
         for (name, value) in self.client.headers(&Method::GET, &url, b"")? {
-            command.push_str(&format!(" \\\n  -H '{name}: {}'", value.to_str().context("a header that is no text")?));
+            command.push_str(&format!(" \\\n  -H '{name}: {}'", value.to_str().context("a header is not text")?));
         }
-        printer.verbatim(&format!("{command}\n\n  The signature is good for five minutes.\n"))?;
+        printer.verbatim(&format!("{command}\n\n  The signature is valid for five minutes.\n"))?;
         Ok(())
     }
 }
 
 fn id(data: &Value) -> anyhow::Result<i64> {
-    data["id"].as_i64().context("the answer has no id")
+    data["id"].as_i64().context("the response has no id")
 }
 
 fn text<'a>(data: &'a Value, name: &str) -> &'a str {

@@ -1,4 +1,4 @@
-//! `log incident`: signed events are lost for good, and the log goes on under another origin.
+//! `log incident`: records that signed events are lost, so that the log continues under another origin.
 
 use anyhow::{Context, bail, ensure};
 use chrono::Utc;
@@ -28,10 +28,10 @@ pub struct IncidentArgs {
     master_key: MasterKeySettings,
     #[command(flatten)]
     by: ByArgs,
-    /// What happened, for the record
+    /// Description of what happened, for the record
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// The origin under which the log goes on; nothing may ever have been signed under it [default: the log's first origin and the time]
+    /// New origin of the log, under which nothing may have been signed yet [default: the log's first origin and the time]
     #[arg(long, value_name = "ORIGIN")]
     origin: Option<String>,
 }
@@ -46,7 +46,7 @@ pub async fn run(shard: ShardId, args: &IncidentArgs, output: &Output) -> anyhow
 async fn on(shard: ShardId, args: &IncidentArgs, database: &Database, output: &Output) -> anyhow::Result<()> {
     database.migrate_if_allowed().await?;
     let reason = args.reason.trim();
-    ensure!(!reason.is_empty(), "--reason is empty: say what happened");
+    ensure!(!reason.is_empty(), "--reason is empty: describe what happened");
     let writing = Writing::open(database, &args.master_key, &args.database.data_dir).await?;
     let recorded = record(shard, args, reason, &writing).await;
     let is_unknown = matches!(recorded, Ok((_, Err(WriteError::OutcomeUnknown))));
@@ -60,10 +60,10 @@ async fn on(shard: ShardId, args: &IncidentArgs, database: &Database, output: &O
             "signed": incident.signed,
             "kept": incident.kept,
         }))?),
-        (_, Ok(_)) => bail!("the ledger answers with something else than an incident"),
+        (_, Ok(_)) => bail!("the ledger returned an unexpected result instead of an incident"),
         (_, Err(WriteError::OutcomeUnknown)) => {
             bail!(
-                "it is not known whether the incident was recorded: `rewards-ledger verify` still names the refusal if it was not; then run this again"
+                "it is not known whether the incident was recorded: run `rewards-ledger verify`, and if it still names the refusal, run this command again"
             )
         }
         (_, Err(error)) => Err(error.into()),
@@ -81,14 +81,17 @@ async fn record(
     let mut connection = pool.acquire().await?;
     let situation = incidents::situation(&mut connection, shard).await?;
     let Some(refusal) = situation.refusals.first() else {
-        bail!("no node refuses to sign the log of shard {shard}: there is nothing to record");
+        bail!("nothing to record: no node refuses to sign the log of shard {shard}");
     };
     let origin = refusal.origin.clone();
     let next_origin = args.origin.clone().unwrap_or_else(|| situation.next_origin(&origin, Utc::now()));
-    ensure!(is_name(&next_origin), "{next_origin:?} is no origin: it may have no spaces, plus signs or control characters");
+    ensure!(
+        is_name(&next_origin),
+        "{next_origin:?} is not a valid origin: it must not contain spaces, plus signs or control characters"
+    );
     ensure!(
         next_origin != origin && !store::has_signed(&mut *connection, shard, &next_origin).await?,
-        "trees were signed under {next_origin}: give the log an origin under which none was"
+        "trees were already signed under {next_origin}: choose an origin under which nothing was signed"
     );
     let incident = RecordLogIncident {
         kept: situation.kept(&origin),
@@ -126,20 +129,18 @@ struct Tree {
     root: String,
 }
 
-/// What became of the origin of a trusted key, if the log says that it has ended. None also where the log cannot be asked:
-/// it only explains another error.
+/// Describes how the origin of a trusted key ended, if the log reports that it did. Also returns none if the log cannot
+/// be reached, because the description only explains another error.
 pub async fn ending(client: &Client, prefix: &str, trust: &Trust) -> Option<String> {
     let keys = ask(client, &format!("{prefix}/keys")).await.context("no keys").ok()?;
     let Keys { incidents } = Keys::deserialize(&keys).ok()?;
     let ended = incidents.into_iter().find(|ended| trust.keys.iter().any(|key| key.name() == ended.origin))?;
-    let tree = |tree: Option<Tree>| {
-        tree.map_or("none that is known".to_owned(), |tree| format!("{} events, root {}", tree.size, tree.root))
-    };
+    let tree = |tree: Option<Tree>| tree.map_or("unknown".to_owned(), |tree| format!("{} events, root {}", tree.size, tree.root));
     let Ended { recorded_at, origin, next_origin, signed, kept } = ended;
     Some(format!(
-        "the log {origin} has ended: events that it had signed were lost, as was recorded at {recorded_at}. \
-         Its greatest signed tree: {}. Its greatest tree that the log still has: {}. \
-         It goes on as {next_origin}, under another verifier key: see docs/transparency.md, \"For verifiers: a log that has ended\"",
+        "the log {origin} has ended: events that it had signed were lost (recorded at {recorded_at}). \
+         Largest signed tree: {}. Largest signed tree that the log still has: {}. \
+         It continues as {next_origin} with another verifier key: see docs/transparency.md, \"For verifiers: a log that has ended\"",
         tree(signed),
         tree(kept)
     ))

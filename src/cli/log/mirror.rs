@@ -1,7 +1,7 @@
-//! `log mirror`: the published log as files, laid out as it is served, for who verifies it offline.
+//! `log mirror`: copies the published log into files for offline verification, laid out as the service serves it.
 //!
-//! Every file is proved, those that are there already, too: whatever the service answers, what the copy has does not
-//! change, and nothing comes into it that is not in the tree of the checkpoint.
+//! Every file is proved against the checkpoint, including files from an earlier run. Whatever the service returns, existing
+//! files never change, and the copy never gets anything that is not in the tree of the checkpoint.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -20,23 +20,23 @@ use crate::export::tiles;
 use crate::transparency::checkpoint::Checkpoint;
 use crate::transparency::note::Note;
 
-/// Files that are fetched at once.
+/// Maximum number of concurrent downloads.
 const AT_ONCE: usize = 8;
 
-/// What was copied.
+/// Result of a copy.
 #[derive(Debug)]
 pub struct Mirrored {
     pub size: u64,
-    /// Files that were not there before.
+    /// Number of files that the copy did not have before.
     pub fetched: usize,
 }
 
-/// Copies what the directory does not have yet of the tree of a checkpoint; the checkpoint itself
-/// comes last, so that a directory that has one is whole. Those of before stay under their sizes.
+/// Copies the files of a checkpoint's tree that the directory does not have yet. The checkpoint itself is written last, so
+/// that a directory with a checkpoint is complete. Earlier checkpoints stay in files named by their sizes.
 ///
 /// # Errors
-/// When something cannot be fetched or written, or is not in the checkpoint's tree, or the checkpoint does not go on from
-/// the one that the directory has. A smaller one than it has is for the caller to refuse.
+/// If a file cannot be fetched or written, or is not in the checkpoint's tree. Also if the checkpoint is not consistent with
+/// the one in the directory. The caller must refuse a checkpoint that is smaller than the one in the directory.
 pub async fn mirror(client: &Client, prefix: &str, note: &str, directory: &Path, with_entries: bool) -> anyhow::Result<Mirrored> {
     let parsed = Note::parse(note)?;
     let checkpoint = Checkpoint::parse(parsed.text())?;
@@ -48,7 +48,7 @@ pub async fn mirror(client: &Client, prefix: &str, note: &str, directory: &Path,
     let bar = progress_bar((tiles.len() + leaves.clone().count()) as u64);
     let mirror = Mirror { client, prefix, directory, bar, fetched: AtomicUsize::new(0) };
     mirror.edge(&edge, &checkpoint).await?;
-    // From the top: the hash of a full tile stands in the one above.
+    // From the top level down, because the tile above holds the hash of each full tile.
     for level in (0..=Tile::MOST_LEVEL).rev() {
         let tiles = full.iter().filter(|tile| tile.level == level);
         let proofs = tiles.map(|tile| mirror.full(**tile, checkpoint.size));
@@ -57,7 +57,7 @@ pub async fn mirror(client: &Client, prefix: &str, note: &str, directory: &Path,
     stream::iter(leaves.map(|tile| mirror.bundle(*tile))).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
     mirror.bar.finish_and_clear();
 
-    // Without the witnesses' signatures, which come one by one.
+    // Without the witnesses' signatures, which arrive one by one.
     let of_log = parsed.signatures.iter().filter(|signature| signature.name == checkpoint.origin).cloned().collect();
     let kept = Note::new(parsed.text().to_owned(), of_log)?.to_string();
     tiles::keep_checkpoint(directory, checkpoint.size, &kept)?;
@@ -65,7 +65,7 @@ pub async fn mirror(client: &Client, prefix: &str, note: &str, directory: &Path,
     Ok(Mirrored { size: checkpoint.size, fetched: mirror.fetched.into_inner() })
 }
 
-/// Whether the log and all that the directory ever had of it have one past.
+/// Checks that the log's checkpoint is consistent with the largest tree that the directory ever had.
 async fn continues(client: &Client, prefix: &str, directory: &Path, checkpoint: &Checkpoint) -> anyhow::Result<()> {
     let Some(own) = tiles::greatest(directory)? else { return Ok(()) };
     let (from, to) = if own.size <= checkpoint.size { (&own, checkpoint) } else { (checkpoint, &own) };
@@ -73,7 +73,7 @@ async fn continues(client: &Client, prefix: &str, directory: &Path, checkpoint: 
         if from.size == to.size || from.size == 0 { vec![] } else { proof::between(client, prefix, from.size, to.size).await? };
     verify_consistency(from.size, &from.root, to.size, &to.root, &proof).with_context(|| {
         let (directory, own, new) = (directory.display(), own.size, checkpoint.size);
-        format!("{directory} has a tree of {own} events, and the log's of {new} is of another past: one of the two was changed")
+        format!("{directory} has a tree of {own} events that is not consistent with the log's tree of {new}: one of the two was changed")
     })
 }
 
@@ -86,7 +86,7 @@ struct Mirror<'a> {
 }
 
 impl Mirror<'_> {
-    /// The tiles that are not full. Together they make the tree's root.
+    /// Copies the tiles that are not full, and checks that they hash to the root of the tree.
     async fn edge(&self, tiles: &[&Tile], checkpoint: &Checkpoint) -> anyhow::Result<()> {
         let mut found = HashMap::new();
         for tile in tiles {
@@ -97,14 +97,14 @@ impl Mirror<'_> {
             let hash = found.get(&tile).and_then(|(hashes, _)| Tile::hash(node, hashes));
             hash.with_context(|| format!("{} is too short", tile.path()))
         };
-        ensure!(root(checkpoint.size, hash)? == checkpoint.root, "the tiles do not have the root of the checkpoint");
+        ensure!(root(checkpoint.size, hash)? == checkpoint.root, "the tiles do not hash to the root of the checkpoint");
         for (tile, (hashes, is_new)) in &found {
             self.proved(&tile.path(), hashes.as_flattened(), *is_new)?;
         }
         Ok(())
     }
 
-    /// A full tile, whose hash the one above it has.
+    /// Copies a full tile, and checks it against its hash in the tile above.
     async fn full(&self, tile: Tile, size: u64) -> anyhow::Result<()> {
         let above = Node { level: (tile.level + 1) * 8, index: tile.index };
         let expected = Tile::hash(above, &self.read(Tile::holding(above, size))?);
@@ -115,7 +115,7 @@ impl Mirror<'_> {
         self.proved(&tile.path(), hashes.as_flattened(), is_new)
     }
 
-    /// The entries that a tile of level 0 has the hashes of.
+    /// Copies the entries whose hashes a level-0 tile holds.
     async fn bundle(&self, tile: Tile) -> anyhow::Result<()> {
         let (short, long) = (tile.entries_path(), long(&tile.entries_path()));
         let (path, length, bytes, is_new) = match (self.kept(&short)?, self.kept(&long)?) {
@@ -138,11 +138,11 @@ impl Mirror<'_> {
             ensure!(leaf_hash(entry) == hash, "{path} has an event that is not in the tree of the checkpoint");
             rest = after;
         }
-        ensure!(rest.is_empty(), "{path} goes on after its end");
+        ensure!(rest.is_empty(), "{path} has trailing bytes");
         self.proved(&path, &bytes, is_new)
     }
 
-    /// A file that was proved, and is written if it is new.
+    /// Counts a proved file, and writes it if it is new.
     fn proved(&self, path: &str, bytes: &[u8], is_new: bool) -> anyhow::Result<()> {
         self.bar.inc(1);
         if !is_new {
@@ -152,7 +152,7 @@ impl Mirror<'_> {
         write(&self.directory.join(path), bytes)
     }
 
-    /// The tile that is there, or the log's; and whether it is new.
+    /// Returns a tile from the directory or else from the log, and whether it is new.
     async fn tile(&self, tile: Tile) -> anyhow::Result<(Vec<Hash>, bool)> {
         match self.directory.join(tile.path()).exists() {
             true => Ok((self.read(tile)?, false)),
@@ -160,13 +160,13 @@ impl Mirror<'_> {
         }
     }
 
-    /// A file, if it is there.
+    /// Reads a file of the copy. Returns none if it does not exist.
     fn kept(&self, path: &str) -> anyhow::Result<Option<Vec<u8>>> {
         let path = self.directory.join(path);
         match std::fs::read(&path) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error).with_context(|| format!("{} cannot be read", path.display())),
+            Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
         }
     }
 
@@ -178,7 +178,7 @@ impl Mirror<'_> {
 
     fn read(&self, tile: Tile) -> anyhow::Result<Vec<Hash>> {
         let path = self.directory.join(tile.path());
-        hashes_of(tile, &std::fs::read(&path).with_context(|| format!("{} cannot be read", path.display()))?)
+        hashes_of(tile, &std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?)
     }
 }
 
@@ -189,12 +189,12 @@ fn hashes_of(tile: Tile, bytes: &[u8]) -> anyhow::Result<Vec<Hash>> {
     }
 }
 
-/// Where a bundle with an entry that is too long for it is served instead.
+/// Returns the path of the bundle variant for entries that are too long for the 2-byte length prefix.
 fn long(path: &str) -> String {
     path.replacen("tile/entries/", "tile/entries32/", 1)
 }
 
-/// Whole or not at all.
+/// Writes a file atomically.
 fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let write = || {
         let parent = path.parent().map_or_else(PathBuf::new, Path::to_path_buf);
@@ -205,5 +205,5 @@ fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
         file.persist(path).map_err(|error| error.error)?;
         std::io::Result::Ok(())
     };
-    write().with_context(|| format!("{} cannot be written", path.display()))
+    write().with_context(|| format!("cannot write {}", path.display()))
 }

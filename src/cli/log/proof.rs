@@ -1,4 +1,4 @@
-//! `log inclusion` and `log consistency`: what the service proves, held against what the log has signed.
+//! `log inclusion` and `log consistency`: fetch proofs from the service and verify them against signed checkpoints.
 
 use std::path::Path;
 
@@ -13,13 +13,14 @@ use super::{ask, newest, open};
 use crate::cli::client::Client;
 use crate::transparency::checkpoint::{Checkpoint, Trust};
 
-const NO_PROOF: &str = "the service answers with something else than a proof";
-const NOT_ASKED: &str = "the service answers with another proof than it was asked for";
+const NO_PROOF: &str = "the service returned something other than a proof";
+const NOT_ASKED: &str = "the service returned a different proof than requested";
 
-/// The checkpoint that a proof must lead to: the one that was kept, or else the newest; none without a key to open it with.
+/// Returns the verified checkpoint that a proof must lead to: the one in `file`, or else the newest. Returns none if there
+/// is no key to verify it with.
 ///
 /// # Errors
-/// When there is none, or it is not to be believed.
+/// If there is no checkpoint, or it fails verification.
 pub async fn signed(client: &Client, prefix: &str, trust: &Trust, file: Option<&Path>) -> anyhow::Result<Option<Checkpoint>> {
     match file {
         _ if trust.keys.is_empty() => Ok(None),
@@ -28,19 +29,19 @@ pub async fn signed(client: &Client, prefix: &str, trust: &Trust, file: Option<&
     }
 }
 
-/// A checkpoint in a file.
+/// Reads and verifies a checkpoint from a file.
 ///
 /// # Errors
-/// When the file cannot be read, or the checkpoint is not to be believed.
+/// If the file cannot be read, or the checkpoint fails verification.
 pub fn kept(path: &Path, trust: &Trust) -> anyhow::Result<Checkpoint> {
-    let note = std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
+    let note = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(trust.open(&note).with_context(|| path.display().to_string())?.checkpoint)
 }
 
-/// The proof that an event is in the tree of `signed`, or in the one of a size that nobody vouches for. It holds.
+/// Fetches and verifies the proof that an event is in the tree of `signed`, or in the unsigned tree of `size`.
 ///
 /// # Errors
-/// When there is no answer, it is no proof, or one of another tree.
+/// If no response arrives, or it is not a valid proof for this tree.
 pub async fn inclusion(
     client: &Client,
     prefix: &str,
@@ -59,10 +60,10 @@ pub async fn inclusion(
     Ok(data)
 }
 
-/// The proof that a tree begins with an earlier one; of both, the signed checkpoints where there are any. It holds.
+/// Fetches and verifies the proof that a tree extends an earlier one. Each tree must match its signed checkpoint, if given.
 ///
 /// # Errors
-/// When there is no answer, it is no proof, or one of other trees.
+/// If no response arrives, or it is not a valid proof for these trees.
 pub async fn consistency(
     client: &Client,
     prefix: &str,
@@ -82,20 +83,20 @@ pub async fn consistency(
     Ok(data)
 }
 
-/// Whether an answer's tree is the one that was signed, where one was.
+/// Checks that the tree of a response matches the signed checkpoint, if there is one.
 fn is_of(signed: Option<&Checkpoint>, size: u64, root: &str) -> anyhow::Result<()> {
     let Some(signed) = signed else { return Ok(()) };
     ensure!(
         signed.size == size && signed.root == hash(root)?,
-        "the service proves it of a tree of {size} events that is not the one of the signed checkpoint"
+        "the proof is for a tree of {size} events that differs from the signed checkpoint"
     );
     Ok(())
 }
 
-/// The hashes of the proof that a tree begins with an earlier one, whatever their roots are; to be verified.
+/// Fetches the hashes of a consistency proof between two sizes. The caller verifies them against the roots.
 ///
 /// # Errors
-/// When there is no answer, or it is no proof.
+/// If no response arrives, or it is not a proof.
 pub async fn between(client: &Client, prefix: &str, from: u64, to: u64) -> anyhow::Result<Vec<Hash>> {
     let data = ask(client, &format!("{prefix}/proof/consistency?from={from}&to={to}")).await?;
     hashes(&Consistency::deserialize(&data).context(NO_PROOF)?.proof)

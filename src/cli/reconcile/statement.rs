@@ -1,4 +1,4 @@
-//! `reconcile statement …`: banks' statements, through the operator API.
+//! `reconcile statement …`: imports and matches bank statements through the operator API.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,12 +14,12 @@ use crate::cli::client::{Body, Client};
 use crate::cli::output::{Output, with_progress};
 use crate::config::OperatorTokenSettings;
 
-/// Lines that are asked for at once.
+/// Lines per request.
 const PAGE_LINES: u64 = 1_000;
 
 #[derive(Args, Debug)]
 pub struct StatementArgs {
-    /// Where the service is
+    /// URL of the service
     #[arg(long, env = "LEDGER_URL", value_name = "URL", default_value = "http://127.0.0.1:8080")]
     url: Url,
     #[command(flatten)]
@@ -30,44 +30,57 @@ pub struct StatementArgs {
 
 #[derive(Subcommand, Debug)]
 enum Statement {
-    /// Import a file, CSV or camt.053, and match it; fails while anything is left to look at
+    /// Import a CSV or camt.053 file and match it; fails while a line or ledger entry needs a decision
     Import(Box<ImportArgs>),
-    /// Imported statements, newest first
+    /// List imported statements, newest first
     List {
+        /// Page number, from 1
         #[arg(long, default_value_t = 1)]
         page: u32,
+        /// Rows per page
         #[arg(long, default_value_t = 20)]
         limit: u32,
     },
-    /// Match a statement that was imported; fails while anything is left to look at
+    /// Match an imported statement; fails while a line or ledger entry needs a decision
     Show {
+        /// Statement id
         statement: i64,
         #[command(flatten)]
         tolerance: ToleranceArgs,
     },
-    /// Decide that a line is a funding or a payout
+    /// Decide that a line is a certain funding or payout
     Accept {
+        /// Statement id
         statement: i64,
+        /// Line number in the statement
         line: i32,
-        /// The funding's wallet movement
+        /// Transaction id of the wallet movement that funded the wallet
         #[arg(long, value_name = "TRANSACTION", required_unless_present = "payout", conflicts_with = "payout")]
         funding: Option<i64>,
+        /// Payout id
         #[arg(long, value_name = "PAYOUT")]
         payout: Option<i64>,
+        /// Reason for the decision, for the record
         #[arg(long)]
         reason: String,
     },
-    /// Decide that a line is nothing of the ledger's
+    /// Decide that a line does not concern the ledger
     Ignore {
+        /// Statement id
         statement: i64,
+        /// Line number in the statement
         line: i32,
+        /// Reason for the decision, for the record
         #[arg(long)]
         reason: String,
     },
-    /// Take the decision about a line back
+    /// Revoke the decision about a line
     Revoke {
+        /// Statement id
         statement: i64,
+        /// Line number in the statement
         line: i32,
+        /// Reason for the revocation, for the record
         #[arg(long)]
         reason: String,
     },
@@ -75,51 +88,51 @@ enum Statement {
 
 #[derive(Args, Debug)]
 struct ToleranceArgs {
-    /// How many days a line may be from what it is matched with
+    /// Maximum number of days between a line and its match
     #[arg(long, value_name = "DAYS", default_value_t = 5)]
     days: i64,
-    /// How much its amount may differ
+    /// Maximum difference between the amounts of a line and its match
     #[arg(long, value_name = "AMOUNT", default_value = "0.00")]
     amount: String,
 }
 
 #[derive(Args, Debug)]
 struct ImportArgs {
-    /// CSV with a line of column names, or camt.053 (by its content)
+    /// CSV file with a header line, or camt.053 file; recognised by its content
     file: PathBuf,
     #[command(flatten)]
     tolerance: ToleranceArgs,
-    /// CSV: the column of the day [default: date]
+    /// CSV: column with the date [default: date]
     #[arg(long, value_name = "NAME")]
     date_column: Option<String>,
-    /// CSV: the column of the amount [default: amount]
+    /// CSV: column with the amount [default: amount]
     #[arg(long, value_name = "NAME")]
     amount_column: Option<String>,
-    /// CSV: the column of the currency [default: currency]
+    /// CSV: column with the currency [default: currency]
     #[arg(long, value_name = "NAME")]
     currency_column: Option<String>,
-    /// CSV: the column of the reference [default: reference]
+    /// CSV: column with the reference [default: reference]
     #[arg(long, value_name = "NAME")]
     reference_column: Option<String>,
-    /// CSV: the column of CREDIT or DEBIT; without it the amount's sign decides [default: direction]
+    /// CSV: column with CREDIT or DEBIT; if the column is missing, the sign of the amount decides [default: direction]
     #[arg(long, value_name = "NAME")]
     direction_column: Option<String>,
-    /// CSV: the column of the payer's words [default: text]
+    /// CSV: column with the payer's free text [default: text]
     #[arg(long, value_name = "NAME")]
     text_column: Option<String>,
-    /// CSV: the column of the bank account that a line was booked on, such as its IBAN [default: none]
+    /// CSV: column with the bank account on which a line was booked, for example its IBAN [default: none]
     #[arg(long, value_name = "NAME")]
     account_column: Option<String>,
-    /// CSV: the currency of lines that name none
+    /// CSV: currency of lines that name none
     #[arg(long, value_name = "CODE")]
     currency: Option<String>,
-    /// CSV: the bank account of lines that name none
+    /// CSV: bank account of lines that name none
     #[arg(long, value_name = "ACCOUNT")]
     account: Option<String>,
-    /// CSV: how days are written [default: %Y-%m-%d]
+    /// CSV: date format [default: %Y-%m-%d]
     #[arg(long, value_name = "FORMAT")]
     date_format: Option<String>,
-    /// CSV: amounts are written as 1.234,56
+    /// CSV: amounts have a decimal comma, for example 1.234,56
     #[arg(long)]
     decimal_comma: bool,
 }
@@ -173,12 +186,13 @@ pub async fn run(args: StatementArgs, output: &Output) -> anyhow::Result<ExitCod
             (Method::POST, format!("{STATEMENTS}/{statement}/lines/{line}/revoke"), Some(json!({"reason": reason})))
         }
     };
-    let data = with_progress("waiting for the answer", client.json(method, &path, body.as_ref())).await?;
+    let data = with_progress("waiting for the response", client.json(method, &path, body.as_ref())).await?;
     output.facts(&data)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Sends a file; the same again is answered with the statement that it became.
+/// Sends a file and returns the id of its statement. A file that was imported before returns the id of the existing
+/// statement.
 async fn import(args: &ImportArgs, client: &Client, output: &Output) -> anyhow::Result<i64> {
     let text = read(&args.file)?;
     let is_xml = text.trim_start_matches('\u{feff}').trim_start().starts_with('<');
@@ -191,7 +205,7 @@ async fn import(args: &ImportArgs, client: &Client, output: &Output) -> anyhow::
     if !is_new && !output.json {
         output.line("the file was imported before")?;
     }
-    data["id"].as_i64().context("the service's answer has no id")
+    data["id"].as_i64().context("the service's response has no id")
 }
 
 fn read(file: &Path) -> anyhow::Result<String> {
@@ -199,7 +213,8 @@ fn read(file: &Path) -> anyhow::Result<String> {
     String::from_utf8(bytes).map_err(|_| anyhow::anyhow!("{} is not UTF-8", file.display()))
 }
 
-/// Prints what became of every line, and fails while one is ambiguous or unmatched on either side.
+/// Prints the match of every line. The exit status is 1 while a line is ambiguous or unmatched, or the statement misses a
+/// ledger entry.
 async fn show(id: i64, tolerance: &ToleranceArgs, client: &Client, output: &Output) -> anyhow::Result<ExitCode> {
     let mut query = Serializer::new(String::new());
     query.append_pair("days", &tolerance.days.to_string()).append_pair("amount", &tolerance.amount);
@@ -208,7 +223,7 @@ async fn show(id: i64, tolerance: &ToleranceArgs, client: &Client, output: &Outp
     loop {
         let path = format!("{STATEMENTS}/{id}?{query}&page={page}");
         let mut data = with_progress("matching", client.json(Method::GET, &path, None)).await?;
-        let Some(more) = data["lines"].as_array_mut().map(std::mem::take) else { bail!("the service's answer has no lines") };
+        let Some(more) = data["lines"].as_array_mut().map(std::mem::take) else { bail!("the service's response has no lines") };
         let is_last = (more.len() as u64) < PAGE_LINES;
         lines.extend(more);
         whole = if whole.is_null() { data } else { whole };
@@ -244,7 +259,7 @@ fn print(lines: &[Value], whole: &Value, output: &Output) -> anyhow::Result<()> 
     output.facts(&json!({"lines": rows}))?;
     let missing = whole["missing"].as_array().cloned().unwrap_or_default();
     if !missing.is_empty() {
-        output.line("\nIn the ledger, and in no statement:")?;
+        output.line("\nIn the ledger, but in no statement:")?;
         let row = |missing: &Value| {
             json!({"id": entry(missing), "day": missing["day"], "amount": missing["amount"], "currency": missing["currency"],
                 "references": missing["references"]})

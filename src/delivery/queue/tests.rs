@@ -1,4 +1,4 @@
-//! Who is claimed and sent when not everybody can be.
+//! Scheduling of claims and sends when capacity is short.
 
 use super::*;
 use crate::delivery::claim::Moment;
@@ -28,7 +28,7 @@ fn claimed(webhook_id: WebhookId, attempt: i16, now: Instant) -> Claimed {
     }
 }
 
-/// Claims all that is wanted; how many of which webhook.
+/// Claims everything that is wanted. Returns the counts by webhook.
 fn claim(queue: &mut Queue, now: Instant) -> HashMap<WebhookId, usize> {
     let wants = queue.wanted(SHARD, now);
     let came = wants.iter().flat_map(|want| {
@@ -40,7 +40,7 @@ fn claim(queue: &mut Queue, now: Instant) -> HashMap<WebhookId, usize> {
     wants.iter().map(|want| (want.webhook_id, want.first_attempts + want.retries)).collect()
 }
 
-/// Sends what may be sent; how many to which webhook.
+/// Sends everything that is scheduled. Returns the counts by webhook.
 fn send(queue: &mut Queue, now: Instant) -> HashMap<WebhookId, usize> {
     let mut sent = HashMap::new();
     for claimed in queue.next(now) {
@@ -57,14 +57,14 @@ fn end(queue: &mut Queue, webhook_id: WebhookId, count: usize, took: Duration, i
 }
 
 #[test]
-fn who_answers_quickly_is_claimed_ahead_and_still_sent_no_more_at_once() {
+fn a_quick_webhook_is_claimed_ahead_without_more_sends_at_once() {
     let (mut queue, now) = (Queue::new(LIMITS), Instant::now());
     queue.found(SHARD, vec![due(1, 1)], now);
     for round in 0..20 {
         claim(&mut queue, now);
         let count = [1, 4, 8].get(round).copied().unwrap_or(10);
         assert_eq!(send(&mut queue, now), HashMap::from([(1, count)]));
-        assert!(send(&mut queue, now).is_empty(), "as many are in flight as may be");
+        assert!(send(&mut queue, now).is_empty(), "the webhook's limit is in flight");
         end(&mut queue, 1, count, Duration::from_millis(20), true, now);
     }
     claim(&mut queue, now);
@@ -72,7 +72,7 @@ fn who_answers_quickly_is_claimed_ahead_and_still_sent_no_more_at_once() {
 }
 
 #[test]
-fn who_hangs_gets_less_and_less_and_then_one_at_a_time() {
+fn a_hanging_webhook_is_throttled_to_one_send_at_a_time() {
     let (mut queue, mut now) = (Queue::new(LIMITS), Instant::now());
     queue.found(SHARD, vec![due(1, 1)], now);
     claim(&mut queue, now);
@@ -86,7 +86,7 @@ fn who_hangs_gets_less_and_less_and_then_one_at_a_time() {
         end(&mut queue, 1, sent[sent.len() - 1], Duration::from_secs(30), false, now);
     }
     assert_eq!(sent, [4, 1, 1, 1]);
-    // It answers again: it gets more again.
+    // When it answers again, its allowance grows again.
     for _ in 0..5 {
         claim(&mut queue, now);
         let count = send(&mut queue, now)[&1];
@@ -97,7 +97,7 @@ fn who_hangs_gets_less_and_less_and_then_one_at_a_time() {
 }
 
 #[test]
-fn however_many_hang_half_is_for_those_that_answer() {
+fn half_of_the_capacity_stays_for_webhooks_that_answer() {
     let (mut queue, mut now) = (Queue::new(LIMITS), Instant::now());
     queue.found(SHARD, vec![due(1_000, 1_000)], now);
     for _ in 0..3 {
@@ -115,11 +115,11 @@ fn however_many_hang_half_is_for_those_that_answer() {
         end(&mut queue, 1_000, 10, Duration::from_millis(20), true, now);
         now += Duration::from_secs(2);
     }
-    assert_eq!(queue.sending, 50, "and they have the other half");
+    assert_eq!(queue.sending, 50, "hanging webhooks have the other half");
 }
 
 #[test]
-fn one_that_falls_silent_is_not_quick_any_more_before_any_deadline() {
+fn a_webhook_that_falls_silent_stops_being_quick_before_its_deadline() {
     let (mut queue, mut now) = (Queue::new(Limits::new(8, 8)), Instant::now());
     queue.found(SHARD, vec![due(1, 1)], now);
     for _ in 0..4 {
@@ -128,29 +128,29 @@ fn one_that_falls_silent_is_not_quick_any_more_before_any_deadline() {
         end(&mut queue, 1, count, Duration::from_millis(20), true, now);
     }
     claim(&mut queue, now);
-    assert_eq!(send(&mut queue, now)[&1], 6, "one account leaves a quarter");
+    assert_eq!(send(&mut queue, now)[&1], 6, "a single account leaves a quarter free");
     end(&mut queue, 1, 3, Duration::from_millis(20), true, now);
     now += Duration::from_secs(2);
-    assert_eq!(send(&mut queue, now), HashMap::from([(1, 2)]), "a quarter is for those that are silent");
+    assert_eq!(send(&mut queue, now), HashMap::from([(1, 2)]), "silent webhooks share a quarter");
     now += Duration::from_secs(2);
     assert!(send(&mut queue, now).is_empty());
-    // What it holds and cannot have sent soon stands in the way of others' claims.
+    // Deliveries that it holds but cannot send soon block the claims of others.
     queue.found(SHARD, vec![due(2, 2)], now);
     assert_eq!(claim(&mut queue, now), HashMap::new());
     let stale = queue.stale(QUICK, now);
     stale.iter().for_each(|claimed| queue.left(claimed.webhook_id));
-    assert_eq!(queue.held, 5, "what is being sent");
+    assert_eq!(queue.held, 5, "the sends in flight");
     assert_eq!(claim(&mut queue, now), HashMap::from([(2, 1)]));
     assert_eq!(send(&mut queue, now), HashMap::from([(2, 1)]));
     assert!(queue.stale(QUICK, now).is_empty());
 }
 
 #[test]
-fn however_many_quick_ones_of_an_account_fall_silent_together_others_are_sent() {
+fn others_are_served_when_all_quick_webhooks_of_an_account_fall_silent() {
     let (mut queue, mut now) = (Queue::new(LIMITS), Instant::now());
     let (quick, new, hung) = (1_000, 2_000, 3_000);
     queue.found(SHARD, (0..20).map(|n| due(n, 1)).chain([due(quick, 2), due(hung, 3)]).collect(), now);
-    // Until all are known: twenty of one account and one of another are quick, the third hangs.
+    // Run until all are known: twenty webhooks of one account and one of another are quick, the third account's hangs.
     for _ in 0..20 {
         claim(&mut queue, now);
         for (webhook_id, count) in send(&mut queue, now) {
@@ -163,7 +163,7 @@ fn however_many_quick_ones_of_an_account_fall_silent_together_others_are_sent() 
         |sent: &HashMap<WebhookId, usize>| sent.iter().filter(|(id, _)| **id < 20).map(|(_, n)| n).sum::<usize>();
     let sent = send(&mut queue, now);
     end(&mut queue, quick, sent[&quick], Duration::ZERO, true, now);
-    // It has what others leave, and three quarters at most: and all of it hangs.
+    // The first account has what others leave, at most three quarters, and all of it hangs.
     let mut stuck = of_the_account(&sent);
     let sent = send(&mut queue, now);
     end(&mut queue, quick, sent.get(&quick).copied().unwrap_or_default(), Duration::ZERO, true, now);
@@ -177,7 +177,7 @@ fn however_many_quick_ones_of_an_account_fall_silent_together_others_are_sent() 
         let sent = send(&mut queue, now);
         stuck += of_the_account(&sent);
         assert!(stuck <= 75, "second {second}: {stuck}");
-        // Until what it had claimed ahead is given back.
+        // The first two seconds pass before its deliveries claimed ahead are given back.
         if second > 1 {
             assert!(sent.get(&quick).is_some_and(|count| *count > 0), "second {second}: {sent:?}");
             assert_eq!(sent.get(&(new + second)), Some(&1), "second {second}: {sent:?}");
@@ -189,7 +189,7 @@ fn however_many_quick_ones_of_an_account_fall_silent_together_others_are_sent() 
 }
 
 #[test]
-fn what_was_not_sent_does_not_make_a_silent_one_quick() {
+fn an_unsent_delivery_does_not_make_a_silent_webhook_quick() {
     let (mut queue, mut now) = (Queue::new(LIMITS), Instant::now());
     queue.found(SHARD, vec![due(1, 1)], now);
     for _ in 0..2 {
@@ -206,30 +206,30 @@ fn what_was_not_sent_does_not_make_a_silent_one_quick() {
 }
 
 #[test]
-fn over_all_nodes_who_is_quick_is_not_bounded_and_who_is_not_has_one_of_each() {
+fn across_nodes_only_webhooks_that_are_not_quick_are_limited() {
     let (mut queue, mut now) = (Queue::new(LIMITS), Instant::now());
     queue.found(SHARD, vec![due(1, 1)], now);
     let wanted = |queue: &mut Queue, now: Instant| {
         let wants = queue.wanted(SHARD, now);
         (wants[0].first_attempts, wants[0].least, wants[0].most)
     };
-    assert_eq!(wanted(&mut queue, now), (1, 1, 10), "of one that is new");
+    assert_eq!(wanted(&mut queue, now), (1, 1, 10), "a new webhook");
     claim(&mut queue, now);
     send(&mut queue, now);
     end(&mut queue, 1, 1, Duration::ZERO, true, now);
-    assert_eq!(wanted(&mut queue, now), (4, 1, usize::MAX), "of one that is quick");
+    assert_eq!(wanted(&mut queue, now), (4, 1, usize::MAX), "a quick webhook");
     claim(&mut queue, now);
     let sent = send(&mut queue, now)[&1];
     now += Duration::from_secs(30);
     end(&mut queue, 1, sent - 1, Duration::from_secs(30), true, now);
     queue.found(SHARD, vec![due(1, 1)], now);
-    assert_eq!(wanted(&mut queue, now), (3, 0, 10), "of one that is late, of which there is one here");
+    assert_eq!(wanted(&mut queue, now), (3, 0, 10), "a late webhook of which this node holds one");
     end(&mut queue, 1, 1, Duration::from_secs(30), false, now);
-    assert_eq!(wanted(&mut queue, now), (2, 1, 2), "of one that gives no answer");
+    assert_eq!(wanted(&mut queue, now), (2, 1, 2), "a silent webhook");
 }
 
 #[test]
-fn one_that_is_new_is_sent_beside_those_that_hang_or_take_their_time() {
+fn a_new_webhook_is_served_beside_hanging_and_slow_ones() {
     let (mut queue, mut now) = (Queue::new(LIMITS), Instant::now());
     queue.found(SHARD, vec![due(1, 1), due(2, 1), due(3, 1)], now);
     for _ in 0..20 {
@@ -238,7 +238,7 @@ fn one_that_is_new_is_sent_beside_those_that_hang_or_take_their_time() {
             end(&mut queue, webhook_id, count, Duration::from_millis(20), true, now);
         }
     }
-    // They took everything quickly; now two hang, and the third answers after 29 seconds each time.
+    // All three were quick. Now two hang, and the third answers after 29 seconds each time.
     for round in 0..5 {
         claim(&mut queue, now);
         let sent = send(&mut queue, now);
@@ -261,11 +261,11 @@ fn one_that_is_new_is_sent_beside_those_that_hang_or_take_their_time() {
 }
 
 #[test]
-fn one_that_is_new_is_sent_beside_hundreds_that_are_known_to_hang() {
+fn a_new_webhook_is_served_beside_hundreds_known_to_hang() {
     let (mut queue, mut now) = (Queue::new(LIMITS), Instant::now());
     let hanging: Vec<Due> = (0..300).map(|n| due(n, n)).collect();
     queue.found(SHARD, hanging.clone(), now);
-    // Until each has hung once; then they take turns, a quarter of all at once.
+    // Run until each has hung once. Then they take turns within a quarter of the capacity.
     let mut hung = HashMap::new();
     while hung.len() < 300 {
         claim(&mut queue, now);
@@ -286,13 +286,13 @@ fn one_that_is_new_is_sent_beside_hundreds_that_are_known_to_hang() {
 }
 
 #[test]
-fn one_that_is_new_is_sent_beside_dozens_that_are_new_and_hang() {
+fn a_new_webhook_is_served_beside_dozens_of_new_ones_that_hang() {
     let (mut queue, mut now) = (Queue::new(LIMITS), Instant::now());
     let hanging: Vec<Due> = (0..40).map(|n| due(n, n)).collect();
     queue.found(SHARD, hanging.clone(), now);
     claim(&mut queue, now);
-    assert_eq!(send(&mut queue, now).values().sum::<usize>(), 40, "one to each");
-    // None of them answers for long; nobody gets more before its first answer.
+    assert_eq!(send(&mut queue, now).values().sum::<usize>(), 40, "one delivery each");
+    // None of them answers, and none gets more before its first answer.
     now += Duration::from_secs(5);
     queue.found(SHARD, hanging.iter().copied().chain([due(1_000, 1_000)]).collect(), now);
     assert_eq!(claim(&mut queue, now), HashMap::from([(1_000, 1)]));
@@ -303,7 +303,7 @@ fn one_that_is_new_is_sent_beside_dozens_that_are_new_and_hang() {
 }
 
 #[test]
-fn one_that_takes_its_time_is_served_beside_hundreds_that_hang() {
+fn a_slow_webhook_is_served_beside_hundreds_that_hang() {
     let (mut queue, mut now) = (Queue::new(LIMITS), Instant::now());
     let hanging: Vec<Due> = (0..300).map(|n| due(n, n)).collect();
     let patient = 1_000;
@@ -329,12 +329,12 @@ fn one_that_takes_its_time_is_served_beside_hundreds_that_hang() {
             }
         }
     }
-    // Sends of two seconds each; in turns with those that hang it would have had one or two.
+    // Each send takes two seconds. If it took turns with the hanging webhooks, it would have had one or two.
     assert!(answered > 150, "{answered}");
 }
 
 #[test]
-fn one_accounts_flood_does_not_stand_before_anothers_delivery() {
+fn a_flood_of_one_account_does_not_delay_another() {
     let (mut queue, now) = (Queue::new(LIMITS), Instant::now());
     queue.found(SHARD, (0..50).map(|n| due(n, 1)).collect(), now);
     for _ in 0..20 {
@@ -344,8 +344,8 @@ fn one_accounts_flood_does_not_stand_before_anothers_delivery() {
         }
     }
     claim(&mut queue, now);
-    assert_eq!(queue.held, 300, "as much as one account may hold");
-    // In flight is as much as may be, hundreds wait; then somebody else's is due.
+    assert_eq!(queue.held, 300, "the limit of a single account");
+    // The limit is in flight and hundreds wait. Then a delivery of another account becomes due.
     let flood: HashMap<_, _> = send(&mut queue, now);
     queue.found(SHARD, vec![due(1_000, 2)], now);
     end(&mut queue, *flood.keys().next().unwrap(), 1, Duration::from_millis(20), true, now);
@@ -354,7 +354,7 @@ fn one_accounts_flood_does_not_stand_before_anothers_delivery() {
 }
 
 #[test]
-fn retries_get_their_turn_and_no_more() {
+fn retries_get_exactly_their_share() {
     let (mut queue, now) = (Queue::new(Limits { new: 4, ..LIMITS }), Instant::now());
     queue.found(SHARD, vec![Due { has_retries: true, ..due(1, 1) }], now);
     let (mut first_attempts, mut retries) = (0, 0);
@@ -364,7 +364,7 @@ fn retries_get_their_turn_and_no_more() {
         retries += wants[0].retries;
     }
     assert_eq!((first_attempts, retries), (120, 40));
-    // Where there are no first attempts, retries have it all.
+    // Without first attempts, retries get everything.
     let wants = queue.wanted(SHARD, now);
     queue.claimed(&wants, vec![]);
     queue.found(SHARD, vec![Due { has_first_attempts: false, has_retries: true, ..due(1, 1) }], now);
@@ -372,7 +372,7 @@ fn retries_get_their_turn_and_no_more() {
 }
 
 #[test]
-fn what_did_not_come_is_not_asked_for_again_until_it_is_found() {
+fn missing_deliveries_are_not_wanted_again_until_they_are_due() {
     let (mut queue, now) = (Queue::new(Limits { new: 4, ..LIMITS }), Instant::now());
     queue.found(SHARD, vec![due(1, 1)], now);
     let wants = queue.wanted(SHARD, now);

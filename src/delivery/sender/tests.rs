@@ -1,10 +1,10 @@
-//! What the sender says, without a receiver.
+//! The sender without a receiver: settings, error texts and debug output.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
 
 #[test]
-fn a_body_becomes_text_that_can_be_stored() {
+fn a_response_body_becomes_storable_text() {
     assert_eq!(storable_text(b"a\0b\xffc"), "ab\u{fffd}c");
     let text = storable_text(&[0xff; MAX_RESPONSE_BODY_BYTES]);
     assert!(text.len() <= MAX_RESPONSE_BODY_BYTES);
@@ -12,7 +12,7 @@ fn a_body_becomes_text_that_can_be_stored() {
 }
 
 #[test]
-fn bad_settings_are_errors() {
+fn invalid_settings_are_refused() {
     let settings = settings();
     for name in ["A B", "A\n", "A:B", "É"] {
         let service_name = name.to_owned();
@@ -50,7 +50,7 @@ fn delivery(url: &str) -> Delivery<'_> {
 }
 
 #[tokio::test]
-async fn what_was_wanting_here_is_not_said_to_be_the_receivers() {
+async fn a_shortage_of_this_node_is_not_blamed_on_the_receiver() {
     for errno in [Errno::EMFILE, Errno::ENFILE, Errno::EADDRNOTAVAIL] {
         let trouble = Trouble::from(io::Error::from(errno));
         assert_eq!(describe(&trouble, Duration::from_secs(30)), NONE_TO_SPARE);
@@ -58,7 +58,7 @@ async fn what_was_wanting_here_is_not_said_to_be_the_receivers() {
     let refused = Trouble::from(io::Error::from(Errno::ECONNREFUSED));
     assert_eq!(describe(&refused, Duration::from_secs(30)), "connection refused");
 
-    // One is open, and its receiver says nothing.
+    // The only connection is in use: its receiver never responds.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}/", listener.local_addr().unwrap());
     let holding = Arc::new(Sender::new(settings()).unwrap());

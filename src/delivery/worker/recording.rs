@@ -1,4 +1,4 @@
-//! The worker's recorder: what left the worker's hands is written down, many at once.
+//! The worker's recorder: writes results and gives back unsent deliveries, in batches.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::delivery::retention::Bodies;
 use crate::heartbeat::Heartbeat;
 use crate::ledger::connect;
 
-/// Between looks for what only a clock that was set back, or a node that died, leaves behind.
+/// Interval between repairs of deliveries that a clock set back or a dead node has left behind.
 const PUT_RIGHT_EVERY: Duration = Duration::from_secs(60);
 
 impl Worker {
@@ -24,8 +24,8 @@ impl Worker {
         for &shard in &self.shards {
             match self.write_off_of(shard).await {
                 Ok(0) => {}
-                Ok(deliveries) => tracing::warn!(shard, deliveries, "attempts of unknown outcome were counted as failed"),
-                Err(error) => tracing::warn!(shard, %error, "attempts of unknown outcome cannot be looked for"),
+                Ok(deliveries) => tracing::warn!(shard, deliveries, "counted attempts of unknown outcome as failed"),
+                Err(error) => tracing::warn!(shard, %error, "failed to look for attempts of unknown outcome"),
             }
         }
     }
@@ -36,24 +36,25 @@ impl Worker {
         record::pull_back(pool, &settings.clock, shard, settings.retry_base, self.lease()).await
     }
 
-    /// Puts right what nobody else does. Returns whether there may be more.
+    /// Repairs due times and leases after a clock was set back, and ends leases of dead nodes. Returns whether more
+    /// deliveries may need it.
     async fn put_right(&self) -> bool {
         let mut is_more = false;
         for &shard in &self.shards {
             match self.put_right_in(shard).await {
                 Ok(0) => {}
                 Ok(deliveries) => {
-                    tracing::warn!(shard, deliveries, "the database's clock was set back: deliveries were due too late");
+                    tracing::warn!(shard, deliveries, "the database's clock was set back; rescheduled late deliveries");
                     is_more |= deliveries >= record::MOST_PULLED_BACK.unsigned_abs();
                 }
-                Err(error) => tracing::warn!(shard, %error, "it cannot be looked what is due too late"),
+                Err(error) => tracing::warn!(shard, %error, "failed to look for deliveries that are due too late"),
             }
         }
         is_more
     }
 
-    /// Records results as they come, as many as there are in one statement, until every sender is
-    /// gone; tells whose they were. A database that is away is waited for.
+    /// Records results as they arrive, in batches, until every sender of the channel is gone. Reports the webhooks of each
+    /// finished batch over `gone`. While the database is away, it retries.
     pub(super) async fn record_all(
         self,
         mut leaving: mpsc::UnboundedReceiver<Left>,
@@ -103,7 +104,7 @@ impl Worker {
                 if !here.is_empty()
                     && let Err(error) = until_done(&heartbeat, || record::give_back(&self.database.pool, shard, &here)).await
                 {
-                    tracing::warn!(shard, %error, "unsent deliveries were not given back: their leases will run out");
+                    tracing::warn!(shard, %error, "failed to give back unsent deliveries; their leases will expire");
                 }
                 let (here, elsewhere): (Vec<_>, _) = cut.into_iter().partition(|lease: &Lease| lease.shard == shard);
                 cut = elsewhere;
@@ -112,15 +113,15 @@ impl Worker {
                         until_done(&heartbeat, || record::end_leases(&self.database.pool, &self.settings.clock, shard, &here))
                             .await
                 {
-                    tracing::warn!(shard, %error, "the leases of cut sends were not ended: they will run out");
+                    tracing::warn!(shard, %error, "failed to end the leases of cancelled sends; they will expire");
                 }
             }
-            _ = gone.send(webhooks); // a worker that stops does not listen any more
+            _ = gone.send(webhooks); // a stopping worker has closed the channel
         }
     }
 
-    /// Records results, however long the database is away. If it refuses a batch for what is in
-    /// it, halves of it are tried, so that only the delivery at fault is left to its lease.
+    /// Records results, and retries for as long as the database is away. If the database refuses a batch because of its
+    /// contents, the recorder bisects it. Only the faulty delivery then waits for its lease to expire.
     async fn record_until_done(&self, shard: ShardId, results: Vec<Ended>, heartbeat: &Heartbeat) {
         let mut parts = vec![results];
         while let Some(mut part) = parts.pop() {
@@ -132,19 +133,19 @@ impl Worker {
                 Ok(counted) => {
                     let lost = part.len().saturating_sub(usize::try_from(counted).unwrap_or_default());
                     if lost > 0 {
-                        tracing::warn!(shard, lost, "results came after their leases had gone to somebody else");
+                        tracing::warn!(shard, lost, "ignored results whose leases another worker had taken over");
                     }
                 }
                 Err(error) if connect::is_passing(&error) => {
-                    tracing::warn!(shard, results = part.len(), %error, "results cannot be recorded now; they are kept");
+                    tracing::warn!(shard, results = part.len(), %error, "failed to record results; retrying");
                     parts.push(part);
                     tokio::time::sleep(RETRY_PAUSE).await;
                 }
                 Err(error) if part.len() == 1 => {
-                    tracing::error!(shard, delivery_id = part[0].claimed.delivery_id, %error, "the database refuses a result");
+                    tracing::error!(shard, delivery_id = part[0].claimed.delivery_id, %error, "the database refused a result");
                 }
                 Err(error) => {
-                    tracing::warn!(shard, results = part.len(), %error, "the database refuses results: bisecting");
+                    tracing::warn!(shard, results = part.len(), %error, "the database refused a batch of results; bisecting");
                     let later = part.split_off(part.len() / 2);
                     parts.extend([later, part]);
                 }
@@ -153,7 +154,7 @@ impl Worker {
     }
 }
 
-/// Repeats what a database that is away has not done.
+/// Repeats `work` until the error is not transient.
 async fn until_done<W: Future<Output = Result<(), sqlx::Error>>>(
     heartbeat: &Heartbeat,
     work: impl Fn() -> W,

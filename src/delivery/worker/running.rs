@@ -1,4 +1,4 @@
-//! What a running worker holds, and how it goes on.
+//! State of a running worker, and the handlers of its events.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -16,28 +16,28 @@ use crate::delivery::queue::Queue;
 use crate::delivery::record::Lease;
 use crate::ledger::Addressee;
 
-/// Between two attempts of a node that lacks the current master key.
+/// Pause between two claims on a node that lacks the current master key.
 const KEY_PAUSE: Duration = Duration::from_secs(5);
 
-/// A worker at work: what it holds, and what it waits for. Everything here is done by one task.
+/// State of a running worker. A single task owns it.
 pub(super) struct Running<'w> {
     worker: &'w Worker,
     queue: Queue,
     pub(super) sends: JoinSet<Left>,
-    /// What is being sent, should its task panic.
+    /// Lease of each running send, for the case that its task panics.
     in_flight: HashMap<Id, Lease>,
     left: mpsc::UnboundedSender<Left>,
     give_up: CancellationToken,
-    /// A question to the database: one at a time, a look or a claim.
+    /// The query in progress: a query for due deliveries or a claim, one at a time.
     pub(super) asked: Option<BoxFuture<'static, Answer>>,
     asked_at: Instant,
-    /// What was made while the database was asked, which the answer may not know of.
+    /// Webhooks that got deliveries while a query was in progress. The query's result may not include them.
     made_meanwhile: HashSet<Addressee>,
-    /// When to look for what is due.
+    /// Time of the next query for due deliveries.
     pub(super) look_at: Instant,
-    /// Not before this, or it would do little else.
+    /// Earliest time of that query, so that the worker does not spend most of its time on it.
     look_not_before: Instant,
-    /// After the database refused something.
+    /// Earliest time of any query after the database returned an error.
     ask_not_before: Instant,
     /// Whether the last claim was refused because this node lacks the current master key.
     lacks_key: bool,
@@ -65,7 +65,7 @@ impl<'w> Running<'w> {
         }
     }
 
-    /// Starts the sends whose turn it is.
+    /// Starts the sends that the queue schedules now.
     pub(super) fn send(&mut self) {
         loop {
             let next = self.queue.next(Instant::now());
@@ -92,7 +92,7 @@ impl<'w> Running<'w> {
         }
     }
 
-    /// Asks the database for what is due, or claims it, unless it is being asked already.
+    /// Starts a query for due deliveries or a claim, unless a query is in progress.
     pub(super) fn ask(&mut self) {
         let now = Instant::now();
         if self.asked.is_some() || now < self.ask_not_before {
@@ -120,7 +120,7 @@ impl<'w> Running<'w> {
         }
     }
 
-    /// This node's projector has made first attempts for these.
+    /// Notes webhooks for which this node's projector has created deliveries.
     pub(super) fn made(&mut self, addressees: &[Addressee]) {
         let now = Instant::now();
         for addressee in addressees.iter().filter(|addressee| self.worker.shards.contains(&addressee.shard)) {
@@ -147,7 +147,7 @@ impl<'w> Running<'w> {
                     self.look_at = self.look_at.min(later);
                 }
                 for (shard, error) in refused {
-                    let pause = self.pause_after(shard, &error, "it cannot be looked which deliveries are due");
+                    let pause = self.pause_after(shard, &error, "failed to query due deliveries");
                     self.look_not_before = self.look_not_before.max(now + pause);
                     self.look_at = now;
                 }
@@ -160,7 +160,7 @@ impl<'w> Running<'w> {
                 }
             }
             Answer::Refused(shard, error) => {
-                self.ask_not_before = now + self.pause_after(shard, &error, "deliveries cannot be claimed");
+                self.ask_not_before = now + self.pause_after(shard, &error, "failed to claim deliveries");
                 self.look_at = now;
             }
             Answer::None => {}
@@ -170,15 +170,15 @@ impl<'w> Running<'w> {
         }
     }
 
-    /// Warns of an error, and returns how long to wait before the next attempt. A missing key needs a person: it is warned
-    /// of once.
+    /// Logs an error and returns the pause before the next attempt. A missing master key needs a person, so it is logged
+    /// only once.
     fn pause_after(&mut self, shard: ShardId, error: &sqlx::Error, what: &str) -> Duration {
         if !lacks_key(error) {
-            tracing::warn!(shard, %error, "{what}; the worker will try again");
+            tracing::warn!(shard, %error, "{what}; retrying");
             return RETRY_PAUSE;
         }
         if !std::mem::replace(&mut self.lacks_key, true) {
-            tracing::warn!(shard, %error, pause = ?KEY_PAUSE, "{what} without the current master key; the worker will try again");
+            tracing::warn!(shard, %error, pause = ?KEY_PAUSE, "{what} without the current master key; retrying");
         }
         KEY_PAUSE
     }
@@ -201,13 +201,13 @@ impl<'w> Running<'w> {
         };
         self.queue.ended(lease.webhook_id, took, now);
         self.leave(left.unwrap_or_else(|| {
-            tracing::error!(delivery_id = lease.delivery_id, "a send panicked: its outcome is unknown, and it will be repeated");
+            tracing::error!(delivery_id = lease.delivery_id, "a send panicked; its outcome is unknown, and it will be repeated");
             Left::Cut(lease)
         }));
     }
 
     fn leave(&self, left: Left) {
-        _ = self.left.send(left); // without its recorder the worker ends
+        _ = self.left.send(left); // fails only if the recorder has ended, and then the worker ends too
     }
 
     pub(super) fn gone(&mut self, webhooks: &[WebhookId]) {
@@ -216,12 +216,12 @@ impl<'w> Running<'w> {
         }
     }
 
-    /// When there is something to do, though nothing happens.
+    /// Returns the time at which the worker has to act even if no event arrives.
     pub(super) fn wakes_at(&self) -> Instant {
         self.look_at.max(self.look_not_before).max(self.ask_not_before)
     }
 
-    /// Gives back what was not sent, and waits for what is in flight.
+    /// Gives back unsent deliveries and waits for the sends in flight.
     pub(super) async fn finish(mut self) {
         if let Some(asked) = self.asked.take()
             && let Ok(Answer::Claimed(wants, claims)) = tokio::time::timeout(STOP_GRACE, asked).await
@@ -242,7 +242,7 @@ impl<'w> Running<'w> {
                 },
                 () = &mut cutting, if !give_up.is_cancelled() => {
                     let sends = self.sends.len();
-                    tracing::warn!(sends, "sends were cut off by the stop: their outcome is unknown, and they will be repeated");
+                    tracing::warn!(sends, "stopped with sends in flight; their outcome is unknown, and they will be repeated");
                     give_up.cancel();
                 }
             }

@@ -1,5 +1,5 @@
-//! Stored answers that show what is to be erased. The answer itself stays: without it a request
-//! that is sent again would be carried out again.
+//! Stored responses that contain personal data to be erased. The response itself stays, because without it a repeated
+//! request would be executed again.
 
 use ledger_database::PgConnection;
 use ledger_events::ShardId;
@@ -10,21 +10,22 @@ use crate::ledger::batch::answer_kind;
 use crate::ledger::keys;
 use crate::ledger::texts::VaultError;
 
-/// A stored answer without what was personal in it.
+/// A stored response with its personal data removed.
 #[derive(Debug)]
 pub struct Rewritten {
     key_hash: Vec<u8>,
     body: String,
 }
 
-/// What is shown as null once it is erased, and what as an empty text.
+/// Fields that become null when erased. [`EMPTIED`] lists the fields that become an empty text.
 const NULLED: [&str; 4] = ["metadata", "cancel_reason", "failure_reason", "bank_code"];
 const EMPTIED: [&str; 2] = ["name", "account_last4"];
 
-/// `key_hash, body`, and the id of its data key and that, sealed.
+/// A response: `key_hash`, `body`, the id of its data key, and the sealed data key.
 type Answered = (Vec<u8>, Vec<u8>, i64, Vec<u8>);
 
-/// The answers that are sealed under these data keys, and of one thing if its id is given.
+/// Returns the responses that are sealed under these data keys, without their personal data. `about` limits them to one
+/// entity's.
 pub async fn under(
     conn: &mut PgConnection,
     keyring: &Keyring,
@@ -50,7 +51,7 @@ pub async fn under(
         let key = keys::beside(keyring, Some(key_id), Some(&sealed))?;
         let body = keyring.open_text_under(key.as_ref(), &answer_kind(&hash), 0, &body)?;
         let mut body: Value = serde_json::from_str(body.expose()).map_err(|_| VaultError::Damaged("a stored answer"))?;
-        // Another thing of the account may have the order's id: its answer is not this one.
+        // Another entity of the account may have the same id as the order. Its response has no reference code.
         if about.is_none() || body["data"].get("reference_code").is_some() {
             erase_in(&mut body["data"]);
             rewritten.push(Rewritten { key_hash, body: body.to_string() });
@@ -93,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_keeps_its_shape_and_loses_what_is_personal() {
+    fn a_response_keeps_its_fields_and_loses_its_personal_data() {
         let mut order = json!({"id": 1, "reference_code": "ORD-1", "metadata": {"to": "Ada"}, "cancel_reason": null});
         erase_in(&mut order);
         assert_eq!(order, json!({"id": 1, "reference_code": "ORD-1", "metadata": null, "cancel_reason": null}));

@@ -1,4 +1,4 @@
-//! Finding what an account has, page by page, in short statements outside the writer's transaction.
+//! Finds an account's data page by page, in short statements outside the writer's transaction.
 
 use ledger_database::{PgConnection, PgPool};
 use ledger_events::{AccountId, Position, ShardId};
@@ -8,12 +8,12 @@ use crate::ledger::texts::{
     ACCOUNT_NUMBER, CANCEL_REASON, EMAIL, FAILURE_REASON, METADATA, NOTE, PROFILE, WEBHOOK_NAME, WEBHOOK_TOKEN, WEBHOOK_URL,
 };
 
-/// Orders, movements or payouts that one statement looks at, and one step erases at most. An order
-/// may have a hundred vouchers, and the head is locked meanwhile.
+/// Number of orders, movements or payouts per statement, and the largest number that a step erases. An order can have a
+/// hundred vouchers, and the head is locked while they are erased.
 const PAGE: i64 = 500;
 
-/// What keeps an account from being erased; none if nothing does. Whoever is suspended can begin
-/// nothing new, so what is not there now does not come.
+/// Returns the reason why an account cannot be erased now, or none. A suspended account cannot start anything new, so no
+/// obstacle appears later.
 pub async fn obstacle(pool: &PgPool, shard: ShardId, account: AccountId) -> Result<Option<&'static str>, sqlx::Error> {
     let (has_orders, has_payouts): (bool, bool) = sqlx::query_as(
         "SELECT EXISTS (SELECT FROM orders WHERE shard_id = $1 AND account_id = $2 AND status IN ('PENDING', 'DELAYED', 'PARTIALLY_DELIVERED')),
@@ -30,7 +30,7 @@ pub async fn obstacle(pool: &PgPool, shard: ShardId, account: AccountId) -> Resu
     })
 }
 
-/// Walks over what an account has.
+/// Iterates over an account's data.
 #[derive(Debug)]
 pub struct Finder {
     shard: ShardId,
@@ -53,13 +53,13 @@ impl Finder {
         Finder { shard, account, stage: Stage::Orders, after: 0 }
     }
 
-    /// The next part that has something in it, or is the last; none after the last.
+    /// Returns the next part that contains data, or the last part even if it is empty. Returns none after the last part.
     pub async fn next(&mut self, pool: &PgPool) -> Result<Option<Part>, sqlx::Error> {
         let mut conn = pool.acquire().await?;
         loop {
             let part = match self.stage {
                 Stage::Orders => {
-                    // Every order has its debit, appended with it.
+                    // Every order has a debit, which was appended with it.
                     let page = self.page(&mut conn, "SELECT position, order_id FROM wallet_transactions WHERE shard_id = $1 AND account_id = $2 AND position > $3 AND type = 'DEBIT' AND order_id IS NOT NULL ORDER BY position LIMIT $4", Stage::Movements).await?;
                     let texts = present(&mut conn, self.shard, &[METADATA, CANCEL_REASON], &page).await?;
                     let vouchers = sqlx::query_scalar(
@@ -73,7 +73,7 @@ impl Finder {
                     Part { texts, vouchers, is_last: false }
                 }
                 Stage::Movements => {
-                    // Only these have notes.
+                    // Only these movements have notes.
                     let page = self.page(&mut conn, "SELECT position, id FROM wallet_transactions WHERE shard_id = $1 AND account_id = $2 AND position > $3 AND category IN ('FUNDING', 'ADJUSTMENT') ORDER BY position LIMIT $4", Stage::Payouts).await?;
                     Part { texts: present(&mut conn, self.shard, &[NOTE], &page).await?, ..Part::default() }
                 }
@@ -99,7 +99,7 @@ impl Finder {
         }
     }
 
-    /// Ids of the next rows; after the last of them comes the next stage.
+    /// Returns the ids of the next page of rows. Moves to the next stage after the last page.
     async fn page(&mut self, conn: &mut PgConnection, sql: &'static str, next: Stage) -> Result<Vec<i64>, sqlx::Error> {
         let page: Vec<(Position, i64)> =
             sqlx::query_as(sql).bind(self.shard).bind(self.account).bind(self.after).bind(PAGE).fetch_all(conn).await?;
@@ -124,7 +124,7 @@ impl Finder {
     }
 }
 
-/// Which of these there are texts of.
+/// Returns those of these texts that exist.
 async fn present(
     conn: &mut PgConnection,
     shard: ShardId,

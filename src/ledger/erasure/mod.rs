@@ -1,8 +1,8 @@
-//! Erasing personal data: what a subject's is, and destroying it.
+//! Erasure of personal data: finds a subject's data and destroys it.
 //!
-//! The log is not touched: it holds counts, ids, and hashes whose salts go with what they are of.
-//! What is destroyed stands in the vault and in stored answers. It goes in the transaction of the
-//! event that says so; rewriting the files of the tables comes after it (see [`wipe`]).
+//! The log itself does not change: it contains counts, ids, and hashes whose salts are destroyed with the data. The
+//! destroyed data is in the vault and in stored responses. It is destroyed in the transaction that appends the event of
+//! the erasure. The files of the tables are rewritten afterwards (see [`wipe`]).
 
 mod answers;
 pub mod find;
@@ -20,20 +20,20 @@ use super::texts::{
 use crate::access::seal::Keyring;
 use answers::Rewritten;
 
-/// Whose personal data is to be erased.
+/// The entity whose personal data is to be erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Subject {
-    /// Everything of an account that is suspended: its orders' texts and their vouchers' codes, its
-    /// webhooks, users and beneficiaries, and notes on its movements.
+    /// All data of a suspended account: the texts of its orders and the codes of their vouchers, its webhooks, users and
+    /// beneficiaries, and notes on its movements.
     Account(AccountId),
-    /// Who it is, its account number, and why payouts to it failed.
+    /// The beneficiary's profile and account number, and the reasons why payouts to it failed.
     Beneficiary(BeneficiaryId),
-    /// Metadata, the reason of its cancellation, and the codes of its vouchers.
+    /// The order's metadata, the reason of its cancellation, and the codes of its vouchers.
     Order(OrderId),
-    /// The email and the login.
+    /// The user's email address and login.
     User(UserId),
-    /// What a line of a bank's statement says, or all of its lines, and why people decided about them
-    /// as they did.
+    /// The content of one line of a bank statement, or of all its lines, and the reasons of people's decisions about
+    /// them.
     Statement { id: StatementId, line: Option<i32> },
 }
 
@@ -49,18 +49,18 @@ impl Subject {
     }
 }
 
-/// What of an account is erased in one step: an account may have more than one transaction should
-/// hold. It was looked for outside the transaction; what is gone by then is not counted.
+/// The part of an account's data that one step erases. An account may have more data than one transaction should destroy.
+/// The data is found outside the transaction; data that has disappeared by then is not counted.
 #[derive(Clone, Debug, Default)]
 pub struct Part {
     pub texts: Vec<(&'static str, i64)>,
-    /// Ids of vouchers that still have their codes.
+    /// Ids of vouchers whose codes are not erased yet.
     pub vouchers: Vec<i64>,
-    /// The step that also takes users, beneficiaries, webhooks, answers and the account's own key.
+    /// Set for the last step, which also erases users, beneficiaries, webhooks, responses and the account's own data key.
     pub is_last: bool,
 }
 
-/// What a step has erased.
+/// Numbers of items that were erased.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub texts: i64,
@@ -78,36 +78,36 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
-/// What became of one step.
+/// Result of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Erased {
     pub counts: Counts,
-    /// Of the event; none where there was nothing left to erase.
+    /// Position and id of the event, or none if there was nothing left to erase.
     pub event: Option<(Position, Uuid)>,
 }
 
-/// What there is to erase of a subject, found under the head lock.
+/// Data of a subject that can be erased, found under the head lock.
 #[derive(Debug, Default)]
 pub struct Erasable {
     texts: Vec<(String, i64)>,
     vouchers: Vec<i64>,
-    /// Of the statement with this fingerprint.
+    /// Fingerprint of the statement, and the numbers of the lines to erase.
     lines: (String, Vec<i32>),
     rewritten: Vec<Rewritten>,
-    /// Stored answers under these keys go altogether: their account can ask for nothing again.
+    /// Keys whose stored responses are deleted completely, because their account can send no more requests.
     closed_keys: Vec<i64>,
     closed_answers: i64,
     keys: Vec<i64>,
     pub users: Vec<UserId>,
     pub beneficiaries: Vec<BeneficiaryId>,
     webhooks: Vec<WebhookId>,
-    /// A payout to the beneficiary is not settled yet.
+    /// Whether a payout to the beneficiary is not settled yet.
     pub has_pending_payouts: bool,
-    /// Nothing of the subject is left after it.
+    /// Whether nothing of the subject remains after this step.
     pub is_last: bool,
 }
 
-/// Of one kind each, so that each finds its rows by index.
+/// Query with one part for each kind of text, so that each part finds its rows by index.
 const TEXTS_OF_BENEFICIARY: &str = "SELECT kind, id FROM vault.texts WHERE shard_id = $1 AND kind = ANY($3) AND id = $2
      UNION ALL
      SELECT t.kind, t.id FROM beneficiaries b
@@ -116,7 +116,7 @@ const TEXTS_OF_BENEFICIARY: &str = "SELECT kind, id FROM vault.texts WHERE shard
      WHERE b.shard_id = $1 AND b.id = $2";
 
 impl Erasable {
-    /// What there is of a subject; of an account, what its part names and is still there.
+    /// Finds the data of a subject. For an account, finds the items of `part` that still exist.
     pub async fn load(
         conn: &mut PgConnection,
         keyring: &Keyring,
@@ -190,7 +190,7 @@ impl Erasable {
         Ok(found)
     }
 
-    /// Lines of a statement, and the reasons of every decision about them, also of those that were revoked.
+    /// Finds the lines of a statement, and the reasons of all decisions about them, including revoked ones.
     async fn statement(
         &mut self,
         conn: &mut PgConnection,
@@ -219,7 +219,7 @@ impl Erasable {
         .bind(vec![DECISION_REASON, REVOCATION_REASON])
         .fetch_all(conn)
         .await?;
-        // Of one line: whether it is all that was left.
+        // When one line is erased, this is the last step only if the line is all that remained.
         self.is_last = lines.iter().all(|(_, of)| is_wanted(*of)) && texts.iter().all(|(.., of)| is_wanted(*of));
         for (fingerprint, line) in lines.into_iter().filter(|(_, of)| is_wanted(*of)) {
             self.lines.0 = fingerprint;
@@ -229,7 +229,7 @@ impl Erasable {
         Ok(())
     }
 
-    /// What ends with an account.
+    /// Finds the data that is erased with the account itself.
     async fn close(&mut self, conn: &mut PgConnection, shard: ShardId, id: AccountId) -> Result<(), sqlx::Error> {
         self.users = sqlx::query_scalar("SELECT id FROM users WHERE shard_id = $1 AND account_id = $2 ORDER BY id")
             .bind(shard)
@@ -279,12 +279,12 @@ impl Erasable {
         }
     }
 
-    /// Whether there is nothing that the vault or an answer still holds.
+    /// Returns whether neither the vault nor a stored response has any data of the subject.
     pub fn is_empty(&self) -> bool {
         self.counts() == Counts::default()
     }
 
-    /// Destroys it, in the writer's transaction, and notes which tables have to be rewritten.
+    /// Destroys the data in the writer's transaction, and records the tables whose files must be rewritten.
     pub async fn destroy(&self, conn: &mut PgConnection, shard: ShardId) -> Result<(), sqlx::Error> {
         let mut touched = vec![];
         if !self.texts.is_empty() {
@@ -329,7 +329,7 @@ impl Erasable {
                 "vault.refresh_token_macs",
                 "vault.login_sources",
             ]);
-            // Their refresh tokens go with them, and with the user the networks that they logged in from.
+            // Deleting a session also deletes its refresh tokens. Deleting the user deletes the networks of its logins.
             sqlx::query("DELETE FROM vault.sessions WHERE user_id = ANY($1)").bind(&self.users).execute(&mut *conn).await?;
         }
         if !self.webhooks.is_empty() {
@@ -342,7 +342,7 @@ impl Erasable {
     }
 }
 
-/// What is destroyed is what the event counts.
+/// Checks that a statement destroyed as many rows as the event counts.
 fn expect(expected: usize, done: sqlx::postgres::PgQueryResult) -> Result<(), sqlx::Error> {
     match usize::try_from(done.rows_affected()) {
         Ok(rows) if rows == expected => Ok(()),
@@ -350,7 +350,7 @@ fn expect(expected: usize, done: sqlx::postgres::PgQueryResult) -> Result<(), sq
     }
 }
 
-/// Those of these texts that are there.
+/// Returns those of these texts that exist.
 async fn texts(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -368,7 +368,7 @@ async fn texts(
     .await
 }
 
-/// The ids of the data keys of these subjects.
+/// Returns the ids of the data keys of these subjects.
 async fn keys(conn: &mut PgConnection, shard: ShardId, subject: &str, ids: &[i64]) -> Result<Vec<i64>, sqlx::Error> {
     sqlx::query_scalar(
         "SELECT k.id FROM unnest($3::bigint[]) AS wanted (id)

@@ -1,7 +1,7 @@
-//! Lines of banks' files that no event has imported.
+//! Orphaned lines of bank statements: lines that no event has imported.
 //!
-//! They are stored before the event, and stay if it is not written: the writer refused it, or the process
-//! ended. Both are decided under the head lock, so lines are either imported or deleted, and never both.
+//! Lines are stored before the event. They remain if the writer refuses the event, or the process ends before. Both the
+//! import and the deletion are decided under the head lock, so lines are either imported or deleted, never both.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use sqlx::postgres::PgConnectOptions;
 
 use super::wipe;
 
-/// How many lines the vault has of files, by their fingerprints.
+/// Returns the number of lines in the vault by the fingerprint of their file.
 pub async fn kept(conn: &mut PgConnection, shard: ShardId, fingerprints: &[&str]) -> Result<HashMap<String, i64>, sqlx::Error> {
     let rows: Vec<(String, i64)> = sqlx::query_as(
         "SELECT fingerprint, count(*) FROM vault.statement_lines WHERE shard_id = $1 AND fingerprint = ANY($2) GROUP BY fingerprint",
@@ -23,8 +23,8 @@ pub async fn kept(conn: &mut PgConnection, shard: ShardId, fingerprints: &[&str]
     Ok(rows.into_iter().collect())
 }
 
-/// Deletes those that no event of the log has imported, and notes that their table has to be rewritten;
-/// how many there were. An import under way is refused then, and its file sent again.
+/// Deletes the lines that no event has imported, records that their table must be rewritten, and returns their number. An
+/// import that is in progress is then refused, and the file must be sent again.
 pub async fn delete(options: &PgConnectOptions) -> Result<u64, sqlx::Error> {
     let mut conn = Connector::patient(options.clone().application_name("rewards-ledger erase")).connect().await?;
     let found: Vec<(ShardId, String)> = sqlx::query_as(

@@ -1,4 +1,4 @@
-//! Carrying an erasure out, step by step, each a transaction of the writer's.
+//! Runs an erasure step by step. Each step is one transaction of the writer.
 
 use ledger_events::account::AccountStatus;
 use ledger_events::{Position, ShardId};
@@ -29,21 +29,21 @@ impl From<sqlx::Error> for EraseError {
     }
 }
 
-/// What there is to erase, and what keeps it from being erased now.
+/// Data that an erasure would destroy, and the reason why it cannot be done now.
 #[derive(Clone, Debug)]
 pub struct Preview {
     pub counts: Counts,
     pub obstacle: Option<&'static str>,
 }
 
-/// What was erased, and the events that say so; none where nothing was left.
+/// Data that was erased, and the events that record it. There are no events if nothing was left to erase.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     pub counts: Counts,
     pub events: Vec<(Position, Uuid)>,
 }
 
-/// In which shard a subject is.
+/// Returns the shard of a subject.
 pub async fn shard_of(ledger: &Ledger, subject: Subject) -> Result<ShardId, EraseError> {
     let shard = match subject {
         Subject::Account(id) => ledger.shard_of_account(id).await?,
@@ -68,7 +68,7 @@ pub async fn shard_of(ledger: &Ledger, subject: Subject) -> Result<ShardId, Eras
     shard.ok_or(EraseError::Unknown(name, id))
 }
 
-/// Counts what there is, and writes nothing.
+/// Counts the data of a subject without changing anything.
 pub async fn preview(ledger: &Ledger, keyring: &Keyring, subject: Subject) -> Result<Preview, EraseError> {
     let (pool, shard) = (ledger.pool(), shard_of(ledger, subject).await?);
     let mut counts = Counts::default();
@@ -99,7 +99,7 @@ pub async fn preview(ledger: &Ledger, keyring: &Keyring, subject: Subject) -> Re
     Ok(Preview { counts, obstacle })
 }
 
-/// The next part of an account; everything of another subject is one part.
+/// Returns the next part of an account. The data of any other subject is a single part.
 async fn next(finder: &mut Option<Finder>, pool: &ledger_database::PgPool) -> Result<Option<Part>, sqlx::Error> {
     match finder {
         Some(finder) => finder.next(pool).await,
@@ -107,10 +107,10 @@ async fn next(finder: &mut Option<Finder>, pool: &ledger_database::PgPool) -> Re
     }
 }
 
-/// Erases what there is. Cut off between two steps, it goes on where it is called again.
+/// Erases the data of a subject. If an erasure was interrupted between two steps, another call continues it.
 ///
 /// # Errors
-/// [`EraseError::Refused`] with the obstacle; nothing is erased then.
+/// Returns [`EraseError::Refused`] with the obstacle. Nothing is erased then.
 pub async fn erase(
     ledger: &Ledger,
     subject: Subject,

@@ -1,16 +1,16 @@
-//! Rewriting the tables that an erasure has touched.
+//! Rewrites the files of the tables that an erasure has changed.
 //!
-//! Deleting a row leaves its bytes in the table's file, and VACUUM leaves them in the free space of
-//! the page. VACUUM FULL writes a new file, of the table and its indexes, without them. Nobody can
-//! use the table meanwhile; and it copies what an open transaction may still have to see, so those
-//! that began before the erasure are waited for.
+//! Deleting a row leaves its bytes in the table's file, and VACUUM leaves them in the free space of the page. VACUUM FULL
+//! writes a new file for the table and its indexes without them. Nobody can use the table in the meantime. It also copies
+//! rows that an open transaction may still have to see, so this module first waits for transactions that began before the
+//! erasure.
 
 use std::time::Duration;
 
 use ledger_database::{Connector, PgConnection};
 use sqlx::postgres::PgConnectOptions;
 
-/// Every table that an erasure touches, and how it is rewritten.
+/// Every table that an erasure can change, with the statement that rewrites its file.
 const TABLES: [(&str, &str); 11] = [
     ("vault.texts", "VACUUM (FULL) vault.texts"),
     ("vault.vouchers", "VACUUM (FULL) vault.vouchers"),
@@ -33,14 +33,14 @@ pub enum WipeError {
     #[error(transparent)]
     Database(#[from] sqlx::Error),
     #[error(
-        "a transaction that began before the erasure is still open, so {0} would keep what was erased: end it, then `erase finish`"
+        "a transaction that began before the erasure is still open, so {0} would keep the erased data: end the transaction, then run `erase finish`"
     )]
     StillSeen(String),
-    #[error("{0} could not be locked, something holds it: `erase finish` at a quieter time")]
+    #[error("{0} could not be locked because another session uses it: run `erase finish` when the load is lower")]
     Busy(String),
 }
 
-/// Notes in the erasure's own transaction what has to be rewritten after it.
+/// Records, in the erasure's transaction, the tables whose files must be rewritten.
 pub async fn note(conn: &mut PgConnection, tables: &[&str]) -> Result<(), sqlx::Error> {
     sqlx::query(
         "INSERT INTO vault.unwiped (relation, xid) SELECT relation, pg_current_xact_id() FROM unnest($1::text[]) AS touched (relation)
@@ -52,8 +52,8 @@ pub async fn note(conn: &mut PgConnection, tables: &[&str]) -> Result<(), sqlx::
     Ok(())
 }
 
-/// Rewrites every table that is noted, as a role that owns them; returns which. What fails is still
-/// noted, and done by the next call.
+/// Rewrites the files of all recorded tables, as a role that owns them. Returns the rewritten tables. A table that fails
+/// stays recorded, and the next call retries it.
 pub async fn wipe(options: &PgConnectOptions) -> Result<Vec<&'static str>, WipeError> {
     let options =
         options.clone().application_name("rewards-ledger erase").options([("lock_timeout", "2000"), ("statement_timeout", "0")]);
@@ -65,7 +65,7 @@ pub async fn wipe(options: &PgConnectOptions) -> Result<Vec<&'static str>, WipeE
         let Some((name, vacuum)) = TABLES.into_iter().find(|(name, _)| *name == table) else { continue };
         wait_until_unseen(&mut conn, name, &xid).await?;
         rewrite(&mut conn, name, vacuum).await?;
-        // One that was touched again meanwhile stays noted.
+        // A table that was changed again in the meantime stays recorded.
         sqlx::query("DELETE FROM vault.unwiped WHERE relation = $1 AND xid = $2::text::xid8")
             .bind(name)
             .bind(&xid)
@@ -77,7 +77,7 @@ pub async fn wipe(options: &PgConnectOptions) -> Result<Vec<&'static str>, WipeE
     Ok(wiped)
 }
 
-/// What an erasure has touched and what was not rewritten yet.
+/// Returns the tables that an erasure has changed and that were not rewritten yet.
 pub async fn outstanding(conn: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
     sqlx::query_scalar("SELECT relation FROM vault.unwiped ORDER BY relation").fetch_all(conn).await
 }
@@ -114,19 +114,19 @@ async fn rewrite(conn: &mut PgConnection, table: &str, vacuum: &'static str) -> 
     Err(WipeError::Busy(table.to_owned()))
 }
 
-/// What outside of the tables still holds what was erased.
+/// Places outside the tables that may still hold erased data.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct Remains {
-    /// Up to where the write-ahead log may hold it.
+    /// Position up to which the write-ahead log may hold erased data.
     pub wal_until: String,
     pub archive_mode: String,
-    /// How much of the write-ahead log the server keeps at least.
+    /// Smallest amount of write-ahead log that the server keeps.
     pub wal_keep_size: String,
     pub max_wal_size: String,
     pub replication_slots: i64,
 }
 
-/// Errors where the role may not ask.
+/// Returns an error when the role lacks the privilege to query this.
 pub async fn remains(conn: &mut PgConnection) -> Result<Remains, sqlx::Error> {
     sqlx::query_as(
         "SELECT pg_current_wal_lsn()::text AS wal_until, current_setting('archive_mode') AS archive_mode,

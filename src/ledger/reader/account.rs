@@ -1,15 +1,14 @@
-//! Finding an account's events without reading the log of everybody else.
+//! Finds an account's events without reading those of other accounts.
 //!
-//! Rows that are derived only say where to look: a wallet, an order or a payout is found if any of them
-//! names it, and what is read of it is the log. So no row that is missing hides what the others know.
+//! Derived rows are used only to find streams; the data comes from the log. A wallet, an order or a payout is found if
+//! any row refers to it. A missing row therefore does not hide data that other rows refer to.
 
 use ledger_database::PgConnection;
 use ledger_events::order::OrderStatus;
 use ledger_events::{AccountId, Position, ShardId};
 
-/// Where an account's orders, payouts and wallets have events after a position and up to another one, in
-/// order. None where these are more than `most`, or the account has more orders or payouts than that to look
-/// through, of any time.
+/// Returns the positions of the events of an account's orders, payouts and wallets in a range, in order. Returns none if
+/// there are more than `most`, or if the account has more than `most` orders or payouts of any time to search.
 pub async fn money_positions(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -36,7 +35,7 @@ pub async fn money_positions(
     for wallet in wallets {
         let first = first_version_after(conn, shard, wallet, after).await?;
         let end = first_version_after(conn, shard, wallet, upto).await?;
-        // Too many are not read to be counted.
+        // Do not read too many events only to count them.
         if end - first >= limit {
             return Ok(None);
         }
@@ -106,8 +105,8 @@ pub async fn money_positions(
     Ok(Some(positions))
 }
 
-/// The version of a wallet's first event after a position; one after its last if there is none. Versions are in
-/// the order of positions, so few looks are enough, however long the wallet's history is.
+/// Returns the version of a wallet's first event after a position, or the version after its last event if there is none.
+/// Versions are in the order of positions, so a bisection needs few queries, however long the wallet's history is.
 async fn first_version_after(conn: &mut PgConnection, shard: ShardId, wallet: i64, after: Position) -> Result<i64, sqlx::Error> {
     let last: i64 = sqlx::query_scalar(
         "SELECT coalesce(max(version), 0) FROM events WHERE shard_id = $1 AND stream_type = 'wallet' AND stream_id = $2",

@@ -1,4 +1,4 @@
-//! The events that move money, of all accounts or of one.
+//! Reads the events that move money, of all accounts or of one.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use sqlx::{PgExecutor, Postgres, QueryBuilder};
 
 use super::{ReadError, Stored, select_events};
 
-/// What happened to wallets after a position and up to another one, in order.
+/// Returns the events of wallets between two positions, in order.
 pub async fn wallet_events(
     db: impl PgExecutor<'_>,
     shard: ShardId,
@@ -25,7 +25,7 @@ pub async fn wallet_events(
     found.iter().map(Stored::decode).collect()
 }
 
-/// The wallets that have events after a position and up to another one.
+/// Returns the wallets with events between two positions.
 pub async fn wallets_between(
     db: impl PgExecutor<'_>,
     shard: ShardId,
@@ -42,8 +42,8 @@ pub async fn wallets_between(
     Ok(ids.into_iter().collect())
 }
 
-/// What happened to orders, payouts and wallets after a position and up to another one, of one account
-/// or of all, in order. Of one account it reads all between: the caller keeps the stretch short.
+/// Returns the events of orders, payouts and wallets between two positions, of one account or of all, in order. With an
+/// account it still reads the whole range, so the caller keeps the range short.
 pub async fn money_events(
     db: impl PgExecutor<'_>,
     shard: ShardId,
@@ -62,7 +62,7 @@ pub async fn money_events(
     query.build_query_as().fetch_all(db).await
 }
 
-/// The first event of each of these wallets' streams, and the last one before a version.
+/// Returns the first event of each of these wallets' streams, and the last event before a version.
 pub async fn wallets_before(
     db: impl PgExecutor<'_>,
     shard: ShardId,
@@ -88,7 +88,7 @@ pub async fn wallets_before(
     .await
 }
 
-/// The events of these wallet movements, in the log's order.
+/// Returns the events of these wallet movements, in the log's order.
 pub async fn movements(db: impl PgExecutor<'_>, shard: ShardId, ids: &[TransactionId]) -> Result<Vec<Stored>, sqlx::Error> {
     sqlx::query_as(select_events!(
         "WHERE shard_id = $1 AND position = ANY(ARRAY(SELECT position FROM wallet_transactions WHERE shard_id = $1 AND id = ANY($2)))

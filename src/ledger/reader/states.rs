@@ -1,4 +1,4 @@
-//! How orders and payouts were at a position: their streams, folded; and what deliveries need of that.
+//! Past states of orders and payouts, folded from their streams, and the inputs of the deliveries' fold.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::{ReadError, Stored, select_events};
 
-/// These orders as they were right before a position: their streams, folded.
+/// Returns the state of these orders immediately before a position, folded from their streams.
 pub async fn orders_before(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -29,7 +29,7 @@ pub async fn orders_before(
     Ok(states)
 }
 
-/// These payouts as they were right before a position.
+/// Returns the state of these payouts immediately before a position.
 pub async fn payouts_before(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -43,7 +43,7 @@ pub async fn payouts_before(
     Ok(states)
 }
 
-/// What happened to these streams, each named once, up to a position; a stream after the other.
+/// Returns the events of these streams up to a position, one stream after the other. `ids` has no duplicates.
 async fn streams_upto(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -54,7 +54,8 @@ async fn streams_upto(
     if ids.is_empty() {
         return Ok(vec![]);
     }
-    // A look for each stream, whatever the statistics: with `= ANY` and stale ones, all streams of the type are read.
+    // One index lookup per stream, whatever the statistics: with `= ANY` and stale statistics, the server reads all
+    // streams of the type.
     sqlx::query_as(concat!(
         "SELECT e.* FROM unnest($3::bigint[]) AS wanted (id) CROSS JOIN LATERAL (",
         select_events!("WHERE shard_id = $1 AND stream_type = $2 AND stream_id = wanted.id AND position <= $4 ORDER BY version"),
@@ -68,8 +69,8 @@ async fn streams_upto(
     .await
 }
 
-/// These events of the past, each with its order as it was right after it. What is not in the log,
-/// or cannot be read there, is left out: whoever needs it says so.
+/// Returns these past events, each with the state of its order after it. Omits events that are missing or unreadable; the
+/// caller that needs them reports that.
 pub async fn past(conn: &mut PgConnection, shard: ShardId, events: &[Uuid]) -> Result<HashMap<Uuid, Past>, ReadError> {
     let mut past = HashMap::with_capacity(events.len());
     if events.is_empty() {
@@ -109,8 +110,8 @@ pub async fn past(conn: &mut PgConnection, shard: ShardId, events: &[Uuid]) -> R
     Ok(past)
 }
 
-/// Folds the next events of the log into deliveries, with what that needs of the log before them: as many events as
-/// make [`deliveries::MOST_MADE`] at most. [`Made::events`] says how many.
+/// Folds the next events of the log into deliveries, and loads the earlier state that this needs. Processes only as many
+/// events as make at most [`deliveries::MOST_MADE`] deliveries. [`Made::events`] is their number.
 pub async fn fold_deliveries(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) -> Result<Made, ReadError> {
     let plan = deliveries::plan(conn, shard, events).await?;
     let first = events.first().map(|recorded| recorded.moment.position).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What the tests of this folder share.
+//! Helpers for the tests of the embedded Postgres.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -9,12 +9,12 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::super::{Settings, account};
 
-/// Tells the helper test that it is to be an owner process, and of which directory.
+/// Environment variable that turns the helper test into an owner process of this data directory.
 pub const OWNED: &str = "LEDGER_TEST_OWNED_DIRECTORY";
-/// Tells it to look for programs in the network.
+/// Environment variable that makes the helper test download programs into this directory.
 pub const DOWNLOADING: &str = "LEDGER_TEST_DOWNLOAD_DIRECTORY";
 
-/// A data directory that the server's user reaches, removed at the end of the test.
+/// A data directory that the server's user can reach; removed at the end of the test.
 pub struct Directory(pub PathBuf);
 
 impl Directory {
@@ -52,12 +52,12 @@ pub fn lives(pid: u32) -> bool {
 pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !holds() {
-        assert!(Instant::now() < deadline, "does not come about: {what}");
+        assert!(Instant::now() < deadline, "timed out waiting for {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-/// A process that owns a server, for being killed.
+/// A process that owns a server, and that a test can kill.
 pub struct Owner {
     pub process: Child,
     pub postmaster: u32,
@@ -103,7 +103,7 @@ impl Drop for Owner {
     }
 }
 
-/// This test binary once more, running only [`owner_process`].
+/// Returns a command that runs this test binary again, with only the test [`owner_process`].
 pub fn helper() -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "--nocapture", &test_name("owner_process")]).stdout(Stdio::piped());

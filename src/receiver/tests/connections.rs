@@ -1,4 +1,4 @@
-//! Connections: reused when they can be, closed when they cannot.
+//! Connections are reused when possible, and closed otherwise.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,7 +15,7 @@ struct Counts {
     open: AtomicUsize,
 }
 
-/// Passes connections on to the receiver and counts them.
+/// Relays connections to the receiver and counts them.
 async fn counting_relay(target: SocketAddr) -> (String, Arc<Counts>) {
     let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
     let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());
@@ -51,7 +51,7 @@ async fn a_connection_is_reused() {
 }
 
 #[tokio::test]
-async fn no_connection_outlives_a_send_that_was_given_up() {
+async fn no_connection_outlives_a_send_that_timed_out() {
     let drip = Duration::from_millis(10);
     let answers = [
         Answer::Hang,
@@ -81,8 +81,8 @@ async fn no_connection_outlives_a_send_that_was_given_up() {
     futures::future::join_all(sends).await;
 }
 
-/// A receiver that takes nothing after the head of a request until it is told to; it answers, if it
-/// is to. Then it reads on and says whether the connection ends.
+/// Starts a receiver that reads only the head of a request, sends `answer` if there is one, and stops reading until it is
+/// notified. Then it reads to the end of the connection and returns the number of bytes.
 async fn receiver_that_takes_nothing(certificate: &Certificate, answer: &'static [u8]) -> (String, Arc<Notify>, JoinHandle<u64>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());
@@ -93,12 +93,12 @@ async fn receiver_that_takes_nothing(certificate: &Certificate, answer: &'static
         let (stream, _) = listener.accept().await.unwrap();
         let mut stream = acceptor.accept(stream).await.unwrap();
         let mut buffer = vec![0; 0x1_0000];
-        assert!(stream.read(&mut buffer).await.unwrap() > 0, "the request came");
+        assert!(stream.read(&mut buffer).await.unwrap() > 0, "the request arrives");
         stream.write_all(answer).await.unwrap();
         stream.flush().await.unwrap();
         told.notified().await;
         let mut taken = 0;
-        // An end without TLS's own is an error, and an end.
+        // An end without a TLS close is an error, but still an end.
         while let Ok(n @ 1..) = stream.read(&mut buffer).await {
             taken += n as u64;
         }
@@ -108,8 +108,8 @@ async fn receiver_that_takes_nothing(certificate: &Certificate, answer: &'static
 }
 
 #[tokio::test]
-async fn a_receiver_that_does_not_take_the_request_holds_no_connection() {
-    // More than the kernel takes for a connection that is not read.
+async fn a_receiver_that_stops_reading_cannot_hold_a_connection() {
+    // More than the kernel buffers for a connection whose peer does not read.
     const BODY_BYTES: usize = 64 * 1024 * 1024;
     let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".as_slice();
     for (answer, status) in [(answer, Some(200)), (b"".as_slice(), None)] {
@@ -126,7 +126,7 @@ async fn a_receiver_that_does_not_take_the_request_holds_no_connection() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_closes_after_each_answer_is_dialled_again() {
+async fn a_receiver_that_closes_after_each_response_is_dialled_again() {
     let once = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
     let (receiver, _arrived) = receiver(Answer::Misbehave(Misbehaviour::Raw(once.into()))).await;
     let (url, counts) = counting_relay(receiver.address()).await;
@@ -140,8 +140,8 @@ async fn a_receiver_that_closes_after_each_answer_is_dialled_again() {
 }
 
 #[tokio::test]
-async fn a_second_answer_does_not_answer_the_next_request() {
-    // Response splitting: what follows an answer on the wire must be thrown away.
+async fn an_extra_response_does_not_answer_the_next_request() {
+    // Response splitting: bytes after the end of a response must be discarded.
     let two = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 299 Planted\r\nContent-Length: 0\r\n\r\n";
     let how = Misbehaviour::RawThenHang(two.into());
     let (receiver, _arrived) = receiver(Answer::Misbehave(how)).await;
@@ -155,7 +155,7 @@ async fn a_second_answer_does_not_answer_the_next_request() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_sends_at_once_get_each_their_own_answer() {
+async fn concurrent_sends_each_get_their_own_response() {
     let certificate = Certificate::generate().unwrap();
     let (receiver, mut arrived) = receiver_with(certificate, |received| {
         assert_eq!(received.verify(SECRET, NOW), Ok(()));
@@ -185,8 +185,8 @@ async fn many_sends_at_once_get_each_their_own_answer() {
     assert_eq!(seen.len(), 32 * 20);
 }
 
-/// A receiver in a thread of its own that answers one request on each connection, as if the
-/// connection stayed open, and closes it. Counts the requests answered, and the connections closed.
+/// Starts a receiver, in its own thread, that answers one request per connection and then closes it without announcing that.
+/// Counts the answered requests and the closed connections.
 fn closing_receiver(certificate: &Certificate) -> (SocketAddr, Arc<AtomicUsize>, Arc<AtomicUsize>) {
     use std::io::{Read, Write};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -206,7 +206,7 @@ fn closing_receiver(certificate: &Certificate) -> (SocketAddr, Arc<AtomicUsize>,
                 request.extend_from_slice(&buffer[..n]);
             }
             if request.ends_with(BODY) {
-                // Counted before the sender can know.
+                // Count the request before the sender can see the response.
                 counted.fetch_add(1, Ordering::SeqCst);
                 tls.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
             }
@@ -218,7 +218,7 @@ fn closing_receiver(certificate: &Certificate) -> (SocketAddr, Arc<AtomicUsize>,
 }
 
 #[tokio::test]
-async fn a_kept_connection_that_was_closed_unannounced_costs_no_attempt() {
+async fn an_idle_connection_closed_by_the_receiver_costs_no_attempt() {
     let certificate = Certificate::generate().unwrap();
     let (address, answered, closed) = closing_receiver(&certificate);
     let sender = sender_with(certificate.ca_pem(), LONG, &["127.0.0.1/32"]);
@@ -227,7 +227,7 @@ async fn a_kept_connection_that_was_closed_unannounced_costs_no_attempt() {
         let outcome = sender.send(delivery(&url)).await;
         assert!(outcome.succeeded(), "{outcome:?}");
         assert_eq!(answered.load(Ordering::SeqCst), turn, "and nothing was sent twice");
-        // The end of the connection arrives while nothing here can take note of it.
+        // The end of the connection arrives while this thread blocks, so the pool cannot notice it.
         while closed.load(Ordering::SeqCst) < turn {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -235,7 +235,7 @@ async fn a_kept_connection_that_was_closed_unannounced_costs_no_attempt() {
 }
 
 #[tokio::test]
-async fn however_many_origins_there_are_no_more_connections_are_open_than_may_be() {
+async fn the_connection_limit_holds_for_any_number_of_origins() {
     const ORIGINS: u8 = 60;
     let hosts: Vec<String> = (1..=ORIGINS).map(|n| format!("127.0.1.{n}")).collect();
     let names: Vec<&str> = hosts.iter().map(String::as_str).collect();
@@ -254,7 +254,7 @@ async fn however_many_origins_there_are_no_more_connections_are_open_than_may_be
         for outcome in futures::future::join_all(sends).await {
             assert!(outcome.succeeded(), "{outcome:?}");
         }
-        // The relay hears of a connection's end a moment later.
+        // The relay notices the end of a connection a moment later.
         let closed = tokio::time::timeout(LONG, async {
             while counts.open.load(Ordering::SeqCst) > 16 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -262,13 +262,13 @@ async fn however_many_origins_there_are_no_more_connections_are_open_than_may_be
         });
         closed.await.unwrap_or_else(|_| panic!("{}", counts.open.load(Ordering::SeqCst)));
     }
-    // One origin after the other keeps what was used last.
+    // Sends to one origin after the other keep the connections that were used last.
     let made = counts.made.load(Ordering::SeqCst);
     for _ in 0..5 {
         for host in &hosts[..10] {
             assert!(sender.send(delivery(&format!("https://{host}:{port}/"))).await.succeeded());
         }
     }
-    assert!(counts.made.load(Ordering::SeqCst) <= made + 10, "ten origins are kept");
+    assert!(counts.made.load(Ordering::SeqCst) <= made + 10, "the connections of ten origins are kept");
     receiver.stop().await;
 }

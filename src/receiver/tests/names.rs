@@ -1,4 +1,4 @@
-//! Names, and what they resolve to: what the look-up answers is what is checked and dialled.
+//! Name resolution: the sender checks and dials exactly the addresses that the lookup returns.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -14,7 +14,7 @@ use super::*;
 use crate::delivery::address::AddressFilter;
 use crate::delivery::resolver::{Lookup, Resolver};
 
-/// A look-up that gives one answer after the other, the last one for ever, and what it was asked.
+/// Returns a lookup that gives these answers in turn and repeats the last one, and the list of names it was asked for.
 pub(super) fn answers(given: Vec<Vec<&str>>) -> (Lookup, Arc<Mutex<Vec<String>>>) {
     let mut given: Vec<Vec<SocketAddr>> = given
         .into_iter()
@@ -39,7 +39,7 @@ fn sender_asking(ca_pem: &str, lookup: Lookup) -> Sender {
 }
 
 #[tokio::test]
-async fn one_forbidden_address_among_the_answers_refuses_the_name() {
+async fn one_forbidden_address_refuses_the_name() {
     let (receiver, mut arrived) = receiver(Answer::Status(200)).await;
     for (answer, refused) in [
         (vec!["127.0.0.1", "10.0.0.1"], "10.0.0.1"),
@@ -62,7 +62,7 @@ async fn one_forbidden_address_among_the_answers_refuses_the_name() {
 }
 
 #[tokio::test]
-async fn a_name_that_changes_between_attempts_is_judged_each_time() {
+async fn a_name_is_checked_again_in_every_attempt() {
     let once = "HTTP/1.1 500 Down\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
     let (receiver, _arrived) = receiver(Answer::Misbehave(Misbehaviour::Raw(once.into()))).await;
     let (lookup, asked) = answers(vec![vec!["127.0.0.1"], vec!["10.0.0.1"], vec!["127.0.0.1"]]);
@@ -71,12 +71,12 @@ async fn a_name_that_changes_between_attempts_is_judged_each_time() {
     assert_eq!(sender.send(delivery(&url)).await.response_status, Some(500));
     assert_eq!(sender.send(delivery(&url)).await.error.as_deref(), Some("address 10.0.0.1 is not allowed"));
     assert_eq!(sender.send(delivery(&url)).await.response_status, Some(500));
-    assert_eq!(*asked.lock().unwrap(), ["localhost"; 3], "once for each attempt");
+    assert_eq!(*asked.lock().unwrap(), ["localhost"; 3], "one lookup per attempt");
     receiver.stop().await;
 }
 
 #[tokio::test]
-async fn a_name_in_any_script_is_asked_for_verified_and_sent_in_its_ascii_form() {
+async fn an_internationalized_name_is_resolved_verified_and_sent_in_ascii_form() {
     let certificate = Certificate::generate_for(&["xn--bcher-kva.example"], 2020, 2050).unwrap();
     let (receiver, mut arrived) = receiver_with(certificate, |_| Answer::Status(200)).await;
     let (lookup, asked) = answers(vec![vec!["127.0.0.1"]]);
@@ -92,9 +92,9 @@ async fn a_name_in_any_script_is_asked_for_verified_and_sent_in_its_ascii_form()
 }
 
 #[tokio::test]
-async fn an_address_that_does_not_answer_does_not_hide_the_next_one() {
+async fn a_dead_address_does_not_block_the_next_one() {
     let (receiver, _arrived) = receiver(Answer::Status(200)).await;
-    // Nobody listens on the first; of the second no answer comes at all.
+    // Nothing listens on the first address, and the second never answers.
     let settings = settings(receiver.ca_pem(), LONG, &["127.0.0.0/8", "198.51.100.0/24"]);
     let filter = AddressFilter { allowed: settings.allowed_nets.clone() };
     let (lookup, _) = answers(vec![vec!["127.0.0.9", "198.51.100.1", "127.0.0.1"]]);
@@ -104,7 +104,8 @@ async fn an_address_that_does_not_answer_does_not_hide_the_next_one() {
     receiver.stop().await;
 }
 
-/// A look-up that takes so long; for names that begin with "dead" it never ends.
+/// Returns a lookup that takes this long, and never ends for names that begin with "dead". Also returns the names it was
+/// asked for.
 fn taking(pause: Duration) -> (Lookup, Arc<Mutex<Vec<String>>>) {
     let asked = Arc::new(Mutex::new(vec![]));
     let kept = asked.clone();
@@ -123,7 +124,7 @@ fn taking(pause: Duration) -> (Lookup, Arc<Mutex<Vec<String>>>) {
 }
 
 #[tokio::test]
-async fn names_that_hang_hold_up_no_others() {
+async fn hanging_lookups_do_not_delay_other_names() {
     let (lookup, asked) = taking(Duration::ZERO);
     let resolver = Arc::new(Resolver::with(AddressFilter { allowed: vec!["127.0.0.1/32".parse().unwrap()] }, lookup));
     let resolve = async |name: &str| {
@@ -131,7 +132,7 @@ async fn names_that_hang_hold_up_no_others() {
         let resolved = tokio::time::timeout(LONG, resolver.resolve(&host, 443)).await;
         resolved.unwrap_or_else(|_| panic!("{name} waits for others")).unwrap();
     };
-    // Many sends for each of many names.
+    // Start many sends for each of many names.
     let hang = async |names: usize| {
         for name in 0..names {
             for _ in 0..10 {
@@ -154,12 +155,12 @@ async fn names_that_hang_hold_up_no_others() {
     let all = dead.len();
     dead.sort_unstable();
     dead.dedup();
-    assert_eq!(dead.len(), all, "whoever asks meanwhile shares the look-up");
-    assert!(all <= 256, "and they have no more threads than they may: {all}");
+    assert_eq!(dead.len(), all, "concurrent callers share a lookup");
+    assert!(all <= 256, "lookups stay within their threads: {all}");
 }
 
 #[tokio::test]
-async fn a_connection_is_not_used_for_ever_for_its_name_may_lead_elsewhere() {
+async fn a_connection_is_renewed_so_that_a_moved_name_is_followed() {
     let (old, mut at_old) = receiver(Answer::Status(200)).await;
     let new = ReceiverSettings {
         listen: SocketAddr::from(([127, 0, 0, 2], old.address().port())),
@@ -177,33 +178,33 @@ async fn a_connection_is_not_used_for_ever_for_its_name_may_lead_elsewhere() {
     let (url, kept) = (old.url(), sender(CONNECTION_LIFETIME));
     for _ in 0..20 {
         assert!(kept.send(delivery(&url)).await.succeeded());
-        assert!(at_old.try_recv().is_ok(), "over the connection that there is");
+        assert!(at_old.try_recv().is_ok(), "sent over the open connection");
     }
     let renewed = sender(Duration::from_millis(100));
     let moved = tokio::time::timeout(LONG, async {
         while at_new.try_recv().is_err() {
-            // It is never unused for long.
+            // The connection is never idle for long.
             assert!(renewed.send(delivery(&url)).await.succeeded());
         }
     });
-    moved.await.expect("it goes where the name leads");
-    assert!(at_old.try_recv().is_ok(), "and first went where it led");
+    moved.await.expect("the sender follows the name to its new address");
+    assert!(at_old.try_recv().is_ok(), "the first sends used the old address");
     old.stop().await;
     new.stop().await;
 }
 
-/// A look-up that answers with these for any name.
+/// Returns a lookup that answers every name with these addresses.
 fn always(addresses: Vec<SocketAddr>) -> Lookup {
     Arc::new(move |_| std::future::ready(Ok(addresses.clone())).boxed())
 }
 
-/// So many addresses of this machine.
+/// Returns this many loopback addresses.
 fn of_this_machine(count: usize) -> Vec<SocketAddr> {
     (0..count).map(|n| SocketAddr::from(([127, 0, 1 + (n / 250) as u8, 1 + (n % 250) as u8], 0))).collect()
 }
 
 #[tokio::test]
-async fn of_many_addresses_the_first_eight_are_dialled_and_all_are_judged() {
+async fn all_addresses_are_checked_and_the_first_eight_are_dialled() {
     let (receiver, mut arrived) = receiver(Answer::Status(200)).await;
     let (url, settings) = (receiver.url(), settings(receiver.ca_pem(), LONG, &["127.0.0.0/8"]));
     let send = async |addresses: Vec<SocketAddr>| {
@@ -211,7 +212,7 @@ async fn of_many_addresses_the_first_eight_are_dialled_and_all_are_judged() {
         let sender = Sender::with(settings.clone(), Resolver::with(filter, always(addresses))).unwrap();
         sender.send(delivery(&url)).await
     };
-    // Nobody listens there.
+    // Nothing listens on the addresses before the receiver's.
     let dead_before_it = |count| [of_this_machine(count), vec![receiver.address()], of_this_machine(300)].concat();
     let outcome = send(dead_before_it(7)).await;
     assert!(outcome.succeeded(), "{outcome:?}");
@@ -223,11 +224,11 @@ async fn of_many_addresses_the_first_eight_are_dialled_and_all_are_judged() {
     assert_eq!(std::iter::from_fn(|| arrived.try_recv().ok()).count(), 1);
 }
 
-/// The addresses that this process is dialling at a port: one for each socket.
+/// Returns the addresses that this process is dialling at a port, one per socket.
 ///
-/// The system's table alone does not tell. It is not a snapshot: while other sockets come and go, one may stand
-/// in it twice. And a socket that was closed here stays in it for as long as a child that another test has
-/// just forked holds its copy, until it runs its program. So only the sockets that are open here count, each once.
+/// The kernel's table alone is not enough. It is not a snapshot: while other sockets come and go, a socket may appear in it
+/// twice. A socket that was closed here stays in it while a child that another test has just forked holds its copy. The
+/// child drops the copy when it runs its program. So only sockets that are open in this process count, each once.
 fn dialled(port: u16) -> Vec<String> {
     const SYN_SENT: &str = "02";
     let open: HashSet<String> = std::fs::read_dir("/proc/self/fd")
@@ -238,7 +239,7 @@ fn dialled(port: u16) -> Vec<String> {
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let lines = table.lines().skip(1).map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
     let of_port = lines.filter(|fields| fields[3] == SYN_SENT && fields[2].ends_with(&format!(":{port:04X}")));
-    // By inode.
+    // The key is the inode.
     let sockets: HashMap<String, String> =
         of_port.filter(|fields| open.contains(fields[9])).map(|fields| (fields[9].to_owned(), fields[2].to_owned())).collect();
     sockets.into_values().collect()
@@ -246,9 +247,9 @@ fn dialled(port: u16) -> Vec<String> {
 
 #[tokio::test]
 async fn a_name_with_hundreds_of_dead_addresses_opens_few_sockets() {
-    // One after the other, the eighth address is dialled after 7 s.
+    // Dialled one after the other, the eighth address has its turn after 7 s.
     const DEADLINE: Duration = Duration::from_secs(15);
-    // Without a connection to spare it is one after the other.
+    // With a limit of one connection the sender dials one address after the other.
     let sends = [(64, 2), (1, 1)].map(async |(max_connections, at_once)| {
         let (full, _waiting) = full_backlog([0, 0, 0, 0]).await;
         let port = full.local_addr().unwrap().port();
@@ -277,10 +278,10 @@ async fn a_name_with_hundreds_of_dead_addresses_opens_few_sockets() {
     futures::future::join_all(sends).await;
 }
 
-/// Connecting to this machine takes no longer, unless it never ends.
+/// Longest time to connect to this machine; a connection that takes longer never succeeds.
 const PROMPT: Duration = Duration::from_secs(1);
 
-/// Where connecting never ends: nobody accepts, and no more may wait for it.
+/// Returns a listener on which connecting never ends: nothing accepts, and its backlog is full.
 async fn full_backlog(ip: [u8; 4]) -> (TcpListener, Vec<TcpStream>) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(SocketAddr::from((ip, 0))).unwrap();
@@ -296,7 +297,7 @@ async fn full_backlog(ip: [u8; 4]) -> (TcpListener, Vec<TcpStream>) {
 #[tokio::test]
 async fn name_connection_handshake_answer_and_body_share_one_deadline() {
     const DEADLINE: Duration = Duration::from_secs(12);
-    // In time by itself, and not twice; on a busy machine, too.
+    // One such delay fits into the deadline, two do not, even on a busy machine.
     const LATE: Duration = Duration::from_secs(7);
     let drips = || Misbehaviour::DripBody(200, Duration::from_millis(20));
     let drips_late = Answer::Misbehave(Misbehaviour::After(LATE, Box::new(drips())));
@@ -311,7 +312,7 @@ async fn name_connection_handshake_answer_and_body_share_one_deadline() {
     let silent = format!("https://localhost:{}", plain_server(b"", false).await.port());
     let trusted = receivers.map(Receiver::ca_pem).concat();
     let (now, answered) = (Duration::ZERO, None);
-    // What there was not until the deadline; and whether it came to that.
+    // Each case: delay of the lookup, URL, expected error, and whether the send lasts until the deadline.
     let cases = [
         (now, &prompt_url, answered, false),
         (LATE, &prompt_url, answered, false),
@@ -322,7 +323,7 @@ async fn name_connection_handshake_answer_and_body_share_one_deadline() {
         (now, &silent, Some("no TLS handshake within 12 s"), true),
         (LATE, &silent, Some("no TLS handshake within 12 s"), true),
         (now, &"https://dead.example".to_owned(), Some("the name could not be resolved within 12 s"), true),
-        // The status was in time and decides; the body has what is left.
+        // The status is in time and decides; the body gets the rest of the deadline.
         (now, &drip_url, answered, true),
         (LATE, &drip_url, answered, true),
         (now, &late_drip_url, answered, true),
@@ -338,7 +339,7 @@ async fn name_connection_handshake_answer_and_body_share_one_deadline() {
         let shown = format!("{pause:?} {url} {took:?} {outcome:?}");
         assert_eq!((outcome.error.as_deref(), outcome.succeeded()), (error, error.is_none()), "{shown}");
         assert_eq!(took >= DEADLINE, until_the_end, "{shown}");
-        // If any phase had a deadline of its own, what is late and then hangs would take both.
+        // If a phase had its own deadline, a late phase followed by a hanging one would take both.
         assert!(took < LATE + DEADLINE, "{shown}");
         let at = Duration::from_millis(outcome.response_time_ms.try_into().unwrap());
         assert!(at <= took && (at >= DEADLINE) == error.is_some(), "{shown}");

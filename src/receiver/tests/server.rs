@@ -1,4 +1,4 @@
-//! The receiver by itself.
+//! The receiver on its own.
 
 use super::*;
 
@@ -19,7 +19,7 @@ async fn a_body_over_the_limit_is_refused() {
 }
 
 #[tokio::test]
-async fn the_answer_may_depend_on_the_request() {
+async fn the_response_may_depend_on_the_request() {
     let certificate = Certificate::generate().unwrap();
     let (receiver, _arrived) =
         receiver_with(certificate, |received| match (received.path.as_str(), received.verify(SECRET, NOW)) {
@@ -45,11 +45,11 @@ async fn stopping_is_quick_and_frees_the_port() {
     let address = receiver.address();
     let url = receiver.url();
     let sender = sender(&receiver, 10 * LONG);
-    // One connection that says nothing, one whose answer never comes.
+    // One connection is silent, and the other never gets its response.
     let _silent = tokio::net::TcpStream::connect(address).await.unwrap();
     let stop = async {
-        arrived.recv().await.expect("the request has come");
-        tokio::time::timeout(LONG, receiver.stop()).await.expect("it waits for no answer");
+        arrived.recv().await.expect("the request arrives");
+        tokio::time::timeout(LONG, receiver.stop()).await.expect("stopping does not wait for the response");
     };
     let (outcome, ()) = tokio::join!(sender.send(delivery(&url)), stop);
     assert_eq!(outcome.error.as_deref(), Some("connection closed before an answer"));
@@ -64,7 +64,7 @@ async fn dropping_a_receiver_stops_it() {
 }
 
 #[tokio::test]
-async fn a_saved_certificate_is_the_same_one() {
+async fn a_saved_certificate_is_loaded_again() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("deeper");
     let first = Certificate::load_or_generate(&path).unwrap();
@@ -86,7 +86,7 @@ async fn a_saved_certificate_is_the_same_one() {
 }
 
 #[test]
-fn nothing_shows_a_token() {
+fn debug_output_shows_no_token() {
     let request = hyper::Request::post("/hook").header("x-service-webhook-token", SECRET);
     let (head, ()) = request.body(()).unwrap().into_parts();
     let received = Received::new(head, Bytes::new(), "SERVICE");

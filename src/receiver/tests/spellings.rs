@@ -1,4 +1,4 @@
-//! A host in every spelling that a URL has for it: what counts is the address that is dialled.
+//! Alternative spellings of a host in a URL: the SSRF filter checks the address that the sender dials.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use super::*;
 use crate::delivery::address::AddressFilter;
 use crate::delivery::resolver::Resolver;
 
-/// This machine, as parsers of URLs read it.
+/// Spellings of this machine that URL parsers accept.
 const THIS_MACHINE: [&str; 13] = [
     "127.0.0.1",
     "127.1",
@@ -24,7 +24,7 @@ const THIS_MACHINE: [&str; 13] = [
     "127\u{3002}0\u{3002}0\u{3002}1",
 ];
 
-/// Other places that are not public, and what is dialled for them.
+/// Spellings of other addresses that are not public, each with the address that is dialled.
 const ELSEWHERE: [(&str, &str); 19] = [
     ("0", "0.0.0.0"),
     ("0x0", "0.0.0.0"),
@@ -52,7 +52,7 @@ fn refused(address: &str) -> String {
 }
 
 #[tokio::test]
-async fn an_address_is_refused_in_every_spelling_unless_an_operator_names_it() {
+async fn an_address_is_refused_in_every_spelling_unless_an_operator_allows_it() {
     let (receiver, mut arrived) = receiver(Answer::Status(200)).await;
     let port = receiver.address().port();
     let strict = sender_with(receiver.ca_pem(), LONG, &[]);
@@ -64,14 +64,14 @@ async fn an_address_is_refused_in_every_spelling_unless_an_operator_names_it() {
         assert_eq!(outcome.response_status, None, "{host}");
     }
     assert!(arrived.try_recv().is_err(), "nothing was sent");
-    // It is the address alone: named by the operator, each of them leads to the receiver.
+    // Only the address counts: once the operator allows it, every spelling reaches the receiver.
     for host in THIS_MACHINE {
         let outcome = named.send(delivery(&url(host))).await;
         assert!(outcome.succeeded(), "{host}: {outcome:?}");
         let host = arrived.recv().await.unwrap().header("host").unwrap().to_owned();
         assert_eq!(host, format!("127.0.0.1:{port}"));
     }
-    // What it wraps is not what was named.
+    // Allowing an address does not allow other addresses that embed it.
     for (host, address) in ELSEWHERE.into_iter().filter(|(_, address)| *address != "127.0.0.1") {
         assert_eq!(named.send(delivery(&url(host))).await.error, Some(refused(address)), "{host}");
     }
@@ -80,7 +80,7 @@ async fn an_address_is_refused_in_every_spelling_unless_an_operator_names_it() {
 }
 
 #[tokio::test]
-async fn neither_port_nor_user_changes_whom_it_is_sent_to() {
+async fn neither_port_nor_user_name_changes_the_target() {
     let (receiver, mut arrived) = receiver(Answer::Status(200)).await;
     let port = receiver.address().port();
     let strict = sender_with(receiver.ca_pem(), LONG, &[]);
@@ -104,7 +104,7 @@ async fn neither_port_nor_user_changes_whom_it_is_sent_to() {
         (format!("127.0.0.256:{port}"), "the URL is not valid"),
         (format!("0x7f000001.1:{port}"), "the URL is not valid"),
     ] {
-        // Also where this machine is allowed.
+        // The URL is refused even if this machine is allowed.
         for sender in [&strict, &named] {
             let outcome = sender.send(delivery(&format!("https://{authority}/"))).await;
             assert_eq!(outcome.error.as_deref(), Some(error), "{authority}");
@@ -117,7 +117,7 @@ async fn neither_port_nor_user_changes_whom_it_is_sent_to() {
 }
 
 #[tokio::test]
-async fn a_name_in_every_spelling_is_judged_by_what_it_resolves_to() {
+async fn a_name_in_every_spelling_is_checked_by_its_addresses() {
     let (receiver, mut arrived) = receiver(Answer::Status(200)).await;
     let (lookup, asked) = answers(vec![vec!["127.0.0.1"]]);
     let resolver = Resolver::with(AddressFilter::default(), lookup);
@@ -133,7 +133,7 @@ async fn a_name_in_every_spelling_is_judged_by_what_it_resolves_to() {
         ("B\u{fc}cher.example", "xn--bcher-kva.example"),
         ("xn--bcher-kva.example", "xn--bcher-kva.example"),
         ("\u{4f8b}\u{3048}.\u{30c6}\u{30b9}\u{30c8}", "xn--r8jz45g.xn--zckzah"),
-        // A path, a query and a fragment that look like another host.
+        // The path, query or fragment looks like another host.
         ("example.com\\@93.184.216.34", "example.com"),
         ("example.com/@93.184.216.34", "example.com"),
         ("example.com?@93.184.216.34", "example.com"),
@@ -143,7 +143,7 @@ async fn a_name_in_every_spelling_is_judged_by_what_it_resolves_to() {
         assert_eq!(outcome.error, Some(refused("127.0.0.1")), "{host}");
         assert_eq!(asked.lock().unwrap().pop().as_deref(), Some(name), "{host}");
     }
-    // The system's own look-up.
+    // The system's own resolver gives the same result.
     let outcome = sender_with(receiver.ca_pem(), LONG, &[]).send(delivery(&receiver.url())).await;
     assert!([refused("127.0.0.1"), refused("::1")].contains(outcome.error.as_ref().unwrap()), "{outcome:?}");
     let outcome = sender(&receiver, LONG).send(delivery("https://does-not-exist.invalid/?key=hidden")).await;

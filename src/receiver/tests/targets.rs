@@ -1,4 +1,4 @@
-//! Whom the sender talks to, and what it says about whom it does not.
+//! Targets that the sender accepts, and the errors for those that it refuses.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -26,13 +26,13 @@ async fn certificates_are_verified() {
     let trusting_another = sender_with(stranger.ca_pem(), LONG, &["127.0.0.0/8", "::1/128"]);
     let outcome = trusting_another.send(delivery(&receiver.url())).await;
     assert_eq!(outcome.error.as_deref(), Some("TLS: unknown issuer"));
-    // By address as well as by name.
+    // The certificate is valid for the address as well as for the name.
     let url = format!("https://127.0.0.1:{}/", receiver.address().port());
     assert!(sender(&receiver, LONG).send(delivery(&url)).await.succeeded());
     receiver.stop().await;
 }
 
-/// A TCP server that is no TLS server: writes `bytes`, then closes or waits.
+/// Starts a TCP server without TLS. It writes `bytes`, then closes the connection or waits.
 pub(super) async fn plain_server(bytes: &'static [u8], closes: bool) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -50,7 +50,7 @@ pub(super) async fn plain_server(bytes: &'static [u8], closes: bool) -> SocketAd
 }
 
 #[tokio::test]
-async fn what_is_not_tls_is_named() {
+async fn a_failed_tls_handshake_is_described() {
     let ca = Certificate::generate().unwrap();
     for (bytes, closes, error) in [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n".as_slice(), true, "TLS: the receiver does not speak TLS"),
@@ -67,7 +67,7 @@ async fn what_is_not_tls_is_named() {
         assert_eq!(outcome.error.as_deref(), Some(error));
     }
 
-    // A receiver of HTTP/2 alone: one that says so, and one that only does so.
+    // Two receivers speak HTTP/2 only: one negotiates it, the other uses it without negotiation.
     let certificate = Certificate::generate().unwrap();
     for (protocols, error) in
         [(vec![b"h2".to_vec()], "TLS: the receiver does not speak HTTP/1.1"), (vec![], "not an HTTP answer")]
@@ -80,7 +80,7 @@ async fn what_is_not_tls_is_named() {
         tokio::spawn(async move {
             let (stream, _) = listener.accept().await.unwrap();
             let Ok(mut stream) = acceptor.accept(stream).await else { return };
-            // An empty SETTINGS frame, and GOAWAY with PROTOCOL_ERROR.
+            // An empty SETTINGS frame, then GOAWAY with PROTOCOL_ERROR.
             let frames = b"\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x01";
             stream.write_all(frames).await.unwrap();
             let _ = stream.read(&mut [0; 4096]).await;

@@ -29,7 +29,7 @@ fn shown(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn old_and_new_versions_say_the_same() {
+fn old_and_new_versions_yield_the_same_lines() {
     let old = r#"<Ntry><Amt Ccy="EUR">100.00</Amt><CdtDbtInd>CRDT</CdtDbtInd><Sts>BOOK</Sts><BookgDt><Dt>2026-01-31</Dt></BookgDt>
         <AcctSvcrRef>B1</AcctSvcrRef><NtryDtls><TxDtls><Refs><EndToEndId>E1</EndToEndId></Refs><RmtInf><Ustrd>invoice</Ustrd><Ustrd>5</Ustrd></RmtInf></TxDtls></NtryDtls></Ntry>"#;
     let new = r#"<Ntry><Amt Ccy="EUR">100.00</Amt><CdtDbtInd>CRDT</CdtDbtInd><Sts><Cd>BOOK</Cd></Sts><BookgDt><DtTm>2026-01-31T10:00:00+01:00</DtTm></BookgDt>
@@ -41,7 +41,7 @@ fn old_and_new_versions_say_the_same() {
 }
 
 #[test]
-fn a_batch_is_a_line_for_each_payment_and_what_is_not_booked_is_none() {
+fn a_batch_yields_a_line_for_each_payment_and_a_pending_entry_yields_none() {
     let batch = r#"<Ntry><Amt Ccy="EUR">30.00</Amt><CdtDbtInd>DBIT</CdtDbtInd><Sts>BOOK</Sts><ValDt><Dt>2026-02-01</Dt></ValDt><NtryDtls><Btch><NbOfTxs>2</NbOfTxs></Btch>
         <TxDtls><Refs><EndToEndId>PAY-0000000001</EndToEndId></Refs><AmtDtls><TxAmt><Amt Ccy="EUR">10.00</Amt></TxAmt></AmtDtls></TxDtls>
         <TxDtls><Refs><EndToEndId>NOTPROVIDED</EndToEndId><TxId>T2</TxId></Refs><AmtDtls><TxAmt><Amt Ccy="EUR">20.00</Amt></TxAmt></AmtDtls></TxDtls></NtryDtls></Ntry>
@@ -58,7 +58,7 @@ fn a_batch_is_a_line_for_each_payment_and_what_is_not_booked_is_none() {
 }
 
 #[test]
-fn what_is_no_statement_is_refused_and_not_repeated() {
+fn invalid_statements_are_refused_without_repeating_their_content() {
     let wrong = |text: &str| lines(text).unwrap_err().to_string();
     assert_eq!(
         wrong("<Document><CstmrCdtTrfInitn/></Document>"),
@@ -66,7 +66,7 @@ fn what_is_no_statement_is_refused_and_not_repeated() {
     );
     assert_eq!(wrong("{}"), "is not a camt.053 document: BkToCstmrStmt with Stmt is missing");
     assert_eq!(wrong(&document("001.02", "")), "has no booked lines");
-    assert_eq!(wrong("<!DOCTYPE x><Document/>"), "must not have a document type or entities of its own");
+    assert_eq!(wrong("<!DOCTYPE x><Document/>"), "must not have a document type or custom entities");
     let entry = |inner: &str| wrong(&document("001.02", &format!("<Ntry>{inner}</Ntry>")));
     assert_eq!(entry("<CdtDbtInd>CRDT</CdtDbtInd>"), "row 1 has no Amt");
     assert_eq!(entry("<Amt Ccy=\"EUR\">1.001</Amt>"), "row 1 has an Amt that is not an amount of at most two decimals");
@@ -77,7 +77,7 @@ fn what_is_no_statement_is_refused_and_not_repeated() {
     assert_eq!(entry(parts), "row 1 has payments that do not add up to its Amt");
 }
 
-/// What means something to a reader of XML, or of these documents.
+/// Fragments with a meaning in XML or in these documents.
 const PIECES: [&str; 18] = [
     "<",
     ">",
@@ -100,7 +100,7 @@ const PIECES: [&str; 18] = [
 ];
 
 proptest! {
-    /// A document is lines or a reason, whatever stands in it.
+    /// Any document yields lines or an error.
     #[test]
     fn no_document_panics(
         changes in prop::collection::vec((any::<Index>(), any::<Index>(), select(PIECES.to_vec()), any::<String>()), 1..6),
@@ -110,7 +110,7 @@ proptest! {
         let mut text: Vec<char> = document("001.08", entry).chars().collect();
         for (at, end, piece, other) in &changes {
             let (at, end) = (at.index(text.len() + 1), end.index(text.len() + 1));
-            // Mostly close together, so that most of the document stays.
+            // Keep most replacements short, so that most of the document stays intact.
             let end = if end % 4 == 0 { end.max(at) } else { (at + end % 8).min(text.len()) };
             let piece = if end % 3 == 0 { other.as_str() } else { piece };
             text.splice(at..end, piece.chars());

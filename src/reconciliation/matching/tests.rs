@@ -64,17 +64,17 @@ fn ambiguous(candidates: &[usize], why: &'static str) -> Outcome {
 }
 
 #[test]
-fn reference_amount_and_day_make_a_match() {
+fn a_line_with_the_same_reference_amount_and_day_is_matched() {
     let candidates = [funding(1, "100.00", "INV-2026/7", 10), payout(1, "30.00", 12)];
     let lines = [credit("100.00", "inv 2026 7", 12), debit("30.00", "PAY-0000000001", 12)];
     assert_eq!(matched(&lines, &candidates), [Outcome::Matched(0), Outcome::Matched(1)]);
-    // The way of the money counts.
+    // The direction of the money must match too.
     let lines = [debit("100.00", "INV-2026/7", 12), credit("30.00", "PAY-0000000001", 12)];
     assert_eq!(matched(&lines, &candidates), [Outcome::Unmatched, Outcome::Unmatched]);
 }
 
 #[test]
-fn a_reference_within_the_payers_words_is_one() {
+fn a_reference_inside_the_payers_text_is_found() {
     let mut with_text = credit("100.00", "NDX-1", 10);
     with_text.text = Some("our payment of INV-2026/7, thank you".to_owned());
     assert_eq!(matched(&[with_text.clone()], &[funding(1, "100.00", "inv-2026/7", 10)]), [Outcome::Matched(0)]);
@@ -83,14 +83,14 @@ fn a_reference_within_the_payers_words_is_one() {
 }
 
 #[test]
-fn what_is_not_sure_is_put_before_a_person() {
+fn uncertain_matches_are_left_to_a_person() {
     let candidates = [funding(1, "100.00", "A-1", 10), funding(2, "50.00", "B-2", 10)];
     let cases: [(&[Line], Vec<Outcome>); 5] = [
         (&[credit("99.99", "A-1", 10)], vec![ambiguous(&[0], OFF)]),
         (&[credit("100.00", "A-1", 20)], vec![ambiguous(&[0], OFF)]),
         (&[credit("100.00", "?", 10)], vec![ambiguous(&[0], UNNAMED)]),
         (&[credit("100.00", "A-1", 10), credit("100.00", "A-1", 11)], vec![ambiguous(&[0], SHARED), ambiguous(&[0], SHARED)]),
-        // What another line is matched with is free no more.
+        // A candidate that is matched with another line is no longer available.
         (&[credit("100.00", "A-1", 10), credit("100.00", "?", 10)], vec![Outcome::Matched(0), Outcome::Unmatched]),
     ];
     for (lines, expected) in cases {
@@ -101,7 +101,7 @@ fn what_is_not_sure_is_put_before_a_person() {
 }
 
 #[test]
-fn the_tolerance_is_the_callers() {
+fn the_caller_sets_the_tolerance() {
     let candidates = [funding(1, "100.00", "A-1", 10)];
     let tolerance = Tolerance { days: 10, amount: "0.50".parse().unwrap() };
     assert_eq!(decided(&[credit("99.50", "A-1", 20)], &[], &candidates, tolerance), [Outcome::Matched(0)]);
@@ -110,7 +110,7 @@ fn the_tolerance_is_the_callers() {
 }
 
 #[test]
-fn a_persons_decision_stands_and_frees_the_others() {
+fn a_persons_decision_is_kept_and_frees_the_other_lines() {
     let candidates = [funding(1, "100.00", "A-1", 10)];
     let lines = [credit("100.00", "A-1", 10), credit("100.00", "A-1", 11)];
     let first = Decision::Funding { transaction_id: 1 };
@@ -121,13 +121,13 @@ fn a_persons_decision_stands_and_frees_the_others() {
 }
 
 #[test]
-fn a_reversal_takes_its_booking_back() {
+fn a_reversal_cancels_its_booking() {
     let candidates = [funding(1, "100.00", "A-1", 10)];
     let reversal = Line { is_reversal: true, ..debit("100.00", "A-1", 12) };
     let outcomes = matched(&[credit("100.00", "A-1", 10), reversal.clone()], &candidates);
     assert_eq!(outcomes, [Outcome::Reversed(1), Outcome::Reversed(0)]);
     assert_eq!(matched(std::slice::from_ref(&reversal), &candidates), [Outcome::Unmatched]);
-    // A booking of another account stays as it is.
+    // A reversal does not affect a booking of another account.
     let on = |account: &str, line: &Line| Line { account: Some(account.to_owned()), ..line.clone() };
     let (booking, other) = (on("A", &credit("100.00", "A-1", 10)), on("B", &reversal));
     assert_eq!(matched(&[booking.clone(), other], &candidates), [Outcome::Matched(0), Outcome::Unmatched]);

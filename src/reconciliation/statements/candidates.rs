@@ -1,4 +1,4 @@
-//! What of the ledger a line of a statement may be: fundings, and payouts that were paid.
+//! Candidates for the lines of a statement: fundings, and payouts that were paid.
 
 use chrono::{NaiveDate, NaiveTime, TimeDelta};
 use ledger_database::PgPool;
@@ -10,7 +10,7 @@ use super::StatementError;
 use crate::ledger::reader;
 use crate::reconciliation::matching::Candidate;
 
-/// The fundings that came in and the payouts that were paid on these days, in the order of their days.
+/// Returns the fundings received and the payouts paid on these days, ordered by day.
 pub(super) async fn on_days(
     pool: &PgPool,
     shards: &[ShardId],
@@ -118,7 +118,7 @@ impl PayoutRow {
     }
 }
 
-/// Whether there is what a person says a line is, in any of these shards.
+/// Returns whether one of these shards has the funding or payout that a person has assigned to a line.
 pub async fn exists(pool: &PgPool, shards: &[ShardId], decision: Decision) -> Result<bool, sqlx::Error> {
     let (sql, id) = match decision {
         Decision::Ignored => return Ok(true),

@@ -4,15 +4,14 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The example of Go's `golang.org/x/mod/sumdb/note`: a note, its key, and the secret of the key.
+/// Example of Go's `golang.org/x/mod/sumdb/note`: a note, its public key, and the seed of its private key.
 const PETER: &str = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW";
 const PETER_SEED: &str = "AYEKFALVFGyNhPJEMzD1QIDr+Y7hfZx09iUvxdXHKDFz";
 const PETER_NOTE: &str = "If you think cryptography is the answer to your problem,\n\
     then you don't know what your problem is.\n\n\
     — PeterNeumann x08go/ZJkuBS9UG/SffcvIAQxVBtiFupLLr8pAcElZInNIuGUgYN1FFYC2pZSNXgKvqfqdngotpRZb6KE6RyyBwJnAM=\n";
 
-/// The cosigned checkpoint of C2SP `tlog-cosignature`, as it stands there. Its keys are not
-/// published.
+/// Cosigned checkpoint of C2SP `tlog-cosignature`, verbatim. Its private keys are not published.
 const COSIGNED: &str = "example.com/behind-the-sofa\n20852163\nCsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I=\n\n\
     — example.com/behind-the-sofa Az3grlgtzPICa5OS8npVmf1Myq/5IZniMp+ZJurmRDeOoRDe4URYN7u5/Zhcyv2q1gGzGku9nTo+zyWE+xeMcTOAYQ8=\n\
     — witness.example.com/w1 jWbPPwAAAABkGFDLEZMHwSRaJNiIDoe9DYn/zXcrtPHeolMI5OWXEhZCB9dlrDJsX3b2oyin1nPZqhf5nNo0xUe+mbIUBkBIfZ+qnA==\n";
@@ -22,7 +21,7 @@ fn key(seed: u8) -> SigningKey {
 }
 
 #[test]
-fn the_published_example_is_opened_and_made_again() {
+fn the_published_example_is_verified_and_reproduced() {
     let keys = [PETER.parse().unwrap()];
     let note = Note::parse(PETER_NOTE).unwrap();
     let verified = note.verify(&keys).unwrap();
@@ -38,12 +37,12 @@ fn the_published_example_is_opened_and_made_again() {
 }
 
 #[test]
-fn the_published_cosigned_checkpoint_is_read() {
+fn the_published_cosigned_checkpoint_is_parsed() {
     let note = Note::parse(COSIGNED).unwrap();
     assert_eq!(note.to_string(), COSIGNED);
     let cosignature = &note.signatures[1];
     assert_eq!((cosignature.name.as_str(), cosignature.id, cosignature.bytes.len()), ("witness.example.com/w1", 0x8d66_cf3f, 72));
-    // The specification's own time, in the signature as in the signed message.
+    // The specification states this time; it is the same in the signature and in the signed message.
     assert_eq!(cosignature.bytes[..8], 1_679_315_147_u64.to_be_bytes());
     assert_eq!(
         cosigned(1_679_315_147, note.text()).lines().take(3).collect::<Vec<_>>(),
@@ -52,7 +51,7 @@ fn the_published_cosigned_checkpoint_is_read() {
 }
 
 #[test]
-fn signatures_of_strangers_are_passed_over_and_false_ones_are_not() {
+fn unknown_signatures_are_ignored_and_forged_ones_are_refused() {
     let text = "example.com/log\n0\n";
     let (log, witness, stranger) = (key(1), key(2), key(3));
     let known = [
@@ -81,7 +80,7 @@ fn signatures_of_strangers_are_passed_over_and_false_ones_are_not() {
             assert!(matches!(note.verify(&known), Err(NoteError::Signature(_))), "{forged} {byte}");
         }
     }
-    // A witness's signature over the text alone is none, and neither is one that is too short.
+    // A witness's signature over the text alone is not a cosignature. Neither is a signature that is too short.
     for bytes in [witness.sign("w.example.com", text).unwrap().bytes, vec![0; 5]] {
         let mut signatures = signatures.clone();
         signatures[3].bytes = bytes;
@@ -90,7 +89,7 @@ fn signatures_of_strangers_are_passed_over_and_false_ones_are_not() {
 }
 
 #[test]
-fn what_is_no_note_or_key_is_refused() {
+fn malformed_notes_and_keys_are_refused() {
     for wrong in [
         "",
         "text\n",
@@ -133,7 +132,7 @@ fn what_is_no_note_or_key_is_refused() {
 
 proptest! {
     #[test]
-    fn a_note_with_anything_changed_is_not_opened(at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+    fn a_changed_note_is_not_verified(at in any::<prop::sample::Index>(), byte in any::<u8>()) {
         let secret = key(9);
         let known = [secret.verifier("example.com/log/1", Algorithm::Ed25519).unwrap()];
         let text = "example.com/log/1\n1234\nCsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I=\n";
@@ -150,7 +149,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_panics_on_what_it_reads(text in "(\\PC|\n|— ){0,80}") {
+    fn parsing_arbitrary_text_does_not_panic(text in "(\\PC|\n|— ){0,80}") {
         if let Ok(note) = Note::parse(&text) {
             prop_assert_eq!(note.to_string(), text);
         }

@@ -17,7 +17,7 @@ fn trust() -> Trust {
     Trust::in_keys(vec![key(1).verifier(ORIGIN, Algorithm::Ed25519).unwrap()])
 }
 
-/// A log of a few events: two orders, one of them cancelled, and their movements.
+/// A log of eight events: two orders, one of which is cancelled, and their wallet movements.
 const LOG: [(&str, i64, i64, &str, &str); 8] = [
     ("account", 1, 1, "AccountCreated", r#"{}"#),
     ("order", 7, 1, "OrderPlaced", r#"{"transaction_id":70,"amount":"10.00"}"#),
@@ -46,7 +46,7 @@ fn leaf(position: i64) -> Leaf<'static> {
     }
 }
 
-/// The receipt of order 7 with these events.
+/// Builds the receipt of order 7 with the events at these positions.
 fn receipt(positions: &[i64]) -> Receipt {
     let hashes: Vec<Hash> = (1..=8).map(|position| leaf_hash(&leaf(position).to_bytes())).collect();
     let mut nodes = std::collections::HashMap::new();
@@ -72,19 +72,19 @@ fn receipt(positions: &[i64]) -> Receipt {
 const WHOLE: [i64; 5] = [2, 3, 6, 7, 8];
 
 #[test]
-fn a_receipt_is_a_file_that_holds() {
+fn a_receipt_is_a_file_that_verifies() {
     let text = serde_json::to_string_pretty(&receipt(&WHOLE)).unwrap();
     let read: Receipt = serde_json::from_str(&text).unwrap();
     assert_eq!(read, receipt(&WHOLE));
     let checked = read.check(&trust()).unwrap();
     assert_eq!((checked.order_id, checked.events, checked.last, checked.opened.checkpoint.size), (7, 5, 8, 8));
-    // As it was before it was cancelled.
+    // A shorter receipt shows the order before it was cancelled.
     assert_eq!(receipt(&WHOLE[..3]).check(&trust()).unwrap().last, 6);
 }
 
-/// Whatever a reader could take for a part of the receipt is what is checked.
+/// A reader must not find anything in a receipt that was not verified.
 #[test]
-fn what_is_written_beside_it_or_twice_is_refused() {
+fn additional_or_duplicate_fields_are_refused() {
     let text = serde_json::to_string(&receipt(&WHOLE)).unwrap();
     for (place, addition, problem) in [
         ("{\"format\"", "{\"note\":\"paid\",\"format\"", "unknown field `note`"),
@@ -101,7 +101,7 @@ fn what_is_written_beside_it_or_twice_is_refused() {
 }
 
 #[test]
-fn what_is_left_out_or_added_is_named() {
+fn missing_and_foreign_events_are_named() {
     for (positions, expected) in [
         (&[][..], ReceiptError::Empty),
         (&[3, 8], ReceiptError::Empty),
@@ -120,7 +120,7 @@ fn what_is_left_out_or_added_is_named() {
 }
 
 #[test]
-fn what_is_changed_is_named() {
+fn changed_events_are_named() {
     let check = |change: &dyn Fn(&mut Receipt)| {
         let mut receipt = receipt(&WHOLE);
         change(&mut receipt);
@@ -131,7 +131,7 @@ fn what_is_changed_is_named() {
         ReceiptError::Readable(3)
     );
     assert_eq!(check(&|r| r.events[2].event.event_type = "OrderDelivered".into()), ReceiptError::Readable(6));
-    // The leaf changed as well, and so no leaf of the tree.
+    // The leaf is changed as well, so it is not a leaf of the tree.
     let forged = |r: &mut Receipt| {
         let leaf = Leaf { event_type: "OrderDelivered", ..leaf(6) };
         r.events[2] = ProvedEvent {

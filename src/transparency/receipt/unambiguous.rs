@@ -1,4 +1,5 @@
-//! JSON in which no object has a key twice: of two, one reader takes the first and another the last.
+//! JSON values without duplicate keys in objects. Given two equal keys, some readers take the first value and others the
+//! last.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-// Runs the Go of the guides, which is in the package client, over the vectors.
+// Runs the guides' Go code, which is in the package client, over the vectors.
 package main
 
 import (

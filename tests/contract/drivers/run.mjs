@@ -1,4 +1,4 @@
-// Runs the JavaScript of the guides, beside this file, over the vectors.
+// Runs the guides' JavaScript code, which is placed beside this file, over the vectors.
 import { readFileSync } from "node:fs";
 
 import { canonicalString, xSignature } from "./signing.mjs";

@@ -1,4 +1,4 @@
-"""Runs the Python of the guides, beside this file, over the vectors."""
+"""Runs the guides' Python code, which is placed beside this file, over the vectors."""
 
 import base64
 import json

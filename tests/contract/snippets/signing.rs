@@ -15,7 +15,7 @@ pub fn canonical_string(method: &str, path: &str, query: &str, body: &[u8], time
 }
 
 pub fn x_signature(secret: &str, method: &str, path: &str, query: &str, body: &[u8], timestamp: i64) -> String {
-    let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("a key of any length");
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("HMAC accepts a key of any length");
     mac.update(canonical_string(method, path, query, body, timestamp).as_bytes());
     format!("t={timestamp},v1={}", hex::encode(mac.finalize().into_bytes()))
 }

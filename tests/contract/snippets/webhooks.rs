@@ -5,7 +5,7 @@ use subtle::ConstantTimeEq;
 pub fn is_genuine(token: &str, timestamp: &str, body: &[u8], signature: &str, now: i64) -> bool {
     let is_number = timestamp.bytes().all(|byte| byte.is_ascii_digit());
     let is_fresh = timestamp.parse().is_ok_and(|sent: i64| now.abs_diff(sent) <= 300);
-    let mut mac = Hmac::<Sha256>::new_from_slice(token.as_bytes()).expect("a key of any length");
+    let mut mac = Hmac::<Sha256>::new_from_slice(token.as_bytes()).expect("HMAC accepts a key of any length");
     mac.update(timestamp.as_bytes());
     mac.update(b".");
     mac.update(body);

@@ -1,9 +1,10 @@
-//! Killed again and again while each delivery fails: none has more attempts than it may, and what
-//! was in flight takes no number away.
+//! The program is killed repeatedly while each delivery fails. No delivery gets more attempts than it may, and an
+//! attempt in flight does not use up a number.
 
 use super::*;
 
-/// Fewer than what writes an attempt off: each delivery has its five attempts, however often it was in flight.
+/// Fewer kills than it takes to fail a lost attempt. Each delivery therefore gets its five attempts, however often
+/// one was in flight.
 const KILLS: usize = 5;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -14,7 +15,7 @@ async fn no_kill_gives_or_takes_an_attempt() {
         for _ in 0..3 {
             scene.order().await;
         }
-        // New ones fail, older ones again.
+        // Some new deliveries fail, and older ones fail again.
         let (before, _) = scene.counted();
         until("some fail", async || scene.counted().0 >= before + 3).await;
         scene.hangs.store(true, Ordering::SeqCst);
@@ -35,12 +36,13 @@ async fn no_kill_gives_or_takes_an_attempt() {
     assert_eq!(events, 4 * KILLS, "every event arrived");
 
     let shown = scene.all_shown().await;
-    assert_eq!(shown.len(), 4 * KILLS, "no delivery is doubled");
+    assert_eq!(shown.len(), 4 * KILLS, "no delivery is duplicated");
     let mut told: HashSet<String> = HashSet::new();
     let mut lost = 0;
     for (status, count, attempts) in &shown {
         assert_eq!((status.as_str(), *count), ("failed", 5));
-        // Its number is that of the one before, if nobody knows what came of that, else the next.
+        // An attempt repeats the number of the one before if the outcome of that one is unknown. Otherwise it has the
+        // next number.
         let mut expected = 1;
         for (number, request_id, status, error) in attempts {
             assert_eq!(*number, expected, "{attempts:?}");
@@ -51,15 +53,15 @@ async fn no_kill_gives_or_takes_an_attempt() {
                 assert_eq!((status, error), (&json!(503), &json!("HTTP 503")));
                 expected += 1;
             }
-            assert!(told.insert(request_id.clone()), "each has a request id of its own");
+            assert!(told.insert(request_id.clone()), "each attempt has its own request id");
         }
-        assert_eq!(expected, 6, "five are known: {attempts:?}");
+        assert_eq!(expected, 6, "five attempts have a known outcome: {attempts:?}");
     }
-    assert!(lost >= KILLS, "each kill cut some off: {lost}");
+    assert!(lost >= KILLS, "each kill interrupted some attempts: {lost}");
     let arrived: Vec<String> = scene.arrived.lock().unwrap().values().flatten().cloned().collect();
-    assert!(arrived.iter().all(|request_id| told.contains(request_id)), "whatever arrived is shown");
+    assert!(arrived.iter().all(|request_id| told.contains(request_id)), "every request that arrived is shown");
 
-    // Nothing of them is sent any more, also after another kill.
+    // Nothing more of these deliveries is sent, even after another kill.
     scene.kill().await;
     scene.status.store(200, Ordering::SeqCst);
     scene.program.restart().await;

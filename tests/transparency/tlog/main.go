@@ -1,10 +1,10 @@
-// Reads a published log as C2SP tlog-tiles has it, with golang.org/x/mod/sumdb: the implementation
-// of signed notes and tile proofs that Go's checksum database is verified with.
+// Reads a log published as C2SP tlog-tiles, with golang.org/x/mod/sumdb. That is the implementation of signed notes and
+// tile proofs that verifies Go's checksum database.
 //
 //	main <prefix> <verifier key> <operator token>
 //
-// It opens the checkpoint, verifies every tile against it, hashes every entry, and checks the proofs
-// of the tiles and those that the service makes. Prints how many records it has checked.
+// It opens the checkpoint, verifies every tile against it, hashes every entry, and checks both its own proofs from the
+// tiles and the proofs that the service returns. It prints the number of records that it has checked.
 package main
 
 import (
@@ -44,7 +44,7 @@ func get(url, token string) ([]byte, error) {
 	return body, err
 }
 
-// The checksum database has the height of its tiles in their paths, tlog-tiles has not.
+// Tile paths of the checksum database contain the tile height, those of tlog-tiles do not.
 func path(tile tlog.Tile) string {
 	return "tile/" + strings.TrimPrefix(tile.Path(), fmt.Sprintf("tile/%d/", height))
 }
@@ -90,7 +90,7 @@ func open(prefix, key string) (tlog.Tree, error) {
 	return tree, err
 }
 
-// The entries of a whole log, from their bundles.
+// Returns the entries of the whole log, from their bundles.
 func entries(prefix, token string, size int64) ([][]byte, error) {
 	var all [][]byte
 	for first := int64(0); first < size; first += 1 << height {
@@ -98,7 +98,7 @@ func entries(prefix, token string, size int64) ([][]byte, error) {
 		if width > 1<<height {
 			width = 1 << height
 		}
-		// L = -1 is the checksum database's word for entries.
+		// L = -1 denotes entries in the checksum database.
 		tile := tlog.Tile{H: height, L: -1, N: first >> height, W: int(width)}
 		place := strings.TrimPrefix(tile.Path(), fmt.Sprintf("tile/%d/data/", height))
 		bundle, err := get(prefix+"/tile/entries/"+place, token)
@@ -120,7 +120,7 @@ func entries(prefix, token string, size int64) ([][]byte, error) {
 	return all, nil
 }
 
-// A proof that the service has made.
+// Returns a proof from the service.
 func served(url string) ([]tlog.Hash, error) {
 	body, err := get(url, "")
 	if err != nil {

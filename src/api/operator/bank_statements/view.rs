@@ -1,4 +1,4 @@
-//! How imported statements and their lines are shown, as JSON and as CSV.
+//! Views of imported statements and their lines, as JSON and as CSV.
 
 use chrono::NaiveDate;
 use ledger_events::reconciliation::{Decision, Statement};
@@ -19,24 +19,24 @@ use crate::reconciliation::matching::Candidate;
 use crate::reconciliation::statements::{Found, Matching};
 use crate::spreadsheet::{self, inert};
 
-/// An imported statement.
+/// An imported statement of a bank or payment processor.
 #[derive(Object, Serialize)]
 pub(super) struct BankStatement {
-    /// Its id.
+    /// Unique identifier of the statement.
     id: i64,
-    /// `csv` or `camt.053`.
+    /// Format of the file: `csv` or `camt.053`.
     format: String,
-    /// How many lines it has.
+    /// Number of lines in the statement.
     line_count: i32,
-    /// The first day that a line was booked on.
+    /// Earliest booking date among the lines.
     first_day: NaiveDate,
-    /// The last one.
+    /// Latest booking date among the lines.
     last_day: NaiveDate,
-    /// How many lines a person has decided about.
+    /// Number of lines with a person's decision.
     decided_count: i64,
-    /// When it was imported.
+    /// Time at which the statement was imported.
     created_at: Timestamp,
-    /// When somebody last decided about a line.
+    /// Time of the last decision about a line.
     updated_at: Timestamp,
 }
 
@@ -59,22 +59,23 @@ impl From<Statement> for BankStatement {
     }
 }
 
-/// What became of a line.
+/// Result of matching a line.
+///
+/// - `MATCHED`: the line is a funding or payout of the ledger.
+/// - `IGNORED`: a person decided that the line has no counterpart in the ledger.
+/// - `REVERSED`: the line and another one cancel each other out.
+/// - `DUPLICATE`: the same line was in an earlier statement.
+/// - `AMBIGUOUS`: the match is unclear, so a person has to decide.
+/// - `UNMATCHED`: no entry of the ledger fits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Enum, Serialize)]
 #[oai(rename_all = "SCREAMING_SNAKE_CASE")]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub(super) enum MatchStatus {
-    /// It is a funding or payout of the ledger.
     Matched,
-    /// A person said that it is nothing of the ledger's.
     Ignored,
-    /// It and another line take each other back.
     Reversed,
-    /// The same line was in an earlier statement.
     Duplicate,
-    /// A person has to decide.
     Ambiguous,
-    /// Nothing of the ledger fits.
     #[default]
     Unmatched,
 }
@@ -95,23 +96,23 @@ impl From<&Found> for MatchStatus {
 /// A funding or a payout of the ledger.
 #[derive(Object, Serialize)]
 pub(super) struct LedgerEntry {
-    /// Of a funding: its wallet movement.
+    /// Wallet transaction of the funding; null for a payout.
     transaction_id: Option<i64>,
-    /// Of a payout: its id.
+    /// Unique identifier of the payout; null for a funding.
     payout_id: Option<i64>,
-    /// Whose it is; null where only a person's decision names it.
+    /// Account that the entry belongs to; null if the entry is known only from a person's decision.
     account_id: Option<i64>,
-    /// Its amount.
+    /// Amount of the entry; null if the entry is known only from a person's decision.
     amount: Option<Money>,
-    /// ISO 4217.
+    /// Currency of the entry, as an ISO 4217 code; null if the entry is known only from a person's decision.
     currency: Option<String>,
-    /// The day it came in or was paid, UTC.
+    /// UTC day of the funding or of the payment; null if the entry is known only from a person's decision.
     day: Option<NaiveDate>,
-    /// What a line may name it by.
+    /// References by which a line can name the entry.
     references: Vec<String>,
-    /// Of a funding: its position in the log.
+    /// Position of the funding in the log; null for a payout.
     position: Option<i64>,
-    /// Whether a line that a person has to decide about may be it.
+    /// Whether the entry is a candidate for an ambiguous line.
     is_ambiguous: bool,
 }
 
@@ -155,36 +156,36 @@ impl LedgerEntry {
     }
 }
 
-/// A line of a statement, and what became of it.
+/// A line of a statement and the result of matching it.
 #[derive(Object, Serialize)]
 pub(super) struct StatementLine {
-    /// Its number, from 1.
+    /// Number of the line in the statement, from 1.
     line: i32,
-    /// When the bank booked it.
+    /// Date on which the bank booked the line.
     booked_on: NaiveDate,
-    /// Which way the money went, seen from the bank's account.
+    /// Direction of the money, from the point of view of the bank account.
     direction: TransactionType,
-    /// More than "0.00".
+    /// Amount of the line, always positive.
     amount: Money,
-    /// ISO 4217.
+    /// Currency of the line, as an ISO 4217 code.
     currency: String,
-    /// Whether it takes an earlier booking back.
+    /// Whether the line reverses an earlier booking.
     is_reversal: bool,
-    /// The references that the bank gives.
+    /// Payment references that the bank gives.
     references: Vec<String>,
-    /// What the payer wrote.
+    /// Message of the payer.
     text: Option<String>,
-    /// What became of it.
+    /// Result of matching the line.
     status: MatchStatus,
-    /// Whether a person decided that.
+    /// Whether a person decided the result.
     is_decided: bool,
-    /// Why a person has to decide.
+    /// Reason why a person has to decide; null unless the status is `AMBIGUOUS`.
     why: Option<String>,
-    /// The line that it and this one take each other back with.
+    /// Number of the line that cancels out this one; null unless the status is `REVERSED`.
     reversed_line: Option<i32>,
-    /// The statement that has that line: this one, or one of days near it.
+    /// Statement of that line: this statement, or another one with nearby dates.
     reversed_statement_id: Option<i64>,
-    /// What it is, or may be.
+    /// Ledger entry that the line is, or the candidates if the match is ambiguous.
     entries: Vec<LedgerEntry>,
 }
 
@@ -227,22 +228,22 @@ impl StatementLine {
     }
 }
 
-/// How many lines there are of each status.
+/// Number of lines with each status.
 #[derive(Default, Object, Serialize)]
 pub(super) struct MatchSummary {
-    /// Lines that are a funding or payout.
+    /// Number of lines that are a funding or payout.
     matched: i64,
-    /// Lines that are nothing of the ledger's.
+    /// Number of lines without a counterpart in the ledger, as decided by a person.
     ignored: i64,
-    /// Lines that take each other back.
+    /// Number of lines that cancel each other out.
     reversed: i64,
-    /// Lines that were in an earlier statement.
+    /// Number of lines that were in an earlier statement.
     duplicate: i64,
-    /// Lines that a person has to decide about.
+    /// Number of lines that a person has to decide about.
     ambiguous: i64,
-    /// Lines that nothing fits.
+    /// Number of lines that no ledger entry fits.
     unmatched: i64,
-    /// Fundings and payouts of the statement's days and currencies that no line is matched with.
+    /// Number of fundings and payouts, in the statement's days and currencies, that no line matches.
     missing: i64,
 }
 
@@ -268,16 +269,15 @@ impl MatchSummary {
 pub(super) struct MatchedStatement {
     /// The statement.
     pub(super) statement: BankStatement,
-    /// How many lines of each status.
+    /// Number of lines with each status, over all pages.
     pub(super) summary: MatchSummary,
-    /// The page's lines.
+    /// Lines of this page.
     pub(super) lines: Vec<StatementLine>,
-    /// The first 1,000 fundings and payouts of the statement's days and currencies that no line is
-    /// matched with.
+    /// The first 1,000 fundings and payouts, in the statement's days and currencies, that no line matches.
     pub(super) missing: Vec<LedgerEntry>,
 }
 
-/// The columns of the CSV. `side` is `STATEMENT` or `LEDGER`.
+/// Columns of the CSV. `side` is `STATEMENT` or `LEDGER`.
 const COLUMNS: [&str; 14] = [
     "side",
     "line",
@@ -345,7 +345,7 @@ pub(super) fn csv(matching: Matching) -> Result<Vec<u8>, csv::Error> {
     Ok(out)
 }
 
-/// A matched statement in the form that was asked for.
+/// A matched statement in the requested format.
 pub(super) enum Matched {
     Json(String),
     Csv(i64, Vec<u8>),
@@ -366,15 +366,15 @@ impl IntoResponse for Matched {
 
 impl ApiResponse for Matched {
     fn meta() -> MetaResponses {
-        let text = "A line of column names, all lines of the statement (`side` is `STATEMENT`), and what of the ledger no line is \
-                    matched with (`LEDGER`), by RFC 4180.";
+        let text = "CSV (RFC 4180) with a header row, all lines of the statement (`side` is `STATEMENT`) and the ledger \
+                    entries that no line matches (`side` is `LEDGER`).";
         let csv = MetaSchema { description: Some(text), ..MetaSchema::new("string") };
         let content = vec![
             MetaMediaType { content_type: JSON, schema: Data::<MatchedStatement>::schema_ref() },
             MetaMediaType { content_type: "text/csv", schema: MetaSchemaRef::Inline(Box::new(csv)) },
         ];
         let headers = vec![
-            documented_header::<Option<String>>("Content-Disposition", "A file's name, for CSV."),
+            documented_header::<Option<String>>("Content-Disposition", "Suggested file name, for CSV only."),
             documented_header::<String>("Vary", "`Accept`"),
         ];
         MetaResponses {

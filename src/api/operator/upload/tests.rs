@@ -1,4 +1,4 @@
-//! What holds for every CSV: nothing panics, every row is good or named, no code comes back.
+//! Properties of the CSV reader for arbitrary input: it does not panic, accounts for every row, and echoes no code.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ fn default() -> Option<Amount> {
     "25.00".parse().ok()
 }
 
-/// The number of rows of a text, as any reader of CSV counts them.
+/// Returns the number of rows in a CSV text, counted by an independent reader.
 fn count(text: &str) -> usize {
     csv::ReaderBuilder::new().flexible(true).from_reader(text.trim_start_matches('\u{feff}').as_bytes()).records().count()
 }
@@ -44,7 +44,7 @@ proptest! {
     }
 
     #[test]
-    fn every_row_is_good_or_named(
+    fn every_row_is_accepted_or_rejected(
         columns in prop::sample::subsequence(COLUMNS.to_vec(), 0..=COLUMNS.len()).prop_shuffle(),
         body in prop::collection::vec(prop::collection::vec(field(), 1..8), 0..30),
     ) {
@@ -64,9 +64,9 @@ proptest! {
         }
     }
 
-    /// What stands in a file comes out of it, whatever has to be quoted.
+    /// Values that need quoting are read unchanged.
     #[test]
-    fn what_is_written_is_read(codes in prop::collection::vec("[!-~]([ -~]{0,10}[!-~])?", 1..20)) {
+    fn quoted_values_are_read_unchanged(codes in prop::collection::vec("[!-~]([ -~]{0,10}[!-~])?", 1..20)) {
         let mut table = vec![vec!["card_number".to_owned(), "denomination".to_owned()]];
         table.extend(codes.iter().map(|code| vec![code.clone(), "10.00".to_owned()]));
         let read = rows(&written(&table), None).unwrap();
@@ -76,12 +76,12 @@ proptest! {
     }
 
     #[test]
-    fn a_refusal_shows_no_code(code in "[A-Z0-9]{12,20}", bad_rows in 1..20_usize) {
+    fn an_error_never_contains_a_code(code in "[A-Z0-9]{12,20}", bad_rows in 1..20_usize) {
         let text = format!("card_number,expires_on\n{}", format!("{code},{code}\n").repeat(bad_rows));
         let read = rows(&text, default()).unwrap();
         prop_assert_eq!(read.rejected.len(), bad_rows);
         prop_assert!(read.rejected.iter().all(|(_, reason)| !reason.contains(&code)));
-        // A code in place of the column names is not repeated either.
+        // A code in place of the column names is not echoed either.
         let refused = rows(&format!("{code}\n"), default()).err().unwrap();
         let shown = format!("{refused:?}");
         prop_assert!(!shown.contains(&code));
@@ -89,7 +89,7 @@ proptest! {
 }
 
 #[test]
-fn a_bad_upload_is_named_up_to_a_bound() {
+fn the_number_of_rejected_rows_is_limited() {
     let text = format!("card_number\n{}", "\"\"\n".repeat(MAX_NAMED_ROWS + 1));
     assert!(rows(&text, default()).is_err());
     let text = format!("card_number\n{}", "\"\"\n".repeat(MAX_NAMED_ROWS));
