@@ -88,7 +88,7 @@ pub async fn named(pool: &PgPool, name: &str) -> Result<Vec<i64>, sqlx::Error> {
 }
 
 /// What may be known of a token after it was issued.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, ledger_database::FromRow)]
 pub struct IssuedToken {
     pub id: i64,
     pub name: String,

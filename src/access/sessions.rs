@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
 use ledger_events::user::UserRole;
 use ledger_events::{AccountId, ShardId, UserId};
 use sha2::{Digest, Sha256};
-use sqlx::FromRow;
 use sqlx::postgres::PgQueryResult;
 use subtle::ConstantTimeEq;
 use tokio::sync::{mpsc, oneshot};

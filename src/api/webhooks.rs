@@ -418,7 +418,7 @@ impl Webhooks {
             events: request.events.map(types),
             is_active: request.is_active,
             link: request.credential_id.map(|credential_id| CredentialLink { credential_id, new_secret: random_secret() }),
-            caller: Some(caller),
+            caller: Some(*caller),
         };
         let command = Command::UpdateWebhook { account_id: caller.account_id, webhook_id: id.0, change };
         let answer = state.ledger.execute(caller.shard_id, command, origin(caller.actor())).await?;

@@ -38,7 +38,7 @@ pub fn fold(tokens: &mut HashMap<i64, Told>, recorded: &Recorded, event: &Operat
     is_wrong.then(|| format!("{} does not follow what was before", event.type_and_version().0))
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(ledger_database::FromRow)]
 struct Stored {
     id: i64,
     name: String,

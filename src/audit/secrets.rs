@@ -6,13 +6,13 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
+use ledger_database::FromRow;
 use ledger_database::PgConnection;
 use ledger_events::account::{Credential, CredentialEvent};
 use ledger_events::operator::OperatorEvent;
 use ledger_events::user::{User, UserEvent};
 use ledger_events::webhook::{Webhook, WebhookEvent};
 use ledger_events::{AccountId, Event, Recorded, ShardId, UserId};
-use sqlx::FromRow;
 
 use super::{Difference, Findings};
 use crate::access::SIGNING_SECRET;

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use hyper::body::Bytes;
+use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
 use ledger_events::{AccountId, CredentialId, ShardId, WebhookId};
 use sha2::{Digest, Sha256};
+use sqlx::Row;
 use sqlx::postgres::PgRow;
-use sqlx::{FromRow, Row};
 use uuid::Uuid;
 
 use super::schedule::Clock;

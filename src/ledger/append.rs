@@ -395,22 +395,21 @@ pub fn push_stored(write: &mut Write, events: &[Stored]) {
     write.insert(EVENTS, &rows, "");
 }
 
-#[derive(sqlx::Encode)]
-struct EventRow<'a> {
-    shard_id: ShardId,
-    position: Position,
-    event_id: Uuid,
-    stream_type: &'a str,
-    stream_id: i64,
-    version: i64,
-    r#type: &'a str,
-    schema_version: i16,
-    data: JsonText<'a>,
-    metadata: JsonText<'a>,
-    recorded_at: DateTime<Utc>,
+row_type! {
+    struct EventRow<'a> as "public.event_row" {
+        shard_id: ShardId,
+        position: Position,
+        event_id: Uuid,
+        stream_type: &'a str,
+        stream_id: i64,
+        version: i64,
+        r#type: &'a str,
+        schema_version: i16,
+        data: JsonText<'a>,
+        metadata: JsonText<'a>,
+        recorded_at: DateTime<Utc>,
+    }
 }
-
-row_type!(EventRow<'_>, "public.event_row");
 
 impl<'a> EventRow<'a> {
     fn of(shard_id: ShardId, appended: &'a Appended) -> Result<EventRow<'a>, serde_json::Error> {
@@ -447,32 +446,30 @@ impl<'a> EventRow<'a> {
     }
 }
 
-#[derive(sqlx::Encode)]
-struct TextRow<'a> {
-    shard_id: ShardId,
-    kind: &'a str,
-    id: i64,
-    salt: &'a [u8],
-    sealed: &'a [u8],
-    key_id: Option<i64>,
+row_type! {
+    struct TextRow<'a> as "public.vault_text_row_2" {
+        shard_id: ShardId,
+        kind: &'a str,
+        id: i64,
+        salt: &'a [u8],
+        sealed: &'a [u8],
+        key_id: Option<i64>,
+    }
 }
 
-row_type!(TextRow<'_>, "public.vault_text_row_2");
-
-#[derive(sqlx::Encode)]
-struct AnswerRow<'a> {
-    shard_id: ShardId,
-    key_hash: &'a [u8],
-    fingerprint: &'a [u8],
-    status: i16,
-    body: Cow<'a, [u8]>,
-    is_sealed: bool,
-    created_at: DateTime<Utc>,
-    key_id: Option<i64>,
-    about: Option<i64>,
+row_type! {
+    struct AnswerRow<'a> as "public.idempotency_key_row_2" {
+        shard_id: ShardId,
+        key_hash: &'a [u8],
+        fingerprint: &'a [u8],
+        status: i16,
+        body: Cow<'a, [u8]>,
+        is_sealed: bool,
+        created_at: DateTime<Utc>,
+        key_id: Option<i64>,
+        about: Option<i64>,
+    }
 }
-
-row_type!(AnswerRow<'_>, "public.idempotency_key_row_2");
 
 fn pick<'a, T>(touched: &BTreeSet<i64>, states: &'a HashMap<i64, T>) -> Vec<&'a T> {
     touched.iter().filter_map(|id| states.get(id)).collect()

@@ -1,9 +1,9 @@
 //! What waits: how far the followers of the log are behind, and how deep their queues are.
 
+use ledger_database::FromRow;
 use ledger_database::PgPool;
 use ledger_events::{Position, ShardId};
 use ledger_projections::{deliveries, totals};
-use sqlx::FromRow;
 
 /// The tree of the transparency log among the projections.
 pub const TREE: &str = "transparency";

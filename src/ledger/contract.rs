@@ -10,9 +10,10 @@
 
 use std::time::Duration;
 
+use ledger_database::FromRow;
 use sqlx::migrate::MigrateError;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, FromRow, PgConnection, PgExecutor};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, PgExecutor};
 
 use super::migration::{Attempts, LOCK_TIMEOUT, PATIENCE, lock, set_lock_timeout};
 use super::schema::SchemaError;

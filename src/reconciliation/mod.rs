@@ -150,7 +150,7 @@ pub struct AsOf {
 }
 
 /// A checkpoint of the transparency log: a later one proves that what it covers has not changed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ledger_database::FromRow)]
 pub struct LogCheckpoint {
     /// How many events it covers: those up to this position.
     pub size: i64,

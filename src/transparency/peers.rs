@@ -1,10 +1,10 @@
 //! The other nodes that sign the same log: what they refuse, and whether their memories were compared
 //! with the server that the database is on now.
 
+use ledger_database::FromRow;
 use ledger_database::PgConnection;
 use ledger_events::ShardId;
 use ledger_events::merkle::Hash;
-use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::Refusal;

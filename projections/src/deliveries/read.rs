@@ -1,11 +1,12 @@
 //! Reading deliveries, each with the worker's record of it.
 
 use chrono::{DateTime, Utc};
+use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
 use ledger_events::webhook::{Retryable, WebhookEventType};
 use ledger_events::{AccountId, OrderId, ShardId, WebhookId};
 use sqlx::postgres::PgRow;
-use sqlx::{FromRow, Postgres, QueryBuilder, Row};
+use sqlx::{Postgres, QueryBuilder, Row};
 use uuid::Uuid;
 
 use super::deep::{Wanted, nearer};

@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
+use ledger_database::FromRow;
 use ledger_database::PgConnection;
 use ledger_events::webhook::{Retryable, WebhookEventType};
 use ledger_events::{AccountId, OrderId, ReplayId, ShardId, WebhookId};
-use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::read::{Delivery, DeliveryFilter};

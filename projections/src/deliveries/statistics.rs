@@ -141,7 +141,7 @@ async fn pending(conn: &mut PgConnection, shard: ShardId, webhooks: &[WebhookId]
 }
 
 /// What is to be added to the recent ones.
-#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, ledger_database::FromRow)]
 struct Correction {
     total: i64,
     delivered: i64,

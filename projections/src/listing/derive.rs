@@ -61,7 +61,7 @@ pub async fn step(conn: &mut PgConnection, shard: ShardId) -> Result<Step, sqlx:
 }
 
 /// An order that came to a status, or left it.
-#[derive(sqlx::FromRow)]
+#[derive(ledger_database::FromRow)]
 struct Move {
     account_id: AccountId,
     product_id: ProductId,
@@ -262,7 +262,7 @@ pub async fn differing(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<Di
 }
 
 /// A count or a mark that is wrong.
-#[derive(Clone, Debug, PartialEq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, ledger_database::FromRow)]
 pub struct Differing {
     pub table_name: String,
     pub account_id: AccountId,

@@ -31,7 +31,7 @@ impl Default for Thresholds {
 }
 
 /// Rows of an account that an index holds together, and how many there are.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, ledger_database::FromRow)]
 pub struct Group {
     /// The product, or the webhook.
     pub id: i64,

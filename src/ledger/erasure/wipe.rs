@@ -115,7 +115,7 @@ async fn rewrite(conn: &mut PgConnection, table: &str, vacuum: &'static str) -> 
 }
 
 /// What outside of the tables still holds what was erased.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, ledger_database::FromRow)]
 pub struct Remains {
     /// Up to where the write-ahead log may hold it.
     pub wal_until: String,
