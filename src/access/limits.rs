@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-use crate::config::{RateLimit, RateLimits};
+use super::rate_limits::{RateLimit, RateLimits};
 
 /// How long an IP is blocked that logs in too often.
 pub const BLOCK: Duration = Duration::from_secs(15 * 60);

@@ -11,8 +11,8 @@ use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 use tokio::sync::Semaphore;
 
 use super::AccessError;
-use super::seal::Private;
-use super::strength;
+use crate::secrets::seal::Private;
+use crate::secrets::strength;
 
 /// Most passwords that may wait to be hashed, in all and of one lane. Each takes 19 MiB while it is worked on, and some tens of
 /// milliseconds of a core; while it waits it takes next to nothing.

@@ -10,8 +10,8 @@ use super::outcome::{answered, unexpected};
 use super::readers::line;
 use super::reply::{Created, NoStore};
 use super::state::{ApiState, origin};
-use crate::access::seal::{Private, random_secret};
 use crate::ledger::{Answer, Command, WriteError};
+use crate::secrets::seal::{Private, random_secret};
 
 /// How often a key is drawn. Two with the same first 8 characters are one in billions; the
 /// database refuses the second.

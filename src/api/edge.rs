@@ -17,13 +17,9 @@ use super::browser_headers::forbid_storing;
 use super::error::{ApiError, Code, RateLimited};
 use super::lifecycle::Lifecycle;
 use super::request_id::{CURRENT, RequestId, X_REQUEST_ID, current_text};
+use super::wire_uri::WireUri;
 use crate::access::limits::is_under;
 use crate::telemetry::Metrics;
-
-/// The URI as it came over the wire, before its trailing slash was stripped: what HMAC signs.
-/// In every request's extensions.
-#[derive(Debug, Clone)]
-pub struct WireUri(pub Uri);
 
 /// The middleware. It goes around everything else. Its access log has the target `access` and the
 /// level INFO: the filter `access=off` turns it off, and what it costs.

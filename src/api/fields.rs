@@ -8,7 +8,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::error::{ApiError, Code};
-use super::readers::{Problems, Read};
+use super::problems::{Problems, Read};
 
 /// How deep arrays and objects may stand in each other.
 const MAX_DEPTH: usize = 32;

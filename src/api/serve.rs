@@ -14,11 +14,12 @@ use super::portal::Portal;
 use super::queries::KnownQueries;
 use super::sessions::Sessions;
 use super::state::ApiState;
+use super::surface::Surface;
 use super::{
     beneficiaries, charges, deliveries, document, guides, images, log, operator, orders, payouts, probes, products, reference,
     sandbox, statements, transactions, vouchers, wallets, webhooks,
 };
-use crate::access::limits::is_under;
+use crate::access::limits::{Rule, is_under};
 
 type ClientApi = (
     orders::Orders,
@@ -154,29 +155,6 @@ pub fn documents() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The part of the HTTP interface that a listener serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Surface {
-    /// Everything: the only listener's.
-    Whole,
-    /// Everything but the operator API, its documents and the metrics: beside an operator listener.
-    Clients,
-    /// The operator API, its documents, the log and the probes.
-    Operators,
-}
-
-impl Surface {
-    /// Whether a path belongs to it. The log and the probes belong to every one, but for the metrics.
-    pub(super) fn serves(self, path: &str) -> bool {
-        let is_operators = is_under(path, "/admin") || path == probes::METRICS;
-        match self {
-            Self::Whole => true,
-            Self::Clients => !is_operators,
-            Self::Operators => is_operators || is_under(path, "/log") || probes::PATHS.contains(&path),
-        }
-    }
-}
-
 /// The HTTP interface, or the part of it that a listener serves.
 pub fn app(state: ApiState, surface: Surface) -> impl Endpoint<Output = Response> {
     let (client, operators) = (client(), operators());
@@ -196,6 +174,7 @@ pub fn app(state: ApiState, surface: Surface) -> impl Endpoint<Output = Response
     let client_page = page(&client, &client_document);
     let operator_page = page(&operators, &operator_document);
 
+    Rule::ALL.map(Rule::name).into_iter().chain(["block"]).for_each(|rule| state.metrics.show_rule(rule));
     let state = Arc::new(state);
     let v1 = match state.is_sandbox {
         true => part((client_api(), sandbox::Sandbox)).boxed(),

@@ -12,20 +12,21 @@ use super::body::{NoFields, StrictJson};
 use super::error::{ApiError, Code};
 use super::fields::{Fields, FromFields};
 use super::idempotency::IdempotencyKey;
-use super::outcome::{answered, respond, unrenderable};
+use super::outcome::{answered, respond, secret_not_visible, unrenderable};
 use super::page::Page;
 use super::principal::{Caller, ClientOperator};
-use super::readers::{Read, boolean, integer, line, list, one_of, text};
+use super::problems::Read;
+use super::readers::{boolean, integer, line, list, one_of, text};
 use super::reply::{Data, Listed, NoStore, Plural, Reply, Stored, render};
 use super::scalars::Timestamp;
 use super::state::{ApiState, State, Tag, listed, not_found, origin, rows_of};
 use crate::access::Principal;
-use crate::access::seal::{Private, random_secret};
 use crate::delivery::address::{MAX_URL_CHARACTERS, check_url};
 use crate::ledger::answer::WebhookView;
 use crate::ledger::command::{self, CredentialLink, WebhookChange};
 use crate::ledger::texts::{self, Texts, WEBHOOK_NAME as NAME, WEBHOOK_URL as URL};
 use crate::ledger::{Answer, Command, Rendered};
+use crate::secrets::seal::{Private, random_secret};
 
 /// What a webhook can be told of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Enum, Serialize)]
@@ -294,20 +295,12 @@ fn rotated(answer: &Answer) -> Result<Rendered, serde_json::Error> {
 /// webhook's token is that secret, and is sent to the webhook's URL. A credential that there is not for the account
 /// is left to the ledger, which says so.
 async fn check_link(state: &ApiState, caller: &Principal, credential: Option<i64>) -> Result<(), ApiError> {
-    let Some(id) = credential.filter(|id| !caller.may_see_secret_of(*id)) else { return Ok(()) };
+    let Some(id) = credential.filter(|id| !caller.visible_secrets().contains(id)) else { return Ok(()) };
     let found = accounts::load_credentials(&mut *state.ledger.pool().acquire().await?, caller.shard_id, &[id]).await?;
     match found.iter().any(|credential| credential.account_id == caller.account_id) {
         true => Err(secret_not_visible()),
         false => Ok(()),
     }
-}
-
-/// The refusal of a client who may not be shown the signing secret of a webhook's credential.
-pub(super) fn secret_not_visible() -> ApiError {
-    ApiError::new(Code::Forbidden).message(
-        "A webhook shows its credential's signing secret to its URL: linking one, or changing a linked one's URL, takes the \
-         owner's role, or that very credential.",
-    )
 }
 
 /// A test delivery is on its way.
@@ -418,7 +411,7 @@ impl Webhooks {
             events: request.events.map(types),
             is_active: request.is_active,
             link: request.credential_id.map(|credential_id| CredentialLink { credential_id, new_secret: random_secret() }),
-            caller: Some(*caller),
+            visible: caller.visible_secrets(),
         };
         let command = Command::UpdateWebhook { account_id: caller.account_id, webhook_id: id.0, change };
         let answer = state.ledger.execute(caller.shard_id, command, origin(caller.actor())).await?;

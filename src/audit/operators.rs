@@ -10,8 +10,8 @@ use ledger_events::{Recorded, ShardId};
 use serde_json::{Value, json};
 
 use super::{Difference, FieldDifference, Findings, RowDifference, RowProblem};
-use crate::access::seal::salted_hash;
 use crate::ledger::texts::OPERATOR_NAME;
+use crate::secrets::seal::salted_hash;
 
 const TABLE: &str = "vault.operators";
 

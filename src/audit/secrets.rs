@@ -15,12 +15,12 @@ use ledger_events::webhook::{Webhook, WebhookEvent};
 use ledger_events::{AccountId, Event, Recorded, ShardId, UserId};
 
 use super::{Difference, Findings};
-use crate::access::SIGNING_SECRET;
-use crate::access::master_keys;
-use crate::access::rows::Row;
-use crate::access::seal::{Keyring, Private, salted_hash};
 use crate::ledger::keys;
 use crate::ledger::texts::{EMAIL, VaultError, WEBHOOK_TOKEN, WEBHOOK_URL};
+use crate::secrets::SIGNING_SECRET;
+use crate::secrets::master_keys;
+use crate::secrets::rows::Row;
+use crate::secrets::seal::{Keyring, Private, salted_hash};
 
 /// Rows in a statement.
 const PAGE: i64 = 5_000;

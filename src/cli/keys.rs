@@ -7,12 +7,12 @@ use ledger_projections::envelope::iso8601;
 use serde_json::json;
 
 use super::output::{Output, progress_bar, with_progress};
-use crate::access::master_keys;
-use crate::access::rotation::{self, Step};
-use crate::access::sealing;
 use crate::config::{DatabaseSettings, MasterKeySettings};
+use crate::key_rotation::{self, Step};
 use crate::ledger::connect;
 use crate::node::{self, Database};
+use crate::secrets::master_keys;
+use crate::secrets::sealing;
 
 #[derive(Args, Debug)]
 pub struct KeysArgs {

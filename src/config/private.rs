@@ -8,7 +8,7 @@ use std::path::Path;
 use nix::unistd::{Uid, User, geteuid};
 
 use super::ConfigError;
-use crate::access::seal::Private;
+use crate::secrets::seal::Private;
 
 /// Reads a small text file that holds a key. It must belong to the user of this process, with no
 /// rights for others, or to root: then a group may read it, since root has handed it to that group

@@ -16,9 +16,9 @@ use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
 use super::schedule::Clock;
-use crate::access::SIGNING_SECRET;
-use crate::access::seal::{KeyId, Keyring, Private, SealError, salted_hash};
 use crate::ledger::connect::Line;
+use crate::secrets::SIGNING_SECRET;
+use crate::secrets::seal::{KeyId, Keyring, Private, SealError, salted_hash};
 
 /// How often an attempt whose outcome is unknown is repeated.
 pub const MAX_UNKNOWN: i16 = 5;

@@ -31,8 +31,7 @@ use super::keys::{self, NewKey, Owner};
 use super::reader::Stored;
 use super::stock;
 use super::submission::{Idempotency, Origin};
-use crate::access::seal::{DataKey, Private, SealError, salted_hash};
-use crate::access::{blocks, operators, sessions};
+use crate::secrets::seal::{DataKey, Private, SealError, salted_hash};
 
 /// What belongs to every event of one command.
 #[derive(Debug)]
@@ -341,7 +340,7 @@ impl Batch {
             .execute(&mut *conn)
             .await?;
         }
-        blocks::end(conn, &rows.lifted).await?;
+        ip_blocks::end(conn, &rows.lifted).await?;
         operators::write(conn, &rows.operators).await?;
         for change in &rows.users {
             match change {
@@ -362,7 +361,11 @@ impl Batch {
                         .await?;
                     keep_user_mac(conn, *id, mac).await?
                 }
-                UserChange::EndSessions(id) => sessions::end_all(&mut *conn, *id).await?,
+                UserChange::EndSessions(id) => {
+                    let end =
+                        "UPDATE vault.sessions SET revoked_at = clock_timestamp() WHERE user_id = $1 AND revoked_at IS NULL";
+                    sqlx::query(end).bind(id).execute(&mut *conn).await?
+                }
                 UserChange::Remove(id) => {
                     sqlx::query("DELETE FROM vault.users WHERE user_id = $1").bind(id).execute(&mut *conn).await?
                 }

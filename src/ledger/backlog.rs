@@ -1,51 +1,18 @@
 //! What waits: how far the followers of the log are behind, and how deep their queues are.
 
-use ledger_database::FromRow;
 use ledger_database::PgPool;
-use ledger_events::{Position, ShardId};
 use ledger_projections::{deliveries, totals};
+
+use crate::telemetry::{Backlog, Lag};
 
 /// The tree of the transparency log among the projections.
 pub const TREE: &str = "transparency";
 
 /// Queues are counted up to here, so that looking costs no more when they are longest.
-pub const COUNTED: i64 = 100_000;
-
-/// What waits in a shard, over all nodes.
-#[derive(Clone, Copy, Debug, PartialEq, FromRow)]
-pub struct Backlog {
-    pub shard_id: ShardId,
-    /// Where the log ends.
-    pub head: Position,
-    /// By how many seconds the time of the log's last event is ahead of the database's clock; 0 as it should be.
-    pub head_ahead: f64,
-    /// By how many seconds the database's clock is ahead of the trusted time: a few, unless it has jumped.
-    pub clock_ahead: f64,
-    /// Orders that fulfilment has not taken up, up to [`COUNTED`].
-    pub unqueued: i64,
-    /// Orders that wait for stock, up to [`COUNTED`].
-    pub waiting: i64,
-    /// Deliveries that are due and not in flight, up to [`COUNTED`] first and [`COUNTED`] further attempts.
-    pub due: i64,
-    /// Whether a node refuses to sign the tree under the present origin.
-    pub is_refused: bool,
-}
+const COUNTED: i64 = 100_000;
 
 /// The projections that catch up with the log.
 const PROJECTIONS: [&str; 3] = [deliveries::NAME, totals::NAME, TREE];
-
-/// How far a projection is behind a shard's log.
-#[derive(Clone, Debug, PartialEq, FromRow)]
-pub struct Lag {
-    pub shard_id: ShardId,
-    pub projection: String,
-    /// Up to where it has come.
-    pub checkpoint: Position,
-    /// Events that it has not seen.
-    pub behind: i64,
-    /// How long the oldest of them has been in the log, in seconds; 0 with none.
-    pub oldest_seconds: f64,
-}
 
 /// Looks at every projection of every shard in one statement, by indexes.
 pub async fn lags(pool: &PgPool) -> Result<Vec<Lag>, sqlx::Error> {
@@ -85,4 +52,9 @@ pub async fn sample(pool: &PgPool) -> Result<Vec<Backlog>, sqlx::Error> {
     .bind(COUNTED)
     .fetch_all(pool)
     .await
+}
+
+/// Queries the backlog and the lags of every shard, for [`crate::telemetry::Metrics::scrape`].
+pub async fn query(pool: &PgPool) -> Result<(Vec<Backlog>, Vec<Lag>), sqlx::Error> {
+    Ok((sample(pool).await?, lags(pool).await?))
 }

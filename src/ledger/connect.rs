@@ -24,13 +24,13 @@ pub const RUNTIME_ROLE: &str = "ledger_runtime";
 /// Connections for what clients and operators read, where no budget says otherwise.
 pub const READ_CONNECTIONS: u32 = 16;
 /// Most for looking up operators and sessions, and for blocks.
-pub(super) const ACCESS_CONNECTIONS: u32 = 2;
+pub const ACCESS_CONNECTIONS: u32 = 2;
 /// Most for fulfilment, and for the sandbox.
-pub(super) const WORK_CONNECTIONS: u32 = 4;
+pub const WORK_CONNECTIONS: u32 = 4;
 /// Most for what the delivery worker does beside claiming and recording.
-pub(super) const DELIVERY_CONNECTIONS: u32 = 2;
+pub const DELIVERY_CONNECTIONS: u32 = 2;
 /// Most for retention, replays, purging, the deliveries' health and witnesses.
-pub(super) const MAINTENANCE_CONNECTIONS: u32 = 3;
+pub const MAINTENANCE_CONNECTIONS: u32 = 3;
 
 /// How long connecting may take, and waiting for a connection.
 const TO_CONNECT: Duration = Duration::from_secs(5);

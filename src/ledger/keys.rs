@@ -9,7 +9,7 @@ use ledger_projections::write::Write;
 use sqlx::PgExecutor;
 
 use super::texts::VaultError;
-use crate::access::seal::{DataKey, Keyring};
+use crate::secrets::seal::{DataKey, Keyring};
 
 /// Whose data a key is for. An order's texts are sealed under its account's key, which the writer
 /// has at hand; its vouchers' codes under a key for each voucher, made when the stock is loaded.

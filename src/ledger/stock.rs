@@ -15,7 +15,7 @@ use super::clock::expiry_day;
 use super::command::NewVoucher;
 use super::keys;
 use super::texts::VaultError;
-use crate::access::seal::{Keyring, Private};
+use crate::secrets::seal::{Keyring, Private};
 
 /// A voucher that can be allocated.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use sqlx::PgExecutor;
 
 use super::batch::SealedText;
 use super::keys;
-use crate::access::seal::{Keyring, Private, SealError};
+use crate::secrets::seal::{Keyring, Private, SealError};
 
 /// The kinds of texts from people, each with what its id is of. `super::erasure` says of each how it
 /// is erased.

@@ -12,6 +12,7 @@ use ledger_events::{Position, ShardId};
 use super::TreeError;
 use super::checkpoint::{Checkpoint, CheckpointError};
 use super::note::{Algorithm, Note, VerifierKey};
+use super::quorum::Quorum;
 use super::store;
 
 /// How far a witness's clock may be off.
@@ -44,26 +45,6 @@ impl From<CheckpointError> for CosignatureError {
             CheckpointError::Note(super::note::NoteError::Unsigned) => CosignatureError::Stranger,
             error => CosignatureError::Checkpoint(error),
         }
-    }
-}
-
-/// How many witnesses must have cosigned a checkpoint, and which ones count: nobody who is not named, whatever
-/// cosignatures there are. The default asks for none.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Quorum {
-    pub count: usize,
-    pub witnesses: Vec<VerifierKey>,
-}
-
-impl Quorum {
-    /// Of how many different keys the named witnesses are: one key under two names is one witness.
-    pub fn distinct(&self) -> usize {
-        self.witnesses.iter().map(VerifierKey::bytes).collect::<HashSet<_>>().len()
-    }
-
-    /// Whether the named witnesses are as many as must have cosigned.
-    pub fn can_be_met(&self) -> bool {
-        self.distinct() >= self.count
     }
 }
 

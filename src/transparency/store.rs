@@ -12,8 +12,8 @@ use sqlx::PgExecutor;
 
 use super::TreeError;
 use super::checkpoint::Checkpoint;
-use super::cosignature::Quorum;
 use super::note::VerifierKey;
+use super::quorum::Quorum;
 
 pub use crate::ledger::backlog::TREE as PROJECTION;
 

@@ -1,6 +1,6 @@
 //! Pages of other sites: what they make a visitor's browser send costs the visitor nothing.
 
-use rewards_ledger::config::RateLimits;
+use rewards_ledger::access::rate_limits::RateLimits;
 use serde_json::{Value, json};
 
 use crate::support::node::{AMPLE_LIMITS, Answer, Node};

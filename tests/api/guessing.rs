@@ -1,6 +1,6 @@
 //! Guessing: what passwords and tokens may be, and how often one may try.
 
-use rewards_ledger::config::RateLimits;
+use rewards_ledger::access::rate_limits::RateLimits;
 use serde_json::{Value, json};
 
 use crate::support::node::{AMPLE_LIMITS, Answer, Node, PASSWORD, User};

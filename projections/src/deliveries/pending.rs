@@ -6,12 +6,10 @@ use ledger_events::{AccountId, ShardId, WebhookId};
 use sqlx::QueryBuilder;
 
 use super::deep::Wanted;
-use super::read::webhooks_of;
+use super::model::{PENDING, webhooks_of};
 use crate::listing::pages::{self, DELIVERY_GROUPS, Group, Thresholds};
 use crate::page;
 
-/// As the partial indexes of the worker's record say it.
-pub(super) const PENDING: &[&str] = &["status = 'pending' AND attempt_count = 0", "status = 'pending' AND attempt_count > 0"];
 /// The work of looking up whether a delivery is pending beside that of reading one that is.
 const LOOK: i64 = 4;
 

@@ -10,49 +10,14 @@ use sqlx::{Postgres, QueryBuilder, Row};
 use uuid::Uuid;
 
 use super::deep::{Wanted, nearer};
-use super::pending::{self, PENDING};
-use super::retried::{AllRetried, Retry};
+use super::model::{Attempt, Delivery, DeliveryFilter, FAILED, PENDING, STATUSES, webhooks_of};
+use super::pending;
+use super::retried::AllRetried;
 use super::told;
 use crate::known;
 use crate::listing::marks::{DELIVERIES, Span};
 use crate::listing::pages::{self, DELIVERY_GROUPS, Group, Thresholds};
 use crate::page::{self, Listed, Page};
-
-/// A delivery with the worker's record of it (specification, "Webhook delivery").
-#[derive(Clone, Debug)]
-pub struct Delivery {
-    pub id: i64,
-    pub webhook_id: WebhookId,
-    pub order_id: OrderId,
-    pub event_type: WebhookEventType,
-    pub event_id: Uuid,
-    /// The envelope's bytes; none when their time is over, and the log has to tell them again.
-    pub payload: Option<String>,
-    pub status: &'static str,
-    pub attempt_count: i16,
-    pub response_status: Option<i16>,
-    pub response_time_ms: Option<i32>,
-    pub delivered_at: Option<DateTime<Utc>>,
-    pub created_at: DateTime<Utc>,
-    pub next_attempt_at: DateTime<Utc>,
-    pub response_body: Option<String>,
-}
-
-/// One attempt, as the worker recorded it.
-#[derive(Clone, Debug, FromRow)]
-pub struct Attempt {
-    pub attempt: i16,
-    pub request_id: Uuid,
-    pub started_at: DateTime<Utc>,
-    pub finished_at: Option<DateTime<Utc>>,
-    pub response_status: Option<i16>,
-    pub response_time_ms: Option<i32>,
-    pub error: Option<String>,
-    /// Sent, and its outcome may still come: it is the latest one and its lease runs.
-    pub is_in_flight: bool,
-}
-
-pub const STATUSES: [&str; 3] = ["pending", "delivered", "failed"];
 
 struct DeliveryRow(Delivery);
 
@@ -77,17 +42,6 @@ impl FromRow<'_, PgRow> for DeliveryRow {
             response_body: row.try_get("response_body")?,
         }))
     }
-}
-
-#[derive(Clone, Debug, Default)]
-pub struct DeliveryFilter {
-    pub account_id: AccountId,
-    pub status: Option<&'static str>,
-    pub event_type: Option<WebhookEventType>,
-    pub order_id: Option<OrderId>,
-    pub webhook_id: Option<WebhookId>,
-    /// The account's retries beyond the projection: what they name counts as pending.
-    pub retries: Vec<Retry>,
 }
 
 const COLUMNS: &str =
@@ -252,16 +206,6 @@ async fn keys(
     };
     grouped.keys(conn, owner, groups, (0, upto), (wanted.total, wanted.rows), thresholds).await
 }
-
-pub(super) fn webhooks_of(groups: &[Group]) -> Vec<WebhookId> {
-    let mut webhooks: Vec<WebhookId> = groups.iter().map(|group| group.id).collect();
-    webhooks.sort_unstable();
-    webhooks.dedup();
-    webhooks
-}
-
-/// As the partial index of the worker's record says it.
-pub(super) const FAILED: &[&str] = &["status = 'failed'"];
 
 pub(super) async fn count_state(
     conn: &mut PgConnection,

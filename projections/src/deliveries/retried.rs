@@ -10,16 +10,7 @@ use ledger_events::webhook::{Retryable, WebhookEventType};
 use ledger_events::{AccountId, OrderId, ReplayId, ShardId, WebhookId};
 use uuid::Uuid;
 
-use super::read::{Delivery, DeliveryFilter};
-
-/// A retry that was accepted, by the natural key of its delivery.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Retry {
-    pub webhook_id: WebhookId,
-    pub event_id: Uuid,
-    pub replay_id: ReplayId,
-    pub requested_at: DateTime<Utc>,
-}
+use super::model::{Delivery, DeliveryFilter, Retry};
 
 /// A delivery that has failed by the worker's record, and is pending by the log.
 #[derive(Clone, Debug, FromRow)]

@@ -9,7 +9,7 @@ use ledger_events::{OrderId, ReplayId, ShardId, WebhookId};
 use sqlx::Row;
 use uuid::Uuid;
 
-use super::read::Attempt;
+use super::model::Attempt;
 
 /// One delivery of an event of an order, and what became of it.
 #[derive(Clone, Debug, FromRow)]

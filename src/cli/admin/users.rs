@@ -9,7 +9,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::{Operation, PageArgs, filled, list, post, put};
-use crate::access::seal::Private;
+use crate::secrets::seal::Private;
 
 /// Longer than any password; what is read at most.
 const PASSWORD_BYTES: u64 = 4_096;

@@ -3,65 +3,13 @@
 //! A statement that waits for a table's lock keeps everyone out who asks for the table after it. So no migration waits for
 //! long: it gives up, is rolled back, and is tried again after a pause in which the others go on.
 
-use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use sqlx::migrate::{Migrate, MigrateError, Migration, MigrationType, Migrator};
+use sqlx::migrate::{Migrate, MigrateError, Migration, Migrator};
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, SqlSafeStr};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
 
-use super::contract::contract;
-use super::schema::SchemaError;
-
-/// The migrations in `migrations/`, in order. `sqlx::migrate!` would do the same, and build all of sqlx, tokio and rustls a
-/// second time for the host.
-pub(super) static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| Migrator::with_migrations(FILES.map(parse).into()));
-
-macro_rules! migrations {
-    ($($name:literal)*) => { [$(($name, include_str!(concat!("../../migrations/", $name, ".sql")))),*] };
-}
-
-/// Names and contents of the files in `migrations/`.
-const FILES: [(&str, &str); 22] = migrations![
-    "0001_ledger"
-    "0002_sessions"
-    "0003_limits"
-    "0004_catalogue"
-    "0005_payouts"
-    "0006_recovery"
-    "0007_delivery"
-    "0008_rows"
-    "0009_lists"
-    "0010_transparency"
-    "0011_reconciliation"
-    "0012_erasure"
-    "0013_statement_lines"
-    "0014_lists_by_status"
-    "0015_keys_without_ages"
-    "0016_orders_by_marks"
-    "0017_orders_by_status"
-    "0019_trusted_clock"
-    "0021_refusals"
-    "0023_login_sources"
-    "0025_master_keys"
-    "0026_row_macs"
-];
-
-/// Reads a migration as `sqlx::migrate!` does: version and description stand in the file's name, and a first line
-/// `-- no-transaction` says that it runs outside of a transaction.
-fn parse((name, sql): (&'static str, &'static str)) -> Migration {
-    let (version, description) = name.split_once('_').unwrap_or((name, ""));
-    // A test holds every name to this form.
-    let version = version.parse().unwrap_or_default();
-    let is_without_transaction = sql.starts_with("-- no-transaction");
-    Migration::new(
-        version,
-        description.replace('_', " ").into(),
-        MigrationType::Simple,
-        sql.into_sql_str(),
-        is_without_transaction,
-    )
-}
+use super::SchemaError;
 
 /// Longest wait of a migration for one lock. Shorter than the server's `deadlock_timeout` (1 s): in a
 /// deadlock the migration is the one that steps back.
@@ -71,22 +19,6 @@ pub const PATIENCE: Duration = Duration::from_secs(600);
 /// Pauses between attempts, doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-
-/// Brings the database's schema up to this program's.
-pub async fn migrate(options: &PgConnectOptions) -> Result<(), SchemaError> {
-    // In a database that is made now there is nothing that could be in use.
-    let is_new = pending(options).await?.len() == MIGRATIONS.iter().count();
-    run(&MIGRATIONS, None, options, PATIENCE).await?;
-    if is_new {
-        contract(options, PATIENCE).await?;
-    }
-    Ok(())
-}
-
-/// Brings the database's schema up to one version and no further.
-pub async fn migrate_to(version: i64, options: &PgConnectOptions) -> Result<(), SchemaError> {
-    run(&MIGRATIONS, Some(version), options, PATIENCE).await
-}
 
 /// Applies what is missing of these migrations, up to a version or to the last, and tries each for so long.
 ///
@@ -113,17 +45,9 @@ pub async fn run(
     Ok(())
 }
 
-/// The versions of these migrations that are not applied yet.
-pub async fn pending(options: &PgConnectOptions) -> Result<Vec<i64>, SchemaError> {
-    let mut connection = options.connect().await?;
-    let pending = missing(&MIGRATIONS, None, &mut connection).await?.iter().map(|migration| migration.version).collect();
-    connection.close().await?;
-    Ok(pending)
-}
-
 /// What is not applied yet. Migrations of a newer program are none of this one's business: releases only expand what an older
 /// one uses, so that it can be started again.
-async fn missing<'m>(
+pub(super) async fn missing<'m>(
     migrator: &'m Migrator,
     to: Option<i64>,
     connection: &mut PgConnection,
@@ -286,19 +210,8 @@ pub(super) fn has_code(error: &sqlx::Error, codes: &[&str]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::files::MIGRATIONS;
     use super::*;
-
-    #[test]
-    fn every_file_in_migrations_is_built_in_under_its_version() {
-        let directory = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations")).unwrap();
-        let mut files: Vec<_> = directory.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
-        files.sort();
-        assert_eq!(files, FILES.map(|(name, _)| format!("{name}.sql")));
-        for ((name, sql), migration) in FILES.iter().zip(MIGRATIONS.iter()) {
-            assert_eq!(format!("{:04}_{}", migration.version, migration.description.replace(' ', "_")), *name);
-            assert_eq!(migration.sql.as_str(), *sql);
-        }
-    }
 
     #[test]
     fn a_migration_without_a_transaction_makes_one_index_and_can_be_repeated() {

@@ -1,13 +1,20 @@
 //! The check at start: the schema is current, and the log really is append-only for this role.
 
+pub mod contract;
+mod files;
+pub mod migration;
+
 use std::time::Duration;
 
 use ledger_database::PgPool;
 use ledger_events::{Position, ShardId};
-use sqlx::PgExecutor;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, Connection, PgExecutor};
 
-use super::migration::MIGRATIONS;
-use crate::access::master_keys::KeyError;
+use files::MIGRATIONS;
+use migration::{PATIENCE, missing, run};
+
+use crate::secrets::master_keys::KeyError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
@@ -32,6 +39,30 @@ pub enum SchemaError {
 /// The name under which an import that is not complete stands beside the projections' checkpoints,
 /// with the position that it is to reach: nobody may work on half a log.
 pub const IMPORT: &str = "import";
+
+/// Brings the database's schema up to this program's.
+pub async fn migrate(options: &PgConnectOptions) -> Result<(), SchemaError> {
+    // In a database that is made now there is nothing that could be in use.
+    let is_new = pending(options).await?.len() == MIGRATIONS.iter().count();
+    run(&MIGRATIONS, None, options, PATIENCE).await?;
+    if is_new {
+        contract::contract(options, PATIENCE).await?;
+    }
+    Ok(())
+}
+
+/// Brings the database's schema up to one version and no further.
+pub async fn migrate_to(version: i64, options: &PgConnectOptions) -> Result<(), SchemaError> {
+    run(&MIGRATIONS, Some(version), options, PATIENCE).await
+}
+
+/// The versions of these migrations that are not applied yet.
+pub async fn pending(options: &PgConnectOptions) -> Result<Vec<i64>, SchemaError> {
+    let mut connection = options.connect().await?;
+    let pending = missing(&MIGRATIONS, None, &mut connection).await?.iter().map(|migration| migration.version).collect();
+    connection.close().await?;
+    Ok(pending)
+}
 
 /// Errors unless the schema is current and the log is append-only for the role of this pool.
 pub async fn check(pool: &PgPool) -> Result<(), SchemaError> {
