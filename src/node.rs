@@ -28,7 +28,7 @@ use crate::heartbeat::Heartbeat;
 use crate::http;
 use crate::ledger::expiry::{self, KeyWalk};
 use crate::ledger::projector::Projector;
-use crate::ledger::{Ledger, SchemaError, WriteError, clock, connect, contract, health, sunset};
+use crate::ledger::{Ledger, SchemaError, WriteError, clock, connect, health, schema::contract, sunset};
 use crate::postgres;
 use crate::sandbox::{self, Sandbox, SandboxError};
 use crate::secrets::master_keys;

@@ -76,7 +76,7 @@ impl Default for RateLimits {
 }
 
 impl RateLimits {
-    fn rules(&self) -> [(&'static str, RateLimit); 8] {
+    pub fn rules(&self) -> [(&'static str, RateLimit); 8] {
         [
             ("orders", self.orders),
             ("images", self.images),

@@ -22,7 +22,8 @@ use super::wire_uri::WireUri;
 use crate::access::gate::{Claim, Client, Verdict};
 use crate::access::limits::{Block, Quota, Rule, blocked_message, is_under};
 use crate::access::request_signature::{self, SignatureError};
-use crate::access::{AccessError, Operator, Operators, Principal, SIGNING_SECRET, Who};
+use crate::access::{AccessError, Operator, Operators, Principal, Who};
+use crate::secrets::SIGNING_SECRET;
 
 impl From<AccessError> for ApiError {
     fn from(error: AccessError) -> ApiError {

@@ -1,6 +1,5 @@
 //! Readers of one JSON value each, for [`Fields`]: what is accepted, and what is said otherwise.
 
-use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
 use chrono::{DateTime, NaiveDate, Utc};

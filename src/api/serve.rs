@@ -19,7 +19,7 @@ use super::{
     beneficiaries, charges, deliveries, document, guides, images, log, operator, orders, payouts, probes, products, reference,
     sandbox, statements, transactions, vouchers, wallets, webhooks,
 };
-use crate::access::limits::{Rule, is_under};
+use crate::access::limits::Rule;
 
 type ClientApi = (
     orders::Orders,

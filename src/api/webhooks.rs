@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::body::{NoFields, StrictJson};
-use super::error::{ApiError, Code};
+use super::error::ApiError;
 use super::fields::{Fields, FromFields};
 use super::idempotency::IdempotencyKey;
 use super::outcome::{answered, respond, secret_not_visible, unrenderable};
@@ -295,7 +295,7 @@ fn rotated(answer: &Answer) -> Result<Rendered, serde_json::Error> {
 /// webhook's token is that secret, and is sent to the webhook's URL. A credential that there is not for the account
 /// is left to the ledger, which says so.
 async fn check_link(state: &ApiState, caller: &Principal, credential: Option<i64>) -> Result<(), ApiError> {
-    let Some(id) = credential.filter(|id| !caller.visible_secrets().contains(id)) else { return Ok(()) };
+    let Some(id) = credential.filter(|id| !caller.visible_secrets().contains(*id)) else { return Ok(()) };
     let found = accounts::load_credentials(&mut *state.ledger.pool().acquire().await?, caller.shard_id, &[id]).await?;
     match found.iter().any(|credential| credential.account_id == caller.account_id) {
         true => Err(secret_not_visible()),

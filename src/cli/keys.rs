@@ -59,7 +59,7 @@ async fn on(args: &KeysArgs, database: &Database, output: &Output) -> anyhow::Re
                     bar.set_position(done.unsigned_abs());
                 }
             };
-            let rotated = rotation::rotate(&pool, &keyring, told).await;
+            let rotated = key_rotation::rotate(&pool, &keyring, told).await;
             if let Some(bar) = bar {
                 bar.finish_and_clear();
             }
@@ -83,7 +83,7 @@ async fn on(args: &KeysArgs, database: &Database, output: &Output) -> anyhow::Re
         }
         Keys::Status => {
             master_keys::establish(&pool, &keyring).await?;
-            let (known, mut counts) = rotation::status(&pool).await?;
+            let (known, mut counts) = key_rotation::status(&pool).await?;
             let mut keys = vec![];
             for key in &known {
                 let id = key.id()?;

@@ -10,6 +10,7 @@ use chrono::NaiveDate;
 use clap::ValueEnum;
 use ipnet::IpNet;
 
+use crate::duration::duration;
 use crate::secrets::seal::Private;
 
 /// How log lines are written.

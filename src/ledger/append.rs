@@ -27,7 +27,9 @@ use sqlx::postgres::PgQueryResult;
 use uuid::Uuid;
 
 use super::batch::{Appended, Batch, NewCredential, SealedText, UserChange, answer_kind};
+use super::ip_blocks;
 use super::keys::{self, NewKey, Owner};
+use super::operators;
 use super::reader::Stored;
 use super::stock;
 use super::submission::{Idempotency, Origin};

@@ -340,11 +340,12 @@ pub struct WebhookChange {
 }
 
 /// Signing secrets of an account's credentials that a caller may see.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VisibleSecrets {
-    All,
-    Only(CredentialId),
+    #[default]
     None,
+    Only(CredentialId),
+    All,
 }
 
 impl VisibleSecrets {

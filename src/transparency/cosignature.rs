@@ -2,7 +2,6 @@
 //! with all that it saw of this log before. Whoever asks for a quorum of them cannot be shown a log
 //! of his own.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};

@@ -1,16 +1,15 @@
 //! Reading deliveries, each with the worker's record of it.
 
-use chrono::{DateTime, Utc};
 use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
 use ledger_events::webhook::{Retryable, WebhookEventType};
-use ledger_events::{AccountId, OrderId, ShardId, WebhookId};
+use ledger_events::{AccountId, ShardId, WebhookId};
 use sqlx::postgres::PgRow;
 use sqlx::{Postgres, QueryBuilder, Row};
 use uuid::Uuid;
 
 use super::deep::{Wanted, nearer};
-use super::model::{Attempt, Delivery, DeliveryFilter, FAILED, PENDING, STATUSES, webhooks_of};
+use super::model::{Attempt, Delivery, DeliveryFilter, FAILED, PENDING, Retry, STATUSES, webhooks_of};
 use super::pending;
 use super::retried::AllRetried;
 use super::told;

@@ -7,8 +7,7 @@ use chrono::{DateTime, Utc};
 use ledger_database::FromRow;
 use ledger_database::PgConnection;
 use ledger_events::webhook::{Retryable, WebhookEventType};
-use ledger_events::{AccountId, OrderId, ReplayId, ShardId, WebhookId};
-use uuid::Uuid;
+use ledger_events::{AccountId, OrderId, ShardId, WebhookId};
 
 use super::model::{Delivery, DeliveryFilter, Retry};
 

@@ -32,8 +32,8 @@ pub fn push(write: &mut Write, shard: ShardId, new: &[&Order], changed: &[&Order
     Ok(())
 }
 
-/// A new row.
 row_type! {
+    /// A new row.
     struct NewRow<'a> as "public.order_row" {
         shard_id: ShardId,
         id: OrderId,
@@ -108,8 +108,8 @@ impl<'a> NewRow<'a> {
     }
 }
 
-/// What changes of a row.
 row_type! {
+    /// What changes of a row.
     struct Change<'a> as "public.order_change" {
         shard_id: ShardId,
         id: OrderId,

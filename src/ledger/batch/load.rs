@@ -25,6 +25,7 @@ use crate::ledger::stock;
 use crate::ledger::submission::{Rendered, Submission};
 use crate::ledger::sunset;
 use crate::ledger::texts::{self, CANCEL_REASON, FAILURE_REASON, METADATA, VaultError};
+use crate::ledger::{ip_blocks, operators};
 use crate::secrets::seal::Keyring;
 
 impl Batch {
