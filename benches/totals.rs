@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use chrono::{DateTime, Utc};
-use rewards_ledger::access::seal::Keyring;
 use rewards_ledger::ledger::projector::{Projector, Step};
 use rewards_ledger::ledger::{FIRST_SHARD, Ledger};
+use rewards_ledger::secrets::seal::Keyring;
 use rewards_ledger::telemetry::Metrics;
 use rust_decimal::Decimal;
 use sqlx::postgres::PgConnectOptions;

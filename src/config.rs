@@ -21,15 +21,17 @@ use ipnet::IpNet;
 use ledger_events::api_version::EmergencySunsetDeclared;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
-use crate::access::seal::Private;
-use crate::access::strength;
+use crate::access::rate_limits::RateLimits;
+use crate::duration::duration;
 use crate::postgres::PinnedRelease;
+use crate::secrets::seal::Private;
+use crate::secrets::strength;
 use crate::transparency::cosignature::witness;
 use crate::transparency::note::VerifierKey;
 pub use file::{FILE_VARIABLE, apply_file, file_named};
 pub(crate) use private::read_private;
-pub use values::{LogFormat, RateLimit, RateLimits, Role, Roles};
-use values::{bytes, date, duration, network, origin, reason, secret, service_name, short_duration, url};
+pub use values::{LogFormat, Role, Roles};
+use values::{bytes, date, network, origin, reason, secret, service_name, short_duration, url};
 
 /// Environment variable that holds the operator token itself, as an alternative to a file.
 pub const OPERATOR_TOKEN_VARIABLE: &str = "LEDGER_OPERATOR_TOKEN";

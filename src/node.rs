@@ -1,5 +1,6 @@
 //! A node runs the configured parts of the service. This module starts and stops them in order.
 
+mod budget;
 pub mod database;
 mod keys;
 
@@ -15,8 +16,6 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::access::master_keys;
-use crate::access::seal::Keyring;
 use crate::access::{Gate, Operators, Sessions, sessions};
 use crate::api::{ApiState, Lifecycle, Surface, app};
 use crate::config::{Config, ConfigError, Role};
@@ -27,15 +26,17 @@ use crate::delivery::worker::{Worker, WorkerSettings};
 use crate::fulfilment::Fulfilment;
 use crate::heartbeat::Heartbeat;
 use crate::http;
-use crate::ledger::budget::{Budget, BudgetError};
 use crate::ledger::expiry::{self, KeyWalk};
 use crate::ledger::projector::Projector;
-use crate::ledger::{Ledger, SchemaError, WriteError, clock, connect, contract, health, sunset};
+use crate::ledger::{Ledger, SchemaError, WriteError, clock, connect, health, schema::contract, sunset};
 use crate::postgres;
 use crate::sandbox::{self, Sandbox, SandboxError};
+use crate::secrets::master_keys;
+use crate::secrets::seal::Keyring;
 use crate::telemetry::Metrics;
 use crate::transparency::PublicLog;
 use crate::transparency::projector::TreeProjector;
+use budget::{Budget, BudgetError};
 pub use database::Database;
 pub use keys::{keyring, keyring_if_any};
 

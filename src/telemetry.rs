@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ledger_database::PgPool;
+use ledger_database::FromRow;
 use ledger_events::{Position, ShardId};
 use prometheus_client::encoding::{EncodeLabelSet, text::encode};
 use prometheus_client::metrics::counter::Counter;
@@ -12,12 +12,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
-use tokio::sync::mpsc;
 
-use crate::access::limits::Rule;
 use crate::heartbeat::Heartbeats;
-use crate::ledger::backlog::{self, Backlog, Lag};
-use crate::ledger::submission::Submission;
 
 /// Minimum time between two samples of the database, however often the metrics are scraped.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
@@ -87,7 +83,7 @@ struct Inner {
     fulfilled: Counter,
     tree_refusals: Counter,
     master_key_usable: Gauge,
-    queues: Mutex<Vec<(ShardId, mpsc::WeakSender<Submission>)>>,
+    queues: Mutex<Vec<(ShardId, QueueDepth)>>,
     queue_depth: Family<ShardLabels, Gauge>,
     heartbeats: Heartbeats,
     heartbeat_ages: Family<LoopLabels, Gauge<f64, AtomicU64>>,
@@ -103,6 +99,48 @@ pub struct InFlight(Metrics);
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.0.deliveries_in_flight.dec();
+    }
+}
+
+/// Backlog of a shard, over all nodes.
+#[derive(Clone, Copy, Debug, PartialEq, FromRow)]
+pub struct Backlog {
+    pub shard_id: ShardId,
+    /// Position of the log's head.
+    pub head: Position,
+    /// Seconds by which the last event's time is ahead of the database's clock. Normally 0.
+    pub head_ahead: f64,
+    /// Seconds by which the database's clock is ahead of the trusted time. A few, unless the clock has jumped.
+    pub clock_ahead: f64,
+    /// Number of orders that fulfilment has not queued yet, up to [`COUNTED`].
+    pub unqueued: i64,
+    /// Number of orders that wait for stock, up to [`COUNTED`].
+    pub waiting: i64,
+    /// Number of due deliveries that are not in flight: up to [`COUNTED`] first attempts plus up to [`COUNTED`] retries.
+    pub due: i64,
+    /// Whether a node refuses to sign the tree under the current origin.
+    pub is_refused: bool,
+}
+
+/// Lag of a projection behind a shard's log.
+#[derive(Clone, Debug, PartialEq, FromRow)]
+pub struct Lag {
+    pub shard_id: ShardId,
+    pub projection: String,
+    /// Last position that the projection has processed.
+    pub checkpoint: Position,
+    /// Number of events that the projection has not processed.
+    pub behind: i64,
+    /// Age of the oldest unprocessed event, in seconds; 0 if there is none.
+    pub oldest_seconds: f64,
+}
+
+/// Reads how many commands wait in a writer's queue.
+struct QueueDepth(Box<dyn Fn() -> usize + Send + Sync>);
+
+impl std::fmt::Debug for QueueDepth {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("QueueDepth").field(&self.0()).finish()
     }
 }
 
@@ -246,9 +284,6 @@ impl Default for Metrics {
             let mut registry = inner.registry.lock().unwrap_or_else(PoisonError::into_inner);
             registry.register("http_requests", "Requests answered", inner.requests.clone());
             registry.register_with_unit("http_request", "Time to answer a request", Unit::Seconds, inner.request_seconds.clone());
-            for rule in Rule::ALL.map(Rule::name).into_iter().chain(["block"]) {
-                drop(inner.rate_limited.get_or_create(&RuleLabels { rule })); // a rate needs an initial zero
-            }
             registry.register("rate_limited", "Requests refused with 429, by rule", inner.rate_limited.clone());
             registry.register("client_connections", "Open connections of clients", inner.connections.clone());
             for reason in ["idle", "slow_head", "slow_body", "slow_reader", "evicted", "refused"] {
@@ -311,8 +346,13 @@ impl Default for Metrics {
 
 impl Metrics {
     /// Registers a writer's queue for the metric of its depth.
-    pub fn watch_queue(&self, shard: ShardId, sender: mpsc::WeakSender<Submission>) {
-        self.0.queues.lock().unwrap_or_else(PoisonError::into_inner).push((shard, sender));
+    pub fn watch_queue(&self, shard: ShardId, depth: impl Fn() -> usize + Send + Sync + 'static) {
+        self.0.queues.lock().unwrap_or_else(PoisonError::into_inner).push((shard, QueueDepth(Box::new(depth))));
+    }
+
+    /// Shows a rule of [`Metrics::rate_limited`] as 0 until it refuses something: a rate needs a zero to rise from.
+    pub fn show_rule(&self, rule: &'static str) {
+        drop(self.0.rate_limited.get_or_create(&RuleLabels { rule }));
     }
 
     /// Returns the heartbeats of this node's loops, which are part of the metrics.
@@ -398,13 +438,16 @@ impl Metrics {
         self.0.fulfilled.inc_by(orders as u64);
     }
 
-    /// Returns all metrics in Prometheus' text format. While the database does not answer, its metrics are omitted.
-    pub async fn scrape(&self, pool: &PgPool) -> Result<String, std::fmt::Error> {
-        // One scrape at a time samples the database; concurrent ones use its result.
+    /// Renders all metrics in Prometheus' text format. `sample` queries the backlogs; it runs at most once a second. While the
+    /// database does not answer, the backlogs are left out.
+    pub async fn scrape(
+        &self,
+        sample: impl Future<Output = Result<(Vec<Backlog>, Vec<Lag>), sqlx::Error>>,
+    ) -> Result<String, std::fmt::Error> {
+        // One scrape at a time queries; concurrent scrapes reuse its result.
         let mut sampled = self.0.sampled.lock().await;
         if sampled.is_none_or(|at| at.elapsed() >= SAMPLE_EVERY) {
-            let looking = async { Ok::<_, sqlx::Error>((backlog::sample(pool).await?, backlog::lags(pool).await?)) };
-            match tokio::time::timeout(SAMPLE_DEADLINE, looking).await {
+            match tokio::time::timeout(SAMPLE_DEADLINE, sample).await {
                 Ok(Ok((backlogs, lags))) => self.0.waiting.set(&backlogs, lags),
                 Ok(Err(error)) => {
                     tracing::debug!(%error, "failed to sample the database for metrics");
@@ -420,10 +463,9 @@ impl Metrics {
 
     /// Encodes the counters of this node and the last sample of the database.
     fn text(&self) -> Result<String, std::fmt::Error> {
-        for (shard, sender) in self.0.queues.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            let depth = sender.upgrade().map_or(0, |sender| sender.max_capacity() - sender.capacity());
+        for (shard, depth) in self.0.queues.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             let gauge = self.0.queue_depth.get_or_create(&ShardLabels { shard: (*shard).into() });
-            gauge.set(i64::try_from(depth).unwrap_or(i64::MAX));
+            gauge.set(i64::try_from(depth.0()).unwrap_or(i64::MAX));
         }
         self.0.heartbeat_ages.clear(); // removes loops that have ended
         for pulse in self.0.heartbeats.pulses() {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod api;
+mod architecture;
 mod audit;
 mod cli;
 mod contract;

@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::StreamExt;
-use rewards_ledger::access::seal::Keyring;
 use rewards_ledger::postgres::{Server, Settings};
+use rewards_ledger::secrets::seal::Keyring;
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, PgExecutor};

@@ -11,6 +11,7 @@ pub mod beneficiary;
 pub mod catalogue;
 pub mod codec;
 pub mod erasure;
+mod event;
 pub mod ip_block;
 pub mod leaf;
 pub mod log;
@@ -30,7 +31,8 @@ pub mod user;
 pub mod wallet;
 pub mod webhook;
 
-pub use codec::{CodecError, Event, StreamType};
+pub use codec::CodecError;
+pub use event::{Event, StreamType};
 pub use money::{Currency, Money, MoneyError, Percent};
 pub use record::{Actor, Metadata, Moment, Recorded};
 pub use rejection::Rejection;

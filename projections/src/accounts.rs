@@ -2,11 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
+use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
 use ledger_events::account::{Account, AccountStatus, Credential, evolve, evolve_credential};
 use ledger_events::{AccountId, CredentialId, Event, Recorded, ShardId};
 use sqlx::postgres::PgRow;
-use sqlx::{FromRow, Postgres, QueryBuilder, Row};
+use sqlx::{Postgres, QueryBuilder, Row};
 
 use crate::page::{self, Listed, Page};
 use crate::{ProjectionError, known};

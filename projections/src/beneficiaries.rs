@@ -2,11 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
+use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
 use ledger_events::beneficiary::{Beneficiary, BeneficiaryKind, evolve};
 use ledger_events::{AccountId, BeneficiaryId, Event, Recorded, ShardId};
 use sqlx::postgres::PgRow;
-use sqlx::{FromRow, Postgres, QueryBuilder, Row};
+use sqlx::{Postgres, QueryBuilder, Row};
 
 use crate::page::{self, Listed, Page};
 use crate::{ProjectionError, known};

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use futures::TryStreamExt;
+use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
 use ledger_events::catalogue::{Category, Product, evolve, evolve_category};
 use ledger_events::{CategoryId, Event, ProductId, Recorded, ShardId};
@@ -11,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
-use sqlx::{FromRow, Postgres, QueryBuilder, Row};
+use sqlx::{Postgres, QueryBuilder, Row};
 
 use crate::ProjectionError;
 use crate::page::{self, Listed, Page};

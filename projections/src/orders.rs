@@ -3,12 +3,13 @@
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
+use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
 use ledger_events::order::{self, Order, OrderPlaced, OrderStatus, evolve};
 use ledger_events::{AccountId, Event, OrderId, Position, ProductId, Recorded, ShardId, placement};
 use rust_decimal::Decimal;
 use sqlx::postgres::PgRow;
-use sqlx::{FromRow, Postgres, QueryBuilder, Row};
+use sqlx::{Postgres, QueryBuilder, Row};
 use uuid::Uuid;
 
 use crate::listing::marks::{self, ORDERS, Span};

@@ -3,9 +3,10 @@
 use std::ops::Range;
 
 use chrono::{DateTime, Utc};
+use ledger_database::FromRow;
 use ledger_database::{PgPool, Transaction, replanned};
 use sqlx::postgres::PgRow;
-use sqlx::{Encode, FromRow, Postgres, QueryBuilder, Type};
+use sqlx::{Encode, Postgres, QueryBuilder, Type};
 
 /// Requested page: its number, starting at 1, and the number of rows per page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,11 +3,12 @@
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
+use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
 use ledger_events::payout::{Payout, PayoutRequested, PayoutStatus, evolve};
 use ledger_events::{AccountId, BeneficiaryId, Event, PayoutId, Recorded, ShardId, WalletId};
 use sqlx::postgres::PgRow;
-use sqlx::{FromRow, Postgres, QueryBuilder, Row};
+use sqlx::{Postgres, QueryBuilder, Row};
 
 use crate::page::{self, Listed, Page};
 use crate::{ProjectionError, known, money};

@@ -2,12 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
+use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
 use ledger_events::replay::{Replay, ReplayKind, ReplayStatus, evolve};
 use ledger_events::webhook::WebhookEventType;
 use ledger_events::{AccountId, Event, Recorded, ReplayId, ShardId, WebhookId};
 use sqlx::postgres::PgRow;
-use sqlx::{FromRow, Postgres, QueryBuilder, Row};
+use sqlx::{Postgres, QueryBuilder, Row};
 
 use crate::page::{self, Listed, Page};
 use crate::{ProjectionError, known};

@@ -3,12 +3,13 @@
 use std::collections::{HashMap, HashSet};
 
 use chrono::NaiveDate;
+use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
 use ledger_events::reconciliation::{Decision, Statement, StatementFormat, StatementImported, evolve};
 use ledger_events::{Event, Recorded, ShardId, StatementId};
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
-use sqlx::{FromRow, Postgres, QueryBuilder, Row};
+use sqlx::{Postgres, QueryBuilder, Row};
 
 use crate::page::{self, Listed, Page};
 use crate::{ProjectionError, known};

@@ -3,12 +3,13 @@
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
+use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
 use ledger_events::wallet::{Movement, Wallet, WalletEvent, evolve};
 use ledger_events::{AccountId, Currency, Event, Moment, Money, OrderId, Position, Recorded, ShardId, TransactionId, WalletId};
 use rust_decimal::Decimal;
 use sqlx::postgres::PgRow;
-use sqlx::{FromRow, Postgres, QueryBuilder, Row};
+use sqlx::{Postgres, QueryBuilder, Row};
 
 use crate::page::{self, Listed, Page};
 use crate::write::Write;
@@ -236,38 +237,36 @@ pub fn push(write: &mut Write, shard: ShardId, wallets: &[&Wallet], transactions
     );
 }
 
-#[derive(sqlx::Encode)]
-struct BalanceRow<'a> {
-    shard_id: ShardId,
-    id: WalletId,
-    version: i64,
-    account_id: AccountId,
-    currency: &'a str,
-    balance: Decimal,
-    created_at: DateTime<Utc>,
-    updated_at: DateTime<Utc>,
+row_type! {
+    struct BalanceRow<'a> as "public.wallet_row" {
+        shard_id: ShardId,
+        id: WalletId,
+        version: i64,
+        account_id: AccountId,
+        currency: &'a str,
+        balance: Decimal,
+        created_at: DateTime<Utc>,
+        updated_at: DateTime<Utc>,
+    }
 }
 
-row_type!(BalanceRow<'_>, "public.wallet_row");
-
-#[derive(sqlx::Encode)]
-struct MovementRow<'a> {
-    shard_id: ShardId,
-    id: TransactionId,
-    position: Position,
-    wallet_id: WalletId,
-    account_id: AccountId,
-    r#type: &'a str,
-    category: &'a str,
-    amount: Decimal,
-    balance_after: Decimal,
-    currency: &'a str,
-    order_id: Option<OrderId>,
-    reference: Option<&'a str>,
-    created_at: DateTime<Utc>,
+row_type! {
+    struct MovementRow<'a> as "public.wallet_transaction_row" {
+        shard_id: ShardId,
+        id: TransactionId,
+        position: Position,
+        wallet_id: WalletId,
+        account_id: AccountId,
+        r#type: &'a str,
+        category: &'a str,
+        amount: Decimal,
+        balance_after: Decimal,
+        currency: &'a str,
+        order_id: Option<OrderId>,
+        reference: Option<&'a str>,
+        created_at: DateTime<Utc>,
+    }
 }
-
-row_type!(MovementRow<'_>, "public.wallet_transaction_row");
 
 /// Folds the next events of the log into the tables.
 pub async fn apply(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) -> Result<(), ProjectionError> {

@@ -184,14 +184,29 @@ impl<'q> Encode<'q, Postgres> for JsonText<'_> {
 /// Declares the composite type of a row: `row_type!(OrderRow<'_>, "public.order_row")`.
 #[macro_export]
 macro_rules! row_type {
-    ($row:ty, $name:literal) => {
-        impl ::sqlx::Type<::sqlx::Postgres> for $row {
+    ($(#[$meta:meta])* $visible:vis struct $row:ident $(<$life:lifetime>)? as $name:literal { $($(#[$note:meta])* $field:ident: $type:ty,)* }) => {
+        $(#[$meta])*
+        $visible struct $row $(<$life>)? { $($(#[$note])* $field: $type,)* }
+
+        impl$(<$life>)? ::sqlx::Encode<'_, ::sqlx::Postgres> for $row$(<$life>)? {
+            fn encode_by_ref(
+                &self,
+                buffer: &mut ::sqlx::postgres::PgArgumentBuffer,
+            ) -> ::std::result::Result<::sqlx::encode::IsNull, ::sqlx::error::BoxDynError> {
+                let mut encoder = ::sqlx::postgres::types::PgRecordEncoder::new(buffer);
+                $(encoder.encode(&self.$field)?;)*
+                encoder.finish();
+                Ok(::sqlx::encode::IsNull::No)
+            }
+        }
+
+        impl$(<$life>)? ::sqlx::Type<::sqlx::Postgres> for $row$(<$life>)? {
             fn type_info() -> ::sqlx::postgres::PgTypeInfo {
                 ::sqlx::postgres::PgTypeInfo::with_name($name)
             }
         }
 
-        impl ::sqlx::postgres::PgHasArrayType for $row {
+        impl$(<$life>)? ::sqlx::postgres::PgHasArrayType for $row$(<$life>)? {
             fn array_type_info() -> ::sqlx::postgres::PgTypeInfo {
                 ::sqlx::postgres::PgTypeInfo::array_of($name)
             }

@@ -3,9 +3,9 @@
 //! A block is on disk before any caller is told of it, and further requests never extend it. It follows the database's
 //! clock: if that clock is set back to before the block's start, the block is over.
 
-use ledger_database::{PgConnection, PgPool};
-use std::collections::HashMap;
 use std::net::IpAddr;
+
+use ledger_database::PgPool;
 
 use super::limits::{BLOCK, Block};
 
@@ -34,24 +34,4 @@ pub async fn of(pool: &PgPool, ip: IpAddr) -> Result<Option<Block>, sqlx::Error>
     .fetch_optional(pool)
     .await?;
     Ok(block.map(|(ends_at, ends_in)| Block { ends_at, ends_in }))
-}
-
-/// Returns the ids of the active blocks of these IPs, and locks the rows until the transaction ends.
-pub async fn lock(conn: &mut PgConnection, ips: &[IpAddr]) -> Result<HashMap<IpAddr, i64>, sqlx::Error> {
-    let found: Vec<(String, i64)> = sqlx::query_as(
-        "SELECT ip, id FROM ip_blocks WHERE ip = ANY($1) AND clock_timestamp() BETWEEN started_at AND ends_at ORDER BY ip FOR UPDATE",
-    )
-    .bind(ips.iter().map(IpAddr::to_string).collect::<Vec<_>>())
-    .fetch_all(conn)
-    .await?;
-    Ok(found.into_iter().filter_map(|(ip, id)| Some((ip.parse().ok()?, id))).collect())
-}
-
-/// Ends the blocks of these IPs.
-pub async fn end(conn: &mut PgConnection, ips: &[IpAddr]) -> Result<(), sqlx::Error> {
-    if !ips.is_empty() {
-        let ips: Vec<String> = ips.iter().map(IpAddr::to_string).collect();
-        sqlx::query("DELETE FROM ip_blocks WHERE ip = ANY($1)").bind(ips).execute(conn).await?;
-    }
-    Ok(())
 }

@@ -20,13 +20,13 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
 
 use super::limits::{Block, Quota, Rule, Window, source_network};
-use super::rows::Row;
-use super::seal::Keyring;
+use super::rate_limits::{RateLimit, RateLimits};
 use super::{AccessError, Principal, Who, blocks};
 use crate::batching;
-use crate::config::{RateLimit, RateLimits};
 use crate::heartbeat::Heartbeat;
 use crate::ledger::connect::{self, Line};
+use crate::secrets::rows::Row;
+use crate::secrets::seal::Keyring;
 
 /// Maximum number of requests in one statement, and maximum that may wait.
 const BATCH_QUESTIONS: usize = 1_024;

@@ -5,7 +5,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-use crate::config::{RateLimit, RateLimits};
+use super::rate_limits::{RateLimit, RateLimits};
 
 /// Duration of the block of an IP with too many logins.
 pub const BLOCK: Duration = Duration::from_secs(15 * 60);

@@ -1,30 +1,24 @@
-//! Authentication, rate limits and secrets: API keys, operator tokens, user sessions, and encryption at rest.
+//! Authentication, authorization and rate limits.
 
 pub mod blocks;
 pub mod gate;
 pub mod limits;
-pub mod master_keys;
 pub mod operators;
 mod passwords;
+pub mod rate_limits;
 pub mod request_signature;
-pub mod rotation;
-pub mod rows;
-pub mod seal;
-pub mod sealing;
 pub mod sessions;
-pub mod strength;
 pub mod tokens;
 
 use ledger_events::user::UserRole;
 use ledger_events::{AccountId, Actor, CredentialId, ShardId, UserId};
 
+use crate::ledger::command::VisibleSecrets;
 pub use gate::Gate;
-pub use operators::{IssuedToken, Operator, Operators, Role};
+pub use ledger_events::operator::OperatorRole as Role;
+pub use operators::{Operator, Operators};
 pub use passwords::{Lane, NewPasswordError, Passwords};
 pub use sessions::Sessions;
-
-/// Kind that a credential's sealed signing secret is bound to, together with the credential's id.
-pub const SIGNING_SECRET: &str = "credential.signing_secret";
 
 /// An authenticated client.
 #[derive(Clone, Copy, Debug)]
@@ -60,12 +54,13 @@ impl Principal {
         }
     }
 
-    /// Whether the client may see the signing secret of this credential of its account. An owner may see every secret,
-    /// an API key only its own.
-    pub fn may_see_secret_of(&self, credential: CredentialId) -> bool {
+    /// Returns the signing secrets of its account's credentials that the client may see. An owner may see every secret, an
+    /// API key only its own.
+    pub fn visible_secrets(&self) -> VisibleSecrets {
         match self.who {
-            Who::Credential(own) => own == credential,
-            Who::User { role, .. } => role >= UserRole::Owner,
+            Who::Credential(own) => VisibleSecrets::Only(own),
+            Who::User { role, .. } if role >= UserRole::Owner => VisibleSecrets::All,
+            Who::User { .. } => VisibleSecrets::None,
         }
     }
 }

@@ -5,16 +5,15 @@
 
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
-use ledger_database::{PgConnection, PgPool};
+use ledger_database::PgPool;
+use ledger_events::Actor;
 pub use ledger_events::operator::OperatorRole as Role;
-use ledger_events::{Actor, ShardId};
-use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::AccessError;
-use super::rows::Row;
-use super::seal::{Keyring, Private};
+use crate::ledger::operators::hash;
+use crate::secrets::rows::Row;
+use crate::secrets::seal::{Keyring, Private};
 
 /// An authenticated operator. Id 0 stands for the token of the configuration.
 #[derive(Clone, Copy, Debug)]
@@ -69,100 +68,4 @@ impl Operators {
         }
         Ok(Operator { id, role: Role::parse(&role).ok_or(AccessError::Unknown)? })
     }
-}
-
-/// Lists every issued token, oldest first, without the token's text.
-pub async fn list(pool: &PgPool) -> Result<Vec<IssuedToken>, sqlx::Error> {
-    sqlx::query_as("SELECT id, name, role, created_at, revoked_at FROM vault.operators ORDER BY id").fetch_all(pool).await
-}
-
-/// Returns the names of these operators, including those with a revoked token.
-pub async fn names(pool: &PgPool, ids: &[i64]) -> Result<Vec<(i64, String)>, sqlx::Error> {
-    sqlx::query_as("SELECT id, name FROM vault.operators WHERE id = ANY($1)").bind(ids).fetch_all(pool).await
-}
-
-/// Returns the ids of the operators with this name whose token is not revoked.
-pub async fn named(pool: &PgPool, name: &str) -> Result<Vec<i64>, sqlx::Error> {
-    sqlx::query_scalar("SELECT id FROM vault.operators WHERE name = $1 AND revoked_at IS NULL ORDER BY id")
-        .bind(name)
-        .fetch_all(pool)
-        .await
-}
-
-/// Public fields of an issued token.
-#[derive(Clone, Debug, sqlx::FromRow)]
-pub struct IssuedToken {
-    pub id: i64,
-    pub name: String,
-    pub role: String,
-    pub created_at: DateTime<Utc>,
-    pub revoked_at: Option<DateTime<Utc>>,
-}
-
-/// Token state that the writer decides on.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Known {
-    /// Number of events in the token's stream. A token that is older than these events has 0.
-    pub version: i64,
-    pub is_revoked: bool,
-}
-
-/// Change to a token, decided by the writer.
-#[derive(Debug)]
-pub enum Change {
-    Issue { id: i64, name: Private, role: Role, token_hash: [u8; 32], mac: [u8; 32], issued_at: DateTime<Utc> },
-    Revoke { id: i64, revoked_at: DateTime<Utc> },
-}
-
-/// Loads these tokens and locks their rows until the transaction ends.
-pub async fn lock(conn: &mut PgConnection, shard: ShardId, ids: &[i64]) -> Result<Vec<(i64, Known)>, sqlx::Error> {
-    let found: Vec<(i64, bool, i64)> = sqlx::query_as(
-        "SELECT id, revoked_at IS NOT NULL, (SELECT coalesce(max(version), 0) FROM events
-            WHERE shard_id = $1 AND stream_type = 'operator' AND stream_id = o.id)
-         FROM vault.operators o WHERE id = ANY($2) ORDER BY id FOR UPDATE OF o",
-    )
-    .bind(shard)
-    .bind(ids)
-    .fetch_all(conn)
-    .await?;
-    Ok(found.into_iter().map(|(id, is_revoked, version)| (id, Known { version, is_revoked })).collect())
-}
-
-/// Writes token changes, in this order.
-pub async fn write(conn: &mut PgConnection, changes: &[Change]) -> Result<(), sqlx::Error> {
-    for change in changes {
-        match change {
-            Change::Issue { id, name, role, token_hash, mac, issued_at } => {
-                sqlx::query(
-                    "INSERT INTO vault.operators (id, name, role, token_hash, created_at) OVERRIDING SYSTEM VALUE
-                     VALUES ($1, $2, $3, $4, $5)",
-                )
-                .bind(id)
-                .bind(name.expose())
-                .bind(role.as_str())
-                .bind(&token_hash[..])
-                .bind(issued_at)
-                .execute(&mut *conn)
-                .await?;
-                sqlx::query("INSERT INTO vault.operator_macs (operator_id, mac) VALUES ($1, $2)")
-                    .bind(id)
-                    .bind(&mac[..])
-                    .execute(&mut *conn)
-                    .await?
-            }
-            Change::Revoke { id, revoked_at } => {
-                sqlx::query("UPDATE vault.operators SET revoked_at = $2 WHERE id = $1")
-                    .bind(id)
-                    .bind(revoked_at)
-                    .execute(&mut *conn)
-                    .await?
-            }
-        };
-    }
-    Ok(())
-}
-
-/// Returns the SHA-256 hash that is stored for a token. It needs no salt: the token has 256 random bits.
-pub fn hash(token: &str) -> [u8; 32] {
-    Sha256::digest(token.as_bytes()).into()
 }

@@ -11,8 +11,8 @@ use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 use tokio::sync::Semaphore;
 
 use super::AccessError;
-use super::seal::Private;
-use super::strength;
+use crate::secrets::seal::Private;
+use crate::secrets::strength;
 
 /// Maximum number of passwords that may wait to be hashed, in total and per lane. Hashing one takes 19 MiB and some tens
 /// of milliseconds of a core; a waiting one takes almost nothing.

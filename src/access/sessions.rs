@@ -9,23 +9,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
 use ledger_events::user::UserRole;
 use ledger_events::{AccountId, ShardId, UserId};
 use sha2::{Digest, Sha256};
-use sqlx::FromRow;
-use sqlx::postgres::PgQueryResult;
 use subtle::ConstantTimeEq;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
 
 use super::gate::LoginBudget;
 use super::passwords::{Lane, Passwords};
-use super::rows::Row;
-use super::seal::{Keyring, Private, random_secret};
 use super::tokens::{AccessTokens, Claims};
 use super::{AccessError, Principal, Who};
 use crate::heartbeat::Heartbeat;
+use crate::secrets::rows::Row;
+use crate::secrets::seal::{Keyring, Private, random_secret};
 
 /// Lifetime of a refresh token.
 const REFRESH_LIFETIME: TimeDelta = TimeDelta::days(7);
@@ -366,14 +365,6 @@ impl Sessions {
         })?;
         Ok(Granted { account_id, access_token, refresh_token, refresh_expires_at: session.expires_at })
     }
-}
-
-/// Ends all sessions of a user, in the transaction of the change that requires it.
-pub async fn end_all(conn: &mut PgConnection, user_id: UserId) -> Result<PgQueryResult, sqlx::Error> {
-    sqlx::query("UPDATE vault.sessions SET revoked_at = clock_timestamp() WHERE user_id = $1 AND revoked_at IS NULL")
-        .bind(user_id)
-        .execute(conn)
-        .await
 }
 
 /// Deletes one batch each of expired refresh tokens, sessions and source networks.

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
 use super::AccessError;
-use super::seal::{Keyring, Private, SealError};
+use crate::secrets::seal::{Keyring, Private, SealError};
 
 /// Lifetime of an access token.
 pub const ACCESS_LIFETIME: TimeDelta = TimeDelta::minutes(15);

@@ -10,18 +10,19 @@ use poem::{Endpoint, IntoResponse, Middleware, Request, Response, Result};
 
 use super::body;
 use super::cross_site;
-use super::edge::WireUri;
 use super::error::{ApiError, Code, RateLimited};
 use super::log::is_for_auditors;
 use super::probes;
-use super::serve::Surface;
 use super::source::source_ip;
 use super::state::ApiState;
+use super::surface::Surface;
 use super::user_auth::{bearer, portal_user};
+use super::wire_uri::WireUri;
 use crate::access::gate::{Claim, Client, Verdict};
 use crate::access::limits::{Block, Quota, Rule, blocked_message, is_under};
 use crate::access::request_signature::{self, SignatureError};
-use crate::access::{AccessError, Operator, Operators, Principal, SIGNING_SECRET, Who};
+use crate::access::{AccessError, Operator, Operators, Principal, Who};
+use crate::secrets::SIGNING_SECRET;
 
 impl From<AccessError> for ApiError {
     fn from(error: AccessError) -> ApiError {

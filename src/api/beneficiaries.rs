@@ -14,15 +14,16 @@ use super::idempotency::IdempotencyKey;
 use super::outcome::{respond, unrenderable};
 use super::page::Page;
 use super::principal::{Caller, ClientOwner};
-use super::readers::{Read, line, one_of};
+use super::problems::Read;
+use super::readers::{line, one_of};
 use super::reference::{country, currency};
 use super::reply::{Data, Listed, Plural, Reply, Stored, render};
 use super::scalars::Timestamp;
 use super::state::{State, Tag, not_found, origin, parsed_currency, rows_of};
-use crate::access::seal::Private;
 use crate::ledger::command;
 use crate::ledger::texts::{self, PROFILE};
 use crate::ledger::{Answer, Command, Rendered};
+use crate::secrets::seal::Private;
 
 /// Type of account that receives a payout.
 ///

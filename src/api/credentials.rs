@@ -10,8 +10,8 @@ use super::outcome::{answered, unexpected};
 use super::readers::line;
 use super::reply::{Created, NoStore};
 use super::state::{ApiState, origin};
-use crate::access::seal::{Private, random_secret};
 use crate::ledger::{Answer, Command, WriteError};
+use crate::secrets::seal::{Private, random_secret};
 
 /// Maximum number of keys drawn for one credential. Two keys share their first 8 characters once in billions of draws.
 /// The database refuses the second.

@@ -17,13 +17,9 @@ use super::browser_headers::forbid_storing;
 use super::error::{ApiError, Code, RateLimited};
 use super::lifecycle::Lifecycle;
 use super::request_id::{CURRENT, RequestId, X_REQUEST_ID, current_text};
+use super::wire_uri::WireUri;
 use crate::access::limits::is_under;
 use crate::telemetry::Metrics;
-
-/// The URI as received, before its trailing slash is stripped. The HMAC signature covers this form.
-/// Every request's extensions have it.
-#[derive(Debug, Clone)]
-pub struct WireUri(pub Uri);
 
 /// The outermost middleware. Its access log has the target `access` and the level INFO. The filter `access=off`
 /// turns the log off, together with its cost.

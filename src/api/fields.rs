@@ -8,7 +8,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::error::{ApiError, Code};
-use super::readers::{Problems, Read};
+use super::problems::{Problems, Read};
 
 /// Maximum nesting depth of arrays and objects.
 const MAX_DEPTH: usize = 32;

@@ -29,6 +29,7 @@ mod payouts;
 mod portal;
 pub mod principal;
 mod probes;
+mod problems;
 mod products;
 mod queries;
 pub mod readers;
@@ -42,6 +43,7 @@ mod sessions;
 mod source;
 mod state;
 mod statements;
+mod surface;
 #[cfg(test)]
 mod tests;
 mod transactions;
@@ -49,9 +51,11 @@ mod user_auth;
 mod vouchers;
 mod wallets;
 mod webhooks;
+mod wire_uri;
 
 pub(crate) use guides::VECTORS;
 pub use lifecycle::Lifecycle;
 pub(crate) use operator::{AnyOrder, AnyWallet, OrderHistory};
-pub use serve::{Surface, app, documents};
+pub use serve::{app, documents};
 pub use state::ApiState;
+pub use surface::Surface;

@@ -19,11 +19,11 @@ use super::readers::{integer, json_object, line, number, text};
 use super::reply::{Data, Listed, Plural, Reply, Stored, render};
 use super::scalars::{JsonObject, Money, Number, Timestamp};
 use super::state::{ApiState, State, Tag, amounts, listed, money, not_found, origin, rows_of, time};
-use crate::access::seal::Private;
 use crate::ledger::answer::OrderView;
 use crate::ledger::command;
 use crate::ledger::texts::{self, CANCEL_REASON, METADATA, Texts};
 use crate::ledger::{Answer, Command, Rendered};
+use crate::secrets::seal::Private;
 
 /// Maximum size of `metadata`, in bytes of canonical JSON.
 pub(super) const MAX_METADATA_BYTES: usize = 4 * 1024;

@@ -50,6 +50,14 @@ pub fn unrenderable<T>() -> Result<T, serde_json::Error> {
     Err(serde::ser::Error::custom("a command returned an unexpected kind of answer"))
 }
 
+/// The refusal of a client who may not be shown the signing secret of a webhook's credential.
+pub(super) fn secret_not_visible() -> ApiError {
+    ApiError::new(Code::Forbidden).message(
+        "A webhook shows its credential's signing secret to its URL: linking one, or changing a linked one's URL, takes the \
+         owner's role, or that very credential.",
+    )
+}
+
 impl From<Rejection> for ApiError {
     fn from(rejection: Rejection) -> ApiError {
         let code = match rejection {
@@ -57,7 +65,7 @@ impl From<Rejection> for ApiError {
             Rejection::AccountSuspended => Code::AccountSuspended,
             Rejection::CredentialRevoked => Code::Unauthorized,
             Rejection::UserRemoved => Code::InvalidToken,
-            Rejection::SecretNotVisible => return super::webhooks::secret_not_visible(),
+            Rejection::SecretNotVisible => return secret_not_visible(),
             Rejection::ProductUnavailable => Code::ProductUnavailable,
             Rejection::InvalidDenomination => Code::InvalidDenomination,
             Rejection::QuantityLimitExceeded { max_quantity } => {

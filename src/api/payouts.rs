@@ -19,11 +19,11 @@ use super::readers::{integer, line, money};
 use super::reply::{Data, Listed, Plural, Reply, Stored, render};
 use super::scalars::{Money, Timestamp};
 use super::state::{self, ApiState, State, Tag, amounts, listed, not_found, origin, rows_of, time};
-use crate::access::seal::Private;
 use crate::ledger::answer::PayoutView;
 use crate::ledger::command;
 use crate::ledger::texts::{self, FAILURE_REASON, Texts};
 use crate::ledger::{Answer, Command, Rendered};
+use crate::secrets::seal::Private;
 
 /// A payout to request. The wallet is debited at once; an operator sends the money.
 #[derive(Object, Serialize)]

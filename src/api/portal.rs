@@ -15,8 +15,8 @@ use super::principal::{Caller, PortalOwner, PortalUser};
 use super::reply::{Created, Listed, NoStore, Plural, Reply};
 use super::scalars::Timestamp;
 use super::state::{State, Tag, listed, origin, rows_of};
-use crate::access::seal::random_secret;
 use crate::ledger::{Answer, Command};
+use crate::secrets::seal::random_secret;
 
 /// An API key of the account, without its secret.
 #[derive(Object, Serialize)]

@@ -12,6 +12,7 @@ use super::error::{ApiError, Code};
 use super::reply::{NoStore, Reply};
 use super::state::{State, Tag};
 use crate::heartbeat::Pulse;
+use crate::ledger::backlog;
 use crate::ledger::connect::within;
 use crate::ledger::{SchemaError, check_schema};
 
@@ -142,7 +143,7 @@ impl Probes {
     /// Returns this node's counters and the state of the ledger, in the OpenMetrics format for Prometheus.
     #[oai(path = "/metrics", method = "get", operation_id = "read_metrics")]
     async fn metrics(&self, state: State<'_>) -> Result<OpenMetrics, ApiError> {
-        Ok(OpenMetrics(state.metrics.scrape(state.ledger.pool()).await.map_err(ApiError::internal)?))
+        Ok(OpenMetrics(state.metrics.scrape(backlog::query(state.ledger.pool())).await.map_err(ApiError::internal)?))
     }
 }
 

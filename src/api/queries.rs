@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::allow::matches;
 use super::error::{ApiError, Code};
-use super::readers::Problems;
+use super::problems::Problems;
 
 /// An operation of a document, with the names of its query parameters.
 #[derive(Debug, PartialEq, Eq)]

@@ -15,7 +15,8 @@ use serde_json::value::RawValue;
 use super::conditional::{Conditional, ETag, IfNoneMatch};
 use super::error::ApiError;
 use super::principal::Caller;
-use super::readers::{Read, line};
+use super::problems::Read;
+use super::readers::line;
 use super::reply::{Listed, Plural};
 use super::state::{State, Tag};
 

@@ -14,11 +14,12 @@ use super::portal::Portal;
 use super::queries::KnownQueries;
 use super::sessions::Sessions;
 use super::state::ApiState;
+use super::surface::Surface;
 use super::{
     beneficiaries, charges, deliveries, document, guides, images, log, operator, orders, payouts, probes, products, reference,
     sandbox, statements, transactions, vouchers, wallets, webhooks,
 };
-use crate::access::limits::is_under;
+use crate::access::limits::Rule;
 
 type ClientApi = (
     orders::Orders,
@@ -194,29 +195,6 @@ pub fn documents() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The part of the HTTP interface that a listener serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Surface {
-    /// Everything, for the only listener of a node.
-    Whole,
-    /// Everything except the operator API, its documents and the metrics, for a node with a separate operator listener.
-    Clients,
-    /// The operator API, its documents, the log and the probes, for the operator listener.
-    Operators,
-}
-
-impl Surface {
-    /// Whether the listener serves a path. Every listener serves the log and the probes, except for the metrics.
-    pub(super) fn serves(self, path: &str) -> bool {
-        let is_operators = is_under(path, "/admin") || path == probes::METRICS;
-        match self {
-            Self::Whole => true,
-            Self::Clients => !is_operators,
-            Self::Operators => is_operators || is_under(path, "/log") || probes::PATHS.contains(&path),
-        }
-    }
-}
-
 /// Builds the HTTP interface, or the part of it that a listener serves.
 pub fn app(state: ApiState, surface: Surface) -> impl Endpoint<Output = Response> {
     let (client, operators) = (client(), operators());
@@ -236,6 +214,7 @@ pub fn app(state: ApiState, surface: Surface) -> impl Endpoint<Output = Response
     let client_page = page(&client, &client_document);
     let operator_page = page(&operators, &operator_document);
 
+    Rule::ALL.map(Rule::name).into_iter().chain(["block"]).for_each(|rule| state.metrics.show_rule(rule));
     let state = Arc::new(state);
     let v1 = match state.is_sandbox {
         true => part((client_api(), sandbox::Sandbox)).boxed(),

@@ -19,9 +19,9 @@ use super::state::{State, Tag};
 use crate::access::Who;
 use crate::access::gate::Verdict;
 use crate::access::limits::{Rule, source_network};
-use crate::access::seal::Private;
 use crate::access::sessions::{Granted, PORTAL_LIFETIME};
 use crate::access::tokens::ACCESS_LIFETIME;
+use crate::secrets::seal::Private;
 
 /// The credentials of a user.
 #[derive(Object)]

@@ -17,9 +17,9 @@ use super::lifecycle::Lifecycle;
 use super::page::Page;
 use super::reply::{Listed, Plural};
 use super::request_id::current_text;
-use crate::access::seal::Keyring;
 use crate::access::{Gate, Operators, Sessions};
 use crate::ledger::{Ledger, Origin};
+use crate::secrets::seal::Keyring;
 use crate::telemetry::Metrics;
 use crate::transparency::PublicLog;
 

@@ -12,8 +12,8 @@ use super::outcome::answered;
 use super::principal::{Caller, ClientOperator};
 use super::reply::{NoStore, Reply};
 use super::state::{State, Tag, not_found, origin};
-use crate::access::seal::Private;
 use crate::ledger::{Answer, Command, stock};
+use crate::secrets::seal::Private;
 
 /// The delivered vouchers of an order, with their codes.
 #[derive(Object, Serialize)]

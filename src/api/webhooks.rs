@@ -9,23 +9,24 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::body::{NoFields, StrictJson};
-use super::error::{ApiError, Code};
+use super::error::ApiError;
 use super::fields::{Fields, FromFields};
 use super::idempotency::IdempotencyKey;
-use super::outcome::{answered, respond, unrenderable};
+use super::outcome::{answered, respond, secret_not_visible, unrenderable};
 use super::page::Page;
 use super::principal::{Caller, ClientOperator};
-use super::readers::{Read, boolean, integer, line, list, one_of, text};
+use super::problems::Read;
+use super::readers::{boolean, integer, line, list, one_of, text};
 use super::reply::{Data, Listed, NoStore, Plural, Reply, Stored, render};
 use super::scalars::Timestamp;
 use super::state::{ApiState, State, Tag, listed, not_found, origin, rows_of};
 use crate::access::Principal;
-use crate::access::seal::{Private, random_secret};
 use crate::delivery::address::{MAX_URL_CHARACTERS, check_url};
 use crate::ledger::answer::WebhookView;
 use crate::ledger::command::{self, CredentialLink, WebhookChange};
 use crate::ledger::texts::{self, Texts, WEBHOOK_NAME as NAME, WEBHOOK_URL as URL};
 use crate::ledger::{Answer, Command, Rendered};
+use crate::secrets::seal::{Private, random_secret};
 
 /// Type of an event that a webhook can subscribe to. New types may be added.
 ///
@@ -303,20 +304,12 @@ fn rotated(answer: &Answer) -> Result<Rendered, serde_json::Error> {
 /// # Errors
 /// 403 if the caller may not see the secret.
 async fn check_link(state: &ApiState, caller: &Principal, credential: Option<i64>) -> Result<(), ApiError> {
-    let Some(id) = credential.filter(|id| !caller.may_see_secret_of(*id)) else { return Ok(()) };
+    let Some(id) = credential.filter(|id| !caller.visible_secrets().contains(*id)) else { return Ok(()) };
     let found = accounts::load_credentials(&mut *state.ledger.pool().acquire().await?, caller.shard_id, &[id]).await?;
     match found.iter().any(|credential| credential.account_id == caller.account_id) {
         true => Err(secret_not_visible()),
         false => Ok(()),
     }
-}
-
-/// Returns the 403 for a client that may not see the signing secret of a webhook's credential.
-pub(super) fn secret_not_visible() -> ApiError {
-    ApiError::new(Code::Forbidden).message(
-        "Linking a webhook to a credential, or changing the URL of a linked webhook, requires the role owner or a request \
-         made with that credential, because the URL receives the credential's signing secret.",
-    )
 }
 
 /// Confirmation that a test delivery was created.
@@ -431,7 +424,7 @@ impl Webhooks {
             events: request.events.map(types),
             is_active: request.is_active,
             link: request.credential_id.map(|credential_id| CredentialLink { credential_id, new_secret: random_secret() }),
-            caller: Some(*caller),
+            visible: caller.visible_secrets(),
         };
         let command = Command::UpdateWebhook { account_id: caller.account_id, webhook_id: id.0, change };
         let answer = state.ledger.execute(caller.shard_id, command, origin(caller.actor())).await?;

@@ -160,7 +160,7 @@ async fn fold(conn: &mut PgConnection, shard: ShardId, events: &mut Vec<Recorded
     }
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(ledger_database::FromRow)]
 struct State {
     id: i64,
     status: Option<String>,

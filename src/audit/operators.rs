@@ -10,8 +10,8 @@ use ledger_events::{Recorded, ShardId};
 use serde_json::{Value, json};
 
 use super::{Difference, FieldDifference, Findings, RowDifference, RowProblem};
-use crate::access::seal::salted_hash;
 use crate::ledger::texts::OPERATOR_NAME;
+use crate::secrets::seal::salted_hash;
 
 const TABLE: &str = "vault.operators";
 
@@ -38,7 +38,7 @@ pub fn fold(tokens: &mut HashMap<i64, Told>, recorded: &Recorded, event: &Operat
     is_wrong.then(|| format!("{} cannot follow the earlier events", event.type_and_version().0))
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(ledger_database::FromRow)]
 struct Stored {
     id: i64,
     name: String,

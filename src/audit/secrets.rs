@@ -6,21 +6,21 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
+use ledger_database::FromRow;
 use ledger_database::PgConnection;
 use ledger_events::account::{Credential, CredentialEvent};
 use ledger_events::operator::OperatorEvent;
 use ledger_events::user::{User, UserEvent};
 use ledger_events::webhook::{Webhook, WebhookEvent};
 use ledger_events::{AccountId, Event, Recorded, ShardId, UserId};
-use sqlx::FromRow;
 
 use super::{Difference, Findings};
-use crate::access::SIGNING_SECRET;
-use crate::access::master_keys;
-use crate::access::rows::Row;
-use crate::access::seal::{Keyring, Private, salted_hash};
 use crate::ledger::keys;
 use crate::ledger::texts::{EMAIL, VaultError, WEBHOOK_TOKEN, WEBHOOK_URL};
+use crate::secrets::SIGNING_SECRET;
+use crate::secrets::master_keys;
+use crate::secrets::rows::Row;
+use crate::secrets::seal::{Keyring, Private, salted_hash};
 
 /// Number of rows per statement.
 const PAGE: i64 = 5_000;

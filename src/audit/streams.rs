@@ -19,9 +19,9 @@ use ledger_projections::{
 
 use super::tables::{Rows, Table, table};
 use super::{AuditError, Counts, Difference, Findings, Progress, images, operators, rules, secrets, vouchers};
-use crate::access::seal::Keyring;
 use crate::ledger::FIRST_SHARD;
 use crate::ledger::reader::Stored;
+use crate::secrets::seal::Keyring;
 
 const PAGE_EVENTS: i64 = 5_000;
 

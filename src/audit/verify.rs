@@ -8,11 +8,11 @@ use sqlx::postgres::PgConnectOptions;
 use ledger_projections::{deliveries as delivery_projection, totals};
 
 use super::{AuditError, Difference, Findings, Progress, deliveries, lists, lock, positions, secrets, shards, streams, tree};
-use crate::access::seal::Keyring;
 use crate::ledger::connect::RUNTIME_ROLE;
 use crate::ledger::half_imported;
 use crate::ledger::health::Health;
 use crate::ledger::reader;
+use crate::secrets::seal::Keyring;
 
 /// Numbers of verified items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

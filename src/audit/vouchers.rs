@@ -9,7 +9,7 @@ use rust_decimal::Decimal;
 
 use super::{Difference, Findings};
 
-#[derive(sqlx::FromRow)]
+#[derive(ledger_database::FromRow)]
 struct Claimed {
     order_id: Option<OrderId>,
     reference: String,

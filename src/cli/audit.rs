@@ -1,17 +1,12 @@
 //! `verify` and `rebuild`: compare the derived rows with the log, and rebuild them from it.
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
 use sqlx::postgres::PgConnectOptions;
 
-use super::escape;
 use super::offline::{self, OfflineArgs};
-use super::output::{Output, with_progress};
-use crate::audit::{self, Difference, Progress, Rebuild};
+use super::output::{Bar, Output, print_differences, with_progress};
+use crate::audit::{self, Rebuild};
 use crate::config::{DatabaseSettings, MasterKeySettings};
 use crate::node::{self, Database};
 
@@ -114,52 +109,4 @@ async fn run_rebuild(options: &PgConnectOptions, args: &RebuildArgs, output: &Ou
         output.line(format!("{}: {outcome}", rebuilt.projections.join(", ")))?;
     }
     Ok(if rebuilt.was_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-pub fn print_differences(output: &Output, differences: &[Difference], found: u64) -> std::io::Result<()> {
-    for difference in differences {
-        output.line(escape::value(&difference.to_string()))?;
-    }
-    let more = found.saturating_sub(u64::try_from(differences.len()).unwrap_or(u64::MAX));
-    if more > 0 {
-        output.line(format!("and {more} more"))?;
-    }
-    Ok(())
-}
-
-/// Progress bar on stderr. It appears only on a terminal, and only after one second.
-pub struct Bar {
-    started: Instant,
-    is_wanted: bool,
-    bar: Mutex<Option<ProgressBar>>,
-}
-
-impl Bar {
-    const PATIENCE: Duration = Duration::from_secs(1);
-
-    pub fn new() -> Bar {
-        Bar { started: Instant::now(), is_wanted: std::io::stderr().is_terminal(), bar: Mutex::new(None) }
-    }
-
-    pub fn show(&self, progress: Progress) {
-        if !self.is_wanted || self.started.elapsed() < Self::PATIENCE {
-            return;
-        }
-        let Ok(mut bar) = self.bar.lock() else { return };
-        let bar = bar.get_or_insert_with(|| {
-            let style = ProgressStyle::with_template("{prefix:24} {wide_bar} {human_pos}/{human_len}");
-            ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-        });
-        bar.set_prefix(format!("shard {} {}", progress.shard, progress.stage));
-        bar.set_length(u64::try_from(progress.total).unwrap_or_default());
-        bar.set_position(u64::try_from(progress.done).unwrap_or_default());
-    }
-
-    pub fn end(&self) {
-        if let Ok(mut bar) = self.bar.lock()
-            && let Some(bar) = bar.take()
-        {
-            bar.finish_and_clear();
-        }
-    }
 }

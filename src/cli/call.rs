@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::client::{Body, Caller, Client};
 use super::output::{Output, with_progress};
-use crate::access::seal::Private;
+use crate::secrets::seal::Private;
 
 #[derive(Args, Debug)]
 pub struct CallArgs {

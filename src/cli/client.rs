@@ -9,7 +9,7 @@ use reqwest::{Method, StatusCode, Url};
 use serde_json::Value;
 
 use crate::access::request_signature::{canonical_string, header, sign};
-use crate::access::seal::Private;
+use crate::secrets::seal::Private;
 
 /// Timeout of a request; longer than the service's own deadlines.
 const DEADLINE: Duration = Duration::from_secs(60);

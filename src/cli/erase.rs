@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use super::output::{Output, with_progress};
 use super::writing::{ByArgs, Writing};
-use crate::access::seal::{Keyring, Private};
 use crate::config::{DatabaseSettings, MasterKeySettings};
 use crate::ledger::erasure::run::{self, EraseError, Preview, Report};
 use crate::ledger::erasure::wipe::{self, Remains};
 use crate::ledger::erasure::{Counts, Subject, orphans};
 use crate::ledger::{Ledger, Origin, WriteError};
 use crate::node::Database;
+use crate::secrets::seal::{Keyring, Private};
 
 #[derive(Args, Debug)]
 pub struct EraseArgs {

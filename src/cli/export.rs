@@ -12,9 +12,8 @@ use ledger_events::{AccountId, Event, Position, ShardId};
 use serde_json::json;
 use sqlx::postgres::PgConnectOptions;
 
-use super::audit::Bar;
 use super::escape::Escaping;
-use super::output::Output;
+use super::output::{Bar, Output};
 use super::quorum::QuorumArgs;
 use crate::audit::Progress;
 use crate::export::selection::Range;

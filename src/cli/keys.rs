@@ -7,12 +7,12 @@ use ledger_projections::envelope::iso8601;
 use serde_json::json;
 
 use super::output::{Output, progress_bar, with_progress};
-use crate::access::master_keys;
-use crate::access::rotation::{self, Step};
-use crate::access::sealing;
 use crate::config::{DatabaseSettings, MasterKeySettings};
+use crate::key_rotation::{self, Step};
 use crate::ledger::connect;
 use crate::node::{self, Database};
+use crate::secrets::master_keys;
+use crate::secrets::sealing;
 
 #[derive(Args, Debug)]
 pub struct KeysArgs {
@@ -62,7 +62,7 @@ async fn on(args: &KeysArgs, database: &Database, output: &Output) -> anyhow::Re
                     bar.set_position(done.unsigned_abs());
                 }
             };
-            let rotated = rotation::rotate(&pool, &keyring, told).await;
+            let rotated = key_rotation::rotate(&pool, &keyring, told).await;
             if let Some(bar) = bar {
                 bar.finish_and_clear();
             }
@@ -86,7 +86,7 @@ async fn on(args: &KeysArgs, database: &Database, output: &Output) -> anyhow::Re
         }
         Keys::Status => {
             master_keys::establish(&pool, &keyring).await?;
-            let (known, mut counts) = rotation::status(&pool).await?;
+            let (known, mut counts) = key_rotation::status(&pool).await?;
             let mut keys = vec![];
             for key in &known {
                 let id = key.id()?;

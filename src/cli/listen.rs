@@ -17,9 +17,9 @@ use super::escape;
 use super::events::by_outcome;
 use super::output::Output;
 use super::serve::StopSignals;
-use crate::access::seal::Private;
 use crate::postgres::default_data_dir;
 use crate::receiver::{Answer, Certificate, Received, Receiver, ReceiverSettings};
+use crate::secrets::seal::Private;
 
 #[derive(Args, Debug)]
 pub struct ListenArgs {

@@ -22,8 +22,9 @@ use crate::config::OperatorTokenSettings;
 use crate::export::tiles;
 use crate::ledger::FIRST_SHARD;
 use crate::transparency::checkpoint::{Checkpoint, Opened, Trust};
-use crate::transparency::cosignature::{Quorum, witness};
+use crate::transparency::cosignature::witness;
 use crate::transparency::note::{Note, VerifierKey};
+use crate::transparency::quorum::Quorum;
 
 #[derive(Args, Debug)]
 pub struct LogArgs {

@@ -7,9 +7,8 @@ use anyhow::{Context, bail};
 use serde_json::json;
 
 use super::WrongUse;
-use super::audit::{Bar, print_differences};
-use super::output::Output;
-use crate::audit::offline::{self, ExportInputs, Outcome, Report};
+use super::output::{Bar, Output, print_differences};
+use crate::export::offline::{self, ExportInputs, Outcome, Report};
 use crate::transparency::checkpoint::Trust;
 use crate::transparency::note::VerifierKey;
 use crate::transparency::receipt::Receipt;

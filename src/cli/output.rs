@@ -3,13 +3,15 @@
 use std::fmt::Display;
 use std::future::Future;
 use std::io::{IsTerminal, Write};
-use std::time::Duration;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use owo_colors::OwoColorize;
 use serde_json::Value;
 
 use super::escape::{self, Escaping};
+use crate::audit::{Difference, Progress};
 
 /// Delay before a terminal shows what the command is waiting for.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -165,6 +167,55 @@ pub fn error_line(error: &anyhow::Error) -> String {
         }
     }
     line
+}
+
+/// Prints differences, and how many more there are.
+pub fn print_differences(output: &Output, differences: &[Difference], found: u64) -> std::io::Result<()> {
+    for difference in differences {
+        output.line(escape::value(&difference.to_string()))?;
+    }
+    let more = found.saturating_sub(u64::try_from(differences.len()).unwrap_or(u64::MAX));
+    if more > 0 {
+        output.line(format!("and {more} more"))?;
+    }
+    Ok(())
+}
+
+/// A progress bar on a terminal, once it has taken more than a second.
+pub struct Bar {
+    started: Instant,
+    is_wanted: bool,
+    bar: Mutex<Option<ProgressBar>>,
+}
+
+impl Bar {
+    const PATIENCE: Duration = Duration::from_secs(1);
+
+    pub fn new() -> Bar {
+        Bar { started: Instant::now(), is_wanted: std::io::stderr().is_terminal(), bar: Mutex::new(None) }
+    }
+
+    pub fn show(&self, progress: Progress) {
+        if !self.is_wanted || self.started.elapsed() < Self::PATIENCE {
+            return;
+        }
+        let Ok(mut bar) = self.bar.lock() else { return };
+        let bar = bar.get_or_insert_with(|| {
+            let style = ProgressStyle::with_template("{prefix:24} {wide_bar} {human_pos}/{human_len}");
+            ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        });
+        bar.set_prefix(format!("shard {} {}", progress.shard, progress.stage));
+        bar.set_length(u64::try_from(progress.total).unwrap_or_default());
+        bar.set_position(u64::try_from(progress.done).unwrap_or_default());
+    }
+
+    pub fn end(&self) {
+        if let Ok(mut bar) = self.bar.lock()
+            && let Some(bar) = bar.take()
+        {
+            bar.finish_and_clear();
+        }
+    }
 }
 
 #[cfg(test)]

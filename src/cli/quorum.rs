@@ -3,8 +3,9 @@
 use clap::Args;
 
 use super::WrongUse;
-use crate::transparency::cosignature::{Quorum, witness};
+use crate::transparency::cosignature::witness;
 use crate::transparency::note::VerifierKey;
+use crate::transparency::quorum::Quorum;
 
 #[derive(Args, Clone, Debug)]
 pub struct QuorumArgs {

@@ -12,14 +12,13 @@ use ledger_events::{AccountId, ShardId};
 use ledger_projections::accounts;
 
 use super::WrongUse;
-use super::audit::Bar;
-use super::output::{Output, with_progress};
+use super::output::{Bar, Output, with_progress};
 use super::quorum::QuorumArgs;
 use crate::config::DatabaseSettings;
 use crate::ledger::{connect, history};
 use crate::node::Database;
 use crate::reconciliation::{AsOf, Checked, Period, Report, await_checkpoints, render, report, walk_all};
-use crate::transparency::cosignature::Quorum;
+use crate::transparency::quorum::Quorum;
 
 #[derive(Args, Debug)]
 pub struct ReconcileArgs {

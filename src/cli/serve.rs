@@ -8,8 +8,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::output::{Output, with_progress};
 use crate::config::{Config, DatabaseSettings};
-use crate::ledger::contract::contract;
-use crate::ledger::migration::PATIENCE;
+use crate::ledger::schema::contract::contract;
+use crate::ledger::schema::migration::PATIENCE;
 use crate::node::{Database, Node};
 
 #[derive(Args, Debug)]

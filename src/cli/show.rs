@@ -14,7 +14,6 @@ use serde_json::json;
 use super::escape;
 use super::events::by_outcome;
 use super::output::{Output, with_progress};
-use crate::access::seal::{Keyring, Private};
 use crate::api::{AnyOrder, AnyWallet, OrderHistory};
 use crate::config::{DatabaseSettings, MasterKeySettings};
 use crate::ledger::connect;
@@ -22,6 +21,7 @@ use crate::ledger::history::{self, AsOf};
 use crate::ledger::story::{self, Chapter, Story, Telling, Who};
 use crate::ledger::texts::METADATA;
 use crate::node::{self, Database};
+use crate::secrets::seal::{Keyring, Private};
 
 #[derive(Args, Debug)]
 pub struct ShowArgs {

@@ -9,13 +9,14 @@ use serde_json::json;
 
 use super::output::{Output, with_progress};
 use super::writing::{ByArgs, Writing};
-use crate::access::seal::random_secret;
-use crate::access::{Role, operators};
+use crate::access::Role;
 use crate::config::{DatabaseSettings, MasterKeySettings};
 use crate::ledger::command::IssueOperatorToken;
+use crate::ledger::operators;
 use crate::ledger::submission::WriteError;
 use crate::ledger::{Answer, Command, FIRST_SHARD, Origin, connect};
 use crate::node::Database;
+use crate::secrets::seal::random_secret;
 
 #[derive(Args, Debug)]
 pub struct TokenArgs {

@@ -9,11 +9,11 @@ use ledger_database::PgPool;
 use ledger_events::Actor;
 use tokio_util::task::TaskTracker;
 
-use crate::access::operators;
-use crate::access::seal::Keyring;
 use crate::config::MasterKeySettings;
 use crate::ledger::Ledger;
+use crate::ledger::operators;
 use crate::node::{self, Database};
+use crate::secrets::seal::Keyring;
 use crate::telemetry::Metrics;
 
 /// A ledger opened for writing by a command.

@@ -8,7 +8,7 @@ use std::path::Path;
 use nix::unistd::{Uid, User, geteuid};
 
 use super::ConfigError;
-use crate::access::seal::Private;
+use crate::secrets::seal::Private;
 
 /// Reads a small text file that holds a key.
 ///

@@ -5,6 +5,7 @@ use std::io::Write;
 use clap::{Command, FromArgMatches};
 
 use super::*;
+use crate::access::rate_limits::RateLimit;
 use crate::transparency::note::Algorithm;
 
 fn command() -> Command {
@@ -161,7 +162,8 @@ fn a_sunset_that_breaks_a_promise_needs_a_reason() {
 
 #[test]
 fn durations_and_networks_are_parsed() {
-    use super::values::{duration, network};
+    use super::values::network;
+    use crate::duration::duration;
     for (text, milliseconds) in [("500ms", 500), ("30s", 30_000), ("5m", 300_000), ("1h", 3_600_000), ("2d", 172_800_000)] {
         assert_eq!(duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
     }

@@ -10,7 +10,8 @@ use chrono::NaiveDate;
 use clap::ValueEnum;
 use ipnet::IpNet;
 
-use crate::access::seal::Private;
+use crate::duration::duration;
+use crate::secrets::seal::Private;
 
 /// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -70,137 +71,6 @@ impl FromStr for Roles {
 impl fmt::Display for Roles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.iter().map(|role| role.as_str()).collect::<Vec<_>>().join(", "))
-    }
-}
-
-/// Maximum number of requests in a time window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RateLimit {
-    pub requests: u32,
-    pub window: Duration,
-}
-
-impl RateLimit {
-    /// Far above any real limit, and within the range of the database's counter.
-    const MOST_REQUESTS: u32 = 1_000_000_000;
-}
-
-impl FromStr for RateLimit {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<RateLimit, String> {
-        let (requests, window) = text.split_once('/').ok_or("a limit looks like 100/60s")?;
-        let count = requests.parse().ok().filter(|n| (1..=RateLimit::MOST_REQUESTS).contains(n));
-        let requests = count.ok_or_else(|| format!("{requests:?} is not a count from 1 to {}", RateLimit::MOST_REQUESTS))?;
-        let window = duration(window)?;
-        if window.subsec_nanos() != 0 {
-            return Err("a window must be a whole number of seconds".to_owned());
-        }
-        Ok(RateLimit { requests, window })
-    }
-}
-
-impl fmt::Display for RateLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = self.window.as_secs();
-        match seconds % 3_600 {
-            0 => write!(f, "{}/{}h", self.requests, seconds / 3_600),
-            _ => write!(f, "{}/{seconds}s", self.requests),
-        }
-    }
-}
-
-/// Rate limit rules of the specification and of the portal. Fields are named as in the setting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RateLimits {
-    pub orders: RateLimit,
-    pub images: RateLimit,
-    pub general: RateLimit,
-    pub login: RateLimit,
-    pub refresh: RateLimit,
-    /// State-changing portal requests, per user.
-    pub portal: RateLimit,
-    /// Failed logins of one user: counted for each network where the user has logged in before, and once for all others
-    /// together.
-    pub user_login: RateLimit,
-    /// Requests with a wrong operator token, per source.
-    pub operator: RateLimit,
-}
-
-impl Default for RateLimits {
-    fn default() -> RateLimits {
-        let limit = |requests, seconds| RateLimit { requests, window: Duration::from_secs(seconds) };
-        RateLimits {
-            orders: limit(100, 60),
-            images: limit(100, 60),
-            general: limit(1_000, 3_600),
-            login: limit(5, 60),
-            refresh: limit(20, 60),
-            portal: limit(20, 3_600),
-            user_login: limit(20, 3_600),
-            operator: limit(20, 60),
-        }
-    }
-}
-
-impl RateLimits {
-    pub(super) fn rules(&self) -> [(&'static str, RateLimit); 8] {
-        [
-            ("orders", self.orders),
-            ("images", self.images),
-            ("general", self.general),
-            ("login", self.login),
-            ("refresh", self.refresh),
-            ("portal", self.portal),
-            ("user-login", self.user_login),
-            ("operator", self.operator),
-        ]
-    }
-}
-
-impl FromStr for RateLimits {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<RateLimits, String> {
-        let mut limits = RateLimits::default();
-        for rule in text.split(',').map(str::trim).filter(|rule| !rule.is_empty()) {
-            let (name, limit) = rule.split_once('=').ok_or_else(|| format!("{rule:?} does not look like orders=100/60s"))?;
-            let place = match name.trim() {
-                "orders" => &mut limits.orders,
-                "images" => &mut limits.images,
-                "general" => &mut limits.general,
-                "login" => &mut limits.login,
-                "refresh" => &mut limits.refresh,
-                "portal" => &mut limits.portal,
-                "user-login" => &mut limits.user_login,
-                "operator" => &mut limits.operator,
-                _ => return Err(format!("{name:?} is not one of {}", limits.rules().map(|(name, _)| name).join(", "))),
-            };
-            *place = limit.trim().parse().map_err(|error| format!("{name}: {error}"))?;
-        }
-        Ok(limits)
-    }
-}
-
-/// Parses a duration above zero: a whole number with the unit `ms`, `s`, `m`, `h`, or `d`.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let malformed = || "a duration looks like 500ms, 30s, 5m, 1h or 1d".to_owned();
-    let unit_at = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(malformed)?;
-    let (number, unit) = text.split_at(unit_at);
-    let milliseconds: u64 = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => return Err(malformed()),
-    };
-    let number: u64 = number.parse().map_err(|_| malformed())?;
-    match number.checked_mul(milliseconds) {
-        Some(0) => Err("a duration must be above zero".to_owned()),
-        // Far above any real setting, and within the range of every clock type.
-        Some(total) if total <= 366 * 86_400_000 => Ok(Duration::from_millis(total)),
-        _ => Err("a duration is at most 366d".to_owned()),
     }
 }
 

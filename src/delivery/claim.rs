@@ -7,17 +7,18 @@ use std::time::{Duration, Instant};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use hyper::body::Bytes;
+use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
 use ledger_events::{AccountId, CredentialId, ShardId, WebhookId};
 use sha2::{Digest, Sha256};
+use sqlx::Row;
 use sqlx::postgres::PgRow;
-use sqlx::{FromRow, Row};
 use uuid::Uuid;
 
 use super::schedule::Clock;
-use crate::access::SIGNING_SECRET;
-use crate::access::seal::{KeyId, Keyring, Private, SealError, salted_hash};
 use crate::ledger::connect::Line;
+use crate::secrets::SIGNING_SECRET;
+use crate::secrets::seal::{KeyId, Keyring, Private, SealError, salted_hash};
 
 /// Number of times that an attempt of unknown outcome is repeated.
 pub const MAX_UNKNOWN: i16 = 5;

@@ -16,8 +16,8 @@ use super::record::{self, Ended, Lease};
 use super::schedule::Clock;
 use super::sender::{Delivery, Outcome, Sender};
 use super::share::Free;
-use crate::access::seal::Keyring;
 use crate::ledger::{NewDeliveries, connect};
+use crate::secrets::seal::Keyring;
 use crate::telemetry::Metrics;
 
 mod recording;

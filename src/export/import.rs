@@ -24,8 +24,8 @@ use sqlx::postgres::PgConnectOptions;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
+use super::offline::structure::Structure;
 use super::{ExportError, Manifest, line, read};
-use crate::audit::offline::structure::Structure;
 use crate::audit::{AuditError, Difference, Findings, Progress, lock};
 use crate::ledger::reader::{self, ReadError, Stored};
 use crate::ledger::{IMPORT, append, half_imported};

@@ -6,6 +6,7 @@ pub mod file;
 pub mod import;
 pub mod line;
 pub mod manifest;
+pub mod offline;
 pub mod read;
 pub mod selection;
 pub mod tiles;

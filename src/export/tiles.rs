@@ -16,8 +16,9 @@ use super::{ExportError, read};
 use crate::audit::Progress;
 use crate::ledger::reader::{self, Stored};
 use crate::transparency::checkpoint::Checkpoint;
-use crate::transparency::cosignature::{self, Quorum};
+use crate::transparency::cosignature;
 use crate::transparency::note::Note;
+use crate::transparency::quorum::Quorum;
 use crate::transparency::store;
 
 /// Path of the newest checkpoint, below the directory.

@@ -18,7 +18,7 @@ use ledger_projections::wallets::Transaction;
 use uuid::Uuid;
 
 use super::erasure::Erased;
-use crate::access::seal::Private;
+use crate::secrets::seal::Private;
 
 /// What a command did.
 #[derive(Clone, Debug)]

@@ -27,12 +27,13 @@ use sqlx::postgres::PgQueryResult;
 use uuid::Uuid;
 
 use super::batch::{Appended, Batch, NewCredential, SealedText, UserChange, answer_kind};
+use super::ip_blocks;
 use super::keys::{self, NewKey, Owner};
+use super::operators;
 use super::reader::Stored;
 use super::stock;
 use super::submission::{Idempotency, Origin};
-use crate::access::seal::{DataKey, Private, SealError, salted_hash};
-use crate::access::{blocks, operators, sessions};
+use crate::secrets::seal::{DataKey, Private, SealError, salted_hash};
 
 /// What belongs to every event of one command.
 #[derive(Debug)]
@@ -341,7 +342,7 @@ impl Batch {
             .execute(&mut *conn)
             .await?;
         }
-        blocks::end(conn, &rows.lifted).await?;
+        ip_blocks::end(conn, &rows.lifted).await?;
         operators::write(conn, &rows.operators).await?;
         for change in &rows.users {
             match change {
@@ -362,7 +363,11 @@ impl Batch {
                         .await?;
                     keep_user_mac(conn, *id, mac).await?
                 }
-                UserChange::EndSessions(id) => sessions::end_all(&mut *conn, *id).await?,
+                UserChange::EndSessions(id) => {
+                    let end =
+                        "UPDATE vault.sessions SET revoked_at = clock_timestamp() WHERE user_id = $1 AND revoked_at IS NULL";
+                    sqlx::query(end).bind(id).execute(&mut *conn).await?
+                }
                 UserChange::Remove(id) => {
                     sqlx::query("DELETE FROM vault.users WHERE user_id = $1").bind(id).execute(&mut *conn).await?
                 }
@@ -395,22 +400,21 @@ pub fn push_stored(write: &mut Write, events: &[Stored]) {
     write.insert(EVENTS, &rows, "");
 }
 
-#[derive(sqlx::Encode)]
-struct EventRow<'a> {
-    shard_id: ShardId,
-    position: Position,
-    event_id: Uuid,
-    stream_type: &'a str,
-    stream_id: i64,
-    version: i64,
-    r#type: &'a str,
-    schema_version: i16,
-    data: JsonText<'a>,
-    metadata: JsonText<'a>,
-    recorded_at: DateTime<Utc>,
+row_type! {
+    struct EventRow<'a> as "public.event_row" {
+        shard_id: ShardId,
+        position: Position,
+        event_id: Uuid,
+        stream_type: &'a str,
+        stream_id: i64,
+        version: i64,
+        r#type: &'a str,
+        schema_version: i16,
+        data: JsonText<'a>,
+        metadata: JsonText<'a>,
+        recorded_at: DateTime<Utc>,
+    }
 }
-
-row_type!(EventRow<'_>, "public.event_row");
 
 impl<'a> EventRow<'a> {
     fn of(shard_id: ShardId, appended: &'a Appended) -> Result<EventRow<'a>, serde_json::Error> {
@@ -447,32 +451,30 @@ impl<'a> EventRow<'a> {
     }
 }
 
-#[derive(sqlx::Encode)]
-struct TextRow<'a> {
-    shard_id: ShardId,
-    kind: &'a str,
-    id: i64,
-    salt: &'a [u8],
-    sealed: &'a [u8],
-    key_id: Option<i64>,
+row_type! {
+    struct TextRow<'a> as "public.vault_text_row_2" {
+        shard_id: ShardId,
+        kind: &'a str,
+        id: i64,
+        salt: &'a [u8],
+        sealed: &'a [u8],
+        key_id: Option<i64>,
+    }
 }
 
-row_type!(TextRow<'_>, "public.vault_text_row_2");
-
-#[derive(sqlx::Encode)]
-struct AnswerRow<'a> {
-    shard_id: ShardId,
-    key_hash: &'a [u8],
-    fingerprint: &'a [u8],
-    status: i16,
-    body: Cow<'a, [u8]>,
-    is_sealed: bool,
-    created_at: DateTime<Utc>,
-    key_id: Option<i64>,
-    about: Option<i64>,
+row_type! {
+    struct AnswerRow<'a> as "public.idempotency_key_row_2" {
+        shard_id: ShardId,
+        key_hash: &'a [u8],
+        fingerprint: &'a [u8],
+        status: i16,
+        body: Cow<'a, [u8]>,
+        is_sealed: bool,
+        created_at: DateTime<Utc>,
+        key_id: Option<i64>,
+        about: Option<i64>,
+    }
 }
-
-row_type!(AnswerRow<'_>, "public.idempotency_key_row_2");
 
 fn pick<'a, T>(touched: &BTreeSet<i64>, states: &'a HashMap<i64, T>) -> Vec<&'a T> {
     touched.iter().filter_map(|id| states.get(id)).collect()

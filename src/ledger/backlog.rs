@@ -1,51 +1,18 @@
 //! Backlog of the ledger: the lag of each projection behind the log, and the depth of the work queues.
 
 use ledger_database::PgPool;
-use ledger_events::{Position, ShardId};
 use ledger_projections::{deliveries, totals};
-use sqlx::FromRow;
+
+use crate::telemetry::{Backlog, Lag};
 
 /// Name of the transparency log's tree among the projections.
 pub const TREE: &str = "transparency";
 
 /// Upper limit for counting queues, so that counting stays cheap when queues are long.
-pub const COUNTED: i64 = 100_000;
-
-/// Backlog of a shard, over all nodes.
-#[derive(Clone, Copy, Debug, PartialEq, FromRow)]
-pub struct Backlog {
-    pub shard_id: ShardId,
-    /// Position of the log's head.
-    pub head: Position,
-    /// Seconds by which the last event's time is ahead of the database's clock. Normally 0.
-    pub head_ahead: f64,
-    /// Seconds by which the database's clock is ahead of the trusted time. A few, unless the clock has jumped.
-    pub clock_ahead: f64,
-    /// Number of orders that fulfilment has not queued yet, up to [`COUNTED`].
-    pub unqueued: i64,
-    /// Number of orders that wait for stock, up to [`COUNTED`].
-    pub waiting: i64,
-    /// Number of due deliveries that are not in flight: up to [`COUNTED`] first attempts plus up to [`COUNTED`] retries.
-    pub due: i64,
-    /// Whether a node refuses to sign the tree under the current origin.
-    pub is_refused: bool,
-}
+const COUNTED: i64 = 100_000;
 
 /// Projections that follow the log.
 const PROJECTIONS: [&str; 3] = [deliveries::NAME, totals::NAME, TREE];
-
-/// Lag of a projection behind a shard's log.
-#[derive(Clone, Debug, PartialEq, FromRow)]
-pub struct Lag {
-    pub shard_id: ShardId,
-    pub projection: String,
-    /// Last position that the projection has processed.
-    pub checkpoint: Position,
-    /// Number of events that the projection has not processed.
-    pub behind: i64,
-    /// Age of the oldest unprocessed event, in seconds; 0 if there is none.
-    pub oldest_seconds: f64,
-}
 
 /// Measures the lag of every projection of every shard in one statement that uses only indexes.
 pub async fn lags(pool: &PgPool) -> Result<Vec<Lag>, sqlx::Error> {
@@ -85,4 +52,9 @@ pub async fn sample(pool: &PgPool) -> Result<Vec<Backlog>, sqlx::Error> {
     .bind(COUNTED)
     .fetch_all(pool)
     .await
+}
+
+/// Queries the backlog and the lags of every shard, for [`crate::telemetry::Metrics::scrape`].
+pub async fn query(pool: &PgPool) -> Result<(Vec<Backlog>, Vec<Lag>), sqlx::Error> {
+    Ok((sample(pool).await?, lags(pool).await?))
 }

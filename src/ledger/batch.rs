@@ -30,11 +30,11 @@ use uuid::Uuid;
 use super::erasure::Erasable;
 use super::keys::{DataKeys, NewKey};
 use super::memory::{Memory, Recent};
+use super::operators;
 use super::stock::{self, Shelves, Voucher};
 use super::submission::Rendered;
 use super::sunset::Declared;
-use crate::access::operators;
-use crate::access::seal::{DataKey, Keyring, Private, SealError};
+use crate::secrets::seal::{DataKey, Keyring, Private, SealError};
 pub use allocation::pair;
 
 /// A text in the vault, sealed.

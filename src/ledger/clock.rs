@@ -8,8 +8,8 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use ledger_database::FromRow;
 use ledger_database::PgPool;
-use sqlx::FromRow;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 

@@ -21,8 +21,8 @@ use ledger_events::{
 use uuid::Uuid;
 
 use super::erasure::{Part, Subject};
-use crate::access::seal::Private;
-use crate::access::{Principal, operators};
+use super::operators;
+use crate::secrets::seal::Private;
 
 /// A command, imperative. Every one is decided on what the writer reads under the head lock.
 #[derive(Clone, Debug)]
@@ -334,9 +334,28 @@ pub struct WebhookChange {
     pub events: Option<Vec<WebhookEventType>>,
     pub is_active: Option<bool>,
     pub link: Option<CredentialLink>,
-    /// The client who asks; none where the service does. The URL of a linked webhook is shown the credential's signing
-    /// secret, so only a client who may see that secret changes it.
-    pub caller: Option<Principal>,
+    /// Signing secrets that the caller may see. A linked webhook shows its credential's secret to its URL, so only a caller
+    /// who may see that secret changes the URL.
+    pub visible: VisibleSecrets,
+}
+
+/// Signing secrets of an account's credentials that a caller may see.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VisibleSecrets {
+    #[default]
+    None,
+    Only(CredentialId),
+    All,
+}
+
+impl VisibleSecrets {
+    pub fn contains(self, credential: CredentialId) -> bool {
+        match self {
+            VisibleSecrets::All => true,
+            VisibleSecrets::Only(own) => own == credential,
+            VisibleSecrets::None => false,
+        }
+    }
 }
 
 /// The credential whose signing secret becomes a webhook's token.

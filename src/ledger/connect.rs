@@ -24,13 +24,13 @@ pub const RUNTIME_ROLE: &str = "ledger_runtime";
 /// Default number of connections for the reads of clients and operators, if no budget is given.
 pub const READ_CONNECTIONS: u32 = 16;
 /// Largest number of connections for looking up operators, sessions and blocks.
-pub(super) const ACCESS_CONNECTIONS: u32 = 2;
+pub const ACCESS_CONNECTIONS: u32 = 2;
 /// Largest number of connections for fulfilment, and for the sandbox.
-pub(super) const WORK_CONNECTIONS: u32 = 4;
+pub const WORK_CONNECTIONS: u32 = 4;
 /// Largest number of connections of the delivery worker, in addition to those for claims and results.
-pub(super) const DELIVERY_CONNECTIONS: u32 = 2;
+pub const DELIVERY_CONNECTIONS: u32 = 2;
 /// Largest number of connections for retention, replays, purging, the health check of deliveries, and witnesses.
-pub(super) const MAINTENANCE_CONNECTIONS: u32 = 3;
+pub const MAINTENANCE_CONNECTIONS: u32 = 3;
 
 /// Timeout for connecting, and for waiting for a connection of the pool.
 const TO_CONNECT: Duration = Duration::from_secs(5);

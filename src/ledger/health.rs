@@ -7,12 +7,12 @@ use std::fmt;
 use std::ops::AddAssign;
 use std::time::Duration;
 
+use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
 use ledger_events::webhook::{Webhook, WebhookEventType};
 use ledger_events::{AccountId, Event, Position, ShardId, WebhookId};
 use ledger_projections::{deliveries, webhooks};
 use serde::Serialize;
-use sqlx::FromRow;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 

@@ -9,7 +9,7 @@ use ledger_projections::write::Write;
 use sqlx::PgExecutor;
 
 use super::texts::VaultError;
-use crate::access::seal::{DataKey, Keyring};
+use crate::secrets::seal::{DataKey, Keyring};
 
 /// Owner of a data key. An order's texts are sealed under its account's key, which the writer has at hand. Each voucher's
 /// codes have a key of their own, created when the stock is loaded.
@@ -84,13 +84,12 @@ pub fn push(write: &mut Write, shard_id: ShardId, keys: &[NewKey]) {
     write.insert("vault.data_keys (shard_id, id, subject, subject_id, sealed)", &rows, "");
 }
 
-#[derive(sqlx::Encode)]
-struct KeyRow<'a> {
-    shard_id: ShardId,
-    id: i64,
-    subject: &'a str,
-    subject_id: i64,
-    sealed: &'a [u8],
+row_type! {
+    struct KeyRow<'a> as "public.data_key_row" {
+        shard_id: ShardId,
+        id: i64,
+        subject: &'a str,
+        subject_id: i64,
+        sealed: &'a [u8],
+    }
 }
-
-row_type!(KeyRow<'_>, "public.data_key_row");

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
+use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
 use ledger_events::leaf::Leaf;
 use ledger_events::webhook::WebhookEvent;
@@ -12,7 +13,7 @@ use ledger_events::{
 use ledger_projections::ProjectionError;
 use ledger_projections::deliveries::Retry;
 use serde::{Deserialize, Serialize};
-use sqlx::{FromRow, PgExecutor};
+use sqlx::PgExecutor;
 use uuid::Uuid;
 
 mod account;

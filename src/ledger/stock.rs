@@ -3,19 +3,19 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use chrono::NaiveDate;
+use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
 use ledger_events::{Money, OrderId, ProductId, ShardId};
 use ledger_projections::row_type;
 use ledger_projections::write::Write;
 use rust_decimal::Decimal;
 use serde::Deserialize;
-use sqlx::FromRow;
 
 use super::clock::expiry_day;
 use super::command::NewVoucher;
 use super::keys;
 use super::texts::VaultError;
-use crate::access::seal::{Keyring, Private};
+use crate::secrets::seal::{Keyring, Private};
 
 /// A voucher that can be allocated.
 #[derive(Clone, Debug)]
@@ -268,14 +268,13 @@ pub fn push_claims(write: &mut Write, shard_id: ShardId, claims: &[(i64, OrderId
     );
 }
 
-#[derive(sqlx::Encode)]
-struct ClaimRow {
-    shard_id: ShardId,
-    id: i64,
-    order_id: OrderId,
+row_type! {
+    struct ClaimRow as "public.voucher_claim" {
+        shard_id: ShardId,
+        id: i64,
+        order_id: OrderId,
+    }
 }
-
-row_type!(ClaimRow, "public.voucher_claim");
 
 /// A voucher that was delivered, with its codes.
 #[derive(Clone, Debug)]

@@ -19,8 +19,8 @@ use uuid::Uuid;
 use super::history;
 use super::reader::{self, ReadError};
 use super::texts::{self, CANCEL_REASON, EMAIL, ERASURE_REASON, METADATA, Texts, VaultError, WEBHOOK_NAME};
-use crate::access::operators;
-use crate::access::seal::{Keyring, Private};
+use crate::ledger::operators;
+use crate::secrets::seal::{Keyring, Private};
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoryError {

@@ -2,8 +2,8 @@
 
 use ledger_database::PgConnection;
 use ledger_events::api_version::{ApiVersionEvent, EmergencySunsetDeclared};
-use ledger_events::codec::{Event, StreamType};
 use ledger_events::{Actor, ShardId};
+use ledger_events::{Event, StreamType};
 
 use super::command::Command;
 use super::{FIRST_SHARD, Ledger, Origin, WriteError};

@@ -9,7 +9,7 @@ use sqlx::PgExecutor;
 
 use super::batch::SealedText;
 use super::keys;
-use crate::access::seal::{Keyring, Private, SealError};
+use crate::secrets::seal::{Keyring, Private, SealError};
 
 /// Kinds of texts that people write. Each constant's name starts with the entity whose id the text has. `super::erasure`
 /// erases them.

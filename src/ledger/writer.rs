@@ -23,9 +23,9 @@ use super::decide::{DecideError, decide_all};
 use super::memory::{Memory, Recent};
 use super::submission::{Reply, Submission, WriteError};
 use super::wake::Wake;
-use crate::access::seal::Keyring;
 use crate::batching;
 use crate::heartbeat::Heartbeat;
+use crate::secrets::seal::Keyring;
 use crate::telemetry::Metrics;
 use ledger_projections::ProjectionError;
 

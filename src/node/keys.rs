@@ -9,9 +9,9 @@ use std::sync::Arc;
 use reqwest::Url;
 
 use super::NodeError;
-use crate::access::seal::{Keyring, SEALED};
 use crate::config::{Config, ConfigError, MasterKeySettings, read_private};
 use crate::ledger::Ledger;
+use crate::secrets::seal::{Keyring, SEALED};
 use crate::transparency::PublicLog;
 use crate::transparency::memory::Memory;
 use crate::transparency::signer::{Origin, Signer};

@@ -150,7 +150,7 @@ pub struct AsOf {
 
 /// A checkpoint of the transparency log. A consistency proof from a later one shows that the covered events are
 /// unchanged.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ledger_database::FromRow)]
 pub struct LogCheckpoint {
     /// Number of events that it covers: those at positions 1 to `size`.
     pub size: i64,

@@ -17,7 +17,8 @@ use super::{
 };
 use crate::audit::Progress;
 use crate::ledger::reader;
-use crate::transparency::cosignature::{self, Quorum};
+use crate::transparency::cosignature;
+use crate::transparency::quorum::Quorum;
 use crate::transparency::store;
 
 type Snapshot = Transaction<'static>;

@@ -20,8 +20,8 @@ use sha2::{Digest, Sha256};
 use super::camt;
 use super::lines::{self, Columns, Line, LineError};
 use super::matching::{self, Candidate, Open, Outcome, Tolerance};
-use crate::access::seal::{Keyring, SealError};
 use crate::ledger::FIRST_SHARD;
+use crate::secrets::seal::{Keyring, SealError};
 pub use candidates::exists;
 
 /// Largest size of a file, in bytes.

@@ -16,10 +16,10 @@ use ledger_events::{Actor, Event, ProductId, Recorded};
 use ledger_projections::orders;
 use tokio_util::sync::CancellationToken;
 
-use crate::access::seal::Private;
 use crate::ledger::command::NewVoucher;
 use crate::ledger::reader::{self, ReadError};
 use crate::ledger::{Answer, Command, FIRST_SHARD, Ledger, Origin, WriteError, stock};
+use crate::secrets::seal::Private;
 use cards::{CARDS, Card, CardError, Course, MAX_QUANTITY, made_up_codes};
 
 /// Stock of products that are delivered at once, refilled to `FULL` when it falls below `LOW`. `LOW` covers

@@ -2,7 +2,6 @@
 //! consistent with every checkpoint of this log that the witness saw before. A verifier that requires a quorum of
 //! witnesses therefore cannot be shown a separate version of the log.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -12,6 +11,7 @@ use ledger_events::{Position, ShardId};
 use super::TreeError;
 use super::checkpoint::{Checkpoint, CheckpointError};
 use super::note::{Algorithm, Note, VerifierKey};
+use super::quorum::Quorum;
 use super::store;
 
 /// Largest tolerated difference between a witness's clock and ours.
@@ -44,26 +44,6 @@ impl From<CheckpointError> for CosignatureError {
             CheckpointError::Note(super::note::NoteError::Unsigned) => CosignatureError::Stranger,
             error => CosignatureError::Checkpoint(error),
         }
-    }
-}
-
-/// The number of witnesses that must have cosigned a checkpoint, and the witnesses that count. Cosignatures of any other
-/// witness are ignored. The default requires none.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Quorum {
-    pub count: usize,
-    pub witnesses: Vec<VerifierKey>,
-}
-
-impl Quorum {
-    /// Returns the number of different keys among the named witnesses: one key under two names counts as one witness.
-    pub fn distinct(&self) -> usize {
-        self.witnesses.iter().map(VerifierKey::bytes).collect::<HashSet<_>>().len()
-    }
-
-    /// Returns whether the named witnesses are enough to reach the required number.
-    pub fn can_be_met(&self) -> bool {
-        self.distinct() >= self.count
     }
 }
 

@@ -5,7 +5,8 @@ use ledger_events::{OrderId, Position, ShardId, TransactionId};
 use serde::Deserialize;
 
 use super::TreeError;
-use super::cosignature::{self, Quorum};
+use super::cosignature;
+use super::quorum::Quorum;
 use super::receipt::{FORMAT, ProvedEvent, Receipt};
 use super::{proof, store};
 use crate::ledger::reader::{self, Stored};

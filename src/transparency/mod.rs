@@ -13,6 +13,7 @@ pub mod note;
 pub mod peers;
 pub mod projector;
 pub mod proof;
+pub mod quorum;
 pub mod receipt;
 mod refusal;
 pub mod signer;

@@ -1,10 +1,10 @@
 //! The other nodes that sign the same log: their open refusals, and whether they have compared their memories with the
 //! database server that is in use now.
 
+use ledger_database::FromRow;
 use ledger_database::PgConnection;
 use ledger_events::ShardId;
 use ledger_events::merkle::Hash;
-use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::Refusal;

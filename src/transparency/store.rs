@@ -3,16 +3,17 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
+use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
 use ledger_events::merkle::{Hash, MerkleError, Node};
 use ledger_events::tile::{Edge, FULL, Tile};
 use ledger_events::{Position, ShardId};
-use sqlx::{FromRow, PgExecutor};
+use sqlx::PgExecutor;
 
 use super::TreeError;
 use super::checkpoint::Checkpoint;
-use super::cosignature::Quorum;
 use super::note::VerifierKey;
+use super::quorum::Quorum;
 
 pub use crate::ledger::backlog::TREE as PROJECTION;
 

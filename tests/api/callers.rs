@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use chrono::{TimeDelta, Utc};
 use rewards_ledger::access::Role;
 use rewards_ledger::access::request_signature::{canonical_string, header, sign};
-use rewards_ledger::access::seal::random_secret;
 use rewards_ledger::access::tokens::{AccessTokens, Claims};
+use rewards_ledger::secrets::seal::random_secret;
 use serde_json::{Value, json};
 
 use super::routes::{LOGOUT, NOTHING, Things, USER_ROLES, Who, table, world};

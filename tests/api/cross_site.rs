@@ -1,7 +1,7 @@
 //! Cross-site requests: whatever another site makes a visitor's browser send, it uses up none of the visitor's
 //! limits.
 
-use rewards_ledger::config::RateLimits;
+use rewards_ledger::access::rate_limits::RateLimits;
 use serde_json::{Value, json};
 
 use crate::support::node::{AMPLE_LIMITS, Answer, Node};

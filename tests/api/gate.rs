@@ -9,7 +9,7 @@ use proptest::test_runner::{Config, TestRunner};
 use rewards_ledger::access::Gate;
 use rewards_ledger::access::gate::{self, Claim, Question, Verdict};
 use rewards_ledger::access::limits::{Quota, Rule};
-use rewards_ledger::config::{RateLimit, RateLimits};
+use rewards_ledger::access::rate_limits::{RateLimit, RateLimits};
 use rewards_ledger::ledger::connect::{self, Line};
 use sqlx::ConnectOptions;
 use sqlx::postgres::PgConnectOptions;

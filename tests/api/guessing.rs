@@ -1,6 +1,6 @@
 //! Guessing attacks: rules for passwords and tokens, and limits on attempts.
 
-use rewards_ledger::config::RateLimits;
+use rewards_ledger::access::rate_limits::RateLimits;
 use serde_json::{Value, json};
 
 use crate::support::node::{AMPLE_LIMITS, Answer, Node, PASSWORD, User};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use chrono::Utc;
-use rewards_ledger::config::RateLimits;
+use rewards_ledger::access::rate_limits::RateLimits;
 use rewards_ledger::ledger::expiry;
 use serde_json::{Value, json};
 use sqlx::ConnectOptions;

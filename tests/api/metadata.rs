@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::support::node::Node;
 
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, ledger_database::FromRow)]
 struct Stored {
     event_id: Uuid,
     r#type: String,

@@ -1,9 +1,9 @@
 //! Users of accounts: logins, tokens, the portal, and the end of sessions.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use rewards_ledger::access::seal::Private;
 use rewards_ledger::access::tokens::{AccessTokens, Claims};
 use rewards_ledger::access::{Lane, Role, sessions};
+use rewards_ledger::secrets::seal::Private;
 use serde_json::{Value, json};
 use sqlx::ConnectOptions;
 

@@ -2,8 +2,8 @@
 
 use chrono::Utc;
 use rewards_ledger::access::request_signature::{header, sign};
-use rewards_ledger::access::seal::random_secret;
 use rewards_ledger::ledger::{Answer as Outcome, Command};
+use rewards_ledger::secrets::seal::random_secret;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 

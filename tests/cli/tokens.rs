@@ -4,10 +4,10 @@
 use ledger_database::PgPool;
 use ledger_events::operator::OperatorRole;
 use rewards_ledger::access::Operators;
-use rewards_ledger::access::master_keys;
-use rewards_ledger::access::operators;
-use rewards_ledger::access::seal::{Private, random_secret, salted_hash};
 use rewards_ledger::audit::verify;
+use rewards_ledger::ledger::operators;
+use rewards_ledger::secrets::master_keys;
+use rewards_ledger::secrets::seal::{Private, random_secret, salted_hash};
 use serde_json::{Value, json};
 use sqlx::ConnectOptions;
 use tokio::process::Command;

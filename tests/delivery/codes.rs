@@ -1,10 +1,10 @@
 //! Webhooks never contain voucher codes.
 
 use ledger_events::webhook::WebhookEventType;
-use rewards_ledger::access::seal::Private;
 use rewards_ledger::ledger::Command;
 use rewards_ledger::ledger::command::NewVoucher;
 use rewards_ledger::receiver::Answer;
+use rewards_ledger::secrets::seal::Private;
 
 use super::send_all;
 use crate::support::ledger::money;

@@ -28,7 +28,7 @@ use crate::support::shop::{DEADLINE, SHARD, Shop, receiver};
 use crate::support::wait::until;
 
 /// The worker's record of a delivery.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, ledger_database::FromRow)]
 struct State {
     status: String,
     attempt_count: i16,

@@ -26,7 +26,7 @@ async fn held_elsewhere(shop: &Shop, which: &str) {
 }
 
 async fn delivered_by(shop: &Shop, worker: &Worker) -> usize {
-    let text = worker.metrics.scrape(shop.pool()).await.unwrap();
+    let text = worker.metrics.scrape(rewards_ledger::ledger::backlog::query(shop.pool())).await.unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(r#"ledger_delivery_attempts_total{outcome="delivered"} "#));
     line.map_or(0, |count| count.parse().unwrap())
 }

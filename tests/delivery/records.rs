@@ -130,7 +130,7 @@ async fn an_interrupted_attempt_is_not_shown_as_in_flight() {
     shop.order(1).await;
     shop.project().await;
     let in_flight = async || {
-        let text = shop.metrics.scrape(shop.pool()).await.unwrap();
+        let text = shop.metrics.scrape(rewards_ledger::ledger::backlog::query(shop.pool())).await.unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix("ledger_deliveries_in_flight "));
         line.unwrap().parse::<i64>().unwrap()
     };

@@ -3,9 +3,9 @@
 use ledger_events::merkle::verify_consistency;
 use rewards_ledger::ledger::FIRST_SHARD;
 use rewards_ledger::transparency::checkpoint::Opened;
-use rewards_ledger::transparency::cosignature::Quorum;
 use rewards_ledger::transparency::issue::order_receipt;
 use rewards_ledger::transparency::proof::consistency;
+use rewards_ledger::transparency::quorum::Quorum;
 use rewards_ledger::transparency::receipt::Receipt;
 use sqlx::ConnectOptions;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use rewards_ledger::access::seal::random_secret;
+use rewards_ledger::secrets::seal::random_secret;
 use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection};
 
 use crate::support::node::Node;

@@ -7,8 +7,9 @@ use ledger_events::merkle::empty_root;
 use rewards_ledger::export::tiles;
 use rewards_ledger::ledger::connect;
 use rewards_ledger::transparency::checkpoint::{Checkpoint, Trust};
-use rewards_ledger::transparency::cosignature::{self, Quorum};
+use rewards_ledger::transparency::cosignature;
 use rewards_ledger::transparency::note::Note;
+use rewards_ledger::transparency::quorum::Quorum;
 use rewards_ledger::transparency::signer::Signer;
 use serde_json::Value;
 

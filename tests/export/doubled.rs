@@ -2,7 +2,7 @@
 
 use rewards_ledger::export::{import, tiles};
 use rewards_ledger::ledger::reader;
-use rewards_ledger::transparency::cosignature::Quorum;
+use rewards_ledger::transparency::quorum::Quorum;
 use serde_json::json;
 
 use super::kept::kept;

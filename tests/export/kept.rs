@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use rewards_ledger::export::tiles;
-use rewards_ledger::transparency::cosignature::Quorum;
+use rewards_ledger::transparency::quorum::Quorum;
 use serde_json::Value;
 
 use super::succeeds;

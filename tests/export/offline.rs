@@ -4,7 +4,7 @@
 use ledger_events::merkle::empty_root;
 use rewards_ledger::export::{import, tiles};
 use rewards_ledger::transparency::checkpoint::Checkpoint;
-use rewards_ledger::transparency::cosignature::Quorum;
+use rewards_ledger::transparency::quorum::Quorum;
 use rewards_ledger::transparency::signer::Signer;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};

@@ -2,8 +2,8 @@
 
 use ledger_events::merkle::MerkleError;
 use rewards_ledger::transparency::checkpoint::{CheckpointError, Trust};
-use rewards_ledger::transparency::cosignature::Quorum;
 use rewards_ledger::transparency::issue::{IssueError, MOST_EVENTS, order_receipt};
+use rewards_ledger::transparency::quorum::Quorum;
 use rewards_ledger::transparency::receipt::{Receipt, ReceiptError};
 use rewards_ledger::transparency::signer::Signer;
 use rewards_ledger::transparency::store;

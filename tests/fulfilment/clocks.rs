@@ -68,7 +68,7 @@ impl Skewed {
     /// Waits until a metric, which is sampled from the database once a second, has the expected value.
     async fn will_show(&self, name: &str, is_so: impl Fn(f64) -> bool) {
         until(name, async || {
-            let told = self.shop.metrics.scrape(&self.pool).await.unwrap();
+            let told = self.shop.metrics.scrape(rewards_ledger::ledger::backlog::query(&self.pool)).await.unwrap();
             let line =
                 told.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name} is missing in:\n{told}"));
             is_so(line.rsplit_once(' ').unwrap().1.parse().unwrap())

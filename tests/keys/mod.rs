@@ -6,10 +6,10 @@ mod rows;
 use std::sync::Arc;
 
 use ledger_database::PgPool;
-use rewards_ledger::access::master_keys::{self, KeyError};
-use rewards_ledger::access::seal::Keyring;
 use rewards_ledger::ledger::{Ledger, SchemaError};
 use rewards_ledger::receiver::Answer;
+use rewards_ledger::secrets::master_keys::{self, KeyError};
+use rewards_ledger::secrets::seal::Keyring;
 use rewards_ledger::telemetry::Metrics;
 use sqlx::ConnectOptions;
 use sqlx::postgres::PgConnectOptions;

@@ -1,10 +1,10 @@
 //! An attacker who can write to the database but has no master key gains no access, and `verify` names every change.
 
 use rewards_ledger::access::Passwords;
-use rewards_ledger::access::seal::Private;
 use rewards_ledger::audit::verify_with;
 use rewards_ledger::ledger::Command;
 use rewards_ledger::ledger::command::WebhookChange;
+use rewards_ledger::secrets::seal::Private;
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, PgPool};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rewards_ledger::reconciliation::{self, Period, Report, await_checkpoints};
-use rewards_ledger::transparency::cosignature::Quorum;
+use rewards_ledger::transparency::quorum::Quorum;
 use serde_json::json;
 
 use super::{reconcile_on, text};

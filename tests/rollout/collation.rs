@@ -1,7 +1,7 @@
 //! Unique indexes over text are independent of libc and ICU collations.
 
-use rewards_ledger::ledger::contract::{contract, dependent};
-use rewards_ledger::ledger::migration::{PATIENCE, migrate_to};
+use rewards_ledger::ledger::schema::contract::{contract, dependent};
+use rewards_ledger::ledger::schema::{migrate_to, migration::PATIENCE};
 use rewards_ledger::ledger::{self, Command};
 use rewards_ledger::postgres::Server;
 use rewards_ledger::receiver::Answer;

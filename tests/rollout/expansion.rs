@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rewards_ledger::ledger;
-use rewards_ledger::ledger::migration::migrate_to;
+use rewards_ledger::ledger::schema::migrate_to;
 use serde::Deserialize;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};

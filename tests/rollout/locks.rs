@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rewards_ledger::ledger::SchemaError;
-use rewards_ledger::ledger::migration::{PATIENCE, run};
+use rewards_ledger::ledger::schema::migration::{PATIENCE, run};
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, Executor, PgConnection, SqlSafeStr};

@@ -11,7 +11,6 @@ use ledger_events::user::UserRole;
 use ledger_events::wallet::Direction;
 use ledger_events::webhook::WebhookEventType;
 use ledger_events::{AccountId, OrderId, Rejection, ReplayId, StatementId, UserId, WebhookId};
-use rewards_ledger::access::seal::Private;
 use rewards_ledger::delivery::replay::Replayer;
 use rewards_ledger::ledger::command::{
     ChangeUser, CreateUser, DecideMatch, ImportStatement, IssueOperatorToken, PayoutOutcome, RecordLogIncident, RequestReplay,
@@ -21,6 +20,7 @@ use rewards_ledger::ledger::erasure::{Subject, run};
 use rewards_ledger::ledger::{Answer, Command, WriteError, images};
 use rewards_ledger::reconciliation::lines::Columns;
 use rewards_ledger::reconciliation::statements::{self, Source};
+use rewards_ledger::secrets::seal::Private;
 use sha2::{Digest, Sha256};
 use sqlx::{AssertSqlSafe, PgConnection};
 

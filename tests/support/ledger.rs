@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use ledger_events::catalogue::{Denominations, ProductDetails};
 use ledger_events::{AccountId, Actor, Money, ProductId, ShardId, WalletId};
-use rewards_ledger::access::seal::Keyring;
 use rewards_ledger::ledger::command::PlaceOrder;
 use rewards_ledger::ledger::{Answer, Command, FIRST_SHARD, Ledger, Origin};
+use rewards_ledger::secrets::seal::Keyring;
 use rewards_ledger::telemetry::Metrics;
 use sqlx::postgres::PgConnectOptions;
 use tokio_util::task::TaskTracker;

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use reqwest::{Method, RequestBuilder};
-use rewards_ledger::access::seal::{Private, random_secret};
+use rewards_ledger::access::rate_limits::RateLimits;
 use rewards_ledger::access::{Gate, Operators, Role, Sessions};
 use rewards_ledger::api::{self, ApiState, Surface};
-use rewards_ledger::config::RateLimits;
 use rewards_ledger::http;
 use rewards_ledger::ledger::command::{Command, IssueOperatorToken};
 use rewards_ledger::ledger::projector::{Projector, Step};
 use rewards_ledger::ledger::{FIRST_SHARD, Ledger, Origin, connect};
+use rewards_ledger::secrets::seal::{Private, random_secret};
 use rewards_ledger::telemetry::Metrics;
 use rewards_ledger::transparency::PublicLog;
 use serde_json::{Value, json};

@@ -8,10 +8,10 @@ use chrono::{Days, NaiveDate, Utc};
 use ledger_events::OrderId;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use rewards_ledger::access::seal::Private;
 use rewards_ledger::audit::verify;
 use rewards_ledger::fulfilment::Fulfilment;
 use rewards_ledger::ledger::command::NewVoucher;
+use rewards_ledger::secrets::seal::Private;
 use rewards_ledger::telemetry::Metrics;
 use tokio_util::sync::CancellationToken;
 

@@ -42,7 +42,7 @@ async fn balance(pool: &PgPool, customer: &Customer) -> String {
 
 /// Returns the value of a metric.
 async fn shown(metrics: &Metrics, pool: &PgPool, name: &str) -> f64 {
-    let text = metrics.scrape(pool).await.unwrap();
+    let text = metrics.scrape(rewards_ledger::ledger::backlog::query(pool)).await.unwrap();
     let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name} is missing in:\n{text}"));
     line.rsplit_once(' ').unwrap().1.parse().unwrap()
 }

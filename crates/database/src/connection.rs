@@ -11,7 +11,6 @@ use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, Stream, StreamExt};
 use sqlx::postgres::{PgConnectOptions, PgQueryResult, PgRow, PgStatement, PgTypeInfo};
 use sqlx::{ConnectOptions, Connection, Execute, Executor, Postgres, SqlSafeStr, SqlStr};
-use sqlx_core::describe::Describe;
 use sqlx_core::transaction::TransactionManager;
 use tokio::time::{Instant, Sleep};
 
@@ -274,13 +273,5 @@ impl<'c> Executor<'c> for &'c mut PgConnection {
     {
         let parameters = parameters.to_vec();
         Box::pin(self.bounded(move |raw| Box::pin(async move { raw.prepare_with(sql, &parameters).await })))
-    }
-
-    #[doc(hidden)]
-    fn describe<'e>(self, sql: SqlStr) -> BoxFuture<'e, Result<Describe<Postgres>, sqlx::Error>>
-    where
-        'c: 'e,
-    {
-        Box::pin(self.bounded(move |raw| raw.describe(sql)))
     }
 }

@@ -16,6 +16,10 @@ mod connection;
 mod pool;
 mod transaction;
 
+/// The trait of rows, and its derive.
+pub use sqlx::FromRow;
+pub use sqlx_macros::FromRow;
+
 pub use connection::{Connector, PgConnection};
 pub use pool::{PgPool, PoolConnection};
 pub use transaction::Transaction;

@@ -13,7 +13,6 @@ use futures::stream::{self, BoxStream, StreamExt};
 use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgQueryResult, PgRow, PgStatement, PgTypeInfo};
 use sqlx::{Execute, Executor, Postgres, SqlSafeStr, SqlStr};
-use sqlx_core::describe::Describe;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::connection::State;
@@ -392,13 +391,5 @@ impl<'p> Executor<'p> for &PgPool {
     {
         let pool = self.clone();
         Box::pin(async move { pool.acquire().await?.prepare_with(sql, parameters).await })
-    }
-    #[doc(hidden)]
-    fn describe<'e>(self, sql: SqlStr) -> BoxFuture<'e, Result<Describe<Postgres>, sqlx::Error>>
-    where
-        'p: 'e,
-    {
-        let pool = self.clone();
-        Box::pin(async move { pool.acquire().await?.describe(sql).await })
     }
 }

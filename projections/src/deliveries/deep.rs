@@ -9,7 +9,7 @@ use ledger_database::PgConnection;
 use ledger_events::{AccountId, ShardId};
 use sqlx::QueryBuilder;
 
-use super::pending::PENDING;
+use super::model::PENDING;
 use crate::listing::marks::DELIVERIES;
 use crate::listing::pages::{self, DELIVERED, DELIVERY_GROUPS, FAILED, Group, Grouped, Thresholds};
 

@@ -6,6 +6,7 @@
 //! own record of what it does with a delivery (`delivery_state`, `delivery_attempts`).
 
 mod deep;
+mod model;
 mod pending;
 mod read;
 mod retried;
@@ -26,8 +27,8 @@ use uuid::Uuid;
 
 use crate::webhooks::{self, WebhookRow};
 use crate::{ProjectionError, envelope, orders};
-pub use read::{Attempt, Delivery, DeliveryFilter, STATUSES, find, list, list_by, retryable};
-pub use retried::Retry;
+pub use model::{Attempt, Delivery, DeliveryFilter, Retry, STATUSES};
+pub use read::{find, list, list_by, retryable};
 pub use statistics::{Statistics, statistics};
 pub use told::{Told, of_order};
 pub use write::{MOST_SILENCED, SILENCE, STOP, forget_payloads, silence, write, write_shadow};

@@ -6,12 +6,10 @@ use ledger_events::{AccountId, ShardId, WebhookId};
 use sqlx::QueryBuilder;
 
 use super::deep::Wanted;
-use super::read::webhooks_of;
+use super::model::{PENDING, webhooks_of};
 use crate::listing::pages::{self, DELIVERY_GROUPS, Group, Thresholds};
 use crate::page;
 
-/// Conditions of the partial indexes on `delivery_state`, word for word.
-pub(super) const PENDING: &[&str] = &["status = 'pending' AND attempt_count = 0", "status = 'pending' AND attempt_count > 0"];
 /// Cost of checking whether a delivery is pending, relative to reading a pending one.
 const LOOK: i64 = 4;
 

@@ -1,58 +1,22 @@
 //! Queries of deliveries, each with the worker's record.
 
-use chrono::{DateTime, Utc};
+use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
 use ledger_events::webhook::{Retryable, WebhookEventType};
-use ledger_events::{AccountId, OrderId, ShardId, WebhookId};
+use ledger_events::{AccountId, ShardId, WebhookId};
 use sqlx::postgres::PgRow;
-use sqlx::{FromRow, Postgres, QueryBuilder, Row};
+use sqlx::{Postgres, QueryBuilder, Row};
 use uuid::Uuid;
 
 use super::deep::{Wanted, nearer};
-use super::pending::{self, PENDING};
-use super::retried::{AllRetried, Retry};
+use super::model::{Attempt, Delivery, DeliveryFilter, FAILED, PENDING, Retry, STATUSES, webhooks_of};
+use super::pending;
+use super::retried::AllRetried;
 use super::told;
 use crate::known;
 use crate::listing::marks::{DELIVERIES, Span};
 use crate::listing::pages::{self, DELIVERY_GROUPS, Group, Thresholds};
 use crate::page::{self, Listed, Page};
-
-/// A delivery with the worker's record (specification, "Webhook delivery").
-#[derive(Clone, Debug)]
-pub struct Delivery {
-    pub id: i64,
-    pub webhook_id: WebhookId,
-    pub order_id: OrderId,
-    pub event_type: WebhookEventType,
-    pub event_id: Uuid,
-    /// Bytes of the envelope. `None` if retention has removed them; the log can produce them again.
-    pub payload: Option<String>,
-    pub status: &'static str,
-    pub attempt_count: i16,
-    pub response_status: Option<i16>,
-    pub response_time_ms: Option<i32>,
-    pub delivered_at: Option<DateTime<Utc>>,
-    pub created_at: DateTime<Utc>,
-    pub next_attempt_at: DateTime<Utc>,
-    pub response_body: Option<String>,
-}
-
-/// An attempt, as the worker recorded it.
-#[derive(Clone, Debug, FromRow)]
-pub struct Attempt {
-    pub attempt: i16,
-    pub request_id: Uuid,
-    pub started_at: DateTime<Utc>,
-    pub finished_at: Option<DateTime<Utc>>,
-    pub response_status: Option<i16>,
-    pub response_time_ms: Option<i32>,
-    pub error: Option<String>,
-    /// Whether the attempt was sent and its outcome may still arrive: it is the latest attempt, and its lease has
-    /// not expired.
-    pub is_in_flight: bool,
-}
-
-pub const STATUSES: [&str; 3] = ["pending", "delivered", "failed"];
 
 struct DeliveryRow(Delivery);
 
@@ -77,18 +41,6 @@ impl FromRow<'_, PgRow> for DeliveryRow {
             response_body: row.try_get("response_body")?,
         }))
     }
-}
-
-#[derive(Clone, Debug, Default)]
-pub struct DeliveryFilter {
-    pub account_id: AccountId,
-    pub status: Option<&'static str>,
-    pub event_type: Option<WebhookEventType>,
-    pub order_id: Option<OrderId>,
-    pub webhook_id: Option<WebhookId>,
-    /// Retries of the account that the projection has not processed yet. The deliveries that they name count as
-    /// pending.
-    pub retries: Vec<Retry>,
 }
 
 const COLUMNS: &str =
@@ -255,16 +207,6 @@ async fn keys(
     };
     grouped.keys(conn, owner, groups, (0, upto), (wanted.total, wanted.rows), thresholds).await
 }
-
-pub(super) fn webhooks_of(groups: &[Group]) -> Vec<WebhookId> {
-    let mut webhooks: Vec<WebhookId> = groups.iter().map(|group| group.id).collect();
-    webhooks.sort_unstable();
-    webhooks.dedup();
-    webhooks
-}
-
-/// Condition of the partial index on `delivery_state`, word for word.
-pub(super) const FAILED: &[&str] = &["status = 'failed'"];
 
 pub(super) async fn count_state(
     conn: &mut PgConnection,

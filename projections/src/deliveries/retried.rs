@@ -4,22 +4,12 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
+use ledger_database::FromRow;
 use ledger_database::PgConnection;
 use ledger_events::webhook::{Retryable, WebhookEventType};
-use ledger_events::{AccountId, OrderId, ReplayId, ShardId, WebhookId};
-use sqlx::FromRow;
-use uuid::Uuid;
+use ledger_events::{AccountId, OrderId, ShardId, WebhookId};
 
-use super::read::{Delivery, DeliveryFilter};
-
-/// An accepted retry, identified by the natural key of its delivery.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Retry {
-    pub webhook_id: WebhookId,
-    pub event_id: Uuid,
-    pub replay_id: ReplayId,
-    pub requested_at: DateTime<Utc>,
-}
+use super::model::{Delivery, DeliveryFilter, Retry};
 
 /// A delivery that is failed in the worker's record, and pending in the log.
 #[derive(Clone, Debug, FromRow)]

@@ -5,9 +5,9 @@ use ledger_database::{PgConnection, PgPool};
 use ledger_events::{AccountId, ShardId, WebhookId};
 use sqlx::QueryBuilder;
 
-use super::pending::PENDING;
-use super::read::{FAILED, count_state, webhooks_of};
-use super::retried::{AllRetried, Retry};
+use super::model::{FAILED, PENDING, Retry, webhooks_of};
+use super::read::count_state;
+use super::retried::AllRetried;
 use crate::listing::EVERY;
 use crate::listing::marks::DELIVERIES;
 use crate::listing::pages::{self, Group};
@@ -145,7 +145,7 @@ async fn pending(conn: &mut PgConnection, shard: ShardId, webhooks: &[WebhookId]
 }
 
 /// Correction to add to the recent counts.
-#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, ledger_database::FromRow)]
 struct Correction {
     total: i64,
     delivered: i64,

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
+use ledger_database::FromRow;
 use ledger_database::PgPool;
 use ledger_events::{OrderId, ReplayId, ShardId, WebhookId};
-use sqlx::{FromRow, Row};
+use sqlx::Row;
 use uuid::Uuid;
 
-use super::read::Attempt;
+use super::model::Attempt;
 
 /// A delivery of an order's event, with its status.
 #[derive(Clone, Debug, FromRow)]

@@ -61,7 +61,7 @@ pub async fn step(conn: &mut PgConnection, shard: ShardId) -> Result<Step, sqlx:
 }
 
 /// A change of a count: an order entered or left a status.
-#[derive(sqlx::FromRow)]
+#[derive(ledger_database::FromRow)]
 struct Move {
     account_id: AccountId,
     product_id: ProductId,
@@ -264,7 +264,7 @@ pub async fn differing(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<Di
 }
 
 /// A wrong count or page anchor.
-#[derive(Clone, Debug, PartialEq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, ledger_database::FromRow)]
 pub struct Differing {
     pub table_name: String,
     pub account_id: AccountId,

@@ -33,7 +33,7 @@ impl Default for Thresholds {
 }
 
 /// A group of an account's rows that are adjacent in an index, with their number.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, ledger_database::FromRow)]
 pub struct Group {
     /// Id of the product or webhook.
     pub id: i64,

@@ -32,43 +32,42 @@ pub fn push(write: &mut Write, shard: ShardId, new: &[&Order], changed: &[&Order
     Ok(())
 }
 
-/// A complete row of `orders`, for an insert.
-#[derive(sqlx::Encode)]
-struct NewRow<'a> {
-    shard_id: ShardId,
-    id: OrderId,
-    version: i64,
-    placed_position: Position,
-    placed_event_id: Uuid,
-    last_event_id: Uuid,
-    account_id: AccountId,
-    reference_code: &'a str,
-    client_reference: Option<&'a str>,
-    product_id: ProductId,
-    product_name: &'a str,
-    currency: &'a str,
-    denomination: Decimal,
-    quantity: i32,
-    face_value: Decimal,
-    discount: Decimal,
-    discount_amount: Decimal,
-    amount: Decimal,
-    wallet_id: i64,
-    transaction_id: i64,
-    metadata_hash: Option<&'a str>,
-    status: &'a str,
-    sub_status: &'a str,
-    is_queued: bool,
-    delivered_quantity: i32,
-    items: JsonText<'a>,
-    delivered_on: Option<DateTime<Utc>>,
-    cancelled_on: Option<DateTime<Utc>>,
-    refunded_amount: Decimal,
-    created_at: DateTime<Utc>,
-    updated_at: DateTime<Utc>,
+row_type! {
+    /// A complete row of `orders`, for an insert.
+    struct NewRow<'a> as "public.order_row" {
+        shard_id: ShardId,
+        id: OrderId,
+        version: i64,
+        placed_position: Position,
+        placed_event_id: Uuid,
+        last_event_id: Uuid,
+        account_id: AccountId,
+        reference_code: &'a str,
+        client_reference: Option<&'a str>,
+        product_id: ProductId,
+        product_name: &'a str,
+        currency: &'a str,
+        denomination: Decimal,
+        quantity: i32,
+        face_value: Decimal,
+        discount: Decimal,
+        discount_amount: Decimal,
+        amount: Decimal,
+        wallet_id: i64,
+        transaction_id: i64,
+        metadata_hash: Option<&'a str>,
+        status: &'a str,
+        sub_status: &'a str,
+        is_queued: bool,
+        delivered_quantity: i32,
+        items: JsonText<'a>,
+        delivered_on: Option<DateTime<Utc>>,
+        cancelled_on: Option<DateTime<Utc>>,
+        refunded_amount: Decimal,
+        created_at: DateTime<Utc>,
+        updated_at: DateTime<Utc>,
+    }
 }
-
-row_type!(NewRow<'_>, "public.order_row");
 
 impl<'a> NewRow<'a> {
     fn of(shard_id: ShardId, order: &'a Order) -> Result<NewRow<'a>, serde_json::Error> {
@@ -109,25 +108,24 @@ impl<'a> NewRow<'a> {
     }
 }
 
-/// The mutable columns of a row, for an update.
-#[derive(sqlx::Encode)]
-struct Change<'a> {
-    shard_id: ShardId,
-    id: OrderId,
-    version: i64,
-    last_event_id: Uuid,
-    status: &'a str,
-    sub_status: &'a str,
-    is_queued: bool,
-    delivered_quantity: i32,
-    items: JsonText<'a>,
-    delivered_on: Option<DateTime<Utc>>,
-    cancelled_on: Option<DateTime<Utc>>,
-    refunded_amount: Decimal,
-    updated_at: DateTime<Utc>,
+row_type! {
+    /// The mutable columns of a row, for an update.
+    struct Change<'a> as "public.order_change" {
+        shard_id: ShardId,
+        id: OrderId,
+        version: i64,
+        last_event_id: Uuid,
+        status: &'a str,
+        sub_status: &'a str,
+        is_queued: bool,
+        delivered_quantity: i32,
+        items: JsonText<'a>,
+        delivered_on: Option<DateTime<Utc>>,
+        cancelled_on: Option<DateTime<Utc>>,
+        refunded_amount: Decimal,
+        updated_at: DateTime<Utc>,
+    }
 }
-
-row_type!(Change<'_>, "public.order_change");
 
 impl<'a> Change<'a> {
     fn of(shard_id: ShardId, order: &'a Order) -> Result<Change<'a>, serde_json::Error> {

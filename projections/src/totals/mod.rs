@@ -9,11 +9,12 @@ mod read;
 use std::collections::{BTreeMap, HashMap};
 
 use chrono::NaiveDate;
+use ledger_database::FromRow;
 use ledger_database::PgConnection;
 use ledger_events::wallet::{Direction, Movement, WalletEvent};
 use ledger_events::{AccountId, Currency, Event, Position, Recorded, ShardId, WalletId};
 use rust_decimal::Decimal;
-use sqlx::{FromRow, PgExecutor};
+use sqlx::PgExecutor;
 
 use crate::{ProjectionError, known};
 pub use bounds::{Bounds, Piece};

@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use chrono::{DateTime, NaiveDate, Utc};
+use ledger_database::FromRow;
 use ledger_database::PgConnection;
 use ledger_events::{AccountId, Position, ShardId, WalletId};
 use rust_decimal::Decimal;
 use sqlx::postgres::PgRow;
-use sqlx::{FromRow, Postgres, QueryBuilder, Row};
+use sqlx::{Postgres, QueryBuilder, Row};
 
 use super::bounds::{Bounds, Piece};
 use super::{Day, Sums};

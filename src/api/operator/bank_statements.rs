@@ -16,7 +16,6 @@ use poem_openapi::registry::{MetaSchema, MetaSchemaRef};
 use poem_openapi::{ApiRequest, Enum, Object, OpenApi};
 
 use crate::access::Operator;
-use crate::access::seal::Private;
 use crate::api::body::{StrictJson, read};
 use crate::api::error::ApiError;
 use crate::api::fields::{Fields, FromFields};
@@ -32,6 +31,7 @@ use crate::ledger::{Answer, Command, FIRST_SHARD};
 use crate::reconciliation::lines::Columns;
 use crate::reconciliation::matching::Tolerance;
 use crate::reconciliation::statements::{self as kept, Limits, MAX_BYTES, Source, StatementError};
+use crate::secrets::seal::Private;
 use view::{BankStatement, LedgerEntry, MatchStatus, MatchSummary, Matched, MatchedStatement, StatementLine, csv};
 
 /// Maximum number of unmatched ledger entries in one response.

@@ -6,7 +6,6 @@ use poem_openapi::param::Path;
 use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
 
-use crate::access::seal::random_secret;
 use crate::api::body::{NoFields, StrictJson};
 use crate::api::credentials::{self, Credential, IssueCredential, IssuedCredential};
 use crate::api::error::ApiError;
@@ -17,6 +16,7 @@ use crate::api::readers::boolean;
 use crate::api::reply::{Created, NoStore, Reply};
 use crate::api::state::{ApiState, State, Tag, not_found, origin};
 use crate::ledger::{Answer, Command};
+use crate::secrets::seal::random_secret;
 
 /// Change of a credential.
 #[derive(Object)]

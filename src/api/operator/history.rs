@@ -8,7 +8,6 @@ use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
 
 use crate::access::Operator;
-use crate::access::seal::Private;
 use crate::api::error::ApiError;
 use crate::api::principal::Caller;
 use crate::api::reply::Reply;
@@ -17,6 +16,7 @@ use crate::api::state::{State, Tag, not_found};
 use crate::api::transactions::Transaction;
 use crate::ledger::history::{self, AsOf, AsOfError};
 use crate::ledger::story::{self, Chapter, Story, Telling, Who};
+use crate::secrets::seal::Private;
 
 /// Resolves `as_of` to a position of the log. Returns `None` if it is absent.
 ///

@@ -9,7 +9,6 @@ use serde::Serialize;
 
 use super::history::as_of_position;
 use crate::access::Operator;
-use crate::access::seal::Private;
 use crate::api::body::OptionalJson;
 use crate::api::error::ApiError;
 use crate::api::orders::{CancelOrder, Order, OrderStatus, texts_of};
@@ -20,6 +19,7 @@ use crate::api::reply::{Listed, Plural, Reply};
 use crate::api::state::{State, Tag, newest, not_found, origin, rows_of_each, time};
 use crate::ledger::texts::Texts;
 use crate::ledger::{Answer, Command, history};
+use crate::secrets::seal::Private;
 
 /// An order with the account that it belongs to.
 #[derive(Object, Serialize)]

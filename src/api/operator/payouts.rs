@@ -8,7 +8,6 @@ use poem_openapi::{Enum, Object, OpenApi};
 use serde::Serialize;
 
 use crate::access::Operator;
-use crate::access::seal::Private;
 use crate::api::body::StrictJson;
 use crate::api::error::ApiError;
 use crate::api::fields::{Fields, FromFields};
@@ -22,6 +21,7 @@ use crate::api::state::{State, Tag, newest, not_found, origin, rows_of_each, tim
 use crate::ledger::command::PayoutOutcome;
 use crate::ledger::texts::Texts;
 use crate::ledger::{Answer, Command};
+use crate::secrets::seal::Private;
 
 /// A payout with the account that it belongs to.
 #[derive(Object, Serialize)]

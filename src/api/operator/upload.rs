@@ -12,14 +12,15 @@ use poem_openapi::{ApiRequest, Object};
 use serde_json::value::RawValue;
 use url::Url;
 
-use crate::access::seal::Private;
 use crate::api::body::{StrictJson, read};
 use crate::api::error::ApiError;
 use crate::api::fields::{Fields, FromFields};
-use crate::api::readers::{Read, date, line, list, money, object};
+use crate::api::problems::Read;
+use crate::api::readers::{date, line, list, money, object};
 use crate::api::scalars::Money;
 use crate::api::state::{amounts, money as amount};
 use crate::ledger::command::NewVoucher;
+use crate::secrets::seal::Private;
 
 /// Maximum size of an upload, in bytes.
 const MAX_BYTES: usize = 16 << 20;

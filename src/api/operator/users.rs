@@ -6,7 +6,6 @@ use poem_openapi::param::{Path, Query};
 use poem_openapi::{Enum, Object, OpenApi};
 use serde::Serialize;
 
-use crate::access::seal::Private;
 use crate::access::{NewPasswordError, Operator};
 use crate::api::body::{NoFields, StrictJson};
 use crate::api::error::{ApiError, Code};
@@ -14,12 +13,14 @@ use crate::api::fields::{Fields, FromFields};
 use crate::api::outcome::answered;
 use crate::api::page::Page;
 use crate::api::principal::{Admin, Caller};
-use crate::api::readers::{Problems, Read, line, one_of, text};
+use crate::api::problems::{Problems, Read};
+use crate::api::readers::{line, one_of, text};
 use crate::api::reply::{Created, Listed, Plural, Reply};
 use crate::api::state::{ApiState, State, Tag, listed, not_found, origin, rows_of};
 use crate::ledger::command::{ChangeUser as Change, CreateUser as Create};
 use crate::ledger::texts::{self, EMAIL};
 use crate::ledger::{Answer, Command, WriteError};
+use crate::secrets::seal::Private;
 
 /// Role of a user. Each role includes the permissions of the roles before it.
 ///

@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use super::history::as_of_position;
 use crate::access::Operator;
-use crate::access::seal::Private;
 use crate::api::body::StrictJson;
 use crate::api::error::ApiError;
 use crate::api::fields::{Fields, FromFields};
@@ -22,6 +21,7 @@ use crate::api::state::{State, Tag, amounts, not_found, origin, parsed_currency}
 use crate::api::transactions::{Transaction, TransactionType};
 use crate::api::wallets::Wallet;
 use crate::ledger::{self, Answer, Command, Rendered, history};
+use crate::secrets::seal::Private;
 
 /// A new wallet.
 #[derive(Object)]

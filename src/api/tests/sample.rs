@@ -12,7 +12,7 @@ use crate::access::{Principal, Who};
 use crate::api::allow::Methods;
 use crate::api::body::{OptionalJson, StrictJson};
 use crate::api::document;
-use crate::api::edge::{Edge, WireUri, refuse_nul};
+use crate::api::edge::{Edge, refuse_nul};
 use crate::api::error::{ApiError, Code, RateLimited};
 use crate::api::fields::{Fields, FromFields};
 use crate::api::page::Page;
@@ -21,6 +21,7 @@ use crate::api::readers::{integer, json_object, line, list, number, object};
 use crate::api::reply::{Created, Data, Listed, NoStore, Plural, Reply, Stored, render};
 use crate::api::request_id::{self, RequestId};
 use crate::api::scalars::{JsonObject, Money, Number};
+use crate::api::wire_uri::WireUri;
 
 /// A request to place an order.
 #[derive(Debug, Clone, Object, Serialize)]

@@ -9,7 +9,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::{Operation, PageArgs, filled, list, post, put};
-use crate::access::seal::Private;
+use crate::secrets::seal::Private;
 
 /// Maximum number of bytes read from a password file; longer than any password.
 const PASSWORD_BYTES: u64 = 4_096;

@@ -21,7 +21,6 @@ use tokio::time::Instant;
 
 use super::DemoArgs;
 use super::printer::Printer;
-use crate::access::seal::{Private, random_secret};
 use crate::cli::output::with_progress;
 use crate::cli::serve::{self, StopSignals};
 use crate::config::{Config, DatabaseSettings, OperatorTokenSettings};
@@ -29,6 +28,7 @@ use crate::ledger::{FIRST_SHARD, reader};
 use crate::node::{Database, Node};
 use crate::postgres::{Server, Settings};
 use crate::receiver::{Answer, Certificate, Received, Receiver, ReceiverSettings};
+use crate::secrets::seal::{Private, random_secret};
 
 /// Timeout of a step, from the request to the last webhook.
 const STEP_DEADLINE: Duration = Duration::from_secs(30);

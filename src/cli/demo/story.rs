@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use super::printer::Printer;
 use super::stage::Stage;
 use super::statement::Statement;
-use crate::access::seal::Private;
 use crate::cli::client::{Body, Caller, Client};
 use crate::sandbox::cards::{CARDS, COUNTRY, CURRENCY, Card, MAX_QUANTITY, made_up_codes};
+use crate::secrets::seal::Private;
 
 /// Every webhook event type.
 const WEBHOOK_EVENTS: [&str; 5] =

@@ -8,7 +8,6 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::ask;
-use crate::access::seal::Private;
 use crate::cli::client::Client;
 use crate::cli::output::{Output, with_progress};
 use crate::cli::writing::{ByArgs, Writing};
@@ -16,6 +15,7 @@ use crate::config::{DatabaseSettings, MasterKeySettings};
 use crate::ledger::command::RecordLogIncident;
 use crate::ledger::{Answer, Command, Origin, WriteError};
 use crate::node::Database;
+use crate::secrets::seal::Private;
 use crate::transparency::checkpoint::Trust;
 use crate::transparency::note::is_name;
 use crate::transparency::{incidents, store};

@@ -16,8 +16,6 @@ use ledger_projections::{
 use sqlx::Row;
 
 use super::{Batch, StoredAnswer, answer_kind};
-use crate::access::seal::Keyring;
-use crate::access::{blocks, operators};
 use crate::ledger::erasure::{Erasable, orphans};
 use crate::ledger::keys::{self, Owner};
 use crate::ledger::memory::{Memory, Recent, Standing};
@@ -27,6 +25,8 @@ use crate::ledger::stock;
 use crate::ledger::submission::{Rendered, Submission};
 use crate::ledger::sunset;
 use crate::ledger::texts::{self, CANCEL_REASON, FAILURE_REASON, METADATA, VaultError};
+use crate::ledger::{ip_blocks, operators};
+use crate::secrets::seal::Keyring;
 
 impl Batch {
     /// Locks the head and loads everything that these commands need and that is not remembered.
@@ -157,7 +157,7 @@ impl Batch {
             }
         }
         if !needs.ip_blocks.is_empty() {
-            batch.ip_blocks = blocks::lock(conn, &needs.ip_blocks).await?;
+            batch.ip_blocks = ip_blocks::lock(conn, &needs.ip_blocks).await?;
         }
         if needs.sunset {
             batch.sunset = sunset::load(conn, shard).await?;

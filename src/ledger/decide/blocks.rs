@@ -6,9 +6,9 @@ use ledger_events::Rejection;
 use ledger_events::ip_block::{IpBlockEvent, IpBlockLifted};
 
 use super::{Decided, Story, new_salt};
-use crate::access::seal::Private;
 use crate::ledger::answer::Answer;
 use crate::ledger::batch::Batch;
+use crate::secrets::seal::Private;
 
 pub(super) fn lift(batch: &mut Batch, ip: IpAddr, story: Story<'_>) -> Decided {
     let id = batch.ip_blocks.remove(&ip).ok_or(Rejection::NotFound)?;

@@ -7,12 +7,12 @@ use ledger_events::catalogue::{
 use ledger_events::{CategoryId, Money, ProductId, Rejection};
 
 use super::{Decided, Story, next, unknown};
-use crate::access::seal::Private;
 use crate::ledger::answer::{Answer, StockLoaded};
 use crate::ledger::batch::Batch;
 use crate::ledger::command::NewVoucher;
 use crate::ledger::keys::Owner;
 use crate::ledger::stock;
+use crate::secrets::seal::Private;
 
 /// What the references that we make begin with; nobody else's may.
 const GENERATED_REFERENCE: &str = "VR-";

@@ -8,11 +8,11 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::{Decided, Story, active, next};
-use crate::access::SIGNING_SECRET;
-use crate::access::rows::Row;
-use crate::access::seal::{Private, SealError};
 use crate::ledger::answer::Answer;
 use crate::ledger::batch::{Batch, NewCredential};
+use crate::secrets::SIGNING_SECRET;
+use crate::secrets::rows::Row;
+use crate::secrets::seal::{Private, SealError};
 
 pub(super) fn issue(
     batch: &mut Batch,

@@ -10,11 +10,11 @@ use ledger_events::webhook::{WebhookDeleted, WebhookEvent};
 use ledger_events::{AccountId, Event, Rejection};
 
 use super::{Decided, Stop, Story, new_salt, replays};
-use crate::access::seal::Private;
 use crate::ledger::answer::Answer;
 use crate::ledger::batch::{Batch, UserChange};
 use crate::ledger::erasure::{Erasable, Erased, Subject};
 use crate::ledger::texts::ERASURE_REASON;
+use crate::secrets::seal::Private;
 
 pub(super) fn erase(batch: &mut Batch, subject: Subject, reason: &Private, story: Story<'_>) -> Decided {
     let erasable = batch.erasable.take().ok_or(Rejection::NotFound)?;

@@ -27,7 +27,7 @@ use super::batch::{Batch, StoredAnswer};
 use super::command::Command;
 use super::keys::Owner;
 use super::submission::{Idempotency, Reply, Submission, WriteError};
-use crate::access::seal::{Keyring, SealError};
+use crate::secrets::seal::{Keyring, SealError};
 
 /// What makes the whole batch unusable, as opposed to a refusal of one command. Nothing is
 /// written then; bisection finds the command.

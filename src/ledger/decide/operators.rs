@@ -4,12 +4,12 @@ use ledger_events::Rejection;
 use ledger_events::operator::{OperatorEvent, OperatorTokenIssued, OperatorTokenRevoked};
 
 use super::{Decided, Story, new_salt, next};
-use crate::access::operators::{Change, Known};
-use crate::access::rows::Row;
 use crate::ledger::answer::Answer;
 use crate::ledger::batch::Batch;
 use crate::ledger::command::IssueOperatorToken;
+use crate::ledger::operators::{Change, Known};
 use crate::ledger::texts::OPERATOR_NAME;
+use crate::secrets::rows::Row;
 
 pub(super) fn issue(batch: &mut Batch, token: &IssueOperatorToken, story: Story<'_>) -> Decided {
     let IssueOperatorToken { name, role, token_hash } = token;

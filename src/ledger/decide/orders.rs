@@ -6,12 +6,12 @@ use ledger_events::wallet::{self, Purpose, WalletCommand};
 use ledger_events::{AccountId, Money, OrderId, ProductId, Rejection};
 
 use super::{Decided, Story, active, new_salt, next};
-use crate::access::seal::{Private, salted_hash};
 use crate::ledger::answer::{Answer, Charge, OrderView};
 use crate::ledger::batch::{Batch, pair};
 use crate::ledger::command::PlaceOrder;
 use crate::ledger::keys::Owner;
 use crate::ledger::texts::{CANCEL_REASON, METADATA};
+use crate::secrets::seal::{Private, salted_hash};
 
 pub(super) fn place_order(batch: &mut Batch, command: &PlaceOrder, story: Story<'_>) -> Decided {
     if let Some(reference) = &command.client_reference

@@ -4,12 +4,12 @@ use ledger_events::payout::{self, Payout, PayoutCommand, PayoutEvent, PayoutStat
 use ledger_events::{AccountId, PayoutId, Rejection};
 
 use super::{Decided, Story, active, new_salt, next};
-use crate::access::seal::salted_hash;
 use crate::ledger::answer::{Answer, PayoutView};
 use crate::ledger::batch::Batch;
 use crate::ledger::command::{PayoutOutcome, RequestPayout};
 use crate::ledger::keys::Owner;
 use crate::ledger::texts::FAILURE_REASON;
+use crate::secrets::seal::salted_hash;
 
 pub(super) fn request(batch: &mut Batch, command: &RequestPayout, story: Story<'_>) -> Decided {
     let account_id = command.account_id;

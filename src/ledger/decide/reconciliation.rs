@@ -4,11 +4,11 @@ use ledger_events::reconciliation::{Decision, ReconciliationEvent, Statement};
 use ledger_events::{Rejection, StatementId};
 
 use super::{Decided, Story, new_salt, next};
-use crate::access::seal::{Private, salted_hash};
 use crate::ledger::answer::Answer;
 use crate::ledger::batch::Batch;
 use crate::ledger::command::{DecideMatch, ImportStatement};
 use crate::ledger::texts::{DECISION_REASON, REVOCATION_REASON};
+use crate::secrets::seal::{Private, salted_hash};
 
 /// The same file again answers the statement that it became.
 pub(super) fn import(batch: &mut Batch, command: &ImportStatement, story: Story<'_>) -> Decided {

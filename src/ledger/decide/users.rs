@@ -4,12 +4,12 @@ use ledger_events::user::{User, UserCreated, UserEvent, UserPasswordReset, UserR
 use ledger_events::{AccountId, Rejection, UserId};
 
 use super::{Decided, Story, new_salt, next};
-use crate::access::rows::Row;
 use crate::ledger::answer::Answer;
 use crate::ledger::batch::{Batch, UserChange};
 use crate::ledger::command::{ChangeUser, CreateUser};
 use crate::ledger::keys::Owner;
 use crate::ledger::texts::EMAIL;
+use crate::secrets::rows::Row;
 
 pub(super) fn create(batch: &mut Batch, user: &CreateUser, story: Story<'_>) -> Decided {
     let CreateUser { account_id, role, email, email_lookup, password_hash } = user;

@@ -5,11 +5,11 @@ use ledger_events::{AccountId, Currency, Money, Rejection, TransactionId, Wallet
 use ledger_projections::wallets::Transaction;
 
 use super::{Decided, Story, active, new_salt, next};
-use crate::access::seal::{Private, salted_hash};
 use crate::ledger::answer::Answer;
 use crate::ledger::batch::Batch;
 use crate::ledger::keys::Owner;
 use crate::ledger::texts::NOTE;
+use crate::secrets::seal::{Private, salted_hash};
 
 pub(super) fn open(batch: &mut Batch, account_id: AccountId, currency: Currency, story: Story<'_>) -> Decided {
     batch.accounts.get(&account_id).ok_or(Rejection::NotFound)?;

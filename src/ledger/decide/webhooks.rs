@@ -6,12 +6,12 @@ use uuid::Uuid;
 
 use super::credentials::keep_signing_secret;
 use super::{Decided, Stop, Story, active, new_salt, next, replays};
-use crate::access::SIGNING_SECRET;
-use crate::access::seal::{Private, SealError, salted_hash};
 use crate::ledger::answer::{Answer, WebhookView};
 use crate::ledger::batch::Batch;
 use crate::ledger::command::{CredentialLink, RegisterWebhook, WebhookChange};
 use crate::ledger::texts::{WEBHOOK_NAME, WEBHOOK_TOKEN, WEBHOOK_URL};
+use crate::secrets::SIGNING_SECRET;
+use crate::secrets::seal::{Private, SealError, salted_hash};
 
 pub(super) fn register(batch: &mut Batch, command: &RegisterWebhook, story: Story<'_>) -> Decided {
     let account_id = command.account_id;
@@ -88,7 +88,7 @@ pub(super) fn update(
 ) -> Decided {
     let name = change.name.as_ref().map(|text| Hashed::new(WEBHOOK_NAME, text));
     let url = change.url.as_ref().map(|text| Hashed::new(WEBHOOK_URL, text));
-    let (link, caller) = (change.link.as_ref(), change.caller);
+    let (link, visible) = (change.link.as_ref(), change.visible);
     let change = WebhookUpdated {
         events: change.events.clone(),
         is_active: change.is_active,
@@ -99,8 +99,8 @@ pub(super) fn update(
     };
     let event = decided(batch, account_id, id, WebhookCommand::Update(change))?;
     let linked = batch.webhooks.get(&id).and_then(|webhook| webhook.credential_id);
-    if let (Some(_), None, Some(credential), Some(caller)) = (&url, link, linked, caller)
-        && !caller.may_see_secret_of(credential)
+    if let (Some(_), None, Some(credential)) = (&url, link, linked)
+        && !visible.contains(credential)
     {
         return Err(Rejection::SecretNotVisible.into());
     }

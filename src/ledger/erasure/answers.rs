@@ -5,10 +5,10 @@ use ledger_database::PgConnection;
 use ledger_events::ShardId;
 use serde_json::Value;
 
-use crate::access::seal::Keyring;
 use crate::ledger::batch::answer_kind;
 use crate::ledger::keys;
 use crate::ledger::texts::VaultError;
+use crate::secrets::seal::Keyring;
 
 /// A stored response with its personal data removed.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::texts::{
     ACCOUNT_NUMBER, CANCEL_REASON, DECISION_REASON, EMAIL, FAILURE_REASON, METADATA, PROFILE, REVOCATION_REASON, VaultError,
 };
-use crate::access::seal::Keyring;
+use crate::secrets::seal::Keyring;
 use answers::Rewritten;
 
 /// The entity whose personal data is to be erased.

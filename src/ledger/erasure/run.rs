@@ -7,9 +7,9 @@ use uuid::Uuid;
 
 use super::find::{self, Finder};
 use super::{Counts, Erasable, Part, Subject};
-use crate::access::seal::{Keyring, Private};
 use crate::ledger::texts::VaultError;
 use crate::ledger::{Answer, Command, Ledger, Origin, WriteError};
+use crate::secrets::seal::{Keyring, Private};
 
 #[derive(Debug, thiserror::Error)]
 pub enum EraseError {

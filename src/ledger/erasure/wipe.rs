@@ -115,7 +115,7 @@ async fn rewrite(conn: &mut PgConnection, table: &str, vacuum: &'static str) -> 
 }
 
 /// Places outside the tables that may still hold erased data.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, ledger_database::FromRow)]
 pub struct Remains {
     /// Position up to which the write-ahead log may hold erased data.
     pub wal_until: String,

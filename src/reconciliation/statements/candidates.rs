@@ -65,7 +65,7 @@ fn currency(text: &str) -> Result<Currency, sqlx::Error> {
     text.parse().map_err(|problem: &str| sqlx::Error::Decode(problem.into()))
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(ledger_database::FromRow)]
 struct FundingRow {
     id: i64,
     position: Position,
@@ -92,7 +92,7 @@ impl FundingRow {
     }
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(ledger_database::FromRow)]
 struct PayoutRow {
     id: i64,
     account_id: AccountId,

@@ -3,8 +3,8 @@
 use ledger_database::Connector;
 use sqlx::postgres::PgConnectOptions;
 
-use super::connect::{ACCESS_CONNECTIONS, DELIVERY_CONNECTIONS, MAINTENANCE_CONNECTIONS, RUNTIME_ROLE, WORK_CONNECTIONS};
 use crate::config::{Role, Roles};
+use crate::ledger::connect::{ACCESS_CONNECTIONS, DELIVERY_CONNECTIONS, MAINTENANCE_CONNECTIONS, RUNTIME_ROLE, WORK_CONNECTIONS};
 
 /// Connections of the writer per shard: one that writes, and one that reads ahead.
 const PER_SHARD: u32 = 2;

@@ -1,13 +1,20 @@
 //! Check at start: the schema is current, and the log is append-only for this role.
 
+pub mod contract;
+mod files;
+pub mod migration;
+
 use std::time::Duration;
 
 use ledger_database::PgPool;
 use ledger_events::{Position, ShardId};
-use sqlx::PgExecutor;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, Connection, PgExecutor};
 
-use super::migration::MIGRATIONS;
-use crate::access::master_keys::KeyError;
+use files::MIGRATIONS;
+use migration::{PATIENCE, missing, run};
+
+use crate::secrets::master_keys::KeyError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
@@ -32,6 +39,30 @@ pub enum SchemaError {
 /// Name of an incomplete import's row among the projections' checkpoints. The row has the position that the import must
 /// reach. No node may work on a partial log.
 pub const IMPORT: &str = "import";
+
+/// Migrates the database's schema to this program's version.
+pub async fn migrate(options: &PgConnectOptions) -> Result<(), SchemaError> {
+    // A new database has no older nodes, so the contract step can run at once.
+    let is_new = pending(options).await?.len() == MIGRATIONS.iter().count();
+    run(&MIGRATIONS, None, options, PATIENCE).await?;
+    if is_new {
+        contract::contract(options, PATIENCE).await?;
+    }
+    Ok(())
+}
+
+/// Migrates the database's schema to one version and no further.
+pub async fn migrate_to(version: i64, options: &PgConnectOptions) -> Result<(), SchemaError> {
+    run(&MIGRATIONS, Some(version), options, PATIENCE).await
+}
+
+/// Returns the versions of the migrations that are not applied yet.
+pub async fn pending(options: &PgConnectOptions) -> Result<Vec<i64>, SchemaError> {
+    let mut connection = options.connect().await?;
+    let pending = missing(&MIGRATIONS, None, &mut connection).await?.iter().map(|migration| migration.version).collect();
+    connection.close().await?;
+    Ok(pending)
+}
 
 /// Returns an error unless the schema is current and the log is append-only for the role of this pool.
 pub async fn check(pool: &PgPool) -> Result<(), SchemaError> {

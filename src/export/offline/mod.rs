@@ -16,7 +16,7 @@ use ledger_events::merkle::Hash;
 use ledger_events::{Position, ShardId};
 use serde::Serialize;
 
-use super::{Difference, Findings, Progress};
+use crate::audit::{Difference, Findings, Progress};
 use crate::export::ExportError;
 use crate::transparency::checkpoint::Trust;
 use claims::Claim;

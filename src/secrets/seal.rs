@@ -61,7 +61,7 @@ const NONCE_BYTES: usize = 24;
 
 /// Id of a master key: the first four bytes of every value sealed under it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct KeyId(pub(super) [u8; KEY_ID_BYTES]);
+pub struct KeyId(pub(crate) [u8; KEY_ID_BYTES]);
 
 impl fmt::Display for KeyId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -357,7 +357,7 @@ impl Keyring {
     }
 
     /// Returns the keys that verify access tokens, and the index of the one that signs them.
-    pub(super) fn access_token_keys(&self) -> (impl Iterator<Item = &[u8]>, Arc<AtomicUsize>) {
+    pub(crate) fn access_token_keys(&self) -> (impl Iterator<Item = &[u8]>, Arc<AtomicUsize>) {
         (self.keys.iter().map(|key| &key.access_token_key[..]), self.sealing.clone())
     }
 

@@ -10,11 +10,11 @@ use std::time::Duration;
 use ledger_database::PgPool;
 use ledger_events::ShardId;
 
-use super::SIGNING_SECRET;
-use super::master_keys::{self, KeyError, Known};
-use super::seal::{DATA_KEY, KeyId, Keyring, SealError};
 use crate::ledger::{ANSWER_KIND, stock};
 use crate::reconciliation::statements;
+use crate::secrets::SIGNING_SECRET;
+use crate::secrets::master_keys::{self, KeyError, Known};
+use crate::secrets::seal::{DATA_KEY, KeyId, Keyring, SealError};
 
 /// Values per step.
 const STEP: i64 = 500;

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use ledger_database::FromRow;
 use ledger_database::PgPool;
-use sqlx::{FromRow, PgExecutor};
+use sqlx::PgExecutor;
 use tokio_util::sync::CancellationToken;
 
 use super::seal::{KeyId, Keyring, SealError};

@@ -10,12 +10,13 @@
 
 use std::time::Duration;
 
+use ledger_database::FromRow;
 use sqlx::migrate::MigrateError;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, FromRow, PgConnection, PgExecutor};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, PgExecutor};
 
+use super::SchemaError;
 use super::migration::{Attempts, LOCK_TIMEOUT, PATIENCE, lock, set_lock_timeout};
-use super::schema::SchemaError;
 
 /// A unique index that depends on a collation of libc or ICU. All names are quoted as SQL identifiers.
 #[derive(Clone, Debug, FromRow)]

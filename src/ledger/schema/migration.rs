@@ -9,10 +9,7 @@ use sqlx::migrate::{Migrate, MigrateError, Migration, Migrator};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
 
-use super::contract::contract;
-use super::schema::SchemaError;
-
-pub(super) static MIGRATIONS: Migrator = sqlx::migrate!();
+use super::SchemaError;
 
 /// Longest wait of a migration for one lock. Shorter than the server's `deadlock_timeout` (1 s), so that the migration is
 /// the one that gives way in a deadlock.
@@ -22,22 +19,6 @@ pub const PATIENCE: Duration = Duration::from_secs(600);
 /// First pause between attempts. It doubles with each attempt, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-
-/// Migrates the database's schema to this program's version.
-pub async fn migrate(options: &PgConnectOptions) -> Result<(), SchemaError> {
-    // A new database has no older nodes, so the contract step can run at once.
-    let is_new = pending(options).await?.len() == MIGRATIONS.iter().count();
-    run(&MIGRATIONS, None, options, PATIENCE).await?;
-    if is_new {
-        contract(options, PATIENCE).await?;
-    }
-    Ok(())
-}
-
-/// Migrates the database's schema to one version and no further.
-pub async fn migrate_to(version: i64, options: &PgConnectOptions) -> Result<(), SchemaError> {
-    run(&MIGRATIONS, Some(version), options, PATIENCE).await
-}
 
 /// Applies the missing migrations, up to a version or to the last. Retries each for the duration of `patience`.
 ///
@@ -64,17 +45,9 @@ pub async fn run(
     Ok(())
 }
 
-/// Returns the versions of the migrations that are not applied yet.
-pub async fn pending(options: &PgConnectOptions) -> Result<Vec<i64>, SchemaError> {
-    let mut connection = options.connect().await?;
-    let pending = missing(&MIGRATIONS, None, &mut connection).await?.iter().map(|migration| migration.version).collect();
-    connection.close().await?;
-    Ok(pending)
-}
-
 /// Returns the migrations that are not applied yet. Ignores migrations of a newer program: releases only expand the
 /// schema that an older one uses, so that the older one can be started again.
-async fn missing<'m>(
+pub(super) async fn missing<'m>(
     migrator: &'m Migrator,
     to: Option<i64>,
     connection: &mut PgConnection,
@@ -237,6 +210,7 @@ pub(super) fn has_code(error: &sqlx::Error, codes: &[&str]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::files::MIGRATIONS;
     use super::*;
 
     #[test]

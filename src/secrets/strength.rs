@@ -20,7 +20,7 @@ pub fn is_weak_token(token: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::seal::random_secret;
+    use crate::secrets::seal::random_secret;
 
     #[test]
     fn common_passwords_and_their_variants_are_weak() {

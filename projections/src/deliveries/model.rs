@@ -1,0 +1,79 @@
+//! Deliveries, attempts and filters, as readers see them.
+
+use chrono::{DateTime, Utc};
+use ledger_database::FromRow;
+use ledger_events::webhook::WebhookEventType;
+use ledger_events::{AccountId, OrderId, ReplayId, WebhookId};
+use uuid::Uuid;
+
+use crate::listing::pages::Group;
+
+/// A delivery with the worker's record (specification, "Webhook delivery").
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    pub id: i64,
+    pub webhook_id: WebhookId,
+    pub order_id: OrderId,
+    pub event_type: WebhookEventType,
+    pub event_id: Uuid,
+    /// Bytes of the envelope. `None` if retention has removed them; the log can produce them again.
+    pub payload: Option<String>,
+    pub status: &'static str,
+    pub attempt_count: i16,
+    pub response_status: Option<i16>,
+    pub response_time_ms: Option<i32>,
+    pub delivered_at: Option<DateTime<Utc>>,
+    pub created_at: DateTime<Utc>,
+    pub next_attempt_at: DateTime<Utc>,
+    pub response_body: Option<String>,
+}
+
+/// An attempt, as the worker recorded it.
+#[derive(Clone, Debug, FromRow)]
+pub struct Attempt {
+    pub attempt: i16,
+    pub request_id: Uuid,
+    pub started_at: DateTime<Utc>,
+    pub finished_at: Option<DateTime<Utc>>,
+    pub response_status: Option<i16>,
+    pub response_time_ms: Option<i32>,
+    pub error: Option<String>,
+    /// Whether the attempt was sent and its outcome may still arrive: it is the latest attempt, and its lease has
+    /// not expired.
+    pub is_in_flight: bool,
+}
+
+pub const STATUSES: [&str; 3] = ["pending", "delivered", "failed"];
+
+/// An accepted retry, identified by the natural key of its delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retry {
+    pub webhook_id: WebhookId,
+    pub event_id: Uuid,
+    pub replay_id: ReplayId,
+    pub requested_at: DateTime<Utc>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct DeliveryFilter {
+    pub account_id: AccountId,
+    pub status: Option<&'static str>,
+    pub event_type: Option<WebhookEventType>,
+    pub order_id: Option<OrderId>,
+    pub webhook_id: Option<WebhookId>,
+    /// Retries of the account that the projection has not processed yet. The deliveries that they name count as
+    /// pending.
+    pub retries: Vec<Retry>,
+}
+
+/// Conditions of the partial indexes on `delivery_state`, word for word.
+pub(super) const PENDING: &[&str] = &["status = 'pending' AND attempt_count = 0", "status = 'pending' AND attempt_count > 0"];
+/// Condition of the partial index on `delivery_state`, word for word.
+pub(super) const FAILED: &[&str] = &["status = 'failed'"];
+
+pub(super) fn webhooks_of(groups: &[Group]) -> Vec<WebhookId> {
+    let mut webhooks: Vec<WebhookId> = groups.iter().map(|group| group.id).collect();
+    webhooks.sort_unstable();
+    webhooks.dedup();
+    webhooks
+}
