@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use rewards_ledger::postgres::Server;
+use embedded_postgres::Server;
 use rewards_ledger::receiver::{Answer, Certificate, Receiver, ReceiverSettings};
 use serde_json::json;
 use sqlx::PgPool;

@@ -29,7 +29,6 @@ use crate::http;
 use crate::ledger::expiry::{self, KeyWalk};
 use crate::ledger::projector::Projector;
 use crate::ledger::{Ledger, SchemaError, WriteError, clock, connect, health, schema::contract, sunset};
-use crate::postgres;
 use crate::sandbox::{self, Sandbox, SandboxError};
 use crate::secrets::master_keys;
 use crate::secrets::seal::Keyring;
@@ -68,7 +67,7 @@ pub enum NodeError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
-    Postgres(#[from] postgres::Error),
+    Postgres(#[from] embedded_postgres::Error),
     #[error(
         "no ledger in {0}: give its data directory with --data-dir (LEDGER_DATA_DIR), or its database with --database-url \
          (DATABASE_URL); `serve`, `demo` and `migrate` create a new one"

@@ -17,7 +17,7 @@ use super::escape;
 use super::events::by_outcome;
 use super::output::Output;
 use super::serve::StopSignals;
-use crate::postgres::default_data_dir;
+use crate::embedded::default_data_dir;
 use crate::receiver::{Answer, Certificate, Received, Receiver, ReceiverSettings};
 use crate::secrets::seal::Private;
 

@@ -1,9 +1,9 @@
 //! Unique indexes over text are independent of libc and ICU collations.
 
+use embedded_postgres::Server;
 use rewards_ledger::ledger::schema::contract::{contract, dependent};
 use rewards_ledger::ledger::schema::{migrate_to, migration::PATIENCE};
 use rewards_ledger::ledger::{self, Command};
-use rewards_ledger::postgres::Server;
 use rewards_ledger::receiver::Answer;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};

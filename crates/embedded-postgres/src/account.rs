@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use nix::unistd::{Uid, User, geteuid};
 
-use super::{During, Error};
+use super::{During, Error, Names};
 
 /// Operating system user that runs the server's processes.
 #[derive(Debug, Clone)]
@@ -125,7 +125,7 @@ impl Account {
 
 /// Creates a directory for the server's user in the first temporary directory that the user can reach. With `in_memory`,
 /// prefers shared memory unless `TMPDIR` is set.
-pub(super) fn temporary_directory(in_memory: bool) -> Result<PathBuf, Error> {
+pub(super) fn temporary_directory(in_memory: bool, names: &Names) -> Result<PathBuf, Error> {
     let account = Account::choose(None, Path::new("/nonexistent"))?;
     let mut places: Vec<PathBuf> = Vec::new();
     if in_memory && std::env::var_os("TMPDIR").is_none() {
@@ -134,7 +134,7 @@ pub(super) fn temporary_directory(in_memory: bool) -> Result<PathBuf, Error> {
     places.extend([std::env::temp_dir(), "/tmp".into(), "/var/tmp".into()]);
     let mut refused = None;
     for place in places {
-        match temporary_directory_in(&place, &account) {
+        match temporary_directory_in(&place, &account, names) {
             Ok(directory) => return Ok(directory),
             Err(error) => refused = refused.or(Some(error)),
         }
@@ -157,14 +157,11 @@ fn memory_with_room() -> Option<PathBuf> {
     None
 }
 
-/// Prefix of the names of temporary directories; six random characters follow.
-pub(super) const TEMPORARY_PREFIX: &str = "rewards-ledger.";
-
-pub(super) fn temporary_directory_in(place: &Path, account: &Account) -> Result<PathBuf, Error> {
+pub(super) fn temporary_directory_in(place: &Path, account: &Account, names: &Names) -> Result<PathBuf, Error> {
     let place = place.canonicalize().during(|| format!("find {}", place.display()))?;
     account.check_reach(&place)?;
     let directory = tempfile::Builder::new()
-        .prefix(TEMPORARY_PREFIX)
+        .prefix(&names.temporary_prefix())
         .permissions(Permissions::from_mode(0o700))
         .tempdir_in(&place)
         .during(|| format!("create a directory in {}", place.display()))?;

@@ -18,7 +18,7 @@ use super::processes::{Marks, end_leftovers, is_ready, send};
 use super::programs::Programs;
 use super::socket::{Address, PORT};
 use super::watchdog::Watchdog;
-use super::{During, Error, OWNER_ROLE};
+use super::{During, Error, Names};
 
 /// Timeout for the postmaster to accept connections. Crash recovery may replay several gigabytes of write-ahead log.
 const READY_PATIENCE: Duration = Duration::from_secs(600);
@@ -75,6 +75,7 @@ pub(super) struct Cluster {
     pub account: Account,
     pub data_dir: DataDir,
     pub address: Address,
+    pub names: Names,
     pub durable: bool,
     pub extra: Vec<(String, String)>,
 }
@@ -85,7 +86,7 @@ impl Cluster {
         if self.data_dir.cluster_major().is_none() {
             self.initdb(watchdog)?;
         }
-        login::write_rules(&self.data_dir.hba(), &self.data_dir.ident(), &self.account)
+        login::write_rules(&self.data_dir.hba(), &self.data_dir.ident(), &self.account, &self.names)
     }
 
     /// Creates the cluster under a temporary name first, so that an interrupted initdb leaves nothing that looks like a
@@ -109,7 +110,7 @@ impl Cluster {
         command
             .arg("--pgdata")
             .arg(unfinished.path())
-            .args(["--username", OWNER_ROLE])
+            .args(["--username", &self.names.owner])
             // These rules of the cluster itself are not used: see `login`.
             .args(["--auth-local", "peer", "--auth-host", "reject"])
             .args(["--locale", "C", "--encoding", "UTF8"])
@@ -140,7 +141,7 @@ impl Cluster {
         let data = std::fs::metadata(&pgdata).during(|| format!("look at {}", pgdata.display()))?;
         Ok(Marks {
             // Stable for this directory across runs, and different for every other directory.
-            cluster_name: format!("ledger-{:x}.{:x}", data.dev(), data.ino()),
+            cluster_name: format!("{}-{:x}.{:x}", self.names.database, data.dev(), data.ino()),
             pgdata: pgdata.display().to_string(),
             uid: self.account.uid,
         })

@@ -61,15 +61,15 @@ impl PinnedRelease {
     }
 
     /// Chooses the release to download for a cluster of version `major`, or for a new cluster.
-    fn choose(pinned: Option<&PinnedRelease>, major: Option<u32>) -> Result<PinnedRelease, String> {
-        const HOW: &str =
-            "pin a release and its archive's SHA-256 with --postgres-release VERSION:DIGEST (LEDGER_POSTGRES_RELEASE)";
+    fn choose(pinned: Option<&PinnedRelease>, major: Option<u32>, hint: Option<&str>) -> Result<PinnedRelease, String> {
+        let with = hint.map(|hint| format!(" with {hint}")).unwrap_or_default();
+        let how = format!("pin a release and its archive's SHA-256{with}");
         let target = target();
-        let built_in = || PinnedRelease::built_in().ok_or_else(|| format!("no digest is known for {target}: {HOW}"));
+        let built_in = || PinnedRelease::built_in().ok_or_else(|| format!("no digest is known for {target}: {how}"));
         let release = pinned.cloned().map_or_else(built_in, Ok)?;
         match major {
             Some(major) if release.version.major != u64::from(major) => {
-                Err(format!("the pinned release is {}, but version {major} created this data directory: {HOW}", release.version))
+                Err(format!("the pinned release is {}, but version {major} created this data directory: {how}", release.version))
             }
             _ => Ok(release),
         }
@@ -91,14 +91,15 @@ impl Source {
     }
 
     /// Downloads a release into `downloads/<version>`: the pinned one, or else the built-in one. Errors are one-line
-    /// messages.
+    /// messages; `hint` tells in them how to pin a release.
     pub async fn download(
         &self,
         downloads: &Path,
         major: Option<u32>,
         pinned: Option<&PinnedRelease>,
+        hint: Option<&str>,
     ) -> Result<PathBuf, String> {
-        let PinnedRelease { version, digest } = PinnedRelease::choose(pinned, major)?;
+        let PinnedRelease { version, digest } = PinnedRelease::choose(pinned, major, hint)?;
         let url = format!("{}/{version}/postgresql-{version}-{}.tar.gz", self.releases, target());
         tracing::info!(%version, "no Postgres is installed; downloading it");
         let archive = self.fetch(&url).await?;
@@ -207,18 +208,18 @@ mod tests {
 
         // The archive was changed on the network path, or by whoever hosts the releases.
         let (changed, asked) = serve(&path, [archive.clone(), b"x".to_vec()].concat()).await;
-        let refused = changed.download(&downloads, None, Some(&pin)).await.unwrap_err();
+        let refused = changed.download(&downloads, None, Some(&pin), None).await.unwrap_err();
         assert!(refused.ends_with(&format!("but {digest} is pinned: the archive was not unpacked")), "{refused}");
         assert_eq!((asked.load(Ordering::SeqCst), downloads.exists()), (1, false));
 
         let (genuine, asked) = serve(&path, archive).await;
         // Without a matching digest, no request is sent.
-        let refused = genuine.download(&downloads, Some(16), None).await.unwrap_err();
-        assert!(refused.contains("--postgres-release VERSION:DIGEST"), "{refused}");
-        let refused = genuine.download(&downloads, Some(15), Some(&pin)).await.unwrap_err();
+        let refused = genuine.download(&downloads, Some(16), None, Some("--release")).await.unwrap_err();
+        assert!(refused.ends_with("pin a release and its archive's SHA-256 with --release"), "{refused}");
+        let refused = genuine.download(&downloads, Some(15), Some(&pin), None).await.unwrap_err();
         assert!(refused.starts_with("the pinned release is 16.15.0, but version 15 created this data directory"), "{refused}");
         assert_eq!((asked.load(Ordering::SeqCst), downloads.exists()), (0, false));
-        let unpacked = genuine.download(&downloads, Some(16), Some(&pin)).await.unwrap();
+        let unpacked = genuine.download(&downloads, Some(16), Some(&pin), None).await.unwrap();
         assert_eq!(unpacked, downloads.join("16.15.0"));
         assert!(unpacked.join("bin/postgres").exists());
     }

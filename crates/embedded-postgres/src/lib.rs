@@ -1,18 +1,4 @@
-//! The embedded Postgres: the program's own database server, for use without `DATABASE_URL`.
-//!
-//! It runs installed or downloaded server programs on its own data directory. It listens only on a Unix socket, in a
-//! directory that is closed to other users. The kernel tells it who connects (peer authentication), so there is no port and
-//! no password. The server ends with the program: by [`Server::stop`], when the [`Server`] is dropped, or through a
-//! watchdog process if the program is killed.
-//!
-//! Files in the data directory:
-//! - `postgres/`: the cluster (`PGDATA`)
-//! - `socket/`: directory of the socket, mode 0700; elsewhere if the path would be too long
-//! - `postgres.hba`, `postgres.ident`: authentication rules
-//! - `postgres.lock`: locked while a program owns the server; holds its process id and the directory of the socket, mode
-//!   0600
-//! - `postgres.log`: server log
-//! - `programs/`: downloaded server programs, if none are installed
+#![doc = include_str!("../README.md")]
 
 mod account;
 mod cluster;
@@ -20,6 +6,7 @@ mod download;
 mod files;
 mod login;
 mod memory;
+mod names;
 mod processes;
 mod programs;
 mod server;
@@ -34,17 +21,9 @@ use std::path::{Path, PathBuf};
 
 pub use download::PinnedRelease;
 pub use files::{has_cluster, running};
+pub use names::Names;
 pub use server::Server;
 pub use socket::Address;
-
-/// Superuser role that owns the cluster and the ledger's database.
-pub const OWNER_ROLE: &str = "ledger_owner";
-
-/// Role that the service logs in as. It can become the runtime role and nothing else.
-pub const SERVICE_ROLE: &str = "ledger_service";
-
-/// Name of the ledger's database.
-pub const DATABASE: &str = "ledger";
 
 /// Oldest supported major version of Postgres.
 pub const OLDEST_MAJOR: u32 = 14;
@@ -54,6 +33,8 @@ pub const OLDEST_MAJOR: u32 = 14;
 pub struct Settings {
     /// Directory for all files of the server; created if it does not exist.
     pub data_dir: PathBuf,
+    /// Names of the program, its database and its roles.
+    pub names: Names,
     /// Directory with `postgres` and `initdb`. If not set, the usual places are searched.
     pub programs: Option<PathBuf>,
     /// Release to download if no programs are found. If not set, the built-in one.
@@ -67,19 +48,32 @@ pub struct Settings {
     pub remove_at_end: bool,
     /// Additional server settings (`-c name=value`); they override the built-in ones.
     pub extra: Vec<(String, String)>,
+    /// Advice in error messages.
+    pub hints: Hints,
+}
+
+/// Advice that error messages give to the program's users.
+#[derive(Debug, Clone, Default)]
+pub struct Hints {
+    /// Alternative to an embedded server, as an instruction such as `set DATABASE_URL`.
+    pub alternative: Option<String>,
+    /// Option that sets [`Settings::release`], such as `--postgres-release VERSION:DIGEST`.
+    pub release: Option<String>,
 }
 
 impl Settings {
     /// Returns the settings of a durable server in `data_dir`.
-    pub fn new(data_dir: impl Into<PathBuf>) -> Settings {
+    pub fn new(data_dir: impl Into<PathBuf>, names: Names) -> Settings {
         Settings {
             data_dir: data_dir.into(),
+            names,
             programs: None,
             release: None,
             account: None,
             durable: true,
             remove_at_end: false,
             extra: Vec::new(),
+            hints: Hints::default(),
         }
     }
 
@@ -88,35 +82,28 @@ impl Settings {
     /// disk, so that measurements are realistic.
     ///
     /// # Errors
-    /// If no temporary directory can be created that the server's user can reach.
-    pub fn temporary(durable: bool) -> Result<Settings, Error> {
-        Ok(Settings { durable, remove_at_end: true, ..Settings::new(account::temporary_directory(!durable)?) })
+    /// If a name is invalid, or no temporary directory can be created that the server's user can reach.
+    pub fn temporary(durable: bool, names: Names) -> Result<Settings, Error> {
+        names.check()?;
+        let data_dir = account::temporary_directory(!durable, &names)?;
+        Ok(Settings { durable, remove_at_end: true, ..Settings::new(data_dir, names) })
     }
 }
 
-/// Starts a server without durability in a temporary directory, for tests; see [`Settings::temporary`].
-///
-/// # Errors
-/// See [`Server::start`].
-pub async fn start_throwaway(programs: Option<PathBuf>) -> Result<Server, Error> {
-    Server::start(Settings { programs, ..Settings::temporary(false)? }).await
-}
-
-/// Returns the default data directory: the platform's usual place, or `/var/lib/rewards-ledger` for root, because the
+/// Returns the default data directory of a program: the platform's usual place, or `/var/lib/<program>` for root, because the
 /// server's user cannot enter root's home.
-pub fn default_data_dir() -> PathBuf {
-    const NAME: &str = "rewards-ledger";
+pub fn default_data_dir(program: &str) -> PathBuf {
     if nix::unistd::geteuid().is_root() {
-        return Path::new("/var/lib").join(NAME);
+        return Path::new("/var/lib").join(program);
     }
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     if let Some(data_home) = absolute("XDG_DATA_HOME") {
-        return data_home.join(NAME);
+        return data_home.join(program);
     }
     match absolute("HOME") {
-        Some(home) if cfg!(target_os = "macos") => home.join("Library/Application Support").join(NAME),
-        Some(home) => home.join(".local/share").join(NAME),
-        None => std::env::temp_dir().join(NAME),
+        Some(home) if cfg!(target_os = "macos") => home.join("Library/Application Support").join(program),
+        Some(home) => home.join(".local/share").join(program),
+        None => std::env::temp_dir().join(program),
     }
 }
 
@@ -124,17 +111,24 @@ pub fn default_data_dir() -> PathBuf {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(
+        "the name {0:?} cannot be used: names have at most 28 lower-case letters, digits and underscores (a program's: hyphens), \
+         and begin with a letter"
+    )]
+    InvalidName(String),
+    #[error("the owner, the service and the runtime role must be different roles")]
+    SameRole,
+    #[error(
         "no Postgres server programs found{}, and none could be downloaded ({download}): install \
          PostgreSQL {needed} (for example `apt-get install postgresql`, \
-         `dnf install postgresql-server` or `brew install postgresql`), or set DATABASE_URL",
-        rejected_text(rejected)
+         `dnf install postgresql-server` or `brew install postgresql`){}",
+        rejected_text(rejected), alternative.as_ref().map(|text| format!(", or {text}")).unwrap_or_default()
     )]
-    NoPrograms { needed: String, rejected: Vec<String>, download: String },
+    NoPrograms { needed: String, rejected: Vec<String>, download: String, alternative: Option<String> },
     #[error("cannot use the given Postgres programs: {0}")]
     UnusablePrograms(String),
     #[error(
         "the user `{account}`, who runs the embedded Postgres, cannot enter the directory {directory}: choose another data \
-         directory (for example /var/lib/rewards-ledger), or allow access with `chmod a+x {directory}`"
+         directory (for example below /var/lib), or allow access with `chmod a+x {directory}`"
     )]
     Unreachable { directory: String, account: String },
     #[error("the user `{0}`, who is to run the embedded Postgres, does not exist on this system")]

@@ -10,30 +10,27 @@ use std::path::Path;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::account::{self, Account};
-use super::{DATABASE, During, Error, OWNER_ROLE, SERVICE_ROLE};
-use crate::ledger::connect::RUNTIME_ROLE;
-
-/// Name of the mapping from operating system users to roles.
-const MAP: &str = "rewards_ledger";
+use super::{During, Error, Names};
 
 /// Writes the authentication rules: the mapped users may log in as the owner and as the service. All other logins are
 /// rejected.
-pub(super) fn write_rules(hba: &Path, ident: &Path, account: &Account) -> Result<(), Error> {
+pub(super) fn write_rules(hba: &Path, ident: &Path, account: &Account, names: &Names) -> Result<(), Error> {
+    let (map, Names { owner, service, .. }) = (names.map(), names);
     let rules = format!(
         "# Written at every start.\n\
-         local all {OWNER_ROLE},{SERVICE_ROLE} peer map={MAP}\n\
-         local replication {OWNER_ROLE} peer map={MAP}\n"
+         local all \"{owner}\",\"{service}\" peer map={map}\n\
+         local replication \"{owner}\" peer map={map}\n"
     );
     let mut users = vec![account::name_of(0), account.name.clone(), account::own_name()];
     users.sort();
     users.dedup();
     let lines = users.iter().flat_map(|user| {
         let user = user.replace('"', "\"\"");
-        [OWNER_ROLE, SERVICE_ROLE].map(|role| format!("{MAP} \"{user}\" {role}\n"))
+        [owner, service].map(|role| format!("{map} \"{user}\" \"{role}\"\n"))
     });
-    let map: String = std::iter::once("# Written at every start.\n".to_owned()).chain(lines).collect();
+    let users: String = std::iter::once("# Written at every start.\n".to_owned()).chain(lines).collect();
     write_for(account, hba, &rules)?;
-    write_for(account, ident, &map)
+    write_for(account, ident, &users)
 }
 
 /// Writes a file atomically, readable only by the server's user.
@@ -47,33 +44,34 @@ fn write_for(account: &Account, path: &Path, text: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Creates the database and the service's login, if they do not exist. The login can become [`RUNTIME_ROLE`] and nothing
+/// Creates the database and the service's login, if they do not exist. The login can become the runtime role and nothing
 /// else. Removes the owner's password, which an earlier release set.
-pub(super) async fn prepare_roles(owner_url: &str) -> Result<(), Error> {
+pub(super) async fn prepare_roles(owner_url: &str, names: &Names) -> Result<(), Error> {
+    let Names { database, owner, service, runtime, .. } = names;
     let mut connection = PgConnection::connect(owner_url).await?;
     let roles = format!(
         "DO $$ BEGIN
-            IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '{RUNTIME_ROLE}') THEN
-                CREATE ROLE {RUNTIME_ROLE} NOLOGIN;
+            IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '{runtime}') THEN
+                CREATE ROLE \"{runtime}\" NOLOGIN;
             END IF;
-            IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '{SERVICE_ROLE}') THEN
-                CREATE ROLE {SERVICE_ROLE};
+            IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '{service}') THEN
+                CREATE ROLE \"{service}\";
             END IF;
-            ALTER ROLE {SERVICE_ROLE} LOGIN NOINHERIT NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS PASSWORD NULL;
-            ALTER ROLE {OWNER_ROLE} PASSWORD NULL;
-            IF NOT pg_has_role('{SERVICE_ROLE}', '{RUNTIME_ROLE}', 'MEMBER') THEN
-                GRANT {RUNTIME_ROLE} TO {SERVICE_ROLE};
+            ALTER ROLE \"{service}\" LOGIN NOINHERIT NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS PASSWORD NULL;
+            ALTER ROLE \"{owner}\" PASSWORD NULL;
+            IF NOT pg_has_role('{service}', '{runtime}', 'MEMBER') THEN
+                GRANT \"{runtime}\" TO \"{service}\";
             END IF;
         END $$"
     );
     sqlx::raw_sql(AssertSqlSafe(roles)).execute(&mut connection).await?;
     let exists: bool = sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)")
-        .bind(DATABASE)
+        .bind(database)
         .fetch_one(&mut connection)
         .await?;
     if !exists {
         // CREATE DATABASE cannot run in a transaction.
-        sqlx::raw_sql(AssertSqlSafe(format!("CREATE DATABASE {DATABASE}"))).execute(&mut connection).await?;
+        sqlx::raw_sql(AssertSqlSafe(format!("CREATE DATABASE \"{database}\""))).execute(&mut connection).await?;
     }
     connection.close().await?;
     Ok(())

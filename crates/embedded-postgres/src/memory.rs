@@ -8,7 +8,7 @@ const CGROUPS: [(&str, &str, &str); 2] =
     [("/sys/fs/cgroup", "0::/", "memory.max"), ("/sys/fs/cgroup/memory", ":memory:/", "memory.limit_in_bytes")];
 
 /// Returns the setting `shared_buffers`: one eighth of the memory, from 128 MB to 1 GB. If the frequently written pages do
-/// not fit, the ledger's writer must first write other pages to disk itself.
+/// not fit, each statement must first write other pages to disk itself.
 pub fn shared_buffers() -> String {
     buffers_of(memory())
 }

@@ -189,15 +189,15 @@ mod tests {
 
     #[test]
     fn only_processes_of_the_cluster_match() {
-        let marks = Marks { cluster_name: "ledger-1.23".to_owned(), pgdata: "/data/postgres".to_owned(), uid: 0 };
+        let marks = Marks { cluster_name: "shop-1.23".to_owned(), pgdata: "/data/postgres".to_owned(), uid: 0 };
         let fits = |command: &str| {
             let process = Process { pid: 2, command: command.to_owned() };
             is_postgres(&process) && marks.fit(&process)
         };
-        assert!(fits("postgres: ledger-1.23: checkpointer "));
+        assert!(fits("postgres: shop-1.23: checkpointer "));
         assert!(fits("/usr/lib/postgresql/15/bin/postgres\0-D\0/data/postgres\0"));
-        assert!(fits("postgres\0-c\0cluster_name=ledger-1.23\0"));
-        assert!(!fits("postgres: ledger-1.234: checkpointer "));
+        assert!(fits("postgres\0-c\0cluster_name=shop-1.23\0"));
+        assert!(!fits("postgres: shop-1.234: checkpointer "));
         assert!(!fits("vi\0/data/postgres\0"));
         assert!(!fits("/usr/bin/postgres\0-D\0/data/postgres2\0"));
     }

@@ -14,12 +14,13 @@ use super::programs::{NotFound, Programs, Search};
 use super::socket::{Address, SocketDirectory};
 use super::supervisor::{Running, Shared};
 use super::watchdog::{Duty, Watchdog};
-use super::{DATABASE, Error, Settings, default_data_dir};
+use super::{Error, Names, Settings, default_data_dir};
 
 /// A running embedded Postgres. It is restarted if it dies, and needs no async runtime to keep running. It is ended in
 /// the background when this value is dropped or the process is killed. Only [`Server::stop`] waits for its end.
 pub struct Server {
     address: Address,
+    names: Names,
     shared: Arc<Shared>,
     supervisor: Option<JoinHandle<Result<(), Error>>>,
 }
@@ -31,11 +32,11 @@ impl fmt::Debug for Server {
 }
 
 impl Server {
-    /// Starts the server and waits until it accepts connections. Creates the cluster, the ledger's database, and the
+    /// Starts the server and waits until it accepts connections. Creates the cluster, the database, and the
     /// service's login if they do not exist. Upgrades a cluster of a release that served on a port with a password.
     ///
     /// # Errors
-    /// If another process owns the data directory, server programs can be neither found nor downloaded, the server's user
+    /// If a name is invalid, another process owns the data directory, server programs can be neither found nor downloaded, the server's user
     /// cannot reach the directory, or Postgres does not start.
     pub async fn start(settings: Settings) -> Result<Server, Error> {
         let prepared = blocking(move || Prepared::new(settings)).await?;
@@ -50,7 +51,7 @@ impl Server {
         };
         let data_dir = prepared.data_dir.clone();
         let (server, mut lock) = blocking(move || prepared.start(programs)).await?;
-        login::prepare_roles(&server.url_of("postgres")).await?;
+        login::prepare_roles(&server.url_of("postgres"), &server.names).await?;
         data_dir.forget_password()?;
         lock.announce(&server.address)?;
         Ok(server)
@@ -61,14 +62,19 @@ impl Server {
         &self.address
     }
 
-    /// Returns the URL of the ledger's database for the owner role.
+    /// Returns the URL of the database for the owner role.
     pub fn url(&self) -> String {
-        self.url_of(DATABASE)
+        self.url_of(&self.names.database)
     }
 
     /// Returns the URL of another database of this server for the owner role.
     pub fn url_of(&self, database: &str) -> String {
-        self.address.owner_url(database)
+        self.address.url(&self.names.owner, database)
+    }
+
+    /// Returns the URL of the database for the service's login.
+    pub fn service_url(&self) -> String {
+        self.address.url(&self.names.service, &self.names.database)
     }
 
     /// Returns the postmaster's process id, or 0 while it restarts.
@@ -110,6 +116,7 @@ struct Prepared {
 
 impl Prepared {
     fn new(settings: Settings) -> Result<Prepared, Error> {
+        settings.names.check()?;
         let account = Account::choose(settings.account.as_deref(), &settings.data_dir.join("postgres"))?;
         // Check before creating anything, too.
         if let Some(existing) = settings.data_dir.ancestors().find(|path| path.exists()) {
@@ -118,11 +125,12 @@ impl Prepared {
         let data_dir = DataDir::create(&settings.data_dir, account.is_switched())?;
         account.check_reach(data_dir.path())?;
         let lock = OwnerLock::take(&data_dir)?;
-        let socket = SocketDirectory::prepare(data_dir.path(), lock.last.as_ref(), &account)?;
+        let socket = SocketDirectory::prepare(data_dir.path(), lock.last.as_ref(), &account, &settings.names)?;
         let remove_data = settings.remove_at_end.then(|| data_dir.path().to_owned());
         let remove_socket = socket.is_temporary.then(|| socket.address.directory().to_owned());
         let watchdog = Watchdog::start(Duty {
             account: account.clone(),
+            name: settings.names.watchdog(),
             immediate: !settings.durable,
             remove: remove_data.into_iter().chain(remove_socket).collect(),
             pid_file: data_dir.pgdata().join("postmaster.pid"),
@@ -140,13 +148,20 @@ impl Prepared {
 
     /// Returns the directory for downloads. They are kept, so it is never a directory that is removed at the end.
     fn downloads(&self) -> PathBuf {
-        if self.settings.remove_at_end { default_data_dir().join("programs") } else { self.data_dir.downloads() }
+        if self.settings.remove_at_end {
+            default_data_dir(&self.settings.names.program).join("programs")
+        } else {
+            self.data_dir.downloads()
+        }
     }
 
     async fn download(&self, not_found: NotFound) -> Result<Programs, Error> {
         let downloads = self.downloads();
         let downloaded = match Source::public() {
-            Ok(source) => source.download(&downloads, self.data_dir.cluster_major(), self.settings.release.as_ref()).await,
+            Ok(source) => {
+                let Settings { release, hints, .. } = &self.settings;
+                source.download(&downloads, self.data_dir.cluster_major(), release.as_ref(), hints.release.as_deref()).await
+            }
             Err(error) => Err(error),
         };
         match downloaded {
@@ -157,6 +172,7 @@ impl Prepared {
                 needed: self.search(None, &downloads).needed(),
                 rejected: not_found.rejected,
                 download: reason,
+                alternative: self.settings.hints.alternative.clone(),
             }),
         }
     }
@@ -168,6 +184,7 @@ impl Prepared {
             account: self.account,
             data_dir: self.data_dir,
             address: self.address.clone(),
+            names: self.settings.names.clone(),
             durable: self.settings.durable,
             extra: self.settings.extra,
         };
@@ -177,7 +194,7 @@ impl Prepared {
         tracing::debug!(pid = child.id(), "the embedded Postgres accepts connections");
         let shared = Arc::new(Shared::default());
         let running = Running { cluster, child, watchdog: self.watchdog, lock: self.lock, shared: Arc::clone(&shared) };
-        let server = Server { address: self.address, shared, supervisor: Some(running.supervise()?) };
+        let server = Server { address: self.address, names: self.settings.names, shared, supervisor: Some(running.supervise()?) };
         Ok((server, announcing?))
     }
 }

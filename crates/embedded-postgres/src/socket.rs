@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::geteuid;
 
-use super::account::{Account, TEMPORARY_PREFIX, temporary_directory_in};
-use super::{DATABASE, During, Error, OWNER_ROLE, SERVICE_ROLE};
+use super::account::{Account, temporary_directory_in};
+use super::{During, Error, Names};
 
 /// Port number, which is only part of the socket's name. Nothing listens on a port.
 pub(super) const PORT: u16 = 5432;
@@ -42,22 +42,13 @@ impl Address {
         self.directory().join(format!(".s.PGSQL.{PORT}"))
     }
 
-    /// Returns the URL of a database for the owner role, a superuser.
-    pub fn owner_url(&self, database: &str) -> String {
-        self.url(OWNER_ROLE, database)
-    }
-
-    /// Returns the URL of the ledger's database for the service's login.
-    pub fn service_url(&self) -> String {
-        self.url(SERVICE_ROLE, DATABASE)
-    }
-
-    fn url(&self, role: &str, database: &str) -> String {
+    /// Returns the URL of a database for a role.
+    pub fn url(&self, role: &str, database: &str) -> String {
         let encoded = |text: &str| {
             let text: String = url::form_urlencoded::byte_serialize(text.as_bytes()).collect();
             text.replace('+', "%20")
         };
-        format!("postgres://{role}@{}:{PORT}/{}?sslmode=disable", encoded(&self.directory), encoded(database))
+        format!("postgres://{}@{}:{PORT}/{}?sslmode=disable", encoded(role), encoded(&self.directory), encoded(database))
     }
 
     /// Removes the socket and lock file that a killed server left. The process id in the lock file may belong to another
@@ -91,26 +82,26 @@ impl SocketDirectory {
     ///
     /// It also removes the temporary directory of a last run that was killed. That directory cannot be reused, because the
     /// last run's watchdog may be about to remove it.
-    pub fn prepare(data_dir: &Path, last: Option<&Address>, account: &Account) -> Result<SocketDirectory, Error> {
+    pub fn prepare(data_dir: &Path, last: Option<&Address>, account: &Account, names: &Names) -> Result<SocketDirectory, Error> {
         let inside = data_dir.join("socket");
         if let Some(address) = Address::new(&inside) {
             make_private(&inside, account)?;
             return Ok(SocketDirectory { address, is_temporary: false });
         }
-        let is_temporary = |directory: &Path| {
-            directory.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(TEMPORARY_PREFIX))
-        };
+        let prefix = names.temporary_prefix();
+        let is_temporary =
+            |directory: &Path| directory.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(&prefix));
         if let Some(last) = last.map(Address::directory).filter(|last| is_temporary(last) && is_private(last, account)) {
             _ = std::fs::remove_dir_all(last); // the watchdog may have removed it already
         }
         for place in short_places() {
             // The placeholder is as long as the random name.
-            let fits = Address::new(&place.join(format!("{TEMPORARY_PREFIX}123456"))).is_some();
+            let fits = Address::new(&place.join(format!("{prefix}123456"))).is_some();
             if !fits || !is_safe(&place) {
                 continue;
             }
             // If the server's user cannot enter this place, try the next one.
-            let Ok(directory) = temporary_directory_in(&place, account) else { continue };
+            let Ok(directory) = temporary_directory_in(&place, account, names) else { continue };
             if let Some(address) = Address::new(&directory) {
                 return Ok(SocketDirectory { address, is_temporary: true });
             }
@@ -170,9 +161,9 @@ mod tests {
     #[test]
     fn the_url_names_the_socket() {
         let address = Address::new(Path::new("/tmp/a b/ü%+@:#[x].y")).unwrap();
-        let options: PgConnectOptions = address.owner_url("a b/c").parse().unwrap();
+        let options: PgConnectOptions = address.url("me", "a b/c").parse().unwrap();
         assert_eq!(options.get_socket().map(PathBuf::as_path), Some(address.directory()));
-        assert_eq!((options.get_port(), options.get_username(), options.get_database()), (PORT, OWNER_ROLE, Some("a b/c")));
+        assert_eq!((options.get_port(), options.get_username(), options.get_database()), (PORT, "me", Some("a b/c")));
         let again: PgConnectOptions = sqlx::ConnectOptions::to_url_lossy(&options).as_str().parse().unwrap();
         assert_eq!(again.get_socket(), options.get_socket());
     }

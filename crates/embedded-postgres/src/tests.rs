@@ -16,8 +16,8 @@ use nix::sys::signal::Signal;
 use super::account::Account;
 use super::processes::send;
 use super::programs::Search;
-use super::{Address, DATABASE, Error, OWNER_ROLE, Server, Settings, running, start_throwaway};
-use helpers::{DOWNLOADING, Directory, OWNED, Owner, ask, execute, helper, lives, test_name, until};
+use super::{Address, Error, Server, Settings, running};
+use helpers::{DOWNLOADING, Directory, OWNED, Owner, ask, execute, helper, lives, names, test_name, until};
 
 /// Not a test by itself: the body of the helper process.
 #[tokio::test]
@@ -26,7 +26,7 @@ async fn owner_process() {
         let begun = Instant::now();
         _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let pin = format!("17.11.0:{}", "0".repeat(64)).parse().unwrap();
-        let refused = super::download::Source::public().unwrap().download(Path::new(&directory), None, Some(&pin)).await;
+        let refused = super::download::Source::public().unwrap().download(Path::new(&directory), None, Some(&pin), None).await;
         println!("download took {:?}: {refused:?}", begun.elapsed());
         return;
     }
@@ -34,9 +34,9 @@ async fn owner_process() {
         return;
     };
     let server = if directory.is_empty() {
-        start_throwaway(None).await.unwrap()
+        Server::start(Settings::temporary(false, names()).unwrap()).await.unwrap()
     } else {
-        Server::start(Settings::new(directory)).await.unwrap()
+        Server::start(Settings::new(directory, names())).await.unwrap()
     };
     println!("\npostmaster is {}", server.pid());
     std::future::pending::<()>().await;
@@ -107,11 +107,11 @@ async fn the_server_has_no_port_and_no_password_and_its_socket_is_closed_to_othe
         assert!(sockets.is_disjoint(&listening()), "and none for TCP");
     }
     let url = server.url();
-    assert!(url.starts_with("postgres://ledger_owner@%2F"), "no password is in {url}");
+    assert!(url.starts_with("postgres://shop_owner@%2F"), "no password is in {url}");
     assert_eq!(ask(&url, "SELECT count(*)::text FROM pg_authid WHERE rolpassword IS NOT NULL").await, "0");
     let rules =
         "SELECT string_agg(concat_ws(' ', type, auth_method, options, error), ', ' ORDER BY line_number) FROM pg_hba_file_rules";
-    assert_eq!(ask(&url, rules).await, "local peer {map=rewards_ledger}, local peer {map=rewards_ledger}");
+    assert_eq!(ask(&url, rules).await, "local peer {map=shop}, local peer {map=shop}");
 
     let socket = directory.0.join("socket");
     assert_eq!(server.address().directory(), socket.canonicalize().unwrap());
@@ -123,7 +123,7 @@ async fn the_server_has_no_port_and_no_password_and_its_socket_is_closed_to_othe
 
     // Only the roles of the rules may log in.
     execute(&url, "CREATE ROLE stranger LOGIN SUPERUSER").await.unwrap();
-    let stranger = url.replacen(OWNER_ROLE, "stranger", 1);
+    let stranger = url.replacen("shop_owner", "stranger", 1);
     let refused = execute(&stranger, "SELECT 1").await.unwrap_err().to_string();
     assert!(refused.contains("no pg_hba.conf entry"), "{refused}");
     if nix::unistd::geteuid().is_root() {
@@ -148,22 +148,19 @@ async fn the_server_has_no_port_and_no_password_and_its_socket_is_closed_to_othe
 async fn the_service_login_can_become_only_the_runtime_role() {
     let directory = Directory::new();
     let server = Server::start(directory.settings()).await.unwrap();
-    let service = server.address().service_url();
+    let service = server.service_url();
     let rights =
         "SELECT concat_ws(' ', session_user, rolsuper, rolcreaterole, rolcreatedb, rolreplication, rolbypassrls, rolinherit)
         FROM pg_roles WHERE rolname = session_user";
-    assert_eq!(ask(&service, rights).await, "ledger_service f f f f f f");
-    assert_eq!(
-        ask(&service, "SELECT current_user::text FROM set_config('role', 'ledger_runtime', false)").await,
-        "ledger_runtime"
-    );
+    assert_eq!(ask(&service, rights).await, "shop_service f f f f f f");
+    assert_eq!(ask(&service, "SELECT current_user::text FROM set_config('role', 'shop_runtime', false)").await, "shop_runtime");
     for way_up in [
-        "SET ROLE ledger_owner",
-        "SET ROLE ledger_runtime; RESET ROLE; SET ROLE ledger_owner",
-        "SET SESSION AUTHORIZATION ledger_owner",
+        "SET ROLE shop_owner",
+        "SET ROLE shop_runtime; RESET ROLE; SET ROLE shop_owner",
+        "SET SESSION AUTHORIZATION shop_owner",
         "RESET SESSION AUTHORIZATION; CREATE ROLE another",
-        "ALTER ROLE ledger_service SUPERUSER",
-        "GRANT ledger_owner TO ledger_service",
+        "ALTER ROLE shop_service SUPERUSER",
+        "GRANT shop_owner TO shop_service",
         "CREATE DATABASE another",
         "COPY (SELECT 1) TO PROGRAM 'true'",
         "SELECT pg_read_file('postgresql.conf')",
@@ -173,10 +170,10 @@ async fn the_service_login_can_become_only_the_runtime_role() {
         assert_eq!(refused.code().as_deref(), Some("42501"), "{way_up}: {refused}");
     }
     // The next start resets the privileges of a login that was elevated.
-    execute(&server.url(), "ALTER ROLE ledger_service SUPERUSER INHERIT PASSWORD 'guessed'").await.unwrap();
+    execute(&server.url(), "ALTER ROLE shop_service SUPERUSER INHERIT PASSWORD 'guessed'").await.unwrap();
     server.stop().await.unwrap();
     let server = Server::start(directory.settings()).await.unwrap();
-    assert_eq!(ask(&service, rights).await, "ledger_service f f f f f f");
+    assert_eq!(ask(&service, rights).await, "shop_service f f f f f f");
     server.stop().await.unwrap();
 }
 
@@ -204,7 +201,7 @@ impl OnPort {
         account.give(&pgdata).unwrap();
         let mut initdb = account.command(&programs.initdb());
         initdb.arg("--pgdata").arg(&pgdata).arg("--pwfile").arg(&password_file);
-        initdb.args(["--username", OWNER_ROLE, "--auth", "scram-sha-256", "--locale", "C", "--encoding", "UTF8", "--no-sync"]);
+        initdb.args(["--username", "shop_owner", "--auth", "scram-sha-256", "--locale", "C", "--encoding", "UTF8", "--no-sync"]);
         let made = initdb.output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
 
@@ -216,10 +213,10 @@ impl OnPort {
         postgres.arg("-D").arg(&pgdata).args(["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="]);
         postgres.arg("-c").arg(format!("port={port}")).stderr(std::process::Stdio::null());
         let postmaster = postgres.spawn().unwrap();
-        let url = |database: &str| format!("postgres://{OWNER_ROLE}:{PASSWORD}@127.0.0.1:{port}/{database}?sslmode=disable");
+        let url = |database: &str| format!("postgres://shop_owner:{PASSWORD}@127.0.0.1:{port}/{database}?sslmode=disable");
         until("the server to start", || super::processes::is_ready(&pgdata, postmaster.id())).await;
-        execute(&url("postgres"), "CREATE DATABASE ledger").await.unwrap();
-        OnPort { postmaster, url: url(DATABASE), port }
+        execute(&url("postgres"), "CREATE DATABASE shop").await.unwrap();
+        OnPort { postmaster, url: url("shop"), port }
     }
 }
 
@@ -236,7 +233,7 @@ async fn a_data_directory_of_the_previous_release_is_upgraded_in_place() {
 
     let server = Server::start(directory.settings()).await.unwrap();
     assert_eq!(ask(&server.url(), "SELECT word FROM kept").await, "here");
-    assert_eq!(ask(&server.address().service_url(), "SELECT session_user::text").await, "ledger_service");
+    assert_eq!(ask(&server.service_url(), "SELECT session_user::text").await, "shop_service");
     assert_eq!(ask(&server.url(), "SELECT count(*)::text FROM pg_authid WHERE rolpassword IS NOT NULL").await, "0");
     assert_eq!(ask(&server.url(), "SHOW listen_addresses").await, "");
     assert!(!directory.0.join("postgres.password").exists());
@@ -272,13 +269,13 @@ fn a_running_server_of_an_earlier_release_is_refused() {
 async fn a_data_directory_with_a_long_path_has_its_socket_elsewhere() {
     let directory = Directory::new();
     let data_dir = directory.0.join("long".repeat(30));
-    let server = Server::start(Settings::new(&data_dir)).await.unwrap();
+    let server = Server::start(Settings::new(&data_dir, names())).await.unwrap();
     let address = server.address().clone();
     assert_eq!(running(&data_dir).unwrap(), Some(address.clone()));
     let socket = address.directory().to_owned();
     assert!(!socket.starts_with(&directory.0), "{}", socket.display());
     assert_eq!(mode(&socket), 0o700);
-    assert_eq!(ask(&address.owner_url(DATABASE), "SELECT 'works'").await, "works");
+    assert_eq!(ask(&address.url("shop_owner", "shop"), "SELECT 'works'").await, "works");
     server.stop().await.unwrap();
     assert!(!socket.exists(), "the socket's directory is removed with the server");
 
@@ -287,7 +284,7 @@ async fn a_data_directory_with_a_long_path_has_its_socket_elsewhere() {
     let left = running(&data_dir).unwrap().unwrap();
     owner.kill();
     until("the end of the server", || !lives(owner.postmaster)).await;
-    let server = Server::start(Settings::new(&data_dir)).await.unwrap();
+    let server = Server::start(Settings::new(&data_dir, names())).await.unwrap();
     assert!(server.address() != &left && !left.directory().exists(), "no directory is left behind");
     assert_eq!(Address::new(server.address().directory()).as_ref(), Some(server.address()));
     server.stop().await.unwrap();
@@ -317,7 +314,7 @@ async fn a_killed_postmaster_is_restarted() {
 async fn a_killed_owner_leaves_no_server() {
     let directory = Directory::new();
     let mut owner = Owner::start(directory.0.to_str().unwrap());
-    let url = running(&directory.0).unwrap().unwrap().owner_url(DATABASE);
+    let url = running(&directory.0).unwrap().unwrap().url("shop_owner", "shop");
     execute(&url, "CREATE TABLE kept AS SELECT 'here' AS word").await.unwrap();
     let refused = Server::start(directory.settings()).await.unwrap_err();
     let expected = format!("is in use by process {}", owner.process.id());
@@ -335,7 +332,7 @@ async fn a_killed_owner_leaves_no_server() {
 async fn a_server_without_owner_and_watchdog_is_taken_over() {
     let directory = Directory::new();
     let mut owner = Owner::start(directory.0.to_str().unwrap());
-    let url = running(&directory.0).unwrap().unwrap().owner_url(DATABASE);
+    let url = running(&directory.0).unwrap().unwrap().url("shop_owner", "shop");
     execute(&url, "CREATE TABLE kept AS SELECT 'here' AS word").await.unwrap();
     // Pause the owner first, so that it does not start another watchdog.
     send(owner.process.id(), Signal::SIGSTOP);
@@ -372,7 +369,7 @@ async fn a_stale_pid_file_with_a_reused_pid_does_not_prevent_a_start() {
 
 #[tokio::test]
 async fn a_throwaway_server_leaves_nothing_behind() {
-    let settings = Settings::temporary(false).unwrap();
+    let settings = Settings::temporary(false, names()).unwrap();
     let directory = settings.data_dir.clone();
     let server = Server::start(settings).await.unwrap();
     assert_eq!(ask(&server.url(), "SHOW fsync").await, "off");
@@ -380,7 +377,7 @@ async fn a_throwaway_server_leaves_nothing_behind() {
     server.stop().await.unwrap();
     assert!(!directory.exists());
 
-    let settings = Settings::temporary(false).unwrap();
+    let settings = Settings::temporary(false, names()).unwrap();
     let directory = settings.data_dir.clone();
     let server = Server::start(settings).await.unwrap();
     let postmaster = server.pid();
@@ -397,7 +394,7 @@ async fn a_throwaway_server_leaves_nothing_behind() {
 
 #[tokio::test]
 async fn missing_programs_are_an_error() {
-    let settings = Settings::temporary(false).unwrap();
+    let settings = Settings::temporary(false, names()).unwrap();
     let directory = settings.data_dir.clone();
     let refused = Server::start(Settings { programs: Some("/usr/share".into()), ..settings }).await.unwrap_err();
     let expected = "cannot use the given Postgres programs: /usr/share has no postgres and initdb";
@@ -407,7 +404,7 @@ async fn missing_programs_are_an_error() {
 
 #[tokio::test]
 async fn a_failed_start_reports_its_reason() {
-    let mut settings = Settings::temporary(false).unwrap();
+    let mut settings = Settings::temporary(false, names()).unwrap();
     settings.extra = vec![("no_such_setting".into(), "1".into())];
     let directory = settings.data_dir.clone();
     let refused = Server::start(settings).await.unwrap_err().to_string();
@@ -437,7 +434,7 @@ async fn root_learns_which_directory_the_server_cannot_enter() {
     let closed = parent.0.join("closed");
     std::fs::create_dir(&closed).unwrap();
     std::fs::set_permissions(&closed, PermissionsExt::from_mode(0o700)).unwrap();
-    let refused = Server::start(Settings::new(closed.join("data"))).await.unwrap_err();
+    let refused = Server::start(Settings::new(closed.join("data"), names())).await.unwrap_err();
     let text = refused.to_string();
     let closed = closed.display();
     assert!(text.contains(&format!("cannot enter the directory {closed}:")), "{text}");

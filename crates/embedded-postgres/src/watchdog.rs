@@ -42,6 +42,8 @@ done
 #[derive(Debug, Clone)]
 pub(super) struct Duty {
     pub account: Account,
+    /// Name under which the watchdog runs.
+    pub name: String,
     /// Whether to end the server without a checkpoint, because its data is discarded.
     pub immediate: bool,
     pub remove: Vec<PathBuf>,
@@ -64,7 +66,7 @@ impl Watchdog {
             .command(Path::new("/bin/sh"))
             .arg("-c")
             .arg(SCRIPT)
-            .arg("rewards-ledger-watchdog")
+            .arg(&duty.name)
             .arg(if duty.immediate { "QUIT" } else { "INT" })
             .arg(&duty.pid_file)
             .args(&duty.remove)

@@ -7,23 +7,28 @@ use std::time::{Duration, Instant};
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
-use super::super::{Settings, account};
+use super::super::{Names, Settings, account};
 
 /// Environment variable that turns the helper test into an owner process of this data directory.
-pub const OWNED: &str = "LEDGER_TEST_OWNED_DIRECTORY";
+pub const OWNED: &str = "EMBEDDED_POSTGRES_TEST_OWNED";
 /// Environment variable that makes the helper test download programs into this directory.
-pub const DOWNLOADING: &str = "LEDGER_TEST_DOWNLOAD_DIRECTORY";
+pub const DOWNLOADING: &str = "EMBEDDED_POSTGRES_TEST_DOWNLOADS";
+
+/// Names of the tests' servers.
+pub fn names() -> Names {
+    Names::new("shop")
+}
 
 /// A data directory that the server's user can reach; removed at the end of the test.
 pub struct Directory(pub PathBuf);
 
 impl Directory {
     pub fn new() -> Directory {
-        Directory(account::temporary_directory(true).unwrap())
+        Directory(account::temporary_directory(true, &names()).unwrap())
     }
 
     pub fn settings(&self) -> Settings {
-        Settings::new(&self.0)
+        Settings::new(&self.0, names())
     }
 }
 
@@ -89,8 +94,7 @@ impl Owner {
             .flat_map(|pids| pids.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>())
             .collect();
         let is_watchdog = |pid: &u32| {
-            std::fs::read_to_string(format!("/proc/{pid}/cmdline"))
-                .is_ok_and(|command| command.contains("rewards-ledger-watchdog"))
+            std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|command| command.contains("shop-watchdog"))
         };
         children.into_iter().find(is_watchdog).unwrap()
     }
