@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use embedded_postgres::Server;
-use rewards_ledger::receiver::{Answer, Certificate, Receiver, ReceiverSettings};
 use serde_json::json;
 use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
 use support::load::{Client, Connection, Measured};
 use support::table::{self, median, millis, of_rounds, thousands};
 use support::{Serve, Stolen, baseline, load};
+use webhook_client::receiver::{Answer, Certificate, Receiver, ReceiverSettings};
 
 const WALLETS: usize = 10_000;
 /// Time for which each number of connections is measured in each round. A warm-up of a fifth of it comes first.

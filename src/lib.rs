@@ -16,7 +16,6 @@ pub mod http;
 mod key_rotation;
 pub mod ledger;
 pub mod node;
-pub mod receiver;
 pub mod reconciliation;
 pub mod sandbox;
 pub mod secrets;

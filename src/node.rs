@@ -15,13 +15,13 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use webhook_client::sender::{CONNECTION_LIFETIME, Sender, SenderError, SenderSettings};
 
 use crate::access::{Gate, Operators, Sessions, sessions};
 use crate::api::{ApiState, Lifecycle, Surface, app};
 use crate::config::{Config, ConfigError, Role};
 use crate::delivery::replay::Replayer;
 use crate::delivery::retention::{Retention, RetentionSettings};
-use crate::delivery::sender::{CONNECTION_LIFETIME, Sender, SenderError, SenderSettings};
 use crate::delivery::worker::{Worker, WorkerSettings};
 use crate::fulfilment::Fulfilment;
 use crate::heartbeat::Heartbeat;

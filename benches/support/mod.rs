@@ -33,7 +33,7 @@ const OPERATOR_TOKEN: &str = "operator-token-of-the-benchmarks-9f3c2a";
 
 /// Starts a Postgres with full durability, which is removed at the end.
 pub async fn postgres() -> Result<Server> {
-    _ = tokio_rustls::rustls::crypto::aws_lc_rs::default_provider().install_default();
+    _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     Ok(Server::start(embedded::temporary(true)?).await?)
 }
 

@@ -5,6 +5,7 @@ use ledger_projections::deliveries::{self, DeliveryFilter};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Enum, Object, OpenApi};
 use serde::Serialize;
+use webhook_client::address::without_addresses;
 
 use super::body::NoFields;
 use super::error::ApiError;
@@ -17,7 +18,6 @@ use super::scalars::{JsonObject, Timestamp};
 use super::state::{State, Tag, listed, not_found, origin, rows_of};
 use super::webhooks::Event;
 use crate::access::Principal;
-use crate::delivery::address::without_addresses;
 use crate::delivery::schedule::MAX_ATTEMPTS;
 use crate::ledger::{Answer, Command, Rendered, reader};
 

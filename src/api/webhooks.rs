@@ -7,6 +7,7 @@ use poem_openapi::param::{Path, Query};
 use poem_openapi::{Enum, Object, OpenApi};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use webhook_client::address::{MAX_URL_CHARACTERS, check_url};
 
 use super::body::{NoFields, StrictJson};
 use super::error::ApiError;
@@ -21,7 +22,6 @@ use super::reply::{Data, Listed, NoStore, Plural, Reply, Stored, render};
 use super::scalars::Timestamp;
 use super::state::{ApiState, State, Tag, listed, not_found, origin, rows_of};
 use crate::access::Principal;
-use crate::delivery::address::{MAX_URL_CHARACTERS, check_url};
 use crate::ledger::answer::WebhookView;
 use crate::ledger::command::{self, CredentialLink, WebhookChange};
 use crate::ledger::texts::{self, Texts, WEBHOOK_NAME as NAME, WEBHOOK_URL as URL};

@@ -11,6 +11,7 @@ use ledger_projections::envelope::iso8601;
 use owo_colors::OwoColorize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use webhook_client::receiver::{Answer, Certificate, Received, Receiver, ReceiverSettings};
 
 use super::call::private;
 use super::escape;
@@ -18,7 +19,6 @@ use super::events::by_outcome;
 use super::output::Output;
 use super::serve::StopSignals;
 use crate::embedded::default_data_dir;
-use crate::receiver::{Answer, Certificate, Received, Receiver, ReceiverSettings};
 use crate::secrets::seal::Private;
 
 #[derive(Args, Debug)]

@@ -6,10 +6,10 @@ use chrono::{DateTime, TimeDelta, Utc};
 use ledger_database::PgPool;
 use ledger_events::{ShardId, WebhookId};
 use uuid::Uuid;
+use webhook_client::sender::Outcome;
 
 use super::claim::{Claimed, MAX_UNKNOWN};
 use super::schedule::{Clock, MAX_ATTEMPTS, next_attempt_at};
-use super::sender::Outcome;
 use crate::ledger::connect::Line;
 
 /// Maximum number of deliveries that one statement pulls back.

@@ -15,10 +15,10 @@ use embedded_postgres::{Server, Settings};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rewards_ledger::embedded;
-use rewards_ledger::receiver::{Answer, Certificate, Receiver, ReceiverSettings};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use tokio::sync::RwLock;
+use webhook_client::receiver::{Answer, Certificate, Receiver, ReceiverSettings};
 
 use crate::support::postgres;
 use crate::support::program::{Client, DEADLINE, Program};

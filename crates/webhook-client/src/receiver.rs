@@ -1,10 +1,7 @@
-//! HTTPS server that receives webhooks, for the commands `listen` and `demo` and for tests and benchmarks.
+//! HTTPS server that receives webhooks, for development, tests and benchmarks.
 
 mod certificate;
-mod misbehave;
 mod received;
-#[cfg(test)]
-mod tests;
 
 use std::convert::Infallible;
 use std::fmt;
@@ -14,6 +11,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderValue, LOCATION};
@@ -24,11 +23,11 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use certificate::Certificate;
-pub use misbehave::Misbehaviour;
 pub use received::Received;
 
 /// Maximum size of an accepted body, in bytes.
@@ -42,6 +41,30 @@ const STOP_DEADLINE: Duration = Duration::from_secs(1);
 
 /// Function that chooses the response to a request.
 pub type Respond = Arc<dyn Fn(&Received) -> Answer + Send + Sync>;
+
+/// Handler of a connection in place of the HTTP server, so that a test receiver can break any rule of HTTP. It ends when the
+/// receiver stops.
+#[derive(Clone)]
+pub struct Takeover {
+    name: String,
+    run: Arc<dyn Fn(TlsStream<TcpStream>) -> BoxFuture<'static, io::Result<()>> + Send + Sync>,
+}
+
+impl Takeover {
+    /// Creates a handler. The name is for debug output.
+    pub fn new<F: Future<Output = io::Result<()>> + Send + 'static>(
+        name: impl Into<String>,
+        run: impl Fn(TlsStream<TcpStream>) -> F + Send + Sync + 'static,
+    ) -> Takeover {
+        Takeover { name: name.into(), run: Arc::new(move |stream| run(stream).boxed()) }
+    }
+}
+
+impl fmt::Debug for Takeover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
 
 /// Settings of a [`Receiver`].
 #[derive(Clone)]
@@ -75,8 +98,8 @@ pub enum Answer {
     Redirect(String),
     /// No response, ever.
     Hang,
-    /// Behaviour that no HTTP server shows on purpose.
-    Misbehave(Misbehaviour),
+    /// Bytes that the handler writes to the connection once the request has arrived.
+    TakeOver(Takeover),
 }
 
 /// Reason that a receiver does not start.
@@ -214,25 +237,25 @@ async fn serve_connection(stream: TcpStream, shared: &Shared) -> Result<(), Box<
         () = shared.stopping.cancelled() => return Ok(()),
     };
 
-    // Misbehaviour takes the connection away from hyper.
-    let (misbehave_as, mut misbehaviour) = mpsc::channel(1);
-    let service = service_fn(|request| answer(request, shared, misbehave_as.clone()));
+    // A takeover takes the connection away from hyper.
+    let (take_over, mut takeovers) = mpsc::channel(1);
+    let service = service_fn(|request| answer(request, shared, take_over.clone()));
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(REQUEST_DEADLINE)
         .serve_connection(TokioIo::new(stream), service);
 
-    let how = tokio::select! {
+    let takeover: Takeover = tokio::select! {
         result = &mut connection => return Ok(result?),
-        Some(how) = misbehaviour.recv() => how,
+        Some(takeover) = takeovers.recv() => takeover,
         () = shared.stopping.cancelled() => {
             std::pin::Pin::new(&mut connection).graceful_shutdown();
             return Ok(connection.await?);
         }
     };
-    let mut stream = connection.into_parts().io.into_inner();
+    let stream = connection.into_parts().io.into_inner();
     tokio::select! {
-        result = misbehave::misbehave(&mut stream, how) => Ok(result?),
+        result = (takeover.run)(stream) => Ok(result?),
         () = shared.stopping.cancelled() => Ok(()),
     }
 }
@@ -240,7 +263,7 @@ async fn serve_connection(stream: TcpStream, shared: &Shared) -> Result<(), Box<
 async fn answer(
     request: Request<Incoming>,
     shared: &Shared,
-    misbehave_as: mpsc::Sender<Misbehaviour>,
+    take_over: mpsc::Sender<Takeover>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let (head, body) = request.into_parts();
     let body = match Limited::new(body, MAX_BODY_BYTES).collect().await {
@@ -270,8 +293,8 @@ async fn answer(
             response
         }
         Answer::Hang => pending().await,
-        Answer::Misbehave(how) => {
-            let _ = misbehave_as.send(how).await;
+        Answer::TakeOver(takeover) => {
+            let _ = take_over.send(takeover).await;
             pending().await
         }
     })

@@ -25,15 +25,18 @@ const REMEMBERED: usize = 10_000;
 /// Reason that there is no address to dial.
 #[derive(Debug, thiserror::Error)]
 pub enum Unresolved {
+    /// The filter refuses an address.
     #[error(transparent)]
     Refused(#[from] Refused),
+    /// The lookup failed.
     #[error("the name could not be resolved")]
     NotResolved,
 }
 
-/// Function that resolves a name to addresses. It is the system's resolver, except in tests.
+/// Function that resolves a name to addresses, with any port. A lookup blocks no thread of the async runtime.
 pub type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> + Send + Sync>;
 
+/// Resolver of names, behind the filter.
 pub struct Resolver {
     filter: AddressFilter,
     lookups: Arc<Lookups>,
@@ -46,11 +49,13 @@ impl fmt::Debug for Resolver {
 }
 
 impl Resolver {
+    /// Creates a resolver that asks the system.
     pub fn new(filter: AddressFilter) -> Resolver {
         let system = |name: String| async move { Ok(tokio::net::lookup_host((name, 0)).await?.collect()) }.boxed();
         Resolver::with(filter, Arc::new(system))
     }
 
+    /// Creates a resolver that asks another source of names.
     pub fn with(filter: AddressFilter, lookup: Lookup) -> Resolver {
         let lookups = Lookups {
             lookup,
@@ -62,8 +67,11 @@ impl Resolver {
         Resolver { filter, lookups: Arc::new(lookups) }
     }
 
-    /// Resolves a host and returns its first addresses (at most [`MOST_ADDRESSES`]). The filter has to allow all of the
+    /// Resolves a host and returns its first eight addresses. The filter has to allow all of the
     /// host's addresses, including those that are not returned.
+    ///
+    /// # Errors
+    /// See [`Unresolved`].
     pub async fn resolve(&self, host: &Host<String>, port: u16) -> Result<Vec<SocketAddr>, Unresolved> {
         let addresses = match host {
             Host::Ipv4(v4) => vec![SocketAddr::from((*v4, port))],

@@ -1,7 +1,7 @@
 //! HTTPS client for webhooks: sends one signed delivery and reports its outcome.
 //!
 //! One [`Sender`] serves a whole process. It holds the TLS settings, the connection pool and the SSRF filter. A request
-//! carries only the headers of the specification and those that HTTP requires. So the sender uses hyper's connections
+//! carries only the headers that the README lists and those that HTTP requires. So the sender uses hyper's connections
 //! directly: a full client would add headers.
 
 use std::error::Error as StdError;
@@ -31,10 +31,10 @@ use super::signature::{sign, token_header_name};
 /// Maximum size of a response body that is read and stored, in bytes.
 pub const MAX_RESPONSE_BODY_BYTES: usize = 64 * 1024;
 
-/// [`SenderSettings::connection_lifetime`] that a node uses.
+/// Recommended [`SenderSettings::connection_lifetime`].
 pub const CONNECTION_LIFETIME: Duration = Duration::from_secs(300);
 
-/// Error of an attempt that fails because this node lacks file descriptors, ports or memory.
+/// Error of an attempt that fails because this process lacks file descriptors, ports or memory.
 const NONE_TO_SPARE: &str = "this service had no connection to spare: the receiver was not asked";
 
 /// Number of TLS sessions kept for resumption.
@@ -71,7 +71,7 @@ pub enum SenderError {
     /// The service name contains characters that are not allowed in a header.
     #[error("the service name {0:?} contains characters that are not allowed in a header")]
     ServiceName(String),
-    /// The operator's CA file contains no certificate, or an invalid one.
+    /// The CA file contains no certificate, or an invalid one.
     #[error("the CA file contains no usable certificate")]
     CaFile,
     /// TLS could not be set up, for example because no root is trusted.
@@ -146,13 +146,19 @@ impl fmt::Debug for Sender {
 
 impl Sender {
     /// Creates a sender. This takes a moment, because it reads the platform's trusted roots.
+    ///
+    /// # Errors
+    /// See [`SenderError`].
     pub fn new(settings: SenderSettings) -> Result<Sender, SenderError> {
         let resolver = Resolver::new(AddressFilter { allowed: settings.allowed_nets.clone() });
-        Sender::with(settings, resolver)
+        Sender::with_resolver(settings, resolver)
     }
 
-    /// Creates a sender with another resolver.
-    pub(crate) fn with(settings: SenderSettings, resolver: Resolver) -> Result<Sender, SenderError> {
+    /// Creates a sender with another resolver, whose filter applies instead of [`SenderSettings::allowed_nets`].
+    ///
+    /// # Errors
+    /// See [`SenderError`].
+    pub fn with_resolver(settings: SenderSettings, resolver: Resolver) -> Result<Sender, SenderError> {
         let name = &settings.service_name;
         let bad_name = || SenderError::ServiceName(name.clone());
         let user_agent = HeaderValue::from_str(&format!("{name}-Webhooks/1")).map_err(|_| bad_name())?;
@@ -227,7 +233,7 @@ impl Sender {
     }
 }
 
-/// Configures TLS 1.2 and 1.3, trusting the platform's roots and those of the operator.
+/// Configures TLS 1.2 and 1.3, trusting the platform's roots and the given ones.
 fn tls(ca_pem: Option<&[u8]>) -> Result<rustls::ClientConfig, SenderError> {
     let authorities = match ca_pem {
         Some(pem) => {

@@ -26,7 +26,7 @@ pub fn sign(secret: &str, timestamp: i64, body: &[u8]) -> String {
     sign_text(secret, &timestamp.to_string(), body)
 }
 
-/// Verifies a delivery as the specification requires of receivers: over the raw bytes, with a constant-time comparison, and
+/// Verifies a delivery: over the raw bytes, with a constant-time comparison, and
 /// within five minutes of `now` (Unix seconds).
 pub fn verify(secret: &str, timestamp_header: &str, body: &[u8], signature_hex: &str, now: i64) -> Result<(), VerifyError> {
     let timestamp: i64 = timestamp_header.parse().map_err(|_| VerifyError::Timestamp)?;

@@ -19,6 +19,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use webhook_client::receiver::{Answer, Certificate, Received, Receiver, ReceiverSettings};
 
 use super::DemoArgs;
 use super::printer::Printer;
@@ -28,7 +29,6 @@ use crate::config::{Config, DatabaseSettings, OperatorTokenSettings};
 use crate::embedded;
 use crate::ledger::{FIRST_SHARD, reader};
 use crate::node::{Database, Node};
-use crate::receiver::{Answer, Certificate, Received, Receiver, ReceiverSettings};
 use crate::secrets::seal::{Private, random_secret};
 
 /// Timeout of a step, from the request to the last webhook.

@@ -110,8 +110,11 @@ impl Certificate {
         &self.ca_pem
     }
 
-    /// Returns the TLS server configuration with this certificate.
-    pub(super) fn server_config(&self) -> Result<Arc<rustls::ServerConfig>, ReceiverError> {
+    /// Returns the TLS server configuration with this certificate, for a receiver of another kind.
+    ///
+    /// # Errors
+    /// If the certificate and its key cannot be used.
+    pub fn server_config(&self) -> Result<Arc<rustls::ServerConfig>, ReceiverError> {
         let chain: Vec<_> = CertificateDer::pem_slice_iter(self.chain_pem.as_bytes())
             .collect::<Result<_, _>>()
             .map_err(|_| ReceiverError::CertificateFile)?;

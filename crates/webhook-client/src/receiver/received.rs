@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use hyper::body::Bytes;
 
-use crate::delivery::signature::{VerifyError, token_header_name, verify};
+use crate::signature::{VerifyError, token_header_name, verify};
 
 /// Webhook request as it arrived.
 #[derive(Clone)]
@@ -98,5 +98,22 @@ impl Received {
             received_at: SystemTime::now(),
             token_header: token_header_name(service_name),
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const SECRET: &str = "whsec_0123456789";
+
+    #[test]
+    fn debug_output_shows_no_token() {
+        let request = hyper::Request::post("/hook").header("x-service-webhook-token", SECRET);
+        let (head, ()) = request.body(()).unwrap().into_parts();
+        let received = Received::new(head, Bytes::new(), "SERVICE");
+        assert_eq!(received.token(), Some(SECRET));
+        assert!(!format!("{received:?}").contains(SECRET));
     }
 }

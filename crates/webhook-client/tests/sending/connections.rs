@@ -55,13 +55,13 @@ async fn no_connection_outlives_a_send_that_timed_out() {
     let drip = Duration::from_millis(10);
     let answers = [
         Answer::Hang,
-        Answer::Misbehave(Misbehaviour::InformationalFlood),
-        Answer::Misbehave(Misbehaviour::HeaderFlood),
-        Answer::Misbehave(Misbehaviour::DripHeaders(drip)),
-        Answer::Misbehave(Misbehaviour::DripBody(200, drip)),
-        Answer::Misbehave(Misbehaviour::EndlessBody(200)),
-        Answer::Misbehave(Misbehaviour::RawThenHang("HTTP/1.1 200 OK\r\n\r\n.".into())),
-        Answer::Misbehave(Misbehaviour::RawThenHang("garbage\r\n\r\n".into())),
+        misbehave(Misbehaviour::InformationalFlood),
+        misbehave(Misbehaviour::HeaderFlood),
+        misbehave(Misbehaviour::DripHeaders(drip)),
+        misbehave(Misbehaviour::DripBody(200, drip)),
+        misbehave(Misbehaviour::EndlessBody(200)),
+        misbehave(Misbehaviour::RawThenHang("HTTP/1.1 200 OK\r\n\r\n.".into())),
+        misbehave(Misbehaviour::RawThenHang("garbage\r\n\r\n".into())),
     ];
     let sends = answers.map(async |answer| {
         let shown = format!("{answer:?}");
@@ -128,7 +128,7 @@ async fn a_receiver_that_stops_reading_cannot_hold_a_connection() {
 #[tokio::test]
 async fn a_receiver_that_closes_after_each_response_is_dialled_again() {
     let once = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
-    let (receiver, _arrived) = receiver(Answer::Misbehave(Misbehaviour::Raw(once.into()))).await;
+    let (receiver, _arrived) = receiver(misbehave(Misbehaviour::Raw(once.into()))).await;
     let (url, counts) = counting_relay(receiver.address()).await;
     let sender = sender(&receiver, LONG);
     for _ in 0..10 {
@@ -144,7 +144,7 @@ async fn an_extra_response_does_not_answer_the_next_request() {
     // Response splitting: bytes after the end of a response must be discarded.
     let two = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 299 Planted\r\nContent-Length: 0\r\n\r\n";
     let how = Misbehaviour::RawThenHang(two.into());
-    let (receiver, _arrived) = receiver(Answer::Misbehave(how)).await;
+    let (receiver, _arrived) = receiver(misbehave(how)).await;
     let sender = sender(&receiver, LONG);
     for _ in 0..5 {
         let outcome = sender.send(delivery(&receiver.url())).await;

@@ -1,6 +1,9 @@
 //! The sender against the receiver, over real loopback sockets.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../support/misbehave.rs"]
+mod misbehave;
+
 mod connections;
 mod names;
 mod server;
@@ -14,10 +17,12 @@ use std::time::Duration;
 use hyper::body::Bytes;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio_rustls::TlsAcceptor;
+use webhook_client::receiver::{Answer, Certificate, MAX_BODY_BYTES, Received, Receiver, ReceiverError, ReceiverSettings};
+use webhook_client::sender::{CONNECTION_LIFETIME, Delivery, MAX_RESPONSE_BODY_BYTES, Outcome, Sender, SenderSettings};
+use webhook_client::signature::VerifyError;
 
-use super::*;
-use crate::delivery::sender::{CONNECTION_LIFETIME, Delivery, MAX_RESPONSE_BODY_BYTES, Outcome, Sender, SenderSettings};
-use crate::delivery::signature::VerifyError;
+use misbehave::{Misbehaviour, misbehave};
 
 const SECRET: &str = "whsec_0123456789";
 const NOW: i64 = 1_700_000_000;
@@ -91,7 +96,7 @@ async fn error_of(answer: Answer, deadline: Duration) -> String {
 }
 
 async fn error_of_bytes(bytes: impl Into<Bytes>) -> String {
-    error_of(Answer::Misbehave(Misbehaviour::Raw(bytes.into())), LONG).await
+    error_of(misbehave(Misbehaviour::Raw(bytes.into())), LONG).await
 }
 
 #[tokio::test]
@@ -107,7 +112,7 @@ async fn a_delivery_arrives_as_the_specification_says() {
     let received = arrived.recv().await.unwrap();
     assert_eq!((received.method.as_str(), received.path.as_str()), ("POST", "/hooks/a?key=1"));
     assert_eq!(received.body, BODY);
-    let signature = crate::delivery::signature::sign(SECRET, NOW, BODY);
+    let signature = webhook_client::signature::sign(SECRET, NOW, BODY);
     let host = format!("localhost:{}", receiver.address().port());
     let length = BODY.len().to_string();
     let expected = [
@@ -172,9 +177,9 @@ async fn the_deadline_ends_every_send_without_a_response() {
     let silences = [
         Answer::Hang,
         Answer::Delayed(10 * LONG, 200),
-        Answer::Misbehave(Misbehaviour::DripHeaders(Duration::from_millis(5))),
-        Answer::Misbehave(Misbehaviour::RawThenHang("HTTP/1.1 200 O".into())),
-        Answer::Misbehave(Misbehaviour::RawThenHang("HTTP/1.1 103 Early Hints\r\n\r\n".into())),
+        misbehave(Misbehaviour::DripHeaders(Duration::from_millis(5))),
+        misbehave(Misbehaviour::RawThenHang("HTTP/1.1 200 O".into())),
+        misbehave(Misbehaviour::RawThenHang("HTTP/1.1 103 Early Hints\r\n\r\n".into())),
     ];
     let sends = silences.map(async |answer| {
         let shown = format!("{answer:?}");
@@ -197,7 +202,7 @@ async fn the_body_does_not_change_the_outcome() {
     ];
     let sends = bodies.map(async |(how, status)| {
         let shown = format!("{how:?}");
-        let outcome = tokio::time::timeout(4 * SHORT, outcome_of(Answer::Misbehave(how), SHORT)).await;
+        let outcome = tokio::time::timeout(4 * SHORT, outcome_of(misbehave(how), SHORT)).await;
         let outcome = outcome.unwrap_or_else(|_| panic!("the deadline ends the body, too: {shown}"));
         assert_eq!(outcome.response_status, Some(status), "{shown}");
         assert_eq!(outcome.succeeded(), status == 200);
@@ -208,14 +213,14 @@ async fn the_body_does_not_change_the_outcome() {
 
 #[tokio::test]
 async fn at_most_64_kib_of_a_body_are_kept() {
-    let endless = outcome_of(Answer::Misbehave(Misbehaviour::EndlessBody(200)), 10 * LONG);
+    let endless = outcome_of(misbehave(Misbehaviour::EndlessBody(200)), 10 * LONG);
     let outcome = tokio::time::timeout(5 * LONG, endless).await.expect("long before the deadline");
     assert!(outcome.succeeded());
     assert_eq!(outcome.response_body.map(|b| b.len()), Some(MAX_RESPONSE_BODY_BYTES));
 
     // A body that claims to be compressed is stored unchanged: the sender never decompresses.
     let bomb = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 99999999999\r\n\r\n\x1f";
-    let outcome = outcome_of(Answer::Misbehave(Misbehaviour::Raw(bomb.into())), LONG).await;
+    let outcome = outcome_of(misbehave(Misbehaviour::Raw(bomb.into())), LONG).await;
     assert_eq!(outcome.response_body.as_deref(), Some("\x1f"));
 }
 
@@ -228,7 +233,7 @@ async fn an_invalid_response_is_described() {
         Misbehaviour::Raw("HTTP/1.1 200".into()),
         Misbehaviour::Raw("HTTP/1.1 200 OK\r\nX-A: b\r\n".into()),
     ] {
-        assert_eq!(error_of(Answer::Misbehave(how), LONG).await, closed);
+        assert_eq!(error_of(misbehave(how), LONG).await, closed);
     }
     for garbage in [
         "\0\x01\x02 nonsense \r\n\r\n",
@@ -242,7 +247,7 @@ async fn an_invalid_response_is_described() {
         assert_eq!(error_of_bytes(garbage).await, "not an HTTP answer", "{garbage:?}");
     }
     let large = "the headers of the answer are too large";
-    assert_eq!(error_of(Answer::Misbehave(Misbehaviour::HeaderFlood), LONG).await, large);
+    assert_eq!(error_of(misbehave(Misbehaviour::HeaderFlood), LONG).await, large);
     let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "X-A: b\r\n".repeat(101));
     assert_eq!(error_of_bytes(many).await, large);
     let long = format!("HTTP/1.1 200 OK\r\nX-A: {}\r\n\r\n", "b".repeat(2_000_000));
@@ -265,10 +270,9 @@ async fn header_injection_is_refused() {
 #[test]
 fn proxies_of_the_environment_are_ignored() {
     // This runs in a separate process, because changing the environment of this one would be unsafe.
-    let module = module_path!().split_once("::").unwrap().1;
     let output = std::process::Command::new(std::env::current_exe().unwrap())
         .arg("--exact")
-        .arg(format!("{module}::a_delivery_arrives_as_the_specification_says"))
+        .arg("a_delivery_arrives_as_the_specification_says")
         .envs(["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"].map(|n| (n, "http://127.0.0.1:1")))
         .output()
         .unwrap();

@@ -11,8 +11,8 @@ use url::Host;
 
 use super::targets::plain_server;
 use super::*;
-use crate::delivery::address::AddressFilter;
-use crate::delivery::resolver::{Lookup, Resolver};
+use webhook_client::address::AddressFilter;
+use webhook_client::resolver::{Lookup, Resolver};
 
 /// Returns a lookup that gives these answers in turn and repeats the last one, and the list of names it was asked for.
 pub(super) fn answers(given: Vec<Vec<&str>>) -> (Lookup, Arc<Mutex<Vec<String>>>) {
@@ -35,7 +35,7 @@ pub(super) fn answers(given: Vec<Vec<&str>>) -> (Lookup, Arc<Mutex<Vec<String>>>
 fn sender_asking(ca_pem: &str, lookup: Lookup) -> Sender {
     let settings = settings(ca_pem, LONG, &["127.0.0.1/32"]);
     let filter = AddressFilter { allowed: settings.allowed_nets.clone() };
-    Sender::with(settings, Resolver::with(filter, lookup)).unwrap()
+    Sender::with_resolver(settings, Resolver::with(filter, lookup)).unwrap()
 }
 
 #[tokio::test]
@@ -64,7 +64,7 @@ async fn one_forbidden_address_refuses_the_name() {
 #[tokio::test]
 async fn a_name_is_checked_again_in_every_attempt() {
     let once = "HTTP/1.1 500 Down\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
-    let (receiver, _arrived) = receiver(Answer::Misbehave(Misbehaviour::Raw(once.into()))).await;
+    let (receiver, _arrived) = receiver(misbehave(Misbehaviour::Raw(once.into()))).await;
     let (lookup, asked) = answers(vec![vec!["127.0.0.1"], vec!["10.0.0.1"], vec!["127.0.0.1"]]);
     let sender = sender_asking(receiver.ca_pem(), lookup);
     let url = receiver.url();
@@ -98,7 +98,7 @@ async fn a_dead_address_does_not_block_the_next_one() {
     let settings = settings(receiver.ca_pem(), LONG, &["127.0.0.0/8", "198.51.100.0/24"]);
     let filter = AddressFilter { allowed: settings.allowed_nets.clone() };
     let (lookup, _) = answers(vec![vec!["127.0.0.9", "198.51.100.1", "127.0.0.1"]]);
-    let sender = Sender::with(settings, Resolver::with(filter, lookup)).unwrap();
+    let sender = Sender::with_resolver(settings, Resolver::with(filter, lookup)).unwrap();
     let outcome = sender.send(delivery(&receiver.url())).await;
     assert!(outcome.succeeded(), "{outcome:?}");
     receiver.stop().await;
@@ -173,7 +173,7 @@ async fn a_connection_is_renewed_so_that_a_moved_name_is_followed() {
     let sender = |connection_lifetime| {
         let filter = AddressFilter { allowed: settings.allowed_nets.clone() };
         let (lookup, _) = answers(vec![vec!["127.0.0.1"], vec!["127.0.0.2"]]);
-        Sender::with(SenderSettings { connection_lifetime, ..settings.clone() }, Resolver::with(filter, lookup)).unwrap()
+        Sender::with_resolver(SenderSettings { connection_lifetime, ..settings.clone() }, Resolver::with(filter, lookup)).unwrap()
     };
     let (url, kept) = (old.url(), sender(CONNECTION_LIFETIME));
     for _ in 0..20 {
@@ -209,7 +209,7 @@ async fn all_addresses_are_checked_and_the_first_eight_are_dialled() {
     let (url, settings) = (receiver.url(), settings(receiver.ca_pem(), LONG, &["127.0.0.0/8"]));
     let send = async |addresses: Vec<SocketAddr>| {
         let filter = AddressFilter { allowed: settings.allowed_nets.clone() };
-        let sender = Sender::with(settings.clone(), Resolver::with(filter, always(addresses))).unwrap();
+        let sender = Sender::with_resolver(settings.clone(), Resolver::with(filter, always(addresses))).unwrap();
         sender.send(delivery(&url)).await
     };
     // Nothing listens on the addresses before the receiver's.
@@ -256,7 +256,7 @@ async fn a_name_with_hundreds_of_dead_addresses_opens_few_sockets() {
         let settings = settings(Certificate::generate().unwrap().ca_pem(), DEADLINE, &["127.0.0.0/8"]);
         let filter = AddressFilter { allowed: settings.allowed_nets.clone() };
         let resolver = Resolver::with(filter, always(of_this_machine(300)));
-        let sender = Sender::with(SenderSettings { max_connections, ..settings }, resolver).unwrap();
+        let sender = Sender::with_resolver(SenderSettings { max_connections, ..settings }, resolver).unwrap();
         let (mut most, mut seen) = (0, HashSet::new());
         let url = format!("https://many.example:{port}/");
         let sending = sender.send(delivery(&url));
@@ -300,10 +300,10 @@ async fn name_connection_handshake_answer_and_body_share_one_deadline() {
     // One such delay fits into the deadline, two do not, even on a busy machine.
     const LATE: Duration = Duration::from_secs(7);
     let drips = || Misbehaviour::DripBody(200, Duration::from_millis(20));
-    let drips_late = Answer::Misbehave(Misbehaviour::After(LATE, Box::new(drips())));
+    let drips_late = misbehave(Misbehaviour::After(LATE, Box::new(drips())));
     let (prompt, _prompt) = receiver(Answer::Status(200)).await;
     let (slow, _slow) = receiver(Answer::Delayed(LATE, 200)).await;
-    let (drip, _drip) = receiver(Answer::Misbehave(drips())).await;
+    let (drip, _drip) = receiver(misbehave(drips())).await;
     let (late_drip, _late_drip) = receiver(drips_late).await;
     let receivers = [&prompt, &slow, &drip, &late_drip];
     let [prompt_url, slow_url, drip_url, late_drip_url] = receivers.map(Receiver::url);
@@ -332,7 +332,7 @@ async fn name_connection_handshake_answer_and_body_share_one_deadline() {
     let sends = cases.map(async |(pause, url, error, until_the_end)| {
         let settings = settings(&trusted, DEADLINE, &["127.0.0.1/32"]);
         let filter = AddressFilter { allowed: settings.allowed_nets.clone() };
-        let sender = Sender::with(settings, Resolver::with(filter, taking(pause).0)).unwrap();
+        let sender = Sender::with_resolver(settings, Resolver::with(filter, taking(pause).0)).unwrap();
         let started = Instant::now();
         let outcome = sender.send(delivery(url)).await;
         let took = started.elapsed();

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use super::names::answers;
 use super::*;
-use crate::delivery::address::AddressFilter;
-use crate::delivery::resolver::Resolver;
+use webhook_client::address::AddressFilter;
+use webhook_client::resolver::Resolver;
 
 /// Spellings of this machine that URL parsers accept.
 const THIS_MACHINE: [&str; 13] = [
@@ -121,7 +121,7 @@ async fn a_name_in_every_spelling_is_checked_by_its_addresses() {
     let (receiver, mut arrived) = receiver(Answer::Status(200)).await;
     let (lookup, asked) = answers(vec![vec!["127.0.0.1"]]);
     let resolver = Resolver::with(AddressFilter::default(), lookup);
-    let strict = Sender::with(settings(receiver.ca_pem(), LONG, &[]), resolver).unwrap();
+    let strict = Sender::with_resolver(settings(receiver.ca_pem(), LONG, &[]), resolver).unwrap();
     for (host, name) in [
         ("LocalHost", "localhost"),
         ("localhost.", "localhost."),

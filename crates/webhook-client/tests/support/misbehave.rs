@@ -1,5 +1,6 @@
-//! Responses that no HTTP server gives on purpose, written directly to the connection. Tests and the demo use them to show
+//! Responses that no HTTP server gives on purpose, written directly to the connection. Tests show with them
 //! that the sender survives them.
+#![allow(dead_code)] // two test programs include this file, and each leaves out some variants
 
 use std::io;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use hyper::body::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::UnboundedSender;
+use webhook_client::receiver::{Answer, Takeover};
 
 /// Block that long bodies consist of.
 const PART: [u8; 0x4000] = [b'.'; 0x4000];
@@ -39,8 +41,16 @@ pub enum Misbehaviour {
     After(Duration, Box<Misbehaviour>),
 }
 
+/// Returns an answer that misbehaves.
+pub fn misbehave(how: Misbehaviour) -> Answer {
+    Answer::TakeOver(Takeover::new(format!("{how:?}"), move |mut stream| {
+        let how = how.clone();
+        async move { run(&mut stream, how).await }
+    }))
+}
+
 /// Misbehaves until it is done or the sender disconnects.
-pub(super) async fn misbehave<S>(stream: &mut S, how: Misbehaviour) -> io::Result<()>
+async fn run<S>(stream: &mut S, how: Misbehaviour) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -93,7 +103,7 @@ where
         }
         Misbehaviour::After(pause, how) => {
             tokio::time::sleep(pause).await;
-            return Box::pin(misbehave(stream, *how)).await;
+            return Box::pin(run(stream, *how)).await;
         }
     }
     stream.shutdown().await
