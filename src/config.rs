@@ -21,13 +21,13 @@ use embedded_postgres::PinnedRelease;
 use ipnet::IpNet;
 use ledger_events::api_version::EmergencySunsetDeclared;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
+use transparency_log::note::VerifierKey;
 
 use crate::access::rate_limits::RateLimits;
 use crate::duration::duration;
 use crate::secrets::seal::Private;
 use crate::secrets::strength;
 use crate::transparency::cosignature::witness;
-use crate::transparency::note::VerifierKey;
 pub use file::{FILE_VARIABLE, apply_file, file_named};
 pub(crate) use private::read_private;
 pub use values::{LogFormat, Role, Roles};

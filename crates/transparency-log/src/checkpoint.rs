@@ -2,18 +2,18 @@
 
 use std::fmt;
 
+use crate::merkle::Hash;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use ledger_events::merkle::Hash;
 
-use super::note::{Algorithm, Note, NoteError, VerifierKey};
+use crate::note::{Algorithm, Note, NoteError, VerifierKey};
 
 /// The size and root of a log's tree at one moment, as the log states them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Name of the log, such as `ledger.example.com/log/1`. Each shard has its own origin.
+    /// Name of the log, such as `ledger.example.com/log/1`.
     pub origin: String,
-    /// Number of leaves: the shard's events from position 1 on.
+    /// Number of leaves.
     pub size: u64,
     pub root: Hash,
 }
@@ -49,7 +49,7 @@ impl Checkpoint {
         if lines.iter().any(|line| line.is_empty()) {
             return Err(wrong("it has an empty line"));
         }
-        // Positions are `bigint`, so a size of 2^63 or more is invalid.
+        // Databases store sizes as signed integers, so a size of 2^63 or more is invalid.
         let number = size.parse::<u64>().ok().filter(|number| number.to_string() == size && i64::try_from(*number).is_ok());
         let root = STANDARD.decode(root).ok().and_then(|root| root.try_into().ok());
         Ok(Checkpoint {
@@ -123,7 +123,7 @@ impl Trust {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transparency::note::SigningKey;
+    use crate::note::SigningKey;
 
     fn key(seed: u8) -> SigningKey {
         SigningKey::from_seed(&[seed; 32]).unwrap()

@@ -1,4 +1,4 @@
-//! Canonical bytes of an event. The transparency log hashes them, and auditors read them.
+//! Canonical bytes of an event. The log hashes them, and auditors read them.
 //!
 //! The encoding is one version byte, then every column of the log in a fixed order. Integers are big-endian and of
 //! fixed width. Each text is its UTF-8 bytes after a four-byte length. Two different events therefore never have
@@ -8,16 +8,16 @@
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-use crate::{Position, ShardId};
-
 /// Version byte that this program writes.
 const VERSION: u8 = 1;
 
 /// An event as the transparency log commits to it. Leaf n of a shard's tree is the event at position n + 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaf<'a> {
-    pub shard_id: ShardId,
-    pub position: Position,
+    /// Number of the log, if a service has several.
+    pub shard_id: i16,
+    /// Position in the log, from 1 without gaps.
+    pub position: i64,
     pub event_id: Uuid,
     pub stream_type: &'a str,
     pub stream_id: i64,

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::note::VerifierKey;
+use crate::note::VerifierKey;
 
 /// The number of witnesses that must have cosigned a checkpoint, and the witnesses that count. Cosignatures of any other
 /// witness are ignored. The default requires none.
