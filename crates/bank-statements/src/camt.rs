@@ -2,11 +2,11 @@
 //! had the same names and places in all versions. It ignores namespaces.
 
 use chrono::NaiveDate;
-use ledger_events::wallet::Direction;
-use ledger_events::{Currency, Money};
+use rust_decimal::Decimal;
 
-use super::lines::{Line, LineError};
-use super::xml::{Element, XmlError, each};
+use crate::amount;
+use crate::lines::{self, Direction, IsCurrency, Line, LineError};
+use crate::xml::{Element, XmlError, each};
 
 /// Path from the document's root to a statement, and the parts of a statement that are read: its account and its
 /// bookings.
@@ -15,8 +15,11 @@ const PARTS: [&str; 2] = ["Acct", "Ntry"];
 /// Placeholder that banks write when nobody gave a reference.
 const NOT_PROVIDED: &str = "NOTPROVIDED";
 
-/// Returns the booked lines, one for each payment of a batch. Skips pending and informational entries.
-pub fn lines(text: &str) -> Result<Vec<Line>, LineError> {
+/// Parses a document into its booked lines, one for each payment of a batch. Skips pending and informational entries.
+///
+/// # Errors
+/// See [`LineError`].
+pub fn lines(text: &str, is_currency: IsCurrency) -> Result<Vec<Line>, LineError> {
     let (mut lines, mut entries) = (vec![], 0);
     // The account precedes the bookings. A statement without an account must not inherit the account of the previous one.
     let mut account_of = (0, None);
@@ -26,15 +29,15 @@ pub fn lines(text: &str) -> Result<Vec<Line>, LineError> {
             return Ok(());
         }
         entries += 1;
-        let of_entry = of_entry(&part).map_err(|problem| LineError::Row { row: entries, problem })?;
+        let of_entry = of_entry(&part, is_currency).map_err(|problem| LineError::Row { row: entries, problem })?;
         let account = if account_of.0 == statement { account_of.1.clone() } else { None };
         lines.extend(of_entry.into_iter().map(|line| Line { account: account.clone(), ..line }));
-        super::lines::bounded(&lines)
+        lines::bounded(&lines)
     })?;
     if !is_statement {
         return Err(LineError::File("is not a camt.053 document: BkToCstmrStmt with Stmt is missing"));
     }
-    super::lines::numbered(lines)
+    lines::numbered(lines)
 }
 
 impl From<XmlError> for LineError {
@@ -46,16 +49,16 @@ impl From<XmlError> for LineError {
 /// Returns an account's IBAN, or its other identification.
 fn account(element: &Element) -> Option<String> {
     let id = element.text_at(&["Id", "IBAN"]).or_else(|| element.text_at(&["Id", "Othr", "Id"]));
-    id.and_then(super::lines::account)
+    id.and_then(lines::account)
 }
 
-fn of_entry(entry: &Element) -> Result<Vec<Line>, &'static str> {
+fn of_entry(entry: &Element, is_currency: IsCurrency) -> Result<Vec<Line>, &'static str> {
     // The status is a text up to version 001.07, and a code inside the element in later versions.
     let status = entry.text_at(&["Sts", "Cd"]).or_else(|| entry.text_at(&["Sts"]));
     if status.is_some_and(|status| status != "BOOK") {
         return Ok(vec![]);
     }
-    let (amount, currency) = money(entry.at(&["Amt"]).ok_or("has no Amt")?)?;
+    let (amount, currency) = money(entry.at(&["Amt"]).ok_or("has no Amt")?, is_currency)?;
     if amount.is_zero() {
         return Ok(vec![]);
     }
@@ -74,7 +77,7 @@ fn of_entry(entry: &Element) -> Result<Vec<Line>, &'static str> {
         account: None,
     };
     let details: Vec<&Element> = entry.all("NtryDtls").flat_map(|details| details.all("TxDtls")).collect();
-    let parts = details.iter().map(|details| part(details, &whole)).collect::<Result<Vec<_>, _>>()?;
+    let parts = details.iter().map(|details| part(details, &whole, is_currency)).collect::<Result<Vec<_>, _>>()?;
     if let [(only, _)] = &*parts {
         // A single payment: the booked amount is the entry's.
         return Ok(vec![Line { amount, ..only.clone() }]);
@@ -84,17 +87,21 @@ fn of_entry(entry: &Element) -> Result<Vec<Line>, &'static str> {
         let references = whole.references.iter().cloned().chain(parts.into_iter().flat_map(|(part, _)| part.references));
         return Ok(vec![Line { references: distinct(references), ..whole }]);
     }
-    let signed = |line: &Line| if line.direction == direction { line.amount.decimal() } else { -line.amount.decimal() };
-    if parts.iter().map(|(part, _)| signed(part)).sum::<rust_decimal::Decimal>() != amount.decimal() {
+    let signed = |line: &Line| if line.direction == direction { line.amount } else { -line.amount };
+    if parts.iter().map(|(part, _)| signed(part)).sum::<Decimal>() != amount {
         return Err("has payments that do not add up to its Amt");
     }
     Ok(parts.into_iter().map(|(part, _)| part).filter(|part| !part.amount.is_zero()).collect())
 }
 
 /// Reads one payment of an entry. The flag tells whether it states its own amount.
-fn part(details: &Element, whole: &Line) -> Result<(Line, bool), &'static str> {
+fn part(details: &Element, whole: &Line, is_currency: IsCurrency) -> Result<(Line, bool), &'static str> {
     let said = details.at(&["Amt"]).or_else(|| details.at(&["AmtDtls", "TxAmt", "Amt"]));
-    let said = said.map(money).transpose()?.filter(|(_, currency)| *currency == whole.currency);
+    let said = said
+        .map(|said| money(said, is_currency))
+        .transpose()?
+        .filter(|(_, currency)| *currency == whole.currency)
+        .map(|(amount, _)| amount);
     let mut found = references(details, &[]);
     if let Some(refs) = details.at(&["Refs"]) {
         found.extend(references(refs, &["EndToEndId", "TxId", "InstrId", "AcctSvcrRef", "UETR", "PmtInfId", "ClrSysRef"]));
@@ -105,7 +112,7 @@ fn part(details: &Element, whole: &Line) -> Result<(Line, bool), &'static str> {
     let unstructured = remittance.into_iter().flat_map(|remittance| remittance.all("Ustrd")).map(|text| text.text.as_str());
     let text: Vec<&str> = unstructured.chain(details.text_at(&["AddtlTxInf"])).filter(|text| !text.is_empty()).collect();
     let line = Line {
-        amount: said.map_or(whole.amount, |(amount, _)| amount),
+        amount: said.unwrap_or(whole.amount),
         direction: direction(details)?.unwrap_or(whole.direction),
         references: distinct(found.into_iter().chain(whole.references.iter().cloned())),
         text: if text.is_empty() { whole.text.clone() } else { Some(text.join(" ")) },
@@ -130,11 +137,11 @@ fn distinct(references: impl Iterator<Item = String>) -> Vec<String> {
     distinct
 }
 
-fn money(element: &Element) -> Result<(Money, Currency), &'static str> {
+fn money(element: &Element, is_currency: IsCurrency) -> Result<(Decimal, String), &'static str> {
     let currency = element.currency.as_deref().ok_or("has an Amt without its Ccy")?;
-    let currency = currency.parse().map_err(|_| "has a currency that wallets cannot be in")?;
-    let amount: Money = element.text.parse().map_err(|_| "has an Amt that is not an amount of at most two decimals")?;
-    if amount < Money::ZERO { Err("has an Amt below zero") } else { Ok((amount, currency)) }
+    let currency = lines::currency(currency, is_currency)?;
+    let amount = amount::parse(&element.text).ok_or("has an Amt that is not an amount of at most two decimals")?;
+    if amount < Decimal::ZERO { Err("has an Amt below zero") } else { Ok((amount, currency)) }
 }
 
 fn direction(element: &Element) -> Result<Option<Direction>, &'static str> {

@@ -4,30 +4,65 @@ use std::collections::HashMap;
 
 use chrono::NaiveDate;
 use csv::{ReaderBuilder, StringRecord, Trim};
-use ledger_events::reconciliation::Statement;
-use ledger_events::wallet::Direction;
-use ledger_events::{Currency, Money};
+use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 
-use super::xml::XmlError;
+use crate::amount;
+use crate::xml::XmlError;
 
-/// Longest stored reference or text of a line, in characters. Longer ones are cut.
+/// Maximum number of lines in a statement.
+pub const MAX_LINES: usize = 50_000;
+
+/// Longest kept reference or text of a line, in characters. Longer ones are cut.
 const MAX_TEXT: usize = 1_000;
 
 /// Reason why a file is not a valid statement. The message never repeats the file's content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
+    /// The file as a whole is not a statement.
     #[error("{0}")]
     File(&'static str),
+    /// The file is not acceptable XML.
     #[error("{0}")]
     Xml(XmlError),
-    /// `row` counts rows and entries from 1, excluding the header row.
+    /// A row is wrong. `row` counts rows and entries from 1, excluding the header row.
     #[error("row {row} {problem}")]
     Row { row: usize, problem: &'static str },
+    /// The file lacks a column.
     #[error("has no column {0:?}")]
     Column(String),
+    /// A column that is read has a name that another one has, too.
     #[error("has more than one column {0:?}")]
     Columns(String),
+}
+
+/// Direction of money, as the bank's customer sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Direction {
+    /// The money came in.
+    Credit,
+    /// The money went out.
+    Debit,
+}
+
+impl Direction {
+    /// Returns `CREDIT` or `DEBIT`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Credit => "CREDIT",
+            Self::Debit => "DEBIT",
+        }
+    }
+}
+
+/// Function that decides whether lines may have a currency, given as three capital letters.
+pub type IsCurrency = fn(&str) -> bool;
+
+/// Reads a currency: three capital letters that the caller accepts.
+pub(crate) fn currency(code: &str, is_currency: IsCurrency) -> Result<String, &'static str> {
+    let is_code = code.len() == 3 && code.bytes().all(|byte| byte.is_ascii_uppercase());
+    if is_code && is_currency(code) { Ok(code.to_owned()) } else { Err("has a currency that is not accepted") }
 }
 
 /// A booking on the bank's side: money that moved.
@@ -36,17 +71,20 @@ pub struct Line {
     /// Number of the line, from 1, in the order of the statement.
     pub number: i32,
     pub booked_on: NaiveDate,
-    /// Always more than zero; `direction` gives the sign.
-    pub amount: Money,
-    pub currency: Currency,
-    /// Credit means that the money came in.
+    /// Amount with exactly two decimals, always more than zero; `direction` gives the sign. Its JSON form is a decimal string
+    /// such as `"12.50"`.
+    #[serde(with = "amount")]
+    pub amount: Decimal,
+    /// Code of three capital letters (ISO 4217).
+    pub currency: String,
     pub direction: Direction,
     /// Set when the line reverses an earlier booking of the opposite direction.
     pub is_reversal: bool,
+    /// References that a payment is known by, the payment's own first.
     pub references: Vec<String>,
     /// Text that the payer wrote.
     pub text: Option<String>,
-    /// Bank account of the booking in the form of [`account`], if known.
+    /// Bank account of the booking without spaces and in upper case, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
 }
@@ -54,7 +92,7 @@ pub struct Line {
 impl Line {
     /// Returns the text that identifies the same line in two files: everything but its number and its account. Not every
     /// file states the account, so callers compare accounts separately.
-    pub(super) fn identity(&self) -> String {
+    pub fn identity(&self) -> String {
         let Line { booked_on, amount, currency, direction, is_reversal, references, text, .. } = self;
         let direction = direction.as_str();
         format!(
@@ -67,13 +105,13 @@ impl Line {
 
 /// Normalizes a bank account, because files write it differently: removes spaces and converts to upper case. Returns none
 /// for an empty text.
-pub(super) fn account(text: &str) -> Option<String> {
+pub(crate) fn account(text: &str) -> Option<String> {
     let account: String = text.chars().filter(|c| !c.is_whitespace() && *c != '\0').take(MAX_TEXT).collect();
     if account.is_empty() { None } else { Some(account.to_uppercase()) }
 }
 
 /// Returns whether lines of these accounts may belong to the same account. An unknown account matches any.
-pub(super) fn may_be_one_account(one: Option<&str>, other: Option<&str>) -> bool {
+pub fn may_be_one_account(one: Option<&str>, other: Option<&str>) -> bool {
     one.is_none() || other.is_none() || one == other
 }
 
@@ -93,17 +131,13 @@ pub fn identities(lines: &[Line]) -> Vec<String> {
 /// Checks the number of lines.
 ///
 /// # Errors
-/// Returns an error when there are more than [`Statement::MOST_LINES`].
-pub(super) fn bounded(lines: &[Line]) -> Result<(), LineError> {
-    if lines.len() > Statement::MOST_LINES {
-        Err(LineError::File("has more than 50,000 lines: import it in parts"))
-    } else {
-        Ok(())
-    }
+/// Returns an error when there are more than [`MAX_LINES`].
+pub(crate) fn bounded(lines: &[Line]) -> Result<(), LineError> {
+    if lines.len() > MAX_LINES { Err(LineError::File("has more than 50,000 lines: import it in parts")) } else { Ok(()) }
 }
 
 /// Numbers the lines, and cuts their references and texts to [`MAX_TEXT`].
-pub(super) fn numbered(lines: Vec<Line>) -> Result<Vec<Line>, LineError> {
+pub(crate) fn numbered(lines: Vec<Line>) -> Result<Vec<Line>, LineError> {
     bounded(&lines)?;
     if lines.is_empty() {
         return Err(LineError::File("has no booked lines"));
@@ -121,18 +155,22 @@ pub(super) fn numbered(lines: Vec<Line>) -> Result<Vec<Line>, LineError> {
 /// Format of a CSV file: the names of its columns and the notation of its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Columns {
+    /// Column with the booking day.
     pub date: String,
+    /// Column with the amount.
     pub amount: String,
-    /// Optional if [`Columns::default_currency`] is set.
+    /// Column with the currency. Optional if [`Columns::default_currency`] is set.
     pub currency: String,
+    /// Column with the reference of the payment.
     pub reference: String,
     /// Column with `CREDIT`, `DEBIT` or a synonym. Without this column, the sign of the amount decides.
     pub direction: String,
+    /// Column with the text that the payer wrote. It may be missing.
     pub text: String,
     /// Column with the bank account of the booking. Required in the file if set.
     pub account: Option<String>,
     /// Currency of lines without one.
-    pub default_currency: Option<Currency>,
+    pub default_currency: Option<String>,
     /// Bank account of lines without one.
     pub default_account: Option<String>,
     /// Date format of `strftime`, such as `%Y-%m-%d`.
@@ -163,7 +201,10 @@ impl Default for Columns {
 }
 
 /// Parses a CSV statement with a header row.
-pub fn from_csv(text: &str, columns: &Columns) -> Result<Vec<Line>, LineError> {
+///
+/// # Errors
+/// See [`LineError`].
+pub fn from_csv(text: &str, columns: &Columns, is_currency: IsCurrency) -> Result<Vec<Line>, LineError> {
     let text = text.trim_start_matches('\u{feff}');
     let first = text.lines().next().unwrap_or_default();
     let most = [b',', b';', b'\t'].into_iter().max_by_key(|d| first.bytes().filter(|byte| byte == d).count());
@@ -192,7 +233,7 @@ pub fn from_csv(text: &str, columns: &Columns) -> Result<Vec<Line>, LineError> {
     for (record, row) in reader.records().zip(1..) {
         let wrong = |problem| LineError::Row { row, problem };
         let record = record.map_err(|_| wrong("has another number of columns than the first line, or is not CSV"))?;
-        lines.extend(line(&record, &places, columns).map_err(wrong)?);
+        lines.extend(line(&record, &places, columns, is_currency).map_err(wrong)?);
         bounded(&lines)?;
     }
     numbered(lines)
@@ -209,21 +250,23 @@ struct Places {
 }
 
 /// Parses a row. Returns none for an amount of zero.
-fn line(record: &StringRecord, places: &Places, columns: &Columns) -> Result<Option<Line>, &'static str> {
+fn line(
+    record: &StringRecord,
+    places: &Places,
+    columns: &Columns,
+    is_currency: IsCurrency,
+) -> Result<Option<Line>, &'static str> {
     let value = |place: usize| record.get(place).filter(|value| !value.is_empty());
     let date = value(places.date).ok_or("has no date")?;
     let booked_on =
         NaiveDate::parse_from_str(date, &columns.date_format).map_err(|_| "has a date that does not match the date format")?;
     let amount = amount(value(places.amount).ok_or("has no amount")?, columns.is_decimal_comma)?;
-    let currency = match (places.currency.and_then(value), columns.default_currency) {
-        (Some(text), _) => text.to_ascii_uppercase().parse().map_err(|_| "has a currency that wallets cannot be in")?,
-        (None, Some(currency)) => currency,
+    let currency = match (places.currency.and_then(value), &columns.default_currency) {
+        (Some(text), _) => currency(&text.to_ascii_uppercase(), is_currency)?,
+        (None, Some(code)) => currency(code, is_currency)?,
         (None, None) => return Err("has no currency"),
     };
-    let (is_negative, positive) = match Money::ZERO.checked_sub(amount) {
-        Ok(positive) if amount < Money::ZERO => (true, positive),
-        _ => (false, amount),
-    };
+    let (is_negative, positive) = (amount < Decimal::ZERO, amount.abs());
     if positive.is_zero() {
         return Ok(None);
     }
@@ -252,7 +295,7 @@ fn line(record: &StringRecord, places: &Places, columns: &Columns) -> Result<Opt
 
 /// Parses an amount. Thousands separators must stand between complete groups of three digits, or be absent. Accepting
 /// them anywhere would multiply an amount in the other notation by a hundred.
-fn amount(text: &str, is_decimal_comma: bool) -> Result<Money, &'static str> {
+fn amount(text: &str, is_decimal_comma: bool) -> Result<Decimal, &'static str> {
     const WRONG: &str =
         "has an amount that is not written like 1,234.56 (1.234,56 with a decimal comma), or has more than two decimals";
     let (group, point) = if is_decimal_comma { ('.', ',') } else { (',', '.') };
@@ -278,7 +321,7 @@ fn amount(text: &str, is_decimal_comma: bool) -> Result<Money, &'static str> {
     if !are_groups || !groups.iter().copied().chain(decimals).all(are_digits) {
         return Err(WRONG);
     }
-    format!("{sign}{}.{}", groups.concat(), decimals.unwrap_or("0")).parse().map_err(|_| WRONG)
+    amount::parse(&format!("{sign}{}.{}", groups.concat(), decimals.unwrap_or("0"))).ok_or(WRONG)
 }
 
 #[cfg(test)]
@@ -286,6 +329,11 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+
+    /// Accepts all currencies but one.
+    fn is_currency(code: &str) -> bool {
+        code != "KWD"
+    }
 
     fn shown(lines: &[Line]) -> Vec<String> {
         let shown =
@@ -296,7 +344,7 @@ mod tests {
     #[test]
     fn columns_are_found_by_name_and_the_sign_gives_the_direction() {
         let text = "Reference,Currency,Amount,Date\nA-1,EUR,\"1,000.50\",2026-01-31\n,EUR,0.00,2026-01-31\nB,eur,-7,2026-02-01\n";
-        let lines = from_csv(text, &Columns::default()).unwrap();
+        let lines = from_csv(text, &Columns::default(), is_currency).unwrap();
         assert_eq!(shown(&lines), ["1 2026-01-31 CREDIT 1000.50 A-1", "2 2026-02-01 DEBIT 7.00 B"]);
     }
 
@@ -308,18 +356,18 @@ mod tests {
             amount: "Betrag".into(),
             reference: "zweck".into(),
             direction: "SollHaben".into(),
-            default_currency: Some("EUR".parse().unwrap()),
+            default_currency: Some("EUR".to_owned()),
             date_format: "%d.%m.%Y".into(),
             is_decimal_comma: true,
             ..Columns::default()
         };
-        let lines = from_csv(text, &columns).unwrap();
+        let lines = from_csv(text, &columns, is_currency).unwrap();
         assert_eq!(shown(&lines), ["1 2026-01-31 CREDIT 1000.50 Rechnung 5", "2 2026-02-01 DEBIT 7.00 x"]);
     }
 
     #[test]
     fn errors_name_the_row_without_repeating_its_content() {
-        let read = |text: &str| from_csv(text, &Columns::default()).unwrap_err().to_string();
+        let read = |text: &str| from_csv(text, &Columns::default(), is_currency).unwrap_err().to_string();
         assert_eq!(read("date,amount,currency\n"), "has no column \"reference\"");
         assert_eq!(read("date,amount,currency,reference\n"), "has no booked lines");
         for (names, twice) in
@@ -331,11 +379,11 @@ mod tests {
         let rows = |row: &str| read(&format!("date,amount,currency,reference,direction\n2026-01-31,1,EUR,a,C\n{row}\n"));
         assert_eq!(rows("31.01.2026,1,EUR,a,C"), "row 2 has a date that does not match the date format");
         assert_eq!(rows("2026-01-31,secret,EUR,a,C"), format!("row 2 {}", amount("secret", false).unwrap_err()));
-        assert_eq!(rows("2026-01-31,1,KWD,a,C"), "row 2 has a currency that wallets cannot be in");
+        assert_eq!(rows("2026-01-31,1,KWD,a,C"), "row 2 has a currency that is not accepted");
         assert_eq!(rows("2026-01-31,-1,EUR,a,C"), "row 2 has an amount below zero beside a direction");
         assert_eq!(rows("2026-01-31,1,EUR,a,B"), "row 2 has a direction other than CREDIT and DEBIT");
         assert_eq!(rows("2026-01-31,1"), "row 2 has another number of columns than the first line, or is not CSV");
-        let many = "2026-01-31,1,EUR,a\n".repeat(Statement::MOST_LINES + 1);
+        let many = "2026-01-31,1,EUR,a\n".repeat(MAX_LINES + 1);
         assert!(read(&format!("date,amount,currency,reference\n{many}")).contains("more than 50,000 lines"));
     }
 
@@ -372,10 +420,20 @@ mod tests {
         }
     }
 
+    /// Callers store this form, and may hash it.
+    #[test]
+    fn the_json_form_is_stable() {
+        let text = "date,amount,currency,reference,text\n2026-01-31,-1000.5,eur,a,b\n";
+        let lines = from_csv(text, &Columns::default(), is_currency).unwrap();
+        let json = r#"{"number":1,"booked_on":"2026-01-31","amount":"1000.50","currency":"EUR","direction":"DEBIT","is_reversal":false,"references":["a"],"text":"b"}"#;
+        assert_eq!(serde_json::to_string(&lines[0]).unwrap(), json);
+        assert_eq!(serde_json::from_str::<Line>(json).unwrap(), lines[0]);
+    }
+
     #[test]
     fn equal_lines_of_one_file_are_distinct_and_have_the_same_identities_in_another_file() {
         let text = "date,amount,currency,reference\n2026-01-31,1,EUR,a\n2026-01-31,1,EUR,a\n2026-01-31,1,EUR,b\n";
-        let lines = from_csv(text, &Columns::default()).unwrap();
+        let lines = from_csv(text, &Columns::default(), is_currency).unwrap();
         let first = identities(&lines);
         assert_ne!(first[0], first[1]);
         assert_eq!(first[..1], identities(&lines[1..2])[..]);
@@ -391,7 +449,7 @@ mod tests {
                 default_account: default_account.map(str::to_owned),
                 ..Columns::default()
             };
-            from_csv(text, &columns)
+            from_csv(text, &columns, is_currency)
         };
         let accounts = |lines: &[Line]| lines.iter().map(|line| line.account.clone().unwrap_or_default()).collect::<Vec<_>>();
         assert_eq!(accounts(&read(None, None).unwrap()), ["", "", ""]);

@@ -1,67 +1,56 @@
-//! Matches the lines of a bank statement with fundings and payouts, by reference, amount and day. Does no I/O.
+//! Matches the lines of a bank statement with expected payments, by reference, amount and day.
 //!
-//! A line is matched automatically only if its reference, amount and day lead to exactly one funding or payout. No other
+//! A line is matched automatically only if its reference, amount and day lead to exactly one payment. No other
 //! line may lead to the same one. All less certain cases are presented to a person. A person's decision takes precedence
 //! over everything else.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use chrono::{NaiveDate, TimeDelta};
-use ledger_events::reconciliation::Decision;
-use ledger_events::wallet::Direction;
-use ledger_events::{AccountId, Currency, Money, Position, WalletId};
+use rust_decimal::Decimal;
 
-use super::lines::{Line, may_be_one_account};
+use crate::lines::{Direction, Line, may_be_one_account};
 
-/// Largest differences between a line and the funding or payout that it is matched with.
+/// Largest differences between a line and the payment that it is matched with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tolerance {
+    /// Difference in days, not below zero.
     pub days: i64,
-    pub amount: Money,
+    /// Difference in amount, not below zero.
+    pub amount: Decimal,
 }
 
 impl Default for Tolerance {
     fn default() -> Tolerance {
-        Tolerance { days: Self::DAYS, amount: Money::ZERO }
+        Tolerance { days: Self::DAYS, amount: Decimal::ZERO }
     }
 }
 
 impl Tolerance {
     /// Default number of days: a bank books within a few days, even after a weekend.
     pub const DAYS: i64 = 5;
-    pub const MOST_DAYS: i64 = 60;
 }
 
-/// A funding, or a payout that was paid, that a line can be matched with.
+/// A payment that the caller knows of, and that a line can be matched with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Either [`Decision::Funding`] or [`Decision::Payout`].
-    pub is: Decision,
-    pub account_id: AccountId,
-    pub wallet_id: WalletId,
-    pub position: Option<Position>,
-    pub amount: Money,
-    pub currency: Currency,
+    /// Direction of the money on the bank's side.
+    pub direction: Direction,
+    pub amount: Decimal,
+    pub currency: String,
     pub day: NaiveDate,
+    /// References by which a line can name the payment.
     pub references: Vec<String>,
-}
-
-impl Candidate {
-    /// Returns the direction of the money on the bank's side.
-    fn direction(&self) -> Direction {
-        match self.is {
-            Decision::Payout { .. } => Direction::Debit,
-            Decision::Funding { .. } | Decision::Ignored => Direction::Credit,
-        }
-    }
+    /// Set when a person has assigned the payment to a line. No other line is matched with it.
+    pub is_taken: bool,
 }
 
 /// A line of a statement to be matched.
 #[derive(Clone, Debug)]
 pub struct Open<'a> {
     pub line: &'a Line,
-    /// Decision of a person about this line.
-    pub decided: Option<Decision>,
+    /// Set when a person has decided about this line.
+    pub is_decided: bool,
     /// Set when an earlier statement contains the same line.
     pub is_duplicate: bool,
 }
@@ -72,11 +61,14 @@ pub enum Outcome {
     /// Reference, amount and day lead to exactly one candidate.
     Matched(usize),
     /// A person has decided.
-    Decided(Decision),
+    Decided,
+    /// Several candidates fit, or one fits in part: a person has to decide.
     Ambiguous {
+        /// The first ten of them.
         candidates: Vec<usize>,
         why: &'static str,
     },
+    /// No candidate fits.
     Unmatched,
     /// This line and another line, given by its index, cancel each other out.
     Reversed(usize),
@@ -99,15 +91,17 @@ const MOST_AMOUNTS: usize = 2_000;
 const SHORTEST_WITHIN: usize = 6;
 
 /// Returns the outcome of every line, in their order.
-pub fn outcomes(lines: &[Open<'_>], candidates: &[Candidate], tolerance: Tolerance) -> Vec<Outcome> {
+///
+/// # Panics
+/// If the tolerance is below zero, or its days are out of chrono's range.
+pub fn outcomes(lines: &[Open<'_>], candidates: &[&Candidate], tolerance: Tolerance) -> Vec<Outcome> {
     let reversed = reversals(lines);
-    let decided: HashSet<Decision> = lines.iter().filter_map(|open| open.decided).collect();
-    let index = Index::of(candidates, &decided);
+    let index = Index::of(candidates);
     let hits: Vec<Option<Hits>> = lines
         .iter()
         .enumerate()
         .map(|(at, open)| {
-            let is_open = open.decided.is_none() && !open.is_duplicate && !reversed.contains_key(&at);
+            let is_open = !open.is_decided && !open.is_duplicate && !reversed.contains_key(&at);
             is_open.then(|| index.hits(open.line, tolerance))
         })
         .collect();
@@ -119,10 +113,10 @@ pub fn outcomes(lines: &[Open<'_>], candidates: &[Candidate], tolerance: Toleran
     let taken: HashSet<usize> = hits.iter().flatten().filter(|hit| is_alone(hit)).map(|hit| hit.strong[0]).collect();
     let outcome = |(at, (open, hit)): (usize, (&Open<'_>, Option<Hits>))| {
         let Some(hit) = hit else {
-            return match (open.decided, reversed.get(&at)) {
-                (Some(decision), _) => Outcome::Decided(decision),
-                (None, Some(other)) => Outcome::Reversed(*other),
-                (None, None) => Outcome::Duplicate,
+            return match (open.is_decided, reversed.get(&at)) {
+                (true, _) => Outcome::Decided,
+                (false, Some(other)) => Outcome::Reversed(*other),
+                (false, None) => Outcome::Duplicate,
             };
         };
         if is_alone(&hit) {
@@ -151,10 +145,10 @@ pub fn outcomes(lines: &[Open<'_>], candidates: &[Candidate], tolerance: Toleran
 /// matches it. Amount and account must be equal (an unknown account matches any), and they must share a reference.
 fn reversals(lines: &[Open<'_>]) -> HashMap<usize, usize> {
     let mut pairs = HashMap::new();
-    let is_open = |open: &Open<'_>| open.decided.is_none() && !open.is_duplicate;
-    let mut by_amount: HashMap<(Currency, Money), Vec<usize>> = HashMap::new();
+    let is_open = |open: &Open<'_>| !open.is_decided && !open.is_duplicate;
+    let mut by_amount: HashMap<(&str, Decimal), Vec<usize>> = HashMap::new();
     for (at, open) in lines.iter().enumerate().filter(|(_, open)| is_open(open)) {
-        by_amount.entry((open.line.currency, open.line.amount)).or_default().push(at);
+        by_amount.entry((&open.line.currency, open.line.amount)).or_default().push(at);
     }
     for (at, open) in lines.iter().enumerate().filter(|(_, open)| is_open(open) && open.line.is_reversal) {
         let reversal = open.line;
@@ -164,7 +158,7 @@ fn reversals(lines: &[Open<'_>]) -> HashMap<usize, usize> {
             let is_before = line.direction != reversal.direction && line.booked_on <= reversal.booked_on;
             !line.is_reversal && is_before && shares && may_be_one_account(line.account.as_deref(), reversal.account.as_deref())
         };
-        let others = by_amount.get(&(reversal.currency, reversal.amount)).into_iter().flatten();
+        let others = by_amount.get(&(&*reversal.currency, reversal.amount)).into_iter().flatten();
         let mut others = others.filter(is_reversed).filter(|other| !pairs.contains_key(*other));
         if let (Some(other), None) = (others.next(), others.next()) {
             pairs.insert(at, *other);
@@ -184,24 +178,24 @@ struct Hits {
 
 /// Candidates indexed by reference and amount. Excludes candidates that a person has assigned to a line.
 struct Index<'a> {
-    candidates: &'a [Candidate],
+    candidates: &'a [&'a Candidate],
     references: HashMap<String, Vec<usize>>,
-    amounts: BTreeMap<(Currency, Money), Vec<usize>>,
+    amounts: BTreeMap<(&'a str, Decimal), Vec<usize>>,
     /// References of each candidate, normalized by [`plain`].
     plain: Vec<Vec<String>>,
 }
 
 impl<'a> Index<'a> {
-    fn of(candidates: &'a [Candidate], decided: &HashSet<Decision>) -> Index<'a> {
+    fn of(candidates: &'a [&'a Candidate]) -> Index<'a> {
         let mut index = Index { candidates, references: HashMap::new(), amounts: BTreeMap::new(), plain: vec![] };
         for (at, candidate) in candidates.iter().enumerate() {
             let plain: Vec<String> =
                 candidate.references.iter().map(|text| plain(text)).filter(|text| !text.is_empty()).collect();
-            if !decided.contains(&candidate.is) {
+            if !candidate.is_taken {
                 for reference in &plain {
                     index.references.entry(reference.clone()).or_default().push(at);
                 }
-                index.amounts.entry((candidate.currency, candidate.amount)).or_default().push(at);
+                index.amounts.entry((&candidate.currency, candidate.amount)).or_default().push(at);
             }
             index.plain.push(plain);
         }
@@ -213,10 +207,10 @@ impl<'a> Index<'a> {
 
     fn hits(&self, line: &Line, tolerance: Tolerance) -> Hits {
         let fits = |at: &usize| {
-            let candidate = &self.candidates[*at];
-            (candidate.currency, candidate.direction()) == (line.currency, line.direction) && !line.is_reversal
+            let candidate = self.candidates[*at];
+            candidate.currency == line.currency && candidate.direction == line.direction && !line.is_reversal
         };
-        let least = line.amount.checked_sub(tolerance.amount).unwrap_or(Money::ZERO);
+        let least = line.amount.checked_sub(tolerance.amount).unwrap_or(Decimal::ZERO);
         let most = line.amount.checked_add(tolerance.amount).unwrap_or(line.amount);
         let days = TimeDelta::days(tolerance.days);
         let apart = &|at: &usize| self.candidates[*at].day.signed_duration_since(line.booked_on);
@@ -224,7 +218,7 @@ impl<'a> Index<'a> {
             let amount = self.candidates[*at].amount;
             least <= amount && amount <= most && -days <= apart(at) && apart(at) <= days
         };
-        let amounts = self.amounts.range((line.currency, least)..=(line.currency, most)).take(MOST_AMOUNTS);
+        let amounts = self.amounts.range((&*line.currency, least)..=(&*line.currency, most)).take(MOST_AMOUNTS);
         let in_days = |(_, of_amount): (_, &'_ Vec<usize>)| {
             let first = of_amount.partition_point(|at| apart(at) < -days);
             let of_days = of_amount[first..].iter().copied().take_while(|at| apart(at) <= days);

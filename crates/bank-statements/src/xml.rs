@@ -13,12 +13,16 @@ const MAX_ELEMENTS: usize = 2_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum XmlError {
+    /// The text is not XML.
     #[error("is not well-formed XML")]
     Malformed,
+    /// The document could expand, or refer to another one.
     #[error("must not have a document type or custom entities")]
     DocumentType,
+    /// Elements are nested deeper than 40 levels.
     #[error("has elements that are nested too deep")]
     TooDeep,
+    /// An entry has more than two million elements.
     #[error("has an entry with too many elements")]
     TooLarge,
 }

@@ -11,7 +11,7 @@ fn line(direction: Direction, amount: &str, reference: &str, on: u32) -> Line {
         number: 1,
         booked_on: day(on),
         amount: amount.parse().unwrap(),
-        currency: "EUR".parse().unwrap(),
+        currency: "EUR".to_owned(),
         direction,
         is_reversal: false,
         references: vec![reference.to_owned()],
@@ -28,31 +28,29 @@ fn debit(amount: &str, reference: &str, on: u32) -> Line {
     line(Direction::Debit, amount, reference, on)
 }
 
-fn candidate(is: Decision, amount: &str, references: &[&str], on: u32) -> Candidate {
+fn candidate(direction: Direction, amount: &str, references: &[&str], on: u32) -> Candidate {
     Candidate {
-        is,
-        account_id: 1,
-        wallet_id: 1,
-        position: None,
+        direction,
         amount: amount.parse().unwrap(),
-        currency: "EUR".parse().unwrap(),
+        currency: "EUR".to_owned(),
         day: day(on),
         references: references.iter().map(|r| (*r).to_owned()).collect(),
+        is_taken: false,
     }
 }
 
-fn funding(id: i64, amount: &str, reference: &str, on: u32) -> Candidate {
-    candidate(Decision::Funding { transaction_id: id }, amount, &[reference], on)
+fn funding(amount: &str, reference: &str, on: u32) -> Candidate {
+    candidate(Direction::Credit, amount, &[reference], on)
 }
 
-fn payout(id: i64, amount: &str, on: u32) -> Candidate {
-    candidate(Decision::Payout { payout_id: id }, amount, &[&ledger_events::payout::reference_code(id), "salary"], on)
+fn payout(amount: &str, on: u32) -> Candidate {
+    candidate(Direction::Debit, amount, &["PAY-0000000001", "salary"], on)
 }
 
-fn decided(lines: &[Line], decisions: &[Option<Decision>], candidates: &[Candidate], tolerance: Tolerance) -> Vec<Outcome> {
-    let open = |(at, line)| Open { line, decided: decisions.get(at).copied().flatten(), is_duplicate: false };
+fn decided(lines: &[Line], decided: &[usize], candidates: &[Candidate], tolerance: Tolerance) -> Vec<Outcome> {
+    let open = |(at, line)| Open { line, is_decided: decided.contains(&at), is_duplicate: false };
     let lines: Vec<Open<'_>> = lines.iter().enumerate().map(open).collect();
-    outcomes(&lines, candidates, tolerance)
+    outcomes(&lines, &candidates.iter().collect::<Vec<_>>(), tolerance)
 }
 
 fn matched(lines: &[Line], candidates: &[Candidate]) -> Vec<Outcome> {
@@ -65,7 +63,7 @@ fn ambiguous(candidates: &[usize], why: &'static str) -> Outcome {
 
 #[test]
 fn a_line_with_the_same_reference_amount_and_day_is_matched() {
-    let candidates = [funding(1, "100.00", "INV-2026/7", 10), payout(1, "30.00", 12)];
+    let candidates = [funding("100.00", "INV-2026/7", 10), payout("30.00", 12)];
     let lines = [credit("100.00", "inv 2026 7", 12), debit("30.00", "PAY-0000000001", 12)];
     assert_eq!(matched(&lines, &candidates), [Outcome::Matched(0), Outcome::Matched(1)]);
     // The direction of the money must match too.
@@ -77,14 +75,14 @@ fn a_line_with_the_same_reference_amount_and_day_is_matched() {
 fn a_reference_inside_the_payers_text_is_found() {
     let mut with_text = credit("100.00", "NDX-1", 10);
     with_text.text = Some("our payment of INV-2026/7, thank you".to_owned());
-    assert_eq!(matched(&[with_text.clone()], &[funding(1, "100.00", "inv-2026/7", 10)]), [Outcome::Matched(0)]);
+    assert_eq!(matched(&[with_text.clone()], &[funding("100.00", "inv-2026/7", 10)]), [Outcome::Matched(0)]);
     with_text.text = Some("opening of wallet 77".to_owned());
-    assert_eq!(matched(&[with_text], &[funding(1, "100.00", "opening of wallet 77", 10)]), [Outcome::Matched(0)]);
+    assert_eq!(matched(&[with_text], &[funding("100.00", "opening of wallet 77", 10)]), [Outcome::Matched(0)]);
 }
 
 #[test]
 fn uncertain_matches_are_left_to_a_person() {
-    let candidates = [funding(1, "100.00", "A-1", 10), funding(2, "50.00", "B-2", 10)];
+    let candidates = [funding("100.00", "A-1", 10), funding("50.00", "B-2", 10)];
     let cases: [(&[Line], Vec<Outcome>); 5] = [
         (&[credit("99.99", "A-1", 10)], vec![ambiguous(&[0], OFF)]),
         (&[credit("100.00", "A-1", 20)], vec![ambiguous(&[0], OFF)]),
@@ -96,13 +94,13 @@ fn uncertain_matches_are_left_to_a_person() {
     for (lines, expected) in cases {
         assert_eq!(matched(lines, &candidates), expected, "{lines:?}");
     }
-    let twice = [funding(1, "100.00", "A-1", 10), funding(2, "100.00", "A 1", 11)];
+    let twice = [funding("100.00", "A-1", 10), funding("100.00", "A 1", 11)];
     assert_eq!(matched(&[credit("100.00", "A-1", 10)], &twice), [ambiguous(&[0, 1], SEVERAL)]);
 }
 
 #[test]
 fn the_caller_sets_the_tolerance() {
-    let candidates = [funding(1, "100.00", "A-1", 10)];
+    let candidates = [funding("100.00", "A-1", 10)];
     let tolerance = Tolerance { days: 10, amount: "0.50".parse().unwrap() };
     assert_eq!(decided(&[credit("99.50", "A-1", 20)], &[], &candidates, tolerance), [Outcome::Matched(0)]);
     assert_eq!(decided(&[credit("99.49", "A-1", 20)], &[], &candidates, tolerance), [ambiguous(&[0], OFF)]);
@@ -111,18 +109,18 @@ fn the_caller_sets_the_tolerance() {
 
 #[test]
 fn a_persons_decision_is_kept_and_frees_the_other_lines() {
-    let candidates = [funding(1, "100.00", "A-1", 10)];
+    let candidates = [funding("100.00", "A-1", 10)];
     let lines = [credit("100.00", "A-1", 10), credit("100.00", "A-1", 11)];
-    let first = Decision::Funding { transaction_id: 1 };
-    let outcomes = decided(&lines, &[Some(first), None], &candidates, Tolerance::default());
-    assert_eq!(outcomes, [Outcome::Decided(first), Outcome::Unmatched]);
-    let outcomes = decided(&lines, &[None, Some(Decision::Ignored)], &candidates, Tolerance::default());
-    assert_eq!(outcomes, [Outcome::Matched(0), Outcome::Decided(Decision::Ignored)]);
+    let taken = candidates.clone().map(|candidate| Candidate { is_taken: true, ..candidate });
+    let outcomes = decided(&lines, &[0], &taken, Tolerance::default());
+    assert_eq!(outcomes, [Outcome::Decided, Outcome::Unmatched]);
+    let outcomes = decided(&lines, &[1], &candidates, Tolerance::default());
+    assert_eq!(outcomes, [Outcome::Matched(0), Outcome::Decided]);
 }
 
 #[test]
 fn a_reversal_cancels_its_booking() {
-    let candidates = [funding(1, "100.00", "A-1", 10)];
+    let candidates = [funding("100.00", "A-1", 10)];
     let reversal = Line { is_reversal: true, ..debit("100.00", "A-1", 12) };
     let outcomes = matched(&[credit("100.00", "A-1", 10), reversal.clone()], &candidates);
     assert_eq!(outcomes, [Outcome::Reversed(1), Outcome::Reversed(0)]);
@@ -138,9 +136,9 @@ fn a_reversal_cancels_its_booking() {
 
 #[test]
 fn a_line_of_an_earlier_statement_counts_once() {
-    let candidates = [funding(1, "100.00", "A-1", 10)];
+    let candidates = [funding("100.00", "A-1", 10)];
     let (first, again) = (credit("100.00", "A-1", 10), credit("100.00", "A-1", 10));
-    let open = |line, is_duplicate| Open { line, decided: None, is_duplicate };
-    let outcomes = outcomes(&[open(&first, false), open(&again, true)], &candidates, Tolerance::default());
+    let open = |line, is_duplicate| Open { line, is_decided: false, is_duplicate };
+    let outcomes = outcomes(&[open(&first, false), open(&again, true)], &[&candidates[0]], Tolerance::default());
     assert_eq!(outcomes, [Outcome::Matched(0), Outcome::Duplicate]);
 }
