@@ -263,6 +263,21 @@ impl Found {
     }
 }
 
+/// Matches lines with candidates. Marks the candidates that a person has assigned to one of the lines.
+fn outcomes(all: &[Kept], candidates: &mut [Candidate], tolerance: Tolerance) -> Vec<Outcome> {
+    let decided: HashSet<Decision> = all.iter().filter_map(|kept| kept.decided).collect();
+    for candidate in &mut *candidates {
+        candidate.entry.is_taken = decided.contains(&candidate.is);
+    }
+    let entries: Vec<_> = candidates.iter().map(|candidate| &candidate.entry).collect();
+    let open = all.iter().map(|Kept { line, decided, is_duplicate, .. }| Open {
+        line,
+        is_decided: decided.is_some(),
+        is_duplicate: *is_duplicate,
+    });
+    matching::outcomes(&open.collect::<Vec<_>>(), &entries, tolerance)
+}
+
 /// Matches a statement. Lines of other statements on nearby days take part, so that a funding is not matched with two
 /// statements.
 ///
@@ -302,17 +317,7 @@ pub async fn run(
     candidates.retain(|candidate| !elsewhere.contains(&candidate.is));
     // Matching can take a second. A blocking thread keeps it from delaying other requests.
     let matched = tokio::task::spawn_blocking(move || {
-        let decided: HashSet<Decision> = all.iter().filter_map(|kept| kept.decided).collect();
-        for candidate in &mut candidates {
-            candidate.entry.is_taken = decided.contains(&candidate.is);
-        }
-        let entries: Vec<_> = candidates.iter().map(|candidate| &candidate.entry).collect();
-        let open = all.iter().map(|Kept { line, decided, is_duplicate, .. }| Open {
-            line,
-            is_decided: decided.is_some(),
-            is_duplicate: *is_duplicate,
-        });
-        let outcomes = matching::outcomes(&open.collect::<Vec<_>>(), &entries, tolerance);
+        let outcomes = outcomes(&all, &mut candidates, tolerance);
         (all, candidates, outcomes)
     });
     let (all, candidates, outcomes) = matched.await?;

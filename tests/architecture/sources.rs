@@ -44,7 +44,7 @@ pub fn crates() -> Vec<Package> {
     for name in names_in("crates") {
         roots.push((Some(name.clone()), format!("crates/{name}/src")));
     }
-    let named = roots.iter().filter_map(|(name, root)| Some((library(root), name.clone()?)));
+    let named = roots.iter().filter_map(|(name, root)| name.clone().map(|name| (library(root), name)));
     let libraries: BTreeMap<String, String> = named.collect();
     roots.into_iter().map(|(name, root)| Package::read(name, &root, &libraries)).collect()
 }
