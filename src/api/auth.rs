@@ -18,10 +18,10 @@ use super::state::ApiState;
 use super::surface::Surface;
 use super::user_auth::{bearer, portal_user};
 use super::wire_uri::WireUri;
-use crate::access::gate::{Claim, Client, Verdict};
+use crate::access::gate::{Client, PresentedCredentials, Verdict};
 use crate::access::limits::{Block, Quota, Rule, blocked_message, is_under};
 use crate::access::request_signature::{self, SignatureError};
-use crate::access::{AccessError, Operator, Operators, Principal, Who};
+use crate::access::{AccessError, ClientIdentity, Operator, Operators, Principal};
 use crate::secrets::SIGNING_SECRET;
 
 impl From<AccessError> for ApiError {
@@ -155,7 +155,7 @@ async fn admit(state: &ApiState, request: &mut Request) -> Result<()> {
         let seen = state.gate.look(ip, rule).await.map_err(ApiError::from);
         let seen = seen.inspect_err(|_| {
             if let Some(rule) = rule {
-                keep(request, state.gate.last_known(ip, Claim::Nobody, rule));
+                keep(request, state.gate.last_known(ip, PresentedCredentials::Nobody, rule));
             }
         });
         match seen? {
@@ -166,9 +166,9 @@ async fn admit(state: &ApiState, request: &mut Request) -> Result<()> {
     }
     let user = user(state, request).await.transpose();
     let claim = match &user {
-        Ok(Some((user_id, principal))) => Claim::User { user_id: *user_id, account_id: principal.account_id },
-        Ok(None) if is_client_api => claim(request),
-        _ => Claim::Nobody,
+        Ok(Some((user_id, principal))) => PresentedCredentials::User { user_id: *user_id, account_id: principal.account_id },
+        Ok(None) if is_client_api => presented_key(request),
+        _ => PresentedCredentials::Nobody,
     };
     let asked = match &user {
         Err(error) if error.code == Code::Unavailable => Err(error.clone()),
@@ -235,9 +235,9 @@ async fn user(state: &ApiState, request: &Request) -> Option<Result<(UserId, Pri
     } else {
         return None;
     };
-    Some(principal.and_then(|principal| match principal.who {
-        Who::User { id, .. } => Ok((id, principal)),
-        Who::Credential(_) => Err(AccessError::InvalidToken.into()),
+    Some(principal.and_then(|principal| match principal.identity {
+        ClientIdentity::User { id, .. } => Ok((id, principal)),
+        ClientIdentity::Credential(_) => Err(AccessError::InvalidToken.into()),
     }))
 }
 
@@ -248,10 +248,10 @@ fn only<'a>(request: &'a Request, name: &HeaderName) -> Option<&'a str> {
     if values.next().is_some() { None } else { value.to_str().ok() }
 }
 
-fn claim(request: &Request) -> Claim<'_> {
+fn presented_key(request: &Request) -> PresentedCredentials<'_> {
     match (only(request, &X_API_KEY), only(request, &X_API_SECRET)) {
-        (Some(api_key), Some(api_secret)) => Claim::Key { api_key, api_secret },
-        _ => Claim::Nobody,
+        (Some(api_key), Some(api_secret)) => PresentedCredentials::Key { api_key, api_secret },
+        _ => PresentedCredentials::Nobody,
     }
 }
 
@@ -291,7 +291,7 @@ pub(super) fn refuse_blocked(state: &ApiState, request: &Request, block: Block) 
 /// Checks the signature over the bytes that came over the wire, if the credential requires one.
 fn check_signature(state: &ApiState, request: &Request, client: &Client, body: &[u8]) -> Result<(), ApiError> {
     let Some(sealed) = &client.signing_secret else { return Ok(()) };
-    let Who::Credential(id) = client.principal.who else { return Ok(()) };
+    let ClientIdentity::Credential(id) = client.principal.identity else { return Ok(()) };
     let secret = state.keyring.open_text(SIGNING_SECRET, id, sealed).map_err(ApiError::internal)?;
     let is_absent = !request.headers().contains_key(&X_SIGNATURE);
     // A header that occurs twice, or is not text, is malformed.
