@@ -18,8 +18,7 @@ use crate::ledger::connect::Line;
 use crate::secrets::rows::Row;
 use crate::secrets::seal::Keyring;
 
-/// Query for a batch of requests. Returns one row per distinct request, and one per rate limit window; the constants after
-/// [`NR`] are their columns.
+/// Checks and charges a batch of requests. Returns one row per distinct request and one row per rate limit window.
 const CHECK_AND_CHARGE: &str =
     "WITH asked AS MATERIALIZED (
             SELECT a.nr, a.ceiling, a.seconds, a.requests, v.secret_hash, v.credential_id, c.account_id, c.shard_id, c.is_revoked, m.mac,
