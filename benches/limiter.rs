@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 use ledger_events::{Actor, Money};
 use rewards_ledger::access::Gate;
-use rewards_ledger::access::gate::{Claim, Verdict};
+use rewards_ledger::access::gate::{PresentedCredentials, Verdict};
 use rewards_ledger::access::limits::Rule;
 use rewards_ledger::access::rate_limits::RateLimits;
 use rewards_ledger::ledger::command::PlaceOrder;
@@ -116,8 +116,10 @@ async fn orders(
 }
 
 async fn place(ledger: &Ledger, gate: &Gate, rule: Option<Rule>, client: &Client, product_id: i64) -> Result<()> {
-    let claim = Claim::Key { api_key: &client.api_key, api_secret: &client.api_secret };
-    let Verdict::Seen { client: Some(client), quota } = gate.ask(IP, claim, rule).await? else { bail!("the key is not valid") };
+    let credentials = PresentedCredentials::Key { api_key: &client.api_key, api_secret: &client.api_secret };
+    let Verdict::Seen { client: Some(client), quota } = gate.ask(IP, credentials, rule).await? else {
+        bail!("the key is not valid")
+    };
     ensure!(quota.is_some_and(|quota| !quota.is_exceeded) == rule.is_some(), "the limit was not charged as expected");
     let account_id = client.principal.account_id;
     let order = PlaceOrder {

@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 use super::gate::LoginBudget;
 use super::passwords::{Lane, Passwords};
 use super::tokens::{AccessTokens, Claims};
-use super::{AccessError, Principal, Who};
+use super::{AccessError, ClientIdentity, Principal};
 use crate::heartbeat::Heartbeat;
 use crate::secrets::rows::Row;
 use crate::secrets::seal::{Keyring, Private, random_secret};
@@ -75,8 +75,8 @@ impl Known {
 
     fn principal(&self) -> Result<Principal, AccessError> {
         let role = UserRole::parse(&self.role).ok_or(AccessError::InvalidToken)?;
-        let who = Who::User { id: self.user_id, role, session_id: self.session_id };
-        Ok(Principal { account_id: self.account_id, shard_id: self.shard_id, who })
+        let identity = ClientIdentity::User { id: self.user_id, role, session_id: self.session_id };
+        Ok(Principal { account_id: self.account_id, shard_id: self.shard_id, identity })
     }
 }
 

@@ -111,7 +111,7 @@ pub async fn record(line: &Line, shard: ShardId, results: &[Ended], base: Durati
     .bind(results.iter().map(|r| i32::try_from(r.outcome.response_time_ms).unwrap_or(i32::MAX)).collect::<Vec<_>>())
     .bind(results.iter().map(|r| r.outcome.response_body.as_deref()).collect::<Vec<_>>())
     .bind(results.iter().map(|r| r.outcome.error.as_deref()).collect::<Vec<_>>())
-    .bind(results.iter().map(|r| r.claimed.moment.at).collect::<Vec<_>>())
+    .bind(results.iter().map(|r| r.claimed.clock.at).collect::<Vec<_>>())
     .bind(results.iter().map(|r| r.started_at).collect::<Vec<_>>())
     .execute(&mut *connection)
     .await?;

@@ -393,14 +393,14 @@ pub async fn run(pool: PgPool, shards: Vec<ShardId>, metrics: Metrics, stop: Can
             heartbeat.beat();
             match watch.once().await {
                 Ok(is_more) => {
-                    metrics.called_for(*shard, watch.position(), watch.expected(), watch.missing());
+                    metrics.delivery_health(*shard, watch.position(), watch.expected(), watch.missing());
                     if is_more {
                         pause = PAUSE;
                     }
                 }
                 Err(error) => {
                     tracing::warn!(shard, %error, "failed to check the health of deliveries; retrying");
-                    metrics.called_for_is_unknown(*shard);
+                    metrics.delivery_health_is_unknown(*shard);
                 }
             }
         }
