@@ -64,6 +64,27 @@ fn every_path_that_a_map_names_exists() {
 }
 
 #[test]
+fn every_test_that_security_names_exists() {
+    let mut sources = String::new();
+    let mut open = ["src", "tests", "crates"].map(repository).to_vec();
+    while let Some(path) = open.pop() {
+        match path.is_dir() {
+            true => open.extend(std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path())),
+            false if path.extension().is_some_and(|extension| extension == "rs") => {
+                sources.push_str(&std::fs::read_to_string(path).unwrap());
+            }
+            false => {}
+        }
+    }
+    let security = read("SECURITY.md");
+    // The name of a test is a sentence.
+    let named = security.split('`').skip(1).step_by(2).filter(|code| code.matches('_').count() > 3);
+    let named = named.filter(|code| code.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'));
+    let (known, lost): (Vec<&str>, Vec<&str>) = named.partition(|name| sources.contains(&format!("fn {name}(")));
+    assert!(lost.is_empty() && known.len() > 20, "{lost:?}");
+}
+
+#[test]
 fn the_first_documents_are_short() {
     for (document, most) in [("README.md", 150), ("ARCHITECTURE.md", 250)] {
         let lines = read(document).lines().count();
