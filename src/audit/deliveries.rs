@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ledger_database::PgConnection;
 use ledger_events::replay::ReplayEvent;
+use ledger_events::webhook::MAX_ATTEMPTS;
 use ledger_events::{Event, Position, Recorded, ShardId};
 use ledger_projections::{ProjectionError, deliveries};
 use uuid::Uuid;
@@ -201,11 +202,11 @@ async fn states(conn: &mut PgConnection, shard: ShardId, counts: &mut Counts, fi
                 _ if !state.is_in_log => "its event is not in the log",
                 (None, _) => "has no state, so it will never be sent",
                 _ if state.is_of_its_type == Some(false) => "has a state of another event type",
-                (_, 6..) => "has more than five attempts",
+                (_, attempts) if attempts > MAX_ATTEMPTS => "has more than five attempts",
                 (Some("pending"), _) if !state.is_scheduled => "is pending without a next attempt",
                 (Some("pending"), _) if state.is_beyond => "is pending, but due or leased much later than any retry waits",
                 (Some("pending"), _) if !state.has_payload => "is pending without a payload",
-                (Some("pending"), 5) if !state.is_claimed => "is pending with every attempt used",
+                (Some("pending"), MAX_ATTEMPTS) if !state.is_claimed => "is pending with every attempt used",
                 (Some("pending" | "delivered" | "failed"), _) => continue,
                 (Some(_), _) => "has an unknown status",
             };
