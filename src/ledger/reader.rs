@@ -17,11 +17,15 @@ use sqlx::PgExecutor;
 use uuid::Uuid;
 
 mod account;
+mod lists;
 mod money;
+mod queue;
 mod states;
 
 pub use account::money_positions;
+pub use lists::{list_orders, list_orders_by, order_moves, readable_order_moves};
 pub use money::{money_events, movements, wallet_events, wallets_before, wallets_between};
+pub use queue::{SeenHead, unqueued};
 pub use states::{fold_deliveries, orders_before, past, payouts_before};
 
 #[derive(Debug, thiserror::Error)]
