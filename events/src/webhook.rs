@@ -146,6 +146,10 @@ impl Webhook {
     }
 }
 
+/// Maximum number of attempts per delivery (specification, "Webhook and signing limits"). When the last one fails, the
+/// delivery has failed for good.
+pub const MAX_ATTEMPTS: i16 = 5;
+
 /// State of a delivery that the decision about a retry needs, from the worker's record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retryable {
@@ -156,9 +160,6 @@ pub struct Retryable {
 }
 
 impl Retryable {
-    /// Maximum number of attempts per delivery (specification, "Webhook and signing limits").
-    pub const MAX_ATTEMPTS: i16 = 5;
-
     /// Applies events of the webhook that the projection has not processed yet. A retry makes the delivery
     /// pending; switching off or deleting the webhook makes it failed again.
     pub fn after<'e>(self, events: impl IntoIterator<Item = &'e WebhookEvent>) -> Retryable {
@@ -180,7 +181,7 @@ impl Retryable {
         if !self.has_failed {
             return Err(Rejection::DeliveryNotFailed);
         }
-        if self.attempt_count >= Self::MAX_ATTEMPTS {
+        if self.attempt_count >= MAX_ATTEMPTS {
             return Err(Rejection::DeliveryAttemptsExhausted);
         }
         Ok(self)

@@ -17,8 +17,8 @@ mod list;
 mod queue;
 mod writing;
 
-pub use list::{OrderFilter, list, list_by};
-pub use queue::{Queued, SeenHead, first_in_line, oldest_waiting, unqueued, waiting_for};
+pub use list::{OrderFilter, list, list_by_reference, snapshot};
+pub use queue::{Queued, first_in_line, oldest_waiting, waiting_for};
 pub use writing::push;
 
 /// The columns of [`OrderRow`], as a literal for `concat!`.

@@ -129,12 +129,7 @@ impl Sessions {
     /// Starts the task that looks sessions up. The task ends when the last handle is dropped.
     ///
     /// `access` is the pool for lookups, `pool` the one for writes that must be on disk before the response.
-    pub fn start(access: PgPool, pool: PgPool, keyring: Arc<Keyring>, tasks: &TaskTracker) -> Sessions {
-        Sessions::watched(access, pool, keyring, Heartbeat::default(), tasks)
-    }
-
-    /// Starts the task as [`Sessions::start`] does, and reports its progress to a heartbeat.
-    pub fn watched(access: PgPool, pool: PgPool, keyring: Arc<Keyring>, heartbeat: Heartbeat, tasks: &TaskTracker) -> Sessions {
+    pub fn start(access: PgPool, pool: PgPool, keyring: Arc<Keyring>, heartbeat: Heartbeat, tasks: &TaskTracker) -> Sessions {
         let (lookups, waiting) = mpsc::channel(QUEUE_LOOKUPS);
         tasks.spawn(look_up(access, heartbeat, waiting));
         let tokens = Arc::new(AccessTokens::new(&keyring));

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use ledger_database::PgPool;
+use ledger_events::webhook::MAX_ATTEMPTS;
 use ledger_events::{ShardId, WebhookId};
 use uuid::Uuid;
 
 use super::claim::{Claimed, MAX_UNKNOWN};
-use super::schedule::{Clock, MAX_ATTEMPTS, next_attempt_at};
+use super::schedule::{Clock, next_attempt_at};
 use super::sender::Outcome;
 use crate::ledger::connect::Line;
 

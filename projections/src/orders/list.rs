@@ -1,13 +1,14 @@
 //! Lists of orders: of one account, of all accounts, and by reference.
 
 use chrono::{DateTime, Utc};
-use ledger_database::{PgConnection, PgPool};
+use ledger_database::{PgConnection, PgPool, Transaction};
 use ledger_events::order::{Order, OrderStatus};
 use ledger_events::{AccountId, Position, ProductId, ShardId, placement};
 use sqlx::{Postgres, QueryBuilder};
 
 use super::{OrderRow, order_columns, rows};
 use crate::listing::marks::{self, ORDERS, Span};
+use crate::listing::moves::Uncounted;
 use crate::listing::pages::{self, Group, ORDER_GROUPS, Thresholds};
 use crate::listing::stretches::{self, Stretch};
 use crate::page::{self, Listed, Page};
@@ -24,65 +25,79 @@ pub struct OrderFilter {
     pub created_to: Option<DateTime<Utc>>,
 }
 
-/// Lists one page of orders, newest first, with the total.
-pub async fn list(pool: &PgPool, shard: ShardId, filter: &OrderFilter, page: Page) -> Result<Listed<Order>, sqlx::Error> {
-    list_by(pool, shard, filter, page, &Thresholds::default()).await
+impl OrderFilter {
+    /// Whether the filter names an order by a reference. Then [`list_by_reference`] finds it.
+    pub fn has_reference(&self) -> bool {
+        self.reference_code.is_some() || self.client_reference.is_some()
+    }
+
+    /// Whether the page may need the counts of orders.
+    pub fn needs_counts(&self) -> bool {
+        self.account_id.is_none() || self.product_id.is_some() || self.status.is_some()
+    }
 }
 
-/// Lists a page like [`list`], with the caller's thresholds.
-pub async fn list_by(
-    pool: &PgPool,
+/// Begins the snapshot in which [`list`] runs.
+pub async fn snapshot(pool: &PgPool, filter: &OrderFilter) -> Result<Transaction<'static>, sqlx::Error> {
+    match filter.account_id {
+        Some(_) => page::snapshot(pool).await,
+        None => page::planned_snapshot(pool).await,
+    }
+}
+
+/// Lists one page of orders, newest first, with the total. The caller holds the snapshot, and has read in it the changes
+/// that the counts do not include.
+pub async fn list(
+    conn: &mut PgConnection,
     shard: ShardId,
     filter: &OrderFilter,
     page: Page,
     thresholds: &Thresholds,
+    uncounted: &Uncounted,
 ) -> Result<Listed<Order>, sqlx::Error> {
     match filter.account_id {
-        _ if filter.reference_code.is_some() || filter.client_reference.is_some() => {
-            list_by_reference(pool, shard, filter, page).await
-        }
-        Some(account) => list_of_account(pool, shard, account, filter, page, thresholds).await,
-        None => list_of_all(pool, shard, filter, page, thresholds).await,
+        Some(account) => list_of_account(conn, (shard, account), filter, page, thresholds, uncounted).await,
+        None => list_of_all(conn, shard, filter, page, uncounted).await,
     }
 }
 
 /// Lists the orders of one account with page anchors and counts (see [`crate::listing`]).
 async fn list_of_account(
-    pool: &PgPool,
-    shard: ShardId,
-    account: AccountId,
+    conn: &mut PgConnection,
+    owner: (ShardId, AccountId),
     filter: &OrderFilter,
     page: Page,
     thresholds: &Thresholds,
+    uncounted: &Uncounted,
 ) -> Result<Listed<Order>, sqlx::Error> {
-    let mut tx = page::snapshot(pool).await?;
+    let (shard, account) = owner;
     let mut span = Span { after: 0, upto: 0, after_key: 0, upto_key: Position::MAX };
     if let Some(from) = filter.created_from {
-        (span.after, span.after_key) = marks::orders_before(&mut tx, shard, account, from).await?;
+        (span.after, span.after_key) = marks::orders_before(&mut *conn, shard, account, from).await?;
     }
     if let Some(to) = filter.created_to {
-        (span.upto, span.upto_key) = marks::orders_before(&mut tx, shard, account, to).await?;
+        (span.upto, span.upto_key) = marks::orders_before(&mut *conn, shard, account, to).await?;
     }
     let is_dated = filter.created_from.is_some() || filter.created_to.is_some();
     let status = filter.status.map(OrderStatus::as_str);
     if filter.created_to.is_none() && status.is_none() && (is_dated || filter.product_id.is_none()) {
-        span.upto = ORDERS.total(&mut tx, shard, account).await?;
+        span.upto = ORDERS.total(&mut *conn, shard, account).await?;
     }
-    let (owner, within) = ((shard, account), (span.after_key, span.upto_key));
+    let within = (span.after_key, span.upto_key);
     let (total, keys) = match (filter.product_id, status) {
-        (None, None) => (span.rows(), ORDERS.keys(&mut tx, shard, account, span, page.rows()).await?),
+        (None, None) => (span.rows(), ORDERS.keys(&mut *conn, shard, account, span, page.rows()).await?),
         (None, Some(status)) => {
-            let stretches = stretches::of_status(&mut tx, owner, status, within, thresholds).await?;
-            let keys = stretches::keys(&mut tx, owner, status, &stretches, page.rows()).await?;
+            let stretches = stretches::of_status(&mut *conn, owner, status, within, uncounted).await?;
+            let keys = stretches::keys(&mut *conn, owner, status, &stretches, page.rows()).await?;
             (Stretch::orders_of(&stretches), keys)
         }
         (Some(product), status) => {
-            let groups = pages::order_groups(&mut tx, owner, Some(product), status, thresholds).await?;
+            let groups = pages::order_groups(&mut *conn, owner, Some(product), status, uncounted).await?;
             let total = match is_dated {
-                true => count_of_product(&mut tx, owner, (product, status), &groups, span, thresholds).await?,
+                true => count_of_product(&mut *conn, owner, (product, status), (&groups, span), thresholds, uncounted).await?,
                 false => Group::rows_of(&groups),
             };
-            (total, ORDER_GROUPS.keys(&mut tx, owner, &groups, within, (total, page.rows()), thresholds).await?)
+            (total, ORDER_GROUPS.keys(&mut *conn, owner, &groups, within, (total, page.rows()), thresholds).await?)
         }
     };
     let found = rows(
@@ -97,10 +112,9 @@ async fn list_of_account(
         .bind(account)
         .bind(keys)
         .bind(status.map_or(marks::any_status().to_vec(), |status| vec![status]))
-        .fetch_all(&mut *tx)
+        .fetch_all(conn)
         .await?,
     )?;
-    tx.commit().await?;
     Ok(Listed { rows: found, total })
 }
 
@@ -110,17 +124,17 @@ async fn count_of_product(
     conn: &mut PgConnection,
     owner: (ShardId, AccountId),
     (product, status): (ProductId, Option<&str>),
-    groups: &[Group],
-    span: Span,
+    (groups, span): (&[Group], Span),
     thresholds: &Thresholds,
+    uncounted: &Uncounted,
 ) -> Result<i64, sqlx::Error> {
     let within = (span.after_key, span.upto_key);
     if Group::rows_of(groups) > thresholds.skipped {
-        let mut others = pages::order_groups(&mut *conn, owner, None, status, thresholds).await?;
+        let mut others = pages::order_groups(&mut *conn, owner, None, status, uncounted).await?;
         others.retain(|group| group.id != product);
         if Group::rows_of(&others) < Group::rows_of(groups) {
             let all = match status {
-                Some(status) => Stretch::orders_of(&stretches::of_status(&mut *conn, owner, status, within, thresholds).await?),
+                Some(status) => Stretch::orders_of(&stretches::of_status(&mut *conn, owner, status, within, uncounted).await?),
                 None => span.rows(),
             };
             return Ok(all - ORDER_GROUPS.count(conn, owner, &others, within).await?);
@@ -132,11 +146,11 @@ async fn count_of_product(
 /// Lists the orders of all accounts, for operators. Reads the newest orders of each account and status, up to the
 /// end of the page. Without dates, the total comes from the counts.
 async fn list_of_all(
-    pool: &PgPool,
+    conn: &mut PgConnection,
     shard: ShardId,
     filter: &OrderFilter,
     page: Page,
-    thresholds: &Thresholds,
+    uncounted: &Uncounted,
 ) -> Result<Listed<Order>, sqlx::Error> {
     let status = filter.status.map(OrderStatus::as_str);
     let matching = |query: &mut QueryBuilder<Postgres>, status: Option<&'static str>| {
@@ -145,13 +159,12 @@ async fn list_of_all(
         page::equals(query, "o.product_id", filter.product_id);
         page::between(query, "o.created_at", filter.created_from, filter.created_to);
     };
-    let mut tx = page::planned_snapshot(pool).await?;
     let total = if filter.created_from.is_none() && filter.created_to.is_none() {
-        pages::orders_of_all(&mut tx, shard, filter.product_id, status, thresholds).await?
+        pages::orders_of_all(&mut *conn, shard, filter.product_id, status, uncounted).await?
     } else {
         let mut count = QueryBuilder::new("SELECT count(*)");
         matching(&mut count, status);
-        count.build_query_scalar().persistent(false).fetch_one(&mut *tx).await?
+        count.build_query_scalar().persistent(false).fetch_one(&mut *conn).await?
     };
     let mut select = QueryBuilder::new(concat!(
         "SELECT ",
@@ -176,13 +189,12 @@ async fn list_of_all(
     select.push(" ORDER BY r.placed_position DESC LIMIT ").push_bind(page.size).push(" OFFSET ").push_bind(page.offset());
     select.push(") AS wanted JOIN orders ON shard_id = ").push_bind(shard);
     select.push(" AND id = wanted_id ORDER BY placed_position DESC");
-    let found = rows(select.build_query_as().persistent(false).fetch_all(&mut *tx).await?)?;
-    tx.commit().await?;
+    let found = rows(select.build_query_as().persistent(false).fetch_all(conn).await?)?;
     Ok(Listed { rows: found, total })
 }
 
 /// Lists the order with a given reference. A reference identifies one order of an account.
-async fn list_by_reference(
+pub async fn list_by_reference(
     pool: &PgPool,
     shard: ShardId,
     filter: &OrderFilter,
